@@ -35,8 +35,9 @@ test: $(CORE) ## run the test suite
 test-pure: $(STAMP) ## run all tests that use the compiled core, without it
 	@ARES_PURE=1 $(VENV)/bin/python -m pytest $(LANES) $(CORELESS)
 
-check: $(STAMP) ## look for mistakes without running anything: ruff and mypy, and where cargo has them rustfmt and clippy
+check: $(STAMP) ## look for mistakes without running anything: ruff, its format, mypy, and where cargo has them rustfmt and clippy
 	@$(VENV)/bin/ruff check .
+	@$(VENV)/bin/ruff format --check --quiet .
 	@$(VENV)/bin/mypy
 	@! cargo fmt --version >/dev/null 2>&1 || cargo fmt --check --manifest-path core/Cargo.toml
 	@! { cargo clippy --version && cargo fetch --locked --manifest-path core/Cargo.toml; } >/dev/null 2>&1 || \

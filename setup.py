@@ -17,13 +17,24 @@ def can_compile() -> bool:
     if os.environ.get("ARES_PURE", "0") not in ("", "0") or not CRATE.exists():
         return False
     try:
-        told = subprocess.run(["cargo", "--version"], capture_output=True, text=True, check=True, timeout=60).stdout
+        told = subprocess.run(
+            ["cargo", "--version"], capture_output=True, text=True, check=True, timeout=60
+        ).stdout
     except (OSError, subprocess.SubprocessError):
         return False
     found = re.search(r"(\d+)\.(\d+)", told)
     wanted = tomllib.loads(CRATE.read_text(encoding="utf-8"))["package"]["rust-version"].split(".")
-    return found is not None and [int(number) for number in found.groups()] >= [int(number) for number in wanted]
+    return found is not None and [int(number) for number in found.groups()] >= [
+        int(number) for number in wanted
+    ]
 
 
-core = RustExtension("ares._core", str(CRATE), args=["--locked"], features=["extension-module"], debug=False, optional=True)
+core = RustExtension(
+    "ares._core",
+    str(CRATE),
+    args=["--locked"],
+    features=["extension-module"],
+    debug=False,
+    optional=True,
+)
 setup(rust_extensions=[core] if can_compile() else [])

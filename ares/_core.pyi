@@ -47,7 +47,12 @@ class Server:
 
     def __init__(self, hosted: Mapping[ConfigurationId, Hosting], at_hand: Any = None) -> None: ...
     def serve(
-        self, came: Came, writes: bool, gathering: Unsynced | None = None, syncing: Unsynced | None = None, rows_max: int = 0
+        self,
+        came: Came,
+        writes: bool,
+        gathering: Unsynced | None = None,
+        syncing: Unsynced | None = None,
+        rows_max: int = 0,
     ) -> Served | None: ...
 
 class Handed:
@@ -96,8 +101,17 @@ class Client:
     """
 
     under_way: int
-    def objects(self, session: Any, view: Any, make: Callable[[ObjectName, bytes | None], Operation[Any]], shell: Any, /) -> Objects: ...
-    def feed(self, session: Any, server: ServerId, frames: Sequence[Frame], now: float, /) -> None: ...
+    def objects(
+        self,
+        session: Any,
+        view: Any,
+        make: Callable[[ObjectName, bytes | None], Operation[Any]],
+        shell: Any,
+        /,
+    ) -> Objects: ...
+    def feed(
+        self, session: Any, server: ServerId, frames: Sequence[Frame], now: float, /
+    ) -> None: ...
     def take(self, outbox: dict[ServerId, Any], sent: dict[ServerId, CallId], /) -> None: ...
     def precede(self, server: ServerId, messages: list[AnyMessage], /) -> None: ...
     def calls(self) -> list[int]: ...

@@ -16,7 +16,11 @@ from experiments.verdicts import commands as verdicts
 
 def main(given: Sequence[str] | None = None) -> int:
     """0, 1 if something could not be done, 2 if the command line is none."""
-    parser = argparse.ArgumentParser(prog="python -m experiments", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     rounds.add(commands)
     testbeds.add(commands)

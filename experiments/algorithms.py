@@ -74,7 +74,12 @@ class Fragmented:
 
 
 async def open_register(
-    manager: Manager, algorithm: PaperAlgorithm, name: str, domain: str, create: Configuration | None = None, sizes: Sizes | None = None
+    manager: Manager,
+    algorithm: PaperAlgorithm,
+    name: str,
+    domain: str,
+    create: Configuration | None = None,
+    sizes: Sizes | None = None,
 ) -> Register:
     """The object ``name`` of ``domain`` as ``algorithm`` treats it. ``create``: make the domain if it is not there, with this configuration.
 
@@ -83,7 +88,9 @@ async def open_register(
     store = await manager.domain(domain, create=create)
     configuration = await store.current()
     if configuration.dap != algorithm.dap:
-        raise BadInput(f"{algorithm.name} needs a domain over {algorithm.dap.upper()}, and {domain!r} has {configuration.describe()}")
+        raise BadInput(
+            f"{algorithm.name} needs a domain over {algorithm.dap.upper()}, and {domain!r} has {configuration.describe()}"
+        )
     if algorithm.fragmented:
         return Fragmented(store.file(name, sizes=sizes))
     return Coverable(store, name) if algorithm.coverable else Plain(store, name)

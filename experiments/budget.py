@@ -47,12 +47,21 @@ class Layers:
     """A client and its servers in one process; every step is timed by whose work it is."""
 
     def __init__(self, dap: str) -> None:
-        servers = tuple(Server(ServerId(f"s{number}"), f"127.0.0.1:{7000 + number}", f"{number:032x}") for number in range(N))
+        servers = tuple(
+            Server(ServerId(f"s{number}"), f"127.0.0.1:{7000 + number}", f"{number:032x}")
+            for number in range(N)
+        )
         made = Configuration.ec(servers, K) if dap == "ec" else Configuration.abd(servers)
         initial = made.at(DEFAULT_DOMAIN, 0)
-        self._replicas = {server.id: Replica(server.id, server.identity, initial) for server in servers}
+        self._replicas = {
+            server.id: Replica(server.id, server.identity, initial) for server in servers
+        }
         core = compiled.CORE
-        self._cores = {} if core is None else {server: core.Server(replica.hosted) for server, replica in self._replicas.items()}
+        self._cores = (
+            {}
+            if core is None
+            else {server: core.Server(replica.hosted) for server, replica in self._replicas.items()}
+        )
         self._session = Session(core=compiled.client_core())
         self._view = View(ClientId(7), initial, Switches(), self._session.readiness)
         self._small = small_objects(self._session, self._view)
@@ -77,7 +86,14 @@ class Layers:
         for reads, object in operations:
             if not self._starts_small(reads, object):
                 operation = read(self._view, object) if reads else write(self._view, object, VALUE)
-                self._session.start(operation, "an operation", 0.0, 30.0, self._ended, key=None if reads else (DEFAULT_DOMAIN, object))
+                self._session.start(
+                    operation,
+                    "an operation",
+                    0.0,
+                    30.0,
+                    self._ended,
+                    key=None if reads else (DEFAULT_DOMAIN, object),
+                )
         while self._done < len(operations):
             self._turn()
         return self._spent
@@ -86,7 +102,11 @@ class Layers:
         small = self._small
         if small is None:
             return False
-        begun = small.read(object, self._ended, 0.0, 30.0) if reads else small.write(object, VALUE, self._ended, 0.0, 30.0)
+        begun = (
+            small.read(object, self._ended, 0.0, 30.0)
+            if reads
+            else small.write(object, VALUE, self._ended, 0.0, 30.0)
+        )
         return begun is not None
 
     def _turn(self) -> None:
@@ -102,7 +122,11 @@ class Layers:
                     continue
             requests = decode([letter] if isinstance(letter, bytes) else encode(letter))
             self._charge("codec")
-            replies = [reply for request in requests if (reply := self._replicas[server].handle(request)) is not None]  # type: ignore[arg-type]
+            replies = [
+                reply
+                for request in requests
+                if (reply := self._replicas[server].handle(request)) is not None
+            ]  # type: ignore[arg-type]
             self._charge("servers")
             answers[server] = encode(replies)
             self._charge("codec")
@@ -120,10 +144,18 @@ def layers(dap: str) -> None:
     there, rng = Layers(dap), random.Random(1)
     there.wave([(False, object) for object in OBJECTS])
     for label, share in (("writes", 0.0), ("half reads", 0.5), ("reads", 1.0)):
-        waves = [there.wave([(rng.random() < share, rng.choice(OBJECTS)) for _ in range(AT_ONCE)]) for _ in range(WAVES)]
-        quickest = {layer: min(spent[layer] for spent in waves) / AT_ONCE * 1e6 for layer in ("client", "codec", "servers")}
+        waves = [
+            there.wave([(rng.random() < share, rng.choice(OBJECTS)) for _ in range(AT_ONCE)])
+            for _ in range(WAVES)
+        ]
+        quickest = {
+            layer: min(spent[layer] for spent in waves) / AT_ONCE * 1e6
+            for layer in ("client", "codec", "servers")
+        }
         parts = "   ".join(f"{layer} {cost:5.1f}" for layer, cost in quickest.items())
-        print(f"without I/O, {label:10}: {parts}   in all {sum(quickest.values()):5.1f}", flush=True)
+        print(
+            f"without I/O, {label:10}: {parts}   in all {sum(quickest.values()):5.1f}", flush=True
+        )
 
 
 def used_s(pid: int) -> float:
@@ -176,28 +208,43 @@ async def loaded(store: ObjectStore | Nobody, at_once: int) -> tuple[int, float]
 async def callers(at_once: int) -> None:
     own = time.process_time()
     count, _ = await loaded(Nobody(), at_once)
-    print(f"callers alone,    {at_once:3} at once: client {(time.process_time() - own) / count * 1e6:6.1f}", flush=True)
+    print(
+        f"callers alone,    {at_once:3} at once: client {(time.process_time() - own) / count * 1e6:6.1f}",
+        flush=True,
+    )
 
 
 async def processes(file: Path, at_once: int) -> None:
-    pids = [int(path.read_text(encoding="ascii")) for path in sorted((file.parent / "run").glob("s*.pid"))]
+    pids = [
+        int(path.read_text(encoding="ascii"))
+        for path in sorted((file.parent / "run").glob("s*.pid"))
+    ]
     async with connect(file) as store:
         await asyncio.gather(*(store.write(object, VALUE) for object in OBJECTS))
         own, theirs = time.process_time(), sum(map(used_s, pids))
         count, rate = await loaded(store, at_once)
-        own, theirs = (time.process_time() - own) / count * 1e6, (sum(map(used_s, pids)) - theirs) / count * 1e6
+        own, theirs = (
+            (time.process_time() - own) / count * 1e6,
+            (sum(map(used_s, pids)) - theirs) / count * 1e6,
+        )
     costs = f"client {own:6.1f}   servers {theirs:6.1f}   in all {own + theirs:6.1f}"
     print(f"real, half reads, {at_once:3} at once: {costs}   ({rate:,.0f} op/s)", flush=True)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--dap", choices=("abd", "ec"), default="abd")
-    parser.add_argument("--durability", choices=("memory", "fsync"), default="memory", help="of the real cluster")
+    parser.add_argument(
+        "--durability", choices=("memory", "fsync"), default="memory", help="of the real cluster"
+    )
     arguments = parser.parse_args()
     dap = arguments.dap
     print(f"core: {compiled.NAME}")
-    print(f"{dap}, n={N}, 10-byte values, 24-byte keys; microseconds of processor for an operation; servers: all {N} together")
+    print(
+        f"{dap}, n={N}, 10-byte values, 24-byte keys; microseconds of processor for an operation; servers: all {N} together"
+    )
     layers(dap)
     run(callers(AT_ONCE))
     with local_cluster(N, dap, K if dap == "ec" else None, durability=arguments.durability) as file:

@@ -12,7 +12,12 @@ from ares.machine.interpreter import python
 
 
 def _cli(*arguments: str, **variables: str) -> None:
-    subprocess.run(python("-m", "ares", *arguments), check=True, stdout=subprocess.DEVNULL, env=os.environ | variables)
+    subprocess.run(
+        python("-m", "ares", *arguments),
+        check=True,
+        stdout=subprocess.DEVNULL,
+        env=os.environ | variables,
+    )
 
 
 def processor_s(cluster: Path) -> float:
@@ -43,12 +48,37 @@ def local_cluster(
     ``traced``: servers export spans to files beside it, whose names end in `.spans`.
     """
     with tempfile.TemporaryDirectory(prefix="ares-experiment-") as directory:
-        shape = ["--dap", dap, *(["--k", str(k)] if k else []), "--security", security, "--durability", durability]
+        shape = [
+            "--dap",
+            dap,
+            *(["--k", str(k)] if k else []),
+            "--security",
+            security,
+            "--durability",
+            durability,
+        ]
         shape += ["--autopilot"] if autopilot else []
-        _cli("init", f"{directory}/c", "--servers", str(servers), "--consensus", str(consensus), "--base-port", "0", *shape)
+        _cli(
+            "init",
+            f"{directory}/c",
+            "--servers",
+            str(servers),
+            "--consensus",
+            str(consensus),
+            "--base-port",
+            "0",
+            *shape,
+        )
         file = Path(directory) / "c" / "cluster.toml"
-        file.write_text(file.read_text().replace("format = 1\n", f'format = 1\ntransport = "{transport}"\n'))
-        _cli("up", f"{directory}/c", "--detach", **({"OTEL_TRACES_EXPORTER": f"file:{directory}/c/%p.spans"} if traced else {}))
+        file.write_text(
+            file.read_text().replace("format = 1\n", f'format = 1\ntransport = "{transport}"\n')
+        )
+        _cli(
+            "up",
+            f"{directory}/c",
+            "--detach",
+            **({"OTEL_TRACES_EXPORTER": f"file:{directory}/c/%p.spans"} if traced else {}),
+        )
         try:
             yield file
         finally:

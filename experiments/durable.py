@@ -38,7 +38,10 @@ from ares.store.port import Use
 from experiments import ENVIRONMENT
 from experiments.speed import KEYS, small
 
-MEMBERS = [Server(ServerId(f"s{number}"), f"127.0.0.1:{number + 1}", f"{number:032x}") for number in range(3)]
+MEMBERS = [
+    Server(ServerId(f"s{number}"), f"127.0.0.1:{number + 1}", f"{number:032x}")
+    for number in range(3)
+]
 INITIAL = Configuration.abd(MEMBERS).at(DEFAULT_DOMAIN, 0)
 OWNER = Owner(INITIAL.id, MEMBERS[0].id, MEMBERS[0].identity)
 MIB = 1024 * 1024
@@ -61,10 +64,14 @@ async def serve(file: Path, id: str, durability: str, sync_ms: float) -> None:
     keep_freed_memory(SERVER_BYTES)
     listener, stop = listener_at(server.address), asyncio.Event()
     if durability == "memory":
-        await run_server(server.id, server.identity, settings.initial, listener, stop, serving=say_ready)
+        await run_server(
+            server.id, server.identity, settings.initial, listener, stop, serving=say_ready
+        )
     owner = Owner(settings.initial.id, server.id, server.identity)
     journal = open_journal(server.data, owner, disk=SlowDisk(sync_ms / 1000) if sync_ms else None)
-    await run_server(server.id, server.identity, settings.initial, listener, stop, journal, serving=say_ready)
+    await run_server(
+        server.id, server.identity, settings.initial, listener, stop, journal, serving=say_ready
+    )
 
 
 def say_ready(_: Host) -> None:
@@ -75,10 +82,19 @@ def say_ready(_: Host) -> None:
 def cluster(servers: int, durability: str, sync_ms: float, dap: list[str]) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="ares-durable-", dir=".") as directory:
         shape = ["--servers", str(servers), "--consensus", "0", "--base-port", "0", *dap]
-        subprocess.run(python("-m", "ares", "init", f"{directory}/c", *shape), check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            python("-m", "ares", "init", f"{directory}/c", *shape),
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
         file = Path(directory) / "c" / "cluster.toml"
-        start = python("-m", "experiments.durable", "--sync-ms", str(sync_ms), "--serve", str(file), durability)
-        processes = [subprocess.Popen([*start, id], stdout=subprocess.PIPE, env=ENVIRONMENT) for id in Settings.load(file).servers]
+        start = python(
+            "-m", "experiments.durable", "--sync-ms", str(sync_ms), "--serve", str(file), durability
+        )
+        processes = [
+            subprocess.Popen([*start, id], stdout=subprocess.PIPE, env=ENVIRONMENT)
+            for id in Settings.load(file).servers
+        ]
         try:
             for process in processes:
                 assert process.stdout is not None
@@ -104,7 +120,10 @@ def throughput(sync_ms: float) -> None:
                 with cluster(5, durability, sync_ms, dap) as file:
                     per_s, p50, p99 = run(rate(file))
                 found.append(per_s)
-                print(f"{label:11} {durability:6} {per_s:9,.0f} op/s   p50 {p50:6.2f} ms   p99 {p99:6.2f} ms", flush=True)
+                print(
+                    f"{label:11} {durability:6} {per_s:9,.0f} op/s   p50 {p50:6.2f} ms   p99 {p99:6.2f} ms",
+                    flush=True,
+                )
         share = statistics.median(rates["fsync"]) / statistics.median(rates["memory"])
         print(f"{label:11} durable: {share:.0%} of the throughput in memory", flush=True)
 
@@ -116,8 +135,14 @@ async def fill(directory: Path, count: int, bytes: int) -> None:
     group = min(1000, 1 + MIB // bytes)
     for start in range(0, count, group):
         for number in range(start, min(count, start + group)):
-            name, tag, data = ObjectName(f"key-{number:020d}"), Tag(1, ClientId(1)), os.urandom(bytes)
-            put = PutData(CallId(0), INITIAL.id, name, tag, sealed(INITIAL.id, name, tag, 0, bytes, (data,)))
+            name, tag, data = (
+                ObjectName(f"key-{number:020d}"),
+                Tag(1, ClientId(1)),
+                os.urandom(bytes),
+            )
+            put = PutData(
+                CallId(0), INITIAL.id, name, tag, sealed(INITIAL.id, name, tag, 0, bytes, (data,))
+            )
             assert journal.reserve(fact_bytes_max(put), Use.DATA) is not None
             journal.append(put, fact_bytes_max(put))
         done: asyncio.Future[OSError | None] = asyncio.get_running_loop().create_future()
@@ -132,10 +157,17 @@ def restart(count: int, bytes: int) -> None:
         run(fill(Path(directory) / "data", count, bytes))
         filled = time.perf_counter() - began
         again = python("-m", "experiments.durable", "--restore", f"{directory}/data")
-        warm = subprocess.run(again, check=True, capture_output=True, text=True, env=ENVIRONMENT).stdout.strip()
+        warm = subprocess.run(
+            again, check=True, capture_output=True, text=True, env=ENVIRONMENT
+        ).stdout.strip()
         drop_page_cache()
-        cold = subprocess.run(again, check=True, capture_output=True, text=True, env=ENVIRONMENT).stdout.strip()
-    print(f"{count:9,} elements of {bytes:9,} bytes: written in {filled:6.2f} s; {warm}; nothing cached: {cold}", flush=True)
+        cold = subprocess.run(
+            again, check=True, capture_output=True, text=True, env=ENVIRONMENT
+        ).stdout.strip()
+    print(
+        f"{count:9,} elements of {bytes:9,} bytes: written in {filled:6.2f} s; {warm}; nothing cached: {cold}",
+        flush=True,
+    )
 
 
 def drop_page_cache() -> None:
@@ -154,11 +186,15 @@ async def restore(directory: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--sync-ms", type=float, default=0.0, help="add so much to every sync")
     parser.add_argument("--throughput", action="store_true", help="only that")
     parser.add_argument("--restart", action="store_true", help="only that")
-    parser.add_argument("--serve", nargs=3, metavar=("FILE", "DURABILITY", "ID"), help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--serve", nargs=3, metavar=("FILE", "DURABILITY", "ID"), help=argparse.SUPPRESS
+    )
     parser.add_argument("--restore", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.serve:

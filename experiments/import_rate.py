@@ -28,10 +28,26 @@ ALIKE = {
 def lines(client: str, count: int) -> Iterator[str]:
     """As a client with an operation log writes them."""
     for number in range(count):
-        op, latency_s, ended = ("write", "read")[number % 2], 0.01 + number % 97 / 1000, BEGAN + timedelta(seconds=number)
-        who = {"message": f"{op.upper()}-COMPLETE-DSMM", "op": op, "clientID": client, "opID": f"{op}-{client}-{number}", "maxTag": [number, client]}
-        when = {"op_latency_start": float(number), "op_latency_end": number + latency_s, "op_latency": latency_s}
-        yield json.dumps({"asctime": ended.isoformat(timespec="microseconds"), **ALIKE, **who, **when})
+        op, latency_s, ended = (
+            ("write", "read")[number % 2],
+            0.01 + number % 97 / 1000,
+            BEGAN + timedelta(seconds=number),
+        )
+        who = {
+            "message": f"{op.upper()}-COMPLETE-DSMM",
+            "op": op,
+            "clientID": client,
+            "opID": f"{op}-{client}-{number}",
+            "maxTag": [number, client],
+        }
+        when = {
+            "op_latency_start": float(number),
+            "op_latency_end": number + latency_s,
+            "op_latency": latency_s,
+        }
+        yield json.dumps(
+            {"asctime": ended.isoformat(timespec="microseconds"), **ALIKE, **who, **when}
+        )
 
 
 def main() -> None:
@@ -41,12 +57,17 @@ def main() -> None:
             with Path(made, f"client-{number}.log").open("w", encoding="utf-8") as file:
                 file.writelines(f"{line}\n" for line in lines(f"w{number}", count // FILES))
         begin = time.perf_counter()
-        subprocess.run(python("-m", "ares", "results", "import", made, "--into", f"{made}/results.db"), check=True)
+        subprocess.run(
+            python("-m", "ares", "results", "import", made, "--into", f"{made}/results.db"),
+            check=True,
+        )
         took_s = time.perf_counter() - begin
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
         peak_mib, cpu_s = used.ru_maxrss / 1024, used.ru_utime + used.ru_stime
         database_mib = Path(made, "results.db").stat().st_size / 2**20
-        print(f"{count} operations in {took_s:.1f} s ({cpu_s:.1f} s of a processor), {count / took_s:.0f} a second")
+        print(
+            f"{count} operations in {took_s:.1f} s ({cpu_s:.1f} s of a processor), {count / took_s:.0f} a second"
+        )
         print(f"peak {peak_mib:.0f} MiB; the database has {database_mib:.0f} MiB")
         begin = time.perf_counter()
         subprocess.run(python("-m", "ares", "results", "summary", f"{made}/results.db"), check=True)

@@ -29,18 +29,33 @@ def parsed_size(text: str) -> int:
     """Bytes of ``256M`` and the like."""
     match = re.fullmatch(r"(\d+)([KMG]?)", text.upper())
     if match is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no size: expected a number of bytes, or with K, M or G behind it")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no size: expected a number of bytes, or with K, M or G behind it"
+        )
     return int(match[1]) * UNITS[match[2]]
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="small sizes and few rounds")
     parser.add_argument("--size", type=parsed_size, help="of the files (default 256M; quick: 32M)")
-    parser.add_argument("--size-memory", type=parsed_size, help="of the file whose client is watched (default 4G; quick: 512M)")
+    parser.add_argument(
+        "--size-memory",
+        type=parsed_size,
+        help="of the file whose client is watched (default 4G; quick: 512M)",
+    )
     parser.add_argument("--rounds", type=int, help="of each measurement (default 5; quick: 3)")
-    parser.add_argument("--delay-ms", type=float, default=1.0, help="each way, on the slower links (default 1: a round trip takes 2 more)")
-    parser.add_argument("--only", choices=SECTIONS, action="append", help="this section; may be given again")
+    parser.add_argument(
+        "--delay-ms",
+        type=float,
+        default=1.0,
+        help="each way, on the slower links (default 1: a round trip takes 2 more)",
+    )
+    parser.add_argument(
+        "--only", choices=SECTIONS, action="append", help="this section; may be given again"
+    )
     return parser.parse_args()
 
 
@@ -53,7 +68,9 @@ def main() -> None:
     links = f"links {given.delay_ms:g} ms slower each way"
     if "transfer" in wanted:
         for n, k in SHAPES:
-            table.section(f"EC n={n} k={k}: files of {size / MIB:,.0f} MiB, blocks of the default sizes, client and {n} servers on this machine")
+            table.section(
+                f"EC n={n} k={k}: files of {size / MIB:,.0f} MiB, blocks of the default sizes, client and {n} servers on this machine"
+            )
             with local_cluster(n, "ec", k, consensus=1) as cluster:
                 run(transfers(table, cluster, size, rounds))
     if "rereads" in wanted:
@@ -63,9 +80,19 @@ def main() -> None:
     if "batching" in wanted:
         for sizes, label in ((SMALL, "4 to 8 KiB"), (Sizes(), "the default sizes")):
             for delay, where in ((0.0, "this machine's own links"), (delay_s, links)):
-                table.section(f"Reconfiguring a file of {BLOCKS} blocks of {label}, EC n=5 k=3, {where}")
+                table.section(
+                    f"Reconfiguring a file of {BLOCKS} blocks of {label}, EC n=5 k=3, {where}"
+                )
                 with local_cluster(5, "ec", 3, consensus=1) as cluster:
-                    run(batching(table, cluster, sizes, delay, rounds if sizes == SMALL else min(rounds, 3)))
+                    run(
+                        batching(
+                            table,
+                            cluster,
+                            sizes,
+                            delay,
+                            rounds if sizes == SMALL else min(rounds, 3),
+                        )
+                    )
     if "six" in wanted:
         whole = (8 if quick else 64) * MIB
         table.section(f"The six algorithms, an object of {whole / MIB:g} MiB, n=5, k=3 for EC")
@@ -76,7 +103,9 @@ def main() -> None:
         huge = affordable(asked, 5 / 3)
         table.section(f"A client that puts and gets a file of {huge / MIB:,.0f} MiB, EC n=5 k=3")
         if huge < asked:
-            table.note(f"instead of {asked / MIB:,.0f} MiB: the servers of this machine have no memory for it now")
+            table.note(
+                f"instead of {asked / MIB:,.0f} MiB: the servers of this machine have no memory for it now"
+            )
         with local_cluster(5, "ec", 3, consensus=1) as cluster:
             memory(table, cluster, huge)
     table.close()

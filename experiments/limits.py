@@ -55,23 +55,35 @@ class Server:
 
     def memory_mib(self) -> float:
         """Resident."""
-        return int(Path(f"/proc/{self._pid}/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE") / MIB
+        return (
+            int(Path(f"/proc/{self._pid}/statm").read_text(encoding="ascii").split()[1])
+            * os.sysconf("SC_PAGE_SIZE")
+            / MIB
+        )
 
     def peak_mib(self) -> float:
         """The most that it ever had."""
-        [line] = [line for line in Path(f"/proc/{self._pid}/status").read_text(encoding="ascii").splitlines() if line.startswith("VmHWM")]
+        [line] = [
+            line
+            for line in Path(f"/proc/{self._pid}/status").read_text(encoding="ascii").splitlines()
+            if line.startswith("VmHWM")
+        ]
         return int(line.split()[1]) / 1024
 
     def descriptors(self) -> int:
         return len(os.listdir(f"/proc/{self._pid}/fd"))
 
     def processor_s(self) -> float:
-        fields = Path(f"/proc/{self._pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+        fields = (
+            Path(f"/proc/{self._pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+        )
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _limited(directory: Path, limits: str) -> Settings:
-    path = create(directory, Plan(1, 0, base_port=0, durability="memory", allow_no_faults=True)).path
+    path = create(
+        directory, Plan(1, 0, base_port=0, durability="memory", allow_no_faults=True)
+    ).path
     path.write_text(f"{path.read_text(encoding='utf-8')}\n[limits]\n{limits}\n", encoding="utf-8")
     return Settings.load(path)
 
@@ -104,7 +116,9 @@ async def clients(server: Server, many: int, said: bytes) -> list[socket.socket]
             await loop.sock_connect(client, (server.host, server.port))
             await loop.sock_sendall(client, _OPENING)
             heard = 0
-            while heard < len(_OPENING) and (data := await loop.sock_recv(client, len(_OPENING) - heard)):
+            while heard < len(_OPENING) and (
+                data := await loop.sock_recv(client, len(_OPENING) - heard)
+            ):
                 heard += len(data)
             await loop.sock_sendall(client, said)
         return client
@@ -129,7 +143,9 @@ async def visit(label: str, limits: str, many: int, asked: int) -> None:
     """One line of the table: before, while they are there, and after."""
     async with serving(limits) as (server, store):
         configuration, object = store.configuration.id, ObjectName("value")
-        requests = [GetData(CallId(call), configuration, object, True) for call in range(1, AT_A_TIME + 1)]
+        requests = [
+            GetData(CallId(call), configuration, object, True) for call in range(1, AT_A_TIME + 1)
+        ]
         said = framed(encode(requests)[0], False) * asked
         before, usual_ms = server.memory_mib(), await read_ms(store)
         spent = server.processor_s()
@@ -138,7 +154,11 @@ async def visit(label: str, limits: str, many: int, asked: int) -> None:
         took_s = time.perf_counter() - begin_s
         await asyncio.sleep(HELD_S)
         spent = server.processor_s() - spent
-        during, descriptors, busy_ms = server.memory_mib(), server.descriptors(), await read_ms(store)
+        during, descriptors, busy_ms = (
+            server.memory_mib(),
+            server.descriptors(),
+            await read_ms(store),
+        )
         for client in there:
             client.close()
         await asyncio.sleep(HELD_S)
@@ -158,7 +178,9 @@ async def measure() -> None:
 
 
 def main() -> None:
-    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+    argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    ).parse_args()
     run(measure())
 
 

@@ -51,7 +51,9 @@ class Table:
     def __init__(self) -> None:
         self._verdicts: list[str] = []
 
-    def line(self, label: str, values: Sequence[float], unit: str = "x", goal: Goal | None = None) -> None:
+    def line(
+        self, label: str, values: Sequence[float], unit: str = "x", goal: Goal | None = None
+    ) -> None:
         """``values``: one for each round."""
         median = statistics.median(values)
         told = f"  {label:74} {median:8.3g} {unit:3} ({min(values):.3g} to {max(values):.3g})"

@@ -80,15 +80,21 @@ def affordable(wanted: int, expansion: float) -> int:
 def memory(table: Table, cluster: Path, size: int) -> None:
     """One line for the peak above the baseline."""
     command = python("-m", "experiments.memory", str(cluster), str(size))
-    told = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT).stdout
+    told = subprocess.run(
+        command, check=True, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT
+    ).stdout
     baseline, after_put, after_get, put, get = (float(number) for number in told.split())
-    table.note(f"{size / MIB:,.0f} MiB put in {put:.1f} s and got into a file in {get:.1f} s; {baseline / 1024:.0f} MiB before")
+    table.note(
+        f"{size / MIB:,.0f} MiB put in {put:.1f} s and got into a file in {get:.1f} s; {baseline / 1024:.0f} MiB before"
+    )
     table.line("peak above that after the put", [(after_put - baseline) / 1024], "MiB")
     table.line("peak above that after the get", [(after_get - baseline) / 1024], "MiB", PEAK)
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory(prefix="ares-experiment-", dir=Path(sys.argv[1]).parent) as directory:
+    with tempfile.TemporaryDirectory(
+        prefix="ares-experiment-", dir=Path(sys.argv[1]).parent
+    ) as directory:
         print(*run(_put_and_get(sys.argv[1], int(sys.argv[2]), Path(directory))))
 
 

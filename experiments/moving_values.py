@@ -27,7 +27,12 @@ SERVERS = [f"s{number}" for number in range(5)]
 ABD, EC = Configuration.abd(SERVERS), Configuration.ec(SERVERS, k=3)
 MOVES = {"ABD to EC": EC, "EC to the same EC": EC, "EC to ABD": ABD, "ABD to ABD": ABD}
 WAYS: tuple[Transfer, Transfer] = ("servers", "client")
-WHAT = ("seconds", "bytes through the mover", "processor time of the mover", "processor time of the servers")
+WHAT = (
+    "seconds",
+    "bytes through the mover",
+    "processor time of the mover",
+    "processor time of the servers",
+)
 _COUNTED, _COUNTED_AT = struct.Struct("=QQ"), 120
 """Of struct tcp_info in linux/tcp.h: the bytes that the other side acknowledged, and those received."""
 
@@ -39,12 +44,16 @@ def _passed_bytes() -> int:
         with contextlib.suppress(OSError):
             if os.readlink(descriptor).startswith("socket:"):
                 with socket.socket(fileno=os.dup(int(descriptor.name))) as one:
-                    told = one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _COUNTED_AT + _COUNTED.size)
+                    told = one.getsockopt(
+                        socket.IPPROTO_TCP, socket.TCP_INFO, _COUNTED_AT + _COUNTED.size
+                    )
                 passed += sum(_COUNTED.unpack_from(told, _COUNTED_AT))
     return passed
 
 
-async def _move(store: Manager, cluster: Path, target: Configuration, way: Transfer) -> tuple[float, ...]:
+async def _move(
+    store: Manager, cluster: Path, target: Configuration, way: Transfer
+) -> tuple[float, ...]:
     before = time.perf_counter(), _passed_bytes(), time.process_time(), processor_s(cluster)
     await store.reconfigure(target, transfer=way)
     after = time.perf_counter(), _passed_bytes(), time.process_time(), processor_s(cluster)
@@ -58,18 +67,29 @@ async def measure(table: Table, cluster: Path, rounds: int, objects: int, size: 
         for number in range(objects):
             await store.write(f"value {number}", os.urandom(size))
         for number in range(rounds + 1):
-            for way, (name, target) in itertools.product(WAYS if number % 2 else WAYS[::-1], MOVES.items()):
+            for way, (name, target) in itertools.product(
+                WAYS if number % 2 else WAYS[::-1], MOVES.items()
+            ):
                 figures = await _move(store, cluster, target, way)
                 if number:  # the first warms up
                     measured[name, way].append(figures)
     for name in MOVES:
-        table.section(f"{name}, {objects} values of {size / MIB:g} MiB, five servers: from server to server : through the mover")
-        for what, ours, theirs in zip(WHAT, zip(*measured[name, "servers"], strict=True), zip(*measured[name, "client"], strict=True), strict=True):
+        table.section(
+            f"{name}, {objects} values of {size / MIB:g} MiB, five servers: from server to server : through the mover"
+        )
+        for what, ours, theirs in zip(
+            WHAT,
+            zip(*measured[name, "servers"], strict=True),
+            zip(*measured[name, "client"], strict=True),
+            strict=True,
+        ):
             table.line(what, ratios(ours, theirs))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--objects", type=int, default=20)
     parser.add_argument("--mib", type=float, default=4)

@@ -42,5 +42,7 @@ def algorithm(name: str) -> PaperAlgorithm:
     """The algorithm of that name, in upper or lower case. Raises :class:`BadInput` naming the six."""
     known = _BY_NAME.get(name.lower())
     if known is None:
-        raise BadInput(f"{name!r} is no algorithm of the papers: expected one of {', '.join(each.name for each in ALGORITHMS)}")
+        raise BadInput(
+            f"{name!r} is no algorithm of the papers: expected one of {', '.join(each.name for each in ALGORITHMS)}"
+        )
     return known

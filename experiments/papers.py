@@ -22,18 +22,53 @@ FAMILIES = ("ARES", "ABD", "Cassandra", "Redis", "RedisW", "etcd")
 
 def parser(scenario: str) -> argparse.ArgumentParser:
     """The flags, which begin with one hyphen, as the papers' did."""
-    made = argparse.ArgumentParser(description=f"Rounds of the scenario {scenario}.", epilog="Everything else: python -m experiments run --help")
-    made.add_argument(
-        "-fast_op", choices=("True", "False"), help="ares: whether a read whose quorum agrees ends after one round (default: as the scenario says)"
+    made = argparse.ArgumentParser(
+        description=f"Rounds of the scenario {scenario}.",
+        epilog="Everything else: python -m experiments run --help",
     )
-    made.add_argument("-exp_name", metavar="NAME", help="of the experiment: results go to results/NAME (default: results/experiments)")
-    made.add_argument("-protocol", choices=FAMILIES, help="the store (default: all that the scenario has)")
-    made.add_argument("-dap_protocol", choices=("ABD", "EC"), help="only with ARES: replication or erasure code (default: both)")
-    made.add_argument("-parity", type=int, metavar="M", help="only with ARES and EC: fragments that may be lost, n - k")
-    made.add_argument("-testbed", choices=TESTBEDS, default="processes", help="where (default: processes)")
-    made.add_argument("-inventory", metavar="FILE", help="of fed4fire, emulab, aws: made by python -m experiments inventory")
-    made.add_argument("-load_policy", choices=("growing", "fixedsize"), help="whether what a writer writes grows, up to the object's size, or has it")
-    made.add_argument("-scale", choices=SCALES, default="quick", help="quick: minutes on two cores; paper: as in the papers (default: quick)")
+    made.add_argument(
+        "-fast_op",
+        choices=("True", "False"),
+        help="ares: whether a read whose quorum agrees ends after one round (default: as the scenario says)",
+    )
+    made.add_argument(
+        "-exp_name",
+        metavar="NAME",
+        help="of the experiment: results go to results/NAME (default: results/experiments)",
+    )
+    made.add_argument(
+        "-protocol", choices=FAMILIES, help="the store (default: all that the scenario has)"
+    )
+    made.add_argument(
+        "-dap_protocol",
+        choices=("ABD", "EC"),
+        help="only with ARES: replication or erasure code (default: both)",
+    )
+    made.add_argument(
+        "-parity",
+        type=int,
+        metavar="M",
+        help="only with ARES and EC: fragments that may be lost, n - k",
+    )
+    made.add_argument(
+        "-testbed", choices=TESTBEDS, default="processes", help="where (default: processes)"
+    )
+    made.add_argument(
+        "-inventory",
+        metavar="FILE",
+        help="of fed4fire, emulab, aws: made by python -m experiments inventory",
+    )
+    made.add_argument(
+        "-load_policy",
+        choices=("growing", "fixedsize"),
+        help="whether what a writer writes grows, up to the object's size, or has it",
+    )
+    made.add_argument(
+        "-scale",
+        choices=SCALES,
+        default="quick",
+        help="quick: minutes on two cores; paper: as in the papers (default: quick)",
+    )
     made.add_argument("-resume", action="store_true", help="leave out the rounds that are done")
     return made
 
@@ -47,19 +82,36 @@ def words(scenario: str, given: Sequence[str] | None = None) -> list[str]:
         raise BadInput("-parity is for -protocol ARES -dap_protocol EC; nothing was begun")
     made = ["run", scenario, "--testbed", flags.testbed, "--scale", flags.scale]
     if flags.protocol:
-        made += ["--protocol", ",".join(_protocols(scenario, flags.dap_protocol)) if flags.dap_protocol else flags.protocol]
+        made += [
+            "--protocol",
+            ",".join(_protocols(scenario, flags.dap_protocol))
+            if flags.dap_protocol
+            else flags.protocol,
+        ]
     if flags.exp_name:
         if Path(flags.exp_name).name != flags.exp_name:
             raise BadInput("-exp_name is the name of a directory below results; nothing was begun")
         made += ["--results", str(Path("results") / flags.exp_name)]
-    for name, value in (("fast_read", (flags.fast_op or "").lower()), ("parity", flags.parity), ("load_policy", flags.load_policy)):
+    for name, value in (
+        ("fast_read", (flags.fast_op or "").lower()),
+        ("parity", flags.parity),
+        ("load_policy", flags.load_policy),
+    ):
         made += ["--set", f"{name}={value}"] if value not in (None, "") else []
-    return made + (["--inventory", flags.inventory] if flags.inventory else []) + ["--resume"] * flags.resume
+    return (
+        made
+        + (["--inventory", flags.inventory] if flags.inventory else [])
+        + ["--resume"] * flags.resume
+    )
 
 
 def _protocols(scenario: str, dap: str) -> list[str]:
     """Those of the scenario that are ARES with these primitives."""
-    chosen = [name for name in scenarios()[scenario].protocols if name in OF_ARES[1:] and f"_{dap}" in name]
+    chosen = [
+        name
+        for name in scenarios()[scenario].protocols
+        if name in OF_ARES[1:] and f"_{dap}" in name
+    ]
     if not chosen:
         raise BadInput(f"the scenario {scenario} has no ARES with {dap}; nothing was begun")
     return chosen
@@ -67,17 +119,43 @@ def _protocols(scenario: str, dap: str) -> list[str]:
 
 def installation(given: Sequence[str] | None = None) -> list[str]:
     """The command that install-requirements.py stands for."""
-    made = argparse.ArgumentParser(description="Install what the hosts of a testbed need before the rounds (playbooks/install.yml).")
+    made = argparse.ArgumentParser(
+        description="Install what the hosts of a testbed need before the rounds (playbooks/install.yml)."
+    )
     made.add_argument("-testbed", choices=INSTALLED, required=True, help="what the hosts are")
-    made.add_argument("-proxy", choices=("true", "false"), default="false", help="whether packages come by way of a host of [proxy] (default: false)")
-    made.add_argument("-inventory", type=Path, default=Path("inventory.yml"), metavar="FILE", help="the hosts (default: inventory.yml)")
+    made.add_argument(
+        "-proxy",
+        choices=("true", "false"),
+        default="false",
+        help="whether packages come by way of a host of [proxy] (default: false)",
+    )
+    made.add_argument(
+        "-inventory",
+        type=Path,
+        default=Path("inventory.yml"),
+        metavar="FILE",
+        help="the hosts (default: inventory.yml)",
+    )
     flags = made.parse_args(given)
     if not flags.inventory.is_file():
-        raise BadInput(f"there is no {flags.inventory}: `python -m experiments inventory` or `local up` makes an inventory; nothing was installed")
+        raise BadInput(
+            f"there is no {flags.inventory}: `python -m experiments inventory` or `local up` makes an inventory; nothing was installed"
+        )
     play = Path(python()[0]).with_name("ansible-playbook")
     if not play.exists():
-        raise BadInput("ansible-core is not installed: pip install 'ares-storage[ansible]'; nothing was installed")
-    return [str(play), "-i", str(flags.inventory), str(PLAYBOOK), "-e", f"testbed={flags.testbed}", "-e", f"proxy={flags.proxy}"]
+        raise BadInput(
+            "ansible-core is not installed: pip install 'ares-storage[ansible]'; nothing was installed"
+        )
+    return [
+        str(play),
+        "-i",
+        str(flags.inventory),
+        str(PLAYBOOK),
+        "-e",
+        f"testbed={flags.testbed}",
+        "-e",
+        f"proxy={flags.proxy}",
+    ]
 
 
 def install() -> int:

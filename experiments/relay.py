@@ -138,16 +138,25 @@ def delayed(settings: Settings, delay_s: float) -> Iterator[Settings]:
     """``settings`` for a client whose links to the storage servers are so much slower each way; consensus members are reached as before."""
     addresses = [server.address for server in settings.servers.values()]
     command = python("-m", "experiments.relay", str(delay_s), *addresses)
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT) as process:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT
+    ) as process:
         assert process.stdout is not None
-        through: Mapping[str, str] = dict(zip(addresses, process.stdout.readline().split(), strict=True))
-        servers = {id: structs.replace(server, address=through[server.address]) for id, server in settings.servers.items()}
+        through: Mapping[str, str] = dict(
+            zip(addresses, process.stdout.readline().split(), strict=True)
+        )
+        servers = {
+            id: structs.replace(server, address=through[server.address])
+            for id, server in settings.servers.items()
+        }
         yield structs.replace(settings, servers=servers)
 
 
 def precisely(work: Coroutine[Any, Any, None]) -> None:
     """Run it on the event loop whose waits have microseconds."""
-    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selectors.SelectSelector())) as runner:
+    with asyncio.Runner(
+        loop_factory=lambda: asyncio.SelectorEventLoop(selectors.SelectSelector())
+    ) as runner:
         runner.run(work)
 
 

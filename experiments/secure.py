@@ -50,7 +50,9 @@ def turns(sides: dict[str, Side], number: int) -> Iterable[tuple[str, Side]]:
     return sorted(sides.items(), reverse=bool(number % 2))
 
 
-def compare(table: Table, what: str, values: dict[str, list[float]], unit: str, goal: Goal | None = None) -> None:
+def compare(
+    table: Table, what: str, values: dict[str, list[float]], unit: str, goal: Goal | None = None
+) -> None:
     for name, series in values.items():
         table.line(f"{what}: {name}", series, unit)
     table.line(f"{what}: with keys / without", ratios(values[SECURE], values[PLAIN]), "x", goal)
@@ -58,7 +60,9 @@ def compare(table: Table, what: str, values: dict[str, list[float]], unit: str, 
 
 
 async def small_values(table: Table, sides: dict[str, Side], rounds: int) -> None:
-    table.section("10-byte values, n=5, half of the operations reads: throughput, and processor time of an operation")
+    table.section(
+        "10-byte values, n=5, half of the operations reads: throughput, and processor time of an operation"
+    )
     for side in sides.values():
         await asyncio.gather(*(side.store.write(key, b"0123456789") for key in KEYS))
     for concurrency, goal in ((1, None), (32, COST_MAX), (100, COST_MAX)):
@@ -75,7 +79,9 @@ async def small_values(table: Table, sides: dict[str, Side], rounds: int) -> Non
 
 
 async def large_values(table: Table, sides: dict[str, Side], rounds: int) -> None:
-    table.section("large values, n=5, one at a time: throughput, and processor time for a MiB of the value")
+    table.section(
+        "large values, n=5, one at a time: throughput, and processor time for a MiB of the value"
+    )
     warm_memory(2048 * MIB)
     for mib in LARGE_MIB:
         value = os.urandom(mib * MIB)
@@ -86,7 +92,11 @@ async def large_values(table: Table, sides: dict[str, Side], rounds: int) -> Non
                 for name, side in turns(sides, number):
                     taken, spent_s = 0.0, side.spent_s()
                     for _ in range(REPEATS):
-                        spent, result = await timed(side.store.write("large", value) if what == "write" else side.store.read("large"))
+                        spent, result = await timed(
+                            side.store.write("large", value)
+                            if what == "write"
+                            else side.store.read("large")
+                        )
                         taken += spent
                         assert what == "write" or result == value
                     rates[name].append(mib * REPEATS / taken)
@@ -121,10 +131,14 @@ async def measure(files: dict[str, Path], wanted: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--small", action="store_true", help="only small values")
     parser.add_argument("--large", action="store_true", help="only large values")
-    parser.add_argument("--rounds", type=int, default=5, help="repetitions, of which the medians are shown")
+    parser.add_argument(
+        "--rounds", type=int, default=5, help="repetitions, of which the medians are shown"
+    )
     wanted = parser.parse_args()
     with (
         local_cluster(5, "abd") as without,

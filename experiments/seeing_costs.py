@@ -54,11 +54,21 @@ class Variant:
         self.file, directory = file, file.parent
         self._spans = f"{directory}/client.spans"
         share = {"1 % traced": 0.01, "all traced": 1.0}.get(name)
-        settings = TracingSettings() if share is None else TracingSettings(exporter=f"file:{self._spans}", share=share)
-        log = OperationLog(f"{directory}/operations.log", ClientId(1)) if name == "all logged" else None
+        settings = (
+            TracingSettings()
+            if share is None
+            else TracingSettings(exporter=f"file:{self._spans}", share=share)
+        )
+        log = (
+            OperationLog(f"{directory}/operations.log", ClientId(1))
+            if name == "all logged"
+            else None
+        )
         self.tracer: Tracer | None = tracer_of(settings, "ares-client", log)
 
-    async def window(self, store: Manager, at_once: int, window_s: float, pause_s: float = 0.0) -> Window:
+    async def window(
+        self, store: Manager, at_once: int, window_s: float, pause_s: float = 0.0
+    ) -> Window:
         """Half of the operations are reads. What is exported afterwards counts as work."""
         self.forget()
         count, left_out, worked_s = 0, self._left_out, self._processors_s()
@@ -76,7 +86,12 @@ class Variant:
         await asyncio.gather(*(work(number) for number in range(at_once)))
         took_s = time.perf_counter() - begin
         await self._exported()
-        return Window(took_s / count - pause_s, (self._processors_s() - worked_s) / count, count, self._left_out - left_out)
+        return Window(
+            took_s / count - pause_s,
+            (self._processors_s() - worked_s) / count,
+            count,
+            self._left_out - left_out,
+        )
 
     @property
     def _left_out(self) -> int:
@@ -119,12 +134,17 @@ def costs(of: Sequence[float], beside: Sequence[float]) -> list[float]:
     return [100 * (1 - off / seen) for seen, off in zip(of, beside, strict=True)]
 
 
-async def measure(table: Table, file: Path, at_once: int, rounds: int, window_s: float, pause_s: float = 0.0) -> None:
+async def measure(
+    table: Table, file: Path, at_once: int, rounds: int, window_s: float, pause_s: float = 0.0
+) -> None:
     taken: defaultdict[str, list[Window]] = defaultdict(list)
     async with AsyncExitStack() as closing:
         variants = {name: Variant(name, file) for name in ("off", *GOALS)}
         settings = Settings.load(file)
-        stores = {name: await closing.enter_async_context(Connecting(settings, variant.tracer)) for name, variant in variants.items()}
+        stores = {
+            name: await closing.enter_async_context(Connecting(settings, variant.tracer))
+            for name, variant in variants.items()
+        }
         for number in range(rounds + 1):
             for name in list(stores) if number % 2 else list(reversed(stores)):
                 window = await variants[name].window(stores[name], at_once, window_s, pause_s)
@@ -132,21 +152,41 @@ async def measure(table: Table, file: Path, at_once: int, rounds: int, window_s:
                     taken[name].append(window)
         await variants["all traced"].window(stores["all traced"], at_once, window_s, pause_s)
         traces, whole = variants["all traced"].whole()
-    table.section(f"{SERVERS} servers in memory, ABD, {len(VALUE)} bytes, {at_once} at once" + (f", {1 / pause_s:g} a second" if pause_s else ""))
+    table.section(
+        f"{SERVERS} servers in memory, ABD, {len(VALUE)} bytes, {at_once} at once"
+        + (f", {1 / pause_s:g} a second" if pause_s else "")
+    )
     off = taken["off"]
     table.line("off: an operation", [1e6 * window.took_s for window in off], "us")
     for name, goal in GOALS.items():
         took = costs([window.took_s for window in taken[name]], [window.took_s for window in off])
-        worked = costs([window.worked_s for window in taken[name]], [window.worked_s for window in off])
-        table.line(f"{name}: costs of the operations a second", took, "%", goal=None if pause_s else goal)
-        table.line(f"{name}: costs of the operations that a processor does in a second", worked, "%")
-    done, left_out = (sum(counts) for counts in zip(*((window.count, window.left_out) for window in taken["all traced"]), strict=True))
-    table.note(f"all traced: of {done} operations {done - left_out} were traced ({100 * (1 - left_out / done):.1f} %), {left_out} were left out")
-    table.note(f"all traced, a last window: {traces} traces, {whole} of them whole: with the work of every server that made a quorum")
+        worked = costs(
+            [window.worked_s for window in taken[name]], [window.worked_s for window in off]
+        )
+        table.line(
+            f"{name}: costs of the operations a second", took, "%", goal=None if pause_s else goal
+        )
+        table.line(
+            f"{name}: costs of the operations that a processor does in a second", worked, "%"
+        )
+    done, left_out = (
+        sum(counts)
+        for counts in zip(
+            *((window.count, window.left_out) for window in taken["all traced"]), strict=True
+        )
+    )
+    table.note(
+        f"all traced: of {done} operations {done - left_out} were traced ({100 * (1 - left_out / done):.1f} %), {left_out} were left out"
+    )
+    table.note(
+        f"all traced, a last window: {traces} traces, {whole} of them whole: with the work of every server that made a quorum"
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--window", type=float, default=1.5, metavar="S")
     parser.add_argument("--at-once", type=int, nargs="*", default=[1, 32])

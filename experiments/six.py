@@ -18,10 +18,15 @@ async def six_algorithms(table: Table, cluster: Path, size: int, k: int, rounds:
     seconds: defaultdict[str, list[float]] = defaultdict(list)
     async with connect(cluster) as store:
         servers = store.configuration.servers
-    wished: dict[Algorithm, Configuration] = {"abd": Configuration.abd(servers), "ec": Configuration.ec(servers, k)}
+    wished: dict[Algorithm, Configuration] = {
+        "abd": Configuration.abd(servers),
+        "ec": Configuration.ec(servers, k),
+    }
     for number in range(rounds + 1):
         for algorithm in ALGORITHMS:
-            measured = await _write_and_read(cluster, algorithm, wished[algorithm.dap], f"{algorithm.name} {number}", size)
+            measured = await _write_and_read(
+                cluster, algorithm, wished[algorithm.dap], f"{algorithm.name} {number}", size
+            )
             if number:
                 for what, took in measured.items():
                     seconds[f"{algorithm.name:11} {what}"].append(took)
@@ -29,7 +34,9 @@ async def six_algorithms(table: Table, cluster: Path, size: int, k: int, rounds:
         table.line(label, [size / MIB / value for value in values], "MiB/s")
 
 
-async def _write_and_read(cluster: Path, algorithm: PaperAlgorithm, wished: Configuration, name: str, size: int) -> dict[str, float]:
+async def _write_and_read(
+    cluster: Path, algorithm: PaperAlgorithm, wished: Configuration, name: str, size: int
+) -> dict[str, float]:
     value, domain = os.urandom(size), f"over {algorithm.dap}"
     async with connect(cluster) as writing, connect(cluster) as reading:
         writer = await open_register(writing, algorithm, name, domain, create=wished)

@@ -53,7 +53,10 @@ async def small_table(dap: str, n: int, file: Path) -> None:
         await asyncio.gather(*(store.write(key, b"0123456789") for key in KEYS))
         for concurrency in (1, 32, 256):
             rate, p50, p99 = await small(store, concurrency)
-            print(f"{dap.upper():4} n={n} {concurrency:4} at once: {rate:9,.0f} op/s   p50 {p50:6.2f} ms   p99 {p99:6.2f} ms", flush=True)
+            print(
+                f"{dap.upper():4} n={n} {concurrency:4} at once: {rate:9,.0f} op/s   p50 {p50:6.2f} ms   p99 {p99:6.2f} ms",
+                flush=True,
+            )
 
 
 async def large_table(label: str, file: Path) -> None:
@@ -66,7 +69,12 @@ async def large_table(label: str, file: Path) -> None:
             rounds = max(BYTES_PER_SIZE // len(value) // 6, 3)
             with raw_peers(configuration.n) as raw:
                 raw.write(part)
-                times: dict[str, list[float]] = {"write": [], "read": [], "raw write": [], "raw read": []}
+                times: dict[str, list[float]] = {
+                    "write": [],
+                    "read": [],
+                    "raw write": [],
+                    "raw read": [],
+                }
                 for number in range(rounds + 1):
                     begin = time.perf_counter()
                     await store.write("large", value)
@@ -88,7 +96,9 @@ async def large_table(label: str, file: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--small", action="store_true", help="only small values")
     parser.add_argument("--large", action="store_true", help="only large values")
     arguments = parser.parse_args()
@@ -98,8 +108,14 @@ def main() -> None:
             with local_cluster(n, dap, k) as file:
                 run(small_table(dap, n, file))
     if not arguments.small:
-        print("one operation at a time; x raw: against raw ZeroMQ moving the same bytes, medians of one run")
-        for label, n, dap, k in (("ABD n=3", 3, "abd", None), ("EC n=5 k=3", 5, "ec", 3), ("EC n=11 k=6", 11, "ec", 6)):
+        print(
+            "one operation at a time; x raw: against raw ZeroMQ moving the same bytes, medians of one run"
+        )
+        for label, n, dap, k in (
+            ("ABD n=3", 3, "abd", None),
+            ("EC n=5 k=3", 5, "ec", 3),
+            ("EC n=11 k=6", 11, "ec", 6),
+        ):
             with local_cluster(n, dap, k) as file:
                 run(large_table(label, file))
 

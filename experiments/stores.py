@@ -76,7 +76,9 @@ class Log:
 
     def commit(self, items: list[Item]) -> None:
         large = [value for _, value in items if len(value) >= 8192]
-        body = msgspec.msgpack.encode([(key, value if len(value) < 8192 else len(value)) for key, value in items])
+        body = msgspec.msgpack.encode(
+            [(key, value if len(value) < 8192 else len(value)) for key, value in items]
+        )
         head = len(body).to_bytes(8, "little") + xxh3_64_intdigest(body).to_bytes(8, "little")
         end = self._end + len(head) + len(body) + sum(map(len, large))
         if end > self._allocated:
@@ -130,16 +132,23 @@ class Sqlite:
         self._database = sqlite3.connect(directory / "db", isolation_level=None)
         self._database.execute("pragma journal_mode = wal")
         self._database.execute(f"pragma synchronous = {synchronous}")
-        self._database.execute("create table if not exists kept (key blob primary key, size integer, value blob) without rowid")
+        self._database.execute(
+            "create table if not exists kept (key blob primary key, size integer, value blob) without rowid"
+        )
         self.kept: dict[bytes, bytes | None] = {}
 
     def commit(self, items: list[Item]) -> None:
         self._database.execute("begin")
-        self._database.executemany("insert or replace into kept values (?, ?, ?)", [(key, len(value), value) for key, value in items])
+        self._database.executemany(
+            "insert or replace into kept values (?, ?, ?)",
+            [(key, len(value), value) for key, value in items],
+        )
         self._database.execute("commit")
 
     def load(self) -> int:
-        for key, value in self._database.execute("select key, case when size < 8192 then value end from kept"):
+        for key, value in self._database.execute(
+            "select key, case when size < 8192 then value end from kept"
+        ):
             self.kept[key] = value
         return len(self.kept)
 
@@ -151,7 +160,9 @@ STORES: dict[str, Callable[[Path], Store]] = {
     "raw": Raw,
     "log": Log,
     "SQLite WAL, FULL": Sqlite,
-    "SQLite WAL, NORMAL": lambda directory: Sqlite(directory, "NORMAL"),  # not durable: what was committed may be lost with the power
+    "SQLite WAL, NORMAL": lambda directory: Sqlite(
+        directory, "NORMAL"
+    ),  # not durable: what was committed may be lost with the power
 } | ({"LMDB": Lmdb} if lmdb is not None else {})
 
 
@@ -209,11 +220,20 @@ def rates(base: Path, group: int, size: int, total: float) -> dict[str, list[flo
 
 
 def write_table(base: Path) -> None:
-    print(f"values a second, median of {ROUNDS} rounds (slowest to fastest), and the median of each round's ratio to the log")
-    for group, size, total in ((1, SMALL_BYTES, SECONDS), (32, SMALL_BYTES, SECONDS), (256, SMALL_BYTES, SECONDS), (1, MIB, LARGE_MIB)):
+    print(
+        f"values a second, median of {ROUNDS} rounds (slowest to fastest), and the median of each round's ratio to the log"
+    )
+    for group, size, total in (
+        (1, SMALL_BYTES, SECONDS),
+        (32, SMALL_BYTES, SECONDS),
+        (256, SMALL_BYTES, SECONDS),
+        (1, MIB, LARGE_MIB),
+    ):
         found = rates(base, group, size, total)
         for name, per_s in found.items():
-            share = statistics.median(one / log for one, log in zip(per_s, found["log"], strict=True))
+            share = statistics.median(
+                one / log for one, log in zip(per_s, found["log"], strict=True)
+            )
             middle = statistics.median(per_s)
             print(
                 f"{size:9,} B in groups of {group:3}  {name:19} {middle:9,.0f} ({min(per_s):,.0f} to {max(per_s):,.0f}), {share:.2f} x the log",
@@ -232,7 +252,10 @@ def restart_table(base: Path) -> None:
             fill(store, count, size)
             store.close()
             on_disk = sum(path.stat().st_blocks * 512 for path in where.iterdir()) / MIB
-            print(f"{count:9,} of {size:9,} B  {name:19} {restart_s(make, where, count):6.2f} s, {on_disk:,.0f} MiB on disk", flush=True)
+            print(
+                f"{count:9,} of {size:9,} B  {name:19} {restart_s(make, where, count):6.2f} s, {on_disk:,.0f} MiB on disk",
+                flush=True,
+            )
             shutil.rmtree(where)
 
 

@@ -45,19 +45,34 @@ async def rereads(table: Table, cluster: Path, delay_s: float, rounds: int) -> N
         async with AsyncExitStack() as closing:
             files = {}
             for piggyback, fast_read in product((True, False), repeat=2):
-                reader = await closing.enter_async_context(connect(switched(slow, piggyback=piggyback, fast_read=fast_read)))
+                reader = await closing.enter_async_context(
+                    connect(switched(slow, piggyback=piggyback, fast_read=fast_read))
+                )
                 files[piggyback, fast_read] = reader.file("unchanged")
             for number, (combination, file) in product(range(rounds + 2), files.items()):
                 took, _ = await timed(file.read())
                 if number > 1:
                     seconds[combination].append(took)
     for (piggyback, fast_read), values in seconds.items():
-        table.line(f"piggyback {_word(piggyback)}, fast read {_word(fast_read)}", [1e3 * value for value in values], "ms")
+        table.line(
+            f"piggyback {_word(piggyback)}, fast read {_word(fast_read)}",
+            [1e3 * value for value in values],
+            "ms",
+        )
     for fast_read in (True, False):
         saved = [1 - ratio for ratio in ratios(seconds[True, fast_read], seconds[False, fast_read])]
         table.line(f"piggyback saves, fast read {_word(fast_read)}: a share of", saved, "", SAVES)
-    table.line("fast read saves, piggyback on: a share of", [1 - ratio for ratio in ratios(seconds[True, True], seconds[True, False])], "")
-    table.line("both together save a share of", [1 - ratio for ratio in ratios(seconds[True, True], seconds[False, False])], "", SAVES)
+    table.line(
+        "fast read saves, piggyback on: a share of",
+        [1 - ratio for ratio in ratios(seconds[True, True], seconds[True, False])],
+        "",
+    )
+    table.line(
+        "both together save a share of",
+        [1 - ratio for ratio in ratios(seconds[True, True], seconds[False, False])],
+        "",
+        SAVES,
+    )
 
 
 def _word(on: bool) -> str:
@@ -85,7 +100,11 @@ async def _move(table: Table, settings: Settings, name: str, rounds: int) -> Non
             seconds[batch].append(took)
     table.line("batched", seconds[True], "s")
     table.line("one after the other", seconds[False], "s")
-    table.line(f"batching speeds up the reconfiguration of {BLOCKS} blocks by", ratios(seconds[False], seconds[True]), goal=BATCHING)
+    table.line(
+        f"batching speeds up the reconfiguration of {BLOCKS} blocks by",
+        ratios(seconds[False], seconds[True]),
+        goal=BATCHING,
+    )
 
 
 async def _reconfigure(mover: Manager, name: str) -> float:

@@ -36,7 +36,14 @@ async def transfers(table: Table, cluster: Path, size: int, rounds: int) -> None
     _tell(table, seconds, size)
 
 
-async def _round(cluster: Path, writer: Manager, configuration: Configuration, raw: RawPeers, name: str, size: int) -> dict[str, float]:
+async def _round(
+    cluster: Path,
+    writer: Manager,
+    configuration: Configuration,
+    raw: RawPeers,
+    name: str,
+    size: int,
+) -> dict[str, float]:
     """Everything once, with a new file and a reader that knows nothing of it; the first round of all warms up."""
     data, part = os.urandom(size), bytes(-(-size // configuration.k))
     edited = b"".join((data[: size // 2], b"!", data[size // 2 :]))
@@ -80,7 +87,10 @@ async def _round(cluster: Path, writer: Manager, configuration: Configuration, r
 def _encode(configuration: Configuration, data: bytes) -> float:
     """One pass of the erasure code over the blocks of ``data``."""
     coding = coding_for(configuration)
-    blocks = [data[chunk.offset : chunk.offset + chunk.length] for chunk in content_of_bytes(data, Sizes()).chunks]
+    blocks = [
+        data[chunk.offset : chunk.offset + chunk.length]
+        for chunk in content_of_bytes(data, Sizes()).chunks
+    ]
     begin = time.perf_counter()
     for block in blocks:
         coding.encode(block)
@@ -92,14 +102,34 @@ def _tell(table: Table, seconds: Seconds, size: int) -> None:
     for name in ("put", "atomic put", "get", "atomic get"):
         table.line(f"first {name}", [mib / value for value in seconds[name]], "MiB/s")
     for way in ("put", "get"):
-        floor = [raw + encode for raw, encode in zip(seconds[f"raw {way}"], seconds["encode"], strict=True)]
+        floor = [
+            raw + encode
+            for raw, encode in zip(seconds[f"raw {way}"], seconds["encode"], strict=True)
+        ]
         for kind in ("", "atomic "):
             goal = None if kind else PUT_GET
-            table.line(f"first {kind}{way} : raw ZeroMQ with the same bytes + one pass of encoding", ratios(seconds[kind + way], floor), goal=goal)
+            table.line(
+                f"first {kind}{way} : raw ZeroMQ with the same bytes + one pass of encoding",
+                ratios(seconds[kind + way], floor),
+                goal=goal,
+            )
         table.line(f"  raw ZeroMQ's part of the latter, {way}", seconds[f"raw {way}"], "s")
     table.line("  the pass of encoding", seconds["encode"], "s")
     table.line("  deciding a new file's configuration, a part of the put", seconds["domain"], "s")
-    table.line("1 byte inserted in the middle, put again: blocks moved", seconds["blocks moved"], "", goal=MOVED)
+    table.line(
+        "1 byte inserted in the middle, put again: blocks moved",
+        seconds["blocks moved"],
+        "",
+        goal=MOVED,
+    )
     table.line("  first put : that put", ratios(seconds["put"], seconds["edit"]))
-    table.line("first get : reading again through the same client", ratios(seconds["get"], seconds["get again"]), goal=AGAIN)
-    table.line("first get : reading again, atomic file", ratios(seconds["atomic get"], seconds["atomic get again"]), goal=AGAIN)
+    table.line(
+        "first get : reading again through the same client",
+        ratios(seconds["get"], seconds["get again"]),
+        goal=AGAIN,
+    )
+    table.line(
+        "first get : reading again, atomic file",
+        ratios(seconds["atomic get"], seconds["atomic get again"]),
+        goal=AGAIN,
+    )

@@ -35,7 +35,12 @@ from experiments import ENVIRONMENT
 SERVERS, NEEDED = 5, 3
 SECONDS = 1.5
 KINDS = ("libzmq", "own", "libzmq, keys", "own, keys")
-RATIOS = [("own", "libzmq"), ("libzmq, keys", "libzmq"), ("own, keys", "own"), ("own, keys", "libzmq, keys")]
+RATIOS = [
+    ("own", "libzmq"),
+    ("libzmq, keys", "libzmq"),
+    ("own, keys", "own"),
+    ("own, keys", "libzmq, keys"),
+]
 MIB = 1024 * 1024
 TICKS = os.sysconf("SC_CLK_TCK")
 CONFIGURATION = ConfigurationId(b"c" * 16)
@@ -64,7 +69,9 @@ def answer(message: AnyMessage) -> AnyMessage:
 
 async def serve(kind: str) -> None:
     key = SecretKey.generate() if "keys" in kind else None
-    made = listener_at("127.0.0.1:0", None if key is None else Lock(key, Everybody()), transport=transport(kind))
+    made = listener_at(
+        "127.0.0.1:0", None if key is None else Lock(key, Everybody()), transport=transport(kind)
+    )
     address = await made.serve(lambda _, messages: [answer(message) for message in messages])
     print(keyed(address, "" if key is None else key.public), flush=True)
     await asyncio.Event().wait()
@@ -79,9 +86,15 @@ def processor_s(pid: int) -> float:
 @contextmanager
 def servers(kind: str) -> Any:
     command = python("-m", "experiments.transports", "--serve", kind)
-    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT) for _ in range(SERVERS)]
+    processes = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT)
+        for _ in range(SERVERS)
+    ]
     try:
-        yield [process.pid for process in processes], [process.stdout.readline().strip() for process in processes if process.stdout]
+        yield (
+            [process.pid for process in processes],
+            [process.stdout.readline().strip() for process in processes if process.stdout],
+        )
     finally:
         for process in processes:
             process.terminate()
@@ -125,7 +138,10 @@ async def waves(kind: str, make: Callable[[int], list[AnyMessage]]) -> tuple[flo
 
 
 def small(requests: int) -> Callable[[int], list[AnyMessage]]:
-    return lambda count: [GetTag(CallId(count), CONFIGURATION, ObjectName(f"key-{number:020}")) for number in range(requests)]
+    return lambda count: [
+        GetTag(CallId(count), CONFIGURATION, ObjectName(f"key-{number:020}"))
+        for number in range(requests)
+    ]
 
 
 def large(size: int) -> Callable[[int], list[AnyMessage]]:
@@ -143,8 +159,12 @@ CASES = [
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=3, help="repetitions, of which the medians are shown")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="repetitions, of which the medians are shown"
+    )
     parser.add_argument("--serve", choices=KINDS, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     keep_freed_memory(SERVER_BYTES)
@@ -156,13 +176,22 @@ def main() -> None:
         for _ in range(arguments.rounds):
             for kind in KINDS:
                 rows[kind].append(run(waves(kind, make)))
-        medians = {kind: [statistics.median(column) for column in zip(*results, strict=True)] for kind, results in rows.items()}
+        medians = {
+            kind: [statistics.median(column) for column in zip(*results, strict=True)]
+            for kind, results in rows.items()
+        }
         for kind in KINDS:
             rate, server, client = medians[kind]
-            print(f"{label:22} {kind:13} {rate:8,.0f} waves/s   server {server:7,.0f} us a batch   client {client:7,.0f} us a wave", flush=True)
+            print(
+                f"{label:22} {kind:13} {rate:8,.0f} waves/s   server {server:7,.0f} us a batch   client {client:7,.0f} us a wave",
+                flush=True,
+            )
         for one, other in RATIOS:
             gain = [mine / its for mine, its in zip(medians[one], medians[other], strict=True)]
-            print(f"  {one + ' : ' + other:34} {gain[0]:8.2f}           server {gain[1]:7.2f}              client {gain[2]:7.2f}", flush=True)
+            print(
+                f"  {one + ' : ' + other:34} {gain[0]:8.2f}           server {gain[1]:7.2f}              client {gain[2]:7.2f}",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

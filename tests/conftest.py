@@ -7,7 +7,9 @@ from hypothesis import HealthCheck, settings
 from . import ports
 
 # Time is no property, and examples are the same every time, as in the simulated runs of CI. `--hypothesis-profile=hunt` looks for new ones.
-settings.register_profile("suite", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "suite", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.register_profile("hunt", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
 

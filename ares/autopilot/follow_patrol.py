@@ -66,7 +66,9 @@ class FollowPatrol:
         self._manner = manner
         self._counted = counted
         self._loop = asyncio.get_running_loop()
-        self._policy = FollowPolicy(settings.follow_rest_s, settings.follow_bytes_per_hour, gap_s=2 * LOOK_S)
+        self._policy = FollowPolicy(
+            settings.follow_rest_s, settings.follow_bytes_per_hour, gap_s=2 * LOOK_S
+        )
         self._stores: dict[DomainName, ObjectStore] = {}
         self._beyond = 0
         self._listed_at = -LIST_S
@@ -77,7 +79,10 @@ class FollowPatrol:
     def followed(self) -> tuple[Followed, ...]:
         """What was decided of each domain, for a description."""
         shown = sorted(self._decisions.items())[:USAGES_MAX]
-        return tuple(Followed(domain, site, decision.word, decision.why) for domain, (site, decision) in shown)
+        return tuple(
+            Followed(domain, site, decision.word, decision.why)
+            for domain, (site, decision) in shown
+        )
 
     def sentence(self) -> str:
         """What it does; nothing where no domain follows."""
@@ -118,7 +123,11 @@ class FollowPatrol:
             await self._list()
             self._listed_at = now
         self._policy.look(now, self._stores.keys())
-        self._decisions = {domain: decision for domain, decision in self._decisions.items() if domain in self._stores}
+        self._decisions = {
+            domain: decision
+            for domain, decision in self._decisions.items()
+            if domain in self._stores
+        }
         names = sorted(self._stores)
         for first in range(0, len(names), USAGES_MAX):
             some = names[first : first + USAGES_MAX]
@@ -150,34 +159,55 @@ class FollowPatrol:
 
     async def _asked(self, names: Sequence[DomainName]) -> dict[DomainName, dict[ServerId, Usage]]:
         """What the servers of these domains say of their use."""
-        servers = {server.id: server for name in names for server in self._stores[name].configuration.servers}
+        servers = {
+            server.id: server
+            for name in names
+            for server in self._stores[name].configuration.servers
+        }
         usage: dict[DomainName, dict[ServerId, Usage]] = {name: {} for name in names}
-        groups = [list(servers.values())[first : first + SERVERS_MAX] for first in range(0, len(servers), SERVERS_MAX)]
-        for described in await asyncio.gather(*[self._describe(group, tuple(names)) for group in groups]):
+        groups = [
+            list(servers.values())[first : first + SERVERS_MAX]
+            for first in range(0, len(servers), SERVERS_MAX)
+        ]
+        for described in await asyncio.gather(
+            *[self._describe(group, tuple(names)) for group in groups]
+        ):
             for id, said in described.items():
                 for each in said.usage:
                     if each.domain in usage:
                         usage[each.domain][id] = each
         return usage
 
-    async def _describe(self, servers: list[Server], names: tuple[DomainName, ...]) -> Mapping[ServerId, Any]:
+    async def _describe(
+        self, servers: list[Server], names: tuple[DomainName, ...]
+    ) -> Mapping[ServerId, Any]:
         try:
             return await self._manager.describe(servers, brief=True, usage_of=names)
         except AresError:
             return {}
 
-    def _judge(self, domain: DomainName, usage: Mapping[DomainName, Mapping[ServerId, Usage]]) -> None:
+    def _judge(
+        self, domain: DomainName, usage: Mapping[DomainName, Mapping[ServerId, Usage]]
+    ) -> None:
         store = self._stores[domain]
         configuration = store.configuration
         said = [usage[domain][id] for id in configuration.server_ids if id in usage[domain]]
         sites = {self._sites.get(id, "") for id in configuration.server_ids}
         site = sites.pop() if len(sites) == 1 else ""
         if domain == self._moving or store.pending:
-            whose = "it moves there now" if domain == self._moving else "a move is under way, or was left: the autopilot completes those"
+            whose = (
+                "it moves there now"
+                if domain == self._moving
+                else "a move is under way, or was left: the autopilot completes those"
+            )
             self._decisions[domain] = site, FollowDecision(MOVING, whose)
             return
-        per_s = usual([{asked.site: asked.per_s for asked in each.asked} for each in said], configuration.n)
-        size = max((max(each.bytes, 0) for each in said), default=0) * (configuration.k if configuration.dap == "ec" else 1)
+        per_s = usual(
+            [{asked.site: asked.per_s for asked in each.asked} for each in said], configuration.n
+        )
+        size = max((max(each.bytes, 0) for each in said), default=0) * (
+            configuration.k if configuration.dap == "ec" else 1
+        )
         seen = UsageSeen(site, per_s, size, answering=2 * len(said) > configuration.n)
         decision = self._policy.judge(domain, seen, lambda to: self._no_room(to, configuration))
         if decision.word == MOVES and self._move is not None:
@@ -195,26 +225,51 @@ class FollowPatrol:
             return f"{site} has {have} servers, and it has {configuration.n} here"
         return ""
 
-    async def _moved(self, store: ObjectStore, last: Configuration, decision: FollowDecision, size: int) -> None:
+    async def _moved(
+        self, store: ObjectStore, last: Configuration, decision: FollowDecision, size: int
+    ) -> None:
         domain = store.name
-        log.info("domain %s moves to %s: %s", domain, decision.to, decision.why, extra={"domain": domain, "bytes": size})
+        log.info(
+            "domain %s moves to %s: %s",
+            domain,
+            decision.to,
+            decision.why,
+            extra={"domain": domain, "bytes": size},
+        )
         try:
             wished = await self._manager.identified(self._placed(decision.to, domain, last))
             result = await store.run(lambda view: follow(view, last, wished, self._manner), "move")
         except AresError as error:
-            log.warning("domain %s does not move to %s: %s", domain, decision.to, error, extra={"domain": domain})
-            self._policy.failed(domain, f"the move to {decision.to} failed: {error}"[:WHY_CHARACTERS_MAX])
+            log.warning(
+                "domain %s does not move to %s: %s",
+                domain,
+                decision.to,
+                error,
+                extra={"domain": domain},
+            )
+            self._policy.failed(
+                domain, f"the move to {decision.to} failed: {error}"[:WHY_CHARACTERS_MAX]
+            )
             return
         if result is None:
             self._policy.failed(domain, "somebody else changed it meanwhile")
             return
         self._policy.moved(domain, size, result.bytes)
         self._counted.follows += result.ours
-        more = {"domain": domain, "index": result.configuration.index, "moved": result.moved, "bytes": result.bytes}
-        log.info("domain %s is at %s, %d objects moved", domain, decision.to, result.moved, extra=more)
+        more = {
+            "domain": domain,
+            "index": result.configuration.index,
+            "moved": result.moved,
+            "bytes": result.bytes,
+        }
+        log.info(
+            "domain %s is at %s, %d objects moved", domain, decision.to, result.moved, extra=more
+        )
 
 
-def follow(view: View, last: Configuration, wished: Configuration, manner: Manner) -> Operation[Reconfigured | None]:
+def follow(
+    view: View, last: Configuration, wished: Configuration, manner: Manner
+) -> Operation[Reconfigured | None]:
     """Move to ``wished`` if ``last`` is still what is in force and nothing is to follow it; else nothing is done."""
     yield from read_config(view)
     if view.sequence.active != [last]:

@@ -27,7 +27,19 @@ TRIED_AGAIN_S = 30.0
 """After a move that could not be made; twice as long after the next, and so on, an hour at most."""
 
 HERE, IDLE, SILENT, EVEN, WAITS, RESTS, FULL, BUDGET, MOVES, MOVING, FAILED = (
-    *("here", "idle", "silent", "even", "waits", "rests", "no-room", "budget", "moves", "moving", "failed"),
+    *(
+        "here",
+        "idle",
+        "silent",
+        "even",
+        "waits",
+        "rests",
+        "no-room",
+        "budget",
+        "moves",
+        "moving",
+        "failed",
+    ),
 )
 """Decisions: it is where it is asked for; hardly anybody asks; its servers do not say; no site asks so much more; that is not so for long enough; it
 moved lately; that site has too few servers; it is too large for now; it moves now; a move is under way; the last one failed."""
@@ -79,11 +91,19 @@ class FollowPolicy:
 
     def look(self, now: float, domains: Collection[DomainName]) -> None:
         """A look at these domains begins; others are forgotten, but for their rest."""
-        passed_s = 0.0 if self._looked_at is None else min(max(now - self._looked_at, 0.0), self._gap_s)
+        passed_s = (
+            0.0 if self._looked_at is None else min(max(now - self._looked_at, 0.0), self._gap_s)
+        )
         self._looked_at = now
         self._watched_s += passed_s
-        self._budget = min(self._budget + passed_s / HOUR_S * self._bytes_per_hour, float(self._bytes_per_hour))
-        kept = {domain: course for domain, course in self._courses.items() if domain in domains or course.rests_until_s > self._watched_s}
+        self._budget = min(
+            self._budget + passed_s / HOUR_S * self._bytes_per_hour, float(self._bytes_per_hour)
+        )
+        kept = {
+            domain: course
+            for domain, course in self._courses.items()
+            if domain in domains or course.rests_until_s > self._watched_s
+        }
         self._courses = {domain: kept.get(domain) or _Course() for domain in {*kept, *domains}}
 
     def stand_down(self) -> None:
@@ -91,7 +111,9 @@ class FollowPolicy:
         for course in self._courses.values():
             course.leader = ""
 
-    def judge(self, domain: DomainName, seen: UsageSeen, room: Callable[[str], str]) -> FollowDecision:
+    def judge(
+        self, domain: DomainName, seen: UsageSeen, room: Callable[[str], str]
+    ) -> FollowDecision:
         """What to do with it now. ``room``: why a site cannot take it; empty: it can."""
         course = self._courses[domain]
         leader, early = _leader(seen)
@@ -102,17 +124,31 @@ class FollowPolicy:
         asks = f"{leader} asks {_rate(seen.per_s[leader])}"
         if (rest_s := course.rests_until_s - self._watched_s) > 0:
             if course.failure:
-                return FollowDecision(FAILED, f"{course.failure}; it is tried again in {rest_s:.0f} s", leader)
-            return FollowDecision(RESTS, f"{asks}, and it rests for {rest_s:.0f} s after its last move", leader)
+                return FollowDecision(
+                    FAILED, f"{course.failure}; it is tried again in {rest_s:.0f} s", leader
+                )
+            return FollowDecision(
+                RESTS, f"{asks}, and it rests for {rest_s:.0f} s after its last move", leader
+            )
         if (lead_s := self._watched_s - course.since_s) < SUSTAINED_S:
-            return FollowDecision(WAITS, f"{asks} for {lead_s:.0f} s, and it moves after {SUSTAINED_S:g} s", leader)
+            return FollowDecision(
+                WAITS, f"{asks} for {lead_s:.0f} s, and it moves after {SUSTAINED_S:g} s", leader
+            )
         if why := room(leader):
             return FollowDecision(FULL, f"{asks}, but {why}", leader)
         if seen.bytes > self._bytes_per_hour:
-            return FollowDecision(BUDGET, f"{asks}, but its {seen.bytes} bytes are more than follow_bytes_per_hour, {self._bytes_per_hour}", leader)
+            return FollowDecision(
+                BUDGET,
+                f"{asks}, but its {seen.bytes} bytes are more than follow_bytes_per_hour, {self._bytes_per_hour}",
+                leader,
+            )
         if seen.bytes > self._budget:
             wait_s = (seen.bytes - self._budget) / self._bytes_per_hour * HOUR_S
-            return FollowDecision(BUDGET, f"{asks}, and it waits {wait_s:.0f} s for a part of follow_bytes_per_hour", leader)
+            return FollowDecision(
+                BUDGET,
+                f"{asks}, and it waits {wait_s:.0f} s for a part of follow_bytes_per_hour",
+                leader,
+            )
         return FollowDecision(MOVES, f"{asks}, and it moves there", leader)
 
     def begun(self, bytes: int) -> None:
@@ -127,7 +163,10 @@ class FollowPolicy:
     def failed(self, domain: DomainName, why: str) -> None:
         """It did not come about."""
         course = self._courses.setdefault(domain, _Course())
-        course.rests_until_s, course.failure = self._watched_s + min(TRIED_AGAIN_S * 2.0**course.failures, HOUR_S), why
+        course.rests_until_s, course.failure = (
+            self._watched_s + min(TRIED_AGAIN_S * 2.0**course.failures, HOUR_S),
+            why,
+        )
         course.failures += 1
 
 
@@ -138,12 +177,18 @@ def _leader(seen: UsageSeen) -> tuple[str, FollowDecision | None]:
     ranked = sorted(seen.per_s.items(), key=lambda pair: (-pair[1], pair[0]))
     first, most = ranked[0] if ranked else ("", 0.0)
     if most < RATE_MIN:
-        return "", FollowDecision(IDLE, f"no site asks more than {RATE_MIN:g} time a second of each server")
+        return "", FollowDecision(
+            IDLE, f"no site asks more than {RATE_MIN:g} time a second of each server"
+        )
     if first == seen.site:
         return "", FollowDecision(HERE, f"its own site asks most, {_rate(most)}")
     second = max((per_s for site, per_s in ranked if site != first), default=0.0)
     if most < LEAD * second:
-        return "", FollowDecision(EVEN, f"{first} asks {_rate(most)}, not {LEAD:g} times as much as the next, {_rate(second)}", first)
+        return "", FollowDecision(
+            EVEN,
+            f"{first} asks {_rate(most)}, not {LEAD:g} times as much as the next, {_rate(second)}",
+            first,
+        )
     return first, None
 
 
@@ -155,7 +200,10 @@ def usual(claims: Iterable[Mapping[str, float]], servers: int) -> dict[str, floa
     """By site, what at least half of the ``servers`` say that it asks; those that are silent say nothing. What is no rate counts as none."""
     told = list(claims)
     needed = (servers + 1) // 2
-    most = {site: sorted((_cleaned(claim.get(site, 0.0)) for claim in told), reverse=True) for site in {site for claim in told for site in claim}}
+    most = {
+        site: sorted((_cleaned(claim.get(site, 0.0)) for claim in told), reverse=True)
+        for site in {site for claim in told for site in claim}
+    }
     return {site: rates[needed - 1] for site, rates in most.items() if len(rates) >= needed}
 
 

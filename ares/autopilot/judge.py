@@ -57,10 +57,14 @@ class Watch:
             self._watched_s += min(max(now - self._looked_at, 0.0), self._gap_s)
         self._looked_at = now
         self._answers = dict(answers)
-        self._since_s = {member: self._since_s.get(member, self._watched_s) for member in answers.items()}
+        self._since_s = {
+            member: self._since_s.get(member, self._watched_s) for member in answers.items()
+        }
         members = ((server.id, server.identity) for server in asked)
         self._absent_since_s = {
-            (id, identity): self._watched_s if answers.get(id) == identity else self._absent_since_s.get((id, identity), self._watched_s)
+            (id, identity): self._watched_s
+            if answers.get(id) == identity
+            else self._absent_since_s.get((id, identity), self._watched_s)
             for id, identity in members
         }
 
@@ -70,7 +74,12 @@ class Watch:
 
     def absent_s(self, server: Server) -> float:
         """For how long it has not answered as the one that is meant, although it was asked for; 0 if it did, or was not."""
-        return 0.0 if self.is_here(server) else self._watched_s - self._absent_since_s.get((server.id, server.identity), self._watched_s)
+        return (
+            0.0
+            if self.is_here(server)
+            else self._watched_s
+            - self._absent_since_s.get((server.id, server.identity), self._watched_s)
+        )
 
     def is_gone(self, server: Server) -> bool:
         """Whether that is too long."""
@@ -78,15 +87,26 @@ class Watch:
 
     def is_returning(self, server: Server) -> bool:
         """Whether it answers under another identity, and may soon be relied on. Not for ever: one that starts over and over is no help."""
-        return server.id in self._answers and not self.is_here(server) and self.absent_s(server) < 2 * self._after_s
+        return (
+            server.id in self._answers
+            and not self.is_here(server)
+            and self.absent_s(server) < 2 * self._after_s
+        )
 
     def steady(self, doubled: Mapping[ServerId, int] = MappingProxyType({})) -> dict[ServerId, str]:
         """The servers that may be relied on, and the identities under which they answered the last look.
 
         ``doubled``: those that must have answered for twice as long, as often as this says; an hour at most.
         """
-        needed_s = {id: max(self._after_s, min(self._after_s * 2**times, STEADY_S_MAX)) for id, times in doubled.items()}
-        return {id: identity for (id, identity), since_s in self._since_s.items() if self._watched_s - since_s >= needed_s.get(id, self._after_s)}
+        needed_s = {
+            id: max(self._after_s, min(self._after_s * 2**times, STEADY_S_MAX))
+            for id, times in doubled.items()
+        }
+        return {
+            id: identity
+            for (id, identity), since_s in self._since_s.items()
+            if self._watched_s - since_s >= needed_s.get(id, self._after_s)
+        }
 
 
 class Sound(Struct, frozen=True):
@@ -108,7 +128,10 @@ class Replace(Struct, frozen=True):
 
     def describe(self) -> str:
         """For a person: ``s3 by s5``."""
-        return ", ".join(f"{gone.id} by {'itself, which lost its memory' if gone.id == new.id else new.id}" for gone, new in self.changes)
+        return ", ".join(
+            f"{gone.id} by {'itself, which lost its memory' if gone.id == new.id else new.id}"
+            for gone, new in self.changes
+        )
 
 
 class Stuck(Struct, frozen=True):
@@ -133,8 +156,14 @@ class Roster(Struct, frozen=True):
 
     def site_of(self, server: Server, configuration: Configuration) -> str | None:
         """Where a spare for it has to be: at its site, or, if the cluster file does not have it any more, at that of most other members."""
-        others = [self.sites.get(member.id) for member in configuration.servers if member.id in self.book]
-        return self.sites.get(server.id) if server.id in self.book or not others else Counter(others).most_common(1)[0][0]
+        others = [
+            self.sites.get(member.id) for member in configuration.servers if member.id in self.book
+        ]
+        return (
+            self.sites.get(server.id)
+            if server.id in self.book or not others
+            else Counter(others).most_common(1)[0][0]
+        )
 
 
 def judge(active: list[Configuration], watch: Watch, roster: Roster) -> Verdict:
@@ -159,20 +188,35 @@ def judge(active: list[Configuration], watch: Watch, roster: Roster) -> Verdict:
     if not changes:
         names = ", ".join(server.id for server in gone)
         there = " at its site" if any(roster.site_of(server, target) for server in gone) else ""
-        return Stuck(f"no spare for {names}: every other server of the cluster file{there} is down, or a member already")
+        return Stuck(
+            f"no spare for {names}: every other server of the cluster file{there} is down, or a member already"
+        )
     unfilled = tuple(server.id for server in gone if server not in changes)
     servers = tuple(changes.get(server, server) for server in target.servers)
-    return Replace(replace(target, servers=servers, certificate=b""), tuple(changes.items()), unfilled)
+    return Replace(
+        replace(target, servers=servers, certificate=b""), tuple(changes.items()), unfilled
+    )
 
 
-def _changes(target: Configuration, gone: list[Server], watch: Watch, roster: Roster) -> dict[Server, Server]:
+def _changes(
+    target: Configuration, gone: list[Server], watch: Watch, roster: Roster
+) -> dict[Server, Server]:
     """Who comes for whom: those that lost their memory for themselves, then spares of the same site, those with the fewest domains first."""
     steady = watch.steady()
-    changes = {server: replace(roster.book.get(server.id, server), identity=steady[server.id]) for server in gone if server.id in steady}
+    changes = {
+        server: replace(roster.book.get(server.id, server), identity=steady[server.id])
+        for server in gone
+        if server.id in steady
+    }
     members = set(target.server_ids)
-    spares = sorted((id for id in roster.book if id in steady and id not in members), key=lambda id: (roster.loads.get(id, 0), id))
+    spares = sorted(
+        (id for id in roster.book if id in steady and id not in members),
+        key=lambda id: (roster.loads.get(id, 0), id),
+    )
     for server in gone:
-        spare = next((id for id in spares if roster.sites.get(id) == roster.site_of(server, target)), None)
+        spare = next(
+            (id for id in spares if roster.sites.get(id) == roster.site_of(server, target)), None
+        )
         if spare is not None and server not in changes and not watch.is_returning(server):
             spares.remove(spare)
             changes[server] = replace(roster.book[spare], identity=steady[spare])
@@ -212,7 +256,9 @@ class LogSeen(Struct, frozen=True):
     pending_s: float = 0.0
 
 
-def judge_log(seen: LogSeen, watch: Watch, after_s: float, spares: Sequence[Server]) -> Sound | Stuck | FinishMove | Reform:
+def judge_log(
+    seen: LogSeen, watch: Watch, after_s: float, spares: Sequence[Server]
+) -> Sound | Stuck | FinishMove | Reform:
     """What to do for a log. One node that is gone stops the appends of its chain: it is left out, or the first of the ``spares`` is in its place.
 
     A node that is silent, and not yet gone, is waited for: it is neither left out nor relied on. Nothing is sealed unless a majority is there to seal
@@ -229,11 +275,15 @@ def judge_log(seen: LogSeen, watch: Watch, after_s: float, spares: Sequence[Serv
         return Stuck(f"{why}: one of {', '.join(silent)} must come back")
     if not stopped and len(seen.active) > 1:
         return FinishMove(last) if seen.pending_s >= after_s else Sound()
-    new = [server for server in spares if all(server.id != member.id for member in kept)][: max(seen.length - len(kept), 0)]
+    new = [server for server in spares if all(server.id != member.id for member in kept)][
+        : max(seen.length - len(kept), 0)
+    ]
     if any(not watch.is_here(server) for server in kept) or not (stopped or new):
         return Sound()
     wished = Configuration("chain", (*kept[:-1], *new, *kept[-1:]))
-    return Reform(last, wished, tuple(server.id for server in gone), tuple(server.id for server in new))
+    return Reform(
+        last, wished, tuple(server.id for server in gone), tuple(server.id for server in new)
+    )
 
 
 def loads_of(domains: Iterable[list[Configuration]]) -> Counter[ServerId]:
@@ -243,7 +293,10 @@ def loads_of(domains: Iterable[list[Configuration]]) -> Counter[ServerId]:
 
 def urgency(active: list[Configuration], watch: Watch) -> tuple[int, bool, str]:
     """The smaller, the sooner its turn: the domains that can lose the fewest servers, `default` first, for it says where the others are."""
-    margin = min(sum(map(watch.is_here, configuration.servers)) - configuration.quorum_size for configuration in active)
+    margin = min(
+        sum(map(watch.is_here, configuration.servers)) - configuration.quorum_size
+        for configuration in active
+    )
     return margin, active[0].domain != DEFAULT_DOMAIN, active[0].domain
 
 
@@ -256,7 +309,9 @@ def look_up(view: View) -> Operation[tuple[list[Configuration], str]]:
     return view.sequence.active, ""
 
 
-def mend(view: View, judged: Callable[[list[Configuration]], Verdict], manner: Manner) -> Operation[tuple[Verdict, Reconfigured | None]]:
+def mend(
+    view: View, judged: Callable[[list[Configuration]], Verdict], manner: Manner
+) -> Operation[tuple[Verdict, Reconfigured | None]]:
     """Look, judge and act. What is wished follows the configurations that were judged, or does not come about: a change that somebody else made
     meanwhile is never undone."""
     yield from read_config(view)

@@ -108,15 +108,27 @@ class LogPatrol:
         if not self._logs:
             return ""
         troubles = Counter(each.trouble for each in self._logs.values() if each.trouble)
-        told = [f"{why} ({self._named(lambda each, why=why: each.trouble == why)})" for why in troubles]  # type: ignore[misc]
+        told = [
+            f"{why} ({self._named(lambda each, why=why: each.trouble == why)})"  # type: ignore[misc]
+            for why in troubles
+        ]
         if finishing := self._named(lambda each: each.task is not None and each.finishing):
             told.append(f"older entries move to the new chain ({finishing})")
-        absent = {server.id for server in self._members() if self._watch.absent_s(server) > self._pace_s}
+        absent = {
+            server.id for server in self._members() if self._watch.absent_s(server) > self._pace_s
+        }
         if absent and not told:
-            told.append(f"absent from chains: {', '.join(sorted(absent))}; left out after {self._settings.log_after_s:g} s")
+            told.append(
+                f"absent from chains: {', '.join(sorted(absent))}; left out after {self._settings.log_after_s:g} s"
+            )
         if short := self._named(lambda each: each.active[-1].n < each.length):
-            told.append(f"a chain is shorter than it was, until a spare has answered for {self._settings.after_s:g} s or more ({short})")
-        return "; ".join(filter(None, [*told, self._reformed, self._moved])) or f"watches {len(self._logs)} log{'s' if len(self._logs) > 1 else ''}"
+            told.append(
+                f"a chain is shorter than it was, until a spare has answered for {self._settings.after_s:g} s or more ({short})"
+            )
+        return (
+            "; ".join(filter(None, [*told, self._reformed, self._moved]))
+            or f"watches {len(self._logs)} log{'s' if len(self._logs) > 1 else ''}"
+        )
 
     def _named(self, chosen: Callable[[_Watched], bool]) -> str:
         names = [name for name, each in self._logs.items() if chosen(each)]
@@ -136,7 +148,9 @@ class LogPatrol:
                             self._see_to(name, each)
                         elif each.task is not None:  # what it leaves pending the next one finishes
                             each.task.cancel()
-                    self._counted.troubled_logs = sum(bool(each.trouble) for each in self._logs.values()) if leads else 0
+                    self._counted.troubled_logs = (
+                        sum(bool(each.trouble) for each in self._logs.values()) if leads else 0
+                    )
                     await asyncio.sleep(max(begun + self._pace_s - self._loop.time(), 0.01))
         finally:
             self._counted.troubled_logs = 0
@@ -148,16 +162,27 @@ class LogPatrol:
     # -- looks ------------------------------------------------------------------------------------------------------------
 
     def _members(self) -> set[Server]:
-        return {server for each in self._logs.values() for chain in each.active for server in chain.servers}
+        return {
+            server
+            for each in self._logs.values()
+            for chain in each.active
+            for server in chain.servers
+        }
 
     async def _look(self) -> None:
         if not self._logs:
             return
         members = self._members()
         known = {server.id: server for server in members} | dict(self._book)
-        described = await self._manager.describe(list(known.values()), brief=True, patience_s=self._pace_s)
+        described = await self._manager.describe(
+            list(known.values()), brief=True, patience_s=self._pace_s
+        )
         cluster = self._manager.configuration.cluster_id
-        answers = {id: says.identity for id, says in described.items() if says.server == id and says.cluster == cluster}
+        answers = {
+            id: says.identity
+            for id, says in described.items()
+            if says.server == id and says.cluster == cluster
+        }
         for watch in (self._watch, self._steady):
             watch.look(self._loop.time(), answers, members)
 
@@ -169,13 +194,18 @@ class LogPatrol:
                 listed_at = begun
                 await self._list()
             await asyncio.gather(*[self._inspect(each) for each in self._logs.values()])
-            every_s = max(INSPECT_S, len(self._logs) / INSPECTED_A_SECOND) * (1 if self._leads() else IDLE_TIMES)
+            every_s = max(INSPECT_S, len(self._logs) / INSPECTED_A_SECOND) * (
+                1 if self._leads() else IDLE_TIMES
+            )
             await asyncio.sleep(max(begun + every_s - self._loop.time(), 0.05))
 
     async def _list(self) -> None:
         """Find the logs that are new."""
         try:
-            names = [DomainName(name.removeprefix(DIRECTORY)) async for name in self._manager.list_named(DIRECTORY, ASK_S)]
+            names = [
+                DomainName(name.removeprefix(DIRECTORY))
+                async for name in self._manager.list_named(DIRECTORY, ASK_S)
+            ]
         except AresError:  # the other patrol tells that
             return
         for name in names:
@@ -198,7 +228,9 @@ class LogPatrol:
             return
         async with self._turn:
             try:
-                sealed = await each.store.operate(lambda operations: operations.inspect(), "inspection", ASK_S)
+                sealed = await each.store.operate(
+                    lambda operations: operations.inspect(), "inspection", ASK_S
+                )
             except AresError:
                 return
         self._note(each, sealed)
@@ -208,8 +240,14 @@ class LogPatrol:
         each.active = [each.store.configuration, *each.store.pending]
         last = each.active[-1]
         same = last == before
-        each.sealed_at = (each.sealed_at if same and each.sealed_at is not None else now) if sealed else None
-        each.pending_at = (each.pending_at if same and each.pending_at is not None else now) if len(each.active) > 1 else None
+        each.sealed_at = (
+            (each.sealed_at if same and each.sealed_at is not None else now) if sealed else None
+        )
+        each.pending_at = (
+            (each.pending_at if same and each.pending_at is not None else now)
+            if len(each.active) > 1
+            else None
+        )
         if last.id != each.chain:  # somebody else's
             each.chain, each.length = last.id, max(last.n, LENGTH_MIN if last.index else 0)
 
@@ -225,17 +263,25 @@ class LogPatrol:
             return
         since = [now - at if at is not None else 0.0 for at in (each.sealed_at, each.pending_at)]
         seen = LogSeen(each.active, each.length, *since)
-        verdict = judge_log(seen, self._watch, self._settings.log_after_s, self._spares(each.active[-1]))
+        verdict = judge_log(
+            seen, self._watch, self._settings.log_after_s, self._spares(each.active[-1])
+        )
         if isinstance(verdict, each.failure) and now < each.again_at:
             return
         match verdict:
             case Reform():
                 if each.task is not None:
                     each.task.cancel()
-                each.finishing, each.task = False, asyncio.create_task(self._reform(name, each, verdict))
+                each.finishing, each.task = (
+                    False,
+                    asyncio.create_task(self._reform(name, each, verdict)),
+                )
             case FinishMove(target):
                 if each.task is None:
-                    each.finishing, each.task = True, asyncio.create_task(self._finish(name, each, target))
+                    each.finishing, each.task = (
+                        True,
+                        asyncio.create_task(self._finish(name, each, target)),
+                    )
             case Stuck(why):
                 self._tell_trouble(name, each, why)
             case _ if each.task is None:
@@ -248,16 +294,32 @@ class LogPatrol:
         self._left_out = [(at, id) for at, id in self._left_out if now - at < LEFT_OUT_S]
         steady = self._steady.steady(Counter(id for _, id in self._left_out))
         loads = Counter(id for each in self._logs.values() for id in each.active[-1].server_ids)
-        gone = [server.id for server in chain.servers if self._watch.is_gone(server) and server.id in self._book]
+        gone = [
+            server.id
+            for server in chain.servers
+            if self._watch.is_gone(server) and server.id in self._book
+        ]
         sites = {self._sites.get(id) for id in gone or chain.server_ids}
         there = [id for id in steady if id in self._book and self._sites.get(id) in sites]
-        return [replace(self._book[id], identity=steady[id]) for id in sorted(there, key=lambda id: (loads[id], id))]
+        return [
+            replace(self._book[id], identity=steady[id])
+            for id in sorted(there, key=lambda id: (loads[id], id))
+        ]
 
     async def _reform(self, name: DomainName, each: _Watched, verdict: Reform) -> None:
-        log.warning("log %s: %s", name, verdict.describe(), extra={"domain": name, "servers": verdict.wished.server_ids})
+        log.warning(
+            "log %s: %s",
+            name,
+            verdict.describe(),
+            extra={"domain": name, "servers": verdict.wished.server_ids},
+        )
         try:
             async with self._turn:
-                replaced = each.store.operate(lambda operations: operations.replace_chain(verdict.last, verdict.wished), "repair", ACT_S)
+                replaced = each.store.operate(
+                    lambda operations: operations.replace_chain(verdict.last, verdict.wished),
+                    "repair",
+                    ACT_S,
+                )
                 chain = await replaced
         except AresError as error:
             self._failed(name, each, error, Reform)
@@ -269,24 +331,38 @@ class LogPatrol:
             log.info("log %s: somebody else's chain was decided first", name)
             return
         each.chain, each.length = chain.id, length
-        each.pending_at = self._loop.time() - self._settings.log_after_s  # it is for this one to finish
+        each.pending_at = (
+            self._loop.time() - self._settings.log_after_s
+        )  # it is for this one to finish
         now = self._loop.time()
         self._left_out += [(now, id) for id in verdict.gone]
         self._counted.done += 1
         self._reformed = f"{_now()}: log {name}: {verdict.describe()}"
-        more = {"domain": name, "index": chain.index, "start": chain.start, "servers": chain.server_ids}
+        more = {
+            "domain": name,
+            "index": chain.index,
+            "start": chain.start,
+            "servers": chain.server_ids,
+        }
         log.info("log %s takes appends again, from position %d on", name, chain.start, extra=more)
 
     async def _finish(self, name: DomainName, each: _Watched, target: Configuration) -> None:
         try:
-            await each.store.operate(lambda operations: operations.finish_move(target), "repair", ACT_S)
+            await each.store.operate(
+                lambda operations: operations.finish_move(target), "repair", ACT_S
+            )
         except AresError as error:
             self._failed(name, each, error, FinishMove)
             return
         each.trouble, each.wait_s = "", AGAIN_S
         self._note(each, False)
         self._moved = f"{_now()}: log {name}: chain {target.index} has all older entries"
-        log.info("log %s: chain %d has all older entries, and the chains before it are collected", name, target.index, extra={"domain": name})
+        log.info(
+            "log %s: chain %d has all older entries, and the chains before it are collected",
+            name,
+            target.index,
+            extra={"domain": name},
+        )
 
     def _failed(self, name: DomainName, each: _Watched, error: AresError, what: type) -> None:
         each.failure = what

@@ -59,14 +59,22 @@ class MirrorPatrol:
     def sentence(self) -> str:
         """Which mirrors cannot be copied, else how old they are; nothing without mirrors."""
         followed = [each for each in self._mirrors.values() if not each.emptied]
-        told = [f"mirror of {each}: {each.trouble}; it is tried again" for each in followed if each.trouble]
+        told = [
+            f"mirror of {each}: {each.trouble}; it is tried again"
+            for each in followed
+            if each.trouble
+        ]
         more = [f"and {len(told) - NAMED_MAX} more mirrors"] if len(told) > NAMED_MAX else []
         if told or self._trouble:
             return "; ".join([*filter(None, [self._trouble]), *told[:NAMED_MAX], *more])
-        ages = [self._loop.time() - each.complete_s for each in followed if each.complete_s is not None]
+        ages = [
+            self._loop.time() - each.complete_s for each in followed if each.complete_s is not None
+        ]
         if not followed:
             return ""
-        oldest = "none complete yet" if not ages else f"the oldest complete as of {max(ages):.0f} s ago"
+        oldest = (
+            "none complete yet" if not ages else f"the oldest complete as of {max(ages):.0f} s ago"
+        )
         return f"{len(followed)} mirror{'s' if len(followed) > 1 else ''}, {oldest}"
 
     async def run(self) -> None:
@@ -137,6 +145,8 @@ class MirrorPatrol:
         if copied.failed:
             return f"{copied.failed} object{'s' if copied.failed > 1 else ''} could not be copied: {copied.why}"
         if copied.objects:
-            log.debug("the mirror of %s got %d objects, %d bytes", each, copied.objects, copied.bytes)
+            log.debug(
+                "the mirror of %s got %d objects, %d bytes", each, copied.objects, copied.bytes
+            )
         each.complete_s = began
         return ""

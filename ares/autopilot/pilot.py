@@ -19,7 +19,21 @@ from typing import Any
 from msgspec import Struct
 
 from ares.autopilot.follow_patrol import FollowPatrol, Placed
-from ares.autopilot.judge import Finish, Member, Replace, Roster, Sound, Stuck, Verdict, Watch, judge, loads_of, look_up, mend, urgency
+from ares.autopilot.judge import (
+    Finish,
+    Member,
+    Replace,
+    Roster,
+    Sound,
+    Stuck,
+    Verdict,
+    Watch,
+    judge,
+    loads_of,
+    look_up,
+    mend,
+    urgency,
+)
 from ares.autopilot.log_patrol import LogPatrol
 from ares.autopilot.mirror_patrol import MirrorPatrol
 from ares.client.manager import DESCRIBE_S, Manager
@@ -70,26 +84,40 @@ class Bulletin:
         """What is done now, else what cannot be done, else which servers are ``absent``; and what was done last."""
         if self._doing:
             return self._doing
-        worries = [f"{why} ({_named(domains)})" for why, domains in self._standing.items()] or ([absent] if absent else [])
+        worries = [f"{why} ({_named(domains)})" for why, domains in self._standing.items()] or (
+            [absent] if absent else []
+        )
         return "; ".join([*worries, *([self._did] if self._did else [])])
 
     def tell_gone(self, gone: set[Member], after_s: float) -> None:
         """Log the members that are newly gone."""
         for id, identity in sorted(gone - self._gone):
-            log.warning("%s is gone: for %g s it was silent, or without its memory", id, after_s, extra={"identity": identity})
+            log.warning(
+                "%s is gone: for %g s it was silent, or without its memory",
+                id,
+                after_s,
+                extra={"identity": identity},
+            )
         self._gone = gone
 
     def begin(self, domain: DomainName, verdict: Verdict) -> None:
         """A domain's turn has come."""
         match verdict:
             case Replace(wished, _, unfilled):
-                action = f"replacing {verdict.describe()}" + (f", without a spare for {', '.join(unfilled)}," if unfilled else "")
+                action = f"replacing {verdict.describe()}" + (
+                    f", without a spare for {', '.join(unfilled)}," if unfilled else ""
+                )
             case Finish(wished):
                 action = "completing what was left half done"
             case _:
                 return
         self._doing = f"{_now()}: {action} in {domain}"
-        log.warning("%s in domain %s", action, domain, extra={"domain": domain, "servers": wished.server_ids})
+        log.warning(
+            "%s in domain %s",
+            action,
+            domain,
+            extra={"domain": domain, "servers": wished.server_ids},
+        )
 
     def show(self, progress: Progress) -> None:
         """How far it is."""
@@ -99,13 +127,24 @@ class Bulletin:
 
     def done(self, domain: DomainName, verdict: Verdict, result: Reconfigured) -> None:
         """The domain has its configuration."""
-        own = f"replaced {verdict.describe()}" if isinstance(verdict, Replace) else "completed what was left half done"
+        own = (
+            f"replaced {verdict.describe()}"
+            if isinstance(verdict, Replace)
+            else "completed what was left half done"
+        )
         action = own if result.ours else "completed what somebody else decided"
         self.counted.done += 1
         self._deeds.setdefault(action, []).append(domain)
         self._did = f"{_now()}: {', '.join(f'{action} in {_named(domains)}' for action, domains in self._deeds.items())}"
-        more = {"domain": domain, "index": result.configuration.index, "moved": result.moved, "bytes": result.bytes}
-        log.info("done: %s in domain %s, %d objects moved", action, domain, result.moved, extra=more)
+        more = {
+            "domain": domain,
+            "index": result.configuration.index,
+            "moved": result.moved,
+            "bytes": result.bytes,
+        }
+        log.info(
+            "done: %s in domain %s, %d objects moved", action, domain, result.moved, extra=more
+        )
 
     def trouble(self, why: str, domain: DomainName) -> None:
         """Something should be done for the domain and cannot be."""
@@ -116,11 +155,20 @@ class Bulletin:
         """All that is wrong was told."""
         for why, domains in self._troubles.items():
             if why not in self._standing:
-                log.warning("nothing can be done for %s: %s", _named(domains), why, extra={"domains": len(domains)})
+                log.warning(
+                    "nothing can be done for %s: %s",
+                    _named(domains),
+                    why,
+                    extra={"domains": len(domains)},
+                )
         for why in self._standing.keys() - self._troubles.keys():
             log.info("no longer so: %s", why)
         self._standing, self._troubles, self._deeds, self._doing = self._troubles, {}, {}, ""
-        self.counted.troubled, self.counted.seen, self.counted.total = sum(map(len, self._standing.values())), 0, 0
+        self.counted.troubled, self.counted.seen, self.counted.total = (
+            sum(map(len, self._standing.values())),
+            0,
+            0,
+        )
 
 
 def _named(domains: Sequence[DomainName]) -> str:
@@ -162,7 +210,9 @@ class _Patrol:
         self._watch = Watch(settings.after_s, gap_s=settings.every_s + 3 * DESCRIBE_S)
         self._manner = manner
         self._bulletin = Bulletin(counted)
-        self._domains: dict[DomainName, list[Configuration]] = {manager.name: [manager.configuration]}
+        self._domains: dict[DomainName, list[Configuration]] = {
+            manager.name: [manager.configuration]
+        }
         self._loads: Counter[ServerId] = Counter()
         self._pending_since: dict[ConfigurationId, float] = {}
         self._silent: dict[DomainName, str] = {}
@@ -172,7 +222,11 @@ class _Patrol:
 
     def sentence(self) -> str:
         """What it does now, else what is wrong, else what it did last."""
-        absent = {server.id: self._watch.absent_s(server) for server in self._members() if not self._watch.is_here(server)}
+        absent = {
+            server.id: self._watch.absent_s(server)
+            for server in self._members()
+            if not self._watch.is_here(server)
+        }
         counted = ", ".join(f"{id} for {absent_s:.0f} s" for id, absent_s in sorted(absent.items()))
         waits = f"absent: {counted}; replaced after {self._settings.after_s:g} s" if counted else ""
         return self._bulletin.sentence(waits) or f"watches {len(self._book)} servers"
@@ -199,17 +253,30 @@ class _Patrol:
         known = {server.id: server for server in members} | dict(self._book)
         described = await self._manager.describe(list(known.values()), brief=True)
         cluster = self._manager.configuration.cluster_id
-        answers = {id: says.identity for id, says in described.items() if says.server == id and says.cluster == cluster}
+        answers = {
+            id: says.identity
+            for id, says in described.items()
+            if says.server == id and says.cluster == cluster
+        }
         self._watch.look(self._loop.time(), answers, members)
         self._bulletin.counted.absent = sum(not self._watch.is_here(server) for server in members)
 
     def _members(self) -> set[Server]:
         """Every member of a configuration in use."""
-        return {server for active in self._domains.values() for configuration in active for server in configuration.servers}
+        return {
+            server
+            for active in self._domains.values()
+            for configuration in active
+            for server in configuration.servers
+        }
 
     def _is_due(self) -> bool:
         """Whether something changed that a round might do something about, or the last one is long ago."""
-        gone = {(server.id, server.identity) for server in self._members() if self._watch.is_gone(server)}
+        gone = {
+            (server.id, server.identity)
+            for server in self._members()
+            if self._watch.is_gone(server)
+        }
         self._bulletin.tell_gone(gone, self._settings.after_s)
         situation = (gone, self._watch.steady()) if gone else ()
         changed, self._situation = situation != self._situation, situation
@@ -244,7 +311,9 @@ class _Patrol:
 
     def _judged(self, active: list[Configuration]) -> Verdict:
         now = self._loop.time()
-        lingering = {id for id, since in self._pending_since.items() if now - since >= self._settings.after_s}
+        lingering = {
+            id for id, since in self._pending_since.items() if now - since >= self._settings.after_s
+        }
         return judge(active, self._watch, Roster(self._book, self._loads, lingering, self._sites))
 
     async def _look_up_all(self) -> None:
@@ -252,7 +321,10 @@ class _Patrol:
         self._silent = {}
         names = set(self._domains)
         try:
-            names |= {DomainName(name.removeprefix(DIRECTORY)) async for name in self._manager.list_named(DIRECTORY, LOOK_UP_S)}
+            names |= {
+                DomainName(name.removeprefix(DIRECTORY))
+                async for name in self._manager.list_named(DIRECTORY, LOOK_UP_S)
+            }
         except AresError as error:
             self._silent[self._manager.name] = f"the domains cannot be listed: {error}"
         turn = asyncio.Semaphore(LOOK_UPS_AT_ONCE)
@@ -263,7 +335,9 @@ class _Patrol:
                     store = await self._manager.domain_or_log(domain, timeout_s=LOOK_UP_S)
                     if isinstance(store, Log):  # the other patrol sees to those
                         return
-                    self._domains[domain], trouble = await store.run(look_up, "read-config", timeout_s=LOOK_UP_S)
+                    self._domains[domain], trouble = await store.run(
+                        look_up, "read-config", timeout_s=LOOK_UP_S
+                    )
                 except AresError as error:
                     trouble = str(error)
             if trouble:
@@ -284,7 +358,11 @@ class _Patrol:
         try:
             store = await self._manager.domain_or_log(domain)
             assert not isinstance(store, Log), "a domain that was looked up here holds objects"
-            verdict, result = await store.run(lambda view: mend(view, judged, self._manner), "repair", progress=self._bulletin.show)
+            verdict, result = await store.run(
+                lambda view: mend(view, judged, self._manner),
+                "repair",
+                progress=self._bulletin.show,
+            )
         except ObjectsStuck as error:
             before = self._stuck.get(domain)
             wait_s = ROUND_S if before is None else min(2 * before.wait_s, STUCK_S_MAX)
@@ -334,14 +412,28 @@ class Autopilot:
         self.counted = Autopiloted()
         self._manner = Manner(Throttle(settings.bytes_per_s), transfer=settings.transfer)
         self._of_logs = LogPatrol(manager, book, sites, leads, settings, self.counted)
-        self._follows = None if placed is None else FollowPatrol(manager, sites, placed, leads, settings, self._manner, self.counted)
+        self._follows = (
+            None
+            if placed is None
+            else FollowPatrol(manager, sites, placed, leads, settings, self._manner, self.counted)
+        )
 
     def sentence(self) -> str:
         """What it does, or did last."""
         if self._patrol is None or self._of_mirrors is None:
             return "ready, for when this member leads"
         follows = self._follows.sentence() if self._follows is not None else ""
-        return "; ".join(filter(None, [self._patrol.sentence(), self._of_logs.sentence(), follows, self._of_mirrors.sentence()]))
+        return "; ".join(
+            filter(
+                None,
+                [
+                    self._patrol.sentence(),
+                    self._of_logs.sentence(),
+                    follows,
+                    self._of_mirrors.sentence(),
+                ],
+            )
+        )
 
     def followed(self) -> tuple[Followed, ...]:
         """What was decided of the domains that follow their users; nothing where this member does not lead."""
@@ -351,7 +443,11 @@ class Autopilot:
         """Work whenever this member leads, until cancelled."""
         watching = [asyncio.create_task(self._watch("logs", self._of_logs.run))]
         if self._follows is not None:
-            watching.append(asyncio.create_task(self._watch("domains that follow their users", self._follows.run)))
+            watching.append(
+                asyncio.create_task(
+                    self._watch("domains that follow their users", self._follows.run)
+                )
+            )
         try:
             while True:
                 if self._leads():
@@ -373,8 +469,14 @@ class Autopilot:
 
     async def _lead(self) -> None:
         """Until another member leads. A reconfiguration that is broken off then is pending; the next leader finishes it."""
-        log.info("this member leads: its autopilot watches %d servers", len(self._book), extra={"after_s": self._settings.after_s})
-        self._patrol = _Patrol(self._manager, self._book, self._sites, self._settings, self._manner, self.counted)
+        log.info(
+            "this member leads: its autopilot watches %d servers",
+            len(self._book),
+            extra={"after_s": self._settings.after_s},
+        )
+        self._patrol = _Patrol(
+            self._manager, self._book, self._sites, self._settings, self._manner, self.counted
+        )
         self._of_mirrors = MirrorPatrol(self._manager, self._settings)
         task = asyncio.create_task(_together(self._patrol.run(), self._of_mirrors.run()))
         try:

@@ -72,7 +72,11 @@ class Flight(Struct, eq=False):
 
     def has_room(self, entries: Sequence[bytes], size: int) -> bool:
         """Whether these may go together with this one, which was not sent yet."""
-        return self.at is None and self.size + size <= TOGETHER_BYTES_MAX and len(self.entries) + len(entries) <= TOGETHER_MAX
+        return (
+            self.at is None
+            and self.size + size <= TOGETHER_BYTES_MAX
+            and len(self.entries) + len(entries) <= TOGETHER_MAX
+        )
 
     def join(self, entries: Sequence[bytes], size: int, deadline: float, done: Done) -> None:
         """Behind what this one has."""
@@ -91,7 +95,13 @@ class Appender:
     would make it uncertain (a copy to a chain that was left counts as one that may have been taken), and what was not sent is not uncertain.
     """
 
-    def __init__(self, client: ClientId, chain: Configuration, new_client: Callable[[], ClientId], trust_s: float = inf) -> None:
+    def __init__(
+        self,
+        client: ClientId,
+        chain: Configuration,
+        new_client: Callable[[], ClientId],
+        trust_s: float = inf,
+    ) -> None:
         self.client = client
         self.chain = chain
         self.known = chain.start
@@ -140,7 +150,9 @@ class Appender:
         """The last call that was given to a copy."""
         return self._calls
 
-    def submit(self, done: Done, now: float, entries: Sequence[bytes], at: int | None, timeout_s: float) -> None:
+    def submit(
+        self, done: Done, now: float, entries: Sequence[bytes], at: int | None, timeout_s: float
+    ) -> None:
         """Append; ``done(position, None)`` or ``done(None, error)`` is called once. Raises :class:`BadInput` for what cannot be appended.
 
         Whoever does not wait any more may say that it is not ``wanted``: what was not sent yet is not sent then.
@@ -153,7 +165,13 @@ class Appender:
         if deadline < self._look_at:
             self._look_at = deadline
         together = self._open
-        if together is not None and at is None and not self._pending and self._bytes + size <= WINDOW_BYTES and together.has_room(entries, size):
+        if (
+            together is not None
+            and at is None
+            and not self._pending
+            and self._bytes + size <= WINDOW_BYTES
+            and together.has_room(entries, size)
+        ):
             self._bytes += size  # as _begin does
             together.join(entries, size, deadline, done)
             return
@@ -170,7 +188,9 @@ class Appender:
             if not flight.wanted:
                 self._pending.popleft()
                 continue
-            if self._flights and (self._alone or flight.at is not None or self._bytes + flight.size > WINDOW_BYTES):
+            if self._flights and (
+                self._alone or flight.at is not None or self._bytes + flight.size > WINDOW_BYTES
+            ):
                 return
             if flight.at is not None and flight.at > self.known:
                 return
@@ -182,7 +202,11 @@ class Appender:
     def _launch(self, flight: Flight) -> None:
         """It leaves with the outbox, together with what comes until then."""
         self._bytes += flight.size
-        if self._open is not None and flight.at is None and self._open.has_room(flight.entries, flight.size):
+        if (
+            self._open is not None
+            and flight.at is None
+            and self._open.has_room(flight.entries, flight.size)
+        ):
             ((done, _),) = flight.callers
             self._open.join(flight.entries, flight.size, flight.deadline, done)
             return
@@ -209,7 +233,18 @@ class Appender:
         flight.copies += 1
         lowest = self._lowest()
         since = self._since(flight, lowest)
-        self._outbox.append(Append(flight.call, self.chain.id, self.client, flight.number, lowest.number, since, tuple(flight.entries), flight.at))
+        self._outbox.append(
+            Append(
+                flight.call,
+                self.chain.id,
+                self.client,
+                flight.number,
+                lowest.number,
+                since,
+                tuple(flight.entries),
+                flight.at,
+            )
+        )
 
     def _lowest(self) -> Flight:
         return next(iter(self._flights.values()))
@@ -237,7 +272,11 @@ class Appender:
             match reply.outcome:
                 case AppendOutcome.TAKEN if flight.at is not None:
                     self.known = max(self.known, reply.position)
-                    self._end(flight, partial(flight.fail, partial(PositionTaken, flight.at, reply.position)), now)
+                    self._end(
+                        flight,
+                        partial(flight.fail, partial(PositionTaken, flight.at, reply.position)),
+                        now,
+                    )
                 case AppendOutcome.GAP if reply.position in self._flights:
                     self._send_again(reply.position)
                 case AppendOutcome.UNCERTAIN:
@@ -266,7 +305,12 @@ class Appender:
 
     def close(self, error: Callable[[], Uncertain]) -> None:
         """End everything with an error of its own: nobody will send it again."""
-        flights, self._flights, self._pending, self._open = [*self._flights.values(), *self._pending], {}, deque(), None
+        flights, self._flights, self._pending, self._open = (
+            [*self._flights.values(), *self._pending],
+            {},
+            deque(),
+            None,
+        )
         for flight in flights:
             flight.fail(partial(_closing, error, flight.copies > 0))
 
@@ -282,7 +326,11 @@ class Appender:
         """The lowest one is not there: nothing of this client's is below what was committed then. Higher ones wait: `since` is of the lowest."""
         lowest = next(iter(self._flights.values()), None)
         if lowest is not None and lowest.declined is not None:
-            lowest.known, lowest.declined, lowest.copies = max(lowest.known, lowest.declined), None, 0
+            lowest.known, lowest.declined, lowest.copies = (
+                max(lowest.known, lowest.declined),
+                None,
+                0,
+            )
             self._send(lowest)
 
     def _give_up(self, why: str, now: float) -> None:
@@ -329,13 +377,23 @@ class Appender:
         late = [flight for flight in self._pending if flight.deadline <= now]
         self._pending = deque(flight for flight in self._pending if flight.deadline > now)
         for flight in late:
-            why = "nobody said in time where the log ends" if self._stale else "earlier ones were not answered in time"
+            why = (
+                "nobody said in time where the log ends"
+                if self._stale
+                else "earlier ones were not answered in time"
+            )
             flight.fail(partial(Unavailable, 0, 0, {}, f"the append was not sent: {why}"))
         if any(flight.deadline <= now for flight in self._flights.values()):
             head = self.chain.server_ids[0]
-            why = SEALED if self._sealed else f"the log did not answer in time ({head}, its head: {troubles.get(head, 'no answer')})"
+            why = (
+                SEALED
+                if self._sealed
+                else f"the log did not answer in time ({head}, its head: {troubles.get(head, 'no answer')})"
+            )
             self._give_up(why, now)
-        self._look_at = min((flight.deadline for flight in (*self._flights.values(), *self._pending)), default=inf)
+        self._look_at = min(
+            (flight.deadline for flight in (*self._flights.values(), *self._pending)), default=inf
+        )
 
 
 def _closing(error: Callable[[], Uncertain], was_sent: bool) -> Uncertain:

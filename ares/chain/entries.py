@@ -19,7 +19,9 @@ def check_batch(entries: Sequence[bytes]) -> None:
     if len(entries) == 1 and len(entries[0]) <= ENTRY_BYTES_MAX:
         return
     if not 1 <= len(entries) <= ENTRIES_MAX:
-        raise BadInput(f"an append has 1 to {ENTRIES_MAX} entries, not {len(entries)}; nothing was sent")
+        raise BadInput(
+            f"an append has 1 to {ENTRIES_MAX} entries, not {len(entries)}; nothing was sent"
+        )
     longest, total = max(map(len, entries)), sum(map(len, entries))
     if longest > ENTRY_BYTES_MAX or total > RECORD_BYTES_MAX:
         raise BadInput(
@@ -68,7 +70,9 @@ _first = attrgetter("first")
 def index_of(records: Sequence[LogRecord], position: int) -> int:
     """The index of the first record that ends beyond ``position``."""
     at = position - records[0].first if records else 0
-    if 0 <= at < len(records) and records[at].first == position:  # as it is where records have one entry each
+    if (
+        0 <= at < len(records) and records[at].first == position
+    ):  # as it is where records have one entry each
         return at
     at = bisect_right(records, position, key=_first)
     return at - 1 if at and records[at - 1].end > position else at
@@ -93,7 +97,9 @@ class MemoryEntries:
             return ()
         begin = index_of(self._records, first)
         end = index_of(self._records, upto)
-        return self._records[begin : end + 1 if end < len(self._records) and self._records[end].first < upto else end]
+        return self._records[
+            begin : end + 1 if end < len(self._records) and self._records[end].first < upto else end
+        ]
 
     def record(self, position: int) -> LogRecord | None:
         at = index_of(self._records, position)
@@ -102,7 +108,10 @@ class MemoryEntries:
     def reach(self, first: int, upto: int, bytes_max: int) -> int:
         reached, size = first, 0
         begin = index_of(self._records, first)
-        if begin < len(self._records) and self._records[begin].first < upto <= self._records[begin].end:
+        if (
+            begin < len(self._records)
+            and self._records[begin].first < upto <= self._records[begin].end
+        ):
             return upto
         for index in range(begin, len(self._records)):
             record = self._records[index]

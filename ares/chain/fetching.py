@@ -43,7 +43,9 @@ class Fetcher:
         state, first = self._state, self._state.base_upto
         if not any(stretch.live and stretch.start > first for stretch in state.stretches.values()):
             return
-        waiting = self._under_way is not None and self._under_way[1] == first and now < self._under_way[2]
+        waiting = (
+            self._under_way is not None and self._under_way[1] == first and now < self._under_way[2]
+        )
         sources = state.holders(first)
         if self._paused[0] != first:
             self._paused = (first, now + self.pause_s)
@@ -54,16 +56,27 @@ class Fetcher:
             following = state.chains.get(chain.index + 1)
             successor = None if following is None else Successor(following, Status.PENDING)
             self._under_way = (self._next_call(), first, now + FETCH_AGAIN_S)
-            self._send(sources[self._source % len(sources)], Fetch(self._under_way[0], chain.id, first, successor))
+            self._send(
+                sources[self._source % len(sources)],
+                Fetch(self._under_way[0], chain.id, first, successor),
+            )
 
     def accept(self, reply: Fetched, now: float) -> LogTrimmed | PieceFetched | None:
         """What an answer comes to: a piece, verified; or a trim that it met, which is taken over. None if it says nothing."""
-        if self._under_way is None or reply.call != self._under_way[0] or reply.first != self._state.base_upto:
+        if (
+            self._under_way is None
+            or reply.call != self._under_way[0]
+            or reply.first != self._state.base_upto
+        ):
             return None
         if reply.trimmed > max(reply.first, self._state.trimmed):
             self._under_way = None
             return self.take_over(reply.trimmed)
-        if reply.records and reply.records[0].first <= reply.first and follow_on(reply.records[0].first, reply.records):
+        if (
+            reply.records
+            and reply.records[0].first <= reply.first
+            and follow_on(reply.records[0].first, reply.records)
+        ):
             self._under_way = None
             self._source -= 1
             if self._throttle is not None:

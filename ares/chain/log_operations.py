@@ -4,7 +4,17 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ares.model.configuration import POSITION_MAX, Configuration, Status, Successor, latest
-from ares.model.errors import BadInput, ConfigurationRefused, ConsensusUnavailable, LogSealed, NotWritten, Superseded, Trimmed, Unavailable, Uncertain
+from ares.model.errors import (
+    BadInput,
+    ConfigurationRefused,
+    ConsensusUnavailable,
+    LogSealed,
+    NotWritten,
+    Superseded,
+    Trimmed,
+    Unavailable,
+    Uncertain,
+)
 from ares.model.identity import NO_DOMAIN, ServerId
 from ares.model.log_messages import (
     FOLLOW_S_MAX,
@@ -62,7 +72,9 @@ def evidence(chain: Configuration, looks: Iterable[LookDone]) -> Evidence | None
     open_ones = [seen for seen in looks if not seen.sealed and seen.successor is None]
     if len(open_ones) < chain.quorum_size:
         return None
-    return Evidence(min(seen.length for seen in open_ones), max(seen.committed for seen in open_ones))
+    return Evidence(
+        min(seen.length for seen in open_ones), max(seen.committed for seen in open_ones)
+    )
 
 
 def decided_end(lengths: Sequence[int], quorum: int) -> int:
@@ -100,7 +112,15 @@ class LogOperations:
             return named or (found is not None and found.length <= found.committed)
 
         try:
-            answers = yield Gather(chain, Look, "look", settled=settled, patience_s=lambda *_: PATIENCE_S, arguments=(chain.id,), reply=LookDone)
+            answers = yield Gather(
+                chain,
+                Look,
+                "look",
+                settled=settled,
+                patience_s=lambda *_: PATIENCE_S,
+                arguments=(chain.id,),
+                reply=LookDone,
+            )
         except Superseded as superseded:
             detour(self.view, superseded)
             return None
@@ -134,24 +154,34 @@ class LogOperations:
 
     # -- reads ----------------------------------------------------------------------------------------------------------
 
-    def read(self, position: int, uncommitted: bool = False, from_tail: bool | None = None) -> Operation[bytes]:
+    def read(
+        self, position: int, uncommitted: bool = False, from_tail: bool | None = None
+    ) -> Operation[bytes]:
         """Raises :class:`NotWritten`, :class:`Trimmed`; :class:`BadInput` for what is no position. ``from_tail``: CR; None: as this client reads."""
         reply = yield from self._read(position, 1, uncommitted, from_tail)
         return reply.entries[0]
 
-    def read_range(self, first: int, upto: int, from_tail: bool | None = None) -> Operation[list[tuple[int, bytes]]]:
+    def read_range(
+        self, first: int, upto: int, from_tail: bool | None = None
+    ) -> Operation[list[tuple[int, bytes]]]:
         """Committed entries from ``first`` on, below ``upto``; fewer if there are no more, or if they are large. Raises what :meth:`read` does."""
         if upto <= first:
             return []
         reply = yield from self._read(first, min(upto - first, RANGE_MAX), False, from_tail)
         return list(enumerate(reply.entries, first))
 
-    def _read(self, first: int, count: int, uncommitted: bool, from_tail: bool | None) -> Operation[LogEntries]:
+    def _read(
+        self, first: int, count: int, uncommitted: bool, from_tail: bool | None
+    ) -> Operation[LogEntries]:
         check_position(first)
         tries = 0
         while True:
-            chain, server = self.whom(first, tries, self.reads_from_tail if from_tail is None else from_tail)
-            reply: LogEntries | None = yield from self._ask(chain, server, ReadLog, LogEntries, ASK_S, first, count, PIECE_BYTES, uncommitted)
+            chain, server = self.whom(
+                first, tries, self.reads_from_tail if from_tail is None else from_tail
+            )
+            reply: LogEntries | None = yield from self._ask(
+                chain, server, ReadLog, LogEntries, ASK_S, first, count, PIECE_BYTES, uncommitted
+            )
             tries += 1
             if reply is None:
                 continue
@@ -162,7 +192,9 @@ class LogOperations:
             if not reply.elsewhere and reply.successor is None:
                 found = yield from self._look()
                 if self._proves_nothing_at(first, found):
-                    raise NotWritten(first, found.committed if found is not None else reply.committed)
+                    raise NotWritten(
+                        first, found.committed if found is not None else reply.committed
+                    )
                 yield from self._pause()
             elif tries % 4 == 0:
                 yield Pause(AGAIN_S)
@@ -170,7 +202,9 @@ class LogOperations:
     def _proves_nothing_at(self, position: int, found: Evidence | None) -> bool:
         return found is not None and found.length <= position
 
-    def whom(self, position: int, tries: int, from_tail: bool = False) -> tuple[Configuration, ServerId]:
+    def whom(
+        self, position: int, tries: int, from_tail: bool = False
+    ) -> tuple[Configuration, ServerId]:
         """A server that may have the position: of the chain in whose stretch it is first, then of those after it."""
         active = self.view.sequence.active
         holding = [chain for chain in active if chain.start <= position] or active[:1]
@@ -186,7 +220,15 @@ class LogOperations:
             ids = tuple(sorted(ids, key=lambda id: (id in known.suspects, id in known.remote)))
         return chain, ids[tries % len(ids)]
 
-    def _ask(self, chain: Configuration, server: ServerId, request: Any, reply: type, give_up_s: float, *arguments: Any) -> Operation[Any]:
+    def _ask(
+        self,
+        chain: Configuration,
+        server: ServerId,
+        request: Any,
+        reply: type,
+        give_up_s: float,
+        *arguments: Any,
+    ) -> Operation[Any]:
         """The answer of one server, or None if it does not answer; what it names is entered."""
         try:
             answers = yield Gather(
@@ -221,7 +263,9 @@ class LogOperations:
             elif upto > reply.committed and reply.successor is None:
                 tail = yield from self.tail()
                 if upto > tail:
-                    raise BadInput(f"the log ends at {tail}: it cannot be trimmed up to {upto}; nothing was trimmed")
+                    raise BadInput(
+                        f"the log ends at {tail}: it cannot be trimmed up to {upto}; nothing was trimmed"
+                    )
             elif reply.successor is None:
                 yield from self._look()
                 yield from self._pause()
@@ -262,9 +306,13 @@ class LogOperations:
             detour(self.view, superseded)
             return False
         yield from self._learn(chain, latest([seen.successor for seen in answers.values()]))
-        return self.view.sequence.last_known == chain and any(seen.sealed for seen in answers.values())
+        return self.view.sequence.last_known == chain and any(
+            seen.sealed for seen in answers.values()
+        )
 
-    def replace_chain(self, last: Configuration, wished: Configuration) -> Operation[Configuration | None]:
+    def replace_chain(
+        self, last: Configuration, wished: Configuration
+    ) -> Operation[Configuration | None]:
         """What comes after ``last``; appends go on there, and what is older has not moved yet. None if ``last`` is not the last chain any more: a
         change that somebody else made is never undone. Raises what :meth:`reconfigure` does.
         """
@@ -297,10 +345,24 @@ class LogOperations:
         if not heard:
             raise ConsensusUnavailable(f"{why}, so the log was not sealed")
         roster = wished.at(NO_DOMAIN, 0)
-        answers = yield Gather(roster, Describe, "are you up", needed=roster.n, give_up_s=PREPARE_S, arguments=(True,), reply=Description)
-        wrong = [server.id for server in wished.servers if answers[server.id].identity != server.identity or _is_full(answers[server.id])]
+        answers = yield Gather(
+            roster,
+            Describe,
+            "are you up",
+            needed=roster.n,
+            give_up_s=PREPARE_S,
+            arguments=(True,),
+            reply=Description,
+        )
+        wrong = [
+            server.id
+            for server in wished.servers
+            if answers[server.id].identity != server.identity or _is_full(answers[server.id])
+        ]
         if wrong:
-            raise ConfigurationRefused(f"{', '.join(wrong)}: another identity, or no room; the log was not sealed, and the chain stays as it is")
+            raise ConfigurationRefused(
+                f"{', '.join(wrong)}: another identity, or no room; the log was not sealed, and the chain stays as it is"
+            )
 
     def _decide(self, wished: Configuration) -> Operation[Configuration]:
         """Seal, and propose for the index after the one that was sealed, and no other. What a node that knows the successor names counts, too."""
@@ -312,14 +374,23 @@ class LogOperations:
         needed = self._majority(last)
         yield Report(Progress("seal"))
         answers = yield Gather(
-            last, Seal, "seal", needed=needed, settled=settled, patience_s=lambda *_: SEAL_PATIENCE_S, arguments=(last.id,), reply=SealDone
+            last,
+            Seal,
+            "seal",
+            needed=needed,
+            settled=settled,
+            patience_s=lambda *_: SEAL_PATIENCE_S,
+            arguments=(last.id,),
+            reply=SealDone,
         )
         named = latest([done.successor for done in answers.values()])
         if named is not None:
             yield from self._learn(last, named)
             return self.view.sequence.last_known
         end = self._end_of(last, answers.values())
-        proposal = Configuration("chain", wished.servers, start=end).at(last.domain, last.index + 1, last.cluster_id)
+        proposal = Configuration("chain", wished.servers, start=end).at(
+            last.domain, last.index + 1, last.cluster_id
+        )
         return (yield from agree(proposal, check_chain)).configuration
 
     def _end_of(self, chain: Configuration, answers: Iterable[SealDone]) -> int:
@@ -335,7 +406,13 @@ class LogOperations:
         while sequence.last_finalized.index < target.index:
             try:
                 answers = yield Gather(
-                    target, Stand, "wait for the move", needed=self._needed(target), give_up_s=ASK_S, arguments=(target.id,), reply=Stood
+                    target,
+                    Stand,
+                    "wait for the move",
+                    needed=self._needed(target),
+                    give_up_s=ASK_S,
+                    arguments=(target.id,),
+                    reply=Stood,
                 )
             except Superseded as superseded:
                 detour(self.view, superseded)
@@ -379,7 +456,18 @@ class Follower:
         operations, view = self._operations, self._operations.view
         while True:
             chain, server = operations.whom(self.position, self._turn)
-            ask = operations._ask(chain, server, ReadLog, LogEntries, FOLLOW_S + ASK_S, self.position, count, PIECE_BYTES, False, FOLLOW_S)
+            ask = operations._ask(
+                chain,
+                server,
+                ReadLog,
+                LogEntries,
+                FOLLOW_S + ASK_S,
+                self.position,
+                count,
+                PIECE_BYTES,
+                False,
+                FOLLOW_S,
+            )
             reply: LogEntries | None = yield from ask
             self.heard += reply is not None
             if reply is not None and reply.entries:
@@ -392,7 +480,9 @@ class Follower:
             if reply is None or reply.elsewhere or self._empty % EMPTY_MAX == 0:
                 self._turn += 1
             if self._empty % (2 * EMPTY_MAX) == 0:
-                yield from read_config(view)  # an empty answer says nothing about the log: this node may have been left behind
+                yield from read_config(
+                    view
+                )  # an empty answer says nothing about the log: this node may have been left behind
             if reply is not None and (reply.elsewhere or reply.successor is not None):
                 yield Pause(AGAIN_S)
 
@@ -400,13 +490,17 @@ class Follower:
 def check_position(position: int) -> None:
     """Raises :class:`BadInput` for what is no position."""
     if not isinstance(position, int) or not 0 <= position <= POSITION_MAX:
-        raise BadInput(f"a position is a whole number from 0 to {POSITION_MAX}, not {position!r}; nothing was sent")
+        raise BadInput(
+            f"a position is a whole number from 0 to {POSITION_MAX}, not {position!r}; nothing was sent"
+        )
 
 
 def check_chain(configuration: Configuration) -> None:
     """Raises :class:`ConfigurationRefused` for what is no chain."""
     if configuration.dap != "chain":
-        raise ConfigurationRefused(f"{configuration.describe()}: the configurations of a log are chains; nothing was changed")
+        raise ConfigurationRefused(
+            f"{configuration.describe()}: the configurations of a log are chains; nothing was changed"
+        )
 
 
 def _is_full(description: Description) -> bool:

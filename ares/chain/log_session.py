@@ -30,7 +30,12 @@ class LogSession:
     """
 
     def __init__(
-        self, first: Configuration, new_client: Callable[[], ClientId], turn: int = 0, reads_from_tail: bool = False, trust_s: float = inf
+        self,
+        first: Configuration,
+        new_client: Callable[[], ClientId],
+        turn: int = 0,
+        reads_from_tail: bool = False,
+        trust_s: float = inf,
     ) -> None:
         self.session = Session(turn, self._earlier)
         self.view = View(new_client(), first, Switches(), self.session.readiness)
@@ -44,7 +49,11 @@ class LogSession:
 
     def _earlier(self, chain: Configuration) -> tuple[Configuration, ...]:
         """What is introduced together with a chain: all from the last finalized one on."""
-        return tuple(other for other in self.view.sequence.active if other.index < chain.index) if chain.dap == "chain" else ()
+        return (
+            tuple(other for other in self.view.sequence.active if other.index < chain.index)
+            if chain.dap == "chain"
+            else ()
+        )
 
     @property
     def busy(self) -> bool:
@@ -61,7 +70,9 @@ class LogSession:
         self.appender.close(error)
         self.reads.close(error)
 
-    def append(self, done: Done, now: float, entries: Sequence[bytes], at: int | None, timeout_s: float) -> None:
+    def append(
+        self, done: Done, now: float, entries: Sequence[bytes], at: int | None, timeout_s: float
+    ) -> None:
         """See :meth:`ares.chain.appending.Appender.submit`."""
         self.appender.submit(done, now, entries, at, timeout_s)
         if self.appender.wants_tail:
@@ -89,16 +100,24 @@ class LogSession:
             self.reads.refused(refusal.call, now)
             return
         match refusal.reason:
-            case Reason.UNKNOWN_CONFIGURATION if refusal.call > self._introduced_at:  # and of copies that were sent before, nothing new
+            case Reason.UNKNOWN_CONFIGURATION if (
+                refusal.call > self._introduced_at
+            ):  # and of copies that were sent before, nothing new
                 self._introduced_at = self.appender.calls
                 self._introduced.append(server)
                 self.appender.send_all_again(now)
             case Reason.NOT_AUTHORIZED:
                 story = f"append to log {self.view.domain!r}"
-                self.appender.refused(refusal.call, partial(NotAuthorized, f"{server}: {refusal.detail}", story, True), now)
+                self.appender.refused(
+                    refusal.call,
+                    partial(NotAuthorized, f"{server}: {refusal.detail}", story, True),
+                    now,
+                )
             case Reason.STORAGE | Reason.BAD_REQUEST:
                 story = f"append to log {self.view.domain!r}"
-                self.appender.refused(refusal.call, partial(Unavailable, 1, 0, {server: refusal.detail}, story), now)
+                self.appender.refused(
+                    refusal.call, partial(Unavailable, 1, 0, {server: refusal.detail}, story), now
+                )
             case _:  # it is not what it was: there may be a newer chain
                 self.appender.stalled = True
 
@@ -107,7 +126,9 @@ class LogSession:
         outbox: dict[ServerId, list[Any]] = dict(self.session.take_outbox())
         chain = self.appender.chain
         for server in self._introduced:
-            call = CallId(self.appender.calls)  # a server that cannot keep the log refuses the newest append with it
+            call = CallId(
+                self.appender.calls
+            )  # a server that cannot keep the log refuses the newest append with it
             outbox.setdefault(server, []).append(Introduce(call, chain, self._earlier(chain)))
         self._introduced.clear()
         for server, asked in self.reads.take_outbox().items():
@@ -131,10 +152,22 @@ class LogSession:
             appender.moved(last, now)
         if appender.stalled and not self._refreshing and now >= self._refresh_at:
             self._refreshing, self._refresh_at, appender.stalled = True, now + REFRESH_S, False
-            self.session.start(self._refresh(), "look for the newest chain", now, REFRESH_TIMEOUT_S, self._refreshed)
+            self.session.start(
+                self._refresh(),
+                "look for the newest chain",
+                now,
+                REFRESH_TIMEOUT_S,
+                self._refreshed,
+            )
         if appender.wants_tail and not self._asking_tail:
             self._asking_tail = True
-            self.session.start(self.operations.tail(), "tail", now, REFRESH_TIMEOUT_S, lambda tail, error: self._tail_known(tail, error, now))
+            self.session.start(
+                self.operations.tail(),
+                "tail",
+                now,
+                REFRESH_TIMEOUT_S,
+                lambda tail, error: self._tail_known(tail, error, now),
+            )
 
     def _refresh(self) -> Operation[None]:
         heard, chain = self.appender.heard, self.appender.chain

@@ -24,7 +24,14 @@ from ares.chain.facts_of_log import (
     StretchStanding,
 )
 from ares.chain.stretch import Stretch
-from ares.model.configuration import SERVERS_MAX, Configuration, ConflictingSuccessor, Status, Successor, advance
+from ares.model.configuration import (
+    SERVERS_MAX,
+    Configuration,
+    ConflictingSuccessor,
+    Status,
+    Successor,
+    advance,
+)
 from ares.model.errors import BadInput, StoreDamaged
 from ares.model.identity import ConfigurationId, ServerId
 from ares.model.log_messages import READ_BYTES_MAX, LogEntries, LogRecord, ReadLog
@@ -59,8 +66,12 @@ def check_one_log(chains: Sequence[Configuration]) -> None:
         chain.check_bounds()
         if chain.dap != "chain" or chain.index < 0 or chain.domain != chains[0].domain:
             raise BadInput("the chains of one log are introduced together, in their order")
-    if any(other.index != one.index + 1 or other.start < one.start for one, other in pairwise(chains)):
-        raise BadInput("the chains of one log are introduced without gaps, and none starts before the one before it")
+    if any(
+        other.index != one.index + 1 or other.start < one.start for one, other in pairwise(chains)
+    ):
+        raise BadInput(
+            "the chains of one log are introduced without gaps, and none starts before the one before it"
+        )
 
 
 class HeldLogs(Struct, frozen=True):
@@ -98,7 +109,9 @@ def held_logs(states: "Iterable[LogState]") -> HeldLogs:
 
 def tells(reply: LogEntries) -> bool:
     """Whether a read is answered by this, be it that the entries are gone or elsewhere."""
-    ends = reply.successor is not None and (reply.successor.finalized or reply.first >= reply.successor.configuration.start)
+    ends = reply.successor is not None and (
+        reply.successor.finalized or reply.first >= reply.successor.configuration.start
+    )
     return bool(reply.entries or reply.trimmed > reply.first or reply.elsewhere or ends)
 
 
@@ -109,7 +122,12 @@ class LogState:
     ``damage``: why records that are here could not be read when they were asked for last; the shell says so, and forgets it.
     """
 
-    def __init__(self, server: ServerId, identity: str, make_entries: Callable[[bytes], Entries] = MemoryEntries) -> None:
+    def __init__(
+        self,
+        server: ServerId,
+        identity: str,
+        make_entries: Callable[[bytes], Entries] = MemoryEntries,
+    ) -> None:
         self.server = server
         self.identity = identity
         self.trimmed = self.finalized = 0
@@ -145,10 +163,21 @@ class LogState:
     def standing(self) -> LogStanding:
         """All that is known, but the records."""
         told = [
-            StretchStanding(id, each.sealed, each.successor, each.end, each.collected, each.merged, each.length, each.committed)
+            StretchStanding(
+                id,
+                each.sealed,
+                each.successor,
+                each.end,
+                each.collected,
+                each.merged,
+                each.length,
+                each.committed,
+            )
             for id, each in self.stretches.items()
         ]
-        return LogStanding(tuple(self.chains.values()), tuple(told), self.trimmed, self.base_upto, self.finalized)
+        return LogStanding(
+            tuple(self.chains.values()), tuple(told), self.trimmed, self.base_upto, self.finalized
+        )
 
     def begin(self, standing: LogStanding) -> None:
         """Before the first fact that is left: what those before it came to. Records that are gone with them are trimmed, or count for nothing."""
@@ -159,8 +188,16 @@ class LogState:
             stretch.sealed, stretch.successor, stretch.end = told.sealed, told.successor, told.end
             stretch.collected, stretch.merged = told.collected, told.merged
             stretch.length = stretch.durable = stretch.committed = told.length
-        known = [told.successor.configuration.index for told in standing.stretches if told.successor is not None and told.successor.finalized]
-        self.trimmed, self.base_upto, self.finalized = standing.trimmed, standing.old_upto, max([standing.finalized, *known])
+        known = [
+            told.successor.configuration.index
+            for told in standing.stretches
+            if told.successor is not None and told.successor.finalized
+        ]
+        self.trimmed, self.base_upto, self.finalized = (
+            standing.trimmed,
+            standing.old_upto,
+            max([standing.finalized, *known]),
+        )
 
     def pass_by(self, standing: LogStanding) -> None:
         """Among the facts: nothing that they do not tell, but what is committed."""
@@ -179,14 +216,18 @@ class LogState:
         check_one_log(chains)
         for chain in chains:
             known = self.chains.get(chain.index)
-            if (known is not None and known.id != chain.id) or chain.cluster_id != chains[-1].cluster_id:
+            if (known is not None and known.id != chain.id) or chain.cluster_id != chains[
+                -1
+            ].cluster_id:
                 raise OtherChain(f"index {chain.index} of this log is another chain here")
         if not any(map(self.is_member, chains)):
             raise NotInChain(f"{self.server} is not in {chains[-1].describe()} under this identity")
 
     def is_member(self, chain: Configuration) -> bool:
         """Whether the chain names this server under its present identity."""
-        return any((member.id, member.identity) == (self.server, self.identity) for member in chain.servers)
+        return any(
+            (member.id, member.identity) == (self.server, self.identity) for member in chain.servers
+        )
 
     def _point(self, stretch: Stretch, fact: ChainPointed) -> None:
         """Knowing the successor: the node is sealed, and what it holds at or beyond `end` counts for nothing from then on."""
@@ -197,16 +238,28 @@ class LogState:
         if chain.index == own.index + 1:
             stretch.end = chain.start
         stretch.cut(stretch.start if stretch.end is None else stretch.end)
-        stretch.rows.trim(self.trimmed)  # with a later record of its client a row may have outlived its trim
+        stretch.rows.trim(
+            self.trimmed
+        )  # with a later record of its client a row may have outlived its trim
         if fact.collected:
-            stretch.entries, stretch.rows, stretch.merged = self._make_entries(stretch.configuration.id), Rows(), True
+            stretch.entries, stretch.rows, stretch.merged = (
+                self._make_entries(stretch.configuration.id),
+                Rows(),
+                True,
+            )
             if all(other.collected for other in self.stretches.values()):
-                self.base, self.base_rows, self.base_upto = self._make_entries(PIECES), Rows(), self.trimmed
+                self.base, self.base_rows, self.base_upto = (
+                    self._make_entries(PIECES),
+                    Rows(),
+                    self.trimmed,
+                )
         self._merge()
 
     def _extend_base(self, records: Iterable[LogRecord]) -> None:
         for record in records:
-            if record.end > self.base_upto:  # a stretch that was merged in between may have brought it
+            if (
+                record.end > self.base_upto
+            ):  # a stretch that was merged in between may have brought it
                 self.base.put(record)
                 self.base_rows.take(record)
                 self.base_rows.commit(record)
@@ -214,17 +267,28 @@ class LogState:
                 self._merge()
 
     def _merge(self) -> None:
-        ended = [stretch for stretch in self.stretches.values() if stretch.end is not None and not stretch.merged]
+        ended = [
+            stretch
+            for stretch in self.stretches.values()
+            if stretch.end is not None and not stretch.merged
+        ]
         for stretch in sorted(ended, key=lambda stretch: stretch.configuration.index):
             if stretch.start <= self.base_upto:
                 self.base.adopt(stretch.entries, self.base_upto, stretch.length)
                 self.base_rows.adopt(stretch.rows)
                 self.base_upto = max(self.base_upto, stretch.length)
-                stretch.entries, stretch.rows, stretch.merged = self._make_entries(stretch.configuration.id), Rows(), True
+                stretch.entries, stretch.rows, stretch.merged = (
+                    self._make_entries(stretch.configuration.id),
+                    Rows(),
+                    True,
+                )
 
     def _trim(self, upto: int) -> None:
         self.trimmed = upto
-        for entries, rows in ((self.base, self.base_rows), *((stretch.entries, stretch.rows) for stretch in self.stretches.values())):
+        for entries, rows in (
+            (self.base, self.base_rows),
+            *((stretch.entries, stretch.rows) for stretch in self.stretches.values()),
+        ):
             entries.drop(upto)
             rows.trim(upto)
         self.base_upto = max(self.base_upto, upto)
@@ -238,9 +302,19 @@ class LogState:
         """For each chain the entries of its stretch that are here; for the last one all that are."""
         told = []
         for stretch in sorted(self.stretches.values(), key=lambda each: each.configuration.index):
-            here = 0 if stretch.collected or stretch.merged else stretch.length - max(stretch.start, min(self.trimmed, stretch.length))
-            part = HostedChain(not stretch.live, stretch.length, stretch.committed, self.trimmed, self.base_upto)
-            told.append(Hosted(stretch.configuration, here, 0, stretch.collected, stretch.successor, chain=part))
+            here = (
+                0
+                if stretch.collected or stretch.merged
+                else stretch.length - max(stretch.start, min(self.trimmed, stretch.length))
+            )
+            part = HostedChain(
+                not stretch.live, stretch.length, stretch.committed, self.trimmed, self.base_upto
+            )
+            told.append(
+                Hosted(
+                    stretch.configuration, here, 0, stretch.collected, stretch.successor, chain=part
+                )
+            )
         if told and not told[-1].collected:
             old = max(0, self.base_upto - self.trimmed)
             told[-1] = replace(told[-1], objects=told[-1].objects + old)
@@ -255,16 +329,28 @@ class LogState:
         """
         chain, own = successor.configuration, stretch.configuration
         new = advance(own, stretch.successor, successor)
-        if chain.dap != "chain" or (chain.index == own.index + 1 and stretch.end is None and chain.start < stretch.committed):
-            raise ConflictingSuccessor(f"{chain.describe()} cannot follow {own.describe()}, which is committed up to {stretch.committed}")
+        if chain.dap != "chain" or (
+            chain.index == own.index + 1 and stretch.end is None and chain.start < stretch.committed
+        ):
+            raise ConflictingSuccessor(
+                f"{chain.describe()} cannot follow {own.describe()}, which is committed up to {stretch.committed}"
+            )
         collected = stretch.collected or (collect and new.finalized)
-        return None if (new, collected) == (stretch.successor, stretch.collected) else ChainPointed(own.id, new, collected)
+        return (
+            None
+            if (new, collected) == (stretch.successor, stretch.collected)
+            else ChainPointed(own.id, new, collected)
+        )
 
     def unpointed(self) -> list[tuple[Stretch, Successor]]:
         """Stretches whose successor is among the chains known, and was not told: who hears of c' knows the successor of c."""
         open = [stretch for stretch in self.stretches.values() if stretch.successor is None]
         found = [(stretch, self.chains.get(stretch.configuration.index + 1)) for stretch in open]
-        return [(stretch, Successor(chain, Status.PENDING)) for stretch, chain in found if chain is not None]
+        return [
+            (stretch, Successor(chain, Status.PENDING))
+            for stretch, chain in found
+            if chain is not None
+        ]
 
     @property
     def located(self) -> Configuration | None:
@@ -274,7 +360,10 @@ class LogState:
     def chains_for(self, server: Hashable) -> list[Configuration]:
         """The newest chain that names ``server``, last, and those before it, as many as are told together. Nothing if no chain names it."""
         chains = [chain for _, chain in sorted(self.chains.items())]
-        newest = max((place for place, chain in enumerate(chains) if server in chain.server_ids), default=None)
+        newest = max(
+            (place for place, chain in enumerate(chains) if server in chain.server_ids),
+            default=None,
+        )
         return [] if newest is None else chains[max(0, newest - EARLIER_MAX) : newest + 1]
 
     def chain_of(self, position: int) -> Configuration | None:
@@ -289,30 +378,51 @@ class LogState:
     def holders(self, position: int) -> tuple[ServerId, ...]:
         """Who may have a position: the chain in whose stretch it is, and the chains after that one."""
         chain = self.chain_of(position)
-        later = [each for index, each in sorted(self.chains.items()) if chain is None or index >= chain.index]
-        return tuple(dict.fromkeys(id for each in later for id in each.server_ids if id != self.server))[: 2 * SERVERS_MAX]
+        later = [
+            each
+            for index, each in sorted(self.chains.items())
+            if chain is None or index >= chain.index
+        ]
+        return tuple(
+            dict.fromkeys(id for each in later for id in each.server_ids if id != self.server)
+        )[: 2 * SERVERS_MAX]
 
     def held(self, position: int, uncommitted: bool) -> tuple[Entries, int, int]:
         """Where the position is to be found, from where on that holds, and how far what may be shown goes; no further than it when it is not here."""
         if position < self.base_upto:
             return self.base, 0, self.base_upto
-        newest = [stretch for stretch in self.stretches.values() if stretch.start <= position and not stretch.merged]
+        newest = [
+            stretch
+            for stretch in self.stretches.values()
+            if stretch.start <= position and not stretch.merged
+        ]
         if not newest:
             return self.base, position, position
         stretch = max(newest, key=lambda stretch: stretch.configuration.index)
-        upto = max(position, stretch.length if uncommitted or stretch.end is not None else stretch.committed)
+        upto = max(
+            position,
+            stretch.length if uncommitted or stretch.end is not None else stretch.committed,
+        )
         return stretch.entries, max(stretch.start, self.base_upto), upto
 
     def answer(self, stretch: Stretch, request: ReadLog) -> LogEntries:
         """What there is to say to a read in the stretch of a chain."""
         first, found, size, damaged = request.first, list[bytes](), 0, False
         position = first
-        while first >= self.trimmed and len(found) < request.count and (size < request.bytes_max or not found):
+        while (
+            first >= self.trimmed
+            and len(found) < request.count
+            and (size < request.bytes_max or not found)
+        ):
             entries, _, held = self.held(position, request.uncommitted)
-            records, upto, damaged = self.read(entries, position, min(held, first + request.count), request.bytes_max - size)
+            records, upto, damaged = self.read(
+                entries, position, min(held, first + request.count), request.bytes_max - size
+            )
             at = position
             for record in records:
-                if record.first > at:  # whatever is wrong with what is kept: no entry is shown at a position that is not its own
+                if (
+                    record.first > at
+                ):  # whatever is wrong with what is kept: no entry is shown at a position that is not its own
                     break
                 part = record.entries[max(position - record.first, 0) : upto - record.first]
                 found += part
@@ -326,7 +436,15 @@ class LogState:
         elsewhere: tuple[ServerId, ...] = ()
         if not found and first >= self.trimmed and (damaged or self.is_final(first)):
             elsewhere = self.holders(first)
-        return LogEntries(request.call, first, tuple(found), stretch.committed, self.trimmed, elsewhere, stretch.successor)
+        return LogEntries(
+            request.call,
+            first,
+            tuple(found),
+            stretch.committed,
+            self.trimmed,
+            elsewhere,
+            stretch.successor,
+        )
 
     def each(self, positions: Sequence[int], uncommitted: bool = False) -> tuple[bytes | None, ...]:
         """The entry at each position, if it is here and may be shown. Not all, where records of more than READ_BYTES_MAX would be read for it."""
@@ -356,7 +474,9 @@ class LogState:
             return None
         return record if record is not None and record.first <= position < record.end else None
 
-    def read(self, entries: Entries, first: int, upto: int, bytes_max: int) -> tuple[Sequence[LogRecord], int, bool]:
+    def read(
+        self, entries: Entries, first: int, upto: int, bytes_max: int
+    ) -> tuple[Sequence[LogRecord], int, bool]:
         """Records from ``first`` on (``reach`` of ares/chain/entries.py), how far they go, and whether the disk lost some: then there are none."""
         try:
             reached = entries.reach(first, upto, bytes_max)
@@ -370,7 +490,11 @@ class LogState:
         if first < self.base_upto:
             entries, upto = self.base, self.base_upto
         else:
-            pointed = [each for each in self.stretches.values() if each.end is not None and not each.merged and each.start <= first < each.length]
+            pointed = [
+                each
+                for each in self.stretches.values()
+                if each.end is not None and not each.merged and each.start <= first < each.length
+            ]
             if not pointed:
                 return ()
             entries, upto = pointed[0].entries, pointed[0].length
@@ -379,7 +503,12 @@ class LogState:
     def rows_for(self, chain: Configuration) -> tuple[Rows, bool] | None:
         """As :meth:`holds_row`; in the chain of a head itself: the rows below its start, if everything is here."""
         stretch, holds = self.stretches.get(chain.id), self.holds_row(chain)
-        if holds is None and stretch is not None and stretch.live and self.base_upto >= stretch.start:
+        if (
+            holds is None
+            and stretch is not None
+            and stretch.live
+            and self.base_upto >= stretch.start
+        ):
             holds = self.base_rows, True
         return holds
 

@@ -50,7 +50,18 @@ from ares.model.log_messages import (
     TrimDone,
     seal_of,
 )
-from ares.model.messages import DETAIL_CHARACTERS_MAX, Ack, AnyMessage, CollectConfig, Finalize, Introduce, ReadConfig, Reason, Refused, WriteConfig
+from ares.model.messages import (
+    DETAIL_CHARACTERS_MAX,
+    Ack,
+    AnyMessage,
+    CollectConfig,
+    Finalize,
+    Introduce,
+    ReadConfig,
+    Reason,
+    Refused,
+    WriteConfig,
+)
 from ares.reconfig.throttle import Throttle
 
 
@@ -118,7 +129,12 @@ class LogNode:
         try:
             handler(sender, message)
         except tuple(REASONS) as error:
-            self._refuse(sender, message.call, next(reason for kind, reason in REASONS.items() if isinstance(error, kind)), str(error))
+            self._refuse(
+                sender,
+                message.call,
+                next(reason for kind, reason in REASONS.items() if isinstance(error, kind)),
+                str(error),
+            )
 
     @property
     def outbox_bytes(self) -> int:
@@ -131,7 +147,9 @@ class LogNode:
     @property
     def waiting(self) -> list[Append]:
         """Appends that may be taken at any moment, when more is known."""
-        return [append for stretch in self.state.stretches.values() for _, append in stretch.conditional] + self._looks.waiting
+        return [
+            append for stretch in self.state.stretches.values() for _, append in stretch.conditional
+        ] + self._looks.waiting
 
     def forget_waiting(self) -> None:
         """Their clients send them again."""
@@ -142,7 +160,13 @@ class LogNode:
     def take(self) -> tuple[list[LogFact], list[tuple[Sender, AnyMessage]]]:
         """Facts to be stored, in order, and messages that may leave now."""
         self._end_taking()
-        facts, outbox, self._facts, self._outbox, self._reads.outbox_bytes = self._facts, self._outbox, [], [], 0
+        facts, outbox, self._facts, self._outbox, self._reads.outbox_bytes = (
+            self._facts,
+            self._outbox,
+            [],
+            [],
+            0,
+        )
         return facts, outbox
 
     def stored(self, count: int, now: float) -> None:
@@ -213,7 +237,9 @@ class LogNode:
         self._calls += 1
         return CallId(self._calls)
 
-    def _stretch(self, request: OfChain | ReadConfig | WriteConfig | CollectConfig | Finalize) -> Stretch:
+    def _stretch(
+        self, request: OfChain | ReadConfig | WriteConfig | CollectConfig | Finalize
+    ) -> Stretch:
         stretch = self.state.stretches.get(request.configuration)
         if stretch is None:
             raise UnknownChain("introduce it")
@@ -225,18 +251,40 @@ class LogNode:
         """At the head."""
         stretch = self._stretch(request)
         check_batch(request.entries)
-        if not stretch.is_head or request.number < request.lowest or stretch.length > POSITION_MAX - len(request.entries):
-            raise BadInput("an append goes to the head, its number is not below its lowest, and positions end at 2^63 - 1")
+        if (
+            not stretch.is_head
+            or request.number < request.lowest
+            or stretch.length > POSITION_MAX - len(request.entries)
+        ):
+            raise BadInput(
+                "an append goes to the head, its number is not below its lowest, and positions end at 2^63 - 1"
+            )
         if request.number - request.lowest >= ROW_PLACES_MAX:
-            raise BadInput(f"fewer than {ROW_PLACES_MAX} appends of one client are unanswered at a time")
+            raise BadInput(
+                f"fewer than {ROW_PLACES_MAX} appends of one client are unanswered at a time"
+            )
         row = stretch.rows.get(request.client)
-        if row is not None and request.number == row.last + 1 and request.at is None and stretch.live:
+        if (
+            row is not None
+            and request.number == row.last + 1
+            and request.at is None
+            and stretch.live
+        ):
             self._take(stretch, sender, request)  # what follows comes to the same
             return
-        nothing = RowBelow(0, {}, request.since >= stretch.start, False, self.state.trimmed, stretch.configuration.index - 1)
+        nothing = RowBelow(
+            0,
+            {},
+            request.since >= stretch.start,
+            False,
+            self.state.trimmed,
+            stretch.configuration.index - 1,
+        )
         self._append_found(stretch, sender, request, nothing)
 
-    def _append_found(self, stretch: Stretch, sender: Sender, request: Append, found: RowBelow) -> None:
+    def _append_found(
+        self, stretch: Stretch, sender: Sender, request: Append, found: RowBelow
+    ) -> None:
         """With what is known of the client's row so far: the own stretch, and what looks further down ``found``."""
         number, row = request.number, stretch.rows.get(request.client)
         place = (row.places.get(number) if row is not None else None) or found.places.get(number)
@@ -255,7 +303,9 @@ class LogNode:
                     chains = [chain for _, chain in sorted(self.state.chains.items())]
                     return self._looks.wait(stretch, sender, request, found, chains, self.now)
                 if found.uncertain or (number <= last and found.trimmed > request.since):
-                    return self._answer(stretch, sender, request, AppendOutcome.UNCERTAIN, stretch.committed)
+                    return self._answer(
+                        stretch, sender, request, AppendOutcome.UNCERTAIN, stretch.committed
+                    )
             self._append_after(stretch, sender, request, last)
         return None
 
@@ -287,13 +337,35 @@ class LogNode:
         return max(last + 1, request.lowest)
 
     def _take(self, stretch: Stretch, sender: Sender, request: Append) -> None:
-        first, client, number, lowest, entries = stretch.length, request.client, request.number, request.lowest, request.entries
+        first, client, number, lowest, entries = (
+            stretch.length,
+            request.client,
+            request.number,
+            request.lowest,
+            request.entries,
+        )
         self._await(stretch, sender, request, first, first + len(entries))
-        self._take_records(stretch, (LogRecord(first, client, number, lowest, entries, seal_of(first, client, number, lowest, entries)),))
+        self._take_records(
+            stretch,
+            (
+                LogRecord(
+                    first,
+                    client,
+                    number,
+                    lowest,
+                    entries,
+                    seal_of(first, client, number, lowest, entries),
+                ),
+            ),
+        )
 
     def _take_records(self, stretch: Stretch, records: Sequence[LogRecord]) -> None:
         """They become durable together with those that were taken just before, as one fact."""
-        if self._taking is None or self._taking[0] is not stretch or len(self._taking[1]) + len(records) > RECORDS_MAX:
+        if (
+            self._taking is None
+            or self._taking[0] is not stretch
+            or len(self._taking[1]) + len(records) > RECORDS_MAX
+        ):
             self._end_taking()
             self.told += 1
             self._taking = stretch, []
@@ -308,7 +380,9 @@ class LogNode:
             self._facts.append(RecordsTaken(stretch.configuration.id, tuple(records)))
             self._unsynced.append((self.told, stretch, stretch.length))
 
-    def _answer_repetition(self, stretch: Stretch, sender: Sender, request: Append, place: tuple[int, int]) -> None:
+    def _answer_repetition(
+        self, stretch: Stretch, sender: Sender, request: Append, place: tuple[int, int]
+    ) -> None:
         first, end = place
         if end <= stretch.committed:
             self._answer(stretch, sender, request, AppendOutcome.DONE, first)
@@ -317,11 +391,26 @@ class LogNode:
             if not stretch.live:
                 self._answer(stretch, sender, request, AppendOutcome.SEALED)
 
-    def _await(self, stretch: Stretch, sender: Sender, request: Append, first: int, end: int) -> None:
-        stretch.await_commit(end, sender, Appended(request.call, request.number, AppendOutcome.DONE, first, None))
+    def _await(
+        self, stretch: Stretch, sender: Sender, request: Append, first: int, end: int
+    ) -> None:
+        stretch.await_commit(
+            end, sender, Appended(request.call, request.number, AppendOutcome.DONE, first, None)
+        )
 
-    def _answer(self, stretch: Stretch, sender: Sender, request: Append, outcome: AppendOutcome, position: int = 0) -> None:
-        self._send(sender, Appended(request.call, request.number, outcome, position, stretch.successor), stretch.pointed)
+    def _answer(
+        self,
+        stretch: Stretch,
+        sender: Sender,
+        request: Append,
+        outcome: AppendOutcome,
+        position: int = 0,
+    ) -> None:
+        self._send(
+            sender,
+            Appended(request.call, request.number, outcome, position, stretch.successor),
+            stretch.pointed,
+        )
 
     # -- the chain: forward, commit (docs/log.md, Append) ---------------------------------------------------------------------
 
@@ -345,7 +434,10 @@ class LogNode:
         if stretch.is_tail:
             self._commit(stretch, stretch.durable, stretch.durable)
             self._confirm_trim(stretch, self._trimmed_durably)
-        elif self._may_forward(stretch) > stretch.sent or self._trimmed_durably > stretch.trim_confirmed:
+        elif (
+            self._may_forward(stretch) > stretch.sent
+            or self._trimmed_durably > stretch.trim_confirmed
+        ):
             self._forward(stretch, stretch.sent)
 
     def _may_forward(self, stretch: Stretch) -> int:
@@ -354,14 +446,36 @@ class LogNode:
 
     def _forward(self, stretch: Stretch, first: int) -> None:
         """One message from ``first`` on; what is beyond it follows when it is confirmed, or later."""
-        records = tuple(self.state.read(stretch.entries, first, self._may_forward(stretch), PIECE_BYTES)[0][:RECORDS_MAX])
+        records = tuple(
+            self.state.read(stretch.entries, first, self._may_forward(stretch), PIECE_BYTES)[0][
+                :RECORDS_MAX
+            ]
+        )
         stretch.sent = max(stretch.sent, records[-1].end) if records else stretch.sent
         stretch.resend_at = self.now + SEND_AGAIN_S
-        self._send(stretch.after, Forward(self._next_call(), stretch.configuration.id, self.server, first, records, self._trimmed_durably))
+        self._send(
+            stretch.after,
+            Forward(
+                self._next_call(),
+                stretch.configuration.id,
+                self.server,
+                first,
+                records,
+                self._trimmed_durably,
+            ),
+        )
 
     def _report(self, stretch: Stretch, missing: bool = False) -> None:
         trimmed = self._trimmed_behind(stretch)
-        report = Committed(self._next_call(), stretch.configuration.id, self.server, stretch.committed, stretch.durable, trimmed, missing)
+        report = Committed(
+            self._next_call(),
+            stretch.configuration.id,
+            self.server,
+            stretch.committed,
+            stretch.durable,
+            trimmed,
+            missing,
+        )
         self._send(stretch.before, report)
 
     def take_committed(self, sender: Sender, request: Committed) -> None:
@@ -408,7 +522,13 @@ class LogNode:
     def look(self, sender: Sender, request: Look) -> None:
         """One look at the state; only what is durable counts."""
         stretch = self._stretch(request)
-        self._send(sender, LookDone(request.call, stretch.sealed, stretch.durable, stretch.committed, stretch.successor), stretch.pointed)
+        self._send(
+            sender,
+            LookDone(
+                request.call, stretch.sealed, stretch.durable, stretch.committed, stretch.successor
+            ),
+            stretch.pointed,
+        )
 
     def tail_seen(self, sender: Sender, reply: LookDone) -> None:
         """The tail says how far it is: what waits for that goes on."""
@@ -427,15 +547,26 @@ class LogNode:
         if not stretch.is_head:
             raise BadInput("a trim goes to the head")
         if done or not stretch.live or request.upto > stretch.committed:
-            self._send(sender, TrimDone(request.call, done, stretch.committed, stretch.successor), stretch.pointed)
+            self._send(
+                sender,
+                TrimDone(request.call, done, stretch.committed, stretch.successor),
+                stretch.pointed,
+            )
         else:
-            stretch.trims = [*[pair for pair in stretch.trims if pair[0] != sender][-HELD_MAX:], (sender, request)]
+            stretch.trims = [
+                *[pair for pair in stretch.trims if pair[0] != sender][-HELD_MAX:],
+                (sender, request),
+            ]
             if request.upto > self.state.trimmed:
                 self._record_trim(request.upto)
 
     def _trimmed_behind(self, stretch: Stretch) -> int:
         """What is trimmed durably here and at every node behind, as far as that is known."""
-        return self._trimmed_durably if stretch.is_tail else min(stretch.trim_confirmed, self._trimmed_durably)
+        return (
+            self._trimmed_durably
+            if stretch.is_tail
+            else min(stretch.trim_confirmed, self._trimmed_durably)
+        )
 
     def _record_trim(self, upto: int) -> None:
         self._record(LogTrimmed(upto))
@@ -455,7 +586,9 @@ class LogNode:
         """A chain, with those of its log that come before it. Who hears of c' knows the successor of c."""
         chains = [*request.earlier, request.configuration]
         self.state.check_introduced(chains)
-        for one, other in pairwise([*filter(None, [self.state.chains.get(chains[0].index - 1)]), *chains]):
+        for one, other in pairwise(
+            [*filter(None, [self.state.chains.get(chains[0].index - 1)]), *chains]
+        ):
             if one.id in self.state.stretches:
                 self._point(self.state.stretches[one.id], Successor(other, Status.PENDING))
         new = tuple(chain for chain in chains if chain.index not in self.state.chains)
@@ -485,7 +618,9 @@ class LogNode:
     def _tell_sealed(self, stretch: Stretch) -> None:
         """Clients whose appends wait send again, to the next chain."""
         for sender, answer in stretch.answers_pending():
-            sealed = Appended(answer.call, answer.number, AppendOutcome.SEALED, 0, stretch.successor)
+            sealed = Appended(
+                answer.call, answer.number, AppendOutcome.SEALED, 0, stretch.successor
+            )
             self._send(sender, sealed, stretch.pointed)
 
     def seal(self, sender: Sender, request: Seal) -> None:
@@ -496,7 +631,9 @@ class LogNode:
             stretch.pointed = self.told
             self._answer_committed(stretch)
             self._tell_sealed(stretch)
-        self._send(sender, SealDone(request.call, stretch.length, stretch.successor), stretch.pointed)
+        self._send(
+            sender, SealDone(request.call, stretch.length, stretch.successor), stretch.pointed
+        )
 
     def read_config(self, sender: Sender, request: ReadConfig) -> None:
         stretch = self._stretch(request)
@@ -517,7 +654,9 @@ class LogNode:
 
     def stand(self, sender: Sender, request: Stand) -> None:
         stretch, upto = self._stretch(request), self.state.base_upto
-        self._send(sender, Stood(request.call, upto >= stretch.start, upto, stretch.successor), self.told)
+        self._send(
+            sender, Stood(request.call, upto >= stretch.start, upto, stretch.successor), self.told
+        )
 
     # -- from server to server: rows and old records (docs/log.md, Each append once; Old positions) --------------------------------
 
@@ -551,9 +690,17 @@ class LogNode:
         stretch = self.state.stretches.get(request.configuration)
         if stretch is not None and request.successor is not None:
             self._point(stretch, request.successor)
-        records = self.state.final(request.first, PIECE_BYTES, RECORDS_MAX) if request.first >= self.state.trimmed else ()
+        records = (
+            self.state.final(request.first, PIECE_BYTES, RECORDS_MAX)
+            if request.first >= self.state.trimmed
+            else ()
+        )
         self._reads.outbox_bytes += sum(record.size for record in records)
-        self._send(sender, Fetched(request.call, request.first, tuple(records), self.state.trimmed), self.told)
+        self._send(
+            sender,
+            Fetched(request.call, request.first, tuple(records), self.state.trimmed),
+            self.told,
+        )
 
     def fetched(self, sender: Sender, reply: Fetched) -> None:
         fact = self._fetcher.accept(reply, self.now)

@@ -5,7 +5,15 @@ from collections.abc import Callable, Sequence
 from msgspec.structs import replace
 
 from ares.chain.log_state import LogState, tells
-from ares.chain.stretch import DIRTY_S, HELD_MAX, OUTBOX_BYTES_MAX, SEND_AGAIN_S, Held, Sender, Stretch
+from ares.chain.stretch import (
+    DIRTY_S,
+    HELD_MAX,
+    OUTBOX_BYTES_MAX,
+    SEND_AGAIN_S,
+    Held,
+    Sender,
+    Stretch,
+)
 from ares.model.identity import CallId
 from ares.model.log_messages import EachRead, LogEntries, Look, ReadEach, ReadLog
 
@@ -13,7 +21,9 @@ from ares.model.log_messages import EachRead, LogEntries, Look, ReadEach, ReadLo
 class NodeReads:
     """``send``, ``next_call``: the node's. ``outbox_bytes``: of entries and records in answers of the node that have not left."""
 
-    def __init__(self, state: LogState, send: Callable[..., None], next_call: Callable[[], CallId]) -> None:
+    def __init__(
+        self, state: LogState, send: Callable[..., None], next_call: Callable[[], CallId]
+    ) -> None:
         self.outbox_bytes = 0
         self._state = state
         self._send = send
@@ -35,7 +45,11 @@ class NodeReads:
     def read_each(self, stretch: Stretch, sender: Sender, request: ReadEach) -> None:
         """Entries that are here and may be shown. Nothing waits: what is dirty is asked for once more, by itself."""
         full = self.outbox_bytes > OUTBOX_BYTES_MAX
-        entries = (None,) * len(request.positions) if full else self._state.each(request.positions, request.uncommitted)
+        entries = (
+            (None,) * len(request.positions)
+            if full
+            else self._state.each(request.positions, request.uncommitted)
+        )
         self.outbox_bytes += sum([len(entry) for entry in entries if entry is not None])
         self._send(sender, EachRead(request.call, entries, stretch.successor), stretch.pointed)
 
@@ -61,7 +75,11 @@ class NodeReads:
         """More is committed, or the successor is known: answer who waits for that."""
         held, self._held = self._held, []
         for one in held:
-            reply = self._state.answer(stretch, one.request) if one.request.configuration == stretch.configuration.id else None
+            reply = (
+                self._state.answer(stretch, one.request)
+                if one.request.configuration == stretch.configuration.id
+                else None
+            )
             if reply is not None and tells(reply):
                 self._show(stretch, one.sender, reply)
             else:
@@ -74,7 +92,10 @@ class NodeReads:
                 late = [held for held in stretch.asking if now >= held.until]
                 stretch.asking = [held for held in stretch.asking if now < held.until]
                 self._show_all(stretch, late)
-        late, self._held = [held for held in self._held if now >= held.until], [held for held in self._held if now < held.until]
+        late, self._held = (
+            [held for held in self._held if now >= held.until],
+            [held for held in self._held if now < held.until],
+        )
         for held in late:
             self._show_all(self._state.stretches[held.request.configuration], [held])
 
@@ -85,4 +106,8 @@ class NodeReads:
 
 def _is_dirty(stretch: Stretch, position: int) -> bool:
     """Whether the tail is to be asked first."""
-    return stretch.committed <= position < stretch.length and not stretch.is_tail and len(stretch.asking) < HELD_MAX
+    return (
+        stretch.committed <= position < stretch.length
+        and not stretch.is_tail
+        and len(stretch.asking) < HELD_MAX
+    )

@@ -13,7 +13,15 @@ from ares.chain.log_operations import ASK_S, LogOperations, check_position
 from ares.model.configuration import Configuration
 from ares.model.errors import Uncertain
 from ares.model.identity import CallId, ServerId
-from ares.model.log_messages import EACH_MAX, PIECE_BYTES, RANGE_MAX, EachRead, LogEntries, ReadEach, ReadLog
+from ares.model.log_messages import (
+    EACH_MAX,
+    PIECE_BYTES,
+    RANGE_MAX,
+    EachRead,
+    LogEntries,
+    ReadEach,
+    ReadLog,
+)
 from ares.operation.effects import Operation
 from ares.operation.session import Session
 
@@ -56,9 +64,16 @@ class Request(Struct, eq=False):
         """What is sent."""
         read, *others = self.reads
         if others:
-            return ReadEach(self.call, self.chain.id, tuple([each.first for each in self.reads]), read.manner.uncommitted)
+            return ReadEach(
+                self.call,
+                self.chain.id,
+                tuple([each.first for each in self.reads]),
+                read.manner.uncommitted,
+            )
         count = 1 if read.upto is None else min(read.upto - read.first, RANGE_MAX)
-        return ReadLog(self.call, self.chain.id, read.first, count, PIECE_BYTES, read.manner.uncommitted)
+        return ReadLog(
+            self.call, self.chain.id, read.first, count, PIECE_BYTES, read.manner.uncommitted
+        )
 
 
 class QuickReads:
@@ -76,16 +91,33 @@ class QuickReads:
     def busy(self) -> bool:
         return bool(self._requests)
 
-    def ask(self, done: Told, now: float, first: int, upto: int | None, timeout_s: float, manner: ReadManner) -> None:
+    def ask(
+        self,
+        done: Told,
+        now: float,
+        first: int,
+        upto: int | None,
+        timeout_s: float,
+        manner: ReadManner,
+    ) -> None:
         """The entry at ``first``, or pairs of positions and entries below ``upto``. Raises :class:`BadInput` for what is no position."""
         check_position(first)
         if upto is not None and upto <= first:
             return done([], None)
-        read, until = QuickRead(first, upto, now + timeout_s, manner, done), now + min(ASK_S, timeout_s / 2)
+        read, until = (
+            QuickRead(first, upto, now + timeout_s, manner, done),
+            now + min(ASK_S, timeout_s / 2),
+        )
         of_one = upto is None or upto == first + 1
         together = self._open.get(manner) if of_one else None
-        fits = together is not None and together.first <= first < together.upto and len(together.reads) < EACH_MAX
-        if together is not None and fits and together.call in self._requests:  # else it ended before it was sent
+        fits = (
+            together is not None
+            and together.first <= first < together.upto
+            and len(together.reads) < EACH_MAX
+        )
+        if (
+            together is not None and fits and together.call in self._requests
+        ):  # else it ended before it was sent
             together.reads.append(read)
             if until < together.until:
                 together.until = until
@@ -95,7 +127,9 @@ class QuickReads:
         place = active.index(chain)
         ends = active[place + 1].start if place + 1 < len(active) else inf
         self._calls += 1
-        request = Request(CallId(self._calls), chain, server, until, [read], chain.start if place else 0, ends)
+        request = Request(
+            CallId(self._calls), chain, server, until, [read], chain.start if place else 0, ends
+        )
         self._requests[self._calls] = request
         self._unsent.append(request)
         if of_one:
@@ -125,7 +159,9 @@ class QuickReads:
                 else:
                     read.done(entry if read.upto is None else [(read.first, entry)], None)
         elif isinstance(reply, LogEntries) and entries and len(request.reads) == 1:
-            read.done(entries[0] if read.upto is None else list(enumerate(entries, read.first)), None)
+            read.done(
+                entries[0] if read.upto is None else list(enumerate(entries, read.first)), None
+            )
         else:
             self._all_go_on(request, now)
 
@@ -136,7 +172,9 @@ class QuickReads:
             self._all_go_on(request, now)
 
     def tick(self, now: float) -> None:
-        for call, request in [(call, request) for call, request in self._requests.items() if request.until <= now]:
+        for call, request in [
+            (call, request) for call, request in self._requests.items() if request.until <= now
+        ]:
             del self._requests[call]
             if request not in self._unsent:
                 self._session.readiness.suspects.add(request.server)
@@ -148,10 +186,18 @@ class QuickReads:
 
     def _go_on(self, read: QuickRead, now: float) -> None:
         operations, first = self._operations, read.first
-        operation: Operation[Any] = operations.read(first, read.manner.uncommitted, read.manner.from_tail)
+        operation: Operation[Any] = operations.read(
+            first, read.manner.uncommitted, read.manner.from_tail
+        )
         if read.upto is not None:
             operation = operations.read_range(first, read.upto, read.manner.from_tail)
-        self._session.start(operation, f"read of {operations.view.domain!r}", now, max(read.deadline - now, 0.0), read.done)
+        self._session.start(
+            operation,
+            f"read of {operations.view.domain!r}",
+            now,
+            max(read.deadline - now, 0.0),
+            read.done,
+        )
 
     def close(self, error: Callable[[], Uncertain]) -> None:
         """End everything with an error of its own."""

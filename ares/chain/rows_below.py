@@ -35,7 +35,14 @@ class RowBelow(Struct, frozen=True):
         """With the answer of the next chain."""
         places = {place.number: (place.first, place.end) for place in reply.places} | self.places
         trimmed, uncertain = max(self.trimmed, reply.trimmed), reply.uncertain
-        return RowBelow(self.last or reply.last, places, exhausted or reply.whole or uncertain, uncertain, trimmed, self.below - 1)
+        return RowBelow(
+            self.last or reply.last,
+            places,
+            exhausted or reply.whole or uncertain,
+            uncertain,
+            trimmed,
+            self.below - 1,
+        )
 
 
 class RowLook(Struct):
@@ -80,7 +87,15 @@ class RowLooks:
         self._looks: dict[LookKey, RowLook] = {}
         self._bytes = 0
 
-    def wait(self, stretch: Stretch, sender: Sender, append: Append, found: RowBelow, chains: Sequence[Configuration], now: float) -> None:
+    def wait(
+        self,
+        stretch: Stretch,
+        sender: Sender,
+        append: Append,
+        found: RowBelow,
+        chains: Sequence[Configuration],
+        now: float,
+    ) -> None:
         """``append`` goes on when the chain before is asked. ``chains``: that are known, in order; the oldest one answers for all below it."""
         earlier = [chain for chain in chains if chain.index <= found.below]
         chain = earlier[-1] if earlier else stretch.configuration
@@ -89,8 +104,19 @@ class RowLooks:
         if self._bytes >= WAITING_BYTES_MAX or (look is None and len(self._looks) >= LOOKS_MAX):
             return
         if look is None:
-            following = next((each for each in chains if each.index == chain.index + 1), stretch.configuration)
-            look = RowLook(stretch, found, chain, Successor(following, Status.PENDING), append.client, append.since, {}, append.number)
+            following = next(
+                (each for each in chains if each.index == chain.index + 1), stretch.configuration
+            )
+            look = RowLook(
+                stretch,
+                found,
+                chain,
+                Successor(following, Status.PENDING),
+                append.client,
+                append.since,
+                {},
+                append.number,
+            )
             self._looks[key] = look
             self._add(look, sender, append)
             self._ask(key, look, now)
@@ -106,7 +132,9 @@ class RowLooks:
         self._bytes -= sum(map(_size_of, self._looks.pop(key).waiting.values()))
 
     def _ask(self, key: LookKey, look: RowLook, now: float) -> None:
-        here = self._here(look.stretch.configuration, look.client, look.since) or self._here(look.chain, look.client, look.since)
+        here = self._here(look.stretch.configuration, look.client, look.since) or self._here(
+            look.chain, look.client, look.since
+        )
         if here is not None:
             self._conclude(key, look, here)
             return
@@ -114,7 +142,10 @@ class RowLooks:
             return
         servers = look.chain.server_ids
         look.turn, look.again_at, look.call = look.turn + 1, now + LOOK_AGAIN_S, self._next_call()
-        self._send(servers[look.turn % len(servers)], LookRow(look.call, look.chain.id, look.client, look.since, look.successor))
+        self._send(
+            servers[look.turn % len(servers)],
+            LookRow(look.call, look.chain.id, look.client, look.since, look.successor),
+        )
 
     def _conclude(self, key: LookKey, look: RowLook, reply: RowFound) -> None:
         self._forget(key)

@@ -28,7 +28,12 @@ class Reader(Protocol):
         """The facts of each batch from ``mark`` to the end of its place."""
 
 
-_first_of, _place_of, _begin_of, _end_of = itemgetter(0), itemgetter(1), attrgetter("first"), attrgetter("end")
+_first_of, _place_of, _begin_of, _end_of = (
+    itemgetter(0),
+    itemgetter(1),
+    attrgetter("first"),
+    attrgetter("end"),
+)
 
 
 class Shelf:
@@ -48,7 +53,9 @@ class Shelf:
             return
         source: Source = fact.configuration if isinstance(fact, RecordsTaken) else PIECES
         first = fact.records[0].first
-        if first < self._ends.get(source, 0):  # noted late: they were collected in the same turn, and are fetched once more
+        if first < self._ends.get(
+            source, 0
+        ):  # noted late: they were collected in the same turn, and are fetched once more
             self.forget(source)
         places = self._places.setdefault(source, [])
         if not places or places[-1][1] != place:
@@ -89,7 +96,9 @@ class Shelf:
         """Earlier places are gone."""
         for source in list(self._places):
             self._places[source] = [pair for pair in self._places[source] if pair[1] >= place]
-            self._index[source] = [pair for pair in self._index.get(source, []) if pair[1].place >= place]
+            self._index[source] = [
+                pair for pair in self._index.get(source, []) if pair[1].place >= place
+            ]
             if not self._places[source]:
                 self.forget(source)
 
@@ -109,7 +118,9 @@ class Shelf:
                 yield record
                 first = record.end
             if first == begin:
-                raise StoreDamaged("of a log", f"position {first} was put down there, and cannot be read")
+                raise StoreDamaged(
+                    "of a log", f"position {first} was put down there, and cannot be read"
+                )
 
     def _scanned(self, source: Source, mark: BatchPlace, first: int) -> Iterator[LogRecord]:
         """Those that end beyond ``first``."""
@@ -218,7 +229,9 @@ class StoredEntries:
 
     def place_needed(self) -> int | None:
         """The first place that has records of these; None if they have none."""
-        return min((self._shelf.place_of(span.source, span.first) for span in self._spans), default=None)
+        return min(
+            (self._shelf.place_of(span.source, span.first) for span in self._spans), default=None
+        )
 
     def _at(self, position: int) -> int:
         """The index of the first span that reaches beyond ``position``."""
@@ -229,5 +242,7 @@ class StoredEntries:
             if span.first >= upto:
                 return
             if first < span.kept:
-                yield from self._shelf.read(span.source, max(first, span.first), min(upto, span.kept))
+                yield from self._shelf.read(
+                    span.source, max(first, span.first), min(upto, span.kept)
+                )
             yield from span.memory.records(max(first, span.kept), upto)

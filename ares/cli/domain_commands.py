@@ -21,30 +21,72 @@ if TYPE_CHECKING:
     from ares.reconfig.mover import Progress
     from ares.reconfig.reconfigure import Reconfigured
 
-DapOption = Annotated[Dap | None, typer.Option("--dap", help="Replicate values (abd) or erasure-code them (ec).", show_default=False)]
+DapOption = Annotated[
+    Dap | None,
+    typer.Option(
+        "--dap", help="Replicate values (abd) or erasure-code them (ec).", show_default=False
+    ),
+]
 AnyDap = Annotated[
     Algorithm | None,
-    typer.Option("--dap", help="Replicate values (abd), erasure-code them (ec), or, for a log, a chain (chain).", show_default=False),
+    typer.Option(
+        "--dap",
+        help="Replicate values (abd), erasure-code them (ec), or, for a log, a chain (chain).",
+        show_default=False,
+    ),
 ]
-K = Annotated[int | None, typer.Option("--k", help="With ec: how many elements rebuild a value. Default: the most that survives one crash.")]
-Delta = Annotated[int | None, typer.Option("--delta", help="With ec: how many writers at once. Default: 8.")]
-Servers = Annotated[str | None, typer.Option("--servers", metavar="s0,s1,...", help="The ids of the servers, with commas.", show_default=False)]
+K = Annotated[
+    int | None,
+    typer.Option(
+        "--k",
+        help="With ec: how many elements rebuild a value. Default: the most that survives one crash.",
+    ),
+]
+Delta = Annotated[
+    int | None, typer.Option("--delta", help="With ec: how many writers at once. Default: 8.")
+]
+Servers = Annotated[
+    str | None,
+    typer.Option(
+        "--servers",
+        metavar="s0,s1,...",
+        help="The ids of the servers, with commas.",
+        show_default=False,
+    ),
+]
 AtSite = Annotated[
     str | None,
-    typer.Option("--site", metavar="SITE", help="Servers of this site, as many as `default` has, in place of --servers.", show_default=False),
+    typer.Option(
+        "--site",
+        metavar="SITE",
+        help="Servers of this site, as many as `default` has, in place of --servers.",
+        show_default=False,
+    ),
 ]
 Transferred = Annotated[
-    Literal["client", "servers"], typer.Option("--transfer", help="How large values travel: through this command, or from server to server.")
+    Literal["client", "servers"],
+    typer.Option(
+        "--transfer",
+        help="How large values travel: through this command, or from server to server.",
+    ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")]
-AllowNoFaults = Annotated[bool, typer.Option("--allow-no-faults", help="Accept a configuration that one crash stops.")]
+AllowNoFaults = Annotated[
+    bool, typer.Option("--allow-no-faults", help="Accept a configuration that one crash stops.")
+]
 
 
 _DOMAIN_HELP = "The domain to move (default: default); file/NAME for a file that `ares-cli put` made as a domain of its own."
 _SKIP_HELP = "Leave objects behind that provably cannot be decoded: reading them fails until they are written or deleted. `status` lists them."
 
 
-FollowUsers = Annotated[bool, typer.Option("--follow-users", help="Let it move to the site whose clients ask most of it (see `domain follow`).")]
+FollowUsers = Annotated[
+    bool,
+    typer.Option(
+        "--follow-users",
+        help="Let it move to the site whose clients ask most of it (see `domain follow`).",
+    ),
+]
 
 
 class DomainExists(AresError):
@@ -56,7 +98,9 @@ class DomainExists(AresError):
 
 def create(
     common: Common,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The new domain's name.", show_default=False)],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="The new domain's name.", show_default=False)
+    ],
     dap: DapOption = None,
     k: K = None,
     delta: Delta = None,
@@ -74,7 +118,11 @@ def create(
     if site is not None and servers is not None:
         raise BadInput("--site and --servers exclude each other")
     given = (dap, k, delta, servers) != (None, None, None, None)
-    named = wished_configuration(common, dap, k, delta, servers, allow_no_faults) if given and site is None else None
+    named = (
+        wished_configuration(common, dap, k, delta, servers, allow_no_faults)
+        if given and site is None
+        else None
+    )
 
     async def use(manager: "Manager") -> tuple[Configuration, bool]:
         wished = named or await manager.current()
@@ -87,15 +135,22 @@ def create(
 
     configuration, created = with_manager(common, use)
     if not created:
-        raise DomainExists(f"domain {name!r} exists already, with {configuration.describe()}; `ares-cli reconfig --domain` changes that")
+        raise DomainExists(
+            f"domain {name!r} exists already, with {configuration.describe()}; `ares-cli reconfig --domain` changes that"
+        )
     more = f"; {followed(common.settings())}" if follow_users else ""
-    common.report(described(name, configuration) | {"follows_users": follow_users}, f"domain {printable(name)}: {configuration.describe()}{more}")
+    common.report(
+        described(name, configuration) | {"follows_users": follow_users},
+        f"domain {printable(name)}: {configuration.describe()}{more}",
+    )
 
 
 def follow(
     common: Common,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The domain.", show_default=False)],
-    off: Annotated[bool, typer.Option("--off", help="Let it stay where it is from now on.")] = False,
+    off: Annotated[
+        bool, typer.Option("--off", help="Let it stay where it is from now on.")
+    ] = False,
 ) -> None:
     """Let a domain follow its users: the autopilot moves it to the site whose clients ask most of it. `status` says why it moves, or does not.
 
@@ -120,16 +175,29 @@ def followed(settings: "Settings") -> str:
     return f"follows its users{but}"
 
 
-def ls(common: Common, every: Annotated[bool, typer.Option("--all", help="List the domains of single files, too.")] = False) -> None:
+def ls(
+    common: Common,
+    every: Annotated[
+        bool, typer.Option("--all", help="List the domains of single files, too.")
+    ] = False,
+) -> None:
     """List the domains, the configuration that each has now, at which site, and mirrors with their age. Domains of single files are only counted."""
     from ares.cluster.sites import labels_of, site_of
 
     labels = labels_of(common.settings())
 
-    async def use(manager: "Manager") -> "tuple[list[tuple[str, list[Configuration]]], int, list[Mirror]]":
-        names = [name for name in await domain_names(manager) if not name.startswith(MIRROR_DOMAINS)]
-        wanted = [await manager.domain_or_log(name) for name in names if every or not is_of_file(name)]
-        found: list[tuple[str, list[Configuration]]] = [(store.name, [await store.current(), *store.pending]) for store in wanted]
+    async def use(
+        manager: "Manager",
+    ) -> "tuple[list[tuple[str, list[Configuration]]], int, list[Mirror]]":
+        names = [
+            name for name in await domain_names(manager) if not name.startswith(MIRROR_DOMAINS)
+        ]
+        wanted = [
+            await manager.domain_or_log(name) for name in names if every or not is_of_file(name)
+        ]
+        found: list[tuple[str, list[Configuration]]] = [
+            (store.name, [await store.current(), *store.pending]) for store in wanted
+        ]
         return found, len(names) - len(wanted), await manager.mirrors()
 
     found, counted, mirrors = with_manager(common, use)
@@ -138,10 +206,16 @@ def ls(common: Common, every: Annotated[bool, typer.Option("--all", help="List t
     at = {name: f"at {site}  " if site else "" for name, site in sites.items()}
     lines = []
     for name, active in found:
-        lines.append(f"{printable(name):{width}}  {at[name]}{'; to follow: '.join(each.describe() for each in active)}")
-        lines += [f"{'':{width}}  {_mirror_told(mirror)}" for mirror in mirrors if mirror.domain == name]
+        lines.append(
+            f"{printable(name):{width}}  {at[name]}{'; to follow: '.join(each.describe() for each in active)}"
+        )
+        lines += [
+            f"{'':{width}}  {_mirror_told(mirror)}" for mirror in mirrors if mirror.domain == name
+        ]
     if counted:
-        lines.append(f"and {counted} domain{'s' if counted > 1 else ''} of single files: --all lists them, `ares-cli files` lists the files")
+        lines.append(
+            f"and {counted} domain{'s' if counted > 1 else ''} of single files: --all lists them, `ares-cli files` lists the files"
+        )
     told = [
         described(name, active[0])
         | {"site": sites[name], "pending": [each.describe() for each in active[1:]]}
@@ -153,9 +227,15 @@ def ls(common: Common, every: Annotated[bool, typer.Option("--all", help="List t
 
 def reconfig(
     common: Common,
-    domain: Annotated[str | None, typer.Option("--domain", metavar="NAME", help=_DOMAIN_HELP, show_default=False)] = None,
+    domain: Annotated[
+        str | None, typer.Option("--domain", metavar="NAME", help=_DOMAIN_HELP, show_default=False)
+    ] = None,
     every: Annotated[
-        bool, typer.Option("--all", help="Move every domain, those of files included, one after the other; logs where --dap chain is said.")
+        bool,
+        typer.Option(
+            "--all",
+            help="Move every domain, those of files included, one after the other; logs where --dap chain is said.",
+        ),
     ] = False,
     dap: AnyDap = None,
     k: K = None,
@@ -164,7 +244,11 @@ def reconfig(
     allow_no_faults: AllowNoFaults = False,
     dry_run: DryRun = False,
     anyway: Annotated[
-        bool, typer.Option("--anyway", help="Move to the configuration that is there already, too, which collects what others left.")
+        bool,
+        typer.Option(
+            "--anyway",
+            help="Move to the configuration that is there already, too, which collects what others left.",
+        ),
     ] = False,
     skip_undecodable: Annotated[bool, typer.Option("--skip-undecodable", help=_SKIP_HELP)] = False,
     transfer: Transferred = "client",
@@ -186,13 +270,23 @@ def reconfig(
         stores = (
             [await manager.domain_or_log(domain or DEFAULT_DOMAIN)]
             if not every
-            else [store async for store in manager.domains() if (store.configuration.dap == "chain") == (dap == "chain")]
+            else [
+                store
+                async for store in manager.domains()
+                if (store.configuration.dap == "chain") == (dap == "chain")
+            ]
         )
         for store in stores:
             try:
                 outcomes.append(
                     await _move(
-                        common, store, await manager.identified(wished), dry_run, anyway, skip_undecodable=skip_undecodable, transfer=transfer
+                        common,
+                        store,
+                        await manager.identified(wished),
+                        dry_run,
+                        anyway,
+                        skip_undecodable=skip_undecodable,
+                        transfer=transfer,
                     )
                 )
             except ObjectsStuck as error:
@@ -211,8 +305,12 @@ def reconfig(
 
 def move(
     common: Common,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The domain, or log.", show_default=False)],
-    site: Annotated[str, typer.Option("--site", metavar="SITE", help="Where it is to be.", show_default=False)],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="The domain, or log.", show_default=False)
+    ],
+    site: Annotated[
+        str, typer.Option("--site", metavar="SITE", help="Where it is to be.", show_default=False)
+    ],
     dry_run: DryRun = False,
     transfer: Transferred = "client",
     allow_no_faults: AllowNoFaults = False,
@@ -221,12 +319,24 @@ def move(
     from ares.cluster.sites import at_site
 
     if name.startswith(MIRROR_DOMAINS):
-        raise BadInput(f"{name!r} is a mirror, which stays at its site: remove it, and make one elsewhere (`ares-cli domain mirror`)")
+        raise BadInput(
+            f"{name!r} is a mirror, which stays at its site: remove it, and make one elsewhere (`ares-cli domain mirror`)"
+        )
 
     async def use(manager: "Manager") -> dict[str, Any]:
         store = await manager.domain_or_log(name)
-        wished = at_site(common.settings(), site, name, await store.current(), allow_no_faults=allow_no_faults)
-        return await _move(common, store, await manager.identified(wished), dry_run, anyway=False, skip_undecodable=False, transfer=transfer)
+        wished = at_site(
+            common.settings(), site, name, await store.current(), allow_no_faults=allow_no_faults
+        )
+        return await _move(
+            common,
+            store,
+            await manager.identified(wished),
+            dry_run,
+            anyway=False,
+            skip_undecodable=False,
+            transfer=transfer,
+        )
 
     outcome = with_manager(common, use, as_user=False)
     if common.json:
@@ -238,8 +348,16 @@ def move(
 def mirror(
     common: Common,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The domain.", show_default=False)],
-    site: Annotated[str, typer.Option("--site", metavar="SITE", help="Where the mirror is, or is to be.", show_default=False)],
-    remove: Annotated[bool, typer.Option("--remove", help="Remove the mirror; the autopilot deletes what it holds.")] = False,
+    site: Annotated[
+        str,
+        typer.Option(
+            "--site", metavar="SITE", help="Where the mirror is, or is to be.", show_default=False
+        ),
+    ],
+    remove: Annotated[
+        bool,
+        typer.Option("--remove", help="Remove the mirror; the autopilot deletes what it holds."),
+    ] = False,
     allow_no_faults: AllowNoFaults = False,
 ) -> None:
     """Keep a read-only copy of a domain at another site, for `ares-cli read --stale-ok` there. The autopilot brings it up to date."""
@@ -256,17 +374,27 @@ def mirror(
         return await manager.create_mirror(name, site, wished)
 
     if remove and allow_no_faults:
-        raise BadInput("--remove and --allow-no-faults exclude each other: nothing is made; nothing was changed")
+        raise BadInput(
+            "--remove and --allow-no-faults exclude each other: nothing is made; nothing was changed"
+        )
     if remove:
         with_manager(common, drop, as_user=False)
-        common.report({"domain": name, "site": site, "removed": True}, f"the mirror of {printable(name)} at {site} is removed")
+        common.report(
+            {"domain": name, "site": site, "removed": True},
+            f"the mirror of {printable(name)} at {site} is removed",
+        )
         return
     configuration, made = with_manager(common, make, as_user=False)
     if not made:
-        raise DomainExists(f"domain {name!r} has a mirror at {site} already, with {configuration.describe()}; nothing was changed")
+        raise DomainExists(
+            f"domain {name!r} has a mirror at {site} already, with {configuration.describe()}; nothing was changed"
+        )
     every_s = f"{settings.autopilot.mirror_every_s:g}" if settings.autopilot is not None else ""
     told = f"mirror of {printable(name)} at {site}: {configuration.describe()}; the autopilot copies the domain every {every_s} s"
-    common.report({"mirror": described(configuration.domain, configuration), "domain": name, "site": site}, told)
+    common.report(
+        {"mirror": described(configuration.domain, configuration), "domain": name, "site": site},
+        told,
+    )
 
 
 def _mirror_told(mirror: "Mirror") -> str:
@@ -275,25 +403,39 @@ def _mirror_told(mirror: "Mirror") -> str:
 
 
 def _mirror_data(mirror: "Mirror") -> dict[str, Any]:
-    return described(mirror.configuration.domain, mirror.configuration) | {"site": mirror.site, "age_s": mirror.age_s}
+    return described(mirror.configuration.domain, mirror.configuration) | {
+        "site": mirror.site,
+        "age_s": mirror.age_s,
+    }
 
 
 def wished_configuration(
-    common: Common, dap: Algorithm | None, k: int | None, delta: int | None, servers: str | None, allow_no_faults: bool
+    common: Common,
+    dap: Algorithm | None,
+    k: int | None,
+    delta: int | None,
+    servers: str | None,
+    allow_no_faults: bool,
 ) -> Configuration:
     """The configuration that the options name, with the servers' addresses of the cluster file. Raises :class:`BadInput`."""
     from ares.cluster.cluster_file import largest_k
 
     book = common.settings().book()
     if dap is None:
-        raise BadInput("--dap is missing: say --dap abd to replicate values or --dap ec to erasure-code them; a log takes --dap chain")
+        raise BadInput(
+            "--dap is missing: say --dap abd to replicate values or --dap ec to erasure-code them; a log takes --dap chain"
+        )
     names = named_servers(servers)
     try:
         if dap == "ec":
             k = largest_k(len(names)) if k is None else k
-            wished = Configuration.ec(names, k, DELTA_DEFAULT if delta is None else delta, allow_no_faults=allow_no_faults)
+            wished = Configuration.ec(
+                names, k, DELTA_DEFAULT if delta is None else delta, allow_no_faults=allow_no_faults
+            )
         elif (k, delta) == (None, None):
-            wished = (Configuration.abd if dap == "abd" else Configuration.chain)(names, allow_no_faults=allow_no_faults)
+            wished = (Configuration.abd if dap == "abd" else Configuration.chain)(
+                names, allow_no_faults=allow_no_faults
+            )
         else:
             raise BadInput(f"--k and --delta belong to --dap ec: {dap} replicates what it holds")
         return wished.resolved(book)
@@ -311,28 +453,51 @@ def named_servers(servers: str | None) -> list[str]:
     return names
 
 
-async def _move(common: Common, store: "ObjectStore | Log", wished: Configuration, dry_run: bool, anyway: bool, **how: Any) -> dict[str, Any]:
+async def _move(
+    common: Common,
+    store: "ObjectStore | Log",
+    wished: Configuration,
+    dry_run: bool,
+    anyway: bool,
+    **how: Any,
+) -> dict[str, Any]:
     """``how``: of objects, see `ObjectStore.reconfigure`."""
     from ares.client.shared_log import Log
     from ares.reconfig.reconfigure import Reconfigured
 
     before = await store.current()
     if (before.dap == "chain") != (wished.dap == "chain"):
-        what = "a log, whose configurations are chains: --dap chain" if before.dap == "chain" else "no log: --dap abd or --dap ec"
+        what = (
+            "a log, whose configurations are chains: --dap chain"
+            if before.dap == "chain"
+            else "no log: --dap abd or --dap ec"
+        )
         raise ConfigurationRefused(f"domain {store.name!r} is {what}. Nothing was changed")
 
     if wished.dap == "chain" and how["transfer"] != "client":
-        raise BadInput(f"{store.name!r} is a log, whose entries always travel from server to server: --transfer is for objects. Nothing was changed")
+        raise BadInput(
+            f"{store.name!r} is a log, whose entries always travel from server to server: --transfer is for objects. Nothing was changed"
+        )
 
     def say(text: str) -> None:
         if not common.json:  # which has one object at the end and nothing before
             typer.echo(text)
 
     say(f"domain {printable(store.name)}\n  now   {before.describe()}\n  then  {wished.describe()}")
-    outcome = {"domain": store.name, "before": described(store.name, before), "wished": described(store.name, wished)}
-    same = before.servers == wished.servers if before.dap == wished.dap == "chain" else before.same_content(wished)
+    outcome = {
+        "domain": store.name,
+        "before": described(store.name, before),
+        "wished": described(store.name, wished),
+    }
+    same = (
+        before.servers == wished.servers
+        if before.dap == wished.dap == "chain"
+        else before.same_content(wished)
+    )
     if same and not store.pending and not anyway:
-        say("  nothing to do: that is the configuration (`ares-cli reconfig --anyway` moves all the same)")
+        say(
+            "  nothing to do: that is the configuration (`ares-cli reconfig --anyway` moves all the same)"
+        )
         return outcome | _result(Reconfigured(before, True, 0, 0, 0, []))
     if dry_run:
         say("  nothing was changed (--dry-run)")
@@ -340,7 +505,12 @@ async def _move(common: Common, store: "ObjectStore | Log", wished: Configuratio
     with progress_bar("read-config") as show:
 
         def told(now: "Progress") -> None:
-            show(now.stage, now.moved + now.skipped, now.total, size(now.bytes) if wished.dap != "chain" else "entries")
+            show(
+                now.stage,
+                now.moved + now.skipped,
+                now.total,
+                size(now.bytes) if wished.dap != "chain" else "entries",
+            )
 
         if isinstance(store, Log):
             result = await store.reconfigure(wished, progress=told)
@@ -367,17 +537,27 @@ def _told(result: "Reconfigured") -> str:
     there = f", {result.skipped} were there already" if result.skipped else ""
     if result.configuration.dap == "chain":
         return f"  done: chain {result.configuration.index} takes appends from position {result.configuration.start} on, and has all before"
-    lines = [f"  done: {result.moved} objects moved ({size(result.bytes)}){there}; index {result.configuration.index}"]
+    lines = [
+        f"  done: {result.moved} objects moved ({size(result.bytes)}){there}; index {result.configuration.index}"
+    ]
     if not result.ours:
         what = f"{result.configuration.describe()} is in force now"
-        lines = [f"  somebody else's proposal was decided first and is completed: {what}. Yours was not; run the command again if it is still wanted"]
+        lines = [
+            f"  somebody else's proposal was decided first and is completed: {what}. Yours was not; run the command again if it is still wanted"
+        ]
     for configuration in result.uncollected:
-        lines.append(f"  note: no quorum of the retired {configuration.describe()} answered: its servers may still hold data that nobody needs")
+        lines.append(
+            f"  note: no quorum of the retired {configuration.describe()} answered: its servers may still hold data that nobody needs"
+        )
     if result.left:
         names = ", ".join(map(shown, result.left))
-        lines.append(f"  left behind, for they could not be decoded: {printable(names)}. Writing or deleting them replaces what is left")
+        lines.append(
+            f"  left behind, for they could not be decoded: {printable(names)}. Writing or deleting them replaces what is left"
+        )
     if not result.announced:
-        lines.append("  note: the consensus service did not hear of it: a new client finds its way only while a retired configuration still answers")
+        lines.append(
+            "  note: the consensus service did not hear of it: a new client finds its way only while a retired configuration still answers"
+        )
     return "\n".join(lines)
 
 

@@ -55,10 +55,16 @@ def _process(words: Sequence[str]) -> Callable[[], None] | None:
     It is what ares/cli/local/cluster_commands.py runs, without what reads command lines: that takes a third of the time in which a process starts.
     """
     match words:
-        case ["server" | "consensus" as kind, file, "--id", id] if not (file.startswith("-") or id.startswith("-")):
+        case ["server" | "consensus" as kind, file, "--id", id] if not (
+            file.startswith("-") or id.startswith("-")
+        ):
             from ares.server import process
 
-            return partial(process.run_storage_server if kind == "server" else process.run_consensus_member, Path(file), id)
+            return partial(
+                process.run_storage_server if kind == "server" else process.run_consensus_member,
+                Path(file),
+                id,
+            )
     return None
 
 

@@ -15,7 +15,14 @@ import typer
 from blake3 import blake3
 from msgspec import Struct, structs
 
-from ares.cli.local_files import STANDARD_STREAM, LocalEnd, is_stream, local_source, local_target, telling_interruption
+from ares.cli.local_files import (
+    STANDARD_STREAM,
+    LocalEnd,
+    is_stream,
+    local_source,
+    local_target,
+    telling_interruption,
+)
 from ares.cli.options import Common, with_manager
 from ares.cli.terminal import Show, parse_seconds, parse_size, printable, progress_bar, size
 from ares.model.errors import AresError, BadInput, ObjectNotFound
@@ -29,13 +36,24 @@ if TYPE_CHECKING:
     from ares.fragment.read import FileProgress, FileState
     from ares.fragment.report import Conflict, WriteReport
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The file's name in the cluster.", show_default=False)]
+Name = Annotated[
+    str, typer.Argument(metavar="NAME", help="The file's name in the cluster.", show_default=False)
+]
 FileDomain = Annotated[
     str | None,
-    typer.Option("--domain", metavar="D", help="The domain of the file's blocks (default: one of its own, called file/NAME).", show_default=False),
+    typer.Option(
+        "--domain",
+        metavar="D",
+        help="The domain of the file's blocks (default: one of its own, called file/NAME).",
+        show_default=False,
+    ),
 ]
 Cache = Annotated[
-    bool, typer.Option("--cache/--no-cache", help="Use and keep what the local copy was made from. ARES_CACHE=off: never; =DIR: there.")
+    bool,
+    typer.Option(
+        "--cache/--no-cache",
+        help="Use and keep what the local copy was made from. ARES_CACHE=off: never; =DIR: there.",
+    ),
 ]
 
 STATS_AT_ONCE = 16
@@ -85,11 +103,16 @@ class Access(Struct, frozen=True):
         known = self.remembered.content(self.copy)
         if digest_of_file(copy) == known:
             return
-        path, differs = printable(os.fsdecode(self.copy.path)), f"differs from {printable(self.file.name)}"
+        path, differs = (
+            printable(os.fsdecode(self.copy.path)),
+            f"differs from {printable(self.file.name)}",
+        )
         force = f"`ares-cli get {what} {local} --force` overwrites it"
         if known:
             put = f"`ares-cli put {local} {what}` puts what was edited"
-            raise Edited(f"{path} was edited since it was last put or brought here, and {differs}: it was left as it is. {put}, {force}")
+            raise Edited(
+                f"{path} was edited since it was last put or brought here, and {differs}: it was left as it is. {put}, {force}"
+            )
         raise Edited(
             f"{path} is there already, no put or get of it is known here, and it {differs}: it was left as it is. Name another file, or {force}"
         )
@@ -120,7 +143,10 @@ async def open_file(
     if domain is None:
         file, place = manager.file(name, atomic=atomic, sizes=sizes), FILE_DOMAINS + name
     else:  # of the class, because a Manager's own files are domains of their own
-        file, place = ObjectStore.file(await manager.domain(domain), name, atomic=atomic, sizes=sizes), domain
+        file, place = (
+            ObjectStore.file(await manager.domain(domain), name, atomic=atomic, sizes=sizes),
+            domain,
+        )
     remembered = Remembered(cache_directory(os.environ) if cached and path is not None else None)
     copy = LocalName(manager.configuration.cluster_id, place, name, os.fsencode(path or ""))
     file.state = remembered.recall(copy)
@@ -139,7 +165,9 @@ async def check_kind(access: Access, atomic: bool, sizes: "Sizes | None") -> Non
     if atomic and not genesis.atomic:
         raise BadInput(f"the promises {stays}: it is a shared file, not an atomic one")
     if sizes is not None and sizes != genesis.sizes:
-        raise BadInput(f"the block sizes {stays}: they are min {genesis.sizes.min}, avg {genesis.sizes.avg}, max {genesis.sizes.max} bytes")
+        raise BadInput(
+            f"the block sizes {stays}: they are min {genesis.sizes.min}, avg {genesis.sizes.avg}, max {genesis.sizes.max} bytes"
+        )
 
 
 def kind(atomic: bool) -> str:
@@ -154,7 +182,11 @@ def parse_sizes(low: str | None, average: str | None, high: str | None) -> "Size
     if (low, average, high) == (None, None, None):
         return None
     middle = parse_size(average) if average is not None else Sizes().avg
-    return Sizes(parse_size(low) if low is not None else middle, middle, parse_size(high) if high is not None else 2 * middle)
+    return Sizes(
+        parse_size(low) if low is not None else middle,
+        middle,
+        parse_size(high) if high is not None else 2 * middle,
+    )
 
 
 class Transfer:
@@ -170,7 +202,11 @@ class Transfer:
     def follow(self, now: "FileProgress") -> None:
         """One more block; an operation that begins again counts from 0, and what it moved before has moved all the same."""
         self.stage = now.stage
-        came = now.moved_bytes - self._last_bytes if now.moved_bytes >= self._last_bytes else now.moved_bytes
+        came = (
+            now.moved_bytes - self._last_bytes
+            if now.moved_bytes >= self._last_bytes
+            else now.moved_bytes
+        )
         self._last_bytes = now.moved_bytes
         self.moved_bytes += came
         self.moved_blocks += came > 0
@@ -184,14 +220,22 @@ NAME_CHARACTERS_MAX = 100
 COPY_BYTES = 2**20
 
 
-def told(conflicts: "Sequence[Conflict]", name: str, domain: str | None, file: Path, theirs: bool) -> str:
+def told(
+    conflicts: "Sequence[Conflict]", name: str, domain: str | None, file: Path, theirs: bool
+) -> str:
     """A paragraph for stderr: which ranges of ``file``, what was and was not lost, what there is to do."""
     from ares.fragment.report import DELETED_MEANWHILE
 
     whole = len(conflicts) == 1 and conflicts[0].block is None and conflicts[0].whole_file
-    what, local, said = shell_words(name, domain), shlex.quote(str(file)), printable(str(file)) if file != STANDARD_STREAM else "standard input"
+    what, local, said = (
+        shell_words(name, domain),
+        shlex.quote(str(file)),
+        printable(str(file)) if file != STANDARD_STREAM else "standard input",
+    )
     many = f"{len(conflicts)} ranges" if len(conflicts) > 1 else "1 range"
-    lines = [f"{'left as others made it' if theirs else 'conflict'}: {many} of {said} did not get into {printable(name)}"]
+    lines = [
+        f"{'left as others made it' if theirs else 'conflict'}: {many} of {said} did not get into {printable(name)}"
+    ]
     lines += [f"  {_range(conflict)}: {conflict.why}" for conflict in conflicts[:SHOWN_MAX]]
     if more := conflicts[SHOWN_MAX:]:
         lines.append(f"  ... and {len(more)} more; --json shows all")
@@ -213,7 +257,11 @@ def told(conflicts: "Sequence[Conflict]", name: str, domain: str | None, file: P
 
 def shell_words(name: str, domain: str | None) -> str:
     """How a file of the cluster is named on the command line."""
-    return f"{shlex.quote(name)} --domain {shlex.quote(domain)}" if domain is not None else shlex.quote(name)
+    return (
+        f"{shlex.quote(name)} --domain {shlex.quote(domain)}"
+        if domain is not None
+        else shlex.quote(name)
+    )
 
 
 def _range(conflict: "Conflict") -> str:
@@ -234,7 +282,9 @@ def save(conflicts: "Sequence[Conflict]", directory: Path, name: str, content: P
     with content.open("rb") as stream:
         for conflict in conflicts:
             place = f"{stem}.{conflict.offset}"
-            while place in used:  # two edits may stand at one place of the local file: what one takes out there, and the other puts in
+            while (
+                place in used
+            ):  # two edits may stand at one place of the local file: what one takes out there, and the other puts in
                 place += "+"
             used.add(place)
             mine = directory / f"{place}.mine"
@@ -262,22 +312,52 @@ def report_data(report: "WriteReport") -> dict[str, object]:
     return structs.asdict(report) | {"conflicts": conflicts}
 
 
-BlockSize = Annotated[str | None, typer.Option(metavar="SIZE", help="In bytes, or with K or M; when the file is made.", show_default=False)]
+BlockSize = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SIZE", help="In bytes, or with K or M; when the file is made.", show_default=False
+    ),
+]
 
 
 def put(
     common: Common,
-    file: Annotated[Path, typer.Argument(metavar="FILE|-", help="The local file, or standard input.", show_default=False)],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE|-", help="The local file, or standard input.", show_default=False
+        ),
+    ],
     name: Name,
     domain: FileDomain = None,
-    atomic: Annotated[bool, typer.Option("--atomic", help="Readers see one put or another, never parts of two; when the file is made.")] = False,
+    atomic: Annotated[
+        bool,
+        typer.Option(
+            "--atomic",
+            help="Readers see one put or another, never parts of two; when the file is made.",
+        ),
+    ] = False,
     block_min: BlockSize = None,
     block_avg: BlockSize = None,
     block_max: BlockSize = None,
-    mine: Annotated[bool, typer.Option("--mine", help="Where others changed the same blocks, write over theirs.")] = False,
-    theirs: Annotated[bool, typer.Option("--theirs", help="Where others changed the same blocks, leave theirs; exit status 0.")] = False,
+    mine: Annotated[
+        bool,
+        typer.Option("--mine", help="Where others changed the same blocks, write over theirs."),
+    ] = False,
+    theirs: Annotated[
+        bool,
+        typer.Option(
+            "--theirs", help="Where others changed the same blocks, leave theirs; exit status 0."
+        ),
+    ] = False,
     save_conflicts: Annotated[
-        Path | None, typer.Option("--save-conflicts", metavar="DIR", help="Write both sides of every conflict into DIR.", show_default=False)
+        Path | None,
+        typer.Option(
+            "--save-conflicts",
+            metavar="DIR",
+            help="Write both sides of every conflict into DIR.",
+            show_default=False,
+        ),
     ] = None,
     cache: Cache = True,
 ) -> None:
@@ -290,33 +370,62 @@ def put(
     if mine and theirs:
         raise BadInput("--mine and --theirs exclude each other")
     if save_conflicts is not None and save_conflicts.exists() and not save_conflicts.is_dir():
-        raise BadInput(f"{save_conflicts} is not a directory to save conflicts in; nothing was sent")
+        raise BadInput(
+            f"{save_conflicts} is not a directory to save conflicts in; nothing was sent"
+        )
     sizes = parse_sizes(block_min, block_avg, block_max)
     begun: list[Access] = []
     unfinished = (
         f"{printable(name)} has its old content, or the new one in some blocks and the old one in others (an atomic file: one of the two, whole); "
         "put it again to finish"
     )
-    with telling_interruption(lambda: unfinished if begun else "nothing was sent"), local_source(file) as source:
+    with (
+        telling_interruption(lambda: unfinished if begun else "nothing was sent"),
+        local_source(file) as source,
+    ):
 
         async def use(manager: "Manager") -> "tuple[WriteReport, FileState | None]":
-            access = await open_file(manager, name, domain, source.path, cached=cache, atomic=atomic, sizes=sizes)
-            content = content_of(source.content) if source.path is not None else b""  # before: what comes in meanwhile may not be put
+            access = await open_file(
+                manager, name, domain, source.path, cached=cache, atomic=atomic, sizes=sizes
+            )
+            content = (
+                content_of(source.content) if source.path is not None else b""
+            )  # before: what comes in meanwhile may not be put
             await check_kind(access, atomic, sizes)
             begun.append(access)
             with progress_bar("look") as show, speaking_of_files():
                 transfer = Transfer(show, source.size_bytes)
-                report = await access.file.write(source.content, mine=mine, progress=transfer.follow)
+                report = await access.file.write(
+                    source.content, mine=mine, progress=transfer.follow
+                )
             if save_conflicts is not None:
                 access.file.acknowledge(report.conflicts)
-            access.keep(content if theirs or not report.conflicts else access.remembered.content(access.copy))
+            access.keep(
+                content
+                if theirs or not report.conflicts
+                else access.remembered.content(access.copy)
+            )
             return report, access.file.state
 
         report, state = with_manager(common, use)
-        saved = save(report.conflicts, save_conflicts, name, source.content) if save_conflicts is not None else []
-    about = {"file": name, "domain": begun[0].domain, "local": str(file), "bytes": source.size_bytes}
-    now = {"kind": kind(state.genesis.atomic), "version": str(state.tag)} if state is not None else {}
-    sent, of = report.modified + report.inserted, f"{size(report.moved_bytes)} of {size(source.size_bytes)}"
+        saved = (
+            save(report.conflicts, save_conflicts, name, source.content)
+            if save_conflicts is not None
+            else []
+        )
+    about = {
+        "file": name,
+        "domain": begun[0].domain,
+        "local": str(file),
+        "bytes": source.size_bytes,
+    }
+    now = (
+        {"kind": kind(state.genesis.atomic), "version": str(state.tag)} if state is not None else {}
+    )
+    sent, of = (
+        report.modified + report.inserted,
+        f"{size(report.moved_bytes)} of {size(source.size_bytes)}",
+    )
     line = f"{printable(name)}: {sent} of {report.kept + sent} blocks, {of} moved ({report.describe()})"
     common.report(about | now | report_data(report) | {"saved": saved}, line)
     if not common.json:
@@ -325,19 +434,37 @@ def put(
         raise typer.Exit(1)
 
 
-def _tell_rest(report: "WriteReport", name: str, domain: str | None, file: Path, theirs: bool, saved: list[str], source: LocalEnd) -> None:
+def _tell_rest(
+    report: "WriteReport",
+    name: str,
+    domain: str | None,
+    file: Path,
+    theirs: bool,
+    saved: list[str],
+    source: LocalEnd,
+) -> None:
     """What the one line does not say; conflicts on stderr.
 
     What is written to a local file behind what was looked at first is no change of that, and nobody else would notice.
     """
     if report.merged:
-        others = "1 other block, which stays as it is" if report.merged == 1 else f"{report.merged} other blocks, which stay as they are"
-        typer.echo(f"{printable(name)} is not byte for byte {printable(str(file))}: others changed {others}; `ares-cli get` brings what is there")
+        others = (
+            "1 other block, which stays as it is"
+            if report.merged == 1
+            else f"{report.merged} other blocks, which stay as they are"
+        )
+        typer.echo(
+            f"{printable(name)} is not byte for byte {printable(str(file))}: others changed {others}; `ares-cli get` brings what is there"
+        )
     if report.conflicts:
         typer.echo(told(report.conflicts, name, domain, file, theirs), err=True)
     if saved:
         typer.echo(f"saved: {', '.join(saved)}", err=True)
-    if source.path is not None and source.path.exists() and (now := source.path.stat().st_size) > source.size_bytes:
+    if (
+        source.path is not None
+        and source.path.exists()
+        and (now := source.path.stat().st_size) > source.size_bytes
+    ):
         late = f"it is being written to, and what came late ({size(now - source.size_bytes)}) may not be in {printable(name)}: put it again"
         typer.echo(f"note: {printable(str(source.path))} has grown since: {late}", err=True)
 
@@ -345,9 +472,16 @@ def _tell_rest(report: "WriteReport", name: str, domain: str | None, file: Path,
 def get(
     common: Common,
     name: Name,
-    file: Annotated[Path, typer.Argument(metavar="FILE|-", help="The local file, or standard output.", show_default=False)],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE|-", help="The local file, or standard output.", show_default=False
+        ),
+    ],
     domain: FileDomain = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite FILE whatever is in it.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Overwrite FILE whatever is in it.")
+    ] = False,
     cache: Cache = True,
 ) -> None:
     """Bring a local file up to date with the file NAME in the cluster, wholly or not at all. Only blocks that FILE does not have move.
@@ -366,10 +500,19 @@ def get(
             with progress_bar("look") as show, speaking_of_files():
                 transfer = Transfer(show, known.length if known is not None else None)
                 what, local = shell_words(name, domain), shlex.quote(str(file))
-                replacing = None if force else partial(access.check_unedited, what=what, local=local)
-                changed = await access.file.read_into(target.content, replacing=replacing, progress=transfer.follow)
+                replacing = (
+                    None if force else partial(access.check_unedited, what=what, local=local)
+                )
+                changed = await access.file.read_into(
+                    target.content, replacing=replacing, progress=transfer.follow
+                )
             access.keep(content_of(target.content) if target.path is not None else b"")
-            return changed, access, cast("FileState", access.file.state), transfer  # a read leaves what it saw
+            return (
+                changed,
+                access,
+                cast("FileState", access.file.state),
+                transfer,
+            )  # a read leaves what it saw
 
         changed, access, state, transfer = with_manager(common, use)
     blocks = sum(1 for part in state.parts if part.length)
@@ -377,16 +520,32 @@ def get(
     if is_stream(file):
         typer.echo(line, err=True)
         return
-    about: dict[str, Any] = {"file": name, "domain": access.domain, "local": str(file), "bytes": state.length, "blocks": blocks}
+    about: dict[str, Any] = {
+        "file": name,
+        "domain": access.domain,
+        "local": str(file),
+        "bytes": state.length,
+        "blocks": blocks,
+    }
     about |= {"kind": kind(state.genesis.atomic), "version": str(state.tag), "changed": changed}
     about |= {"moved_blocks": transfer.moved_blocks, "moved_bytes": transfer.moved_bytes}
-    common.report(about, f"{line}; {file} {'is up to date' if changed else 'was up to date already'}")
+    common.report(
+        about, f"{line}; {file} {'is up to date' if changed else 'was up to date already'}"
+    )
 
 
 def files(
     common: Common,
-    prefix: Annotated[str, typer.Argument(metavar="[PREFIX]", help="Only names that begin so.", show_default=False)] = "",
-    domain: Annotated[str | None, typer.Option("--domain", metavar="D", help="Files whose blocks are in D.", show_default=False)] = None,
+    prefix: Annotated[
+        str,
+        typer.Argument(metavar="[PREFIX]", help="Only names that begin so.", show_default=False),
+    ] = "",
+    domain: Annotated[
+        str | None,
+        typer.Option(
+            "--domain", metavar="D", help="Files whose blocks are in D.", show_default=False
+        ),
+    ] = None,
 ) -> None:
     """List files: name, size, blocks, kind, and when the list of the file's blocks was last written.
 
@@ -396,7 +555,11 @@ def files(
     async def use(manager: "Manager") -> "list[FileStat]":
         from ares.client.store import ObjectStore
 
-        names = await (manager.files(prefix) if domain is None else ObjectStore.files(await manager.domain(domain), prefix))
+        names = await (
+            manager.files(prefix)
+            if domain is None
+            else ObjectStore.files(await manager.domain(domain), prefix)
+        )
         turn = asyncio.Semaphore(STATS_AT_ONCE)
 
         async def stat(name: str) -> "FileStat | None":
@@ -410,9 +573,15 @@ def files(
 
     found = with_manager(common, use)
     times = [time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(one.modified_s)) for one in found]
-    rows = [(printable(one.name), size(one.size_bytes), f"{one.blocks}", kind(one.atomic), at) for one, at in zip(found, times, strict=True)]
+    rows = [
+        (printable(one.name), size(one.size_bytes), f"{one.blocks}", kind(one.atomic), at)
+        for one, at in zip(found, times, strict=True)
+    ]
     widths = [max(map(len, column), default=0) for column in zip(*rows, strict=True)]
-    lines = [f"{row[0]:{widths[0]}}  {row[1]:>{widths[1]}}  {row[2]:>{widths[2]}} blocks  {row[3]:6}  {row[4]}" for row in rows]
+    lines = [
+        f"{row[0]:{widths[0]}}  {row[1]:>{widths[1]}}  {row[2]:>{widths[2]}} blocks  {row[3]:6}  {row[4]}"
+        for row in rows
+    ]
     if common.json or lines:
         common.report({"files": [_stat_data(one) for one in found]}, "\n".join(lines))
 
@@ -429,16 +598,33 @@ def rm(common: Common, name: Name, domain: FileDomain = None) -> None:
         Remembered(cache_directory(os.environ)).forget(access.copy.cluster, access.domain, name)
         return access
 
-    with telling_interruption(lambda: f"{printable(name)} is there as it was, or gone; blocks of it that are left are found by `ares-cli collect`"):
+    with telling_interruption(
+        lambda: (
+            f"{printable(name)} is there as it was, or gone; blocks of it that are left are found by `ares-cli collect`"
+        )
+    ):
         access = with_manager(common, use)
     common.report({"file": name, "domain": access.domain}, f"{printable(name)}: deleted")
 
 
 def collect(
     common: Common,
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Only the domain of this file.", show_default=False)] = None,
-    domain: Annotated[str | None, typer.Option("--domain", metavar="D", help="Only this domain.", show_default=False)] = None,
-    grace: Annotated[str, typer.Option("--grace", metavar="TIME", help="Only what is older: longer than any put takes. With s, m, h or d.")] = "24h",
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[NAME]", help="Only the domain of this file.", show_default=False),
+    ] = None,
+    domain: Annotated[
+        str | None,
+        typer.Option("--domain", metavar="D", help="Only this domain.", show_default=False),
+    ] = None,
+    grace: Annotated[
+        str,
+        typer.Option(
+            "--grace",
+            metavar="TIME",
+            help="Only what is older: longer than any put takes. With s, m, h or d.",
+        ),
+    ] = "24h",
 ) -> None:
     """Delete blocks that no file names, which puts leave that were cut short or overtaken. Without NAME and --domain: of every domain."""
     grace_s = parse_seconds(grace)
@@ -451,16 +637,25 @@ def collect(
         from ares.fragment.collect import fm_collect
 
         collected: dict[str, int] = {}
-        for store in [await manager.domain(wanted)] if wanted is not None else [store async for store in manager.domains()]:
+        for store in (
+            [await manager.domain(wanted)]
+            if wanted is not None
+            else [store async for store in manager.domains()]
+        ):
             if not isinstance(store, ObjectStore):  # a log has no blocks
                 continue
             operation = f"collection of {store.name!r}"
-            collected[store.name] = await store.run_on_blocks(lambda blocks: fm_collect(blocks, int(time.time()), grace_s), operation)
+            collected[store.name] = await store.run_on_blocks(
+                lambda blocks: fm_collect(blocks, int(time.time()), grace_s), operation
+            )
         return collected
 
     collected = with_manager(common, use)
     total = sum(collected.values())
-    common.report({"grace_s": grace_s, "domains": collected}, f"{total} block{'' if total == 1 else 's'} deleted in {len(collected)} domains")
+    common.report(
+        {"grace_s": grace_s, "domains": collected},
+        f"{total} block{'' if total == 1 else 's'} deleted in {len(collected)} domains",
+    )
 
 
 def _stat_data(stat: "FileStat") -> dict[str, object]:

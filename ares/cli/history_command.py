@@ -23,8 +23,15 @@ SHOWN_MAX = 10
 
 def check_history(
     common: Common,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The history: an operation a line, as JSON.", show_default=False)],
-    tags: Annotated[bool, typer.Option("--tags", help="Also check that tags never go back in real time.")] = False,
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", help="The history: an operation a line, as JSON.", show_default=False
+        ),
+    ],
+    tags: Annotated[
+        bool, typer.Option("--tags", help="Also check that tags never go back in real time.")
+    ] = False,
 ) -> None:
     """Check that a recorded history is linearizable, and weakly coverable where operations carry a base (the version that a write was given).
 
@@ -52,7 +59,9 @@ def check_history(
         raise BadInput(f"{file}: no operation carries a tag, so --tags has nothing to check")
     report = check(events)
     disorder = check_tags(events) if tags else []
-    covered = check_coverability(events) if any(event.base is not None for event in events) else None
+    covered = (
+        check_coverability(events) if any(event.base is not None for event in events) else None
+    )
     data: dict[str, Any] = {
         "ok": report.ok and not disorder and (covered is None or covered.ok),
         "operations": report.operations,
@@ -64,7 +73,11 @@ def check_history(
         data |= {"tag_violations": to_builtins(disorder), "untagged": untagged}
     if covered is not None:
         data["coverability"] = {"ok": covered.ok, **to_builtins(covered)}
-    lines = _verdict(report) + (_tag_verdict(disorder, untagged) if tags else []) + (_cover_verdict(covered) if covered is not None else [])
+    lines = (
+        _verdict(report)
+        + (_tag_verdict(disorder, untagged) if tags else [])
+        + (_cover_verdict(covered) if covered is not None else [])
+    )
     common.report(data, "\n".join(printable(line) for line in lines))
     if not data["ok"]:
         raise typer.Exit(1)
@@ -78,7 +91,12 @@ def _check_log_history(common: Common, file: Path, data_read: bytes, tags: bool)
     if tags:
         raise BadInput(f"{file}: the history of a log has no tags, so --tags has nothing to check")
     report = check_log(load_log(data_read, str(file)))
-    data = {"ok": report.ok, "operations": report.operations, "logs": report.logs, "violations": to_builtins(report.violations)}
+    data = {
+        "ok": report.ok,
+        "operations": report.operations,
+        "logs": report.logs,
+        "violations": to_builtins(report.violations),
+    }
     what = f"{report.operations} operations on {report.logs} logs"
     lines = [f"a log can show this: {what}"]
     if not report.ok:
@@ -98,25 +116,44 @@ def _verdict(report: "HistoryReport") -> list[str]:
     undecided = [one.describe() for one in report.undecided]
     if not report.violations:
         return [f"undecided: {what}, no contradiction found", *undecided]
-    return [f"NOT linearizable: {what}; {len(report.violations)} contradictions", *_listed(report.violations), *undecided]
+    return [
+        f"NOT linearizable: {what}; {len(report.violations)} contradictions",
+        *_listed(report.violations),
+        *undecided,
+    ]
 
 
 def _tag_verdict(disorder: "list[Violation]", untagged: int) -> list[str]:
-    skipped = f" ({untagged} completed operations carry no tag and were not judged)" if untagged else ""
+    skipped = (
+        f" ({untagged} completed operations carry no tag and were not judged)" if untagged else ""
+    )
     if not disorder:
         return [f"tags in order{skipped}"]
     return [f"tags NOT in order: {len(disorder)} contradictions{skipped}", *_listed(disorder)]
 
 
 def _cover_verdict(report: "CoverabilityReport") -> list[str]:
-    skipped = f" ({report.unjudged} completed operations of unknown version were not judged)" if report.unjudged else ""
+    skipped = (
+        f" ({report.unjudged} completed operations of unknown version were not judged)"
+        if report.unjudged
+        else ""
+    )
     what = f"{report.operations} operations on {report.keys} keys with versions"
     told = (
-        [f"{len(report.forks)} forks, where concurrent writes covered one version, which is allowed:", *_listed(report.forks)] if report.forks else []
+        [
+            f"{len(report.forks)} forks, where concurrent writes covered one version, which is allowed:",
+            *_listed(report.forks),
+        ]
+        if report.forks
+        else []
     )
     if report.ok:
         return [f"weakly coverable: {what}{skipped}", *told]
-    return [f"NOT weakly coverable: {what}; {len(report.violations)} contradictions{skipped}", *_listed(report.violations), *told]
+    return [
+        f"NOT weakly coverable: {what}; {len(report.violations)} contradictions{skipped}",
+        *_listed(report.violations),
+        *told,
+    ]
 
 
 def _listed(found: "Sequence[Violation | Fork]") -> list[str]:

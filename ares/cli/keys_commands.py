@@ -11,10 +11,32 @@ from ares.model.errors import BadInput
 if TYPE_CHECKING:
     from ares.cluster.cluster_keys import SecuritySettings
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="What the client is called in the list.", show_default=False)]
-RoleOption = Annotated[str, typer.Option("--role", metavar="ROLE", help="read, write, reconfigure or admin; each includes the ones before.")]
-AllowNoAdmin = Annotated[bool, typer.Option("--allow-no-admin", help="Revoke the last client with the role admin, too.")]
-Out = Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where the secret key goes (default: NAME.secret beside the list).")]
+Name = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME", help="What the client is called in the list.", show_default=False
+    ),
+]
+RoleOption = Annotated[
+    str,
+    typer.Option(
+        "--role",
+        metavar="ROLE",
+        help="read, write, reconfigure or admin; each includes the ones before.",
+    ),
+]
+AllowNoAdmin = Annotated[
+    bool, typer.Option("--allow-no-admin", help="Revoke the last client with the role admin, too.")
+]
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="Where the secret key goes (default: NAME.secret beside the list).",
+    ),
+]
 
 
 def new(common: Common, name: Name, role: RoleOption, output: Out = None) -> None:
@@ -26,7 +48,10 @@ def new(common: Common, name: Name, role: RoleOption, output: Out = None) -> Non
 
     client, path = authorise(_security(common), name, role, output)
     data = {"name": name, "role": role, "key": client.key, "secret": str(path)}
-    common.report(data, f"{name} may {role}; its secret key is in {path}\nuse it: ares-cli --key {path} ..., or ARES_KEY={path}")
+    common.report(
+        data,
+        f"{name} may {role}; its secret key is in {path}\nuse it: ares-cli --key {path} ..., or ARES_KEY={path}",
+    )
 
 
 def list_(common: Common) -> None:
@@ -34,9 +59,16 @@ def list_(common: Common) -> None:
     from ares.security.clients_file import read_clients
 
     clients = read_clients(_security(common).clients_path, managed=True)
-    rows = [{"name": client.name, "role": client.role.name.lower(), "key": client.key} for client in clients]
+    rows = [
+        {"name": client.name, "role": client.role.name.lower(), "key": client.key}
+        for client in clients
+    ]
     width = max((len(client.name) for client in clients), default=0)
-    common.report(rows, "\n".join(f"{row['name']:{width}}  {row['role']:11}  {row['key']}" for row in rows) or "nobody is authorised")
+    common.report(
+        rows,
+        "\n".join(f"{row['name']:{width}}  {row['role']:11}  {row['key']}" for row in rows)
+        or "nobody is authorised",
+    )
 
 
 def revoke(common: Common, name: Name, allow_no_admin: AllowNoAdmin = False) -> None:
@@ -44,12 +76,17 @@ def revoke(common: Common, name: Name, allow_no_admin: AllowNoAdmin = False) -> 
     from ares.cluster import cluster_keys
 
     cluster_keys.revoke(_security(common), name, allow_no_admin)
-    common.report({"revoked": name}, f"{name} is no longer authorised; the file with its secret key can be removed")
+    common.report(
+        {"revoked": name},
+        f"{name} is no longer authorised; the file with its secret key can be removed",
+    )
 
 
 def _security(common: Common) -> "SecuritySettings":
     settings = common.settings()
     if settings.security is None:
         why = "this cluster has no keys: whoever reaches it may do everything"
-        raise BadInput(f"{settings.path}: {why}. `ares-cli init DIR --security curve` makes one with keys; nothing was changed")
+        raise BadInput(
+            f"{settings.path}: {why}. `ares-cli init DIR --security curve` makes one with keys; nothing was changed"
+        )
     return settings.security

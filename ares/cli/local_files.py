@@ -54,7 +54,9 @@ def local_source(file: Path) -> Iterator[LocalEnd]:
             yield LocalEnd(content, None, content.stat().st_size)
         return
     if file.is_dir():
-        raise BadInput(f"{file} is a directory: put its files one by one, or pack it, as in `tar c {file} | ares-cli put - NAME`; nothing was sent")
+        raise BadInput(
+            f"{file} is a directory: put its files one by one, or pack it, as in `tar c {file} | ares-cli put - NAME`; nothing was sent"
+        )
     try:
         yield LocalEnd(file, resolved(file), file.stat().st_size)
     except OSError as error:
@@ -73,7 +75,11 @@ def local_target(file: Path) -> Iterator[LocalEnd]:
     with tempfile.TemporaryDirectory(prefix="ares-get-") as directory:
         content = Path(directory) / "content"
         yield LocalEnd(content, None)
-        with content.open("rb") as stream, naming(file), standard_output() if file == STANDARD_STREAM else file.open("wb") as out:
+        with (
+            content.open("rb") as stream,
+            naming(file),
+            standard_output() if file == STANDARD_STREAM else file.open("wb") as out,
+        ):
             shutil.copyfileobj(stream, out, COPY_BYTES)
 
 
@@ -100,7 +106,9 @@ def check_output(output: Path) -> None:
     if output.is_dir():
         raise BadInput(f"{output} is a directory: name the file to write; nothing was read")
     if not output.parent.is_dir():
-        raise BadInput(f"there is no directory {output.parent} to write {output.name} in; nothing was read")
+        raise BadInput(
+            f"there is no directory {output.parent} to write {output.name} in; nothing was read"
+        )
 
 
 def write_output(output: Path, value: bytes) -> None:
@@ -150,7 +158,9 @@ def _spooled(file: Path) -> Iterator[Path]:
         try:
             with opened_source(file) as stream:
                 if os.fstat(stream.fileno()).st_rdev in _ENDLESS:
-                    raise BadInput(f"{file} is a device that never ends, and a file in the cluster has an end; nothing was sent")
+                    raise BadInput(
+                        f"{file} is a device that never ends, and a file in the cluster has an end; nothing was sent"
+                    )
                 shutil.copyfileobj(stream, kept, COPY_BYTES)
             kept.flush()
         except OSError as error:

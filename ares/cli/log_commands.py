@@ -16,7 +16,13 @@ import typer
 from msgspec import Struct
 
 from ares.cli.domain_commands import AllowNoFaults, DomainExists, described, wished_configuration
-from ares.cli.local_files import STANDARD_STREAM, naming, opened_source, standard_output, telling_interruption
+from ares.cli.local_files import (
+    STANDARD_STREAM,
+    naming,
+    opened_source,
+    standard_output,
+    telling_interruption,
+)
 from ares.cli.options import Common, Result, with_manager
 from ares.cli.terminal import Show, printable, progress_bar, size
 from ares.model.configuration import Configuration
@@ -36,15 +42,39 @@ BATCHES_MAX = 16
 RANGE = 4096
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The log's name.", show_default=False)]
-Position = Annotated[int, typer.Argument(metavar="P", min=0, help="A position: 0, 1, 2, ...", show_default=False)]
-Servers = Annotated[
-    str | None, typer.Option("--servers", metavar="s0,s1,...", help="The ids of the chain's servers, head first, with commas.", show_default=False)
+Position = Annotated[
+    int, typer.Argument(metavar="P", min=0, help="A position: 0, 1, 2, ...", show_default=False)
 ]
-Input = Annotated[Path, typer.Argument(metavar="[FILE|-]", help="What to append; standard input by default.", show_default=False)]
-At = Annotated[int | None, typer.Option("--at", metavar="P", min=0, help="Only if the (first) entry gets exactly this position.", show_default=False)]
+Servers = Annotated[
+    str | None,
+    typer.Option(
+        "--servers",
+        metavar="s0,s1,...",
+        help="The ids of the chain's servers, head first, with commas.",
+        show_default=False,
+    ),
+]
+Input = Annotated[
+    Path,
+    typer.Argument(
+        metavar="[FILE|-]", help="What to append; standard input by default.", show_default=False
+    ),
+]
+At = Annotated[
+    int | None,
+    typer.Option(
+        "--at",
+        metavar="P",
+        min=0,
+        help="Only if the (first) entry gets exactly this position.",
+        show_default=False,
+    ),
+]
 
 
-def create(common: Common, name: Name, servers: Servers = None, allow_no_faults: AllowNoFaults = False) -> None:
+def create(
+    common: Common, name: Name, servers: Servers = None, allow_no_faults: AllowNoFaults = False
+) -> None:
     """Make a log: a totally ordered sequence of entries, kept by a chain of servers. `ares-cli reconfig --dap chain` moves it to another chain."""
     wished = wished_configuration(common, "chain", None, None, servers, allow_no_faults)
 
@@ -55,15 +85,25 @@ def create(common: Common, name: Name, servers: Servers = None, allow_no_faults:
     configuration, created = with_manager(common, use)
     if not created:
         change = f"`ares-cli reconfig --domain {shlex.quote(name)} --dap chain` changes that"
-        raise DomainExists(f"log {name!r} exists already, with {configuration.describe()}; {change}")
-    common.report(described(name, configuration), f"log {printable(name)}: {configuration.describe()}")
+        raise DomainExists(
+            f"log {name!r} exists already, with {configuration.describe()}; {change}"
+        )
+    common.report(
+        described(name, configuration), f"log {printable(name)}: {configuration.describe()}"
+    )
 
 
 def append(
     common: Common,
     name: Name,
     file: Input = STANDARD_STREAM,
-    lines: Annotated[bool, typer.Option("--lines", help="Each line is an entry, without its end. They are appended as they come.")] = False,
+    lines: Annotated[
+        bool,
+        typer.Option(
+            "--lines",
+            help="Each line is an entry, without its end. They are appended as they come.",
+        ),
+    ] = False,
     at: At = None,
 ) -> None:
     """Append a file, or standard input, as one entry, or a line each; prints the position.
@@ -75,9 +115,19 @@ def append(
     except OSError as error:
         raise BadInput(f"{file} cannot be read: {error.strerror}; nothing was sent") from error
     with source, naming(file):
-        done = _append_lines(common, name, source) if lines and at is None else _append_once(common, name, source, lines, at)
+        done = (
+            _append_lines(common, name, source)
+            if lines and at is None
+            else _append_once(common, name, source, lines, at)
+        )
     data = {"log": name, "entries": done.entries, "position": done.first, "last": done.last}
-    common.report(data, f"{done.first}" if not lines else f"{done.entries} entries" + (f", from {done.first} to {done.last}" if done.entries else ""))
+    common.report(
+        data,
+        f"{done.first}"
+        if not lines
+        else f"{done.entries} entries"
+        + (f", from {done.first} to {done.last}" if done.entries else ""),
+    )
 
 
 class AppendTally(Struct):
@@ -95,11 +145,15 @@ class AppendTally(Struct):
             self.last = position.result() + count - 1
 
 
-def _append_once(common: Common, name: str, source: BinaryIO, lines: bool, at: int | None) -> AppendTally:
+def _append_once(
+    common: Common, name: str, source: BinaryIO, lines: bool, at: int | None
+) -> AppendTally:
     limit = RECORD_BYTES_MAX if lines else ENTRY_BYTES_MAX
     content = source.read(limit + 1)
     if len(content) > limit:
-        raise BadInput(f"{'one append' if lines else 'an entry'} has at most {size(limit)}, and the input has more; nothing was sent")
+        raise BadInput(
+            f"{'one append' if lines else 'an entry'} has at most {size(limit)}, and the input has more; nothing was sent"
+        )
     entries = [content]
     if lines:
         entries = content.removesuffix(b"\n").split(b"\n") if content else []
@@ -112,10 +166,15 @@ def _append_lines(common: Common, name: str, source: BinaryIO) -> AppendTally:
     done = AppendTally()
 
     def so_far() -> str:
-        return f"{done.entries} lines are in the log" + (f", the last at {done.last}" if done.entries else "")
+        return f"{done.entries} lines are in the log" + (
+            f", the last at {done.last}" if done.entries else ""
+        )
 
     try:
-        with telling_interruption(lambda: f"{so_far()}; lines after them may be, too"), progress_bar("append") as show:
+        with (
+            telling_interruption(lambda: f"{so_far()}; lines after them may be, too"),
+            progress_bar("append") as show,
+        ):
             _with_log(common, name, lambda log: _feed(log, source, done, show))
     except AppendUncertain as error:
         raise AppendUncertain(f"{so_far()}, and then {error.why}") from error
@@ -172,7 +231,9 @@ def _batches(lines: list[bytes], before: int) -> Iterable[list[bytes]]:
     filled = 0
     for number, line in enumerate(lines, before + 1):
         if len(line) > ENTRY_BYTES_MAX:
-            raise BadInput(f"line {number} has more than the {size(ENTRY_BYTES_MAX)} that an entry may have")
+            raise BadInput(
+                f"line {number} has more than the {size(ENTRY_BYTES_MAX)} that an entry may have"
+            )
         if len(batch) == ENTRIES_MAX or filled + len(line) > RECORD_BYTES_MAX:
             yield batch
             batch, filled = [], 0
@@ -186,12 +247,27 @@ def read(
     common: Common,
     name: Name,
     position: Position,
-    to: Annotated[int | None, typer.Option("--to", metavar="Q", min=0, help="The entries from P on and below Q, as far as there are any.")] = None,
-    uncommitted: Annotated[bool, typer.Option("--uncommitted", help="What a server has, which a reconfiguration may still take back.")] = False,
+    to: Annotated[
+        int | None,
+        typer.Option(
+            "--to",
+            metavar="Q",
+            min=0,
+            help="The entries from P on and below Q, as far as there are any.",
+        ),
+    ] = None,
+    uncommitted: Annotated[
+        bool,
+        typer.Option(
+            "--uncommitted", help="What a server has, which a reconfiguration may still take back."
+        ),
+    ] = False,
 ) -> None:
     """Print the entry at P, byte for byte; with --to several, each and a line end. With --json a line for each, as base64."""
     if to is not None and (uncommitted or to <= position):
-        raise BadInput("--to names a position beyond P, and what is read up to there is committed: no --uncommitted")
+        raise BadInput(
+            "--to names a position beyond P, and what is read up to there is committed: no --uncommitted"
+        )
 
     async def use(log: "Log") -> None:
         if to is None:
@@ -222,7 +298,15 @@ def tail(common: Common, name: Name) -> None:
 def follow(
     common: Common,
     name: Name,
-    first: Annotated[int | None, typer.Option("--from", metavar="P", min=0, help="Begin at P (default: at the first entry that is there).")] = None,
+    first: Annotated[
+        int | None,
+        typer.Option(
+            "--from",
+            metavar="P",
+            min=0,
+            help="Begin at P (default: at the first entry that is there).",
+        ),
+    ] = None,
 ) -> None:
     """Print entries as they come, each and a line end, until Ctrl-C; then the next position is told. With --json a line for each, as base64."""
     upcoming = first or 0
@@ -246,21 +330,30 @@ def follow(
 def trim(common: Common, name: Name, position: Position) -> None:
     """Give up the entries below P: their room is given back, and reading them fails."""
     _with_log(common, name, lambda log: log.trim(position))
-    common.report({"log": name, "trimmed": position}, f"log {printable(name)}: trimmed up to {position}")
+    common.report(
+        {"log": name, "trimmed": position}, f"log {printable(name)}: trimmed up to {position}"
+    )
 
 
 def stat(common: Common, name: Name) -> None:
     """Show how far the log NAME goes, and the chain that takes its appends."""
     found = _with_log(common, name, lambda log: log.stat())
     chain = found.configuration
-    held = f"{found.tail - found.first}, from {found.first} to {found.tail - 1}" if found.tail > found.first else "none"
+    held = (
+        f"{found.tail - found.first}, from {found.first} to {found.tail - 1}"
+        if found.tail > found.first
+        else "none"
+    )
     lines = [
         f"log            {printable(name)}",
         f"entries        {held}",
         f"tail           {found.tail}",
         f"configuration  {chain.index}: {chain.describe()}",
     ]
-    common.report({"first": found.first, "tail": found.tail, "start": chain.start} | described(name, chain), "\n".join(lines))
+    common.report(
+        {"first": found.first, "tail": found.tail, "start": chain.start} | described(name, chain),
+        "\n".join(lines),
+    )
 
 
 def _with_log(common: Common, name: str, use: "Callable[[Log], Awaitable[Result]]") -> Result:
@@ -274,8 +367,15 @@ def _with_log(common: Common, name: str, use: "Callable[[Log], Awaitable[Result]
 
 def _print(pairs: Iterable[tuple[int, bytes]], as_json: bool) -> None:
     with standard_output() as out:
-        out.writelines(_line(position, entry) if as_json else entry + b"\n" for position, entry in pairs)
+        out.writelines(
+            _line(position, entry) if as_json else entry + b"\n" for position, entry in pairs
+        )
 
 
 def _line(position: int, entry: bytes) -> bytes:
-    return json.dumps({"position": position, "base64": base64.b64encode(entry).decode("ascii")}).encode() + b"\n"
+    return (
+        json.dumps(
+            {"position": position, "base64": base64.b64encode(entry).decode("ascii")}
+        ).encode()
+        + b"\n"
+    )

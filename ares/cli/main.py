@@ -43,9 +43,13 @@ FAILED = 1
 MISUSED = 2
 INTERRUPTED = 130
 TERMINATED = 143
-CUT_SHORT = "interrupted; what was under way may have taken effect or not: look before you repeat it"
+CUT_SHORT = (
+    "interrupted; what was under way may have taken effect or not: look before you repeat it"
+)
 
-app = typer.Typer(name="ares-cli", add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+app = typer.Typer(
+    name="ares-cli", add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
+)
 
 
 def _print_version(wanted: bool) -> None:
@@ -56,7 +60,12 @@ def _print_version(wanted: bool) -> None:
 
 def _shared(
     common: Common,
-    version: Annotated[bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)] = False,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version.", is_eager=True, callback=_print_version
+        ),
+    ] = False,
 ) -> None:
     """Store objects and large files on a cluster of servers that may crash and be replaced: ARES and ARES II.
 
@@ -89,7 +98,11 @@ _COMMANDS: dict[str, tuple[Callable[..., None], str, Sequence[str]]] = {
     "files": (file_commands.files, "movies/", ALL),
     "rm": (file_commands.rm, "movies/big", ALL),
     "collect": (file_commands.collect, "--grace 24h", ALL),
-    "domain create": (domain_commands.create, "photos --dap ec --k 3 --servers s0,s1,s2,s3,s4", _NO_SITE),
+    "domain create": (
+        domain_commands.create,
+        "photos --dap ec --k 3 --servers s0,s1,s2,s3,s4",
+        _NO_SITE,
+    ),
     "domain follow": (domain_commands.follow, "photos", ALL),
     "domain ls": (domain_commands.ls, "", ALL),
     "domain move": (domain_commands.move, "photos --site rennes", _NO_SITE),
@@ -130,19 +143,33 @@ class _Traces(TyperGroup):
 
 
 _GROUPS = {
-    "domain": typer.Typer(help="Make, list, move and mirror domains, sets of objects with a configuration.", rich_markup_mode=None),
-    "log": typer.Typer(help="Append to, read and follow shared logs: totally ordered entries, kept by chains of servers.", rich_markup_mode=None),
-    "trace": typer.Typer(
-        cls=_Traces, help="Show where the time of operations went: of one (read, write), or of those in files (trace FILE...).", rich_markup_mode=None
+    "domain": typer.Typer(
+        help="Make, list, move and mirror domains, sets of objects with a configuration.",
+        rich_markup_mode=None,
     ),
-    "results": typer.Typer(help="Import operation logs of runs, and show their figures.", rich_markup_mode=None),
-    "keys": typer.Typer(help="Make, list and revoke the keys that clients are known by.", rich_markup_mode=None),
+    "log": typer.Typer(
+        help="Append to, read and follow shared logs: totally ordered entries, kept by chains of servers.",
+        rich_markup_mode=None,
+    ),
+    "trace": typer.Typer(
+        cls=_Traces,
+        help="Show where the time of operations went: of one (read, write), or of those in files (trace FILE...).",
+        rich_markup_mode=None,
+    ),
+    "results": typer.Typer(
+        help="Import operation logs of runs, and show their figures.", rich_markup_mode=None
+    ),
+    "keys": typer.Typer(
+        help="Make, list and revoke the keys that clients are known by.", rich_markup_mode=None
+    ),
 }
 for name, group in _GROUPS.items():
     app.add_typer(group, name=name)
 for name, (function, words, options) in _COMMANDS.items():
     of, _, own = name.rpartition(" ")
-    command(_GROUPS.get(of, app), own, example=f"ares-cli {name} {words}".rstrip(), options=options)(function)
+    command(
+        _GROUPS.get(of, app), own, example=f"ares-cli {name} {words}".rstrip(), options=options
+    )(function)
 
 
 class Ending:
@@ -153,7 +180,9 @@ class Ending:
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         self.status = TERMINATED
-        interrupt = signal.getsignal(signal.SIGINT)  # an event loop has its own; a job in the background ignores it
+        interrupt = signal.getsignal(
+            signal.SIGINT
+        )  # an event loop has its own; a job in the background ignores it
         if not callable(interrupt):
             raise KeyboardInterrupt
         interrupt(signal.SIGINT, frame)
@@ -163,7 +192,11 @@ def run(arguments: Sequence[str], ending: Ending | None = None) -> int:
     """Run one command line; returns the exit status."""
     as_json, interrupted = "--json" in arguments, ending or Ending()
     try:
-        with naming("standard output") if "--help" in (arguments or ["--help"]) else contextlib.nullcontext():
+        with (
+            naming("standard output")
+            if "--help" in (arguments or ["--help"])
+            else contextlib.nullcontext()
+        ):
             status = app(list(arguments) or ["--help"], prog_name="ares-cli", standalone_mode=False)
     except (Exception, KeyboardInterrupt) as error:
         return told(error, as_json, interrupted)
@@ -176,7 +209,9 @@ def told(error: Exception | KeyboardInterrupt, as_json: bool, ending: Ending) ->
     """Tell the user what ended a command; returns the exit status."""
     match error:
         case typer.TyperException():  # what typer itself refuses: an unknown command or option, a missing argument
-            from ares.security.keys import without_keys  # a key may have been typed in place of something else
+            from ares.security.keys import (
+                without_keys,
+            )  # a key may have been typed in place of something else
 
             return _fail(without_keys(error.format_message()), "BadInput", MISUSED, as_json)
         case typer.Abort() | KeyboardInterrupt():
@@ -184,9 +219,19 @@ def told(error: Exception | KeyboardInterrupt, as_json: bool, ending: Ending) ->
         case Interrupted():
             return _fail(str(error), "Interrupted", ending.status, as_json)
         case AresError():
-            uncertain = {"may_have_taken_effect": error.may_have_taken_effect} if isinstance(error, Uncertain) else {}
+            uncertain = (
+                {"may_have_taken_effect": error.may_have_taken_effect}
+                if isinstance(error, Uncertain)
+                else {}
+            )
             kind = getattr(error, "kind", type(error).__name__)
-            return _fail(str(error), kind, MISUSED if isinstance(error, BadInput) else FAILED, as_json, **uncertain)
+            return _fail(
+                str(error),
+                kind,
+                MISUSED if isinstance(error, BadInput) else FAILED,
+                as_json,
+                **uncertain,
+            )
         case OSError():  # the machine's doing: a full disk, a directory that may not be written
             return _fail(_unusable(error), type(error).__name__, FAILED, as_json)
         case _:
@@ -207,7 +252,12 @@ def _unusable(error: OSError) -> str:
 def _fail(message: str, kind: str, status: int, as_json: bool, **more: object) -> int:
     message = without_long_hex(message)  # a key may have been typed in place of something else
     with contextlib.suppress(OSError):  # nobody can be told, but by the status
-        typer.echo(json.dumps({"error": message, "kind": kind, "status": status} | more) if as_json else f"error: {message}", err=True)
+        typer.echo(
+            json.dumps({"error": message, "kind": kind, "status": status} | more)
+            if as_json
+            else f"error: {message}",
+            err=True,
+        )
     return status
 
 

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ares.cli.local_files import STANDARD_STREAM, check_output, naming, opened_source, standard_output, write_output
+from ares.cli.local_files import (
+    STANDARD_STREAM,
+    check_output,
+    naming,
+    opened_source,
+    standard_output,
+    write_output,
+)
 from ares.cli.options import Common, Result, say, with_manager
 from ares.cli.terminal import printable, size
 from ares.model.errors import BadInput
@@ -18,9 +25,21 @@ if TYPE_CHECKING:
     from ares.client.store import ObjectStat, ObjectStore
     from ares.model.configuration import Configuration
 
-Domain = Annotated[str, typer.Option("--domain", metavar="NAME", help="The domain that the object is in.")]
-Input = Annotated[Path, typer.Argument(metavar="[FILE|-]", help="What to store; standard input by default.", show_default=False)]
-Key = Annotated[str, typer.Argument(metavar="KEY", help="The object's name: 1 to 1024 bytes of UTF-8.", show_default=False)]
+Domain = Annotated[
+    str, typer.Option("--domain", metavar="NAME", help="The domain that the object is in.")
+]
+Input = Annotated[
+    Path,
+    typer.Argument(
+        metavar="[FILE|-]", help="What to store; standard input by default.", show_default=False
+    ),
+]
+Key = Annotated[
+    str,
+    typer.Argument(
+        metavar="KEY", help="The object's name: 1 to 1024 bytes of UTF-8.", show_default=False
+    ),
+]
 
 
 def write(
@@ -32,17 +51,36 @@ def write(
     """Store a file, or standard input, as the object KEY; prints the new version's tag."""
     value = read_input(file)
     tag = _with_store(common, domain, lambda store: store.write(key, value))
-    common.report(_about(key, domain) | {"bytes": len(value), "tag": str(tag)}, f"{printable(key)}: {size(len(value))}, tag {tag}")
+    common.report(
+        _about(key, domain) | {"bytes": len(value), "tag": str(tag)},
+        f"{printable(key)}: {size(len(value))}, tag {tag}",
+    )
 
 
 def read(
     common: Common,
     key: Key,
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="Write to FILE, wholly or not at all.")] = STANDARD_STREAM,
+    output: Annotated[
+        Path,
+        typer.Option("-o", "--output", metavar="FILE", help="Write to FILE, wholly or not at all."),
+    ] = STANDARD_STREAM,
     domain: Domain = DEFAULT_DOMAIN,
-    stale_ok: Annotated[bool, typer.Option("--stale-ok", help="A mirror at this client's site may answer; its age is told on stderr.")] = False,
+    stale_ok: Annotated[
+        bool,
+        typer.Option(
+            "--stale-ok",
+            help="A mirror at this client's site may answer; its age is told on stderr.",
+        ),
+    ] = False,
     max_age_s: Annotated[
-        float | None, typer.Option("--max-age", metavar="S", min=0.0, help="With --stale-ok: no mirror that is older.", show_default=False)
+        float | None,
+        typer.Option(
+            "--max-age",
+            metavar="S",
+            min=0.0,
+            help="With --stale-ok: no mirror that is older.",
+            show_default=False,
+        ),
     ] = None,
 ) -> None:
     """Print the object KEY, byte for byte, or write it to a file. With --json and no FILE: as base64."""
@@ -52,18 +90,27 @@ def read(
         check_output(output)
     about = _about(key, domain)
     if stale_ok:
-        found = with_manager(common, lambda manager: manager.read_stale(key, domain=domain, max_age_s=max_age_s))
+        found = with_manager(
+            common, lambda manager: manager.read_stale(key, domain=domain, max_age_s=max_age_s)
+        )
         value = found.value
         about |= {"age_s": found.age_s, "mirror": found.site}
         if not common.json:
-            typer.echo("latest" if found.site is None else f"{found.age_s:.1f} s old, from the mirror at {found.site}", err=True)
+            typer.echo(
+                "latest"
+                if found.site is None
+                else f"{found.age_s:.1f} s old, from the mirror at {found.site}",
+                err=True,
+            )
     else:
         value = _with_store(common, domain, lambda store: store.read(key))
     about |= {"bytes": len(value)}
     if output != STANDARD_STREAM:
         with naming(output):
             write_output(output, value)
-        common.report(about | {"file": str(output)}, f"{printable(key)}: {size(len(value))}, in {output}")
+        common.report(
+            about | {"file": str(output)}, f"{printable(key)}: {size(len(value))}, in {output}"
+        )
     elif common.json:
         common.report(about | {"base64": base64.b64encode(value).decode("ascii")}, "")
     else:
@@ -79,7 +126,10 @@ def delete(common: Common, key: Key, domain: Domain = DEFAULT_DOMAIN) -> None:
 
 def ls(
     common: Common,
-    prefix: Annotated[str, typer.Argument(metavar="[PREFIX]", help="Only names that begin so.", show_default=False)] = "",
+    prefix: Annotated[
+        str,
+        typer.Argument(metavar="[PREFIX]", help="Only names that begin so.", show_default=False),
+    ] = "",
     domain: Domain = DEFAULT_DOMAIN,
 ) -> None:
     """List the objects of a domain, one name a line, in order. A name with control characters is shown as a Python literal."""
@@ -113,10 +163,15 @@ def stat(common: Common, key: Key, domain: Domain = DEFAULT_DOMAIN) -> None:
         f"domain         {domain}",
         f"configuration  {configuration.index}: {configuration.describe()}",
     ]
-    common.report(_about(key, domain) | {"bytes": found.size_bytes, "tag": str(found.tag)} | place, "\n".join(lines))
+    common.report(
+        _about(key, domain) | {"bytes": found.size_bytes, "tag": str(found.tag)} | place,
+        "\n".join(lines),
+    )
 
 
-def _with_store(common: Common, domain: str, use: "Callable[[ObjectStore], Awaitable[Result]]") -> Result:
+def _with_store(
+    common: Common, domain: str, use: "Callable[[ObjectStore], Awaitable[Result]]"
+) -> Result:
     """What ``use`` returns, given the objects of ``domain``. Raises :class:`ares.DomainNotFound`."""
 
     async def opened(manager: "Manager") -> Result:
@@ -138,5 +193,7 @@ def read_input(file: Path) -> bytes:
         raise BadInput(f"{file} cannot be read: {error.strerror}; nothing was sent") from error
     if len(value) > VALUE_BYTES_MAX:
         name = "standard input" if file == STANDARD_STREAM else file
-        raise BadInput(f"{name} has more than the {VALUE_BYTES_MAX} bytes that a value may have; nothing was sent")
+        raise BadInput(
+            f"{name} has more than the {VALUE_BYTES_MAX} bytes that a value may have; nothing was sent"
+        )
     return value

@@ -39,37 +39,84 @@ Result = TypeVar("Result")
 
 
 def _switch(name: str, help: str) -> Any:
-    return typer.Option(f"--{name}/--no-{name}", help=f"{help} (default: the cluster file's).", show_default=False)
+    return typer.Option(
+        f"--{name}/--no-{name}", help=f"{help} (default: the cluster file's).", show_default=False
+    )
 
 
 class Common(Struct, frozen=True):
     """The shared options of one invocation; None: not given."""
 
-    cluster: Annotated[Path | None, typer.Option("-c", "--cluster", metavar="FILE", help=f"The cluster file (default: ${CLUSTER_VARIABLE}).")] = None
-    timeout_s: Annotated[
-        float | None, typer.Option("--timeout", metavar="S", min=0.001, max=TIMEOUT_S_MAX, help="Give up after so many seconds.")
+    cluster: Annotated[
+        Path | None,
+        typer.Option(
+            "-c",
+            "--cluster",
+            metavar="FILE",
+            help=f"The cluster file (default: ${CLUSTER_VARIABLE}).",
+        ),
     ] = None
-    key_file: Annotated[Path | None, typer.Option("--key", metavar="FILE", help=f"The client's key (default: ${KEY_VARIABLE}, or the file's).")] = (
-        None
-    )
-    json: Annotated[bool | None, typer.Option("--json", help="Answers and errors as JSON.", show_default=False)] = None
-    piggyback: Annotated[bool | None, _switch("piggyback", "Learn of new configurations from any reply (ARES II)")] = None
-    gc: Annotated[bool | None, _switch("gc", "Retire old configurations after a reconfiguration")] = None
+    timeout_s: Annotated[
+        float | None,
+        typer.Option(
+            "--timeout",
+            metavar="S",
+            min=0.001,
+            max=TIMEOUT_S_MAX,
+            help="Give up after so many seconds.",
+        ),
+    ] = None
+    key_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--key",
+            metavar="FILE",
+            help=f"The client's key (default: ${KEY_VARIABLE}, or the file's).",
+        ),
+    ] = None
+    json: Annotated[
+        bool | None, typer.Option("--json", help="Answers and errors as JSON.", show_default=False)
+    ] = None
+    piggyback: Annotated[
+        bool | None, _switch("piggyback", "Learn of new configurations from any reply (ARES II)")
+    ] = None
+    gc: Annotated[
+        bool | None, _switch("gc", "Retire old configurations after a reconfiguration")
+    ] = None
     batch: Annotated[bool | None, _switch("batch", "Reconfigure many objects at once")] = None
-    fast_read: Annotated[bool | None, _switch("fast-read", "Skip a read's second phase when a quorum holds the value")] = None
+    fast_read: Annotated[
+        bool | None,
+        _switch("fast-read", "Skip a read's second phase when a quorum holds the value"),
+    ] = None
     optimised: Annotated[
-        bool | None, _switch("optimised", "Send no version of a file's block, or of a coverable object, that the other side has (CoARES)")
+        bool | None,
+        _switch(
+            "optimised",
+            "Send no version of a file's block, or of a coverable object, that the other side has (CoARES)",
+        ),
     ] = None
     operation_log: Annotated[
-        str | None, typer.Option("--log-operations", metavar="FILE", help="Add a line of JSON for each operation to this file (docs/tracing.md).")
+        str | None,
+        typer.Option(
+            "--log-operations",
+            metavar="FILE",
+            help="Add a line of JSON for each operation to this file (docs/tracing.md).",
+        ),
     ] = None
-    site: Annotated[str | None, typer.Option("--site", metavar="SITE", help=f"Where this client is (default: ${SITE_VARIABLE}, or the file's).")] = (
-        None
-    )
+    site: Annotated[
+        str | None,
+        typer.Option(
+            "--site",
+            metavar="SITE",
+            help=f"Where this client is (default: ${SITE_VARIABLE}, or the file's).",
+        ),
+    ] = None
 
     def over(self, other: "Common") -> "Common":
         """What was given here, else what ``other`` says."""
-        return structs.replace(other, **{name: value for name in ALL if (value := getattr(self, name)) is not None})
+        return structs.replace(
+            other, **{name: value for name in ALL if (value := getattr(self, name)) is not None}
+        )
 
     def settings(self) -> "Settings":
         """The cluster file named by -c or ARES_CLUSTER, ``client`` as this command line wants it. Raises :class:`BadInput`."""
@@ -77,13 +124,19 @@ class Common(Struct, frozen=True):
 
         path = self.cluster or os.environ.get(CLUSTER_VARIABLE)
         if not path:
-            raise BadInput(f"which cluster? Give -c FILE or set {CLUSTER_VARIABLE}; `ares-cli init DIR` writes DIR/cluster.toml")
+            raise BadInput(
+                f"which cluster? Give -c FILE or set {CLUSTER_VARIABLE}; `ares-cli init DIR` writes DIR/cluster.toml"
+            )
         settings = Settings.load(path)
         key = self.key_file or os.environ.get(KEY_VARIABLE)
         if self.key_file and settings.security is None:
-            raise BadInput(f"--key: the cluster of {settings.path} has no keys, and nothing would be secured by this one")
+            raise BadInput(
+                f"--key: the cluster of {settings.path} has no keys, and nothing would be secured by this one"
+            )
         if key and settings.security is not None:
-            settings = structs.replace(settings, client=structs.replace(settings.client, key=str(key)))
+            settings = structs.replace(
+                settings, client=structs.replace(settings.client, key=str(key))
+            )
         given: dict[str, Any] = {"site": site} if (site := os.environ.get(SITE_VARIABLE)) else {}
         given |= {name: value for name in _CLIENT if (value := getattr(self, name)) is not None}
         return structs.replace(settings, client=structs.replace(settings.client, **given))
@@ -98,17 +151,25 @@ ALL = tuple(_OPTIONS)
 _CLIENT = ("timeout_s", *ALL[4:])
 
 
-def with_manager(common: Common, use: Callable[["Manager"], Awaitable[Result]], as_user: bool = True) -> Result:
+def with_manager(
+    common: Common, use: Callable[["Manager"], Awaitable[Result]], as_user: bool = True
+) -> Result:
     """What ``use`` returns, given a connection to the cluster of the command line. ``as_user``: what it asks counts as use from its site."""
     from ares.client.connect import connections_of, consensus_of, manager_of
     from ares.machine.memory import CLIENT_BYTES, keep_freed_memory
 
     settings = common.settings()
-    told = settings if as_user else structs.replace(settings, client=structs.replace(settings.client, site=None))
+    told = (
+        settings
+        if as_user
+        else structs.replace(settings, client=structs.replace(settings.client, site=None))
+    )
 
     async def connected() -> Result:
         keep_freed_memory(CLIENT_BYTES)
-        async with manager_of(settings, lambda: connections_of(told), consensus_of(told)) as manager:
+        async with manager_of(
+            settings, lambda: connections_of(told), consensus_of(told)
+        ) as manager:
             return await use(manager)
 
     return run(connected())
@@ -120,7 +181,9 @@ def say(text: str) -> None:
         typer.echo(text)
 
 
-def command(app: typer.Typer, name: str, *, example: str, options: Sequence[str] = ALL) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def command(
+    app: typer.Typer, name: str, *, example: str, options: Sequence[str] = ALL
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Register a command that takes the shared ``options`` (names of :class:`Common`'s fields); ``example`` ends its help."""
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
@@ -140,10 +203,19 @@ def taking_options(function: Callable[..., None], options: Sequence[str]) -> Cal
         function(ctx.obj, **arguments)
 
     own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
-    shared = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_OPTIONS[name]) for name in options]
-    context = inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
+    shared = [
+        inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_OPTIONS[name]
+        )
+        for name in options
+    ]
+    context = inspect.Parameter(
+        "ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context
+    )
     keyword_only = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
     signature = inspect.Signature([context, *keyword_only, *shared])
     with_common.__signature__ = signature  # type: ignore[attr-defined]
-    with_common.__annotations__ = {parameter.name: parameter.annotation for parameter in signature.parameters.values()}
+    with_common.__annotations__ = {
+        parameter.name: parameter.annotation for parameter in signature.parameters.values()
+    }
     return with_common

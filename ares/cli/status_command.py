@@ -20,7 +20,15 @@ from ares.cli.seeing.chains_seen import ChainsSeen, chains_seen
 from ares.cli.terminal import printable, size
 from ares.model.configuration import Configuration, Server
 from ares.model.errors import AresError
-from ares.model.identity import DIRECTORY, FILE_DOMAINS, ConfigurationId, DomainName, ObjectName, ServerId, shown
+from ares.model.identity import (
+    DIRECTORY,
+    FILE_DOMAINS,
+    ConfigurationId,
+    DomainName,
+    ObjectName,
+    ServerId,
+    shown,
+)
 from ares.model.messages import ConsensusDescription, Description, Followed, Hosted
 from ares.model.quorum import NO_ANSWER
 
@@ -68,10 +76,16 @@ class Standing(Struct, frozen=True):
 
     def outlook(self) -> str:
         """One sentence: what could fail next. ``default: EC 5/3, survives 0 more crashes: s3 is down``."""
-        absent = ", ".join(f"{server} {_WORDS.get(why, 'is down')}" for server, why in sorted(self.missing.items()))
+        absent = ", ".join(
+            f"{server} {_WORDS.get(why, 'is down')}" for server, why in sorted(self.missing.items())
+        )
         tail = f": {absent}" if absent else ""
         finalized = self.active[0]
-        shape = f"EC {finalized.n}/{finalized.k}" if finalized.dap == "ec" else f"{finalized.dap} {finalized.n}".replace("abd", "ABD")
+        shape = (
+            f"EC {finalized.n}/{finalized.k}"
+            if finalized.dap == "ec"
+            else f"{finalized.dap} {finalized.n}".replace("abd", "ABD")
+        )
         head = f"{printable(self.domain)}: {shape}"
         if self.reading < 0:
             return f"{head}, NO QUORUM, {-self.reading} more of its servers must answer{tail}"
@@ -85,7 +99,11 @@ class Standing(Struct, frozen=True):
             return f"{head}, NO APPENDS{tail}, {back}; reads go on"
         if self.margin < 0:
             return f"{head}, NO WRITES, {-self.margin} more of its servers must take them, reads go on{tail}"
-        stops = "; appends stop then until a chain without that server is made" if self.log is not None and self.margin > 0 else ""
+        stops = (
+            "; appends stop then until a chain without that server is made"
+            if self.log is not None and self.margin > 0
+            else ""
+        )
         return f"{head}, survives {self.margin} more crash{'' if self.margin == 1 else 'es'}{tail}{stops}"
 
 
@@ -96,10 +114,16 @@ def is_of_file(domain: str) -> bool:
 
 def outlook_of_files(standings: Sequence[Standing]) -> str:
     """One sentence about the domains of all files together."""
-    many = f"{len(standings)} domains of single files" if len(standings) != 1 else "1 domain of a single file"
+    many = (
+        f"{len(standings)} domains of single files"
+        if len(standings) != 1
+        else "1 domain of a single file"
+    )
     stopped = [standing.domain for standing in standings if not standing.serves]
     if stopped:
-        shown = ", ".join(map(repr, stopped[:NAMES_SHOWN_MAX])) + (", ..." if len(stopped) > NAMES_SHOWN_MAX else "")
+        shown = ", ".join(map(repr, stopped[:NAMES_SHOWN_MAX])) + (
+            ", ..." if len(stopped) > NAMES_SHOWN_MAX else ""
+        )
         return f"{many}: {len(stopped)} of them without a quorum: {shown}"
     least = min(standing.margin for standing in standings)
     if least < 0:
@@ -111,7 +135,10 @@ def outlook_of_files(standings: Sequence[Standing]) -> str:
 
 async def domain_names(manager: "Manager", timeout_s: float | None = None) -> list[str]:
     """The names of all domains, `default` first."""
-    return [manager.name, *[name.removeprefix(DIRECTORY) async for name in manager.list_named(DIRECTORY, timeout_s)]]
+    return [
+        manager.name,
+        *[name.removeprefix(DIRECTORY) async for name in manager.list_named(DIRECTORY, timeout_s)],
+    ]
 
 
 async def survey(manager: "Manager", every: bool = True) -> "tuple[ClusterStatus, list[Standing]]":
@@ -119,7 +146,9 @@ async def survey(manager: "Manager", every: bool = True) -> "tuple[ClusterStatus
 
     Unless ``every``, the domains of single files are not asked one by one: what the servers say that they hold must do.
     """
-    status, (stores, troubles, others) = await asyncio.gather(manager.status(), _probe(manager, every))
+    status, (stores, troubles, others) = await asyncio.gather(
+        manager.status(), _probe(manager, every)
+    )
     known = Known()
     marks: dict[ConfigurationId, list[ObjectName]] = {}
     for description in status.servers.values():
@@ -129,15 +158,42 @@ async def survey(manager: "Manager", every: bool = True) -> "tuple[ClusterStatus
     for store in stores:
         known.note(store.configuration, True)
     for unheard in sorted(others - known.domains):
-        with contextlib.suppress(AresError):  # then its entry cannot be read, which is told of `default`
-            known.note((await manager.domain_or_log(unheard, timeout_s=PROBE_S)).configuration, True)
-    active = {domain: known.active(domain) for domain in [manager.name, *sorted(known.domains - {manager.name})]}
-    identities = {server: description.identity for server, description in status.servers.items() if description is not None}
+        with contextlib.suppress(
+            AresError
+        ):  # then its entry cannot be read, which is told of `default`
+            known.note(
+                (await manager.domain_or_log(unheard, timeout_s=PROBE_S)).configuration, True
+            )
+    active = {
+        domain: known.active(domain)
+        for domain in [manager.name, *sorted(known.domains - {manager.name})]
+    }
+    identities = {
+        server: description.identity
+        for server, description in status.servers.items()
+        if description is not None
+    }
     identities |= await _identities_of_others(manager, status, active.values())
-    full = {server for server, said in status.servers.items() if said is not None and said.stored is not None and said.stored.full}
-    said = {server: description.hosted for server, description in status.servers.items() if description is not None}
+    full = {
+        server
+        for server, said in status.servers.items()
+        if said is not None and said.stored is not None and said.stored.full
+    }
+    said = {
+        server: description.hosted
+        for server, description in status.servers.items()
+        if description is not None
+    }
     standings = [
-        standing_of(some, identities, full, status.troubles, troubles.get(domain, ""), _left_behind(status, marks, some), chains_seen(some, said))
+        standing_of(
+            some,
+            identities,
+            full,
+            status.troubles,
+            troubles.get(domain, ""),
+            _left_behind(status, marks, some),
+            chains_seen(some, said),
+        )
         for domain, some in active.items()
     ]
     return status, standings
@@ -156,20 +212,39 @@ def standing_of(
     missing: dict[ServerId, str] = {}
     margins, reading = [], []
     for configuration in active:
-        absent = {server.id for server in configuration.servers if identities.get(server.id) != server.identity}
+        absent = {
+            server.id
+            for server in configuration.servers
+            if identities.get(server.id) != server.identity
+        }
         lacking_room = full.intersection(configuration.server_ids) - absent
-        missing |= {server: FORGETFUL if server in identities else troubles.get(server, NO_ANSWER) for server in sorted(absent)}
+        missing |= {
+            server: FORGETFUL if server in identities else troubles.get(server, NO_ANSWER)
+            for server in sorted(absent)
+        }
         missing |= dict.fromkeys(sorted(lacking_room), FULL)
         reading.append(configuration.n - len(absent) - configuration.quorum_size)
         margins.append(reading[-1] - len(lacking_room))
-        if configuration.dap == "chain" and configuration is active[-1] and (absent or lacking_room):
-            margins[-1] = -len(absent | lacking_room)  # a chain takes appends when all of it is there
+        if (
+            configuration.dap == "chain"
+            and configuration is active[-1]
+            and (absent or lacking_room)
+        ):
+            margins[-1] = -len(
+                absent | lacking_room
+            )  # a chain takes appends when all of it is there
     if log is not None and log.sealed:
         margins[-1] = min(margins[-1], -1)
-    return Standing(active[0].domain, active, missing, min(margins), min(reading), trouble, list(left), log)
+    return Standing(
+        active[0].domain, active, missing, min(margins), min(reading), trouble, list(left), log
+    )
 
 
-def _left_behind(status: "ClusterStatus", marks: Mapping[ConfigurationId, Sequence[ObjectName]], active: Sequence[Configuration]) -> list[ObjectName]:
+def _left_behind(
+    status: "ClusterStatus",
+    marks: Mapping[ConfigurationId, Sequence[ObjectName]],
+    active: Sequence[Configuration],
+) -> list[ObjectName]:
     """The objects of a domain that so many servers say were left behind that no quorum has a later version. ``marks``: each object as often as a
     server says so.
 
@@ -179,7 +254,9 @@ def _left_behind(status: "ClusterStatus", marks: Mapping[ConfigurationId, Sequen
     for configuration in active:
         answering = sum(status.servers.get(id) is not None for id in configuration.server_ids)
         said = Counter(marks.get(configuration.id, ()))
-        left.update(name for name, number in said.items() if number > answering - configuration.quorum_size)
+        left.update(
+            name for name, number in said.items() if number > answering - configuration.quorum_size
+        )
     return sorted(left)
 
 
@@ -212,7 +289,9 @@ class Known:
         return [seen[index] for index in sorted(seen) if index >= self._finalized.get(domain, 0)]
 
 
-async def _probe(manager: "Manager", every: bool) -> "tuple[list[Domain], dict[DomainName, str], set[DomainName]]":
+async def _probe(
+    manager: "Manager", every: bool
+) -> "tuple[list[Domain], dict[DomainName, str], set[DomainName]]":
     """The domains that can be found, each at its last configuration that answers; what those said that do not; and the domains not asked."""
     stores: list[Domain] = [manager]
     troubles = {}
@@ -238,9 +317,17 @@ async def _probe(manager: "Manager", every: bool) -> "tuple[list[Domain], dict[D
     return stores, troubles, others
 
 
-async def _identities_of_others(manager: "Manager", status: "ClusterStatus", active: Iterable[list[Configuration]]) -> dict[ServerId, str]:
+async def _identities_of_others(
+    manager: "Manager", status: "ClusterStatus", active: Iterable[list[Configuration]]
+) -> dict[ServerId, str]:
     """Identities of members that the cluster file does not name, of those that answer."""
-    others = {server.id: server for some in active for configuration in some for server in configuration.servers if server.id not in status.servers}
+    others = {
+        server.id: server
+        for some in active
+        for configuration in some
+        for server in configuration.servers
+        if server.id not in status.servers
+    }
 
     async def identity(server: Server) -> str:
         try:
@@ -255,7 +342,12 @@ async def _identities_of_others(manager: "Manager", status: "ClusterStatus", act
 # -- the command ---------------------------------------------------------------------------------------------------------
 
 
-def status(common: Common, every: Annotated[bool, typer.Option("--all", help="Show the domains of single files, too, one by one.")] = False) -> None:
+def status(
+    common: Common,
+    every: Annotated[
+        bool, typer.Option("--all", help="Show the domains of single files, too, one by one.")
+    ] = False,
+) -> None:
     """Show servers, consensus members and domains, and how many crashes each domain survives. Exit status 1 if a domain has no quorum.
 
     The domains of single files are summed up in one line.
@@ -267,7 +359,9 @@ def status(common: Common, every: Annotated[bool, typer.Option("--all", help="Sh
     if common.json:
         files = {
             "domains": len(summed_up),
-            "crashes_survived": min((max(standing.margin, 0) for standing in summed_up), default=None),
+            "crashes_survived": min(
+                (max(standing.margin, 0) for standing in summed_up), default=None
+            ),
             "without_quorum": [standing.domain for standing in summed_up if not standing.serves],
             "left_behind": [standing.domain for standing in summed_up if standing.left],
         }
@@ -279,7 +373,9 @@ def status(common: Common, every: Annotated[bool, typer.Option("--all", help="Sh
         raise typer.Exit(1)
 
 
-def _as_data(settings: "Settings", found: "ClusterStatus", standings: list[Standing]) -> dict[str, Any]:
+def _as_data(
+    settings: "Settings", found: "ClusterStatus", standings: list[Standing]
+) -> dict[str, Any]:
     from ares.cluster.sites import labels_of, site_of
 
     labels, followed = labels_of(settings), followed_by(found.members)
@@ -287,10 +383,13 @@ def _as_data(settings: "Settings", found: "ClusterStatus", standings: list[Stand
     return {
         "name": settings.name,
         "servers": {
-            id: {"address": settings.servers[id].address, "site": settings.servers[id].site} | _server_data(said, _why(found, id))
+            id: {"address": settings.servers[id].address, "site": settings.servers[id].site}
+            | _server_data(said, _why(found, id))
             for id, said in found.servers.items()
         },
-        "consensus": {id: _member_data(members.get(id), _why(found, id)) for id in members_of(settings)},
+        "consensus": {
+            id: _member_data(members.get(id), _why(found, id)) for id in members_of(settings)
+        },
         "autopilot": autopilot_sentence(settings, found.members),
         "domains": [
             {
@@ -306,7 +405,9 @@ def _as_data(settings: "Settings", found: "ClusterStatus", standings: list[Stand
                 "outlook": standing.outlook(),
                 "left_behind": standing.left,
                 "log": standing.log.as_data() if standing.log is not None else None,
-                "follows_users": structs.asdict(followed[standing.domain]) if standing.domain in followed else None,
+                "follows_users": structs.asdict(followed[standing.domain])
+                if standing.domain in followed
+                else None,
             }
             for standing in standings
         ],
@@ -317,13 +418,22 @@ def autopilot_sentence(settings: "Settings", members: Sequence[ConsensusDescript
     """What the autopilot does, in the words of the member that leads; None where there is none."""
     if settings.autopilot is None:
         return None
-    said = [f"{member.member}: {member.autopilot or 'it was started without'}" for member in members if member.leader == member.member]
+    said = [
+        f"{member.member}: {member.autopilot or 'it was started without'}"
+        for member in members
+        if member.leader == member.member
+    ]
     return ", ".join(said) or "no consensus member leads, so that nothing is replaced now"
 
 
 def followed_by(members: Sequence[ConsensusDescription]) -> dict[str, Followed]:
     """What the member that leads decided of the domains that follow their users."""
-    return {each.domain: each for member in members if member.leader == member.member for each in member.followed}
+    return {
+        each.domain: each
+        for member in members
+        if member.leader == member.member
+        for each in member.followed
+    }
 
 
 def members_of(settings: "Settings") -> dict[ServerId, str]:
@@ -341,7 +451,13 @@ def _why(found: "ClusterStatus", id: ServerId) -> str:
 def _member_data(member: ConsensusDescription | None, why: str) -> dict[str, Any]:
     if member is None:
         return {"reachable": False, "why": why}
-    return {"reachable": True, "leader": member.leader, "term": member.term, "decisions": member.decisions, "autopilot": member.autopilot}
+    return {
+        "reachable": True,
+        "leader": member.leader,
+        "term": member.term,
+        "decisions": member.decisions,
+        "autopilot": member.autopilot,
+    }
 
 
 def _server_data(description: Description | None, why: str = NO_ANSWER) -> dict[str, Any]:
@@ -361,39 +477,67 @@ def _server_data(description: Description | None, why: str = NO_ANSWER) -> dict[
     }
 
 
-def _show(settings: "Settings", found: "ClusterStatus", standings: list[Standing], files: list[Standing]) -> None:
+def _show(
+    settings: "Settings", found: "ClusterStatus", standings: list[Standing], files: list[Standing]
+) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(highlight=False, width=shutil.get_terminal_size().columns)  # which knows that COLUMNS=0 says nothing
+    console = Console(
+        highlight=False, width=shutil.get_terminal_size().columns
+    )  # which knows that COLUMNS=0 says nothing
     sited = any(server.site for server in settings.servers.values())
-    columns = ["id", *(["site"] if sited else []), "address", "", "identity", "memory", "objects", "stored", "uptime"]
+    columns = [
+        "id",
+        *(["site"] if sited else []),
+        "address",
+        "",
+        "identity",
+        "memory",
+        "objects",
+        "stored",
+        "uptime",
+    ]
     servers = Table(*columns, box=None, pad_edge=False, padding=(0, 2, 0, 0))
     servers.columns[1 + sited].no_wrap = True
     for column in servers.columns[4 + sited :]:
         column.justify = "right"
     for id, description in found.servers.items():
         server = settings.servers[id]
-        servers.add_row(id, *([server.site] if sited else []), server.address, *_server_cells(description))
+        servers.add_row(
+            id, *([server.site] if sited else []), server.address, *_server_cells(description)
+        )
     console.print(Text(settings.name, style="bold"))
     console.print(servers)
     for line in filter(None, (_disks(found.servers), _cores(found.servers))):
         console.print(line, soft_wrap=True)
     for id, description in found.servers.items():
-        for line in [f"{id}: {_why(found, id)}"] if description is None else _warnings(id, description):
+        for line in (
+            [f"{id}: {_why(found, id)}"] if description is None else _warnings(id, description)
+        ):
             console.print(Text(line, style="yellow"), soft_wrap=True)
     console.print()
     if addresses := members_of(settings):
         members = {member.member: member for member in found.members}
-        consensus = Table("id", "address", "", "term", "decisions", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+        consensus = Table(
+            "id", "address", "", "term", "decisions", box=None, pad_edge=False, padding=(0, 2, 0, 0)
+        )
         for member, address in addresses.items():
-            consensus.add_row(member if settings.etcd is None else "etcd", address, *_member_cells(members.get(member)))
+            consensus.add_row(
+                member if settings.etcd is None else "etcd",
+                address,
+                *_member_cells(members.get(member)),
+            )
         console.print(consensus)
         for member in addresses:
             if member not in members:
-                console.print(Text(f"{member}: {_why(found, member)}", style="yellow"), soft_wrap=True)
-        console.print(consensus_outlook(settings, found.members, [*standings, *files]), soft_wrap=True)
+                console.print(
+                    Text(f"{member}: {_why(found, member)}", style="yellow"), soft_wrap=True
+                )
+        console.print(
+            consensus_outlook(settings, found.members, [*standings, *files]), soft_wrap=True
+        )
     if (flown := autopilot_sentence(settings, found.members)) is not None:
         console.print(Text(f"autopilot: {flown}"), soft_wrap=True)
     _show_domains(settings, console, standings, files, followed_by(found.members))
@@ -412,11 +556,24 @@ def _show_domains(
 
     labels = labels_of(settings)
     for standing in standings:
-        console.print(Text(f"\n{standing.outlook()}", style=f"bold {_colour([standing])}"), soft_wrap=True)
+        console.print(
+            Text(f"\n{standing.outlook()}", style=f"bold {_colour([standing])}"), soft_wrap=True
+        )
         site, here = site_of(labels, standing.active[0]), settings.client.site
-        distance = "" if here in (None, site) else f", partly remote from {here}" if here in site.split("+") else f", remote from {here}"
+        distance = (
+            ""
+            if here in (None, site)
+            else f", partly remote from {here}"
+            if here in site.split("+")
+            else f", remote from {here}"
+        )
         where = f", at site {site}{distance}" if site else ""
-        console.print(Text(f"  configuration {standing.active[0].index}: {standing.active[0].describe()}{where}"), soft_wrap=True)
+        console.print(
+            Text(
+                f"  configuration {standing.active[0].index}: {standing.active[0].describe()}{where}"
+            ),
+            soft_wrap=True,
+        )
         if (each := followed.get(standing.domain)) is not None:
             console.print(Text(f"  follows its users: {printable(each.why)}"), soft_wrap=True)
         for line in standing.log.lines() if standing.log is not None else ():
@@ -426,11 +583,25 @@ def _show_domains(
             console.print(Text(f"  to follow: {pending.describe()}; {then}"), soft_wrap=True)
         if standing.left:
             names = ", ".join(printable(shown(name)) for name in standing.left)
-            console.print(Text(f"  left behind undecodable, until written or deleted: {names}", style="yellow"), soft_wrap=True)
+            console.print(
+                Text(
+                    f"  left behind undecodable, until written or deleted: {names}", style="yellow"
+                ),
+                soft_wrap=True,
+            )
     if files:
-        console.print(Text(f"\n{printable(outlook_of_files(files))}; --all shows them", style=_colour(files)), soft_wrap=True)
+        console.print(
+            Text(f"\n{printable(outlook_of_files(files))}; --all shows them", style=_colour(files)),
+            soft_wrap=True,
+        )
         if damaged := [printable(standing.domain) for standing in files if standing.left]:
-            console.print(Text(f"  with parts that were left behind undecodable: {', '.join(damaged)}", style="yellow"), soft_wrap=True)
+            console.print(
+                Text(
+                    f"  with parts that were left behind undecodable: {', '.join(damaged)}",
+                    style="yellow",
+                ),
+                soft_wrap=True,
+            )
 
 
 def _colour(standings: Sequence[Standing]) -> str:
@@ -444,21 +615,46 @@ def _server_cells(description: Description | None) -> list[str]:
         return ["[red]silent[/red]", "", "", "", "", ""]
     data = _server_data(description)
     memory, stored = size(description.memory_bytes), size(data["bytes"])
-    state = "[red]disk full[/red]" if description.stored is not None and description.stored.full else "[green]up[/green]"
-    return [state, description.identity[:SHORT], memory, str(data["objects"]), stored, duration(description.uptime_s)]
+    state = (
+        "[red]disk full[/red]"
+        if description.stored is not None and description.stored.full
+        else "[green]up[/green]"
+    )
+    return [
+        state,
+        description.identity[:SHORT],
+        memory,
+        str(data["objects"]),
+        stored,
+        duration(description.uptime_s),
+    ]
 
 
 def _disks(servers: Mapping[ServerId, Description | None]) -> str:
     """What stores take on disks, and how much of that is needed: what is not is given back by and by, and some is kept free for new data."""
-    told = {id: description.stored for id, description in servers.items() if description is not None and description.stored is not None}
-    each = ", ".join(f"{id} {size(stored.disk_bytes)} ({size(stored.live_bytes)} needed)" for id, stored in told.items())
+    told = {
+        id: description.stored
+        for id, description in servers.items()
+        if description is not None and description.stored is not None
+    }
+    each = ", ".join(
+        f"{id} {size(stored.disk_bytes)} ({size(stored.live_bytes)} needed)"
+        for id, stored in told.items()
+    )
     return f"on disk: {each}" if each else ""
 
 
 def _cores(servers: Mapping[ServerId, Description | None]) -> str:
     """What the servers run small operations in, where they tell."""
-    told = {id: printable(description.core) for id, description in servers.items() if description is not None and description.core}
-    each = (f"{core} ({', '.join(id for id in told if told[id] == core)})" for core in sorted(set(told.values())))
+    told = {
+        id: printable(description.core)
+        for id, description in servers.items()
+        if description is not None and description.core
+    }
+    each = (
+        f"{core} ({', '.join(id for id in told if told[id] == core)})"
+        for core in sorted(set(told.values()))
+    )
     return f"core: {', '.join(each)}" if told else ""
 
 
@@ -466,22 +662,36 @@ def _warnings(id: ServerId, description: Description) -> list[str]:
     """What a person should know of a server that answers."""
     lines = []
     if description.stored is not None and description.stored.full:
-        lines.append(f"{id} has a full disk: it answers reads, and takes writes again when there is space; `ares-cli delete` makes some")
+        lines.append(
+            f"{id} has a full disk: it answers reads, and takes writes again when there is space; `ares-cli delete` makes some"
+        )
     if description.unknown_keys:
-        lines.append(f"{id} has turned away {description.unknown_keys} attempts to connect with an unknown key")
+        lines.append(
+            f"{id} has turned away {description.unknown_keys} attempts to connect with an unknown key"
+        )
     if description.stored is not None and description.stored.quarantined:
-        lines.append(f"{id} holds {description.stored.quarantined} versions whose data is damaged on its disk and not repaired yet: `ares-cli scrub`")
+        lines.append(
+            f"{id} holds {description.stored.quarantined} versions whose data is damaged on its disk and not repaired yet: `ares-cli scrub`"
+        )
     return lines
 
 
 def _member_cells(member: ConsensusDescription | None) -> list[str]:
     if member is None:
         return ["[red]silent[/red]", "", ""]
-    role = "leader" if member.leader == member.member else "up" if member.leader else "up, knows no leader"
+    role = (
+        "leader"
+        if member.leader == member.member
+        else "up"
+        if member.leader
+        else "up, knows no leader"
+    )
     return [f"[green]{role}[/green]", str(member.term), str(member.decisions)]
 
 
-def consensus_outlook(settings: "Settings", members: list[ConsensusDescription], standings: Iterable[Standing]) -> str:
+def consensus_outlook(
+    settings: "Settings", members: list[ConsensusDescription], standings: Iterable[Standing]
+) -> str:
     """One sentence: whether there are decisions, and what could fail next. ``members``: those that answer."""
     total = len(members_of(settings))
     if settings.etcd is not None:
@@ -506,11 +716,17 @@ def _etcd_outlook(members: list[ConsensusDescription], endpoints: int) -> str:
         return f"{answering}: {waits}"
     total = members[0].members_total
     of_many = f"{answering}; it has {total} member{'' if total == 1 else 's'}"
-    return of_many if any(member.leader for member in members) else f"{of_many} and no leader: {waits}"
+    return (
+        of_many if any(member.leader for member in members) else f"{of_many} and no leader: {waits}"
+    )
 
 
 def duration(seconds: float) -> str:
     minutes, second = divmod(int(seconds), 60)
     hours, minute = divmod(minutes, 60)
     days, hour = divmod(hours, 24)
-    return f"{days}d {hour:02}:{minute:02}:{second:02}" if days else f"{hour:02}:{minute:02}:{second:02}"
+    return (
+        f"{days}d {hour:02}:{minute:02}:{second:02}"
+        if days
+        else f"{hour:02}:{minute:02}:{second:02}"
+    )

@@ -12,13 +12,24 @@ _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 24 * 3600}
 
 def parse_size(text: str) -> int:
     """Bytes: a number, with K, M or G for 1024, 1024 * 1024 or 1024 * 1024 * 1024 of them; 512KiB is 512K."""
-    short = text.upper().removesuffix("IB") if text.upper().endswith(("KIB", "MIB", "GIB")) else text.upper()
-    return _parsed(short, _BYTES, "a size is a number of bytes, or one with K, M or G, for example 512K", text)
+    short = (
+        text.upper().removesuffix("IB")
+        if text.upper().endswith(("KIB", "MIB", "GIB"))
+        else text.upper()
+    )
+    return _parsed(
+        short, _BYTES, "a size is a number of bytes, or one with K, M or G, for example 512K", text
+    )
 
 
 def parse_seconds(text: str) -> int:
     """Seconds: a number, with s, m, h or d."""
-    return _parsed(text, _SECONDS, "a time is a number of seconds, or one with m, h or d, for example 24h", text)
+    return _parsed(
+        text,
+        _SECONDS,
+        "a time is a number of seconds, or one with m, h or d, for example 24h",
+        text,
+    )
 
 
 def _parsed(text: str, units: dict[str, int], expected: str, said: str) -> int:
@@ -51,7 +62,17 @@ def progress_bar(stage: str) -> Iterator[Show]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     console = Console(stderr=True)
-    columns = (TextColumn("  {task.description:15}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[text]}"), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    columns = (
+        TextColumn("  {task.description:15}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[text]}"),
+        TimeElapsedColumn(),
+    )
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as bar:
         task = bar.add_task(stage, total=None, text="")
-        yield lambda stage, done, total, text: bar.update(task, description=stage, completed=done, total=total or None, text=text)
+        yield lambda stage, done, total, text: bar.update(
+            task, description=stage, completed=done, total=total or None, text=text
+        )

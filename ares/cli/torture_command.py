@@ -27,15 +27,57 @@ _SHOWN_MAX = 10
 
 def torture(
     common: Common,
-    minutes: Annotated[float, typer.Option(min=0.1, max=MINUTES_MAX, help="How long to go on; starting and judging come on top.")] = 1.0,
-    seed: Annotated[int | None, typer.Option(help="Of the nemesis' and the clients' choices. Default: one by chance.", show_default=False)] = None,
+    minutes: Annotated[
+        float,
+        typer.Option(
+            min=0.1, max=MINUTES_MAX, help="How long to go on; starting and judging come on top."
+        ),
+    ] = 1.0,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            help="Of the nemesis' and the clients' choices. Default: one by chance.",
+            show_default=False,
+        ),
+    ] = None,
     servers: Annotated[int, typer.Option(min=3, max=32, help="How many storage servers.")] = 7,
-    consensus: Annotated[int, typer.Option(min=1, max=15, help="How many consensus members; never more than a minority is hurt at once.")] = 3,
-    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Where the results go. Default: a new one.", show_default=False)] = None,
-    durability: Annotated[Durability, typer.Option(help="memory: a server that was killed comes back empty, as somebody else.")] = "fsync",
-    etcd: Annotated[bool, typer.Option("--etcd", help="So many members of an etcd decide, and are hurt, instead; needs the program etcd.")] = False,
-    workload: Annotated[Workload, typer.Option(help="objects: keys are written, read and deleted. log: a log is, on chains that move.")] = "objects",
-    partitions: Annotated[bool, typer.Option("--partitions/--no-partitions", help="Cut processes off from each other, if possible.")] = True,
+    consensus: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            max=15,
+            help="How many consensus members; never more than a minority is hurt at once.",
+        ),
+    ] = 3,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Where the results go. Default: a new one.", show_default=False
+        ),
+    ] = None,
+    durability: Annotated[
+        Durability,
+        typer.Option(help="memory: a server that was killed comes back empty, as somebody else."),
+    ] = "fsync",
+    etcd: Annotated[
+        bool,
+        typer.Option(
+            "--etcd",
+            help="So many members of an etcd decide, and are hurt, instead; needs the program etcd.",
+        ),
+    ] = False,
+    workload: Annotated[
+        Workload,
+        typer.Option(
+            help="objects: keys are written, read and deleted. log: a log is, on chains that move."
+        ),
+    ] = "objects",
+    partitions: Annotated[
+        bool,
+        typer.Option(
+            "--partitions/--no-partitions", help="Cut processes off from each other, if possible."
+        ),
+    ] = True,
 ) -> None:
     """Kill, stop, cut off and reconfigure a cluster of its own while clients use it, then judge whether they ever saw anything wrong.
 
@@ -52,11 +94,17 @@ def torture(
     console = Console(stderr=True, highlight=False)
     number = secrets.randbelow(1_000_000) if seed is None else seed
     directory = Path(tempfile.mkdtemp(prefix="ares-torture-out-")) if out is None else out
-    options = Options(60 * minutes, number, directory, servers, consensus, partitions, etcd, durability, workload)
+    options = Options(
+        60 * minutes, number, directory, servers, consensus, partitions, etcd, durability, workload
+    )
     deciders = "etcd members" if etcd else "consensus members"
     try:
-        with console.status(f"seed {number}: starting {servers} servers and {consensus} {deciders}") as status:
-            summary = run(options, _progress(console, status.update, f"seed {number}"), console.print)
+        with console.status(
+            f"seed {number}: starting {servers} servers and {consensus} {deciders}"
+        ) as status:
+            summary = run(
+                options, _progress(console, status.update, f"seed {number}"), console.print
+            )
     except KeyboardInterrupt:
         typer.echo("interrupted: everything is stopped, and there is no verdict", err=True)
         raise typer.Exit(INTERRUPTED) from None
@@ -64,7 +112,9 @@ def torture(
     raise typer.Exit(0 if summary.ok else 1)
 
 
-def _progress(console: "Console", update: "Callable[[str], None]", name: str) -> "Callable[[TortureProgress], None]":
+def _progress(
+    console: "Console", update: "Callable[[str], None]", name: str
+) -> "Callable[[TortureProgress], None]":
     """Shows how it goes: in one line that changes on a terminal, else in a line now and then."""
     next_line_s = PROGRESS_LINE_S
 
@@ -88,8 +138,14 @@ def _report(common: Common, summary: "Summary", directory: Path) -> None:
     import msgspec
 
     if common.json:
-        written = {"history": str(directory / "history.jsonl"), "timeline": str(directory / "timeline.html")}
-        return common.report({"ok": summary.ok, "verdict": summary.verdict} | msgspec.to_builtins(summary) | written, "")
+        written = {
+            "history": str(directory / "history.jsonl"),
+            "timeline": str(directory / "timeline.html"),
+        }
+        return common.report(
+            {"ok": summary.ok, "verdict": summary.verdict} | msgspec.to_builtins(summary) | written,
+            "",
+        )
     from rich.console import Console
     from rich.markup import escape
 
@@ -107,8 +163,13 @@ def _report(common: Common, summary: "Summary", directory: Path) -> None:
             console.print(f"[bold]{title}:[/] {escape(text)}", soft_wrap=True)
         if len(found) > _SHOWN_MAX:
             console.print(f"... and {len(found) - _SHOWN_MAX} more")
-    console.print(f"written: {directory / 'history.jsonl'}, {directory / 'timeline.html'}", soft_wrap=True)
-    console.print(f"[bold {'green' if summary.ok else 'red'}]seed {summary.seed}: {escape(summary.verdict)}[/]", soft_wrap=True)
+    console.print(
+        f"written: {directory / 'history.jsonl'}, {directory / 'timeline.html'}", soft_wrap=True
+    )
+    console.print(
+        f"[bold {'green' if summary.ok else 'red'}]seed {summary.seed}: {escape(summary.verdict)}[/]",
+        soft_wrap=True,
+    )
     return None
 
 
@@ -116,7 +177,12 @@ def _tables(summary: "Summary") -> list[Any]:
     from rich.table import Table
 
     outcomes = ("ok", "failed", "unknown", "abandoned")
-    operations = Table("operations", *outcomes, title=f"{summary.seconds:g} s, seed {summary.seed}", title_justify="left")
+    operations = Table(
+        "operations",
+        *outcomes,
+        title=f"{summary.seconds:g} s, seed {summary.seed}",
+        title_justify="left",
+    )
     for kind, counts in summary.operations.items():
         operations.add_row(kind, *(str(counts.get(outcome, 0)) for outcome in outcomes))
     happened = Table("faults", "count")
@@ -125,8 +191,15 @@ def _tables(summary: "Summary") -> list[Any]:
     for kind, count in summary.reconfigurations.items():
         happened.add_row(f"reconfigurations {kind}", str(count))
     latency = Table("latency of successes", "count", "p50 ms", "p99 ms", "max ms")
-    for title, row in (("overall", summary.latency), ("while a process was in trouble", summary.latency_during_faults)):
+    for title, row in (
+        ("overall", summary.latency),
+        ("while a process was in trouble", summary.latency_during_faults),
+    ):
         times_ms = (row.p50_ms, row.p99_ms, row.max_ms)
-        latency.add_row(title, str(row.count), *("" if value is None else f"{value:g}" for value in times_ms))
-    latency.add_row("longest pause of all clients together", "", "", "", f"{1000 * summary.longest_pause_s:.0f}")
+        latency.add_row(
+            title, str(row.count), *("" if value is None else f"{value:g}" for value in times_ms)
+        )
+    latency.add_row(
+        "longest pause of all clients together", "", "", "", f"{1000 * summary.longest_pause_s:.0f}"
+    )
     return [operations, happened, latency]

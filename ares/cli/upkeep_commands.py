@@ -27,10 +27,27 @@ LOOK_S = 0.2
 SILENCES_MAX = 3
 """A server that was silent so many times in a row is not waited for any more."""
 
-Level = Annotated[str, typer.Argument(metavar="LEVEL", help="debug, info, warning or error.", show_default=False)]
-Processes = Annotated[list[str] | None, typer.Option("--server", metavar="ID", help="Only this server or consensus member; may be repeated.")]
-Servers = Annotated[list[str] | None, typer.Option("--server", metavar="ID", help="Only this server; may be repeated.")]
-Rate = Annotated[str, typer.Option("--rate", metavar="BYTES", help="How much each server reads a second, for example 50MiB (default: the file's).")]
+Level = Annotated[
+    str, typer.Argument(metavar="LEVEL", help="debug, info, warning or error.", show_default=False)
+]
+Processes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--server", metavar="ID", help="Only this server or consensus member; may be repeated."
+    ),
+]
+Servers = Annotated[
+    list[str] | None,
+    typer.Option("--server", metavar="ID", help="Only this server; may be repeated."),
+]
+Rate = Annotated[
+    str,
+    typer.Option(
+        "--rate",
+        metavar="BYTES",
+        help="How much each server reads a second, for example 50MiB (default: the file's).",
+    ),
+]
 
 Reply = AnyMessage | str
 """Text: why there is none."""
@@ -48,17 +65,32 @@ def log_level(common: Common, level: Level, server: Processes = None) -> None:
     from ares.machine.logs import LEVELS
 
     if level not in LEVELS:
-        raise BadInput(f"a log level is one of {', '.join(LEVELS)}, not {level!r}; nothing was changed")
+        raise BadInput(
+            f"a log level is one of {', '.join(LEVELS)}, not {level!r}; nothing was changed"
+        )
     settings = common.settings()
     ids = [ServerId(id) for id in server or ()] or [process.id for process in settings.processes()]
-    replies = run(_ask_each(settings, ids, lambda call: SetLogLevel(CallId(call), level), common.timeout_s or TIMEOUT_S))
+    replies = run(
+        _ask_each(
+            settings,
+            ids,
+            lambda call: SetLogLevel(CallId(call), level),
+            common.timeout_s or TIMEOUT_S,
+        )
+    )
     unchanged = {
         id: f"its level is as it was ({reply})" if isinstance(reply, str) else _complaint(reply)
         for id, reply in replies.items()
         if not isinstance(reply, Done)
     }
-    data = {"level": level, "changed": [id for id in replies if id not in unchanged], "unchanged": unchanged}
-    common.report(data, "\n".join(f"{id}: {unchanged.get(id, f'logs from {level} on')}" for id in replies))
+    data = {
+        "level": level,
+        "changed": [id for id in replies if id not in unchanged],
+        "unchanged": unchanged,
+    }
+    common.report(
+        data, "\n".join(f"{id}: {unchanged.get(id, f'logs from {level} on')}" for id in replies)
+    )
     if unchanged:
         raise typer.Exit(1)
 
@@ -72,25 +104,42 @@ def scrub(common: Common, server: Servers = None, rate: Rate = "") -> None:
     settings = common.settings()
     bytes_per_s = parse_size(rate) if rate else 0
     if rate and not bytes_per_s:
-        raise BadInput(f"--rate: a server reads at least 1 byte a second, not {rate}; nothing was begun")
+        raise BadInput(
+            f"--rate: a server reads at least 1 byte a second, not {rate}; nothing was begun"
+        )
     unknown = sorted(set(server or ()) - set(settings.servers))
     if unknown:
-        raise BadInput(f"{settings.path} has no [[server]] with id {', '.join(unknown)}; nothing was begun")
+        raise BadInput(
+            f"{settings.path} has no [[server]] with id {', '.join(unknown)}; nothing was begun"
+        )
     if not settings.durable:
-        common.report({"servers": {}, "whole": True}, "this cluster keeps everything in memory: there is nothing on a disk to verify")
+        common.report(
+            {"servers": {}, "whole": True},
+            "this cluster keeps everything in memory: there is nothing on a disk to verify",
+        )
         return
     ids = [ServerId(id) for id in server or settings.servers]
 
     async def ask(some: Sequence[ServerId], begin: bool) -> Replies:
-        return await _ask_each(settings, some, lambda call: Scrub(CallId(call), begin, bytes_per_s if begin else 0), common.timeout_s or TIMEOUT_S)
+        return await _ask_each(
+            settings,
+            some,
+            lambda call: Scrub(CallId(call), begin, bytes_per_s if begin else 0),
+            common.timeout_s or TIMEOUT_S,
+        )
 
     with progress_bar("scrub") as show:
         replies = run(_followed(ids, ask, show))
     data = {id: _data(reply) for id, reply in replies.items()}
     whole = all(
-        isinstance(reply, ScrubReply) and not (reply.running or reply.quarantined or reply.leaving or reply.in_logs) for reply in replies.values()
+        isinstance(reply, ScrubReply)
+        and not (reply.running or reply.quarantined or reply.leaving or reply.in_logs)
+        for reply in replies.values()
     )
-    common.report({"servers": data, "whole": whole}, "\n".join(f"{id}: {_sentence(reply)}" for id, reply in replies.items()))
+    common.report(
+        {"servers": data, "whole": whole},
+        "\n".join(f"{id}: {_sentence(reply)}" for id, reply in replies.items()),
+    )
     if not whole:
         raise typer.Exit(1)
 
@@ -99,14 +148,28 @@ async def _followed(ids: Sequence[ServerId], ask: Ask, show: Show) -> dict[Serve
     """What each server says at the end, or said last; why nothing of one that is silent."""
     last: dict[ServerId, Reply] = {**await ask(ids, True)}
     silences = dict.fromkeys(ids, 0)
-    while waiting := [id for id, reply in last.items() if isinstance(reply, ScrubReply) and reply.running and silences[id] < SILENCES_MAX]:
+    while waiting := [
+        id
+        for id, reply in last.items()
+        if isinstance(reply, ScrubReply) and reply.running and silences[id] < SILENCES_MAX
+    ]:
         begun = [reply for reply in last.values() if isinstance(reply, ScrubReply)]
-        done, total = sum(reply.checked_bytes for reply in begun), sum(reply.total_bytes for reply in begun)
-        show("verifying", math.ceil(done / 2**20), math.ceil(total / 2**20), f"MiB, {len(waiting)} servers")
+        done, total = (
+            sum(reply.checked_bytes for reply in begun),
+            sum(reply.total_bytes for reply in begun),
+        )
+        show(
+            "verifying",
+            math.ceil(done / 2**20),
+            math.ceil(total / 2**20),
+            f"MiB, {len(waiting)} servers",
+        )
         await asyncio.sleep(LOOK_S)
         for id, reply in (await ask(waiting, False)).items():
             silences[id] = silences[id] + 1 if isinstance(reply, str) else 0
-            last[id] = reply if not isinstance(reply, str) or silences[id] >= SILENCES_MAX else last[id]
+            last[id] = (
+                reply if not isinstance(reply, str) or silences[id] >= SILENCES_MAX else last[id]
+            )
     return last
 
 
@@ -122,7 +185,9 @@ def _sentence(reply: Reply) -> str:
         return _complaint(reply)
     said = f"{size(reply.checked_bytes)} verified"
     if reply.damaged:
-        said += f"; {_count(reply.damaged, 'file')} damaged" + ("" if reply.leaving else ", and written anew")
+        said += f"; {_count(reply.damaged, 'file')} damaged" + (
+            "" if reply.leaving else ", and written anew"
+        )
     if reply.repaired:
         said += f"; {_count(reply.repaired, 'element')} repaired from other servers since it was started"
     if reply.quarantined:
@@ -131,7 +196,11 @@ def _sentence(reply: Reply) -> str:
         said += "; its disk is full, and what is damaged cannot be written anew until there is room"
     if reply.in_logs:
         said += f"; {_count(reply.in_logs, 'file')} of logs damaged: other servers are asked for what is there, and a start will refuse it"
-    return said if reply.damaged or reply.in_logs or reply.quarantined or reply.repaired else f"{said}, nothing is damaged"
+    return (
+        said
+        if reply.damaged or reply.in_logs or reply.quarantined or reply.repaired
+        else f"{said}, nothing is damaged"
+    )
 
 
 def _count(number: int, what: str) -> str:
@@ -142,11 +211,18 @@ def _complaint(reply: Reply) -> str:
     """Why a process did not do what it was asked for."""
     if isinstance(reply, str):
         return reply
-    return reply.detail if isinstance(reply, Refused) else f"an answer that does not fit, {type(reply).__name__}"
+    return (
+        reply.detail
+        if isinstance(reply, Refused)
+        else f"an answer that does not fit, {type(reply).__name__}"
+    )
 
 
 async def _ask_each(
-    settings: "Settings", processes: Iterable[ServerId], request: Callable[[CallId], Upkeep], timeout_s: float
+    settings: "Settings",
+    processes: Iterable[ServerId],
+    request: Callable[[CallId], Upkeep],
+    timeout_s: float,
 ) -> dict[ServerId, Reply]:
     """What each of ``processes`` (servers, consensus members) replies to ``request`` within ``timeout_s``, in their order.
 
@@ -155,12 +231,20 @@ async def _ask_each(
     from ares.client.connect import connections_of
     from ares.security.keys import keyed
 
-    addresses = {process.id: keyed(process.address, process.public_key) for process in settings.processes()}
+    addresses = {
+        process.id: keyed(process.address, process.public_key) for process in settings.processes()
+    }
     replies: dict[ServerId, Reply] = dict.fromkeys(processes, NO_ANSWER)
     unknown = [process for process in replies if process not in addresses]
     if unknown:
-        raise BadInput(f"{settings.path} has no server or consensus member {', '.join(map(repr, unknown))}; known: {', '.join(addresses)}")
-    connections, all_answered, message = connections_of(settings), asyncio.Event(), request(CallId(1))
+        raise BadInput(
+            f"{settings.path} has no server or consensus member {', '.join(map(repr, unknown))}; known: {', '.join(addresses)}"
+        )
+    connections, all_answered, message = (
+        connections_of(settings),
+        asyncio.Event(),
+        request(CallId(1)),
+    )
 
     def deliver(process: ServerId, messages: Sequence[AnyMessage]) -> None:
         replies[process] = messages[0]
@@ -173,7 +257,9 @@ async def _ask_each(
     try:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
-                while silent := [process for process, reply in replies.items() if isinstance(reply, str)]:
+                while silent := [
+                    process for process, reply in replies.items() if isinstance(reply, str)
+                ]:
                     for process in silent:
                         connections.post(process, [message])
                     with contextlib.suppress(TimeoutError):
@@ -181,4 +267,7 @@ async def _ask_each(
                             await all_answered.wait()
     finally:
         await connections.close()
-    return {process: connections.troubles.get(process, reply) if isinstance(reply, str) else reply for process, reply in replies.items()}
+    return {
+        process: connections.troubles.get(process, reply) if isinstance(reply, str) else reply
+        for process, reply in replies.items()
+    }

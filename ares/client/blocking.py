@@ -25,7 +25,12 @@ from ares.model.errors import BadInput, ConnectionClosed
 _END = object()
 
 
-def connect_blocking(cluster: str | Path | Settings, key: str | Path | None = None, *, operation_log: str | Path | None = None) -> "BlockingManager":
+def connect_blocking(
+    cluster: str | Path | Settings,
+    key: str | Path | None = None,
+    *,
+    operation_log: str | Path | None = None,
+) -> "BlockingManager":
     """What :func:`ares.connect` gives, for programs without asyncio::
 
         with ares.connect_blocking("cluster.toml") as store:
@@ -51,7 +56,9 @@ class _Loop:
         started: concurrent.futures.Future[asyncio.AbstractEventLoop] = concurrent.futures.Future()
         self._stop = asyncio.Event()
         self._stopped = False
-        self._lock = threading.Lock()  # what begins does so before the loop is told to stop, which ends it, or not at all
+        self._lock = (
+            threading.Lock()
+        )  # what begins does so before the loop is told to stop, which ends it, or not at all
 
         async def live() -> None:
             started.set_result(asyncio.get_running_loop())
@@ -65,7 +72,9 @@ class _Loop:
     def runs(self) -> bool:
         return not self._stopped and self._thread.is_alive()
 
-    def wait(self, start: Callable[[], Awaitable[Any]], callbacks: "queue.SimpleQueue[Any] | None" = None) -> Any:
+    def wait(
+        self, start: Callable[[], Awaitable[Any]], callbacks: "queue.SimpleQueue[Any] | None" = None
+    ) -> Any:
         """The result of what ``start`` gives, which runs on the loop; meanwhile ``callbacks`` run here. An interruption cancels it.
 
         Raises :class:`BadInput` when the loop was stopped before, and :class:`ConnectionClosed` when it is stopped meanwhile.
@@ -75,7 +84,9 @@ class _Loop:
         async def awaited() -> Any:
             return await start()
 
-        with self._lock if self.runs else contextlib.nullcontext():  # in a forked child nobody would release it
+        with (
+            self._lock if self.runs else contextlib.nullcontext()
+        ):  # in a forked child nobody would release it
             if not self.runs:
                 raise BadInput("the connection is closed")
             future = asyncio.run_coroutine_threadsafe(awaited(), self._loop)
@@ -132,8 +143,13 @@ class Blocking:
             if not _is_awaited(method):
                 return self._handed_out(method(*arguments, **named))
             callbacks: queue.SimpleQueue[Any] = queue.SimpleQueue()
-            deferred = {name: _deferred(value, callbacks) if callable(value) else value for name, value in named.items()}
-            return self._handed_out(self._loop.wait(lambda: method(*arguments, **deferred), callbacks))
+            deferred = {
+                name: _deferred(value, callbacks) if callable(value) else value
+                for name, value in named.items()
+            }
+            return self._handed_out(
+                self._loop.wait(lambda: method(*arguments, **deferred), callbacks)
+            )
 
         return here
 
@@ -152,7 +168,11 @@ class Blocking:
         kind: type = type(result)
         if not _has_asynchronous_methods(kind):
             return result
-        return Scoped(result, self._loop) if hasattr(kind, "__aexit__") else Blocking(result, self._loop)
+        return (
+            Scoped(result, self._loop)
+            if hasattr(kind, "__aexit__")
+            else Blocking(result, self._loop)
+        )
 
 
 class Scoped(Blocking):
@@ -179,7 +199,9 @@ class BlockingManager(Blocking):
         """Drop what is under way and close every connection; idempotent."""
         if self._loop.runs:
             try:
-                with contextlib.suppress(BadInput, ConnectionClosed):  # another thread closes it, too
+                with contextlib.suppress(
+                    BadInput, ConnectionClosed
+                ):  # another thread closes it, too
                     self._loop.wait(self._target.close)
             finally:
                 self._loop.stop()
@@ -187,13 +209,21 @@ class BlockingManager(Blocking):
 
 def _is_awaited(method: Callable[..., Any]) -> bool:
     """Whether what it returns is awaited: a coroutine, or a future (of an append to a log, for example)."""
-    return inspect.iscoroutinefunction(method) or get_origin(inspect.get_annotations(method).get("return")) is asyncio.Future
+    return (
+        inspect.iscoroutinefunction(method)
+        or get_origin(inspect.get_annotations(method).get("return")) is asyncio.Future
+    )
 
 
 @functools.cache
 def _has_asynchronous_methods(kind: type) -> bool:
-    return any(not name.startswith("_") for name, _ in inspect.getmembers(kind, inspect.iscoroutinefunction))
+    return any(
+        not name.startswith("_")
+        for name, _ in inspect.getmembers(kind, inspect.iscoroutinefunction)
+    )
 
 
-def _deferred(callback: Callable[..., Any], callbacks: "queue.SimpleQueue[Any]") -> Callable[..., None]:
+def _deferred(
+    callback: Callable[..., Any], callbacks: "queue.SimpleQueue[Any]"
+) -> Callable[..., None]:
     return lambda *arguments: callbacks.put(functools.partial(callback, *arguments))

@@ -45,7 +45,12 @@ class Connecting:
         return self.__aenter__().__await__()
 
     async def __aenter__(self) -> Manager:
-        self._manager = manager_of(self._settings, lambda: connections_of(self._settings), consensus_of(self._settings), tracer=self._tracer)
+        self._manager = manager_of(
+            self._settings,
+            lambda: connections_of(self._settings),
+            consensus_of(self._settings),
+            tracer=self._tracer,
+        )
         return self._manager
 
     async def __aexit__(self, *_: object) -> None:
@@ -69,7 +74,9 @@ def manager_of(
     it, and asks servers near by. Raises :class:`BadInput` if operations cannot be logged where that is asked for.
     """
     client = settings.client
-    switches = switches or Switches(client.piggyback, client.gc, client.batch, client.fast_read, client.optimised)
+    switches = switches or Switches(
+        client.piggyback, client.gc, client.batch, client.fast_read, client.optimised
+    )
     id, decided = ClientId(secrets.randbits(64)), decided_by(settings)
     if tracer is None:
         log = None if client.operation_log is None else OperationLog(client.operation_log, id)
@@ -77,14 +84,31 @@ def manager_of(
     remote = remote_servers(settings)
     whereabouts = whereabouts_of(settings) if remembers else None
     book, timeout_s = settings.book(), client.timeout_s
-    return Manager(connect, consensus, settings.initial, book, id, switches, timeout_s, decided, tracer, remote, whereabouts, client.site)
+    return Manager(
+        connect,
+        consensus,
+        settings.initial,
+        book,
+        id,
+        switches,
+        timeout_s,
+        decided,
+        tracer,
+        remote,
+        whereabouts,
+        client.site,
+    )
 
 
 def whereabouts_of(settings: Settings) -> Whereabouts | None:
     """Where a client of a cluster with sites looks for domains, and what it remembers of them; None in a cluster without."""
     if not any(server.site for server in settings.servers.values()):
         return None
-    return Whereabouts(settings.book(), servers_near(settings), KnownDomains(known_domains_path(settings.initial.cluster_id, os.environ)))
+    return Whereabouts(
+        settings.book(),
+        servers_near(settings),
+        KnownDomains(known_domains_path(settings.initial.cluster_id, os.environ)),
+    )
 
 
 def decided_by(settings: Settings) -> Callable[[Configuration], bool] | None:
@@ -116,7 +140,12 @@ def consensus_of(settings: Settings) -> Consensus:
     return EtcdConsensus(settings.etcd, settings.initial.cluster_id)
 
 
-def connect(cluster: str | Path | Settings, key: str | Path | None = None, *, operation_log: str | Path | None = None) -> Connecting:
+def connect(
+    cluster: str | Path | Settings,
+    key: str | Path | None = None,
+    *,
+    operation_log: str | Path | None = None,
+) -> Connecting:
     """A connection to the cluster of a cluster file. Raises :class:`ares.BadInput` if the file is not one.
 
     ``key``: the file with this client's secret key, where the cluster wants one (default: ARES_KEY, else what the cluster file names).
@@ -126,15 +155,21 @@ def connect(cluster: str | Path | Settings, key: str | Path | None = None, *, op
     256 MiB of freed memory for large values from then on (ares/machine/memory.py tells why, and how the environment prevents it).
     """
     if not isinstance(cluster, str | os.PathLike | Settings):
-        raise BadInput(f"a cluster is named by the path of its file, not by {type(cluster).__name__}")
+        raise BadInput(
+            f"a cluster is named by the path of its file, not by {type(cluster).__name__}"
+        )
     if not isinstance(key, str | os.PathLike | None):
         raise BadInput(f"a key is named by the path of its file, not by {type(key).__name__}")
     if not isinstance(operation_log, str | os.PathLike | None):
-        raise BadInput(f"a log of operations is named by its path, not by {type(operation_log).__name__}")
+        raise BadInput(
+            f"a log of operations is named by its path, not by {type(operation_log).__name__}"
+        )
     keep_freed_memory(CLIENT_BYTES)
     settings = with_key(cluster if isinstance(cluster, Settings) else settings_of(cluster), key)
     if operation_log is not None:
-        settings = structs.replace(settings, client=structs.replace(settings.client, operation_log=str(operation_log)))
+        settings = structs.replace(
+            settings, client=structs.replace(settings.client, operation_log=str(operation_log))
+        )
     return Connecting(settings)
 
 
@@ -143,9 +178,17 @@ def settings_of(cluster: str | Path) -> Settings:
     file is not one."""
     settings = with_key(Settings.load(cluster), os.environ.get(KEY_VARIABLE))
     site = os.environ.get(SITE_VARIABLE)
-    return settings if not site else structs.replace(settings, client=structs.replace(settings.client, site=site))
+    return (
+        settings
+        if not site
+        else structs.replace(settings, client=structs.replace(settings.client, site=site))
+    )
 
 
 def with_key(settings: Settings, key: str | Path | None) -> Settings:
     """The settings with another file for the client's key, if one is given."""
-    return settings if not key else structs.replace(settings, client=structs.replace(settings.client, key=str(key)))
+    return (
+        settings
+        if not key
+        else structs.replace(settings, client=structs.replace(settings.client, key=str(key)))
+    )

@@ -20,7 +20,13 @@ from typing import TYPE_CHECKING, SupportsIndex, TypeVar
 import msgspec
 from msgspec import Struct
 
-from ares.client.local_copy import Assembled, LocalCopy, Replacing, content_of_bytes, content_of_file
+from ares.client.local_copy import (
+    Assembled,
+    LocalCopy,
+    Replacing,
+    content_of_bytes,
+    content_of_file,
+)
 from ares.fragment.block import BlockIds, Genesis, genesis_name
 from ares.fragment.collect import GRACE_S, fm_collect, fm_remove
 from ares.fragment.divide import MIB, Chunk, Content, Divider, Sizes, digest
@@ -74,11 +80,19 @@ class File:
     that is not there, and what :class:`ares.client.store.ObjectStore` raises.
     """
 
-    def __init__(self, name: str, locate: "Callable[[bool], Awaitable[ObjectStore]]", atomic: bool, sizes: Sizes) -> None:
+    def __init__(
+        self,
+        name: str,
+        locate: "Callable[[bool], Awaitable[ObjectStore]]",
+        atomic: bool,
+        sizes: Sizes,
+    ) -> None:
         """``locate``: gives the domain, and makes it if that is asked for."""
         genesis_name(name)
         if not isinstance(atomic, bool) or not isinstance(sizes, Sizes):
-            raise BadInput(f"a file is atomic or not (bool), with blocks of Sizes; not {atomic!r}, {sizes!r}")
+            raise BadInput(
+                f"a file is atomic or not (bool), with blocks of Sizes; not {atomic!r}, {sizes!r}"
+            )
         self.name = name
         self.state: FileState | None = None
         self._locate = locate
@@ -93,7 +107,9 @@ class File:
     async def __aexit__(self, *_: object) -> None:
         self._assembled = None
 
-    async def read(self, *, progress: OnProgress | None = None, timeout_s: float | None = None) -> bytes:
+    async def read(
+        self, *, progress: OnProgress | None = None, timeout_s: float | None = None
+    ) -> bytes:
         """The whole file. Reading an unchanged file again moves no data; that content stays in memory as long as this object is open."""
         assembled = Assembled(self._assembled)
         state = await self._load(assembled, "read", progress, timeout_s)
@@ -101,7 +117,12 @@ class File:
         return assembled.finish()
 
     async def read_into(
-        self, path: str | os.PathLike[str], *, replacing: Replacing | None = None, progress: OnProgress | None = None, timeout_s: float | None = None
+        self,
+        path: str | os.PathLike[str],
+        *,
+        replacing: Replacing | None = None,
+        progress: OnProgress | None = None,
+        timeout_s: float | None = None,
     ) -> bool:
         """Bring the file at ``path`` up to date, wholly or not at all; whether anything had to change. Only what differs from it moves.
 
@@ -109,7 +130,9 @@ class File:
         """
         if not isinstance(path, str | os.PathLike):
             raise BadInput(f"a local file is named by its path, not by {type(path).__name__}")
-        genesis, _ = await self._run("stat", lambda blocks: read_genesis(blocks, self.name, self.state), timeout_s=timeout_s)
+        genesis, _ = await self._run(
+            "stat", lambda blocks: read_genesis(blocks, self.name, self.state), timeout_s=timeout_s
+        )
         copy = LocalCopy(Path(path), genesis.sizes, replacing)
         try:
             await asyncio.to_thread(copy.open)
@@ -120,7 +143,14 @@ class File:
         finally:
             copy.close()
 
-    async def write(self, data: Data, *, mine: bool = False, progress: OnProgress | None = None, timeout_s: float | None = None) -> WriteReport:
+    async def write(
+        self,
+        data: Data,
+        *,
+        mine: bool = False,
+        progress: OnProgress | None = None,
+        timeout_s: float | None = None,
+    ) -> WriteReport:
         """Make the file hold ``data``: bytes, or the path of a local file. Only what differs from :attr:`state` moves.
 
         The report tells the conflicts: what of ``data`` did not get in because others changed it since; with ``mine`` it is written over theirs.
@@ -130,7 +160,15 @@ class File:
             with _opened(data) as source:
                 content = await asyncio.to_thread(source, base.genesis.sizes)
                 write = fm_put if base.genesis.atomic else fm_update
-                make = partial(write, file=self.name, base=base, content=content, ids=self._ids, now_s=int(time.time()), mine=mine)
+                make = partial(
+                    write,
+                    file=self.name,
+                    base=base,
+                    content=content,
+                    ids=self._ids,
+                    now_s=int(time.time()),
+                    mine=mine,
+                )
                 report, state = await self._run("put", make, True, progress, timeout_s)
             self.state = state if state.tag != TAG_ZERO else None
             if not (mine and any(conflict.whole_file for conflict in report.conflicts)):
@@ -148,9 +186,15 @@ class File:
 
     def acknowledge(self, conflicts: Iterable[Conflict]) -> None:
         """Take the versions of ``conflicts`` for seen: the next write goes over exactly those, and is a conflict again where there are newer ones."""
-        seen = {conflict.block: conflict.version for conflict in conflicts if conflict.version is not None}
+        seen = {
+            conflict.block: conflict.version
+            for conflict in conflicts
+            if conflict.version is not None
+        }
         if self.state is not None:
-            self.state = msgspec.structs.replace(self.state, parts=tuple(seen.get(part.id, part) for part in self.state.parts))
+            self.state = msgspec.structs.replace(
+                self.state, parts=tuple(seen.get(part.id, part) for part in self.state.parts)
+            )
 
     async def stat(self, *, timeout_s: float | None = None) -> FileStat:
         """Size, version and kind, without reading the content; blocks that others changed since the last read are looked at.
@@ -160,53 +204,93 @@ class File:
         state = await self._load(Sink(), "stat", None, timeout_s)
         used, genesis = sum(1 for part in state.parts if part.length), state.genesis
         store = await self._locate(False)
-        return FileStat(self.name, store.name, state.length, used, genesis.atomic, genesis.modified_s, state.tag)
+        return FileStat(
+            self.name, store.name, state.length, used, genesis.atomic, genesis.modified_s, state.tag
+        )
 
     async def snapshot(self, *, timeout_s: float | None = None) -> FileState:
         """The file as it is now, without its content, for :meth:`read_range`; it becomes :attr:`state`."""
         self.state = await self._load(Sink(), "stat", None, timeout_s)
         return self.state
 
-    async def read_range(self, state: FileState, start: int, stop: int, *, timeout_s: float | None = None) -> bytes:
+    async def read_range(
+        self, state: FileState, start: int, stop: int, *, timeout_s: float | None = None
+    ) -> bytes:
         """Bytes ``start`` to ``stop`` (exclusive) of the file as it was at ``state``. Raises :class:`ares.FileChanged` if those are
         gone."""
-        if not isinstance(state, FileState) or not isinstance(start, SupportsIndex) or not isinstance(stop, SupportsIndex):
-            raise BadInput("a range is of a FileState, as snapshot gives it, from one whole number to another")
-        return await self._run("read", lambda blocks: fm_read_range(blocks, self.name, state, start, stop), timeout_s=timeout_s)
+        if (
+            not isinstance(state, FileState)
+            or not isinstance(start, SupportsIndex)
+            or not isinstance(stop, SupportsIndex)
+        ):
+            raise BadInput(
+                "a range is of a FileState, as snapshot gives it, from one whole number to another"
+            )
+        return await self._run(
+            "read",
+            lambda blocks: fm_read_range(blocks, self.name, state, start, stop),
+            timeout_s=timeout_s,
+        )
 
     async def delete(self, *, timeout_s: float | None = None) -> None:
         """Delete the file and its blocks. Raises :class:`ObjectNotFound`."""
-        await self._run("deletion", lambda blocks: fm_remove(blocks, self.name, self._ids, int(time.time())), queue=True, timeout_s=timeout_s)
+        await self._run(
+            "deletion",
+            lambda blocks: fm_remove(blocks, self.name, self._ids, int(time.time())),
+            queue=True,
+            timeout_s=timeout_s,
+        )
         self.state = self._assembled = None
 
     async def collect(self, grace_s: int = GRACE_S, *, timeout_s: float | None = None) -> int:
         """Delete blocks of this file's domain that no file names and that are older than ``grace_s``; how many that were."""
         if not isinstance(grace_s, int) or grace_s < 0:
-            raise BadInput(f"blocks are kept for a whole number of seconds, 0 or more, not {grace_s!r}; nothing was deleted")
-        return await self._run("collection", lambda blocks: fm_collect(blocks, int(time.time()), grace_s), timeout_s=timeout_s)
+            raise BadInput(
+                f"blocks are kept for a whole number of seconds, 0 or more, not {grace_s!r}; nothing was deleted"
+            )
+        return await self._run(
+            "collection",
+            lambda blocks: fm_collect(blocks, int(time.time()), grace_s),
+            timeout_s=timeout_s,
+        )
 
     async def reconfigure(
-        self, configuration: Configuration, *, progress: Callable[[Progress], None] | None = None, timeout_s: float | None = None
+        self,
+        configuration: Configuration,
+        *,
+        progress: Callable[[Progress], None] | None = None,
+        timeout_s: float | None = None,
     ) -> Reconfigured:
         """fm-reconfig: move the domain of the file, with one decision and one pass over its blocks; readers and writers go on meanwhile."""
         store = await self._locate(False)
         return await store.reconfigure(configuration, progress=progress, timeout_s=timeout_s)
 
-    async def _load(self, sink: Sink, label: str, progress: OnProgress | None, timeout_s: float | None) -> FileState:
+    async def _load(
+        self, sink: Sink, label: str, progress: OnProgress | None, timeout_s: float | None
+    ) -> FileState:
         known = self.state
-        return await self._run(label, lambda blocks: fm_read(blocks, self.name, known, sink), progress=progress, timeout_s=timeout_s)
+        return await self._run(
+            label,
+            lambda blocks: fm_read(blocks, self.name, known, sink),
+            progress=progress,
+            timeout_s=timeout_s,
+        )
 
     async def _base(self, timeout_s: float | None) -> FileState:
         """The file as it is now, or one that is to be made."""
         try:
             await self._locate(True)
-            return await self._run("stat", lambda blocks: fm_read(blocks, self.name, None, Sink()), timeout_s=timeout_s)
+            return await self._run(
+                "stat", lambda blocks: fm_read(blocks, self.name, None, Sink()), timeout_s=timeout_s
+            )
         except ObjectNotFound:
             return self._new(self._atomic)
 
     def _new(self, atomic: bool) -> FileState:
         """The file that is to be made."""
-        return FileState(Genesis(self._ids.life(self.name), atomic, self._sizes, None, ()), TAG_ZERO, ())
+        return FileState(
+            Genesis(self._ids.life(self.name), atomic, self._sizes, None, ()), TAG_ZERO, ()
+        )
 
     def _put(self, blocks: Blocks) -> Operation[Put]:
         """A put over :attr:`state`, or over what is there now. Of a file that is not atomic nothing but the genesis block matters."""
@@ -230,7 +314,9 @@ class File:
         """``queue``: writes of one file by one client run one after the other."""
         store = await self._locate(False)
         key = genesis_name(self.name) if queue else None
-        return await store.run_on_blocks(make, About(label, self.name, "file "), key, progress, timeout_s)
+        return await store.run_on_blocks(
+            make, About(label, self.name, "file "), key, progress, timeout_s
+        )
 
 
 @contextmanager
@@ -240,11 +326,15 @@ def _opened(data: Data) -> Iterator[Callable[[Sizes], Content]]:
         yield lambda sizes: content_of_bytes(data, sizes)
         return
     if not isinstance(data, str | os.PathLike):
-        raise BadInput(f"a file's content is bytes, or the path of a local file, not {type(data).__name__}")
+        raise BadInput(
+            f"a file's content is bytes, or the path of a local file, not {type(data).__name__}"
+        )
     try:
         file = os.open(data, os.O_RDONLY | os.O_NONBLOCK)  # a pipe is refused, not waited for
     except OSError as error:
-        raise BadInput(f"{os.fspath(data)} cannot be read: {error.strerror}; nothing was sent") from error
+        raise BadInput(
+            f"{os.fspath(data)} cannot be read: {error.strerror}; nothing was sent"
+        ) from error
     try:
         if not stat.S_ISREG(os.fstat(file).st_mode):
             raise BadInput(f"{os.fspath(data)} is not a regular file; nothing was sent")
@@ -290,9 +380,13 @@ class FileWriter:
         """Add ``data`` to the end. Waits while many blocks are on their way. Raises what :class:`ares.client.store.ObjectStore` raises."""
         self._check()
         if not isinstance(data, bytes | bytearray | memoryview):
-            raise BadInput(f"a file's content is bytes, not {type(data).__name__}; nothing of it was taken")
+            raise BadInput(
+                f"a file's content is bytes, not {type(data).__name__}; nothing of it was taken"
+            )
         view = memoryview(data).cast("B")
-        await self._send(bytes(view[start : start + PIECE_BYTES]) for start in range(0, len(view), PIECE_BYTES))
+        await self._send(
+            bytes(view[start : start + PIECE_BYTES]) for start in range(0, len(view), PIECE_BYTES)
+        )
 
     async def close(self) -> WriteReport:
         """Publish the file. A conflict in the report means that it was not: somebody replaced, made or deleted the file meanwhile.
@@ -305,9 +399,13 @@ class FileWriter:
             self._ended = True
             put.now_s = int(time.time())
             try:
-                report, state = await self._run("put", lambda _: put.publish(self._mine), queue=True)
+                report, state = await self._run(
+                    "put", lambda _: put.publish(self._mine), queue=True
+                )
             except Uncertain as error:
-                if not error.may_have_taken_effect:  # otherwise the list of the blocks may have been published
+                if (
+                    not error.may_have_taken_effect
+                ):  # otherwise the list of the blocks may have been published
                     await self._abandon()
                 raise
             if not report.conflicts:
@@ -327,7 +425,9 @@ class FileWriter:
 
     def _check(self) -> None:
         if self._ended:
-            raise BadInput(f"this writer of file {self._file.name!r} was closed, or has given up; begin with a new one")
+            raise BadInput(
+                f"this writer of file {self._file.name!r} was closed, or has given up; begin with a new one"
+            )
 
     async def _begun(self) -> Put:
         if self._put is None:
@@ -344,7 +444,9 @@ class FileWriter:
                 for data, found in await asyncio.to_thread(self._cut, piece):
                     await self._room_for(put, 1)
                     chunk = Chunk(self._offset, len(data), found)
-                    self._under_way.add(asyncio.create_task(self._place(put, self._position, chunk, data)))
+                    self._under_way.add(
+                        asyncio.create_task(self._place(put, self._position, chunk, data))
+                    )
                     self._position += 1
                     self._offset += len(data)
                 if piece is None:
@@ -365,7 +467,9 @@ class FileWriter:
     async def _room_for(self, put: Put, more: int) -> None:
         """Wait until so many blocks may leave (0: until all have arrived). Raises what one of them failed with."""
         while self._under_way and (not more or len(self._under_way) + more > put.pace.window()):
-            done, self._under_way = await asyncio.wait(self._under_way, return_when=asyncio.FIRST_COMPLETED)
+            done, self._under_way = await asyncio.wait(
+                self._under_way, return_when=asyncio.FIRST_COMPLETED
+            )
             for error in [task.exception() for task in done]:
                 if error is not None:
                     raise error
@@ -379,5 +483,12 @@ class FileWriter:
             with suppress(Uncertain):  # a collection finds what is left
                 await self._run("end of a put", lambda _: put.abandon(), timeout_s=ABANDON_S)
 
-    async def _run(self, label: str, make: Callable[[Blocks], Operation[Result]], *, queue: bool = False, timeout_s: float | None = None) -> Result:
+    async def _run(
+        self,
+        label: str,
+        make: Callable[[Blocks], Operation[Result]],
+        *,
+        queue: bool = False,
+        timeout_s: float | None = None,
+    ) -> Result:
         return await self._file._run(label, make, queue, timeout_s=timeout_s or self._timeout_s)

@@ -40,7 +40,9 @@ def content_of_file(file: int, name: str, sizes: Sizes) -> Content:
     def load(chunk: Chunk) -> bytes:
         data = _read_at(file, chunk.offset, chunk.length)
         if len(data) != chunk.length or digest(data) != chunk.digest:
-            raise BadInput(f"{name} changed while it was being put; put it again when nobody writes to it")
+            raise BadInput(
+                f"{name} changed while it was being put; put it again when nobody writes to it"
+            )
         return data
 
     return Content(list(divide(lambda offset, count: _read_at(file, offset, count), sizes)), load)
@@ -83,7 +85,9 @@ class Assembled(Sink):
 
     def take(self, part: Part, data: memoryview | None) -> None:
         old, position = self._old, len(self._parts)
-        as_before = data is None and old is not None and old._parts[position : position + 1] == [part]
+        as_before = (
+            data is None and old is not None and old._parts[position : position + 1] == [part]
+        )
         if self._new is None and not as_before:
             self._start()
         if self._new is not None:
@@ -113,7 +117,13 @@ class Assembled(Sink):
         else:
             self._new.truncate(self._offset)
             self.data = self._new.getvalue()
-            self._places = dict(zip(self._parts, accumulate((part.length for part in self._parts), initial=0), strict=False))
+            self._places = dict(
+                zip(
+                    self._parts,
+                    accumulate((part.length for part in self._parts), initial=0),
+                    strict=False,
+                )
+            )
         self._old = self._new = None
         return self.data
 
@@ -148,7 +158,9 @@ class LocalCopy(Sink):
             self._found = os.fstat(old)
             if not stat.S_ISREG(self._found.st_mode):
                 raise BadInput(f"{self._path} is not a regular file; it is as it was")
-            self._chunks = list(divide(lambda offset, count: _read_at(old, offset, count), self._sizes))
+            self._chunks = list(
+                divide(lambda offset, count: _read_at(old, offset, count), self._sizes)
+            )
         self._places = {chunk.digest: chunk for chunk in self._chunks}
 
     def begin(self, expected_bytes: int) -> None:
@@ -161,7 +173,11 @@ class LocalCopy(Sink):
     def take(self, part: Part, data: memoryview | None) -> None:
         if not part.length:
             return
-        if self._new is None and self._same < len(self._chunks) and self._chunks[self._same].digest == part.digest:
+        if (
+            self._new is None
+            and self._same < len(self._chunks)
+            and self._chunks[self._same].digest == part.digest
+        ):
             self._same += 1
             self._offset += part.length
             return
@@ -179,8 +195,12 @@ class LocalCopy(Sink):
         with self._told("written"):
             # What was taken from the file must still be what it was, and what is replaced must be what was looked at.
             if _identity(_status(self._path)) != _identity(self._found):
-                raise BadInput(f"{self._path} was changed by somebody else while it was being brought up to date, and was left so; try again")
-            if self._new is None and (self._old is None or self._offset < sum(chunk.length for chunk in self._chunks)):
+                raise BadInput(
+                    f"{self._path} was changed by somebody else while it was being brought up to date, and was left so; try again"
+                )
+            if self._new is None and (
+                self._old is None or self._offset < sum(chunk.length for chunk in self._chunks)
+            ):
                 self._start()
             if self._new is None:
                 return False
@@ -195,7 +215,9 @@ class LocalCopy(Sink):
         try:
             yield
         except OSError as error:
-            raise BadInput(f"{self._path} cannot be {what}: {error.strerror}; it is as it was") from error
+            raise BadInput(
+                f"{self._path} cannot be {what}: {error.strerror}; it is as it was"
+            ) from error
 
     def close(self) -> None:
         """Leave nothing behind; idempotent."""
@@ -208,7 +230,9 @@ class LocalCopy(Sink):
         """From here on the files differ: begin the new one with what they share."""
         if self._old is not None and self._replacing is not None:
             self._replacing(self._old)
-        self._new, self._temporary = tempfile.mkstemp(prefix=f".{self._path.name[:100]}.", dir=self._path.parent)
+        self._new, self._temporary = tempfile.mkstemp(
+            prefix=f".{self._path.name[:100]}.", dir=self._path.parent
+        )
         umask = os.umask(0o077)
         os.umask(umask)
         os.fchmod(self._new, 0o666 & ~umask)
@@ -219,7 +243,9 @@ class LocalCopy(Sink):
             assert self._old is not None, "what is not wanted is there"
             copied = os.sendfile(new, self._old, offset, min(count, COPY_BYTES))
             if not copied:
-                raise BadInput(f"{self._path} became shorter while it was being brought up to date; try again when nobody writes to it")
+                raise BadInput(
+                    f"{self._path} became shorter while it was being brought up to date; try again when nobody writes to it"
+                )
             offset, count = offset + copied, count - copied
 
     def _discard(self) -> None:
@@ -323,14 +349,22 @@ class Remembered:
         except FileNotFoundError:
             return None
         except OSError as error:
-            log.warning("what %s is based on cannot be read, and is taken as unknown: %s", os.fsdecode(copy.path), error)
+            log.warning(
+                "what %s is based on cannot be read, and is taken as unknown: %s",
+                os.fsdecode(copy.path),
+                error,
+            )
             return None
         try:
             entry = _decoder.decode(memoryview(data)[1:]) if data[:1] == bytes([FORMAT]) else None
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             entry = None
         if entry is None or entry.copy != copy:
-            log.warning("%s is not an entry of this release and is ignored: what %s is based on is taken as unknown", path, os.fsdecode(copy.path))
+            log.warning(
+                "%s is not an entry of this release and is ignored: what %s is based on is taken as unknown",
+                path,
+                os.fsdecode(copy.path),
+            )
             return None
         return entry
 
@@ -338,10 +372,18 @@ class Remembered:
         """Keep what the copy was made from, and the digest of its ``content``, wholly or not at all; the oldest entries go if there are too many."""
         if self._directory is None:
             return
-        entry = _Entry(copy, msgspec.structs.replace(state, genesis=msgspec.structs.replace(state.genesis, parts=())), content)
+        entry = _Entry(
+            copy,
+            msgspec.structs.replace(
+                state, genesis=msgspec.structs.replace(state.genesis, parts=())
+            ),
+            content,
+        )
         try:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            replace_file(_entry_path(self._directory, copy), bytes([FORMAT]) + msgspec.msgpack.encode(entry))
+            replace_file(
+                _entry_path(self._directory, copy), bytes([FORMAT]) + msgspec.msgpack.encode(entry)
+            )
             paths = list(self._directory.glob(f"*{SUFFIX}"))
             if len(paths) > ENTRIES_MAX:
                 for path in sorted(paths, key=_changed_ns)[:-ENTRIES_MAX]:
@@ -361,7 +403,10 @@ class Remembered:
 
 
 def _entry_path(directory: Path, copy: LocalName) -> Path:
-    return directory / f"{_file_digest(copy.cluster, copy.domain, copy.file)}-{blake3(copy.path).hexdigest(NAME_BYTES)}{SUFFIX}"
+    return (
+        directory
+        / f"{_file_digest(copy.cluster, copy.domain, copy.file)}-{blake3(copy.path).hexdigest(NAME_BYTES)}{SUFFIX}"
+    )
 
 
 def _file_digest(cluster: bytes, domain: str, file: str) -> str:

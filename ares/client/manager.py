@@ -25,7 +25,14 @@ from ares.dap.coding import MakeCoding, coding_for
 from ares.fragment.block import genesis_name
 from ares.fragment.divide import Sizes
 from ares.model.configuration import SERVERS_MAX, Configuration, Server
-from ares.model.errors import BadInput, ConfigurationRefused, DomainNotFound, LogNotFound, ObjectNotFound, Uncertain
+from ares.model.errors import (
+    BadInput,
+    ConfigurationRefused,
+    DomainNotFound,
+    LogNotFound,
+    ObjectNotFound,
+    Uncertain,
+)
 from ares.model.identity import (
     DEFAULT_DOMAIN,
     DIRECTORY,
@@ -104,7 +111,12 @@ class Manager(ObjectStore):
         self._switches = switches
         self._decided = decided
         self._domains: dict[DomainName, ObjectStore] = {DEFAULT_DOMAIN: self}
-        super().__init__(runner, View(client, initial, switches, runner.session.readiness, self._coding), timeout_s, self.identified)
+        super().__init__(
+            runner,
+            View(client, initial, switches, runner.session.readiness, self._coding),
+            timeout_s,
+            self.identified,
+        )
 
     async def __aenter__(self) -> "Manager":
         return self
@@ -114,13 +126,17 @@ class Manager(ObjectStore):
 
     async def close(self) -> None:
         """End what is under way with :class:`ares.model.errors.ConnectionClosed`, and close every connection."""
-        used = [store.configuration for store in self._domains.values()] + [log.view.sequence.last_finalized for _, log in self._logs.values()]
+        used = [store.configuration for store in self._domains.values()] + [
+            log.view.sequence.last_finalized for _, log in self._logs.values()
+        ]
         await asyncio.to_thread(self._whereabouts.remember, used)
         for runner, _ in self._logs.values():
             await runner.stop()
         await self._runner.close()
 
-    async def domain(self, name: str, create: Configuration | None = None, *, timeout_s: float | None = None) -> ObjectStore:
+    async def domain(
+        self, name: str, create: Configuration | None = None, *, timeout_s: float | None = None
+    ) -> ObjectStore:
         """The domain ``name``. If it was never created: created with ``create`` if that is given, else :class:`DomainNotFound`.
 
         Raises :class:`BadInput` for a log, and for what is called like a mirror.
@@ -130,9 +146,20 @@ class Manager(ObjectStore):
             return _objects(await self.domain_or_log(name, timeout_s=timeout_s))
         domain = _checked_domain(name)
         known = self._domains.get(domain)
-        return known if known is not None else (await self.create_domain(name, create, timeout_s=timeout_s))[0]
+        return (
+            known
+            if known is not None
+            else (await self.create_domain(name, create, timeout_s=timeout_s))[0]
+        )
 
-    async def log(self, name: str, create: Configuration | None = None, *, reads: Reads = "craq", timeout_s: float | None = None) -> Log:
+    async def log(
+        self,
+        name: str,
+        create: Configuration | None = None,
+        *,
+        reads: Reads = "craq",
+        timeout_s: float | None = None,
+    ) -> Log:
         """The log ``name``. If it was never created: created with ``create``, a chain, if that is given, else :class:`LogNotFound`.
 
         ``reads``: who answers reads unless a call says otherwise. Raises :class:`BadInput` for a domain that holds objects.
@@ -144,41 +171,64 @@ class Manager(ObjectStore):
                 raise LogNotFound(name) from None
         return (await self.create_log(name, create, reads=reads, timeout_s=timeout_s))[0]
 
-    async def domain_or_log(self, name: str, *, reads: Reads = "craq", timeout_s: float | None = None) -> "ObjectStore | Log":
+    async def domain_or_log(
+        self, name: str, *, reads: Reads = "craq", timeout_s: float | None = None
+    ) -> "ObjectStore | Log":
         """What has that name, whatever it is. Raises :class:`DomainNotFound`."""
         domain = _checked_domain(name)
         if domain in self._domains:
             return self._domains[domain]
         known = self._logs.get(domain)
-        first = known[1].view.sequence.last_finalized if known is not None else await self._found(domain, timeout_s)
+        first = (
+            known[1].view.sequence.last_finalized
+            if known is not None
+            else await self._found(domain, timeout_s)
+        )
         if first is None:
             raise DomainNotFound(name)
         return self._opened(first, reads)
 
     async def create_domain(
-        self, name: str, configuration: Configuration | None = None, *, timeout_s: float | None = None
+        self,
+        name: str,
+        configuration: Configuration | None = None,
+        *,
+        timeout_s: float | None = None,
     ) -> tuple[ObjectStore, bool]:
         """Decide the first configuration of ``name`` (default: what `default` has now) and record it; whether it became this one.
 
         Creators that race, and later ones, get the domain as it was created first. Raises :class:`ares.ConsensusUnavailable`.
         """
         if isinstance(configuration, Configuration) and configuration.dap == "chain":
-            raise BadInput(f"a chain makes a log: store.log({name!r}, create=...), or `ares-cli log create`; nothing was changed")
+            raise BadInput(
+                f"a chain makes a log: store.log({name!r}, create=...), or `ares-cli log create`; nothing was changed"
+            )
         refuse_mirror(name)
         first, created = await self._created(name, configuration, timeout_s)
         return _objects(self._opened(first)), created
 
-    async def create_log(self, name: str, configuration: Configuration, *, reads: Reads = "craq", timeout_s: float | None = None) -> tuple[Log, bool]:
+    async def create_log(
+        self,
+        name: str,
+        configuration: Configuration,
+        *,
+        reads: Reads = "craq",
+        timeout_s: float | None = None,
+    ) -> tuple[Log, bool]:
         """As :meth:`create_domain`, of a log."""
         if isinstance(configuration, Configuration):
             check_chain(configuration)
         refuse_mirror(name)
         if isinstance(name, str) and name.startswith(FILE_DOMAINS):
-            raise BadInput(f"names that begin with {FILE_DOMAINS} are those of files, and no log is called {name!r}; nothing was changed")
+            raise BadInput(
+                f"names that begin with {FILE_DOMAINS} are those of files, and no log is called {name!r}; nothing was changed"
+            )
         first, created = await self._created(name, configuration, timeout_s)
         return _log(self._opened(first, reads)), created
 
-    async def _created(self, name: str, configuration: Configuration | None, timeout_s: float | None) -> tuple[Configuration, bool]:
+    async def _created(
+        self, name: str, configuration: Configuration | None, timeout_s: float | None
+    ) -> tuple[Configuration, bool]:
         """What the domain begins with, and whether that was just decided as it was wished."""
         domain = _checked_domain(name)
         if domain == DEFAULT_DOMAIN:
@@ -187,8 +237,16 @@ class Manager(ObjectStore):
         found = await self._found(domain, timeout)
         if found is not None:
             return found, False
-        wished = await self.current(timeout_s=timeout) if configuration is None else await self.identified(configuration)
-        first = await self._runner.run(_begin(wished.at(domain, 0, self.configuration.cluster_id)), f"creation of domain {name!r}", timeout)
+        wished = (
+            await self.current(timeout_s=timeout)
+            if configuration is None
+            else await self.identified(configuration)
+        )
+        first = await self._runner.run(
+            _begin(wished.at(domain, 0, self.configuration.cluster_id)),
+            f"creation of domain {name!r}",
+            timeout,
+        )
         try:
             await self.write_named(_entry(domain), msgspec.msgpack.encode(first), timeout)
         except Uncertain as error:
@@ -197,7 +255,14 @@ class Manager(ObjectStore):
             raise
         return first, first.same_content(wished)
 
-    def file(self, name: str, *, create: Configuration | None = None, atomic: bool = False, sizes: Sizes | None = None) -> File:
+    def file(
+        self,
+        name: str,
+        *,
+        create: Configuration | None = None,
+        atomic: bool = False,
+        sizes: Sizes | None = None,
+    ) -> File:
         """The file ``name``, a domain of its own called ``file/NAME``; see :class:`ares.File`.
 
         ``create`` (default: what `default` has then), ``atomic`` and ``sizes`` (of blocks) apply when the file is first written. Making one takes the
@@ -226,7 +291,9 @@ class Manager(ObjectStore):
             names.extend(await store.files(timeout_s=timeout_s))
         return names
 
-    async def domains(self, *, timeout_s: float | None = None) -> "AsyncIterator[ObjectStore | Log]":
+    async def domains(
+        self, *, timeout_s: float | None = None
+    ) -> "AsyncIterator[ObjectStore | Log]":
         """Every domain but mirrors, logs (:class:`ares.Log`) among them: `default`, then the others by name."""
         yield self
         async for name in self.list_named(DIRECTORY, timeout_s):
@@ -234,7 +301,12 @@ class Manager(ObjectStore):
                 yield await self.domain_or_log(name.removeprefix(DIRECTORY), timeout_s=timeout_s)
 
     async def read_stale(
-        self, key: str, *, domain: str = DEFAULT_DOMAIN, max_age_s: float | None = None, timeout_s: float | None = None
+        self,
+        key: str,
+        *,
+        domain: str = DEFAULT_DOMAIN,
+        max_age_s: float | None = None,
+        timeout_s: float | None = None,
     ) -> StaleValue:
         """The value of an object as the domain's mirror at this client's site has it, and how old that is at most. Without a mirror there, and
         before it was complete for the first time: the usual read.
@@ -248,7 +320,12 @@ class Manager(ObjectStore):
         return fit_for_mirrors(domain, await self.domain_or_log(domain, timeout_s=timeout_s))
 
     async def create_mirror(
-        self, domain: str, site: str, configuration: Configuration, *, timeout_s: float | None = None
+        self,
+        domain: str,
+        site: str,
+        configuration: Configuration,
+        *,
+        timeout_s: float | None = None,
     ) -> tuple[Configuration, bool]:
         """A mirror of ``domain`` at ``site``, on the servers of ``configuration``; what it has, and whether it was made now.
 
@@ -262,7 +339,9 @@ class Manager(ObjectStore):
             return await known.current(timeout_s=timeout_s), False
         return await self._created(name.name, configuration, timeout_s)
 
-    async def remove_mirror(self, domain: str, site: str, *, timeout_s: float | None = None) -> None:
+    async def remove_mirror(
+        self, domain: str, site: str, *, timeout_s: float | None = None
+    ) -> None:
         """Remove it; the autopilot empties it. Raises :class:`ares.model.errors.MirrorNotFound`."""
         await remove(self, domain, site, timeout_s)
 
@@ -270,7 +349,9 @@ class Manager(ObjectStore):
         """All mirrors, and how old they are."""
         return await states(self, timeout_s)
 
-    async def follow_users(self, name: str, follow: bool = True, *, timeout_s: float | None = None) -> None:
+    async def follow_users(
+        self, name: str, follow: bool = True, *, timeout_s: float | None = None
+    ) -> None:
         """Let the domain ``name`` follow its users from site to site, or not (docs/sites.md). It takes an autopilot, which knows within seconds.
 
         Raises :class:`DomainNotFound`, and :class:`BadInput` for `default`, mirrors and logs, which stay where they are.
@@ -278,7 +359,9 @@ class Manager(ObjectStore):
         refuse_mirror(name)
         domain = _checked_domain(name)
         if domain == DEFAULT_DOMAIN:
-            raise BadInput("the domain 'default' follows nobody: it says where the others are; `ares-cli domain move` moves it. Nothing was changed")
+            raise BadInput(
+                "the domain 'default' follows nobody: it says where the others are; `ares-cli domain move` moves it. Nothing was changed"
+            )
         if isinstance(await self.domain_or_log(name, timeout_s=timeout_s), Log):
             raise BadInput(
                 f"{name!r} is a log, and logs follow nobody: moves stop their appends; `ares-cli domain move` moves it. Nothing was changed"
@@ -288,11 +371,18 @@ class Manager(ObjectStore):
             await self.write_named(flag, b"", timeout_s)
             return
         with contextlib.suppress(ObjectNotFound):
-            await self._runner.run(delete(self._view, flag), About("delete", flag), self._timeout(timeout_s), key=(self.name, flag))
+            await self._runner.run(
+                delete(self._view, flag),
+                About("delete", flag),
+                self._timeout(timeout_s),
+                key=(self.name, flag),
+            )
 
     async def following(self, *, timeout_s: float | None = None) -> list[str]:
         """The names of the domains that follow their users, in order."""
-        return [name.removeprefix(FOLLOWING) async for name in self.list_named(FOLLOWING, timeout_s)]
+        return [
+            name.removeprefix(FOLLOWING) async for name in self.list_named(FOLLOWING, timeout_s)
+        ]
 
     async def reconfigure(
         self,
@@ -306,22 +396,35 @@ class Manager(ObjectStore):
         transfer: Transfer = "client",
     ) -> Reconfigured:
         """:meth:`ObjectStore.reconfigure`, of any domain, or :meth:`ares.Log.reconfigure`."""
-        found = self if domain == DEFAULT_DOMAIN else await self.domain_or_log(domain, timeout_s=timeout_s)
+        found = (
+            self
+            if domain == DEFAULT_DOMAIN
+            else await self.domain_or_log(domain, timeout_s=timeout_s)
+        )
         if isinstance(found, Log):
             if bytes_per_s is not None or skip_undecodable or transfer != "client":
                 what = "bytes_per_s, skip_undecodable and transfer"
-                raise BadInput(f"{domain!r} is a log: {what} are for domains that hold objects; nothing was changed")
+                raise BadInput(
+                    f"{domain!r} is a log: {what} are for domains that hold objects; nothing was changed"
+                )
             return await found.reconfigure(configuration, progress=progress, timeout_s=timeout_s)
         move = super().reconfigure if found is self else found.reconfigure
         return await move(
-            configuration, progress=progress, timeout_s=timeout_s, bytes_per_s=bytes_per_s, skip_undecodable=skip_undecodable, transfer=transfer
+            configuration,
+            progress=progress,
+            timeout_s=timeout_s,
+            bytes_per_s=bytes_per_s,
+            skip_undecodable=skip_undecodable,
+            transfer=transfer,
         )
 
     async def status(self) -> ClusterStatus:
         """Ask everybody who they are and what they hold; takes up to two seconds when somebody is silent."""
         described = await self.describe(list(self._book.values()))
         members = await self.describe_members()
-        return ClusterStatus({server: described.get(server) for server in self._book}, members, self.troubles)
+        return ClusterStatus(
+            {server: described.get(server) for server in self._book}, members, self.troubles
+        )
 
     async def describe_members(self) -> list[ConsensusDescription]:
         """What the members of the consensus service that answer say of themselves; takes up to a second when one is silent."""
@@ -346,24 +449,43 @@ class Manager(ObjectStore):
         for server in resolved.servers:
             says = described.get(server.id)
             if says is not None and says.server != server.id:
-                raise BadInput(f"at {server.address} answers {says.server}, not {server.id}: is this the right cluster file?")
+                raise BadInput(
+                    f"at {server.address} answers {says.server}, not {server.id}: is this the right cluster file?"
+                )
             if says is not None and says.cluster != self.configuration.cluster_id:
-                raise BadInput(f"{server.id} at {server.address} runs with the file of another cluster: is this the right cluster file?")
+                raise BadInput(
+                    f"{server.id} at {server.address} runs with the file of another cluster: is this the right cluster file?"
+                )
         if silent := [server.id for server in resolved.servers if server.id not in described]:
-            known = ", ".join(f"{server}: {why}" for server, why in self._runner.troubles.items() if server in silent)
+            known = ", ".join(
+                f"{server}: {why}"
+                for server, why in self._runner.troubles.items()
+                if server in silent
+            )
             who = f"{', '.join(silent)} does not answer" + (f" ({known})" if known else "")
-            raise ConfigurationRefused(f"{who}; a new configuration begins with servers that run. Nothing was changed")
-        servers = tuple(msgspec.structs.replace(server, identity=described[server.id].identity) for server in resolved.servers)
+            raise ConfigurationRefused(
+                f"{who}; a new configuration begins with servers that run. Nothing was changed"
+            )
+        servers = tuple(
+            msgspec.structs.replace(server, identity=described[server.id].identity)
+            for server in resolved.servers
+        )
         return msgspec.structs.replace(resolved, servers=servers)
 
     async def describe(
-        self, servers: Sequence[Server], brief: bool = False, patience_s: float | None = None, usage_of: tuple[DomainName, ...] = ()
+        self,
+        servers: Sequence[Server],
+        brief: bool = False,
+        patience_s: float | None = None,
+        usage_of: tuple[DomainName, ...] = (),
     ) -> dict[ServerId, Description]:
         """What each of these servers says of itself; those silent for ``patience_s`` (DESCRIBE_S) are missing. ``brief``: who they are.
         ``usage_of``: domains of which they say who uses them, too."""
         described: dict[ServerId, Description] = {}
         for first in range(0, len(servers), SERVERS_MAX):
-            some = describe_servers(servers[first : first + SERVERS_MAX], patience_s or DESCRIBE_S, brief, usage_of)
+            some = describe_servers(
+                servers[first : first + SERVERS_MAX], patience_s or DESCRIBE_S, brief, usage_of
+            )
             described |= await self._runner.run(some, "describe", 10 * DESCRIBE_S)
         return described
 
@@ -375,8 +497,15 @@ class Manager(ObjectStore):
     async def _look_near(self, domain: DomainName) -> Configuration | None:
         """What servers of this site, or those that had the domain last, name; None if they name nothing that is to be believed."""
         for servers in self._whereabouts.of(domain):
-            named = await self._runner.run(locate(domain, servers), f"where domain {domain!r} is", 2 * LOCATE_S)
-            if named is not None and named.domain == domain and named.cluster_id == self.configuration.cluster_id and self._is_decided(named):
+            named = await self._runner.run(
+                locate(domain, servers), f"where domain {domain!r} is", 2 * LOCATE_S
+            )
+            if (
+                named is not None
+                and named.domain == domain
+                and named.cluster_id == self.configuration.cluster_id
+                and self._is_decided(named)
+            ):
                 return named
         return None
 
@@ -398,25 +527,39 @@ class Manager(ObjectStore):
         try:
             first = msgspec.msgpack.decode(entry, type=Configuration)
         except msgspec.MsgspecError as error:
-            raise ConfigurationRefused(f"the directory entry of domain {domain!r} cannot be read: {error}; its objects are untouched") from error
-        if self._decided is not None and not ((first.domain, first.index) == (domain, 0) and self._decided(first)):
-            raise ConfigurationRefused(f"the directory entry of domain {domain!r} is not what was decided; its objects are untouched")
+            raise ConfigurationRefused(
+                f"the directory entry of domain {domain!r} cannot be read: {error}; its objects are untouched"
+            ) from error
+        if self._decided is not None and not (
+            (first.domain, first.index) == (domain, 0) and self._decided(first)
+        ):
+            raise ConfigurationRefused(
+                f"the directory entry of domain {domain!r} is not what was decided; its objects are untouched"
+            )
         return first
 
     def _opened(self, first: Configuration, reads: Reads = "craq") -> "ObjectStore | Log":
         if first.dap == "chain":
             return self._opened_log(first, reads)
         if first.domain not in self._domains:
-            view = View(self._client, first, self._switches, self._runner.session.readiness, self._coding)
-            self._domains[first.domain] = ObjectStore(self._runner, view, self._timeout_s, self.identified)
+            view = View(
+                self._client, first, self._switches, self._runner.session.readiness, self._coding
+            )
+            self._domains[first.domain] = ObjectStore(
+                self._runner, view, self._timeout_s, self.identified
+            )
         return self._domains[first.domain]
 
     def _opened_log(self, first: Configuration, reads: Reads) -> Log:
         """One session for all that open it, so that their appends stand in order."""
         runner, session = self._logs.get(first.domain, (None, None))
         if runner is None or session is None or runner.closed:
-            session = LogSession(first, lambda: ClientId(secrets.randbits(64)), secrets.randbits(16), trust_s=TRUST_S)
-            runner = Runner(session.view.client, self._connect(), self._consensus, self._tracer, session)
+            session = LogSession(
+                first, lambda: ClientId(secrets.randbits(64)), secrets.randbits(16), trust_s=TRUST_S
+            )
+            runner = Runner(
+                session.view.client, self._connect(), self._consensus, self._tracer, session
+            )
             runner.learn(list(self._book.values()))
             runner.look_near = self._look_near
             session.session.readiness.remote = self._remote
@@ -460,5 +603,7 @@ def _checked_domain(name: str) -> DomainName:
     if not isinstance(name, str):
         raise BadInput(f"a domain's name is text (str), not {type(name).__name__}")
     if not is_domain_name(name):
-        raise BadInput(f"a domain's name has 1 to {DOMAIN_BYTES_MAX} bytes of printable text, not {name!r}")
+        raise BadInput(
+            f"a domain's name has 1 to {DOMAIN_BYTES_MAX} bytes of printable text, not {name!r}"
+        )
     return DomainName(name)

@@ -9,7 +9,14 @@ from ares.client.store import ObjectStore
 from ares.model.configuration import Configuration
 from ares.model.errors import BadInput, DomainNotFound, MirrorNotFound
 from ares.model.identity import DIRECTORY, FILE_DOMAINS, MIRROR_DOMAINS, DomainName, is_domain_name
-from ares.objects.mirroring import AS_OF, REMOVED, MirrorName, UnreadableRecord, decode_as_of, parse_mirror
+from ares.objects.mirroring import (
+    AS_OF,
+    REMOVED,
+    MirrorName,
+    UnreadableRecord,
+    decode_as_of,
+    parse_mirror,
+)
 
 if TYPE_CHECKING:
     from ares.client.manager import Manager
@@ -31,7 +38,9 @@ async def list_mirrors(manager: "Manager", timeout_s: float | None = None) -> li
     return [name for name in parsed if name is not None]
 
 
-async def opened(manager: "Manager", name: MirrorName, timeout_s: float | None = None) -> ObjectStore | None:
+async def opened(
+    manager: "Manager", name: MirrorName, timeout_s: float | None = None
+) -> ObjectStore | None:
     """The domain in which it is kept; None if it was never made."""
     if not is_domain_name(name.name):
         return None
@@ -60,9 +69,18 @@ def age_s(began_s: float) -> float:
     return max(0.0, time.time() - began_s)
 
 
-async def newest_life(manager: "Manager", domain: str, site: str, timeout_s: float | None = None) -> tuple[MirrorName, ObjectStore | None]:
+async def newest_life(
+    manager: "Manager", domain: str, site: str, timeout_s: float | None = None
+) -> tuple[MirrorName, ObjectStore | None]:
     """The mirror of ``domain`` at ``site`` that was not removed; if there is none, the name of the next one, and None."""
-    last = max((name.life for name in await list_mirrors(manager, timeout_s) if (name.domain, name.site) == (domain, site)), default=0)
+    last = max(
+        (
+            name.life
+            for name in await list_mirrors(manager, timeout_s)
+            if (name.domain, name.site) == (domain, site)
+        ),
+        default=0,
+    )
     store = await opened(manager, MirrorName(domain, site, last), timeout_s) if last else None
     if store is None or await is_removed(store, timeout_s):
         return MirrorName(domain, site, last + 1), None
@@ -84,7 +102,9 @@ def fit_for_mirrors(domain: str, found: object) -> ObjectStore:
     raise BadInput(f"{domain!r} {why}. It can have no mirror, and nothing was changed")
 
 
-async def remove(manager: "Manager", domain: str, site: str, timeout_s: float | None = None) -> None:
+async def remove(
+    manager: "Manager", domain: str, site: str, timeout_s: float | None = None
+) -> None:
     """Mark the mirror as removed. Raises :class:`MirrorNotFound`."""
     _, store = await newest_life(manager, domain, site, timeout_s)
     if store is None:
@@ -102,8 +122,18 @@ async def states(manager: "Manager", timeout_s: float | None = None) -> list[Mir
     for name in last.values():
         store = await opened(manager, name, timeout_s)
         if store is not None and not await is_removed(store, timeout_s):
-            configuration, began_s = await store.current(timeout_s=timeout_s), await as_of(store, timeout_s)
-            found.append(Mirror(DomainName(name.domain), name.site, configuration, None if began_s is None else age_s(began_s)))
+            configuration, began_s = (
+                await store.current(timeout_s=timeout_s),
+                await as_of(store, timeout_s),
+            )
+            found.append(
+                Mirror(
+                    DomainName(name.domain),
+                    name.site,
+                    configuration,
+                    None if began_s is None else age_s(began_s),
+                )
+            )
     return found
 
 

@@ -19,7 +19,13 @@ from ares.dap.primitives import Found
 from ares.machine.compiled import client_core
 from ares.model.codec import Frame
 from ares.model.configuration import Configuration, Server
-from ares.model.errors import AresError, BadInput, ConnectionClosed, ConsensusUnavailable, NotAuthorized
+from ares.model.errors import (
+    AresError,
+    BadInput,
+    ConnectionClosed,
+    ConsensusUnavailable,
+    NotAuthorized,
+)
 from ares.model.identity import NO_DOMAIN, ClientId, DomainName, ServerId
 from ares.model.messages import AnyMessage
 from ares.net.port import Connections, FramedConnections
@@ -54,10 +60,17 @@ class Runner:
     """
 
     def __init__(
-        self, client: ClientId, connections: Connections, consensus: Consensus, tracer: Tracer | None = None, log: LogSession | None = None
+        self,
+        client: ClientId,
+        connections: Connections,
+        consensus: Consensus,
+        tracer: Tracer | None = None,
+        log: LogSession | None = None,
     ) -> None:
         self._tracer = tracer
-        self._framed = connections if log is None and isinstance(connections, FramedConnections) else None
+        self._framed = (
+            connections if log is None and isinstance(connections, FramedConnections) else None
+        )
         core = client_core() if self._framed is not None else None
         self.session = Session(int(client), core=core) if log is None else log.session
         self._whole = self.session if log is None else log
@@ -111,9 +124,21 @@ class Runner:
         self.check_loop()
         if self._closed:
             raise ConnectionClosed
-        if self._tracer is not None and recording is None and (traced := self._tracer.begin(label)) is not None:
+        if (
+            self._tracer is not None
+            and recording is None
+            and (traced := self._tracer.begin(label)) is not None
+        ):
             try:
-                result = await self.run(operation, label, timeout_s, idle=idle, key=key, progress=progress, recording=traced.recording)
+                result = await self.run(
+                    operation,
+                    label,
+                    timeout_s,
+                    idle=idle,
+                    key=key,
+                    progress=progress,
+                    recording=traced.recording,
+                )
             except BaseException as error:
                 self._tracer.end(traced, None, error)
                 raise
@@ -121,7 +146,17 @@ class Runner:
             return result
         future: asyncio.Future[Result] = self._loop.create_future()
         done = partial(_settle, future)
-        job = self.session.start(operation, label, monotonic(), timeout_s, done, idle=idle, key=key, progress=progress, recording=recording)
+        job = self.session.start(
+            operation,
+            label,
+            monotonic(),
+            timeout_s,
+            done,
+            idle=idle,
+            key=key,
+            progress=progress,
+            recording=recording,
+        )
         self.schedule()
         try:
             return await future
@@ -137,7 +172,9 @@ class Runner:
         """What the compiled core began has ended in the session; a read's future gets the value."""
         _settle(future, result.value if isinstance(result, Found) else result, error)
 
-    def begin(self, what: str, name: str, start: Callable[..., object], *arguments: Any) -> asyncio.Future[Any]:
+    def begin(
+        self, what: str, name: str, start: Callable[..., object], *arguments: Any
+    ) -> asyncio.Future[Any]:
         """What ``start(done, now, *arguments)`` comes to; it costs no task. ``what`` is done to ``name``, where operations are traced.
 
         Raises :class:`BadInput` on another event loop than that of the connection.
@@ -147,7 +184,10 @@ class Runner:
             raise ConnectionClosed
         future: asyncio.Future[Any] = self._loop.create_future()
         done: Callable[[Any, BaseException | None], None] = partial(_settle, future)
-        if self._tracer is not None and (traced := self._tracer.begin(About(what, name))) is not None:
+        if (
+            self._tracer is not None
+            and (traced := self._tracer.begin(About(what, name))) is not None
+        ):
             done = partial(_settle_traced, future, partial(self._tracer.end, traced))
         start(done, monotonic(), *arguments)
         self.schedule()
@@ -156,7 +196,9 @@ class Runner:
     def check_loop(self) -> None:
         """Raises :class:`BadInput` if this is not the loop on which it was made."""
         if asyncio._get_running_loop() is not self._loop:
-            raise BadInput("a connection is used on the event loop where it was made: connect there, or use ares.connect_blocking; nothing was sent")
+            raise BadInput(
+                "a connection is used on the event loop where it was made: connect there, or use ares.connect_blocking; nothing was sent"
+            )
 
     async def close(self) -> None:
         """As :meth:`stop`, and let go of the consensus service and the tracer."""
@@ -234,7 +276,9 @@ class Runner:
 
     def _wake(self, due: float) -> None:
         self._alarm = None
-        self.session.wake(max(due, monotonic()))  # uvloop counts milliseconds, and may call a part of one too early
+        self.session.wake(
+            max(due, monotonic())
+        )  # uvloop counts milliseconds, and may call a part of one too early
         self.schedule()
 
     def _tick(self) -> None:
@@ -272,11 +316,21 @@ class Runner:
                 decided = await self._consensus.propose(what.configuration, self._client, timeout_s)
                 self.session.resume(task, decided, monotonic())
             else:
-                await self._consensus.tell_finalized(what.configuration, min(timeout_s, HINT_TIMEOUT_S))
+                await self._consensus.tell_finalized(
+                    what.configuration, min(timeout_s, HINT_TIMEOUT_S)
+                )
                 self.session.resume(task, True, monotonic())
         except AresError as error:
-            if isinstance(what, Announce) and not what.must and isinstance(error, ConsensusUnavailable | NotAuthorized):
-                log.warning("the consensus service did not hear that index %d is finalized: %s", what.configuration.index, error)
+            if (
+                isinstance(what, Announce)
+                and not what.must
+                and isinstance(error, ConsensusUnavailable | NotAuthorized)
+            ):
+                log.warning(
+                    "the consensus service did not hear that index %d is finalized: %s",
+                    what.configuration.index,
+                    error,
+                )
                 self.session.resume(task, False, monotonic())
             else:
                 self.session.fail(task, error, monotonic())
@@ -292,6 +346,11 @@ def _settle(future: asyncio.Future[Result], result: Result, error: BaseException
         future.set_exception(error)
 
 
-def _settle_traced(future: asyncio.Future[Any], end: Callable[[Any, BaseException | None], None], result: Any, error: BaseException | None) -> None:
+def _settle_traced(
+    future: asyncio.Future[Any],
+    end: Callable[[Any, BaseException | None], None],
+    result: Any,
+    error: BaseException | None,
+) -> None:
     end(result, error)
     _settle(future, result, error)

@@ -16,7 +16,14 @@ from ares.chain.quick_reads import ReadManner
 from ares.client.runner import Runner
 from ares.client.store import Domain, Identify
 from ares.model.configuration import Configuration
-from ares.model.errors import BadInput, ConfigurationRefused, LogSealed, NotWritten, Trimmed, Unavailable
+from ares.model.errors import (
+    BadInput,
+    ConfigurationRefused,
+    LogSealed,
+    NotWritten,
+    Trimmed,
+    Unavailable,
+)
 from ares.model.log_messages import ENTRY_BYTES_MAX
 from ares.operation.effects import Operation
 from ares.operation.jobs import About
@@ -52,7 +59,14 @@ class Log(Domain):
     :class:`ares.Unavailable` when too few servers answer in time, and :class:`ares.BadInput` before anything is sent.
     """
 
-    def __init__(self, runner: Runner, session: LogSession, timeout_s: float, identify: Identify, reads: Reads = "craq") -> None:
+    def __init__(
+        self,
+        runner: Runner,
+        session: LogSession,
+        timeout_s: float,
+        identify: Identify,
+        reads: Reads = "craq",
+    ) -> None:
         super().__init__(runner, session.view, timeout_s, identify)
         self._session = session
         self._from_tail = _is_cr(reads)
@@ -63,7 +77,9 @@ class Log(Domain):
 
     # -- append ---------------------------------------------------------------------------------------------------------
 
-    def append(self, entry: Bytes, *, at: int | None = None, timeout_s: float | None = None) -> asyncio.Future[int]:
+    def append(
+        self, entry: Bytes, *, at: int | None = None, timeout_s: float | None = None
+    ) -> asyncio.Future[int]:
         """Append an entry (0 bytes to 1 MiB); its position. ``await`` it, or go on and await many of them.
 
         ``at``: only if it gets exactly this position; else :class:`ares.PositionTaken`. Raises :class:`ares.AppendUncertain` if it may be there or
@@ -71,17 +87,27 @@ class Log(Domain):
         """
         return self._append((checked_entry(entry),), at, timeout_s)
 
-    def append_many(self, entries: Iterable[Bytes], *, at: int | None = None, timeout_s: float | None = None) -> asyncio.Future[int]:
+    def append_many(
+        self, entries: Iterable[Bytes], *, at: int | None = None, timeout_s: float | None = None
+    ) -> asyncio.Future[int]:
         """Append 1 to 4096 entries, 4 MiB together, wholly or not at all; the position of the first, behind which the others stand."""
-        if isinstance(entries, str | bytes | bytearray | memoryview) or not isinstance(entries, Iterable):
-            raise BadInput(f"append_many takes a list of entries, not {type(entries).__name__}; nothing was sent")
+        if isinstance(entries, str | bytes | bytearray | memoryview) or not isinstance(
+            entries, Iterable
+        ):
+            raise BadInput(
+                f"append_many takes a list of entries, not {type(entries).__name__}; nothing was sent"
+            )
         return self._append(tuple([checked_entry(entry) for entry in entries]), at, timeout_s)
 
-    def _append(self, entries: tuple[bytes, ...], at: int | None, timeout_s: float | None) -> asyncio.Future[int]:
+    def _append(
+        self, entries: tuple[bytes, ...], at: int | None, timeout_s: float | None
+    ) -> asyncio.Future[int]:
         if at is not None:
             check_position(at)
         timeout_s = self._timeout_s if timeout_s is None else self._timeout(timeout_s)
-        future = self._runner.begin("append", self.name, self._session.append, entries, at, timeout_s)
+        future = self._runner.begin(
+            "append", self.name, self._session.append, entries, at, timeout_s
+        )
         if (waiting := self._session.appender.waiting) is not None:
 
             def tell(ended: asyncio.Future[int]) -> None:
@@ -92,13 +118,28 @@ class Log(Domain):
 
     # -- read -----------------------------------------------------------------------------------------------------------
 
-    def read(self, position: int, *, uncommitted: bool = False, reads: Reads | None = None, timeout_s: float | None = None) -> asyncio.Future[bytes]:
+    def read(
+        self,
+        position: int,
+        *,
+        uncommitted: bool = False,
+        reads: Reads | None = None,
+        timeout_s: float | None = None,
+    ) -> asyncio.Future[bytes]:
         """The entry at ``position``. Raises :class:`ares.NotWritten` or :class:`ares.Trimmed`.
 
         ``uncommitted``: what the server has that is asked, which a reconfiguration may take back. ``reads``: "craq" asks any server, "cr" the tail.
         """
         manner = ReadManner(self._from_tail if reads is None else _is_cr(reads), uncommitted)
-        return self._runner.begin("read", self.name, self._session.reads.ask, position, None, self._timeout(timeout_s), manner)
+        return self._runner.begin(
+            "read",
+            self.name,
+            self._session.reads.ask,
+            position,
+            None,
+            self._timeout(timeout_s),
+            manner,
+        )
 
     def read_range(
         self, first: int, upto: int, *, reads: Reads | None = None, timeout_s: float | None = None
@@ -109,18 +150,31 @@ class Log(Domain):
         check_position(first)
         check_position(upto)
         manner = ReadManner(self._from_tail if reads is None else _is_cr(reads))
-        return self._runner.begin("read", self.name, self._session.reads.ask, first, upto, self._timeout(timeout_s), manner)
+        return self._runner.begin(
+            "read",
+            self.name,
+            self._session.reads.ask,
+            first,
+            upto,
+            self._timeout(timeout_s),
+            manner,
+        )
 
     async def tail(self, *, timeout_s: float | None = None) -> int:
         """The position that comes next; linearizable. Raises :class:`ares.LogSealed` when nobody decided how to go on."""
         return await self._started(self._session.operations.tail(), "tail", timeout_s)
 
-    async def follow(self, position: int = 0, *, timeout_s: float | None = None) -> AsyncIterator[tuple[int, bytes]]:
+    async def follow(
+        self, position: int = 0, *, timeout_s: float | None = None
+    ) -> AsyncIterator[tuple[int, bytes]]:
         """Pairs of positions and committed entries from ``position`` on, in order, for ever, across reconfigurations. None is skipped.
 
         One piece of 1 MiB, or one entry, is read ahead at most. Raises :class:`ares.Trimmed` when what comes next is gone.
         """
-        follower, patience_s = Follower(self._session.operations, position), max(self._timeout(timeout_s), 2 * FOLLOW_S)
+        follower, patience_s = (
+            Follower(self._session.operations, position),
+            max(self._timeout(timeout_s), 2 * FOLLOW_S),
+        )
         piece = asyncio.ensure_future(self._piece(follower, patience_s))
         try:
             while True:
@@ -162,7 +216,11 @@ class Log(Domain):
         return LogStat(self.name, first, tail, self._view.sequence.last_known)
 
     async def reconfigure(
-        self, configuration: Configuration, *, progress: Callable[[Progress], None] | None = None, timeout_s: float | None = None
+        self,
+        configuration: Configuration,
+        *,
+        progress: Callable[[Progress], None] | None = None,
+        timeout_s: float | None = None,
     ) -> Reconfigured:
         """Go on with another chain. Appends wait for a moment, and go on when it is decided; what is older then moves from server to server.
 
@@ -170,16 +228,32 @@ class Log(Domain):
         :class:`ares.ConsensusUnavailable`; in both cases nothing was changed.
         """
         if isinstance(configuration, Configuration) and configuration.dap != "chain":
-            raise ConfigurationRefused(f"{self.name!r} is a log, and its configurations are chains (Configuration.chain): nothing was changed")
+            raise ConfigurationRefused(
+                f"{self.name!r} is a log, and its configurations are chains (Configuration.chain): nothing was changed"
+            )
         wished = await self._identify(configuration)
-        chain = await self._run(self._session.operations.reconfigure(wished), f"reconfiguration of {self.name!r}", progress, timeout_s)
+        chain = await self._run(
+            self._session.operations.reconfigure(wished),
+            f"reconfiguration of {self.name!r}",
+            progress,
+            timeout_s,
+        )
         return Reconfigured(chain, True, 0, 0, 0, [])
 
-    async def operate(self, make: Callable[[LogOperations], Operation[Result]], what: str, timeout_s: float | None = None) -> Result:
+    async def operate(
+        self,
+        make: Callable[[LogOperations], Operation[Result]],
+        what: str,
+        timeout_s: float | None = None,
+    ) -> Result:
         """Run an operation on the log as this client knows it; ``timeout_s`` bounds a standstill."""
-        return await self._run(make(self._session.operations), f"{what} of {self.name!r}", None, timeout_s)
+        return await self._run(
+            make(self._session.operations), f"{what} of {self.name!r}", None, timeout_s
+        )
 
-    def _started(self, operation: Operation[Result], what: str, timeout_s: float | None) -> Coroutine[Any, Any, Result]:
+    def _started(
+        self, operation: Operation[Result], what: str, timeout_s: float | None
+    ) -> Coroutine[Any, Any, Result]:
         self._runner.check_loop()
         return self._runner.run(operation, About(what, self.name), self._timeout(timeout_s))
 
@@ -193,11 +267,15 @@ def checked_entry(entry: Bytes) -> bytes:
     else:
         raise BadInput(f"an entry is bytes, not {type(entry).__name__}; nothing was sent")
     if size > ENTRY_BYTES_MAX:
-        raise BadInput(f"an entry has at most {ENTRY_BYTES_MAX} bytes, not {size}; nothing was sent. Larger ones go into a file that an entry names")
+        raise BadInput(
+            f"an entry has at most {ENTRY_BYTES_MAX} bytes, not {size}; nothing was sent. Larger ones go into a file that an entry names"
+        )
     return entry
 
 
 def _is_cr(reads: str) -> bool:
     if reads not in _FROM_TAIL:
-        raise BadInput(f"reads are answered by any server (craq) or by the tail (cr), not by {reads!r}; nothing was sent")
+        raise BadInput(
+            f"reads are answered by any server (craq) or by the tail (cr), not by {reads!r}; nothing was sent"
+        )
     return _FROM_TAIL[reads]

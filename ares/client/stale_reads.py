@@ -28,18 +28,34 @@ class StaleValue(Struct, frozen=True):
     site: str | None
 
 
-async def read_stale(manager: "Manager", key: str, domain: str, site: str | None, max_age_s: float | None, timeout_s: float | None) -> StaleValue:
+async def read_stale(
+    manager: "Manager",
+    key: str,
+    domain: str,
+    site: str | None,
+    max_age_s: float | None,
+    timeout_s: float | None,
+) -> StaleValue:
     """See :meth:`ares.client.manager.Manager.read_stale`."""
     name = checked_key(key)
     if max_age_s is not None and not (isinstance(max_age_s, int | float) and max_age_s >= 0):
-        raise BadInput(f"a greatest age is a number of seconds, 0 or more, not {max_age_s!r}; nothing was sent")
+        raise BadInput(
+            f"a greatest age is a number of seconds, 0 or more, not {max_age_s!r}; nothing was sent"
+        )
     life = 1
     while site is not None and await manager.is_near(MirrorName(domain, site, life + 1).name):
         life += 1  # those before it were removed, and their servers may be gone
-    while site is not None and (store := await _found(manager, MirrorName(domain, site, life), timeout_s)) is not None:
-        began_s = await as_of(store, timeout_s)  # before the value, which then is as new as that says
+    while (
+        site is not None
+        and (store := await _found(manager, MirrorName(domain, site, life), timeout_s)) is not None
+    ):
+        began_s = await as_of(
+            store, timeout_s
+        )  # before the value, which then is as new as that says
         found = await store.read_named(name, timeout_s)
-        if await is_removed(store, timeout_s):  # after the value: if not, nothing was deleted that the domain has
+        if await is_removed(
+            store, timeout_s
+        ):  # after the value: if not, nothing was deleted that the domain has
             life += 1
             continue
         if began_s is None:
@@ -56,9 +72,13 @@ async def read_stale(manager: "Manager", key: str, domain: str, site: str | None
     return StaleValue(found.value, found.tag, 0.0, None)
 
 
-async def _found(manager: "Manager", name: MirrorName, timeout_s: float | None) -> ObjectStore | None:
+async def _found(
+    manager: "Manager", name: MirrorName, timeout_s: float | None
+) -> ObjectStore | None:
     """The mirror's domain; None if there is none, or nobody says so: the usual read that follows is as good as any."""
     try:
-        return await opened(manager, name, FOUND_S if timeout_s is None else min(FOUND_S, timeout_s))
+        return await opened(
+            manager, name, FOUND_S if timeout_s is None else min(FOUND_S, timeout_s)
+        )
     except Unavailable:
         return None

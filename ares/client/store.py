@@ -16,7 +16,15 @@ from ares.fragment.read import FileProgress
 from ares.fragment.shared_memory import Blocks, list_files
 from ares.model.configuration import Configuration
 from ares.model.errors import BadInput, ConfigurationRefused, ObjectNotFound
-from ares.model.identity import DIRECTORY, KEY_BYTES_MAX, RESERVED, VALUE_BYTES_MAX, DomainName, ObjectName, fits
+from ares.model.identity import (
+    DIRECTORY,
+    KEY_BYTES_MAX,
+    RESERVED,
+    VALUE_BYTES_MAX,
+    DomainName,
+    ObjectName,
+    fits,
+)
 from ares.model.tag import Tag
 from ares.model.value import TOMBSTONE, Answered
 from ares.objects.coverable import read_versioned, write_versioned
@@ -77,15 +85,28 @@ class Domain:
 
     async def current(self, *, timeout_s: float | None = None) -> Configuration:
         """The last finalized configuration, asked of the servers: a new connection knows but the first one."""
-        await self._runner.run(read_config(self._view), f"read-config of {self.name!r}", self._timeout(timeout_s))
+        await self._runner.run(
+            read_config(self._view), f"read-config of {self.name!r}", self._timeout(timeout_s)
+        )
         return self.configuration
 
     async def _run(
-        self, operation: Operation[Result], label: object, progress: Callable[[Any], None] | None, timeout_s: float | None, key: Key | None = None
+        self,
+        operation: Operation[Result],
+        label: object,
+        progress: Callable[[Any], None] | None,
+        timeout_s: float | None,
+        key: Key | None = None,
     ) -> Result:
-        if progress is not None and not callable(progress):  # found out now: the first call may come when something was changed
-            raise BadInput(f"progress is a function to call, not {type(progress).__name__}; nothing was sent")
-        return await self._runner.run(operation, label, self._timeout(timeout_s), idle=True, key=key, progress=progress)
+        if progress is not None and not callable(
+            progress
+        ):  # found out now: the first call may come when something was changed
+            raise BadInput(
+                f"progress is a function to call, not {type(progress).__name__}; nothing was sent"
+            )
+        return await self._runner.run(
+            operation, label, self._timeout(timeout_s), idle=True, key=key, progress=progress
+        )
 
     def _timeout(self, timeout_s: float | None) -> float:
         if timeout_s is None:
@@ -107,12 +128,20 @@ class ObjectStore(Domain):
         super().__init__(runner, view, timeout_s, identify)
         self._small = runner.small_objects(view)
 
-    async def write(self, key: str, value: bytes | bytearray | memoryview, *, timeout_s: float | None = None) -> Tag:
+    async def write(
+        self, key: str, value: bytes | bytearray | memoryview, *, timeout_s: float | None = None
+    ) -> Tag:
         """Store ``value`` (0 bytes to 256 MiB) and return its tag."""
         if self._small is not None:
             self._runner.check_loop()
             future: asyncio.Future[Tag] | None
-            future = self._small.write(key, value, None, monotonic(), self._timeout_s if timeout_s is None else self._timeout(timeout_s))
+            future = self._small.write(
+                key,
+                value,
+                None,
+                monotonic(),
+                self._timeout_s if timeout_s is None else self._timeout(timeout_s),
+            )
             if future is not None:
                 try:
                     return await future
@@ -122,17 +151,29 @@ class ObjectStore(Domain):
         name = checked_key(key)
         return await self.write_named(name, checked_value(value), timeout_s)
 
-    def write_named(self, name: ObjectName, value: bytes, timeout_s: float | None = None) -> Coroutine[Any, Any, Tag]:
+    def write_named(
+        self, name: ObjectName, value: bytes, timeout_s: float | None = None
+    ) -> Coroutine[Any, Any, Tag]:
         """``write`` without the checks, reserved keys included."""
         view = self._view
-        return self._runner.run(write(view, name, value), About("write", name), self._timeout(timeout_s), key=(view.domain, name))
+        return self._runner.run(
+            write(view, name, value),
+            About("write", name),
+            self._timeout(timeout_s),
+            key=(view.domain, name),
+        )
 
     async def read(self, key: str, *, timeout_s: float | None = None) -> bytes:
         """The value. Raises :class:`ObjectNotFound`, or :class:`ares.DecodeFailed` when too many writers are at work."""
         value: Answered | None = None
         if self._small is not None:
             self._runner.check_loop()
-            future = self._small.read(key, None, monotonic(), self._timeout_s if timeout_s is None else self._timeout(timeout_s))
+            future = self._small.read(
+                key,
+                None,
+                monotonic(),
+                self._timeout_s if timeout_s is None else self._timeout(timeout_s),
+            )
             if future is not None:
                 try:
                     value = await future
@@ -146,21 +187,34 @@ class ObjectStore(Domain):
         assert isinstance(value, bytes)
         return value
 
-    def read_named(self, name: ObjectName, timeout_s: float | None = None) -> Coroutine[Any, Any, Found]:
+    def read_named(
+        self, name: ObjectName, timeout_s: float | None = None
+    ) -> Coroutine[Any, Any, Found]:
         """``read`` without the checks, reserved keys included; TOMBSTONE for an absent object."""
-        return self._runner.run(read(self._view, name), About("read", name), self._timeout(timeout_s))
+        return self._runner.run(
+            read(self._view, name), About("read", name), self._timeout(timeout_s)
+        )
 
-    async def read_versioned(self, key: str, *, timeout_s: float | None = None) -> tuple[Tag, bytes]:
+    async def read_versioned(
+        self, key: str, *, timeout_s: float | None = None
+    ) -> tuple[Tag, bytes]:
         """The latest version and its value (CoARES). What this client remembers does not travel again. Raises :class:`ObjectNotFound`."""
         name = checked_key(key)
-        found = await self._runner.run(read_versioned(self._view, name), About("read", name), self._timeout(timeout_s))
+        found = await self._runner.run(
+            read_versioned(self._view, name), About("read", name), self._timeout(timeout_s)
+        )
         if found.value is TOMBSTONE:
             raise ObjectNotFound(key, self.name)
         assert isinstance(found.value, bytes)
         return found.tag, found.value
 
     async def write_versioned(
-        self, key: str, value: bytes | bytearray | memoryview, version: Tag | None, *, timeout_s: float | None = None
+        self,
+        key: str,
+        value: bytes | bytearray | memoryview,
+        version: Tag | None,
+        *,
+        timeout_s: float | None = None,
     ) -> "VersionedResult":
         """Store ``value`` if ``version`` is still the latest (None: if the object is absent); otherwise change nothing and return the latest.
 
@@ -169,21 +223,32 @@ class ObjectStore(Domain):
         """
         name = checked_key(key)
         if version is not None and not is_tag(version):
-            raise BadInput(f"a version is a Tag as read_versioned returns it, or None for an object that is absent, not {version!r}")
+            raise BadInput(
+                f"a version is a Tag as read_versioned returns it, or None for an object that is absent, not {version!r}"
+            )
         operation = write_versioned(self._view, name, checked_value(value), version)
-        covered = await self._runner.run(operation, About("write", name), self._timeout(timeout_s), key=(self.name, name))
+        covered = await self._runner.run(
+            operation, About("write", name), self._timeout(timeout_s), key=(self.name, name)
+        )
         latest = covered.value if isinstance(covered.value, bytes) else None
         return VersionedResult(covered.changed, covered.tag, latest)
 
     async def delete(self, key: str, *, timeout_s: float | None = None) -> Tag:
         """Make the object absent; the tombstone's tag. Raises :class:`ObjectNotFound` if it was absent already."""
         name = checked_key(key)
-        return await self._runner.run(delete(self._view, name), About("delete", name), self._timeout(timeout_s), key=(self.name, name))
+        return await self._runner.run(
+            delete(self._view, name),
+            About("delete", name),
+            self._timeout(timeout_s),
+            key=(self.name, name),
+        )
 
     async def stat(self, key: str, *, timeout_s: float | None = None) -> ObjectStat:
         """The version and size without the value. Raises :class:`ObjectNotFound`."""
         name = checked_key(key)
-        found = await self._runner.run(stat(self._view, name), About("stat", name), self._timeout(timeout_s))
+        found = await self._runner.run(
+            stat(self._view, name), About("stat", name), self._timeout(timeout_s)
+        )
         if found.value is TOMBSTONE:
             raise ObjectNotFound(key, self.name)
         return ObjectStat(key, self.name, found.tag, found.length)
@@ -197,13 +262,21 @@ class ObjectStore(Domain):
             if not name.startswith(RESERVED):
                 yield name
 
-    async def list_named(self, prefix: str, timeout_s: float | None = None) -> AsyncIterator[ObjectName]:
+    async def list_named(
+        self, prefix: str, timeout_s: float | None = None
+    ) -> AsyncIterator[ObjectName]:
         """``list`` with reserved keys."""
         after: str | None = ""
-        what = "listing of the domains" if prefix.startswith(DIRECTORY) else f"listing of {self.name!r}"
+        what = (
+            "listing of the domains"
+            if prefix.startswith(DIRECTORY)
+            else f"listing of {self.name!r}"
+        )
         while after is not None:
             operation = list_objects(self._view, after, prefix)
-            names, after = await self._runner.run(operation, what, self._timeout(timeout_s), idle=True)
+            names, after = await self._runner.run(
+                operation, what, self._timeout(timeout_s), idle=True
+            )
             for name in names:
                 yield name
 
@@ -227,22 +300,47 @@ class ObjectStore(Domain):
         """
         if isinstance(configuration, Configuration) and configuration.dap == "chain":
             why = "a chain is for a log, which `store.log(NAME, create=...)` makes. Nothing was changed"
-            raise ConfigurationRefused(f"domain {self.name!r} holds objects, and its configurations are abd or ec: {why}")
+            raise ConfigurationRefused(
+                f"domain {self.name!r} holds objects, and its configurations are abd or ec: {why}"
+            )
         throttle = None if bytes_per_s is None else Throttle(bytes_per_s)
         if transfer not in get_args(Transfer):
-            raise BadInput(f"transfer is one of {', '.join(get_args(Transfer))}, not {transfer!r}; nothing was changed")
-        move = reconfigure(self._view, await self._identify(configuration), Manner(throttle, skip_undecodable, transfer))
+            raise BadInput(
+                f"transfer is one of {', '.join(get_args(Transfer))}, not {transfer!r}; nothing was changed"
+            )
+        move = reconfigure(
+            self._view,
+            await self._identify(configuration),
+            Manner(throttle, skip_undecodable, transfer),
+        )
         return await self._run(move, f"reconfiguration of {self.name!r}", progress, timeout_s)
 
     async def run(
-        self, make: Callable[[View], Operation[Result]], what: str, *, progress: Callable[[Any], None] | None = None, timeout_s: float | None = None
+        self,
+        make: Callable[[View], Operation[Result]],
+        what: str,
+        *,
+        progress: Callable[[Any], None] | None = None,
+        timeout_s: float | None = None,
     ) -> Result:
         """Run an operation on the domain as this client knows it; ``timeout_s`` bounds a standstill."""
         return await self._run(make(self._view), f"{what} of {self.name!r}", progress, timeout_s)
 
-    async def copy_into(self, mirror: "ObjectStore", began_s: float, throttle: Throttle, *, timeout_s: float | None = None) -> Copied:
+    async def copy_into(
+        self,
+        mirror: "ObjectStore",
+        began_s: float,
+        throttle: Throttle,
+        *,
+        timeout_s: float | None = None,
+    ) -> Copied:
         """One pass: what ``mirror`` lacks is copied there. ``began_s``: now, in seconds since 1970. ``timeout_s`` bounds a standstill."""
-        return await self._run(Pass(self._view, mirror._view, throttle).run(began_s), f"copying of {self.name!r}", None, timeout_s)
+        return await self._run(
+            Pass(self._view, mirror._view, throttle).run(began_s),
+            f"copying of {self.name!r}",
+            None,
+            timeout_s,
+        )
 
     def file(self, name: str, *, atomic: bool = False, sizes: Sizes | None = None) -> File:
         """The file ``name`` whose blocks are objects of this domain; see :class:`ares.File`.
@@ -258,7 +356,11 @@ class ObjectStore(Domain):
     async def files(self, prefix: str = "", *, timeout_s: float | None = None) -> Sequence[str]:
         """The names of the files of this domain that start with ``prefix``, in order."""
         checked_prefix(prefix, GENESIS_NAMES)
-        return await self.run_on_blocks(lambda blocks: list_files(blocks, prefix), f"listing of {self.name!r}", timeout_s=timeout_s)
+        return await self.run_on_blocks(
+            lambda blocks: list_files(blocks, prefix),
+            f"listing of {self.name!r}",
+            timeout_s=timeout_s,
+        )
 
     async def run_on_blocks(
         self,
@@ -282,7 +384,9 @@ def checked_value(value: bytes | bytearray | memoryview) -> bytes:
     else:
         raise BadInput(f"a value is bytes, not {type(value).__name__}; nothing was sent")
     if size > VALUE_BYTES_MAX:
-        raise BadInput(f"a value may have at most {VALUE_BYTES_MAX} bytes; nothing was sent. Larger ones go through files")
+        raise BadInput(
+            f"a value may have at most {VALUE_BYTES_MAX} bytes; nothing was sent. Larger ones go through files"
+        )
     return bytes(value)
 
 
@@ -290,7 +394,9 @@ def is_tag(version: object) -> bool:
     """Whether it is a tag that can be sent: what cannot be encoded would take its whole batch with it."""
     if not isinstance(version, Tag):
         return False
-    return all(isinstance(part, int) and 0 <= part < 2**64 for part in (version.number, version.writer))
+    return all(
+        isinstance(part, int) and 0 <= part < 2**64 for part in (version.number, version.writer)
+    )
 
 
 def checked_prefix(prefix: str, before: str = "") -> None:

@@ -24,7 +24,10 @@ FILE_BYTES_MAX = 4 * 1024 * 1024
 
 log = logging.getLogger(__name__)
 
-_Domains = dict[Annotated[str, Meta(max_length=DOMAIN_BYTES_MAX)], Annotated[list[str], Meta(max_length=SERVERS_MAX)]]
+_Domains = dict[
+    Annotated[str, Meta(max_length=DOMAIN_BYTES_MAX)],
+    Annotated[list[str], Meta(max_length=SERVERS_MAX)],
+]
 _decode = msgspec.json.Decoder(_Domains).decode
 
 
@@ -77,7 +80,12 @@ class KnownDomains:
 class Whereabouts:
     """``book``: the servers of the cluster file; ``near``: those at the client's site. Without any, nobody is asked but the directory."""
 
-    def __init__(self, book: Mapping[ServerId, Server] = {}, near: Sequence[ServerId] = (), known: KnownDomains | None = None) -> None:
+    def __init__(
+        self,
+        book: Mapping[ServerId, Server] = {},
+        near: Sequence[ServerId] = (),
+        known: KnownDomains | None = None,
+    ) -> None:
         self._book = book
         self._near = near
         self._known = known or KnownDomains()
@@ -87,11 +95,19 @@ class Whereabouts:
         for first in range(0, len(self._near), SERVERS_MAX):
             yield [self._book[server] for server in self._near[first : first + SERVERS_MAX]]
         remembered = dict.fromkeys(ServerId(name) for name in self._known.of(domain))
-        if others := [self._book[server] for server in remembered if server in self._book and server not in self._near]:
+        if others := [
+            self._book[server]
+            for server in remembered
+            if server in self._book and server not in self._near
+        ]:
             yield others
 
     def remember(self, configurations: Collection[Configuration]) -> None:
         """Where domains were when this client used them last. What `default` begins with is in the cluster file; it is not worth a file."""
-        found = {each.domain: each.server_ids for each in configurations if each.domain != DEFAULT_DOMAIN or each.index}
+        found = {
+            each.domain: each.server_ids
+            for each in configurations
+            if each.domain != DEFAULT_DOMAIN or each.index
+        }
         if found and self._book:
             self._known.remember(found)

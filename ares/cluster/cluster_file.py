@@ -27,8 +27,20 @@ from ares.cluster.tables import (
     written,
 )
 from ares.machine.named_files import SETTINGS_BYTES_MAX, read_named
-from ares.machine.trusted_files import DIRECTORY_MADE_FOR_ALL, MADE_FOR_ALL, make_directory, replace_durably, write_new
-from ares.model.configuration import BACKEND_DEFAULT, DELTA_DEFAULT, Algorithm, Configuration, Server
+from ares.machine.trusted_files import (
+    DIRECTORY_MADE_FOR_ALL,
+    MADE_FOR_ALL,
+    make_directory,
+    replace_durably,
+    write_new,
+)
+from ares.model.configuration import (
+    BACKEND_DEFAULT,
+    DELTA_DEFAULT,
+    Algorithm,
+    Configuration,
+    Server,
+)
 from ares.model.errors import BadInput, ConfigurationRefused
 from ares.model.identity import ServerId
 from ares.security.keys import write_secret
@@ -120,7 +132,9 @@ class Plan(Struct, frozen=True):
     @property
     def server_sites(self) -> list[str]:
         """Of each server; nothing where there are no sites."""
-        return [site for site, count in self.sites for _ in range(count)] or [""] * (self.servers + self.spares)
+        return [site for site, count in self.sites for _ in range(count)] or [""] * (
+            self.servers + self.spares
+        )
 
     @property
     def server_ids(self) -> list[str]:
@@ -146,20 +160,32 @@ def create(directory: Path, plan: Plan) -> Settings:
     password = directory / PASSWORD_NAME
     for existing in (path, password, directory / KEYS_NAME):
         if existing.exists():
-            raise BadInput(f"{existing} exists, and init never overwrites a cluster: choose another directory, or remove it yourself")
+            raise BadInput(
+                f"{existing} exists, and init never overwrites a cluster: choose another directory, or remove it yourself"
+            )
     if plan.etcd and plan.consensus:
-        raise BadInput("either consensus members decide or an etcd does: say --etcd or --consensus, not both; nothing was written")
+        raise BadInput(
+            "either consensus members decide or an etcd does: say --etcd or --consensus, not both; nothing was written"
+        )
     if plan.etcd and plan.security == "curve":
         why = "servers of a cluster with keys take only decisions that its consensus members have signed, and etcd signs nothing"
-        raise BadInput(f"--etcd and --security curve do not go together: {why}; nothing was written")
-    keys = new_keys([*plan.server_ids, *plan.member_ids], plan.consensus) if plan.security == "curve" else {}
+        raise BadInput(
+            f"--etcd and --security curve do not go together: {why}; nothing was written"
+        )
+    keys = (
+        new_keys([*plan.server_ids, *plan.member_ids], plan.consensus)
+        if plan.security == "curve"
+        else {}
+    )
     text = _text(plan, {id: pair.public for id, pair in keys.items()})
     processes = Settings.parse(text, path).processes()
     for process in processes:
         record = record_of(process.data)
         if (found := kept_in(process.data) or (record if record.exists() else None)) is not None:
             remove = f"remove {found if found == record else process.data} yourself"
-            raise BadInput(f"{found} is left of an earlier cluster: choose another directory, or {remove}; nothing was written")
+            raise BadInput(
+                f"{found} is left of an earlier cluster: choose another directory, or {remove}; nothing was written"
+            )
     try:
         make_directory(directory, DIRECTORY_MADE_FOR_ALL)
         if plan.consensus:
@@ -170,7 +196,9 @@ def create(directory: Path, plan: Plan) -> Settings:
             prepare(process.data)
         write_new(path, text, MADE_FOR_ALL)
     except OSError as error:
-        raise BadInput(f"no cluster was written into {directory}: {error.strerror} ({error.filename})") from error
+        raise BadInput(
+            f"no cluster was written into {directory}: {error.strerror} ({error.filename})"
+        ) from error
     return Settings.load(path)
 
 
@@ -183,7 +211,9 @@ def renew_identities(settings: Settings) -> Settings:
     for server in settings.servers.values():
         text = text.replace(server.identity, new_identity())
     replace_durably(settings.path, text, settings.path.stat().st_mode & 0o777)
-    for process in settings.processes():  # last: a first start under the old identities would be none
+    for (
+        process
+    ) in settings.processes():  # last: a first start under the old identities would be none
         prepare(process.data)
     return Settings.load(settings.path)
 
@@ -191,7 +221,9 @@ def renew_identities(settings: Settings) -> Settings:
 def largest_k(servers: int) -> int:
     """The most data elements over ``servers`` that survive one crash: floor((n-k)/2) >= 1. Raises :class:`BadInput` if there is no such k."""
     if servers < 3:
-        raise BadInput(f"erasure coding over {servers} servers survives no crash whatever k is: use 3 servers or more, or give --k yourself")
+        raise BadInput(
+            f"erasure coding over {servers} servers survives no crash whatever k is: use 3 servers or more, or give --k yourself"
+        )
     return servers - 2
 
 
@@ -201,7 +233,9 @@ def _configuration(plan: Plan) -> Configuration:
         if plan.dap == "ec":
             k = largest_k(plan.servers) if plan.k is None else plan.k
             delta = DELTA_DEFAULT if plan.delta is None else plan.delta
-            return Configuration.ec(members, k, delta, BACKEND_DEFAULT, allow_no_faults=plan.allow_no_faults)
+            return Configuration.ec(
+                members, k, delta, BACKEND_DEFAULT, allow_no_faults=plan.allow_no_faults
+            )
         if (plan.k, plan.delta) != (None, None):
             raise BadInput("--k and --delta belong to --dap ec: ABD replicates whole values")
         return Configuration.abd(members, allow_no_faults=plan.allow_no_faults)
@@ -216,16 +250,23 @@ def _text(plan: Plan, keys: Mapping[str, str]) -> str:
         raise BadInput("--host: expected the address that everything listens on, and it is empty")
     if plan.security is None and not is_loopback(plan.host):
         why = f"{plan.host} is not a loopback address: without keys anyone who reaches it can read and write"
-        raise BadInput(f"{why}. Say --security curve, and everybody gets a key; or, if its network is trusted, say --security none")
+        raise BadInput(
+            f"{why}. Say --security curve, and everybody gets a key; or, if its network is trusted, say --security none"
+        )
     file = _file(plan, keys, configuration)
-    remarks = _REMARKS | {"durability": _DURABILITY[plan.durability], "security": _SECURITY[plan.security]}
+    remarks = _REMARKS | {
+        "durability": _DURABILITY[plan.durability],
+        "security": _SECURITY[plan.security],
+    }
     remarks["initial"] = _INITIAL.format(description=configuration.describe())
     if plan.etcd:
         remarks["etcd"] = _ETCD
     if plan.autopilot:
         remarks["autopilot"] = _AUTOPILOT
     elif plan.consensus:  # a remark, until somebody wants it
-        remarks["autopilot"] = _AUTOPILOT + "".join(f"# {line}\n" for line in ("[autopilot]", *lines(AutopilotSettings()).splitlines()))
+        remarks["autopilot"] = _AUTOPILOT + "".join(
+            f"# {line}\n" for line in ("[autopilot]", *lines(AutopilotSettings()).splitlines())
+        )
     return written(file, remarks)
 
 
@@ -233,7 +274,11 @@ def _file(plan: Plan, keys: Mapping[str, str], configuration: Configuration) -> 
     chosen = _free_ports(plan) if plan.base_port == 0 else range(plan.base_port, 1 << 20)
     addresses = (f"{plan.host}:{port}" for port in chosen)
     https = (f"{_HTTP_HOST}:{port}" for port in chosen[len(plan.server_ids) + 2 * plan.consensus :])
-    ec: dict[str, Any] = {"k": configuration.k, "delta": configuration.delta, "backend": configuration.backend} if configuration.dap == "ec" else {}
+    ec: dict[str, Any] = (
+        {"k": configuration.k, "delta": configuration.delta, "backend": configuration.backend}
+        if configuration.dap == "ec"
+        else {}
+    )
     return FileTable(
         format=FORMAT,
         name=f"ares-{secrets.token_hex(3)}",
@@ -242,16 +287,37 @@ def _file(plan: Plan, keys: Mapping[str, str], configuration: Configuration) -> 
         decision_key=keys.get(DECISIONS_ID),
         consensus_password=PASSWORD_NAME if plan.consensus else None,
         server=[
-            ServerSettings(ServerId(id), next(addresses), new_identity(), public_key=keys.get(id, ""), http=next(https), site=site)
+            ServerSettings(
+                ServerId(id),
+                next(addresses),
+                new_identity(),
+                public_key=keys.get(id, ""),
+                http=next(https),
+                site=site,
+            )
             for id, site in zip(plan.server_ids, plan.server_sites, strict=True)
         ],
         consensus=[
-            MemberSettings(ServerId(id), next(addresses), next(addresses), public_key=keys.get(id, ""), http=next(https)) for id in plan.member_ids
+            MemberSettings(
+                ServerId(id),
+                next(addresses),
+                next(addresses),
+                public_key=keys.get(id, ""),
+                http=next(https),
+            )
+            for id in plan.member_ids
         ],
         etcd=EtcdTable(plan.etcd) if plan.etcd else None,
         autopilot=AutopilotSettings() if plan.autopilot else None,
-        client=ClientSettings(key=f"{KEYS_NAME}/{FIRST_CLIENT}.secret") if keys else ClientSettings(),
-        initial=InitialTable(configuration.dap, list(configuration.server_ids), **ec, allow_no_faults=plan.allow_no_faults),
+        client=ClientSettings(key=f"{KEYS_NAME}/{FIRST_CLIENT}.secret")
+        if keys
+        else ClientSettings(),
+        initial=InitialTable(
+            configuration.dap,
+            list(configuration.server_ids),
+            **ec,
+            allow_no_faults=plan.allow_no_faults,
+        ),
     )
 
 
@@ -264,7 +330,9 @@ def _free_ports(plan: Plan) -> list[int]:
             return free
         if is_free(plan.host, port) and is_free(_HTTP_HOST, port):
             free.append(port)
-    raise BadInput(f"fewer than {wanted} ports from {_PORTS.start} to {_PORTS.stop} are free on {plan.host}")
+    raise BadInput(
+        f"fewer than {wanted} ports from {_PORTS.start} to {_PORTS.stop} are free on {plan.host}"
+    )
 
 
 def free_base_port(plan: Plan) -> int:
@@ -272,7 +340,10 @@ def free_base_port(plan: Plan) -> int:
     if not is_free(plan.host, 0):
         return BASE_PORT
     for base in _BASE_PORTS:
-        if all(is_free(plan.host, port) and is_free(_HTTP_HOST, port) for port in range(base, base + plan.ports)):
+        if all(
+            is_free(plan.host, port) and is_free(_HTTP_HOST, port)
+            for port in range(base, base + plan.ports)
+        ):
             return base
     return 0
 

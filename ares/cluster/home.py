@@ -69,7 +69,9 @@ def prepare(directory: Path) -> bool:
     """
     with _refusing_unusable(directory):
         if (kept := kept_in(directory)) is not None:
-            raise BadInput(f"{directory} is not that of a process that never ran: {kept} is there; nothing was changed in it")
+            raise BadInput(
+                f"{directory} is not that of a process that never ran: {kept} is there; nothing was changed in it"
+            )
         if (directory / NEW_NAME).exists():
             return False
         make_directory(directory)
@@ -94,7 +96,11 @@ def is_bare(directory: Path, name: str) -> bool:
     """
     try:
         new = is_new(directory) and not was_started(directory, name)
-        return kept_in(directory) is None and not new and (directory.is_dir() or not directory.exists())
+        return (
+            kept_in(directory) is None
+            and not new
+            and (directory.is_dir() or not directory.exists())
+        )
     except OSError:
         return False
 
@@ -182,7 +188,9 @@ def store_identity(directory: Path, identity_of_file: str, forget: bool) -> Clai
             raise StoreLost(store)
         identity = new_identity() if forget else claimed or stored or identity_of_file
         if not forget and stored not in (None, identity):
-            raise ForeignStore(store, f"it was made under the identity {stored!r}, and this server is {identity}")
+            raise ForeignStore(
+                store, f"it was made under the identity {stored!r}, and this server is {identity}"
+            )
         make_directory(store)
         # Cut short between the two, a first start is repeated, and one that forgets is asked for again: a claim without its store is refused.
         for place in (directory, store) if forget else (store, directory):
@@ -236,4 +244,6 @@ def _refusing_unusable(directory: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise BadInput(f"the directory {directory} cannot be used: {error.strerror} ({error.filename}); nothing was changed in it") from error
+        raise BadInput(
+            f"the directory {directory} cannot be used: {error.strerror} ({error.filename}); nothing was changed in it"
+        ) from error

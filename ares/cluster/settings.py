@@ -33,7 +33,13 @@ from ares.cluster.tables import ClientSettings as ClientSettings
 from ares.cluster.tables import MemberSettings as MemberSettings
 from ares.cluster.tables import ServerSettings as ServerSettings
 from ares.machine.named_files import SETTINGS_BYTES_MAX, read_named, refuse
-from ares.model.configuration import BACKEND_DEFAULT, DELTA_DEFAULT, Algorithm, Configuration, Server
+from ares.model.configuration import (
+    BACKEND_DEFAULT,
+    DELTA_DEFAULT,
+    Algorithm,
+    Configuration,
+    Server,
+)
 from ares.model.errors import BadInput, ConfigurationRefused
 from ares.model.identity import DEFAULT_DOMAIN, ServerId
 from ares.security.keys import keyed, read_secret
@@ -73,11 +79,15 @@ class Settings(Struct, frozen=True):
         """The settings in the file at ``path``; :class:`BadInput` if it cannot be read or anything in it is not as it must be."""
         file = Path(path)
         if file.is_dir():
-            raise BadInput(f"{file} is a directory; name the cluster file in it, for example {file / FILE_NAME}")
+            raise BadInput(
+                f"{file} is a directory; name the cluster file in it, for example {file / FILE_NAME}"
+            )
         try:
             text = read_named(file, SETTINGS_BYTES_MAX)[0].decode("utf-8")
         except OSError as error:
-            raise BadInput(f"{file}: the cluster file cannot be read: {error.strerror}. `ares-cli init DIR` writes a new one") from error
+            raise BadInput(
+                f"{file}: the cluster file cannot be read: {error.strerror}. `ares-cli init DIR` writes a new one"
+            ) from error
         except UnicodeDecodeError as error:
             raise BadInput(f"{file}: expected a text file in UTF-8: {error}") from error
         return Settings.parse(text, file)
@@ -89,7 +99,10 @@ class Settings(Struct, frozen=True):
 
     def book(self) -> dict[ServerId, Server]:
         """Every server, as configurations name it."""
-        return {server.id: Server(server.id, keyed(server.address, server.public_key), server.identity) for server in self.servers.values()}
+        return {
+            server.id: Server(server.id, keyed(server.address, server.public_key), server.identity)
+            for server in self.servers.values()
+        }
 
     def processes(self) -> list[ServerSettings | MemberSettings]:
         """Every process of the cluster: the servers, then the consensus members."""
@@ -104,13 +117,17 @@ class Settings(Struct, frozen=True):
 
     def member_addresses(self) -> dict[ServerId, str]:
         """Where clients reach the consensus members, as connections learn it."""
-        return {member.id: keyed(member.address, member.public_key) for member in self.members.values()}
+        return {
+            member.id: keyed(member.address, member.public_key) for member in self.members.values()
+        }
 
     def password(self) -> str:
         """The consensus members' shared secret. Raises :class:`BadInput` when its file is missing, empty or readable by others."""
         if self.password_path is None:
             refuse(self.path, "consensus_password", "expected the path of a file, but missing")
-        return read_secret(self.path, "consensus_password", self.password_path, "the members' shared secret")
+        return read_secret(
+            self.path, "consensus_password", self.password_path, "the members' shared secret"
+        )
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -125,7 +142,11 @@ def split_address(address: str) -> tuple[str, int]:
 
 def _place(address: str, host: str | None) -> str:
     """Where that is, among all hosts: a process that others reach at ``host`` has a loopback address there, and other hosts have the same one."""
-    return f"{address} on {host}" if host and not is_loopback(host) and is_loopback(split_address(address)[0]) else address
+    return (
+        f"{address} on {host}"
+        if host and not is_loopback(host) and is_loopback(split_address(address)[0])
+        else address
+    )
 
 
 def is_loopback(host: str) -> bool:
@@ -147,23 +168,52 @@ class _Checks:
     def settings(self) -> Settings:
         file, processes = self._file, self._file.processes()
         self._check_unique((f"{key}.id", table.id) for key, table in processes)
-        self._check_unique((f"server[{index}].identity", server.identity) for index, server in enumerate(file.server))
+        self._check_unique(
+            (f"server[{index}].identity", server.identity)
+            for index, server in enumerate(file.server)
+        )
         self._check_addresses()
-        placed = {key: replace(table, data=self._home / (f"data/{table.id}" if table.data == NO_PATH else table.data)) for key, table in processes}
+        placed = {
+            key: replace(
+                table,
+                data=self._home / (f"data/{table.id}" if table.data == NO_PATH else table.data),
+            )
+            for key, table in processes
+        }
         self._check_unique((f"{key}.data", str(table.data)) for key, table in placed.items())
         sites = list(dict.fromkeys(server.site for server in file.server if server.site))
         if file.client.site is not None and file.client.site not in sites:
-            refuse(self._path, "client.site", f"expected the site of a [[server]], found {file.client.site!r}; known: {', '.join(sites) or 'none'}")
+            refuse(
+                self._path,
+                "client.site",
+                f"expected the site of a [[server]], found {file.client.site!r}; known: {', '.join(sites) or 'none'}",
+            )
         security = security_settings(self._path, file)
-        paths = {name: str(self._home / path) for name in ("key", "operation_log") if (path := getattr(file.client, name)) is not None}
+        paths = {
+            name: str(self._home / path)
+            for name in ("key", "operation_log")
+            if (path := getattr(file.client, name)) is not None
+        }
         return Settings(
             path=self._path.absolute(),
             name=file.name,
-            servers={table.id: table for table in placed.values() if isinstance(table, ServerSettings)},
-            members={table.id: table for table in placed.values() if isinstance(table, MemberSettings)},
-            initial=self._initial(file.initial, {server.id: Server(server.id, server.address, server.identity) for server in file.server}),
+            servers={
+                table.id: table for table in placed.values() if isinstance(table, ServerSettings)
+            },
+            members={
+                table.id: table for table in placed.values() if isinstance(table, MemberSettings)
+            },
+            initial=self._initial(
+                file.initial,
+                {
+                    server.id: Server(server.id, server.address, server.identity)
+                    for server in file.server
+                },
+            ),
             client=replace(file.client, **paths),
-            password_path=None if file.consensus_password is None else self._home / file.consensus_password,
+            password_path=None
+            if file.consensus_password is None
+            else self._home / file.consensus_password,
             etcd=None if file.etcd is None else self._etcd(file.etcd),
             security=security,
             notes=_notes(len(file.consensus), file.etcd),
@@ -187,11 +237,21 @@ class _Checks:
         file, processes = self._file, self._file.processes()
         keys = "`ares-cli init --security curve` makes keys"
         tls = "For an etcd elsewhere use TLS: name its ca"
-        places = [(f"{key}.{name}", getattr(table, name), keys) for name in ("address", "raft") for key, table in processes if hasattr(table, name)]
+        places = [
+            (f"{key}.{name}", getattr(table, name), keys)
+            for name in ("address", "raft")
+            for key, table in processes
+            if hasattr(table, name)
+        ]
         if file.etcd is not None:
             needed = tls if file.etcd.ca is None else ""
-            places += [(f"etcd.endpoints[{index}]", endpoint, needed) for index, endpoint in enumerate(file.etcd.endpoints)]
-        places += [(f"{key}.http", table.http, "") for key, table in processes if table.http]  # nothing can be read or changed there but figures
+            places += [
+                (f"etcd.endpoints[{index}]", endpoint, needed)
+                for index, endpoint in enumerate(file.etcd.endpoints)
+            ]
+        places += [
+            (f"{key}.http", table.http, "") for key, table in processes if table.http
+        ]  # nothing can be read or changed there but figures
         for key, address, needed in places:
             try:
                 host, _ = split_address(address)
@@ -199,37 +259,66 @@ class _Checks:
                 refuse(self._path, key, str(error))
             if needed and file.security is None and not is_loopback(host):
                 why = f"expected a loopback address, found {address!r}: without keys anyone who reaches it can read and write"
-                refuse(self._path, key, f'{why}. {needed}; if its network is trusted, write security = "none"')
+                refuse(
+                    self._path,
+                    key,
+                    f'{why}. {needed}; if its network is trusted, write security = "none"',
+                )
         hosts = {f"{key}.http": split_address(table.address)[0] for key, table in processes}
-        self._check_unique((key, _place(address.replace("localhost:", "127.0.0.1:"), hosts.get(key))) for key, address, _ in places)
+        self._check_unique(
+            (key, _place(address.replace("localhost:", "127.0.0.1:"), hosts.get(key)))
+            for key, address, _ in places
+        )
 
     def _check_unique(self, values: Iterable[tuple[str, str]]) -> None:
         seen: dict[str, str] = {}
         for key, value in values:
             if value in seen:
-                refuse(self._path, key, f"expected one of its own, but {value!r} is also {seen[value]}")
+                refuse(
+                    self._path, key, f"expected one of its own, but {value!r} is also {seen[value]}"
+                )
             seen[value] = key
 
     def _initial(self, table: InitialTable, book: Mapping[ServerId, Server]) -> Configuration:
         if unknown := ", ".join(repr(name) for name in table.servers if name not in book):
-            refuse(self._path, "initial.servers", f"expected ids of [[server]] tables, found {unknown}; known: {', '.join(book)}")
+            refuse(
+                self._path,
+                "initial.servers",
+                f"expected ids of [[server]] tables, found {unknown}; known: {', '.join(book)}",
+            )
         members = tuple(book[ServerId(name)] for name in table.servers)
-        parameters: dict[str, Any] = {"k": table.k, "delta": DELTA_DEFAULT, "backend": BACKEND_DEFAULT} if table.dap == "ec" else {}
-        parameters |= {key: value for key in ("delta", "backend") if (value := getattr(table, key)) is not None}
+        parameters: dict[str, Any] = (
+            {"k": table.k, "delta": DELTA_DEFAULT, "backend": BACKEND_DEFAULT}
+            if table.dap == "ec"
+            else {}
+        )
+        parameters |= {
+            key: value for key in ("delta", "backend") if (value := getattr(table, key)) is not None
+        }
         try:
             configuration = Configuration(cast(Algorithm, table.dap), members, **parameters)
             return configuration.checked_for_faults(table.allow_no_faults).at(DEFAULT_DOMAIN, 0)
         except ConfigurationRefused as error:
-            refuse(self._path, "initial", str(error).replace("say --allow-no-faults", "write allow_no_faults = true"))
+            refuse(
+                self._path,
+                "initial",
+                str(error).replace("say --allow-no-faults", "write allow_no_faults = true"),
+            )
         except BadInput as error:
             refuse(self._path, "initial", str(error))
 
 
 def _notes(members: int, etcd: EtcdTable | None) -> tuple[str, ...]:
     if etcd is not None:
-        return (f"decisions are kept by the etcd at {', '.join(etcd.endpoints)}, which is started and stopped elsewhere",)
+        return (
+            f"decisions are kept by the etcd at {', '.join(etcd.endpoints)}, which is started and stopped elsewhere",
+        )
     if members == 0:
-        return ("no consensus members: reads and writes work, creating domains and reconfiguring do not",)
+        return (
+            "no consensus members: reads and writes work, creating domains and reconfiguring do not",
+        )
     if members % 2 == 0:
-        return (f"{members} consensus members survive no more crashes than {members - 1} would: an odd number is better",)
+        return (
+            f"{members} consensus members survive no more crashes than {members - 1} would: an odd number is better",
+        )
     return ()

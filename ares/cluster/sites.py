@@ -6,7 +6,13 @@ from zlib import crc32
 
 from ares.cluster.cluster_file import largest_k
 from ares.cluster.settings import Settings, split_address
-from ares.model.configuration import BACKEND_DEFAULT, DELTA_DEFAULT, Algorithm, Configuration, Server
+from ares.model.configuration import (
+    BACKEND_DEFAULT,
+    DELTA_DEFAULT,
+    Algorithm,
+    Configuration,
+    Server,
+)
 from ares.model.errors import BadInput, ConfigurationRefused
 from ares.model.identity import MIRROR_DOMAINS, ServerId
 
@@ -27,7 +33,11 @@ def labels_of(settings: Settings) -> dict[ServerId, str]:
 def site_of(labels: Mapping[ServerId, str], configuration: Configuration) -> str:
     """Where it lives: a site, several with plus signs, nothing if its servers have none; a question mark stands for those of which it is not said."""
     sites = sorted({labels[id] for id in configuration.server_ids if id in labels})
-    return "+".join([*sites, "?"] if sites and any(id not in labels for id in configuration.server_ids) else sites)
+    return "+".join(
+        [*sites, "?"]
+        if sites and any(id not in labels for id in configuration.server_ids)
+        else sites
+    )
 
 
 def servers_near(settings: Settings) -> list[ServerId]:
@@ -63,7 +73,14 @@ def at_site(
     """
     known = _known(settings, site, "there is no site")
     stay = [server for server in like.servers if server.id in known and like.domain == name]
-    there = [*stay, *(server for server in _spread(settings, known, name) if all(server.id != other.id for other in stay))]
+    there = [
+        *stay,
+        *(
+            server
+            for server in _spread(settings, known, name)
+            if all(server.id != other.id for other in stay)
+        ),
+    ]
     servers, chosen = there[: like.n], dap or like.dap
     if chosen != "ec" and (k, delta) != (None, None):
         raise BadInput(f"--k and --delta belong to --dap ec: {chosen} replicates what it holds")
@@ -72,19 +89,31 @@ def at_site(
             same = like.dap == "ec" and (len(servers) - like.k) // 2 >= 1
             k = k if k is not None else like.k if same else largest_k(len(servers))
             delta = delta if delta is not None else like.delta or DELTA_DEFAULT
-            return Configuration.ec(servers, k, delta, like.backend or BACKEND_DEFAULT, allow_no_faults=allow_no_faults)
-        return (Configuration.abd if chosen == "abd" else Configuration.chain)(servers, allow_no_faults=allow_no_faults)
+            return Configuration.ec(
+                servers, k, delta, like.backend or BACKEND_DEFAULT, allow_no_faults=allow_no_faults
+            )
+        return (Configuration.abd if chosen == "abd" else Configuration.chain)(
+            servers, allow_no_faults=allow_no_faults
+        )
     except (BadInput, ConfigurationRefused) as error:
-        raise ConfigurationRefused(f"at site {site!r} are {len(there)} servers. {error}. Nothing was changed") from error
+        raise ConfigurationRefused(
+            f"at site {site!r} are {len(there)} servers. {error}. Nothing was changed"
+        ) from error
 
 
-def mirror_at(settings: Settings, site: str, name: str, like: Configuration, allow_no_faults: bool = False) -> Configuration:
+def mirror_at(
+    settings: Settings, site: str, name: str, like: Configuration, allow_no_faults: bool = False
+) -> Configuration:
     """What a mirror at ``site`` of the domain ``name``, which has the configuration ``like``, may have. Raises what :func:`at_site` raises; and
     :class:`BadInput` where the domain itself lives there, or nobody would copy it."""
     if settings.autopilot is None:
-        raise BadInput(f"the autopilot copies domains to their mirrors, and {settings.path} has no table [autopilot] (docs/autopilot.md)")
+        raise BadInput(
+            f"the autopilot copies domains to their mirrors, and {settings.path} has no table [autopilot] (docs/autopilot.md)"
+        )
     if site_of(labels_of(settings), like) == site:
-        raise BadInput(f"domain {name!r} lives at site {site!r} itself, and needs no mirror there; nothing was changed")
+        raise BadInput(
+            f"domain {name!r} lives at site {site!r} itself, and needs no mirror there; nothing was changed"
+        )
     return at_site(settings, site, MIRROR_DOMAINS + name, like, allow_no_faults=allow_no_faults)
 
 
@@ -92,7 +121,9 @@ def _known(settings: Settings, site: str, what: str) -> list[ServerId]:
     sites = sites_of(settings)
     if site not in sites:
         known = ", ".join(sites) or 'none: write site = "..." into [[server]] tables'
-        raise BadInput(f"{what} {site!r}, where no server of {settings.path} is; known sites: {known}")
+        raise BadInput(
+            f"{what} {site!r}, where no server of {settings.path} is; known sites: {known}"
+        )
     return sites[site]
 
 
@@ -101,6 +132,8 @@ def _spread(settings: Settings, servers: Sequence[ServerId], name: str) -> list[
     book, hosts = settings.book(), dict[str, list[Server]]()
     for id in servers:
         hosts.setdefault(split_address(settings.servers[id].address)[0], []).append(book[id])
-    spread = [server for row in zip_longest(*hosts.values()) for server in row if server is not None]
+    spread = [
+        server for row in zip_longest(*hosts.values()) for server in row if server is not None
+    ]
     turn = crc32(name.encode()) % len(spread)
     return spread[turn:] + spread[:turn]

@@ -81,7 +81,11 @@ class ClientSettings(Table, frozen=True):
 
     def checks(self) -> Checks:
         yield _of_name("site", self.site or "none")
-        yield "timeout_s", 0 < self.timeout_s < math.inf, f"expected seconds, more than 0, found {self.timeout_s}"
+        yield (
+            "timeout_s",
+            0 < self.timeout_s < math.inf,
+            f"expected seconds, more than 0, found {self.timeout_s}",
+        )
 
 
 class Limits(Table, frozen=True):
@@ -96,9 +100,20 @@ class Limits(Table, frozen=True):
     unread_bytes: int = 512 * MIB
 
     def checks(self) -> Checks:
-        yield "connections", 1 <= self.connections <= CONNECTIONS_MAX, f"expected 1 to {CONNECTIONS_MAX}, found {self.connections}"
-        for key, value in (("received_bytes", self.received_bytes), ("unread_bytes", self.unread_bytes)):
-            yield key, value >= BYTES_MIN, f"expected at least {BYTES_MIN}, room for the largest value, found {value}"
+        yield (
+            "connections",
+            1 <= self.connections <= CONNECTIONS_MAX,
+            f"expected 1 to {CONNECTIONS_MAX}, found {self.connections}",
+        )
+        for key, value in (
+            ("received_bytes", self.received_bytes),
+            ("unread_bytes", self.unread_bytes),
+        ):
+            yield (
+                key,
+                value >= BYTES_MIN,
+                f"expected at least {BYTES_MIN}, room for the largest value, found {value}",
+            )
 
 
 class AutopilotSettings(Table, frozen=True):
@@ -121,16 +136,44 @@ class AutopilotSettings(Table, frozen=True):
 
     def checks(self) -> Checks:
         every_s, after_s, log_after_s = self.every_s, self.after_s, self.log_after_s
-        yield "every_s", EVERY_S_MIN <= every_s < math.inf, f"expected seconds (at least {EVERY_S_MIN:g}), found {every_s:g}"
+        yield (
+            "every_s",
+            EVERY_S_MIN <= every_s < math.inf,
+            f"expected seconds (at least {EVERY_S_MIN:g}), found {every_s:g}",
+        )
         why = f"no fewer than every_s: one look is not enough to replace a server (at least {every_s:g})"
-        yield "after_s", every_s <= after_s < math.inf, f"expected seconds, {why}, found {after_s:g}"
-        yield "bytes_per_s", self.bytes_per_s >= 1, f"expected bytes per second, more than 0, found {self.bytes_per_s}"
+        yield (
+            "after_s",
+            every_s <= after_s < math.inf,
+            f"expected seconds, {why}, found {after_s:g}",
+        )
+        yield (
+            "bytes_per_s",
+            self.bytes_per_s >= 1,
+            f"expected bytes per second, more than 0, found {self.bytes_per_s}",
+        )
         low = 4 * EVERY_S_MIN
-        yield "log_after_s", low <= log_after_s < math.inf, f"expected seconds (at least {low:g}), found {log_after_s:g}"
-        yield "follow_rest_s", 0 <= self.follow_rest_s < math.inf, f"expected seconds, 0 or more, found {self.follow_rest_s:g}"
-        yield "follow_bytes_per_hour", self.follow_bytes_per_hour >= 1, f"expected bytes an hour, 1 or more, found {self.follow_bytes_per_hour}"
+        yield (
+            "log_after_s",
+            low <= log_after_s < math.inf,
+            f"expected seconds (at least {low:g}), found {log_after_s:g}",
+        )
+        yield (
+            "follow_rest_s",
+            0 <= self.follow_rest_s < math.inf,
+            f"expected seconds, 0 or more, found {self.follow_rest_s:g}",
+        )
+        yield (
+            "follow_bytes_per_hour",
+            self.follow_bytes_per_hour >= 1,
+            f"expected bytes an hour, 1 or more, found {self.follow_bytes_per_hour}",
+        )
         mirror_s = self.mirror_every_s
-        yield "mirror_every_s", EVERY_S_MIN <= mirror_s < math.inf, f"expected seconds (at least {EVERY_S_MIN:g}), found {mirror_s:g}"
+        yield (
+            "mirror_every_s",
+            EVERY_S_MIN <= mirror_s < math.inf,
+            f"expected seconds (at least {EVERY_S_MIN:g}), found {mirror_s:g}",
+        )
 
 
 class ScrubSettings(Table, frozen=True):
@@ -140,8 +183,16 @@ class ScrubSettings(Table, frozen=True):
     bytes_per_s: int = 8 * MIB
 
     def checks(self) -> Checks:
-        yield "every_h", 0 <= self.every_h < math.inf, f"expected hours, or 0 for never, found {self.every_h}"
-        yield "bytes_per_s", self.bytes_per_s >= 1, f"expected bytes a second, 1 or more, found {self.bytes_per_s}"
+        yield (
+            "every_h",
+            0 <= self.every_h < math.inf,
+            f"expected hours, or 0 for never, found {self.every_h}",
+        )
+        yield (
+            "bytes_per_s",
+            self.bytes_per_s >= 1,
+            f"expected bytes a second, 1 or more, found {self.bytes_per_s}",
+        )
 
 
 class LogSettings(Table, frozen=True):
@@ -150,7 +201,11 @@ class LogSettings(Table, frozen=True):
     fetch_bytes_per_s: int = 64 * MIB
 
     def checks(self) -> Checks:
-        yield "fetch_bytes_per_s", self.fetch_bytes_per_s >= 1, f"expected bytes a second, 1 or more, found {self.fetch_bytes_per_s}"
+        yield (
+            "fetch_bytes_per_s",
+            self.fetch_bytes_per_s >= 1,
+            f"expected bytes a second, 1 or more, found {self.fetch_bytes_per_s}",
+        )
 
 
 class TracingSettings(Table, frozen=True):
@@ -167,13 +222,23 @@ class TracingSettings(Table, frozen=True):
     service: str | None = None
 
     def checks(self) -> Checks:
-        yield "exporter", is_exporter(self.exporter), f"expected otlp, console, none or file:PATH, found {self.exporter!r}"
-        yield "share", 0 <= self.share <= 1, f"expected a share of the operations, 0 to 1, found {self.share:g}"
+        yield (
+            "exporter",
+            is_exporter(self.exporter),
+            f"expected otlp, console, none or file:PATH, found {self.exporter!r}",
+        )
+        yield (
+            "share",
+            0 <= self.share <= 1,
+            f"expected a share of the operations, 0 to 1, found {self.share:g}",
+        )
 
 
 def is_exporter(exporter: str) -> bool:
     """Whether there is such a one."""
-    return exporter in ("otlp", "console", "none") or (exporter.startswith("file:") and len(exporter) > len("file:"))
+    return exporter in ("otlp", "console", "none") or (
+        exporter.startswith("file:") and len(exporter) > len("file:")
+    )
 
 
 class ServerSettings(Table, frozen=True):
@@ -193,7 +258,11 @@ class ServerSettings(Table, frozen=True):
     def checks(self) -> Checks:
         yield _of_name("id", self.id)
         yield _of_name("site", self.site or "none")
-        yield "identity", bool(_IDENTITY.fullmatch(self.identity)), f"expected 32 characters 0-9a-f, found {self.identity!r}"
+        yield (
+            "identity",
+            bool(_IDENTITY.fullmatch(self.identity)),
+            f"expected 32 characters 0-9a-f, found {self.identity!r}",
+        )
 
 
 class MemberSettings(Table, frozen=True):
@@ -226,14 +295,32 @@ class EtcdTable(Table, frozen=True, rename={"password_path": "password"}):
     password_path: Path | None = None
 
     def checks(self) -> Checks:
-        yield "endpoints", bool(self.endpoints), "expected the host:port of at least one member of an etcd cluster, found none"
+        yield (
+            "endpoints",
+            bool(self.endpoints),
+            "expected the host:port of at least one member of an etcd cluster, found none",
+        )
         usable = bool(_PREFIX.fullmatch(self.prefix) and self.prefix.strip("/"))
-        yield "prefix", usable, f"expected letters, digits, '/', '.', '_' and '-' (at most 200), found {self.prefix!r}"
+        yield (
+            "prefix",
+            usable,
+            f"expected letters, digits, '/', '.', '_' and '-' (at most 200), found {self.prefix!r}",
+        )
         given = msgspec.to_builtins(self, enc_hook=str)
         for name in ("ca", "certificate", "key", "password"):
             yield name, given[name] != str(NO_PATH), "expected the path of a file, found ''"
-        for one, other in (("certificate", "key"), ("key", "certificate"), ("certificate", "ca"), ("user", "password"), ("password", "user")):
-            yield other, given[one] is None or given[other] is not None, f"expected together with {one}, but missing"
+        for one, other in (
+            ("certificate", "key"),
+            ("key", "certificate"),
+            ("certificate", "ca"),
+            ("user", "password"),
+            ("password", "user"),
+        ):
+            yield (
+                other,
+                given[one] is None or given[other] is not None,
+                f"expected together with {one}, but missing",
+            )
 
 
 class EtcdSettings(EtcdTable, frozen=True, kw_only=True):
@@ -246,7 +333,13 @@ class EtcdSettings(EtcdTable, frozen=True, kw_only=True):
         others."""
         if self.password_path is None:
             return None
-        return read_secret(self.file, "etcd.password", self.password_path, "the password of the etcd user", anybodys=True)
+        return read_secret(
+            self.file,
+            "etcd.password",
+            self.password_path,
+            "the password of the etcd user",
+            anybodys=True,
+        )
 
     def pem(self, key: str, path: Path | None) -> bytes | None:
         """What the file of ``etcd.key`` holds, None for none. Raises :class:`ares.BadInput` when it cannot be read."""
@@ -272,9 +365,17 @@ class InitialTable(Table, frozen=True):
         is_ec, members = self.dap == "ec", len(self.servers)
         yield "dap", is_ec or self.dap == "abd", f'expected "abd" or "ec", found {self.dap!r}'
         for key in ("k", "delta", "backend"):
-            yield key, is_ec or getattr(self, key) is None, 'expected only with dap = "ec": ABD replicates whole values'
+            yield (
+                key,
+                is_ec or getattr(self, key) is None,
+                'expected only with dap = "ec": ABD replicates whole values',
+            )
         found = "but missing" if self.k is None else f"found {self.k}"
-        yield "k", not is_ec or (self.k is not None and 1 <= self.k < members), f"expected 1 <= k < {members}, the number of servers, {found}"
+        yield (
+            "k",
+            not is_ec or (self.k is not None and 1 <= self.k < members),
+            f"expected 1 <= k < {members}, the number of servers, {found}",
+        )
 
 
 class FileTable(Table, frozen=True, kw_only=True):
@@ -303,9 +404,21 @@ class FileTable(Table, frozen=True, kw_only=True):
     def checks(self) -> Checks:
         members, etcd, transports = self.consensus, self.etcd, get_args(TransportName)
         yield _of_name("name", self.name)
-        yield "durability", self.durability in ("fsync", "memory"), f'expected "fsync" or "memory", found {self.durability!r}'
-        yield "security", self.security in (None, "none", "curve"), f'expected "curve", "none" or no such key, found {self.security!r}'
-        yield "transport", self.transport in transports, f'expected "native", "libzmq" or no such key, found {self.transport!r}'
+        yield (
+            "durability",
+            self.durability in ("fsync", "memory"),
+            f'expected "fsync" or "memory", found {self.durability!r}',
+        )
+        yield (
+            "security",
+            self.security in (None, "none", "curve"),
+            f'expected "curve", "none" or no such key, found {self.security!r}',
+        )
+        yield (
+            "transport",
+            self.transport in transports,
+            f'expected "native", "libzmq" or no such key, found {self.transport!r}',
+        )
         yield "server", bool(self.server), "expected at least one [[server]] table, found none"
         why = "expected the path of a file with the consensus members' shared secret, but missing"
         yield "consensus_password", bool(self.consensus_password) or not members, why
@@ -331,11 +444,19 @@ class FileTable(Table, frozen=True, kw_only=True):
 
     def processes(self) -> list[tuple[str, ServerSettings | MemberSettings]]:
         """Every server and consensus member with its key path."""
-        return [(key, table) for key, table in self.tables() if isinstance(table, ServerSettings | MemberSettings)]
+        return [
+            (key, table)
+            for key, table in self.tables()
+            if isinstance(table, ServerSettings | MemberSettings)
+        ]
 
 
 def _of_name(key: str, name: str) -> tuple[str, bool, str]:
-    return key, bool(NAME.fullmatch(name)), f"expected letters, digits, '.', '_' and '-' (at most 64), found {name!r}"
+    return (
+        key,
+        bool(NAME.fullmatch(name)),
+        f"expected letters, digits, '.', '_' and '-' (at most 64), found {name!r}",
+    )
 
 
 def fitting(limits: Limits) -> Limits:
@@ -348,7 +469,12 @@ def fitting(limits: Limits) -> Limits:
     if soft == resource.RLIM_INFINITY or soft >= wanted:
         return limits
     fewer = max(soft - DESCRIPTORS_BESIDE, soft // 2)
-    _log.warning("%d connections of clients instead of %d: this process may open %d files (ulimit -n, LimitNOFILE)", fewer, limits.connections, soft)
+    _log.warning(
+        "%d connections of clients instead of %d: this process may open %d files (ulimit -n, LimitNOFILE)",
+        fewer,
+        limits.connections,
+        soft,
+    )
     return replace(limits, connections=fewer)
 
 
@@ -362,7 +488,13 @@ _TABLES = {"": FileTable} | {
 
 # -- reading ------------------------------------------------------------------------------------------------------------
 
-_TOML_TYPES = {"`object": "`table", "`str": "`string", "`int": "`integer", "`bool": "`boolean", " | null": ""}
+_TOML_TYPES = {
+    "`object": "`table",
+    "`str": "`string",
+    "`int": "`integer",
+    "`bool": "`boolean",
+    " | null": "",
+}
 
 
 def decode(text: str, path: Path) -> FileTable:
@@ -370,9 +502,15 @@ def decode(text: str, path: Path) -> FileTable:
     try:
         tables = parse_toml(text)
         format = tables.get("format", FORMAT)
-        if type(format) is int and format != FORMAT:  # before anything else: in another format other keys are known
+        if (
+            type(format) is int and format != FORMAT
+        ):  # before anything else: in another format other keys are known
             age = "a newer" if format > FORMAT else "another"
-            refuse(path, "format", f"expected {FORMAT}, found {format}: the file was written for {age} release of ares; use that one")
+            refuse(
+                path,
+                "format",
+                f"expected {FORMAT}, found {format}: the file was written for {age} release of ares; use that one",
+            )
         file = msgspec.convert(tables, FileTable, dec_hook=_path)
     except NotToml as error:
         raise BadInput(f"{path}: {error}") from error
@@ -389,7 +527,9 @@ def decode(text: str, path: Path) -> FileTable:
 def _path(kind: type, value: object) -> Path:
     if isinstance(value, str):
         return Path(value) if value else NO_PATH
-    raise ValueError(f"Expected `str`, got `{ {'list': 'array', 'dict': 'object'}.get(name := type(value).__name__, name) }`")
+    raise ValueError(
+        f"Expected `str`, got `{ {'list': 'array', 'dict': 'object'}.get(name := type(value).__name__, name) }`"
+    )
 
 
 def _explain(path: Path, what: str, place: str) -> NoReturn:
@@ -426,8 +566,12 @@ def written(file: FileTable, remarks: Mapping[str, str]) -> str:
 
 def lines(table: Table, remarks: Mapping[str, str] = MappingProxyType({})) -> str:
     """The keys of a table that are not at their defaults, or else all of them, and their values; nothing of the tables in it."""
-    given = [(field, getattr(table, field.name)) for field in fields(table) if field.name not in _TABLES]
-    shown = [(field.encode_name, value) for field, value in given if value not in (None, field.default)]
+    given = [
+        (field, getattr(table, field.name)) for field in fields(table) if field.name not in _TABLES
+    ]
+    shown = [
+        (field.encode_name, value) for field, value in given if value not in (None, field.default)
+    ]
     shown = shown or [(field.encode_name, value) for field, value in given if value is not None]
     return "".join(f"{remarks.get(name, '')}{name} = {_toml(value)}\n" for name, value in shown)
 
@@ -435,4 +579,8 @@ def lines(table: Table, remarks: Mapping[str, str] = MappingProxyType({})) -> st
 def _toml(value: object) -> str:
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_toml, value))}]"
-    return f"{value:g}" if isinstance(value, float) else msgspec.json.encode(value, enc_hook=str).decode()
+    return (
+        f"{value:g}"
+        if isinstance(value, float)
+        else msgspec.json.encode(value, enc_hook=str).decode()
+    )

@@ -19,18 +19,24 @@ class CertifiedConsensus:
     """The Consensus port over ``consensus``, for the cluster whose c0 is ``initial``. Refuses proposals for others, and for c0's own
     place: once signed, a second c0 would be believed."""
 
-    def __init__(self, consensus: Consensus, initial: Configuration, signer: Signer, verifier: Verifier) -> None:
+    def __init__(
+        self, consensus: Consensus, initial: Configuration, signer: Signer, verifier: Verifier
+    ) -> None:
         self._consensus = consensus
         self._cluster = initial.cluster_id
         self._signer = signer
         self._verifier = verifier
 
-    async def propose(self, configuration: Configuration, proposer: ClientId, timeout_s: float) -> Decided:
+    async def propose(
+        self, configuration: Configuration, proposer: ClientId, timeout_s: float
+    ) -> Decided:
         """See the port. Also raises :class:`ConfigurationRefused`."""
         self._require_ours(configuration)
         if configuration.index > 0:
             await self._require_same_kind(configuration, timeout_s)
-        decided = await self._consensus.propose(replace(configuration, certificate=b""), proposer, timeout_s)
+        decided = await self._consensus.propose(
+            replace(configuration, certificate=b""), proposer, timeout_s
+        )
         self._require_ours(decided.configuration)
         return replace(decided, configuration=self._signer.certified(decided.configuration))
 
@@ -42,7 +48,9 @@ class CertifiedConsensus:
     async def tell_finalized(self, configuration: Configuration, timeout_s: float) -> None:
         """See the port. Also raises :class:`ConfigurationRefused` for what is not certified."""
         if not self._verifier(configuration):
-            raise ConfigurationRefused("only what was decided here, with the certificate of that, can be finalized; nothing was kept")
+            raise ConfigurationRefused(
+                "only what was decided here, with the certificate of that, can be finalized; nothing was kept"
+            )
         await self._consensus.tell_finalized(configuration, timeout_s)
 
     @property
@@ -58,11 +66,17 @@ class CertifiedConsensus:
     def _require_ours(self, configuration: Configuration) -> None:
         """Cheap enough to look at twice: what earlier releases, or members of another cluster, left in a journal is not signed either."""
         if configuration.index < 0 or configuration.cluster != self._cluster:
-            raise ConfigurationRefused("that configuration is of another cluster, and is not decided here: is this the right cluster file?")
+            raise ConfigurationRefused(
+                "that configuration is of another cluster, and is not decided here: is this the right cluster file?"
+            )
         if configuration.domain == DEFAULT_DOMAIN and configuration.index == 0:
-            raise ConfigurationRefused("where the domain 'default' begins stands in the cluster file, and is not decided")
+            raise ConfigurationRefused(
+                "where the domain 'default' begins stands in the cluster file, and is not decided"
+            )
         if configuration.dap == "chain" and configuration.domain == DEFAULT_DOMAIN:
-            raise ConfigurationRefused("the domain 'default' holds objects, and no chain is decided for it; nothing was changed")
+            raise ConfigurationRefused(
+                "the domain 'default' holds objects, and no chain is decided for it; nothing was changed"
+            )
 
     async def _require_same_kind(self, configuration: Configuration, timeout_s: float) -> None:
         """A log stays a log, and a domain of objects one: what was decided otherwise would leave it without servers. The hint tells which it is: of a
@@ -71,5 +85,11 @@ class CertifiedConsensus:
         last = await self._consensus.hint(configuration.domain, timeout_s)
         is_log = last is not None and last.dap == "chain"
         if is_log != (configuration.dap == "chain"):
-            kind = "is a log, and only chains follow its chains" if is_log else "is not known as a log, and no chain is decided for it"
-            raise ConfigurationRefused(f"domain {configuration.domain!r} {kind}; nothing was changed")
+            kind = (
+                "is a log, and only chains follow its chains"
+                if is_log
+                else "is not known as a log, and no chain is decided for it"
+            )
+            raise ConfigurationRefused(
+                f"domain {configuration.domain!r} {kind}; nothing was changed"
+            )

@@ -95,7 +95,14 @@ class EtcdCluster:
     def __init__(self, settings: EtcdSettings) -> None:
         credentials = None
         if settings.ca is not None:
-            pem = [settings.pem(name, path) for name, path in (("ca", settings.ca), ("key", settings.key), ("certificate", settings.certificate))]
+            pem = [
+                settings.pem(name, path)
+                for name, path in (
+                    ("ca", settings.ca),
+                    ("key", settings.key),
+                    ("certificate", settings.certificate),
+                )
+            ]
             credentials = grpc.ssl_channel_credentials(*pem)
         self._user = settings.user
         self._password = settings.password()
@@ -124,13 +131,19 @@ class EtcdCluster:
         for endpoint in self._endpoints:
             await endpoint.channel.close()
 
-    async def _ask(self, method: Callable[[_Endpoint], Method], request: Any, timeout_s: float) -> Any:
+    async def _ask(
+        self, method: Callable[[_Endpoint], Method], request: Any, timeout_s: float
+    ) -> Any:
         """The answer of the first endpoint that gives one, beginning with the one that answered last."""
         clock = asyncio.get_running_loop()
         deadline_s = clock.time() + timeout_s
         if not self._all_met:
             await self._meet_all(min(SILENCE_S, timeout_s))
-        order, turn, said = tuple(self._order), 0, dict.fromkeys((endpoint.address for endpoint in self._endpoints), "not asked")
+        order, turn, said = (
+            tuple(self._order),
+            0,
+            dict.fromkeys((endpoint.address for endpoint in self._endpoints), "not asked"),
+        )
         while (left_s := deadline_s - clock.time()) > 0:
             endpoint = order[turn % len(order)]
             try:
@@ -143,7 +156,9 @@ class EtcdCluster:
             except rpc.AioRpcError as error:
                 said[endpoint.address] = _words(error)
                 if error.code() in _HOPELESS:
-                    raise ConsensusUnavailable(f"etcd at {endpoint.address} refuses: {said[endpoint.address]}") from error
+                    raise ConsensusUnavailable(
+                        f"etcd at {endpoint.address} refuses: {said[endpoint.address]}"
+                    ) from error
             else:
                 self._check_cluster(endpoint, answer)
                 self._order.sort(key=lambda other: other is not endpoint)
@@ -195,7 +210,9 @@ class EtcdCluster:
                 except rpc.AioRpcError as error:
                     if error.code() is not rpc.StatusCode.UNAUTHENTICATED:
                         raise
-            answer = await endpoint.auth.Authenticate(rpc.AuthenticateRequest(name=self._user, password=self._password))
+            answer = await endpoint.auth.Authenticate(
+                rpc.AuthenticateRequest(name=self._user, password=self._password)
+            )
             endpoint.token = answer.token
             return await method(request, metadata=(("token", endpoint.token),))
         except (grpc.aio.UsageError, asyncio.CancelledError):
@@ -204,12 +221,23 @@ class EtcdCluster:
                 raise
             raise ConsensusUnavailable("the connection to etcd was closed") from None
 
-    async def _report(self, endpoint: _Endpoint, count: rpc.RangeRequest, timeout_s: float) -> Said | None:
+    async def _report(
+        self, endpoint: _Endpoint, count: rpc.RangeRequest, timeout_s: float
+    ) -> Said | None:
         try:
             async with asyncio.timeout(timeout_s):
-                status = await self._call(endpoint, endpoint.maintenance.Status, rpc.StatusRequest())
-                members = await self._call(endpoint, endpoint.cluster.MemberList, rpc.MemberListRequest())
-                return endpoint, status, members, await self._call(endpoint, endpoint.kv.Range, count)
+                status = await self._call(
+                    endpoint, endpoint.maintenance.Status, rpc.StatusRequest()
+                )
+                members = await self._call(
+                    endpoint, endpoint.cluster.MemberList, rpc.MemberListRequest()
+                )
+                return (
+                    endpoint,
+                    status,
+                    members,
+                    await self._call(endpoint, endpoint.kv.Range, count),
+                )
         except (TimeoutError, rpc.AioRpcError, ConsensusUnavailable):
             return None
 
@@ -217,7 +245,11 @@ class EtcdCluster:
 def _words(error: rpc.AioRpcError) -> str:
     """What etcd said, or the last of what gRPC says about a connection that it could not make."""
     said = str(error.details() or error.code().name)
-    return f"unreachable: {said.rpartition(': ')[2]}" if said.startswith("failed to connect to all addresses") else said
+    return (
+        f"unreachable: {said.rpartition(': ')[2]}"
+        if said.startswith("failed to connect to all addresses")
+        else said
+    )
 
 
 class EtcdConsensus:
@@ -234,7 +266,9 @@ class EtcdConsensus:
         self._etcd = EtcdCluster(settings)
         self._root = f"{settings.prefix}/{cluster.hex()}"
 
-    async def propose(self, configuration: Configuration, proposer: ClientId, timeout_s: float) -> Decided:
+    async def propose(
+        self, configuration: Configuration, proposer: ClientId, timeout_s: float
+    ) -> Decided:
         """See the port. After a failure the proposal may still be decided, at any time."""
         require_place(configuration)
         key = f"{self._root}/decision/{configuration.domain}/{configuration.index:020d}"
@@ -263,7 +297,9 @@ class EtcdConsensus:
         key = self._hint_key(configuration.domain)
         value = _written(Finalized(configuration.index, configuration))
         revision = 0
-        while not (answer := await self._etcd.change(_put_if(key, revision, value), timeout_s)).succeeded:
+        while not (
+            answer := await self._etcd.change(_put_if(key, revision, value), timeout_s)
+        ).succeeded:
             kept, revision = _found(answer)
             if _read(key, kept, Finalized[Configuration]).index >= configuration.index:
                 return
@@ -272,9 +308,13 @@ class EtcdConsensus:
         """One for each endpoint that answers, named by its address; ``decisions`` is what that member has heard of."""
         decisions = f"{self._root}/decision/".encode()
         after_them = decisions[:-1] + b"0"  # "0" follows "/"
-        count = rpc.RangeRequest(key=decisions, range_end=after_them, serializable=True, count_only=True)
+        count = rpc.RangeRequest(
+            key=decisions, range_end=after_them, serializable=True, count_only=True
+        )
         reports = await self._etcd.reports(count, timeout_s)
-        addresses = {status.header.member_id: endpoint.address for endpoint, status, _, _ in reports}
+        addresses = {
+            status.header.member_id: endpoint.address for endpoint, status, _, _ in reports
+        }
         return [_described(report, addresses) for report in reports]
 
     async def close(self) -> None:
@@ -287,7 +327,9 @@ class EtcdConsensus:
 def _put_if(key: str, revision: int, value: bytes) -> rpc.TxnRequest:
     """Put ``value`` if the key was last changed in ``revision`` (0: if there is no such key), else read the key."""
     name = key.encode()
-    compare = rpc.Compare(key=name, target=rpc.Compare.MOD, result=rpc.Compare.EQUAL, mod_revision=revision)
+    compare = rpc.Compare(
+        key=name, target=rpc.Compare.MOD, result=rpc.Compare.EQUAL, mod_revision=revision
+    )
     put = rpc.RequestOp(request_put=rpc.PutRequest(key=name, value=value))
     look = rpc.RequestOp(request_range=rpc.RangeRequest(key=name))
     return rpc.TxnRequest(compare=[compare], success=[put], failure=[look])
@@ -304,31 +346,56 @@ def _found(answer: rpc.TxnResponse) -> tuple[bytes, int]:
 def _written(kept: Decision[Configuration] | Finalized[Configuration]) -> bytes:
     value = MAGIC + bytes([FORMAT]) + msgspec.msgpack.encode(kept)
     if len(value) > VALUE_BYTES_MAX:
-        raise ConfigurationRefused(f"the description of a configuration takes at most {VALUE_BYTES_MAX} bytes, not {len(value)}; nothing was sent")
+        raise ConfigurationRefused(
+            f"the description of a configuration takes at most {VALUE_BYTES_MAX} bytes, not {len(value)}; nothing was sent"
+        )
     return value
 
 
 def _read(key: str, value: bytes, kind: type[Kept]) -> Kept:
     head, content = value[: len(MAGIC) + 1], value[len(MAGIC) + 1 :]
     if head[:-1] != MAGIC:
-        raise UnreadableDecision(f"a value of {len(value)} bytes that ares did not write; see that the prefix in the cluster file is its own", key)
+        raise UnreadableDecision(
+            f"a value of {len(value)} bytes that ares did not write; see that the prefix in the cluster file is its own",
+            key,
+        )
     if head[-1] != FORMAT:
-        raise UnreadableDecision(f"it has format {head[-1]}, this release reads {FORMAT}: use the same release of ares everywhere", key)
+        raise UnreadableDecision(
+            f"it has format {head[-1]}, this release reads {FORMAT}: use the same release of ares everywhere",
+            key,
+        )
     try:
         return msgspec.msgpack.decode(content, type=kind)
     except msgspec.MsgspecError as error:
-        raise UnreadableDecision(f"it is damaged, or a later release wrote it ({error})", key) from error
+        raise UnreadableDecision(
+            f"it is damaged, or a later release wrote it ({error})", key
+        ) from error
 
 
 def _check_place(key: str, content: Configuration, domain: DomainName, index: int) -> None:
     if (content.domain, content.index) != (domain, index):
-        raise UnreadableDecision(f"it is for index {content.index} of domain {content.domain!r}: somebody copied or moved it", key)
+        raise UnreadableDecision(
+            f"it is for index {content.index} of domain {content.domain!r}: somebody copied or moved it",
+            key,
+        )
 
 
 def _described(report: Said, addresses: Mapping[int, str]) -> ConsensusDescription:
     """``addresses``: of the endpoints that answered, by etcd's member ids. A leader whose id is 0 is none."""
     endpoint, status, members, counted = report
     voters = {member.ID: member.name for member in members.members if not member.isLearner}
-    leader = addresses.get(status.leader) or voters.get(status.leader) or (f"{status.leader:x}" if status.leader else "")
+    leader = (
+        addresses.get(status.leader)
+        or voters.get(status.leader)
+        or (f"{status.leader:x}" if status.leader else "")
+    )
     reachable = len(addresses.keys() & voters.keys())
-    return ConsensusDescription(NO_CALL, ServerId(endpoint.address), leader, status.raftTerm, counted.count, reachable, len(voters))
+    return ConsensusDescription(
+        NO_CALL,
+        ServerId(endpoint.address),
+        leader,
+        status.raftTerm,
+        counted.count,
+        reachable,
+        len(voters),
+    )

@@ -20,9 +20,13 @@ class LocalConsensus:
     def __init__(self) -> None:
         self._table: DecisionTable[Configuration] = DecisionTable()
 
-    async def propose(self, configuration: Configuration, proposer: ClientId, timeout_s: float) -> Decided:
+    async def propose(
+        self, configuration: Configuration, proposer: ClientId, timeout_s: float
+    ) -> Decided:
         require_place(configuration)
-        decision = self._table.decide(configuration.domain, configuration.index, configuration, proposer)
+        decision = self._table.decide(
+            configuration.domain, configuration.index, configuration, proposer
+        )
         return Decided(NO_CALL, decision.content, ClientId(decision.proposer))
 
     async def hint(self, domain: DomainName, timeout_s: float) -> Configuration | None:

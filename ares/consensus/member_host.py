@@ -72,7 +72,13 @@ class ConsensusHost:
     ``admission``: what each client may ask; None: everything. ``pilot``: what works beside the member, and is told of in its description.
     """
 
-    def __init__(self, consensus: Consensus, listener: Listener, admission: Admission | None = None, pilot: Pilot | None = None) -> None:
+    def __init__(
+        self,
+        consensus: Consensus,
+        listener: Listener,
+        admission: Admission | None = None,
+        pilot: Pilot | None = None,
+    ) -> None:
         self._consensus = consensus
         self._listener = listener
         self._admission = admission
@@ -93,9 +99,16 @@ class ConsensusHost:
         """
         [description] = await self._consensus.describe(PATIENCE_S)
         if self._pilot is not None:
-            description = replace(description, autopilot=self._pilot.sentence(), followed=self._pilot.followed())
+            description = replace(
+                description, autopilot=self._pilot.sentence(), followed=self._pilot.followed()
+            )
         unknown_keys = self._admission.unknown_keys if self._admission is not None else 0
-        return description, len(self._under_way), unknown_keys, None if self._pilot is None else self._pilot.counted
+        return (
+            description,
+            len(self._under_way),
+            unknown_keys,
+            None if self._pilot is None else self._pilot.counted,
+        )
 
     async def finish(self) -> None:
         """Take nothing more, as if the network had lost it, and wait for what is under way: as long as a member tries, at most."""
@@ -120,13 +133,26 @@ class ConsensusHost:
             messages, at_once = self._admission.admit(sender, messages)
         for message in messages:
             if not isinstance(message, ConsensusRequest):
-                at_once.append(Refused(message.call, Reason.BAD_REQUEST, "this is a consensus member, not a storage server"))
+                at_once.append(
+                    Refused(
+                        message.call,
+                        Reason.BAD_REQUEST,
+                        "this is a consensus member, not a storage server",
+                    )
+                )
             elif why := _out_of_bounds(message):
                 at_once.append(Refused(message.call, Reason.BAD_REQUEST, why))
             elif len(self._under_way) >= UNDER_WAY_MAX:
-                at_once.append(Undecided(message.call, f"busy: {UNDER_WAY_MAX} requests are under way"))
+                at_once.append(
+                    Undecided(message.call, f"busy: {UNDER_WAY_MAX} requests are under way")
+                )
             elif self._of_client[sender] >= UNDER_WAY_OF_CLIENT_MAX:
-                at_once.append(Undecided(message.call, f"busy: {UNDER_WAY_OF_CLIENT_MAX} requests of this client are under way"))
+                at_once.append(
+                    Undecided(
+                        message.call,
+                        f"busy: {UNDER_WAY_OF_CLIENT_MAX} requests of this client are under way",
+                    )
+                )
             else:
                 task = asyncio.get_running_loop().create_task(self._serve(sender, message))
                 self._under_way.add(task)
@@ -158,7 +184,9 @@ class ConsensusHost:
     async def _answer(self, request: ConsensusRequest) -> ConsensusReply | Done:
         match request:
             case Propose(call, configuration, proposer):
-                return replace(await self._consensus.propose(configuration, proposer, PATIENCE_S), call=call)
+                return replace(
+                    await self._consensus.propose(configuration, proposer, PATIENCE_S), call=call
+                )
             case TellFinalized(call, configuration):
                 await self._consensus.tell_finalized(configuration, PATIENCE_S)
                 return Hint(call, configuration)

@@ -14,7 +14,9 @@ class Consensus(Protocol):
     Every method raises :class:`ares.ConsensusUnavailable` when ``timeout_s`` passes without an answer; asking again is always safe.
     """
 
-    async def propose(self, configuration: Configuration, proposer: ClientId, timeout_s: float) -> Decided:
+    async def propose(
+        self, configuration: Configuration, proposer: ClientId, timeout_s: float
+    ) -> Decided:
         """The decision for ``(configuration.domain, configuration.index)``: this proposal, or an earlier one."""
 
     async def hint(self, domain: DomainName, timeout_s: float) -> Configuration | None:

@@ -58,11 +58,15 @@ class RemoteConsensus:
         for member, address in members.items():
             connections.learn(member, address)
 
-    async def propose(self, configuration: Configuration, proposer: ClientId, timeout_s: float) -> Decided:
+    async def propose(
+        self, configuration: Configuration, proposer: ClientId, timeout_s: float
+    ) -> Decided:
         """See the port. Also raises :class:`ares.ConfigurationRefused`. After a failure the proposal may still be decided at any time."""
         require_place(configuration)
         try:
-            return await self._ask(Propose(next(self._calls), configuration, proposer), Decided, timeout_s)
+            return await self._ask(
+                Propose(next(self._calls), configuration, proposer), Decided, timeout_s
+            )
         except (ConsensusUnavailable, NotAuthorized) as error:
             error.may_have_taken_effect = bool(self._order)
             raise
@@ -101,7 +105,9 @@ class RemoteConsensus:
 
     def _deliver(self, member: ServerId, messages: Sequence[AnyMessage]) -> None:
         for message in messages:
-            if isinstance(message, Refused) and not message.call:  # of any request: the member could not read it, or does not know the client
+            if (
+                isinstance(message, Refused) and not message.call
+            ):  # of any request: the member could not read it, or does not know the client
                 for waiting in self._mailboxes.values():
                     waiting.put_nowait((member, message))
             mailbox = self._mailboxes.get(message.call)
@@ -117,7 +123,9 @@ class RemoteConsensus:
         finally:
             del self._mailboxes[request.call]
 
-    async def _ask(self, request: ConsensusRequest, expected: type[Answer], timeout_s: float) -> Answer:
+    async def _ask(
+        self, request: ConsensusRequest, expected: type[Answer], timeout_s: float
+    ) -> Answer:
         if not self._order:
             raise ConsensusUnavailable("the cluster file names no consensus members")
         said: dict[ServerId, str] = {}
@@ -132,13 +140,23 @@ class RemoteConsensus:
                     if answer is not None:
                         return answer
                     if len(denied) == len(self._order):
-                        raise NotAuthorized(f"{member}: {said[member]}", "asked the consensus service", untouched=all(denied.values()))
+                        raise NotAuthorized(
+                            f"{member}: {said[member]}",
+                            "asked the consensus service",
+                            untouched=all(denied.values()),
+                        )
         said = {member: why or self.troubles.get(member, NO_ANSWER) for member, why in said.items()}
         words = (f"{member} ({said.get(member, 'not asked')})" for member in sorted(self._order))
         raise ConsensusUnavailable(f"within {timeout_s:g} s its members said: {', '.join(words)}")
 
     async def _listen(
-        self, mailbox: Mailbox, asked: ServerId, expected: type[Answer], said: dict[ServerId, str], denied: dict[ServerId, bool], first: bool
+        self,
+        mailbox: Mailbox,
+        asked: ServerId,
+        expected: type[Answer],
+        said: dict[ServerId, str],
+        denied: dict[ServerId, bool],
+        first: bool,
     ) -> Answer | None:
         """The answer of any member; None when ``asked`` was silent for too long, cannot decide or will not for this client.
 
@@ -153,7 +171,9 @@ class RemoteConsensus:
                         return message
                     said[member] = _refusal(message)
                     if isinstance(message, Refused) and message.reason is Reason.NOT_AUTHORIZED:
-                        denied[member] = denied.get(member, first and member == asked and message.call > 0)
+                        denied[member] = denied.get(
+                            member, first and member == asked and message.call > 0
+                        )
                     if member == asked:
                         await asyncio.sleep(PAUSE_S)
                         return None

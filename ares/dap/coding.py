@@ -69,18 +69,30 @@ class ReedSolomon:
         self._n = n
         try:
             self._driver = ECDriver(k=k, m=n - k, ec_type=backend)
-        except (ECDriverError, ImportError, AttributeError, TypeError) as error:  # PyECLib's ways to say that it lacks a backend
-            raise ConfigurationRefused(f"erasure code {backend} with k={k}, m={n - k} is not available: {error}") from error
+        except (
+            ECDriverError,
+            ImportError,
+            AttributeError,
+            TypeError,
+        ) as error:  # PyECLib's ways to say that it lacks a backend
+            raise ConfigurationRefused(
+                f"erasure code {backend} with k={k}, m={n - k} is not available: {error}"
+            ) from error
         probe: bytes = self._driver.encode(_PROBE)[0]
         _, size, _, whole = _unpack_header(probe)
         if whole != len(_PROBE) or not probe[_HEADER_BYTES:].startswith(_PROBE[:size]):
-            raise ConfigurationRefused(f"erasure code {backend}: this release of liberasurecode writes elements in another format")
+            raise ConfigurationRefused(
+                f"erasure code {backend}: this release of liberasurecode writes elements in another format"
+            )
         self.more_bytes = len(probe) - size
 
     def encode(self, value: bytes) -> Sequence[Parts]:
         if len(value) <= STRIPE_BYTES:
             return [(part,) for part in self._driver.encode(value)] if value else [()] * self._n
-        stripes = [self._driver.encode(value[start : start + STRIPE_BYTES]) for start in range(0, len(value), STRIPE_BYTES)]
+        stripes = [
+            self._driver.encode(value[start : start + STRIPE_BYTES])
+            for start in range(0, len(value), STRIPE_BYTES)
+        ]
         return list(zip(*stripes, strict=True))
 
     def decode(self, length: int, elements: Mapping[int, Parts]) -> bytes:
@@ -96,11 +108,15 @@ class ReedSolomon:
                 if len(parts[0]) >= JOINED_BYTES_MIN and indexes == list(range(self.k)):
                     pieces.extend(_slices(parts, size))
                 else:
-                    pieces.append(self._driver.decode(list(map(bytes, parts))))  # of other types it would abort
+                    pieces.append(
+                        self._driver.decode(list(map(bytes, parts)))
+                    )  # of other types it would abort
         except (ECDriverError, ValueError) as error:
             raise DecodeFailed("an object", f"the erasure code says {error}") from error
         if whole != length:
-            raise DecodeFailed("an object", f"{whole} bytes came out of the erasure code, {length} went in")
+            raise DecodeFailed(
+                "an object", f"{whole} bytes came out of the erasure code, {length} went in"
+            )
         return b"".join(pieces)
 
     def _stripe_bytes(self, indexes: Sequence[int], parts: Parts) -> int:
@@ -110,10 +126,20 @@ class ReedSolomon:
         stripe_bytes = -1
         for index, part in zip(indexes, parts, strict=False):
             if len(part) != length or size <= 0:
-                raise DecodeFailed("an object", f"element {index} has a part of {len(part)} bytes, which does not fit the others")
+                raise DecodeFailed(
+                    "an object",
+                    f"element {index} has a part of {len(part)} bytes, which does not fit the others",
+                )
             header_index, header_size, _, whole = _unpack_header(part)
-            if header_index != index or header_size != size or whole > self.k * size or (whole != stripe_bytes and stripe_bytes != -1):
-                raise DecodeFailed("an object", f"a part of element {index} has a header that does not fit it")
+            if (
+                header_index != index
+                or header_size != size
+                or whole > self.k * size
+                or (whole != stripe_bytes and stripe_bytes != -1)
+            ):
+                raise DecodeFailed(
+                    "an object", f"a part of element {index} has a header that does not fit it"
+                )
             stripe_bytes = whole
         return stripe_bytes
 
@@ -139,5 +165,7 @@ def coding_for(configuration: Configuration) -> Coding:
     if configuration.dap == "abd":
         return Replication(configuration.n)
     if configuration.dap == "chain":
-        raise ConfigurationRefused(f"{configuration.describe()}: a chain holds a log, and no objects; nothing was changed")
+        raise ConfigurationRefused(
+            f"{configuration.describe()}: a chain holds a log, and no objects; nothing was changed"
+        )
     return _reed_solomon(configuration.n, configuration.k, configuration.backend)

@@ -25,17 +25,30 @@ def newest_decodable(lists: Sequence[DataReply], k: int) -> Tag | None:
     for tag in sorted(counts, reverse=True):
         if counts[tag] >= k:
             return tag if hidden <= tag else None
-        if counts[tag] + sum(1 for reply in lists if reply.trimmed >= tag and tag not in reply.tags) >= k:
+        if (
+            counts[tag]
+            + sum(1 for reply in lists if reply.trimmed >= tag and tag not in reply.tags)
+            >= k
+        ):
             return None
     return TAG_ZERO if hidden == TAG_ZERO else None
 
 
 def newest_possible(lists: Sequence[DataReply], k: int) -> Tag:
     """Nothing that was completed before these Lists (a quorum's) were told has a higher tag: k of them list it, or may have dropped it."""
-    possible = {tag for reply in lists for tag in reply.tags if sum(tag in other.tags or other.trimmed >= tag for other in lists) >= k}
+    possible = {
+        tag
+        for reply in lists
+        for tag in reply.tags
+        if sum(tag in other.tags or other.trimmed >= tag for other in lists) >= k
+    }
     return max([*possible, _hidden(lists, k)])
 
 
 def _hidden(lists: Sequence[DataReply], k: int) -> Tag:
     """The highest tag that k of them may have dropped."""
-    return sorted((reply.trimmed for reply in lists), reverse=True)[k - 1] if len(lists) >= k else TAG_ZERO
+    return (
+        sorted((reply.trimmed for reply in lists), reverse=True)[k - 1]
+        if len(lists) >= k
+        else TAG_ZERO
+    )

@@ -22,7 +22,17 @@ from ares.model.configuration import Configuration, Successor, latest_named
 from ares.model.element import sealed
 from ares.model.errors import DecodeFailed, Unavailable, Undecodable
 from ares.model.identity import CallId, ConfigurationId, ObjectName, ServerId
-from ares.model.messages import DELETED, LEFT, DataReply, Element, GetData, GetTag, PutData, Question, TagReply
+from ares.model.messages import (
+    DELETED,
+    LEFT,
+    DataReply,
+    Element,
+    GetData,
+    GetTag,
+    PutData,
+    Question,
+    TagReply,
+)
 from ares.model.tag import TAG_ZERO, Tag
 from ares.model.value import LOST, TOMBSTONE, WITHHELD, Answered, Mark, Value
 from ares.operation.effects import Gather, Operation, Pause
@@ -73,7 +83,9 @@ class DataAccess:
     ``readiness``: which servers to ask for elements. ``coding``: makes the coding.
     """
 
-    def __init__(self, configuration: Configuration, readiness: Readiness, coding: MakeCoding = coding_for) -> None:
+    def __init__(
+        self, configuration: Configuration, readiness: Readiness, coding: MakeCoding = coding_for
+    ) -> None:
         self.configuration = configuration
         self.coding = coding(configuration)
         self._readiness = readiness
@@ -86,7 +98,9 @@ class DataAccess:
         """The highest tag at a quorum (Alg. 3:2-8)."""
         configuration = self.configuration
         order = self._readiness.order(configuration)
-        answers = yield Gather(configuration, GetTag, "get-tag", arguments=(configuration.id, object), order=order)
+        answers = yield Gather(
+            configuration, GetTag, "get-tag", arguments=(configuration.id, object), order=order
+        )
         replies: ValuesView[TagReply] = answers.values()
         tag = TAG_ZERO
         for reply in replies:
@@ -94,7 +108,9 @@ class DataAccess:
                 tag = reply.tag
         return FoundTag(tag, latest_named(replies))
 
-    def get_version(self, object: ObjectName, carry: Successor | None = None, effort: Effort = UNTIL_DEADLINE) -> Operation[Found]:
+    def get_version(
+        self, object: ObjectName, carry: Successor | None = None, effort: Effort = UNTIL_DEADLINE
+    ) -> Operation[Found]:
         """get-data without the value: its tag and length; ``value`` is WITHHELD, unless it is small and came along.
 
         ``carry``: rule R1, servers install it before they answer. ``effort``: as for :meth:`get_data`.
@@ -120,11 +136,19 @@ class DataAccess:
         needed = self.coding.k if needed is None else needed
         looks: Looks | None = None
         while True:
-            order = self._readiness.order(self.configuration, self.holding_value if self.large else 0)
+            order = self._readiness.order(
+                self.configuration, self.holding_value if self.large else 0
+            )
             reading = Reading(self.configuration, object, needed, held, confirming)
             arguments = (object, order, needed, carry, held)
             gather = Gather(
-                self.configuration, self._queries, "get-data", settled=reading.settled, patience_s=effort.patience_s, arguments=arguments, order=order
+                self.configuration,
+                self._queries,
+                "get-data",
+                settled=reading.settled,
+                patience_s=effort.patience_s,
+                arguments=arguments,
+                order=order,
             )
             try:
                 answers = yield gather
@@ -149,22 +173,41 @@ class DataAccess:
         length, whole = (_LENGTHS[value], b"") if isinstance(value, Mark) else (len(value), value)
         if self.configuration.dap == "abd":
             element = sealed(id, object, tag, 0, length, () if length < 0 else (whole,))
-            answers = yield Gather(self.configuration, PutData, "put-data", arguments=(id, object, tag, element))
+            answers = yield Gather(
+                self.configuration, PutData, "put-data", arguments=(id, object, tag, element)
+            )
         else:
-            elements = [sealed(id, object, tag, index, length, parts) for index, parts in enumerate(self.coding.encode(whole))]
-            answers = yield Gather(self.configuration, _puts, "put-data", arguments=(id, object, tag, elements))
+            elements = [
+                sealed(id, object, tag, index, length, parts)
+                for index, parts in enumerate(self.coding.encode(whole))
+            ]
+            answers = yield Gather(
+                self.configuration, _puts, "put-data", arguments=(id, object, tag, elements)
+            )
         return FoundTag(tag, latest_named(answers.values()))
 
-    def _queries(self, call: CallId, object: ObjectName, order: Order, needed: int, carry: Successor | None, held: Tag | None) -> list[Question]:
+    def _queries(
+        self,
+        call: CallId,
+        object: ObjectName,
+        order: Order,
+        needed: int,
+        carry: Successor | None,
+        held: Tag | None,
+    ) -> list[Question]:
         """What each server is asked: the first are to send their elements, however large."""
         id = self.configuration.id
-        queries: list[Question] = [GetData(call, id, object, False, None, carry, held)] * self.configuration.n
+        queries: list[Question] = [
+            GetData(call, id, object, False, None, carry, held)
+        ] * self.configuration.n
         with_element = GetData(call, id, object, True, None, carry, held)
         for position in order.positions[:needed]:
             queries[position] = with_element
         return queries
 
-    def _fetch(self, object: ObjectName, reading: Reading, answers: DataReplies, carry: Successor | None) -> Operation[DataReplies]:
+    def _fetch(
+        self, object: ObjectName, reading: Reading, answers: DataReplies, carry: Successor | None
+    ) -> Operation[DataReplies]:
         """Ask servers that listed the settled tag for its element, by name; what those said that answered. What cannot be had stays missing."""
         holders = reading.holders(answers)
         lacking = max(reading.needed - len(reading.elements), 1)
@@ -174,8 +217,21 @@ class DataAccess:
         def enough(more: DataReplies) -> bool:
             return sum(1 for reply in more.values() if reply.element is not None) >= lacking
 
-        arguments, give_up_s = (self.configuration.id, object, True, reading.tag, carry), FOLLOW_UP_S + patience_s(answers, FAR_S)
-        gather = Gather(self.configuration, GetData, "get-data", holders, lacking, enough, patience_s, give_up_s, arguments)
+        arguments, give_up_s = (
+            (self.configuration.id, object, True, reading.tag, carry),
+            FOLLOW_UP_S + patience_s(answers, FAR_S),
+        )
+        gather = Gather(
+            self.configuration,
+            GetData,
+            "get-data",
+            holders,
+            lacking,
+            enough,
+            patience_s,
+            give_up_s,
+            arguments,
+        )
         try:
             more: dict[ServerId, DataReply] = yield gather
         except Unavailable:
@@ -188,7 +244,15 @@ class DataAccess:
     def _found(self, reading: Reading, answers: DataReplies) -> Found:
         highest = reading.highest(answers)
         if reading.withheld:
-            return Found(TAG_ZERO, WITHHELD, DELETED, highest, False, reading.successor, self.configuration.id)
+            return Found(
+                TAG_ZERO,
+                WITHHELD,
+                DELETED,
+                highest,
+                False,
+                reading.successor,
+                self.configuration.id,
+            )
         tag, length = reading.tag, reading.length
         assert tag is not None
         assert length is not None
@@ -198,16 +262,35 @@ class DataAccess:
             value = self._decoded(reading, tag, length)
         confirmed = reading.confirmed(answers)
         lasting = confirmed and reading.lasting(answers)
-        return Found(tag, value, length, highest, confirmed, reading.successor, self.configuration.id, lasting)
+        return Found(
+            tag,
+            value,
+            length,
+            highest,
+            confirmed,
+            reading.successor,
+            self.configuration.id,
+            lasting,
+        )
 
     def _decoded(self, reading: Reading, tag: Tag, length: int) -> bytes:
         """The value. Elements that are what was sealed, and are no value together, were not made from one."""
         try:
             return self.coding.decode(length, reading.elements)
         except DecodeFailed as error:
-            servers = ", ".join(self.configuration.server_ids[index] for index in sorted(reading.elements)[: self.coding.k])
-            raise Undecodable(reading.object, f"the elements of {servers} under {tag} are no value: {error.why}", tag, True) from error
+            servers = ", ".join(
+                self.configuration.server_ids[index]
+                for index in sorted(reading.elements)[: self.coding.k]
+            )
+            raise Undecodable(
+                reading.object,
+                f"the elements of {servers} under {tag} are no value: {error.why}",
+                tag,
+                True,
+            ) from error
 
 
-def _puts(call: CallId, id: ConfigurationId, object: ObjectName, tag: Tag, elements: list[Element]) -> list[Question]:
+def _puts(
+    call: CallId, id: ConfigurationId, object: ObjectName, tag: Tag, elements: list[Element]
+) -> list[Question]:
     return [PutData(call, id, object, tag, element) for element in elements]

@@ -63,7 +63,9 @@ class Reading(Struct, eq=False):
     @property
     def complete(self) -> bool:
         """The version is settled, and what is wanted of it is here."""
-        return self.length is not None and (len(self.elements) >= self.needed or self.length < 0 or self.unchanged)
+        return self.length is not None and (
+            len(self.elements) >= self.needed or self.length < 0 or self.unchanged
+        )
 
     @property
     def unchanged(self) -> bool:
@@ -110,14 +112,20 @@ class Reading(Struct, eq=False):
         assert self.tag is not None
         if element.index in self.elements:
             return
-        if 0 <= element.index < self.configuration.n and intact(self.configuration.id, self.object, self.tag, element):
+        if 0 <= element.index < self.configuration.n and intact(
+            self.configuration.id, self.object, self.tag, element
+        ):
             self.elements[element.index] = element.parts
             self.length = element.length
 
     def holders(self, answers: DataReplies) -> tuple[ServerId, ...]:
         """Servers that list the settled tag and whose element is not here yet."""
         have = {self.configuration.server_ids[index] for index in self.elements}
-        return tuple(server for server, reply in answers.items() if self.tag in reply.tags and server not in have)
+        return tuple(
+            server
+            for server, reply in answers.items()
+            if self.tag in reply.tags and server not in have
+        )
 
     def confirmed(self, answers: DataReplies) -> bool:
         """Whether the version is known to be at a quorum already (t0 is at every server)."""
@@ -133,7 +141,9 @@ class Reading(Struct, eq=False):
         """Whether that was so before the quorum heard of a successor (most never did)."""
         if self.successor is None or self.tag == TAG_ZERO:
             return self.confirmed(answers)
-        before = [reply.tags for reply in answers.values() if reply.preceding or reply.successor is None]
+        before = [
+            reply.tags for reply in answers.values() if reply.preceding or reply.successor is None
+        ]
         return sum(1 for tags in before if self.tag in tags) >= self.configuration.quorum_size
 
     def highest(self, answers: DataReplies) -> Tag:
@@ -206,7 +216,9 @@ class Looks(Struct, eq=False):
     alike: int = 0
     finding: Finding | None = None
 
-    def fail(self, reading: Reading, answers: DataReplies, named: Mapping[ServerId, DataReply]) -> float:
+    def fail(
+        self, reading: Reading, answers: DataReplies, named: Mapping[ServerId, DataReply]
+    ) -> float:
         """Another look failed; ``named``: the servers that were asked for their element by name, and answered. Returns for how long to pause.
 
         Raises :class:`ares.model.errors.Undecodable` when it is proven that another look would fail, too, or there are to be no more.
@@ -217,7 +229,11 @@ class Looks(Struct, eq=False):
         self.failed += 1
         proven = self.alike >= LOOKS_ALIKE and proves(configuration, finding)
         if proven or self.failed == self.effort.looks_max:
-            newest = finding.tag if finding.tag is not None else newest_possible(_replies(finding.lists.values()), configuration.k)
+            newest = (
+                finding.tag
+                if finding.tag is not None
+                else newest_possible(_replies(finding.lists.values()), configuration.k)
+            )
             raise Undecodable(reading.object, describe(configuration, finding), newest, proven)
         return min(0.01 * 2.0 ** min(self.failed, 10), PAUSE_S_MAX)
 
@@ -246,7 +262,8 @@ def proves(configuration: Configuration, finding: Finding) -> bool:
     helpful: list[tuple[Tag, ...]] = [(), *((tag,) for tag in listed)] if silent else [()]
     lists = list(finding.lists.values())
     return silent < configuration.k and all(
-        newest_decodable(_replies([*lists, *[(tags, TAG_ZERO)] * silent]), configuration.k) is None for tags in helpful
+        newest_decodable(_replies([*lists, *[(tags, TAG_ZERO)] * silent]), configuration.k) is None
+        for tags in helpful
     )
 
 
@@ -256,12 +273,19 @@ def describe(configuration: Configuration, finding: Finding) -> str:
     said_nothing = f"; {', '.join(silent)} said nothing, and may have what lacks" if silent else ""
     where = f"configuration {configuration.index}"
     if finding.tag is not None:
-        having = [server for server in configuration.server_ids if server not in finding.lacking and server in finding.lists]
+        having = [
+            server
+            for server in configuration.server_ids
+            if server not in finding.lacking and server in finding.lists
+        ]
         return (
             f"of the {configuration.k} elements that version {finding.tag} takes in {where}, {', '.join(having) or 'no server'} can have one, and "
             f"{', '.join(sorted(finding.lacking)) or 'nobody'} has none that can be used{said_nothing}"
         )
-    newest = ", ".join(f"{server} has {tags[0] if tags else 'nothing'}" for server, (tags, _) in finding.lists.items())
+    newest = ", ".join(
+        f"{server} has {tags[0] if tags else 'nothing'}"
+        for server, (tags, _) in finding.lists.items()
+    )
     return f"no version has the {configuration.k} elements that it takes in {where}, of the newest ones {newest}{said_nothing}"
 
 

@@ -30,7 +30,15 @@ from ares.cluster.settings import Settings
 from ares.fragment.divide import MIB, digest
 from ares.fragment.read import FileState
 from ares.fragment.report import WriteReport
-from ares.model.errors import AresError, BadInput, ConsensusUnavailable, DomainNotFound, FileChanged, ObjectNotFound, Unavailable
+from ares.model.errors import (
+    AresError,
+    BadInput,
+    ConsensusUnavailable,
+    DomainNotFound,
+    FileChanged,
+    ObjectNotFound,
+    Unavailable,
+)
 from ares.model.tag import TAG_ZERO
 
 READ_RETRIES_MAX = 20
@@ -51,7 +59,9 @@ _left_open: list[Manager] = []
 class ClusterConnection:
     """``domain``: where the files live; None: each is a domain of its own. ``create``: make that domain if it is missing."""
 
-    def __init__(self, cluster: str | Path | None, domain: str | None, create: bool, timeout_s: float | None) -> None:
+    def __init__(
+        self, cluster: str | Path | None, domain: str | None, create: bool, timeout_s: float | None
+    ) -> None:
         if timeout_s is not None and (not isinstance(timeout_s, int | float) or not timeout_s > 0):
             raise BadInput(f"timeout_s is a number of seconds, more than 0, not {timeout_s!r}")
         self._cluster = cluster
@@ -96,7 +106,11 @@ class ClusterConnection:
         loop = asyncio.get_running_loop()
         if self._manager is None or self._loop is not loop:
             self.close_soon()
-            self._manager, self._loop, self._pid = await connect(self._settings()), loop, os.getpid()
+            self._manager, self._loop, self._pid = (
+                await connect(self._settings()),
+                loop,
+                os.getpid(),
+            )
         return self._manager
 
     async def _store(self, domain: str) -> ObjectStore:
@@ -112,11 +126,15 @@ class ClusterConnection:
     def _settings(self) -> Settings:
         cluster = self._cluster or os.environ.get(CLUSTER_VARIABLE)
         if not cluster:
-            raise BadInput(f"which cluster? Give the storage option cluster=FILE or set {CLUSTER_VARIABLE}")
+            raise BadInput(
+                f"which cluster? Give the storage option cluster=FILE or set {CLUSTER_VARIABLE}"
+            )
         settings = settings_of(cluster)
         if self._timeout_s is None:
             return settings
-        return structs.replace(settings, client=structs.replace(settings.client, timeout_s=self._timeout_s))
+        return structs.replace(
+            settings, client=structs.replace(settings.client, timeout_s=self._timeout_s)
+        )
 
 
 NUMBERS: dict[type[AresError], int] = {
@@ -134,15 +152,23 @@ def as_os_error(error: AresError) -> Exception:
     """What a program that uses files is to see: an OSError of the class that belongs to its number, or the ValueError that BadInput is."""
     if isinstance(error, BadInput):
         return error
-    return OSError(next(number for kind, number in NUMBERS.items() if isinstance(error, kind)), str(error))
+    return OSError(
+        next(number for kind, number in NUMBERS.items() if isinstance(error, kind)), str(error)
+    )
 
 
 def as_local_error(error: BadInput) -> Exception:
     """Where the input is a local file: the OSError behind it."""
-    return OSError(error.__cause__.errno, str(error)) if isinstance(error.__cause__, OSError) else error
+    return (
+        OSError(error.__cause__.errno, str(error))
+        if isinstance(error.__cause__, OSError)
+        else error
+    )
 
 
-def with_os_errors(method: Callable[Parameters, Awaitable[Result]]) -> Callable[Parameters, Coroutine[Any, Any, Result]]:
+def with_os_errors(
+    method: Callable[Parameters, Awaitable[Result]],
+) -> Callable[Parameters, Coroutine[Any, Any, Result]]:
     """The method, its errors translated."""
 
     @functools.wraps(method)
@@ -173,7 +199,14 @@ def file_entry(path: str, state: FileState) -> dict[str, Any]:
     if not genesis.atomic:  # its blocks change without it
         version += f"-{digest(encode([(part.id, part.tag) for part in state.parts])).hex()}"
     times = {"created": float(genesis.modified_s), "mtime": float(genesis.modified_s)}
-    return {"name": path, "size": state.length, "type": "file", "atomic": genesis.atomic, "version": version, **times}
+    return {
+        "name": path,
+        "size": state.length,
+        "type": "file",
+        "atomic": genesis.atomic,
+        "version": version,
+        **times,
+    }
 
 
 def directory_entry(path: str) -> dict[str, Any]:
@@ -187,9 +220,20 @@ class AresFile(AbstractBufferedFile):
     Leaving a ``with`` block by an exception discards what was written.
     """
 
-    def __init__(self, fs: Any, connection: ClusterConnection, path: str, mode: str, *, snapshot: FileState | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        fs: Any,
+        connection: ClusterConnection,
+        path: str,
+        mode: str,
+        *,
+        snapshot: FileState | None = None,
+        **options: Any,
+    ) -> None:
         if mode not in MODES:
-            raise io.UnsupportedOperation(f"mode {mode!r} is not supported, only {', '.join(MODES)}: a file is read, or replaced as a whole")
+            raise io.UnsupportedOperation(
+                f"mode {mode!r} is not supported, only {', '.join(MODES)}: a file is read, or replaced as a whole"
+            )
         written = 0
         if mode == "rb":
             self._file, self._state = sync(fs.loop, _pinned, connection, path, snapshot)
@@ -235,17 +279,28 @@ class AresFile(AbstractBufferedFile):
         """A reader goes on elsewhere with the same content."""
         if self.mode != "rb":
             return super().__reduce__()
-        return _reopened, (self.fs, self.path, self.blocksize, self.cache.name if self.cache else "none", self._state, self.loc)
+        return _reopened, (
+            self.fs,
+            self.path,
+            self.blocksize,
+            self.cache.name if self.cache else "none",
+            self._state,
+            self.loc,
+        )
 
 
-def _reopened(fs: Any, path: str, block_size: int, cache_type: str, snapshot: FileState, loc: int) -> Any:
+def _reopened(
+    fs: Any, path: str, block_size: int, cache_type: str, snapshot: FileState, loc: int
+) -> Any:
     file = fs.open(path, "rb", block_size=block_size, cache_type=cache_type, snapshot=snapshot)
     file.seek(loc)
     return file
 
 
 @with_os_errors
-async def _pinned(connection: ClusterConnection, path: str, snapshot: FileState | None) -> tuple[File, FileState]:
+async def _pinned(
+    connection: ClusterConnection, path: str, snapshot: FileState | None
+) -> tuple[File, FileState]:
     file = await connection.file(path)
     return file, snapshot or await file.snapshot()
 
@@ -271,7 +326,9 @@ async def pieces_of_snapshot(file: File, state: FileState) -> Pieces:
         yield await file.read_range(state, start, start + COPY_BYTES)
 
 
-async def replace(connection: ClusterConnection, path: str, pieces: Callable[[], Pieces], exclusive: bool) -> None:
+async def replace(
+    connection: ClusterConnection, path: str, pieces: Callable[[], Pieces], exclusive: bool
+) -> None:
     """Put the file. A put that was overtaken by a deletion begins again, with the ``pieces`` from the first.
 
     ``exclusive``: only if it is not there. Raises :class:`FileExistsError`.
@@ -322,7 +379,11 @@ def exists(path: str) -> FileExistsError:
 
 def stale(path: str, report: WriteReport) -> OSError:
     """The put was not published."""
-    return OSError(errno.ESTALE, f"{report.conflicts[0].why}; nothing of what was written is there, write it again", path)
+    return OSError(
+        errno.ESTALE,
+        f"{report.conflicts[0].why}; nothing of what was written is there, write it again",
+        path,
+    )
 
 
 # -- the file system -----------------------------------------------------------------------------------------------------
@@ -344,7 +405,12 @@ class AresFileSystem(AsyncFileSystem):
     _pid: int
 
     def __init__(
-        self, cluster: str | Path | None = None, domain: str | None = None, create: bool = False, timeout_s: float | None = None, **options: Any
+        self,
+        cluster: str | Path | None = None,
+        domain: str | None = None,
+        create: bool = False,
+        timeout_s: float | None = None,
+        **options: Any,
     ) -> None:
         super().__init__(**options)
         self._connection = ClusterConnection(cluster, domain, create, timeout_s)
@@ -400,7 +466,15 @@ class AresFileSystem(AsyncFileSystem):
             entries = {path: await self._info(path)}
         return list(entries.values()) if detail else list(entries)
 
-    async def _find(self, path: str, maxdepth: int | None = None, withdirs: bool = False, detail: bool = False, prefix: str = "", **_: Any) -> Any:
+    async def _find(
+        self,
+        path: str,
+        maxdepth: int | None = None,
+        withdirs: bool = False,
+        detail: bool = False,
+        prefix: str = "",
+        **_: Any,
+    ) -> Any:
         """With one listing, however deep the tree. ``prefix``: of the names within ``path``."""
         if maxdepth is not None and maxdepth < 1:
             raise ValueError("maxdepth must be at least 1")
@@ -413,7 +487,9 @@ class AresFileSystem(AsyncFileSystem):
         return entries if detail else list(entries)
 
     @with_os_errors
-    async def _found(self, path: str, depth: int | None, withdirs: bool, detail: bool, prefix: str = "") -> dict[str, Any]:
+    async def _found(
+        self, path: str, depth: int | None, withdirs: bool, detail: bool, prefix: str = ""
+    ) -> dict[str, Any]:
         """What is in the directory, by name and in order; only with ``detail`` do files have an entry. What goes meanwhile is left out."""
         names = await self._connection.names(below(path) + prefix)
         files = within(names, path, depth)
@@ -422,12 +498,16 @@ class AresFileSystem(AsyncFileSystem):
             infos = await self._many([self._info(name) for name in files], FileNotFoundError)
             entries = {info["name"]: info for info in infos if info["type"] == "file"}
         if withdirs:
-            entries = {name: directory_entry(name) for name in directories(names, path, depth)} | entries
+            entries = {
+                name: directory_entry(name) for name in directories(names, path, depth)
+            } | entries
         return dict(sorted(entries.items()))
 
     async def _many(self, coroutines: list[Any], *forgive: type[Exception]) -> list[Any]:
         """The results of those that did not fail in a way to ``forgive``."""
-        results = await _run_coros_in_chunks(coroutines, batch_size=self.batch_size, nofiles=True, return_exceptions=True)
+        results = await _run_coros_in_chunks(
+            coroutines, batch_size=self.batch_size, nofiles=True, return_exceptions=True
+        )
         for result in results:
             if isinstance(result, BaseException) and not isinstance(result, forgive):
                 raise result
@@ -454,7 +534,9 @@ class AresFileSystem(AsyncFileSystem):
     # -- reading ------------------------------------------------------------------------------------------------------------
 
     @with_os_errors
-    async def _cat_file(self, path: str, start: int | None = None, end: int | None = None, **_: Any) -> bytes:
+    async def _cat_file(
+        self, path: str, start: int | None = None, end: int | None = None, **_: Any
+    ) -> bytes:
         file = await self._connection.file(self._strip_protocol(path))
         if start is None and end is None:
             return await file.read()
@@ -469,7 +551,9 @@ class AresFileSystem(AsyncFileSystem):
         return await file.read_range(state, first, stop)
 
     @with_os_errors
-    async def _get_file(self, rpath: str, lpath: str, callback: Any = DEFAULT_CALLBACK, **_: Any) -> None:
+    async def _get_file(
+        self, rpath: str, lpath: str, callback: Any = DEFAULT_CALLBACK, **_: Any
+    ) -> None:
         path = self._strip_protocol(rpath)
         file = await self._connection.file(path)
         try:
@@ -480,7 +564,9 @@ class AresFileSystem(AsyncFileSystem):
             os.makedirs(lpath, exist_ok=True)
             return
         try:
-            await file.read_into(lpath, progress=lambda progress: callback.absolute_update(progress.done_bytes))
+            await file.read_into(
+                lpath, progress=lambda progress: callback.absolute_update(progress.done_bytes)
+            )
         except BadInput as error:
             raise as_local_error(error) from error
 
@@ -489,7 +575,14 @@ class AresFileSystem(AsyncFileSystem):
     async def _pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **_: Any) -> None:
         await self._put_whole(path, lambda: once(value), mode)
 
-    async def _put_file(self, lpath: str, rpath: str, mode: str = "overwrite", callback: Any = DEFAULT_CALLBACK, **_: Any) -> None:
+    async def _put_file(
+        self,
+        lpath: str,
+        rpath: str,
+        mode: str = "overwrite",
+        callback: Any = DEFAULT_CALLBACK,
+        **_: Any,
+    ) -> None:
         if not await asyncio.to_thread(os.path.isdir, lpath):
             await self._put_whole(rpath, lambda: pieces_of_local(lpath, callback), mode)
 
@@ -517,10 +610,19 @@ class AresFileSystem(AsyncFileSystem):
             await file.delete()
         except ObjectNotFound:
             if await self._isdir(path):
-                raise IsADirectoryError(errno.EISDIR, "it is a directory: nothing was deleted, say recursive=True", path) from None
+                raise IsADirectoryError(
+                    errno.EISDIR, "it is a directory: nothing was deleted, say recursive=True", path
+                ) from None
             raise
 
-    async def _rm(self, path: Any, recursive: bool = False, batch_size: int | None = None, maxdepth: int | None = None, **_: Any) -> None:
+    async def _rm(
+        self,
+        path: Any,
+        recursive: bool = False,
+        batch_size: int | None = None,
+        maxdepth: int | None = None,
+        **_: Any,
+    ) -> None:
         """With ``recursive``, the files within; what others delete meanwhile is gone all the same."""
         found = await self._expand_path(path, maxdepth=maxdepth)
         if not recursive:
@@ -542,9 +644,24 @@ class AresFileSystem(AsyncFileSystem):
     rmdir = sync_wrapper(_rmdir)
 
     def _open(
-        self, path: str, mode: str = "rb", block_size: int | None = None, autocommit: bool = True, cache_options: Any = None, **options: Any
+        self,
+        path: str,
+        mode: str = "rb",
+        block_size: int | None = None,
+        autocommit: bool = True,
+        cache_options: Any = None,
+        **options: Any,
     ) -> AresFile:
-        return AresFile(self, self._connection, path, mode, block_size=block_size, autocommit=autocommit, cache_options=cache_options, **options)
+        return AresFile(
+            self,
+            self._connection,
+            path,
+            mode,
+            block_size=block_size,
+            autocommit=autocommit,
+            cache_options=cache_options,
+            **options,
+        )
 
 
 # -- names ---------------------------------------------------------------------------------------------------------------

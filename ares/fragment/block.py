@@ -23,7 +23,9 @@ GENESIS_NAMES = "\0file/"
 BLOCK_NAMES = "\0block/"
 MARK_NAMES = "\0mark/"
 
-_block_name = re.compile(BLOCK_NAMES + r"{0}/{0}".format(r"([0-9a-f]{16})\.(0|[1-9a-f][0-9a-f]{0,15})"))
+_block_name = re.compile(
+    BLOCK_NAMES + r"{0}/{0}".format(r"([0-9a-f]{16})\.(0|[1-9a-f][0-9a-f]{0,15})")
+)
 
 _layout = struct.Struct(">BBQQQQQ")
 """Format, whether there is a next block, its id (two words), the base tag (two words), created_s."""
@@ -111,8 +113,12 @@ _genesis_decoder = msgspec.msgpack.Decoder(Genesis)
 def encode_block(block: Block) -> bytes:
     """The value of the block's object; the data is copied once."""
     following = block.next
-    present, creator, counter = (0, 0, 0) if following is None else (1, following.creator, following.counter)
-    header = _layout.pack(FORMAT, present, creator, counter, block.base.number, block.base.writer, block.created_s)
+    present, creator, counter = (
+        (0, 0, 0) if following is None else (1, following.creator, following.counter)
+    )
+    header = _layout.pack(
+        FORMAT, present, creator, counter, block.base.number, block.base.writer, block.created_s
+    )
     return b"".join((header, block.data))
 
 
@@ -123,9 +129,13 @@ def decode_block(value: bytes, name: str) -> Block:
         raise BadBlock(name, f"{len(value)} bytes, and the header alone has {HEADER_BYTES}")
     _, present, creator, counter, number, writer, created_s = _layout.unpack_from(value)
     if present > 1:
-        raise BadBlock(name, f"byte 1 is {present}, and may be 0 (the last block) or 1 (another follows)")
+        raise BadBlock(
+            name, f"byte 1 is {present}, and may be 0 (the last block) or 1 (another follows)"
+        )
     following = BlockId(creator, counter) if present else None
-    return Block(following, Tag(number, ClientId(writer)), created_s, memoryview(value)[HEADER_BYTES:])
+    return Block(
+        following, Tag(number, ClientId(writer)), created_s, memoryview(value)[HEADER_BYTES:]
+    )
 
 
 def encode_genesis(genesis: Genesis) -> bytes:
@@ -146,7 +156,10 @@ def _check_format(value: bytes, name: str) -> None:
     if not value:
         raise BadBlock(name, "no bytes at all")
     if value[0] > FORMAT:
-        raise BadBlock(name, f"format {value[0]}, and this program reads up to {FORMAT}: use a newer release of ares")
+        raise BadBlock(
+            name,
+            f"format {value[0]}, and this program reads up to {FORMAT}: use a newer release of ares",
+        )
     if value[0] != FORMAT:
         raise BadBlock(name, f"it begins with {value[0]}, which is no format of a block")
 
@@ -189,6 +202,9 @@ def parse_block_name(name: str) -> tuple[BlockId, BlockId]:
     """The life of a file and the id of the block whose object has that name. Raises :class:`BadBlock` if it is no block's."""
     found = _block_name.fullmatch(name)
     if found is None:
-        raise BadBlock(name, f"not the name of a block, which is {BLOCK_NAMES!r}, the id of a file, '/', and its own")
+        raise BadBlock(
+            name,
+            f"not the name of a block, which is {BLOCK_NAMES!r}, the id of a file, '/', and its own",
+        )
     creator, counter, own_creator, own_counter = (int(word, 16) for word in found.groups())
     return BlockId(creator, counter), BlockId(own_creator, own_counter)

@@ -78,7 +78,16 @@ from ares.fragment.block import (
 )
 from ares.fragment.divide import SIZE_MAX
 from ares.fragment.read import FileProgress, FileState, Sink, fm_read, read_genesis
-from ares.fragment.shared_memory import DELETIONS_MAX, RETRIES_MAX, Blocks, Pace, all_names, create_block, effect, write_genesis
+from ares.fragment.shared_memory import (
+    DELETIONS_MAX,
+    RETRIES_MAX,
+    Blocks,
+    Pace,
+    all_names,
+    create_block,
+    effect,
+    write_genesis,
+)
 from ares.model.errors import BadBlock, DecodeFailed, FileChanged, ObjectNotFound
 from ares.model.identity import ObjectName
 from ares.model.tag import TAG_ZERO, Tag
@@ -91,7 +100,9 @@ FENCE_AHEAD = 1 << 20
 """More than the attempts that a client makes to write one version. Tags have room for 2^28 fences of a file (docs/limits.md)."""
 
 
-def announce(blocks: Blocks, file: BlockId, id: BlockId, now_s: int, removal: bool = False) -> Operation[None]:
+def announce(
+    blocks: Blocks, file: BlockId, id: BlockId, now_s: int, removal: bool = False
+) -> Operation[None]:
     """Make an empty block for a put that has made no other, or for a ``removal``, whose block points to the file."""
     yield from create_block(blocks, file, id, now_s, b"", file if removal else None)
 
@@ -127,7 +138,13 @@ def look_at_orphan(blocks: Blocks, name: ObjectName) -> Operation[Orphan | None]
         block = decode_block(found.value, name)
     except (BadBlock, DecodeFailed):
         return UNREADABLE
-    return Orphan(block.next, found.tag, block.created_s, len(block.data), not len(block.data) and block.base == TAG_ZERO)
+    return Orphan(
+        block.next,
+        found.tag,
+        block.created_s,
+        len(block.data),
+        not len(block.data) and block.base == TAG_ZERO,
+    )
 
 
 def fm_collect(blocks: Blocks, now_s: int, grace_s: int = GRACE_S) -> Operation[int]:
@@ -183,7 +200,10 @@ class Collection:
             return
         current = state.genesis.file if state is not None else None
         named = _named(state)
-        orphans = {life: [name for name in names if name not in named] for life, names in self._take_lives(file, current)}
+        orphans = {
+            life: [name for name in names if name not in named]
+            for life, names in self._take_lives(file, current)
+        }
         if state is not None and not state.genesis.atomic:
             self._alone += orphans.pop(state.genesis.file, [])
         others = [name for names in orphans.values() for name in names]
@@ -197,7 +217,9 @@ class Collection:
         except ObjectNotFound:
             return None
 
-    def _take_lives(self, file: str, current: BlockId | None) -> list[tuple[BlockId, list[ObjectName]]]:
+    def _take_lives(
+        self, file: str, current: BlockId | None
+    ) -> list[tuple[BlockId, list[ObjectName]]]:
         """The lives that are the file's, and their blocks."""
         lives = dict.fromkeys(self._of_name.pop(name_digest(file), []))
         if current is not None:
@@ -217,16 +239,22 @@ class Collection:
         if orphan is not None and orphan.created_s <= self._before_s:
             yield from self._empty(name, orphan)
 
-    def _collect_behind_fence(self, file: str, life: BlockId | None, names: Sequence[ObjectName]) -> Operation[None]:
+    def _collect_behind_fence(
+        self, file: str, life: BlockId | None, names: Sequence[ObjectName]
+    ) -> Operation[None]:
         """Blocks of the file that its list does not name, if there is anything to do and nobody is putting the file."""
         orphans: dict[ObjectName, Orphan] = {}
         old = yield from self._are_old(names, orphans)
         if not old or not any(orphan.length or orphan.announces for orphan in orphans.values()):
             return
         if (yield from self._fence(file, life, orphans)):
-            yield Together((self._empty(name, orphan) for name, orphan in orphans.items()), self._pace.window)
+            yield Together(
+                (self._empty(name, orphan) for name, orphan in orphans.items()), self._pace.window
+            )
 
-    def _fence(self, file: str, life: BlockId | None, orphans: dict[ObjectName, Orphan]) -> Operation[bool]:
+    def _fence(
+        self, file: str, life: BlockId | None, orphans: dict[ObjectName, Orphan]
+    ) -> Operation[bool]:
         """Fence the genesis block, unless somebody may be about to write it; the head of this module has why the order is this one."""
         found = yield from self._blocks.read(genesis_name(file))
         number = yield from advance_mark(self._blocks, file, found.tag)
@@ -238,14 +266,24 @@ class Collection:
         except (BadBlock, DecodeFailed):
             return False
         named = _named(state)
-        old = yield from self._are_old([name for name in there if name not in named and name not in orphans], orphans)
+        old = yield from self._are_old(
+            [name for name in there if name not in named and name not in orphans], orphans
+        )
         if not old or any(name in named for name in orphans):
             return False
-        genesis = msgspec.structs.replace(state.genesis, parts=state.parts, base=state.tag) if state is not None else None
-        covered = yield from write_genesis(self._blocks, file, genesis, state.tag if state is not None else None, number)
+        genesis = (
+            msgspec.structs.replace(state.genesis, parts=state.parts, base=state.tag)
+            if state is not None
+            else None
+        )
+        covered = yield from write_genesis(
+            self._blocks, file, genesis, state.tag if state is not None else None, number
+        )
         return covered.changed
 
-    def _are_old(self, names: Sequence[ObjectName], orphans: dict[ObjectName, Orphan]) -> Operation[bool]:
+    def _are_old(
+        self, names: Sequence[ObjectName], orphans: dict[ObjectName, Orphan]
+    ) -> Operation[bool]:
         """Look at these blocks, too; whether all of ``orphans`` are old. One that nobody here can read may be young."""
         looks: dict[ObjectName, Orphan | None] = {}
 
@@ -307,7 +345,10 @@ def fm_remove(blocks: Blocks, file: str, ids: BlockIds, now_s: int) -> Operation
         if not covered.changed:
             continue
         removed = True
-        with effect(True, "the file is deleted; what is left of its blocks takes space until it is collected"):
+        with effect(
+            True,
+            "the file is deleted; what is left of its blocks takes space until it is collected",
+        ):
             gone = yield from _remove_rest(blocks, file, state, now_s)
         if gone:
             return

@@ -48,12 +48,16 @@ class Sizes(Struct, frozen=True, array_like=True):
 
     def __post_init__(self) -> None:
         if not all(isinstance(size, int) for size in (self.min, self.avg, self.max)):
-            raise BadInput(f"block sizes are whole numbers of bytes, not {self.min!r}, {self.avg!r}, {self.max!r}")
+            raise BadInput(
+                f"block sizes are whole numbers of bytes, not {self.min!r}, {self.avg!r}, {self.max!r}"
+            )
         told = f"block sizes min {self.min}, avg {self.avg}, max {self.max} bytes"
         if not SIZE_MIN <= self.min <= self.avg <= self.max <= SIZE_MAX:
             raise BadInput(f"{told}: they must be in this order, from {SIZE_MIN} to {SIZE_MAX}")
         if self.min > LARGEST_MIN or self.avg < SMALLEST_AVG or self.max < SMALLEST_MAX:
-            raise BadInput(f"{told}: min may be at most {LARGEST_MIN}, avg at least {SMALLEST_AVG}, max at least {SMALLEST_MAX}")
+            raise BadInput(
+                f"{told}: min may be at most {LARGEST_MIN}, avg at least {SMALLEST_AVG}, max at least {SMALLEST_MAX}"
+            )
 
 
 class Chunk(Struct, frozen=True, array_like=True, gc=False):

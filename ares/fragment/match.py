@@ -40,7 +40,9 @@ class Matching(Struct, frozen=True):
     kept: tuple[Pair, ...]
 
 
-def match(old: Sequence[tuple[int, bytes]], new: Sequence[tuple[int, bytes]], cells_max: int = CELLS_MAX) -> Matching:
+def match(
+    old: Sequence[tuple[int, bytes]], new: Sequence[tuple[int, bytes]], cells_max: int = CELLS_MAX
+) -> Matching:
     """How blocks ``old`` become ``new``; both are (length in bytes, digest). The same for the same arguments.
 
     Blocks of length 0 (deleted before) match nothing; they are used for new content in their gap and otherwise left alone. As many blocks as
@@ -75,7 +77,9 @@ def _fill(old: Sequence[tuple[int, bytes]], blocks: range, chunks: range) -> Ite
         yield Edit(block, chunk, chunk is None, insert if block == blocks[-1] else (0, 0))
 
 
-def _kept(old: Sequence[tuple[int, bytes]], new: Sequence[tuple[int, bytes]], cells_max: int) -> list[Pair]:
+def _kept(
+    old: Sequence[tuple[int, bytes]], new: Sequence[tuple[int, bytes]], cells_max: int
+) -> list[Pair]:
     """Pairs of equal blocks, both indexes increasing."""
     olds = [block for block, (length, _) in enumerate(old) if length]
     news = [chunk for chunk, (length, _) in enumerate(new) if length]
@@ -84,7 +88,11 @@ def _kept(old: Sequence[tuple[int, bytes]], new: Sequence[tuple[int, bytes]], ce
     shorter -= head
     tail = next((n for n in range(shorter) if old[olds[-1 - n]] != new[news[-1 - n]]), shorter)
     ends = len(olds) - tail, len(news) - tail
-    middle = _common([old[block] for block in olds[head : ends[0]]], [new[chunk] for chunk in news[head : ends[1]]], cells_max)
+    middle = _common(
+        [old[block] for block in olds[head : ends[0]]],
+        [new[chunk] for chunk in news[head : ends[1]]],
+        cells_max,
+    )
     return [
         *zip(olds[:head], news[:head], strict=True),
         *((olds[head + a], news[head + b]) for a, b in middle),
@@ -101,7 +109,9 @@ def _common(old: Sequence[Hashable], new: Sequence[Hashable], cells_max: int) ->
     a, b = [numbers[old[index]] for index in olds], [numbers[new[index]] for index in news]
     if len(a) * len(b) > cells_max:
         return [(olds[i], news[j]) for i, j in _by_occurrence(a, b)]
-    runs = LCSseq.editops(a, b).as_matching_blocks()  # of numbers, because the library compares hashes, and those of other things may collide
+    runs = (
+        LCSseq.editops(a, b).as_matching_blocks()
+    )  # of numbers, because the library compares hashes, and those of other things may collide
     return [(olds[run.a + step], news[run.b + step]) for run in runs for step in range(run.size)]
 
 
@@ -110,7 +120,9 @@ def _by_occurrence(old: list[int], new: list[int]) -> list[Pair]:
     places: dict[int, list[int]] = {}
     for place in range(len(new) - 1, -1, -1):
         places.setdefault(new[place], []).append(place)
-    lowest: list[int] = []  # by length: the lowest last place of an increasing sequence of that length
+    lowest: list[
+        int
+    ] = []  # by length: the lowest last place of an increasing sequence of that length
     last: list[Pair] = []  # its last pair
     previous: dict[Pair, Pair | None] = {}
     for index, number in enumerate(old):

@@ -16,7 +16,15 @@ from contextlib import suppress
 import msgspec
 from msgspec import Struct
 
-from ares.fragment.block import BlockId, Genesis, Part, block_name, decode_block, decode_genesis, genesis_name
+from ares.fragment.block import (
+    BlockId,
+    Genesis,
+    Part,
+    block_name,
+    decode_block,
+    decode_genesis,
+    genesis_name,
+)
 from ares.fragment.divide import digest
 from ares.fragment.shared_memory import Blocks, Pace
 from ares.model.errors import BadBlock, FileChanged, ObjectNotFound
@@ -77,7 +85,9 @@ class Sink:
         return
 
 
-def read_genesis(blocks: Blocks, file: str, known: FileState | None = None) -> Operation[tuple[Genesis, Tag]]:
+def read_genesis(
+    blocks: Blocks, file: str, known: FileState | None = None
+) -> Operation[tuple[Genesis, Tag]]:
     """The genesis block and its version. Raises :class:`ObjectNotFound` for a file that was never written, or was deleted."""
     name = genesis_name(file)
     held = known.tag if known is not None and known.tag != TAG_ZERO else None
@@ -101,11 +111,17 @@ def fm_read(blocks: Blocks, file: str, known: FileState | None, sink: Sink) -> O
         except BlockGone as gone:
             _, now = yield from read_genesis(blocks, file)
             if now == tag:
-                raise BadBlock(gone.name, "it is gone, although the file still lists it; delete the file and put it again") from gone
+                raise BadBlock(
+                    gone.name,
+                    "it is gone, although the file still lists it; delete the file and put it again",
+                ) from gone
             known = None
         else:
             return FileState(genesis, tag, tuple(chain.parts))
-    raise BadBlock(genesis_name(file), f"the file was replaced {RESTARTS_MAX} times while it was being read; nothing was lost, try again")
+    raise BadBlock(
+        genesis_name(file),
+        f"the file was replaced {RESTARTS_MAX} times while it was being read; nothing was lost, try again",
+    )
 
 
 def _expected(genesis: Genesis, tag: Tag, known: FileState | None) -> Sequence[Part]:
@@ -116,7 +132,10 @@ def _expected(genesis: Genesis, tag: Tag, known: FileState | None) -> Sequence[P
         return known.parts
     remembered = {part.id: part for part in known.parts}
     hinted = {part.id for part in genesis.parts}
-    merged = [max(part, remembered.get(part.id, part), key=lambda version: version.tag) for part in genesis.parts]
+    merged = [
+        max(part, remembered.get(part.id, part), key=lambda version: version.tag)
+        for part in genesis.parts
+    ]
     return merged if all(part.id in hinted for part in known.parts) else known.parts
 
 
@@ -135,13 +154,17 @@ class Seen(Struct, frozen=True):
     data: memoryview | None
 
 
-def see_block(blocks: Blocks, genesis: Genesis, id: BlockId, known: Part | None, wanted: bool) -> Operation[Seen]:
+def see_block(
+    blocks: Blocks, genesis: Genesis, id: BlockId, known: Part | None, wanted: bool
+) -> Operation[Seen]:
     """One block. Raises :class:`BlockGone` if it is absent, or (atomic files) no longer what the manifest says."""
     name = block_name(genesis.file, id)
     found = yield from blocks.read(name, None if known is None or wanted else known.tag)
     if known is not None and found.value is WITHHELD:
         return Seen(known, None)
-    if not isinstance(found.value, bytes) or (genesis.atomic and known is not None and known.tag != found.tag):
+    if not isinstance(found.value, bytes) or (
+        genesis.atomic and known is not None and known.tag != found.tag
+    ):
         raise BlockGone(name)
     block = decode_block(found.value, name)
     data = memoryview(block.data)
@@ -153,7 +176,9 @@ def see_block(blocks: Blocks, genesis: Genesis, id: BlockId, known: Part | None,
 class Chain:
     """One walk along a file. ``parts``: what was seen, in order; all of it after ``follow``."""
 
-    def __init__(self, blocks: Blocks, genesis: Genesis, expected: Sequence[Part], sink: Sink) -> None:
+    def __init__(
+        self, blocks: Blocks, genesis: Genesis, expected: Sequence[Part], sink: Sink
+    ) -> None:
         self.parts: list[Part] = []
         self._blocks = blocks
         self._genesis = genesis
@@ -172,9 +197,17 @@ class Chain:
     def follow(self) -> Operation[None]:
         """Walk to the end."""
         if self._genesis.atomic:
-            yield Together((self._read_listed(*entry) for entry in enumerate(self._expected)), self._pace.window, ordered=True)
+            yield Together(
+                (self._read_listed(*entry) for entry in enumerate(self._expected)),
+                self._pace.window,
+                ordered=True,
+            )
         else:
-            yield Together((self._read_linked(part) for part in self._expected), self._pace.window, ordered=True)
+            yield Together(
+                (self._read_linked(part) for part in self._expected),
+                self._pace.window,
+                ordered=True,
+            )
             self._awaited.clear()
             yield from self._take_along_chain()
 
@@ -188,14 +221,18 @@ class Chain:
             yield self._take(seen)
 
     def _read_linked(self, part: Part) -> Operation[None]:
-        with suppress(BlockGone):  # it was only expected: its maker may have been overtaken, so the walk finds out whether it matters
+        with suppress(
+            BlockGone
+        ):  # it was only expected: its maker may have been overtaken, so the walk finds out whether it matters
             self._arrived[part.id] = yield from self._see(part.id, part)
         self._awaited.discard(part.id)
         yield from self._take_along_chain()
 
     def _see(self, id: BlockId, known: Part | None) -> Operation[Seen]:
         started = yield Now()
-        seen = yield from see_block(self._blocks, self._genesis, id, known, known is not None and self._sink.wanted(known))
+        seen = yield from see_block(
+            self._blocks, self._genesis, id, known, known is not None and self._sink.wanted(known)
+        )
         ended = yield Now()
         self._pace.done(ended - started, 0 if seen.data is None else len(seen.data))
         return seen
@@ -205,10 +242,15 @@ class Chain:
         if self._leading:
             return
         self._leading = True
-        while self._cursor is not None and (self._cursor in self._arrived or self._cursor not in self._awaited):
+        while self._cursor is not None and (
+            self._cursor in self._arrived or self._cursor not in self._awaited
+        ):
             id = self._cursor
             if id in self._visited:
-                raise BadBlock(block_name(self._genesis.file, id), "the chain of blocks leads back to it; delete the file and put it again")
+                raise BadBlock(
+                    block_name(self._genesis.file, id),
+                    "the chain of blocks leads back to it; delete the file and put it again",
+                )
             seen = self._arrived.pop(id, None)
             if seen is None:
                 seen = yield from self._see(id, None)
@@ -223,10 +265,14 @@ class Chain:
         self._done_bytes += seen.part.length
         self._moved_bytes += 0 if seen.data is None else len(seen.data)
         total = max(len(self._expected), len(self.parts))
-        return Report(FileProgress("read", len(self.parts), total, self._done_bytes, self._moved_bytes))
+        return Report(
+            FileProgress("read", len(self.parts), total, self._done_bytes, self._moved_bytes)
+        )
 
 
-def fm_read_range(blocks: Blocks, file: str, state: FileState, start: int, stop: int) -> Operation[bytes]:
+def fm_read_range(
+    blocks: Blocks, file: str, state: FileState, start: int, stop: int
+) -> Operation[bytes]:
     """Bytes ``start`` to ``stop`` (exclusive) of the file as ``state`` has it; less behind its end.
 
     Raises :class:`FileChanged` if a block that this takes was changed or deleted since: then there is no such content any more.

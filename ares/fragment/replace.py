@@ -10,12 +10,34 @@ from itertools import chain
 
 import msgspec
 
-from ares.fragment.block import BlockId, BlockIds, Genesis, Part, block_name, decode_genesis, genesis_name
+from ares.fragment.block import (
+    BlockId,
+    BlockIds,
+    Genesis,
+    Part,
+    block_name,
+    decode_genesis,
+    genesis_name,
+)
 from ares.fragment.collect import announce
 from ares.fragment.divide import Chunk, Content
 from ares.fragment.read import FileProgress, FileState, builds_on
-from ares.fragment.report import DELETED_MEANWHILE, MADE_MEANWHILE, REPLACED_MEANWHILE, Conflict, WriteReport
-from ares.fragment.shared_memory import RETRIES_MAX, Blocks, Pace, create_block, drop_blocks, effect, write_genesis
+from ares.fragment.report import (
+    DELETED_MEANWHILE,
+    MADE_MEANWHILE,
+    REPLACED_MEANWHILE,
+    Conflict,
+    WriteReport,
+)
+from ares.fragment.shared_memory import (
+    RETRIES_MAX,
+    Blocks,
+    Pace,
+    create_block,
+    drop_blocks,
+    effect,
+    write_genesis,
+)
 from ares.model.errors import Uncertain
 from ares.model.tag import TAG_ZERO, Tag
 from ares.model.value import WITHHELD
@@ -31,14 +53,20 @@ class Put:
     long sets it again before ``publish``.
     """
 
-    def __init__(self, blocks: Blocks, file: str, base: FileState, ids: BlockIds, now_s: int) -> None:
+    def __init__(
+        self, blocks: Blocks, file: str, base: FileState, ids: BlockIds, now_s: int
+    ) -> None:
         self._blocks = blocks
         self._file = file
         self.base = base
         self._ids = ids
         self.now_s = now_s
         self._fresh = base.tag == TAG_ZERO or not base.genesis.atomic
-        self.genesis = msgspec.structs.replace(base.genesis, atomic=True, file=ids.life(file)) if self._fresh else base.genesis
+        self.genesis = (
+            msgspec.structs.replace(base.genesis, atomic=True, file=ids.life(file))
+            if self._fresh
+            else base.genesis
+        )
         self._reusable = {} if self._fresh else {part.digest: part for part in base.parts}
         self._created: set[BlockId] = set()
         self._announcements: list[BlockId] = []
@@ -48,7 +76,9 @@ class Put:
         self.kept = self.inserted = self.moved_bytes = self.length = 0
         self.pace = Pace(base.genesis.sizes.avg)
 
-    def place(self, position: int, chunk: Chunk, load: Callable[[Chunk], bytes | memoryview]) -> Operation[None]:
+    def place(
+        self, position: int, chunk: Chunk, load: Callable[[Chunk], bytes | memoryview]
+    ) -> Operation[None]:
         """Make sure that there is a block with this chunk, the one at ``position``."""
         part = self._reusable.get(chunk.digest)
         self.length += chunk.length
@@ -63,7 +93,11 @@ class Put:
             self.inserted += 1
             self.moved_bytes += chunk.length
         self._placed[position] = part
-        yield Report(FileProgress("write", len(self._placed), len(self._placed), self.length, self.moved_bytes))
+        yield Report(
+            FileProgress(
+                "write", len(self._placed), len(self._placed), self.length, self.moved_bytes
+            )
+        )
 
     def mention(self) -> Operation[None]:
         """Let collections know that the file is to be made: before it is published, and as early as one likes (ares/fragment/collect.py)."""
@@ -76,10 +110,14 @@ class Put:
         """Replace the list. With ``mine`` whatever is there now, else only ``base``."""
         yield from self.mention()
         parts = tuple(self._placed[position] for position in range(len(self._placed)))
-        over = msgspec.structs.replace(self.base.genesis, parts=self.base.parts)  # a base that was kept has its blocks there only
+        over = msgspec.structs.replace(
+            self.base.genesis, parts=self.base.parts
+        )  # a base that was kept has its blocks there only
         version = self.base.tag if self.base.tag != TAG_ZERO else None
         for attempt in range(RETRIES_MAX):
-            if attempt or not self._created:  # a collection must see that somebody is about to publish, also when all blocks are listed already
+            if (
+                attempt or not self._created
+            ):  # a collection must see that somebody is about to publish, also when all blocks are listed already
                 id = self._ids.next()
                 with effect(False):
                     yield from announce(self._blocks, self.genesis.file, id, self.now_s)
@@ -89,20 +127,36 @@ class Put:
             covered = yield from self._write(genesis, version)
             if covered.changed:
                 yield from self._drop_expired(over, genesis)
-                return self._report(parts), FileState(msgspec.structs.replace(genesis, parts=()), covered.tag, parts)
+                return self._report(parts), FileState(
+                    msgspec.structs.replace(genesis, parts=()), covered.tag, parts
+                )
             version = None
             if isinstance(covered.value, bytes):
                 version = covered.tag
                 over = decode_genesis(covered.value, genesis_name(self._file))
-                if over.atomic and _contents(over.parts) == _contents(parts):  # an earlier attempt did, whose outcome nobody was told
+                if over.atomic and _contents(over.parts) == _contents(
+                    parts
+                ):  # an earlier attempt did, whose outcome nobody was told
                     yield from self.abandon()
-                    return self._report(over.parts), FileState(msgspec.structs.replace(over, parts=()), covered.tag, over.parts)
-            fenced = over == msgspec.structs.replace(self.base.genesis, parts=self.base.parts, base=over.base)  # only the version is another
+                    return self._report(over.parts), FileState(
+                        msgspec.structs.replace(over, parts=()), covered.tag, over.parts
+                    )
+            fenced = over == msgspec.structs.replace(
+                self.base.genesis, parts=self.base.parts, base=over.base
+            )  # only the version is another
             if not (mine or fenced) or self._lost(over, version, parts):
                 break
         yield from self.abandon()
-        why = MADE_MEANWHILE if self.base.tag == TAG_ZERO else DELETED_MEANWHILE if version is None else REPLACED_MEANWHILE
-        return WriteReport(0, 0, 0, 0, self.moved_bytes, 0, (Conflict(0, self.length, why),)), self.base
+        why = (
+            MADE_MEANWHILE
+            if self.base.tag == TAG_ZERO
+            else DELETED_MEANWHILE
+            if version is None
+            else REPLACED_MEANWHILE
+        )
+        return WriteReport(
+            0, 0, 0, 0, self.moved_bytes, 0, (Conflict(0, self.length, why),)
+        ), self.base
 
     def _write(self, genesis: Genesis, version: Tag | None) -> Operation[Covered]:
         """Publish, and look: of two puts at the same time over one version both may be told that they succeeded. ``changed``: this one stands."""
@@ -116,10 +170,15 @@ class Put:
         except Uncertain as error:
             error.may_have_taken_effect |= self._visible
             self._visible |= error.may_have_taken_effect
-            error.advice = "the file has its old content or its new one, whole: read it, or put it again"
+            error.advice = (
+                "the file has its old content or its new one, whole: read it, or put it again"
+            )
             raise
         stands = found.value is WITHHELD or found.tag == covered.tag
-        if stands or (isinstance(found.value, bytes) and builds_on(decode_genesis(found.value, name).base, covered.tag)):
+        if stands or (
+            isinstance(found.value, bytes)
+            and builds_on(decode_genesis(found.value, name).base, covered.tag)
+        ):
             return covered
         return Covered(False, found.tag, found.value)
 
@@ -129,10 +188,19 @@ class Put:
         retired: dict[BlockId, int] = {}
         if over.file == self.genesis.file:
             retired = {part.id: self.now_s for part in over.parts if part.id not in listed}
-            retired |= {id: since_s for id, since_s in over.retired if id not in listed and self.now_s - since_s < GRACE_S}
+            retired |= {
+                id: since_s
+                for id, since_s in over.retired
+                if id not in listed and self.now_s - since_s < GRACE_S
+            }
         retired |= dict.fromkeys(self._announcements, self.now_s)
         return msgspec.structs.replace(
-            self.genesis, first=None, parts=parts, retired=tuple(retired.items()), modified_s=self.now_s, base=version or TAG_ZERO
+            self.genesis,
+            first=None,
+            parts=parts,
+            retired=tuple(retired.items()),
+            modified_s=self.now_s,
+            base=version or TAG_ZERO,
         )
 
     def _lost(self, over: Genesis, version: Tag | None, parts: Sequence[Part]) -> bool:
@@ -150,7 +218,9 @@ class Put:
         if over.file != now.file:
             return
         still = {id for id, _ in now.retired} | {part.id for part in now.parts}
-        yield from drop_blocks(self._blocks, [block_name(now.file, id) for id, _ in over.retired if id not in still])
+        yield from drop_blocks(
+            self._blocks, [block_name(now.file, id) for id, _ in over.retired if id not in still]
+        )
 
     def abandon(self) -> Operation[None]:
         """Delete the blocks that were made, unless a list with them was ever published: somebody may read it. Idempotent."""
@@ -160,7 +230,11 @@ class Put:
         yield from drop_blocks(self._blocks, [block_name(self.genesis.file, id) for id in created])
 
     def _report(self, parts: Sequence[Part]) -> WriteReport:
-        dropped = 0 if self._fresh else len({part.id for part in self.base.parts} - {part.id for part in parts})
+        dropped = (
+            0
+            if self._fresh
+            else len({part.id for part in self.base.parts} - {part.id for part in parts})
+        )
         return WriteReport(self.kept, 0, self.inserted, dropped, self.moved_bytes)
 
 
@@ -169,7 +243,14 @@ def _contents(parts: Sequence[Part]) -> list[tuple[int, bytes]]:
 
 
 def fm_put(
-    blocks: Blocks, file: str, base: FileState, content: Content, ids: BlockIds, now_s: int, *, mine: bool = False
+    blocks: Blocks,
+    file: str,
+    base: FileState,
+    content: Content,
+    ids: BlockIds,
+    now_s: int,
+    *,
+    mine: bool = False,
 ) -> Operation[tuple[WriteReport, FileState]]:
     """Replace the file by ``content``, wholly or not at all. With ``mine`` whatever others put meanwhile; without, that is a conflict.
 
@@ -177,7 +258,9 @@ def fm_put(
     """
     put = Put(blocks, file, base, ids, now_s)
     began = yield Now()
-    placements = (put.place(position, chunk, content.load) for position, chunk in enumerate(content.chunks))
+    placements = (
+        put.place(position, chunk, content.load) for position, chunk in enumerate(content.chunks)
+    )
     with effect(False):
         yield Together(chain([put.mention()], placements), put.pace.window)
     ended = yield Now()

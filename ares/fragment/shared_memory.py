@@ -8,7 +8,17 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from ares.dap.primitives import Found
-from ares.fragment.block import GENESIS_NAMES, Block, BlockId, Genesis, block_name, encode_block, encode_genesis, genesis_name, mark_name
+from ares.fragment.block import (
+    GENESIS_NAMES,
+    Block,
+    BlockId,
+    Genesis,
+    block_name,
+    encode_block,
+    encode_genesis,
+    genesis_name,
+    mark_name,
+)
 from ares.model.errors import ObjectNotFound, Uncertain
 from ares.model.identity import DomainName, ObjectName
 from ares.model.tag import TAG_ZERO, Tag
@@ -49,7 +59,15 @@ class Blocks:
         """The first version of a name that nobody else uses."""
         return create(self._view, name, value)
 
-    def write(self, name: ObjectName, value: Value, version: Tag | None, *, number: int = 0, beside: ObjectName | None = None) -> Operation[Covered]:
+    def write(
+        self,
+        name: ObjectName,
+        value: Value,
+        version: Tag | None,
+        *,
+        number: int = 0,
+        beside: ObjectName | None = None,
+    ) -> Operation[Covered]:
         """A coverable write over ``version`` (None: over nothing): under exactly ``number``, or above the numbers of the object ``beside``."""
         return cvr_write(self._view, name, value, version, number, beside)
 
@@ -78,15 +96,30 @@ class Blocks:
         return list(page.newest), page.after
 
 
-def create_block(blocks: Blocks, file: BlockId, id: BlockId, now_s: int, data: bytes | memoryview, next: BlockId | None = None) -> Operation[Tag]:
+def create_block(
+    blocks: Blocks,
+    file: BlockId,
+    id: BlockId,
+    now_s: int,
+    data: bytes | memoryview,
+    next: BlockId | None = None,
+) -> Operation[Tag]:
     """Make a block of the file, which nobody can see yet."""
     return blocks.create(block_name(file, id), encode_block(Block(next, TAG_ZERO, now_s, data)))
 
 
-def write_genesis(blocks: Blocks, file: str, genesis: Genesis | None, version: Tag | None, number: int = 0) -> Operation[Covered]:
+def write_genesis(
+    blocks: Blocks, file: str, genesis: Genesis | None, version: Tag | None, number: int = 0
+) -> Operation[Covered]:
     """A coverable write of the genesis block (None: of a tombstone), under exactly ``number`` or above the mark (ares/fragment/collect.py)."""
     value: Value = TOMBSTONE if genesis is None else encode_genesis(genesis)
-    return blocks.write(genesis_name(file), value, version, number=number, beside=None if number else mark_name(file))
+    return blocks.write(
+        genesis_name(file),
+        value,
+        version,
+        number=number,
+        beside=None if number else mark_name(file),
+    )
 
 
 def drop_blocks(blocks: Blocks, names: Iterable[ObjectName]) -> Operation[None]:
@@ -97,7 +130,9 @@ def drop_blocks(blocks: Blocks, names: Iterable[ObjectName]) -> Operation[None]:
         return
 
 
-def all_names(page: Callable[[str, str], Operation[Page]], prefix: str) -> Operation[list[ObjectName]]:
+def all_names(
+    page: Callable[[str, str], Operation[Page]], prefix: str
+) -> Operation[list[ObjectName]]:
     """Every name of a listing, which ``page`` gives page by page."""
     names: list[ObjectName] = []
     after: str | None = ""
@@ -150,7 +185,9 @@ class Pace:
     """
 
     def __init__(self, expected_bytes: int = 0, largest_bytes: int = 0) -> None:
-        self._most = max(WINDOW_MIN, SURGE_BYTES_MAX // largest_bytes) if largest_bytes else WINDOW_MAX
+        self._most = (
+            max(WINDOW_MIN, SURGE_BYTES_MAX // largest_bytes) if largest_bytes else WINDOW_MAX
+        )
         self._size = float(expected_bytes)
         self._window = float(WINDOW_FIRST if expected_bytes else WINDOW_MAX)
         self._quickest_s = float("inf")
@@ -170,7 +207,11 @@ class Pace:
 
     def done(self, seconds: float, moved_bytes: int) -> None:
         """A block took ``seconds`` and moved so many bytes (0: it was known already)."""
-        self._size += (moved_bytes - self._size) / MEMORY if moved_bytes < self._size else moved_bytes - self._size
+        self._size += (
+            (moved_bytes - self._size) / MEMORY
+            if moved_bytes < self._size
+            else moved_bytes - self._size
+        )
         self._since_shrunk += 1
         if moved_bytes:
             self._quickest_s = min(self._quickest_s, seconds)

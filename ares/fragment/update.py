@@ -20,13 +20,48 @@ from contextlib import nullcontext
 
 import msgspec
 
-from ares.fragment.block import Block, BlockId, BlockIds, Genesis, Part, block_name, decode_block, decode_genesis, encode_block, genesis_name
+from ares.fragment.block import (
+    Block,
+    BlockId,
+    BlockIds,
+    Genesis,
+    Part,
+    block_name,
+    decode_block,
+    decode_genesis,
+    encode_block,
+    genesis_name,
+)
 from ares.fragment.collect import announce
 from ares.fragment.divide import Chunk, Content, digest
 from ares.fragment.match import GENESIS, Edit, match
-from ares.fragment.read import BlockGone, FileProgress, FileState, Sink, builds_on, fm_read, see_block
-from ares.fragment.report import CHANGED_MEANWHILE, DELETED_MEANWHILE, MADE_MEANWHILE, OVERTAKEN, REPLACED_MEANWHILE, Conflict, WriteReport
-from ares.fragment.shared_memory import RETRIES_MAX, Blocks, Pace, create_block, drop_blocks, effect, write_genesis
+from ares.fragment.read import (
+    BlockGone,
+    FileProgress,
+    FileState,
+    Sink,
+    builds_on,
+    fm_read,
+    see_block,
+)
+from ares.fragment.report import (
+    CHANGED_MEANWHILE,
+    DELETED_MEANWHILE,
+    MADE_MEANWHILE,
+    OVERTAKEN,
+    REPLACED_MEANWHILE,
+    Conflict,
+    WriteReport,
+)
+from ares.fragment.shared_memory import (
+    RETRIES_MAX,
+    Blocks,
+    Pace,
+    create_block,
+    drop_blocks,
+    effect,
+    write_genesis,
+)
 from ares.model.errors import ObjectNotFound, Uncertain
 from ares.model.identity import ObjectName
 from ares.model.tag import TAG_ZERO, Tag
@@ -40,7 +75,14 @@ HINT_STALE_BLOCKS = 16
 
 
 def fm_update(
-    blocks: Blocks, file: str, base: FileState, content: Content, ids: BlockIds, now_s: int, *, mine: bool = False
+    blocks: Blocks,
+    file: str,
+    base: FileState,
+    content: Content,
+    ids: BlockIds,
+    now_s: int,
+    *,
+    mine: bool = False,
 ) -> Operation[tuple[WriteReport, FileState]]:
     """Make the file hold ``content`` where that differs from ``base``, the file as the writer last saw it (tag t0: it is to be made).
 
@@ -58,8 +100,12 @@ def fm_update(
             break  # otherwise it was to be made, and somebody else did meanwhile
         try:
             base = yield from fm_read(blocks, file, None, Sink())
-        except ObjectNotFound:  # made and deleted again: its maker may still be deleting the blocks of that life of it
-            base = msgspec.structs.replace(base, genesis=msgspec.structs.replace(base.genesis, file=ids.life(file)))
+        except (
+            ObjectNotFound
+        ):  # made and deleted again: its maker may still be deleting the blocks of that life of it
+            base = msgspec.structs.replace(
+                base, genesis=msgspec.structs.replace(base.genesis, file=ids.life(file))
+            )
         if base.genesis.atomic:
             break
     tag = yield from update.refresh_hint()
@@ -74,7 +120,14 @@ class Draft:
     ``written``: the block after the write, once it took place. ``conflict``: why it did not, or stands no more.
     """
 
-    def __init__(self, edit: Edit, base: FileState, content: Content, ids: Sequence[BlockId], kept: Chunk | None) -> None:
+    def __init__(
+        self,
+        edit: Edit,
+        base: FileState,
+        content: Content,
+        ids: Sequence[BlockId],
+        kept: Chunk | None,
+    ) -> None:
         self.empties = edit.empty
         self.content = content.chunks[edit.chunk] if edit.chunk is not None else None
         self.new_chunks = content.chunks[edit.insert[0] : edit.insert[1]]
@@ -107,7 +160,9 @@ class Draft:
         if not own and self.kept_chunk is not None:
             offset = self.kept_chunk.offset + self.kept_chunk.length
         if self.part is None or theirs is None:
-            self.conflict = Conflict(offset, length, why, None, self.part.id if self.part is not None else None)
+            self.conflict = Conflict(
+                offset, length, why, None, self.part.id if self.part is not None else None
+            )
         else:
             data = bytes(theirs.data)
             version = Part(self.part.id, tag, len(data), digest(data), theirs.next)
@@ -121,7 +176,16 @@ class Update:
     empty one of a file without any.
     """
 
-    def __init__(self, blocks: Blocks, file: str, base: FileState, content: Content, ids: BlockIds, now_s: int, mine: bool) -> None:
+    def __init__(
+        self,
+        blocks: Blocks,
+        file: str,
+        base: FileState,
+        content: Content,
+        ids: BlockIds,
+        now_s: int,
+        mine: bool,
+    ) -> None:
         self.blocks = blocks
         self.file = file
         self.base = base
@@ -136,13 +200,19 @@ class Update:
         self._done = {"write": 0, "check": 0}
         self._block_gone = False
         self._file_gone: Conflict | None = None
-        matching = match([(part.length, part.digest) for part in base.parts], [(chunk.length, chunk.digest) for chunk in content.chunks])
+        matching = match(
+            [(part.length, part.digest) for part in base.parts],
+            [(chunk.length, chunk.digest) for chunk in content.chunks],
+        )
         kept = {old: content.chunks[new] for old, new in matching.kept}
         edits = {edit.block: edit for edit in matching.edits}
         if base.tag == TAG_ZERO:
             edits.setdefault(GENESIS, Edit(GENESIS))
         self.drafts = {
-            edit.block: Draft(edit, base, content, [ids.next() for _ in range(*edit.insert)], kept.get(edit.block)) for edit in edits.values()
+            edit.block: Draft(
+                edit, base, content, [ids.next() for _ in range(*edit.insert)], kept.get(edit.block)
+            )
+            for edit in edits.values()
         }
         sizes = [chunk.length for draft in self.drafts.values() for chunk in draft.new_chunks]
         self._pace = Pace(max(sizes, default=base.genesis.sizes.avg))
@@ -168,7 +238,9 @@ class Update:
     def _create(self, draft: Draft, position: int) -> Operation[None]:
         id, chunk = draft.ids[position], draft.new_chunks[position]
         following = draft.ids[position + 1] if position + 1 < len(draft.ids) else draft.following
-        creation = create_block(self.blocks, self.genesis.file, id, self._now_s, self.content.load(chunk), following)
+        creation = create_block(
+            self.blocks, self.genesis.file, id, self._now_s, self.content.load(chunk), following
+        )
         tag = yield from self._pace.timed(creation, chunk.length)
         draft.run[position] = Part(id, tag, chunk.length, chunk.digest, following)
         yield self._progress("write", self._total, chunk.length)
@@ -179,16 +251,29 @@ class Update:
         last = draft.run[position]
         if last.next == draft.following:
             return
-        value = encode_block(Block(draft.following, last.tag, self._now_s, self.content.load(draft.new_chunks[position])))
-        covered = yield from self.blocks.write(block_name(self.genesis.file, last.id), value, last.tag)
+        value = encode_block(
+            Block(
+                draft.following,
+                last.tag,
+                self._now_s,
+                self.content.load(draft.new_chunks[position]),
+            )
+        )
+        covered = yield from self.blocks.write(
+            block_name(self.genesis.file, last.id), value, last.tag
+        )
         draft.run[position] = Part(last.id, covered.tag, last.length, last.digest, draft.following)
 
     # -- publishing ---------------------------------------------------------------------------------------------------------
 
     def publish(self) -> Operation[None]:
         """Write every block that changes, or gets something new behind it."""
-        with effect(True, "some blocks of the file may have their new content, others not: put it again"):
-            yield Together((self._publish(draft) for draft in self.drafts.values()), self._pace.window)
+        with effect(
+            True, "some blocks of the file may have their new content, others not: put it again"
+        ):
+            yield Together(
+                (self._publish(draft) for draft in self.drafts.values()), self._pace.window
+            )
 
     def _publish(self, draft: Draft) -> Operation[None]:
         """Write the block over the version that is known of it; over newer ones, too, where that is wanted."""
@@ -221,7 +306,11 @@ class Update:
         yield from self._publish(draft)
 
     def _name(self, draft: Draft) -> ObjectName:
-        return genesis_name(self.file) if draft.part is None else block_name(self.genesis.file, draft.part.id)
+        return (
+            genesis_name(self.file)
+            if draft.part is None
+            else block_name(self.genesis.file, draft.part.id)
+        )
 
     def _data(self, draft: Draft) -> bytes | memoryview:
         if draft.content is None and draft.kept_data is not None:
@@ -233,8 +322,18 @@ class Update:
         """Write the block with ``data``, or the genesis block that publishes the run, which has been made (ares/fragment/collect.py)."""
         base = draft.version or TAG_ZERO
         if draft.part is not None:
-            return self.blocks.write(self._name(draft), encode_block(Block(draft.next, base, self._now_s, data)), draft.version)
-        genesis = msgspec.structs.replace(self.genesis, first=draft.next, parts=self.hint(draft), modified_s=self._now_s, base=base)
+            return self.blocks.write(
+                self._name(draft),
+                encode_block(Block(draft.next, base, self._now_s, data)),
+                draft.version,
+            )
+        genesis = msgspec.structs.replace(
+            self.genesis,
+            first=draft.next,
+            parts=self.hint(draft),
+            modified_s=self._now_s,
+            base=base,
+        )
         return write_genesis(self.blocks, self.file, genesis, draft.version)
 
     def _is_there(self, draft: Draft, covered: Covered) -> Operation[bool]:
@@ -243,7 +342,10 @@ class Update:
             return False
         if draft.part is None:
             genesis = decode_genesis(covered.value, self._name(draft))
-            same, next = genesis.file == self.genesis.file and not genesis.atomic and bool(draft.ids), genesis.first
+            same, next = (
+                genesis.file == self.genesis.file and not genesis.atomic and bool(draft.ids),
+                genesis.first,
+            )
             written = Part(genesis.file, covered.tag, 0, digest(b""), next)
         else:
             block = decode_block(covered.value, self._name(draft))
@@ -307,7 +409,9 @@ class Update:
         """One block more is done, and moved ``length`` bytes."""
         self.moved_bytes += length
         self._done[stage] += 1
-        return Report(FileProgress(stage, self._done[stage], total, self.moved_bytes, self.moved_bytes))
+        return Report(
+            FileProgress(stage, self._done[stage], total, self.moved_bytes, self.moved_bytes)
+        )
 
     # -- one more look --------------------------------------------------------------------------------------------------------
 
@@ -360,7 +464,11 @@ class Update:
             found = yield from self.blocks.read(name, known)
             genesis = decode_genesis(found.value, name) if isinstance(found.value, bytes) else None
             if genesis is not None and genesis.file != self.genesis.file:
-                made = draft is not None and draft.conflict is not None and draft.conflict.why == MADE_MEANWHILE
+                made = (
+                    draft is not None
+                    and draft.conflict is not None
+                    and draft.conflict.why == MADE_MEANWHILE
+                )
                 return self._lose_all(MADE_MEANWHILE if made else REPLACED_MEANWHILE)
             if draft is not None and draft.conflict is not None and draft.conflict.whole_file:
                 return self._lose_all(draft.conflict.why)
@@ -368,11 +476,18 @@ class Update:
                 return self._lose_all(DELETED_MEANWHILE)
             if genesis is None or found.tag == known:
                 return None
-            if draft is None or draft.written is None or draft.conflict is not None or builds_on(genesis.base, known):
+            if (
+                draft is None
+                or draft.written is None
+                or draft.conflict is not None
+                or builds_on(genesis.base, known)
+            ):
                 break
             yield from self._publish_over(draft, Covered(False, found.tag, found.value))
         if genesis is not None and (draft is None or draft.stands is not None):
-            self.merged += genesis.first != (self.base.genesis.first if draft is None else draft.next)
+            self.merged += genesis.first != (
+                self.base.genesis.first if draft is None else draft.next
+            )
         return None
 
     def _lose_all(self, why: str) -> None:
@@ -388,7 +503,11 @@ class Update:
 
         Those of a write that took place and was overtaken stay for the collector: a third writer may be about to build on it.
         """
-        unseen = [draft for draft in self.drafts.values() if draft.conflict is not None and draft.written is None]
+        unseen = [
+            draft
+            for draft in self.drafts.values()
+            if draft.conflict is not None and draft.written is None
+        ]
         parts = [*(part for draft in unseen for part in draft.run.values()), *self.unused]
         ids = [*(part.id for part in parts), *self.announced]
         yield from drop_blocks(self.blocks, [block_name(self.genesis.file, id) for id in ids])
@@ -407,7 +526,9 @@ class Update:
             return known
         genesis = msgspec.structs.replace(self.genesis, parts=self.hint(), base=known)
         try:
-            covered = yield from write_genesis(self.blocks, self.file, genesis, known, known.number + 1)
+            covered = yield from write_genesis(
+                self.blocks, self.file, genesis, known, known.number + 1
+            )
         except Uncertain:
             return known  # only a hint
         return covered.tag if covered.changed else known
@@ -429,15 +550,27 @@ class Update:
         own = self.drafts.get(GENESIS)
         if own is None or own.stands is None:
             return msgspec.structs.replace(self.base.genesis, parts=())
-        return msgspec.structs.replace(self.genesis, first=own.next, parts=(), modified_s=self._now_s)
+        return msgspec.structs.replace(
+            self.genesis, first=own.next, parts=(), modified_s=self._now_s
+        )
 
     def report(self) -> WriteReport:
         """What became of the update."""
         drafts, gone = self.drafts.values(), self._file_gone
         done = [draft for draft in drafts if draft.stands is not None]
-        touched = sum(1 for draft in drafts if draft.part is not None and draft.part.length and (draft.content is not None or draft.empties))
+        touched = sum(
+            1
+            for draft in drafts
+            if draft.part is not None
+            and draft.part.length
+            and (draft.content is not None or draft.empties)
+        )
         used = sum(1 for part in self.base.parts if part.length)
-        conflicts = [gone] if gone is not None else [draft.conflict for draft in drafts if draft.conflict is not None]
+        conflicts = (
+            [gone]
+            if gone is not None
+            else [draft.conflict for draft in drafts if draft.conflict is not None]
+        )
         return WriteReport(
             kept=used - touched if gone is None else 0,
             modified=sum(1 for draft in done if draft.content is not None),

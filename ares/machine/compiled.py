@@ -23,7 +23,9 @@ def _loaded() -> ModuleType | None:
         core = import_module("ares._core")
     except ImportError:
         return None
-    return core if core.RELEASE == VERSION else None  # a checkout may have one that was built of another release
+    return (
+        core if core.RELEASE == VERSION else None
+    )  # a checkout may have one that was built of another release
 
 
 CORE = _loaded()

@@ -31,7 +31,10 @@ def _require_descriptors() -> None:
     try:
         held.extend(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC) for _ in range(_DESCRIPTORS))
     except OSError as error:
-        raise OSError(error.errno, f"{error.strerror}: this process may not open enough of them; raise `ulimit -n`") from error
+        raise OSError(
+            error.errno,
+            f"{error.strerror}: this process may not open enough of them; raise `ulimit -n`",
+        ) from error
     finally:
         for descriptor in held:
             os.close(descriptor)

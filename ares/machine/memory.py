@@ -26,7 +26,9 @@ def keep_freed_memory(bytes_max: int) -> None:
     of tens of MiB that costs more than encoding and sending them: on a small virtual machine a 64 MiB write took 0.15 to 0.25 s without and 0.08 s
     with it, a read 0.3 s and 0.04 s.
     """
-    if not sys.platform.startswith("linux") or any(variable in os.environ for variable in _VARIABLES):
+    if not sys.platform.startswith("linux") or any(
+        variable in os.environ for variable in _VARIABLES
+    ):
         return
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:

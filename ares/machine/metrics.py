@@ -31,13 +31,44 @@ from ares.replica.hosting import Hosting
 if TYPE_CHECKING:
     from ares._core import Served
 
-BATCH_S = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
+BATCH_S = (
+    0.00005,
+    0.0001,
+    0.00025,
+    0.0005,
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    1.0,
+)
 """Bounds for what takes the processor."""
 
 DISK_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
 """Bounds for what waits for a disk."""
 
-REPLY_S = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+REPLY_S = (
+    0.00005,
+    0.0001,
+    0.00025,
+    0.0005,
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+    2.5,
+    5.0,
+)
 """Bounds for what a client waits for."""
 
 LAG_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
@@ -126,7 +157,13 @@ class Traffic:
         """For a description."""
         asked = self.requests
         return ServerWork(
-            asked[GetTag], asked[GetData], asked[PutData], self.received_bytes, self.sent_bytes, self.reading.told(), self.writing.told()
+            asked[GetTag],
+            asked[GetData],
+            asked[PutData],
+            self.received_bytes,
+            self.sent_bytes,
+            self.reading.told(),
+            self.writing.told(),
         )
 
 
@@ -188,10 +225,20 @@ def holding(hosted: Iterable[Hosting]) -> Holding:
         if hosting.successor is not None and hosting.successor.finalized:
             withheld += held
             continue
-        spare_servers = min(spare_servers, hosting.configuration.n - hosting.configuration.quorum_size)
+        spare_servers = min(
+            spare_servers, hosting.configuration.n - hosting.configuration.quorum_size
+        )
         if hosting.successor is not None:
             moving += 1
             moving_objects += held
     return Holding(
-        configurations, collected, objects, withheld, elements, size, moving, moving_objects, -1 if spare_servers == SERVERS_MAX else spare_servers
+        configurations,
+        collected,
+        objects,
+        withheld,
+        elements,
+        size,
+        moving,
+        moving_objects,
+        -1 if spare_servers == SERVERS_MAX else spare_servers,
     )

@@ -22,7 +22,9 @@ _WRITER_S = 1.0
 _POLL_S = 0.05
 _PIECE_BYTES = 1 << 16
 _KEY_PARTS_MAX = 32
-_DEEP_KEY = re.compile(rf"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){{{_KEY_PARTS_MAX}}}""")
+_DEEP_KEY = re.compile(
+    rf"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){{{_KEY_PARTS_MAX}}}"""
+)
 """The time that tomllib takes grows with the square of a key's parts."""
 
 _INTEGER_MAX = 2**63
@@ -34,7 +36,9 @@ _LONG_RUN = re.compile(r"[0-9A-Fa-f]{40,}")
 _VALUES = "expected texts without NUL and integers of 64 bits"
 
 
-def read_named(path: Path | str, bytes_max: int, *, streams: bool = True, wait_s: float = WAIT_S) -> tuple[bytes, os.stat_result]:
+def read_named(
+    path: Path | str, bytes_max: int, *, streams: bool = True, wait_s: float = WAIT_S
+) -> tuple[bytes, os.stat_result]:
     """What the file at ``path`` holds, ``bytes_max`` at most, and its status when it was opened.
 
     ``streams``: a pipe or a device will do, too, such as the shell's ``<(command)``. It is waited for ``wait_s`` at most, and not that long if nobody
@@ -49,14 +53,18 @@ def read_named(path: Path | str, bytes_max: int, *, streams: bool = True, wait_s
         if stat.S_ISDIR(status.st_mode):
             raise OSError(errno.EISDIR, "it is a directory, and a file was expected", str(path))
         if not streams and not stat.S_ISREG(status.st_mode):
-            raise OSError(errno.EINVAL, "it is a pipe or a device, and a file was expected", str(path))
+            raise OSError(
+                errno.EINVAL, "it is a pipe or a device, and a file was expected", str(path)
+            )
         content = _read(descriptor, bytes_max + 1, wait_s)
     except TimeoutError as error:
         raise OSError(errno.ETIMEDOUT, str(error), str(path)) from None
     finally:
         os.close(descriptor)
     if len(content) > bytes_max:
-        raise OSError(errno.EFBIG, f"it has more than {bytes_max} bytes, and such a file has fewer", str(path))
+        raise OSError(
+            errno.EFBIG, f"it has more than {bytes_max} bytes, and such a file has fewer", str(path)
+        )
     return content, status
 
 
@@ -81,7 +89,11 @@ def _read(descriptor: int, bytes_max: int, wait_s: float) -> bytes:
                 continue
         waited_s = time.monotonic() - begin
         if waited_s > (wait_s if written else _WRITER_S):
-            why = f"its end did not come within {wait_s:g} s" if written else "it is a pipe, and nobody writes to it"
+            why = (
+                f"its end did not come within {wait_s:g} s"
+                if written
+                else "it is a pipe, and nobody writes to it"
+            )
             raise TimeoutError(why)
         if written:
             poller.poll(1000 * (wait_s - waited_s))
@@ -98,13 +110,17 @@ def parse_toml(text: str) -> dict[str, Any]:
     """The tables in ``text``, in time that grows with its length alone. Raises :class:`NotToml`."""
     if deep := _DEEP_KEY.search(text):
         line = text.count("\n", 0, deep.start()) + 1
-        raise NotToml(f"expected keys of a few parts, and one in line {line} has more than {_KEY_PARTS_MAX}")
+        raise NotToml(
+            f"expected keys of a few parts, and one in line {line} has more than {_KEY_PARTS_MAX}"
+        )
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise NotToml(f"expected TOML: {error}") from error
     except RecursionError:
-        raise NotToml("expected TOML of a few levels, and its arrays or tables are nested too deep") from None
+        raise NotToml(
+            "expected TOML of a few levels, and its arrays or tables are nested too deep"
+        ) from None
     except ValueError:  # Python's, which advises programmers
         raise NotToml(f"{_VALUES}, and one of its integers has thousands of digits") from None
     try:

@@ -21,6 +21,9 @@ def tell(state: str, sentence: str) -> None:
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as notify:
             notify.settimeout(PATIENCE_S)
-            notify.sendto(f"{state}\nSTATUS={sentence}".encode(), "\0" + address[1:] if address.startswith("@") else address)
+            notify.sendto(
+                f"{state}\nSTATUS={sentence}".encode(),
+                "\0" + address[1:] if address.startswith("@") else address,
+            )
     except OSError as error:
         _log.warning("the service manager was not told %s: %s", state, error)

@@ -20,7 +20,14 @@ def is_foreign(status: os.stat_result) -> bool:
     return status.st_uid not in (0, os.geteuid())
 
 
-def require_own(path: Path, status: os.stat_result, what: str, then: str, group: bool = False, anybodys: bool = False) -> None:
+def require_own(
+    path: Path,
+    status: os.stat_result,
+    what: str,
+    then: str,
+    group: bool = False,
+    anybodys: bool = False,
+) -> None:
     """Raise :class:`BadInput` if somebody else can change the file of ``status`` at ``path``, or put another in its place, and so do ``then``.
 
     Looked at are the owners of the file and its directory, and who may write to them and to all directories above, as the path is given and as links
@@ -28,9 +35,13 @@ def require_own(path: Path, status: os.stat_result, what: str, then: str, group:
     trusted. ``anybodys``: whoever owns it is trusted. Raises OSError as well.
     """
     if is_foreign(status) and not anybodys:
-        raise BadInput(f"{path}: it belongs to another user ({status.st_uid}), who can {then}: chown {os.geteuid()} {path}")
+        raise BadInput(
+            f"{path}: it belongs to another user ({status.st_uid}), who can {then}: chown {os.geteuid()} {path}"
+        )
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise BadInput(f"{path}: others can write it (mode {stat.S_IMODE(status.st_mode):o}) and so {then}: chmod 644 {path}")
+        raise BadInput(
+            f"{path}: others can write it (mode {stat.S_IMODE(status.st_mode):o}) and so {then}: chmod 644 {path}"
+        )
     for place in dict.fromkeys((path.absolute(), path.resolve())):
         nearest, *above = place.parents
         if is_foreign(found := nearest.stat()) and not anybodys:
@@ -45,7 +56,9 @@ def require_unshared(directory: Path, what: str = "file", bits: int = stat.S_IWO
     """Raise :class:`BadInput` if somebody else, in the classes of ``bits``, can put another ``what`` into ``directory``."""
     mode = directory.stat().st_mode
     if mode & bits and not mode & stat.S_ISVTX:
-        raise BadInput(f"{directory}: others can put another {what} there: chmod {'go' if mode & bits & stat.S_IWGRP else 'o'}-w {directory}")
+        raise BadInput(
+            f"{directory}: others can put another {what} there: chmod {'go' if mode & bits & stat.S_IWGRP else 'o'}-w {directory}"
+        )
 
 
 def let_nobody_else_write() -> None:

@@ -46,9 +46,15 @@ _bound = msgspec.Meta(max_length=BATCH_MESSAGES_MAX)
 _of_requests: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(
     Annotated[list[Request | Bring | ChainRequest | Upkeep | ConsensusRequest], _bound]
 )
-_of_replies: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(Annotated[list[Reply | ChainReply | ConsensusReply], _bound])
-_of_own: msgspec.msgpack.Decoder[list[AnyMessage]] = msgspec.msgpack.Decoder(list[GetTag | GetData | PutData])
-_of_either: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(Annotated[list[AnyMessage], _bound])
+_of_replies: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(
+    Annotated[list[Reply | ChainReply | ConsensusReply], _bound]
+)
+_of_own: msgspec.msgpack.Decoder[list[AnyMessage]] = msgspec.msgpack.Decoder(
+    list[GetTag | GetData | PutData]
+)
+_of_either: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(
+    Annotated[list[AnyMessage], _bound]
+)
 
 Frame = bytes
 
@@ -69,8 +75,16 @@ def encode_array(items: Sequence[Any]) -> Frame:
     if not count:
         return _encoder.encode(items)
     count += sum([type(item) is not Encoded for item in items])
-    head = bytes([0x90 | count]) if count < 16 else b"\xdc" + count.to_bytes(2) if count < 1 << 16 else b"\xdd" + count.to_bytes(4)
-    return head + b"".join([item.bytes if type(item) is Encoded else _encoder.encode(item) for item in items])
+    head = (
+        bytes([0x90 | count])
+        if count < 16
+        else b"\xdc" + count.to_bytes(2)
+        if count < 1 << 16
+        else b"\xdd" + count.to_bytes(4)
+    )
+    return head + b"".join(
+        [item.bytes if type(item) is Encoded else _encoder.encode(item) for item in items]
+    )
 
 
 def encode(messages: Sequence[Outgoing]) -> list[Frame]:
@@ -83,7 +97,13 @@ def encode(messages: Sequence[Outgoing]) -> list[Frame]:
             if element is not None and element.size >= DETACHED_BYTES_MIN:
                 if wire is None:
                     wire = list(messages)
-                empty = Element(element.index, element.length, element.checksum, (b"",) * len(element.parts), len(frames))
+                empty = Element(
+                    element.index,
+                    element.length,
+                    element.checksum,
+                    (b"",) * len(element.parts),
+                    len(frames),
+                )
                 wire[position] = msgspec.structs.replace(message, element=empty)
                 frames.extend(element.parts)
     frames[0] = _PREFIX + encode_array(messages if wire is None else wire)
@@ -110,7 +130,9 @@ def decode(frames: Sequence[Frame]) -> list[AnyMessage]:
     return _decode(frames, _of_either, "messages")
 
 
-def _decode(frames: Sequence[Frame], decoder: msgspec.msgpack.Decoder[Any], kind: str) -> list[AnyMessage]:
+def _decode(
+    frames: Sequence[Frame], decoder: msgspec.msgpack.Decoder[Any], kind: str
+) -> list[AnyMessage]:
     if not frames or len(frames) > FRAMES_MAX:
         raise BadMessage(f"a batch has 1 to {FRAMES_MAX} frames, not {len(frames)}")
     header = frames[0]
@@ -118,7 +140,9 @@ def _decode(frames: Sequence[Frame], decoder: msgspec.msgpack.Decoder[Any], kind
         raise BadMessage(f"a header of {len(header)} bytes, at most {HEADER_BYTES_MAX} are read")
     if header[:1] != _PREFIX:
         spoken = header[0] if header else "none"
-        raise BadMessage(f"message format {spoken}, and this program speaks {VERSION}: use the same release of ares on both sides")
+        raise BadMessage(
+            f"message format {spoken}, and this program speaks {VERSION}: use the same release of ares on both sides"
+        )
     try:
         messages: list[AnyMessage] = decoder.decode(memoryview(header)[1:])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -136,7 +160,9 @@ def _attach(messages: list[AnyMessage], frames: Sequence[Frame]) -> None:
         if element is not None and element.frame != -1:
             end = used + len(element.parts)
             if element.frame != used or end > len(frames):
-                raise BadMessage(f"an element in frames {element.frame} to {end}, expected from {used} and below {len(frames)}")
+                raise BadMessage(
+                    f"an element in frames {element.frame} to {end}, expected from {used} and below {len(frames)}"
+                )
             parts = tuple(frames[used:end])
             whole = Element(element.index, element.length, element.checksum, parts)
             messages[position] = msgspec.structs.replace(message, element=whole)

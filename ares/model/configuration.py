@@ -18,7 +18,14 @@ import msgspec
 from msgspec import Meta, Struct
 
 from ares.model.errors import AresError, BadInput, ConfigurationRefused
-from ares.model.identity import DEFAULT_DOMAIN, DOMAIN_BYTES_MAX, ConfigurationId, DomainName, ServerId, is_domain_name
+from ares.model.identity import (
+    DEFAULT_DOMAIN,
+    DOMAIN_BYTES_MAX,
+    ConfigurationId,
+    DomainName,
+    ServerId,
+    is_domain_name,
+)
 
 Algorithm = Literal["abd", "ec", "chain"]
 """How a configuration holds data: objects replicated (abd) or erasure-coded (ec), or a stretch of a log (chain, docs/log.md)."""
@@ -33,7 +40,13 @@ CONFIGURATION_BYTES_MAX = 32 * 1024
 
 BACKEND_CHARACTERS_MAX = 64
 BACKEND_DEFAULT = "isa_l_rs_cauchy"
-BACKENDS = (BACKEND_DEFAULT, "isa_l_rs_vand_inv", "liberasurecode_rs_vand", "jerasure_rs_vand", "jerasure_rs_cauchy")
+BACKENDS = (
+    BACKEND_DEFAULT,
+    "isa_l_rs_vand_inv",
+    "liberasurecode_rs_vand",
+    "jerasure_rs_vand",
+    "jerasure_rs_cauchy",
+)
 """Reed-Solomon codes: any k elements of n rebuild the value. (Flat XOR and LRC codes of the same library are not such.)"""
 
 UNPLACED = -1
@@ -84,26 +97,40 @@ class Configuration(Struct, frozen=True, array_like=True, dict=True):
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.servers) <= SERVERS_MAX:
-            raise BadInput(f"a configuration needs 1 to {SERVERS_MAX} servers, not {len(self.servers)}")
+            raise BadInput(
+                f"a configuration needs 1 to {SERVERS_MAX} servers, not {len(self.servers)}"
+            )
         names = [server.id for server in self.servers]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
-            raise BadInput(f"server {', '.join(twice)[:_NAMED_CHARACTERS_MAX]} is named twice in one configuration")
+            raise BadInput(
+                f"server {', '.join(twice)[:_NAMED_CHARACTERS_MAX]} is named twice in one configuration"
+            )
         if self.dap == "abd" and (self.k, self.delta, self.backend) != (1, 0, ""):
             raise BadInput("ABD replicates whole values: it takes no k, delta or backend")
         if self.dap == "chain" and (self.k, self.delta, self.backend) != (1, 0, ""):
             raise BadInput("a chain replicates whole entries: it takes no k, delta or backend")
         if not 0 <= self.start <= (POSITION_MAX if self.dap == "chain" else 0):
-            raise BadInput(f"a chain starts at a position from 0 to {POSITION_MAX}, and only a chain has one: not {self.start}")
+            raise BadInput(
+                f"a chain starts at a position from 0 to {POSITION_MAX}, and only a chain has one: not {self.start}"
+            )
         if self.dap == "ec" and not 1 <= self.k < len(names):
-            raise BadInput(f"erasure coding over {len(names)} servers needs 1 <= k < {len(names)}, not k = {self.k}")
+            raise BadInput(
+                f"erasure coding over {len(names)} servers needs 1 <= k < {len(names)}, not k = {self.k}"
+            )
         if self.dap == "ec" and not 1 <= self.delta <= DELTA_MAX:
-            raise BadInput(f"delta, the number of writers at once, must be from 1 to {DELTA_MAX}, not {self.delta}")
+            raise BadInput(
+                f"delta, the number of writers at once, must be from 1 to {DELTA_MAX}, not {self.delta}"
+            )
         if self.dap == "ec" and self.backend == "isa_l_rs_vand":
-            raise BadInput("backend isa_l_rs_vand is refused: at k=6, m=5 it cannot decode 2 of the 462 patterns; use isa_l_rs_cauchy")
+            raise BadInput(
+                "backend isa_l_rs_vand is refused: at k=6, m=5 it cannot decode 2 of the 462 patterns; use isa_l_rs_cauchy"
+            )
         if self.dap == "ec" and self.backend not in BACKENDS:
             named = self.backend[:BACKEND_CHARACTERS_MAX]
-            raise BadInput(f"backend {named!r} is not one of {', '.join(BACKENDS)}: others cannot rebuild a value from any k elements")
+            raise BadInput(
+                f"backend {named!r} is not one of {', '.join(BACKENDS)}: others cannot rebuild a value from any k elements"
+            )
 
     @staticmethod
     def abd(servers: Iterable[str | Server], *, allow_no_faults: bool = False) -> "Configuration":
@@ -112,13 +139,20 @@ class Configuration(Struct, frozen=True, array_like=True, dict=True):
 
     @staticmethod
     def ec(
-        servers: Iterable[str | Server], k: int, delta: int = DELTA_DEFAULT, backend: str = BACKEND_DEFAULT, *, allow_no_faults: bool = False
+        servers: Iterable[str | Server],
+        k: int,
+        delta: int = DELTA_DEFAULT,
+        backend: str = BACKEND_DEFAULT,
+        *,
+        allow_no_faults: bool = False,
     ) -> "Configuration":
         """Erasure coding: every server holds an element of 1/k of the value; any k rebuild it."""
         for name, count in (("k", k), ("delta", delta)):
             if not isinstance(count, int):
                 raise BadInput(f"{name} is a whole number, not {count!r}")
-        return Configuration("ec", _members(servers), k, delta, backend).checked_for_faults(allow_no_faults)
+        return Configuration("ec", _members(servers), k, delta, backend).checked_for_faults(
+            allow_no_faults
+        )
 
     @staticmethod
     def chain(servers: Iterable[str | Server], *, allow_no_faults: bool = False) -> "Configuration":
@@ -129,13 +163,17 @@ class Configuration(Struct, frozen=True, array_like=True, dict=True):
         """This configuration, or :class:`ConfigurationRefused` when it survives no crash and that was not asked for."""
         if self.crashes_survived == 0 and not allow_no_faults:
             smaller = " or a smaller k" if self.dap == "ec" else ""
-            raise ConfigurationRefused(f"{self.describe()}: one crash stops it. Use more servers{smaller}, or say --allow-no-faults")
+            raise ConfigurationRefused(
+                f"{self.describe()}: one crash stops it. Use more servers{smaller}, or say --allow-no-faults"
+            )
         return self
 
     def check_bounds(self) -> None:
         """Raises :class:`BadInput` for one from a peer that is too large to be kept, or whose domain can have no such name."""
         if not is_domain_name(self.domain):
-            raise BadInput(f"a configuration of a domain that has no name, or whose name is not printable text of at most {DOMAIN_BYTES_MAX} bytes")
+            raise BadInput(
+                f"a configuration of a domain that has no name, or whose name is not printable text of at most {DOMAIN_BYTES_MAX} bytes"
+            )
         if len(msgspec.msgpack.encode(self)) > CONFIGURATION_BYTES_MAX:
             raise BadInput(f"a configuration of more than {CONFIGURATION_BYTES_MAX} bytes")
 
@@ -160,10 +198,21 @@ class Configuration(Struct, frozen=True, array_like=True, dict=True):
     def id(self) -> ConfigurationId:
         """16 bytes, over place and content."""
         assert self.index != UNPLACED, "only a placed configuration has an id"
-        content: tuple[object, ...] = (self.dap, self.servers, self.k, self.delta, self.backend, self.domain, self.index, self.cluster)
+        content: tuple[object, ...] = (
+            self.dap,
+            self.servers,
+            self.k,
+            self.delta,
+            self.backend,
+            self.domain,
+            self.index,
+            self.cluster,
+        )
         if self.dap == "chain":
             content += (self.start,)
-        return ConfigurationId(hashlib.blake2b(msgspec.msgpack.encode(content), digest_size=16).digest())
+        return ConfigurationId(
+            hashlib.blake2b(msgspec.msgpack.encode(content), digest_size=16).digest()
+        )
 
     @property
     def cluster_id(self) -> bytes:
@@ -172,14 +221,23 @@ class Configuration(Struct, frozen=True, array_like=True, dict=True):
 
     def at(self, domain: DomainName, index: int, cluster: bytes = b"") -> "Configuration":
         """This content at a place of a domain's sequence in a cluster (Alg. 5:18, d.ID = lambda + 1); nothing certifies that."""
-        return msgspec.structs.replace(self, domain=domain, index=index, cluster=cluster, certificate=b"")
+        return msgspec.structs.replace(
+            self, domain=domain, index=index, cluster=cluster, certificate=b""
+        )
 
     def resolved(self, book: Mapping[ServerId, Server]) -> "Configuration":
         """With address and identity of every server from ``book``; :class:`BadInput` names the ones it lacks."""
-        unknown = [server.id for server in self.servers if not server.address and server.id not in book]
+        unknown = [
+            server.id for server in self.servers if not server.address and server.id not in book
+        ]
         if unknown:
-            raise BadInput(f"unknown server {', '.join(unknown)}; known: {', '.join(sorted(book)) or 'none'}")
-        return msgspec.structs.replace(self, servers=tuple(server if server.address else book[server.id] for server in self.servers))
+            raise BadInput(
+                f"unknown server {', '.join(unknown)}; known: {', '.join(sorted(book)) or 'none'}"
+            )
+        return msgspec.structs.replace(
+            self,
+            servers=tuple(server if server.address else book[server.id] for server in self.servers),
+        )
 
     def same_content(self, other: "Configuration") -> bool:
         """Whether the two differ in their place at most."""
@@ -187,11 +245,19 @@ class Configuration(Struct, frozen=True, array_like=True, dict=True):
 
     def describe(self) -> str:
         """One line for a person: ``EC n=5 k=3 delta=8 on s0,s1,s2,s3,s4; quorum 4, survives 1 crash``."""
-        shape = f"EC n={self.n} k={self.k} delta={self.delta}" if self.dap == "ec" else f"ABD n={self.n}"
+        shape = (
+            f"EC n={self.n} k={self.k} delta={self.delta}"
+            if self.dap == "ec"
+            else f"ABD n={self.n}"
+        )
         if self.dap == "chain":
-            shape = f"chain n={self.n}" + ("" if self.index == UNPLACED else f" from position {self.start}")
+            shape = f"chain n={self.n}" + (
+                "" if self.index == UNPLACED else f" from position {self.start}"
+            )
         crashes = f"{self.crashes_survived} crash" + ("" if self.crashes_survived == 1 else "es")
-        return f"{shape} on {','.join(self.server_ids)}; quorum {self.quorum_size}, survives {crashes}"
+        return (
+            f"{shape} on {','.join(self.server_ids)}; quorum {self.quorum_size}, survives {crashes}"
+        )
 
 
 def _members(servers: Iterable[str | Server]) -> tuple[Server, ...]:
@@ -201,7 +267,9 @@ def _members(servers: Iterable[str | Server]) -> tuple[Server, ...]:
     wrong = [server for server in listed if not isinstance(server, str | Server)]
     if wrong:
         raise BadInput(f"a server is named by its id, which is text (str), not by {wrong[0]!r}")
-    return tuple(server if isinstance(server, Server) else Server(ServerId(server)) for server in listed)
+    return tuple(
+        server if isinstance(server, Server) else Server(ServerId(server)) for server in listed
+    )
 
 
 class Status(enum.IntEnum):
@@ -237,15 +305,27 @@ def advance(own: Configuration, current: Successor | None, incoming: Successor) 
     """
     new = incoming.configuration
     if new.index < 0 or new.cluster_id != own.cluster_id:
-        raise ConflictingSuccessor(f"index {new.index} of {new.domain!r} was decided for another cluster")
-    if new.domain != own.domain or new.index <= own.index or (not incoming.finalized and new.index != own.index + 1):
-        raise ConflictingSuccessor(f"index {new.index} of {new.domain!r} cannot follow index {own.index} of {own.domain!r}")
+        raise ConflictingSuccessor(
+            f"index {new.index} of {new.domain!r} was decided for another cluster"
+        )
+    if (
+        new.domain != own.domain
+        or new.index <= own.index
+        or (not incoming.finalized and new.index != own.index + 1)
+    ):
+        raise ConflictingSuccessor(
+            f"index {new.index} of {new.domain!r} cannot follow index {own.index} of {own.domain!r}"
+        )
     if current is None:
         return incoming
     old = current.configuration
     if new.index == old.index:
-        if new != old and new.id != old.id:  # while data moves every request brings it, and a digest takes longer than looking
-            raise ConflictingSuccessor(f"index {new.index} of {new.domain!r} is {old.id.hex()} here, not {new.id.hex()}")
+        if (
+            new != old and new.id != old.id
+        ):  # while data moves every request brings it, and a digest takes longer than looking
+            raise ConflictingSuccessor(
+                f"index {new.index} of {new.domain!r} is {old.id.hex()} here, not {new.id.hex()}"
+            )
         return max(current, incoming, key=lambda successor: successor.status)
     return incoming if incoming.finalized and new.index > old.index else current
 
@@ -253,7 +333,9 @@ def advance(own: Configuration, current: Successor | None, incoming: Successor) 
 def latest(successors: Iterable[Successor | None]) -> Successor | None:
     """find-next-config's choice (Alg. 2:1-11): the finalized one with the highest index, else a pending one, else none."""
     known = (successor for successor in successors if successor is not None)
-    return max(known, key=lambda successor: (successor.status, successor.configuration.index), default=None)
+    return max(
+        known, key=lambda successor: (successor.status, successor.configuration.index), default=None
+    )
 
 
 class Naming(Protocol):

@@ -20,14 +20,27 @@ PART_BYTES_MIN = 1024
 _pack = struct.Struct(">QQiq").pack
 
 
-def seal_seed(configuration: ConfigurationId, object: ObjectName, tag: Tag, index: int, length: int) -> int:
+def seal_seed(
+    configuration: ConfigurationId, object: ObjectName, tag: Tag, index: int, length: int
+) -> int:
     """What the digest of an element's data is seeded with: the digest of all that is not data. Raises struct.error for what cannot be sealed."""
-    return xxh3_64_intdigest(configuration + _pack(tag.number, tag.writer, index, length) + object.encode())
+    return xxh3_64_intdigest(
+        configuration + _pack(tag.number, tag.writer, index, length) + object.encode()
+    )
 
 
-def checksum(configuration: ConfigurationId, object: ObjectName, tag: Tag, index: int, length: int, parts: Sequence[bytes]) -> int:
+def checksum(
+    configuration: ConfigurationId,
+    object: ObjectName,
+    tag: Tag,
+    index: int,
+    length: int,
+    parts: Sequence[bytes],
+) -> int:
     """64 bits (XXH3), seeded with the digest of all that is not data. Raises struct.error for what cannot be sealed."""
-    seed = xxh3_64_intdigest(configuration + _pack(tag.number, tag.writer, index, length) + object.encode())
+    seed = xxh3_64_intdigest(
+        configuration + _pack(tag.number, tag.writer, index, length) + object.encode()
+    )
     if len(parts) == 1:
         return xxh3_64_intdigest(parts[0], seed)
     digest = xxh3_64(seed=seed)
@@ -36,7 +49,14 @@ def checksum(configuration: ConfigurationId, object: ObjectName, tag: Tag, index
     return digest.intdigest()
 
 
-def sealed(configuration: ConfigurationId, object: ObjectName, tag: Tag, index: int, length: int, parts: tuple[bytes, ...]) -> Element:
+def sealed(
+    configuration: ConfigurationId,
+    object: ObjectName,
+    tag: Tag,
+    index: int,
+    length: int,
+    parts: tuple[bytes, ...],
+) -> Element:
     """The element with its checksum."""
     return Element(index, length, checksum(configuration, object, tag, index, length, parts), parts)
 
@@ -44,7 +64,9 @@ def sealed(configuration: ConfigurationId, object: ObjectName, tag: Tag, index: 
 def intact(configuration: ConfigurationId, object: ObjectName, tag: Tag, element: Element) -> bool:
     """Whether the element is what was sealed under this tag. Numbers that cannot be sealed never were."""
     try:
-        return element.checksum == checksum(configuration, object, tag, element.index, element.length, element.parts)
+        return element.checksum == checksum(
+            configuration, object, tag, element.index, element.length, element.parts
+        )
     except struct.error:
         return False
 

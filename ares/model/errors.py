@@ -165,9 +165,7 @@ class LogNotFound(DomainNotFound):
     """No log of that name was created in this cluster."""
 
     def __str__(self) -> str:
-        return (
-            f"no log {self.domain!r} in this cluster; `ares-cli log create {shlex.quote(self.domain)} --servers s0,s1,s2` makes one of these servers"
-        )
+        return f"no log {self.domain!r} in this cluster; `ares-cli log create {shlex.quote(self.domain)} --servers s0,s1,s2` makes one of these servers"
 
 
 class DecodeFailed(_Detailed, Uncertain):
@@ -179,7 +177,8 @@ class DecodeFailed(_Detailed, Uncertain):
     def __str__(self) -> str:
         return (
             f"no version of {shown(self.object)} can be decoded now: {self.why}; nothing was lost. Try again when fewer writers run at once, "
-            "write the object anew, or use a larger --delta" + (self.outcome() if self.may_have_taken_effect else "")
+            "write the object anew, or use a larger --delta"
+            + (self.outcome() if self.may_have_taken_effect else "")
         )
 
 
@@ -310,9 +309,16 @@ class DirectoryLost(_Detailed):
 
     def __str__(self) -> str:
         who, what = ", ".join(self.ids), "server"
-        fear, others = "answer as if it had never acknowledged anything", "the other servers have what it had"
+        fear, others = (
+            "answer as if it had never acknowledged anything",
+            "the other servers have what it had",
+        )
         if self.votes:
-            what, fear, others = "member", "vote a second time", "the other members have what was decided"
+            what, fear, others = (
+                "member",
+                "vote a second time",
+                "the other members have what was decided",
+            )
         lost = f"the disk is lost or not mounted, or {who} never ran"
         if self.record is not None:
             lost = f"{who} ran there before, says {self.record}, so the disk is lost or not mounted"
@@ -326,7 +332,11 @@ class DirectoryLost(_Detailed):
             lost = f"{prepare} --forget`, while all other members run, lets it copy that from them"
         never = f"If {who} never ran on any machine, {prepare}` says so. "
         if self.record is not None:
-            never = f"If what ran there was of another cluster, remove {self.record}. " if self.votes else ""
+            never = (
+                f"If what ran there was of another cluster, remove {self.record}. "
+                if self.votes
+                else ""
+            )
         return f"If the disk is not mounted, mount it. {never}If the disk is lost, {lost}"
 
 
@@ -381,8 +391,12 @@ class ObjectsStuck(_Detailed, Uncertain):
     objects: Mapping[ObjectName, str]
 
     def __str__(self) -> str:
-        named = [f"{shown(object)}: {why}" for object, why in list(self.objects.items())[:NAMED_MAX]]
-        more = [f"and {len(self.objects) - len(named)} more"] if len(self.objects) > len(named) else []
+        named = [
+            f"{shown(object)}: {why}" for object, why in list(self.objects.items())[:NAMED_MAX]
+        ]
+        more = (
+            [f"and {len(self.objects) - len(named)} more"] if len(self.objects) > len(named) else []
+        )
         return (
             f"{len(self.objects)} objects of domain {self.domain!r} cannot be moved, and everything else was; nothing was lost. "
             f"{'; '.join(named + more)}. Write or delete them and reconfigure again, or reconfigure with --skip-undecodable, which leaves them "

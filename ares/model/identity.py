@@ -51,7 +51,9 @@ VALUE_BYTES_MAX = 256 * 1024 * 1024
 def fits(text: str, bytes_max: int) -> bool:
     """Whether ``text`` takes at most so many bytes as UTF-8. A text of any length is looked at in the same time."""
     characters = len(text)
-    return 4 * characters <= bytes_max or (characters <= bytes_max and len(text.encode(errors="replace")) <= bytes_max)
+    return 4 * characters <= bytes_max or (
+        characters <= bytes_max and len(text.encode(errors="replace")) <= bytes_max
+    )
 
 
 def is_object_name(name: str) -> bool:

@@ -62,9 +62,13 @@ _length = Layout("<Q").pack
 def seal_of(first: int, client: int, number: int, lowest: int, entries: tuple[bytes, ...]) -> int:
     """64 bits (XXH3) of the fields of a record, the lengths of its entries included."""
     if len(entries) == 1:
-        return xxh3_64_intdigest(entries[0], xxh3_64_intdigest(_names(first, client, number, lowest, len(entries[0]))))
+        return xxh3_64_intdigest(
+            entries[0], xxh3_64_intdigest(_names(first, client, number, lowest, len(entries[0])))
+        )
     lengths = b"".join([_length(len(entry)) for entry in entries])
-    return xxh3_64_intdigest(b"".join(entries), xxh3_64_intdigest(_names(first, client, number, lowest, 0) + lengths))
+    return xxh3_64_intdigest(
+        b"".join(entries), xxh3_64_intdigest(_names(first, client, number, lowest, 0) + lengths)
+    )
 
 
 PIECE_BYTES = 1024 * 1024
@@ -197,8 +201,12 @@ class AppendOutcome(enum.IntEnum):
     DONE = 1  # committed, the first entry at ``position``
     GAP = 2  # a lower number is missing: send from ``position`` on
     SEALED = 3  # this chain takes nothing any more
-    UNCERTAIN = 4  # what would tell whether it was taken before is trimmed; ``position`` is committed
-    TAKEN = 5  # a conditional append: the position is taken; the log is committed up to ``position``
+    UNCERTAIN = (
+        4  # what would tell whether it was taken before is trimmed; ``position`` is committed
+    )
+    TAKEN = (
+        5  # a conditional append: the position is taken; the log is committed up to ``position``
+    )
     BEHIND = 6  # a conditional append: this chain is shorter than that, look for a newer one
 
 
@@ -290,5 +298,9 @@ class Fetched(Message, frozen=True, tag=119):
     trimmed: Position
 
 
-ChainRequest = Append | ReadLog | ReadEach | Look | Trim | Seal | Stand | Forward | Committed | LookRow | Fetch
-ChainReply = Appended | LogEntries | EachRead | LookDone | TrimDone | SealDone | Stood | RowFound | Fetched
+ChainRequest = (
+    Append | ReadLog | ReadEach | Look | Trim | Seal | Stand | Forward | Committed | LookRow | Fetch
+)
+ChainReply = (
+    Appended | LogEntries | EachRead | LookDone | TrimDone | SealDone | Stood | RowFound | Fetched
+)

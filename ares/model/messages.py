@@ -12,7 +12,14 @@ from msgspec import Meta, Struct
 
 from ares.model.configuration import DELTA_MAX, Configuration, Successor
 from ares.model.errors import BadInput
-from ares.model.identity import DOMAIN_BYTES_MAX, ClientId, ConfigurationId, DomainName, ObjectName, ServerId
+from ares.model.identity import (
+    DOMAIN_BYTES_MAX,
+    ClientId,
+    ConfigurationId,
+    DomainName,
+    ObjectName,
+    ServerId,
+)
 from ares.model.log_messages import (
     Append,
     Appended,
@@ -171,7 +178,9 @@ class Introduce(Message, frozen=True, tag=8):
 
     def __post_init__(self) -> None:
         if any(configuration.index < 0 for configuration in (self.configuration, *self.earlier)):
-            raise BadInput("a configuration without a place in its sequence is none that a server could keep state for")
+            raise BadInput(
+                "a configuration without a place in its sequence is none that a server could keep state for"
+            )
 
 
 class Describe(Message, frozen=True, tag=9):
@@ -350,7 +359,9 @@ class Reason(enum.IntEnum):
     UNKNOWN_CONFIGURATION = 1  # introduce it
     NOT_A_MEMBER = 2  # the configuration does not name this server
     IDENTITY = 3  # it names an earlier life of this server, whose state is lost
-    OTHER_CLUSTER = 4  # another configuration has this place: the client's cluster file is not this cluster's
+    OTHER_CLUSTER = (
+        4  # another configuration has this place: the client's cluster file is not this cluster's
+    )
     CONFLICTING_SUCCESSOR = 5  # rule R2: two decisions for one index
     BAD_ELEMENT = 6  # the checksum or the index does not fit
     BAD_REQUEST = 7
@@ -501,7 +512,9 @@ class Located(Message, frozen=True, tag=40):
     configuration: Configuration | None
 
 
-Keyed = GetTag | GetData | PutData | ReadConfig | WriteConfig | CollectConfig | ListObjects | Finalize
+Keyed = (
+    GetTag | GetData | PutData | ReadConfig | WriteConfig | CollectConfig | ListObjects | Finalize
+)
 """Requests about one configuration."""
 
 Upkeep = Scrub | SetLogLevel
@@ -518,10 +531,14 @@ Timed = TagReply | DataReply | Ack | ObjectsReply
 
 Request = Keyed | Describe | Where | Introduce
 """Requests to the state machine of objects, ares/replica/replica.py."""
-Reply = TagReply | DataReply | Ack | ObjectsReply | Refused | Description | ScrubReply | Done | Located
+Reply = (
+    TagReply | DataReply | Ack | ObjectsReply | Refused | Description | ScrubReply | Done | Located
+)
 ConsensusRequest = Propose | GetHint | TellFinalized | DescribeConsensus | SetLogLevel
 ConsensusReply = Decided | Hint | Undecided | ConsensusDescription
-AnyMessage = Request | Bring | ChainRequest | Upkeep | Reply | ChainReply | ConsensusRequest | ConsensusReply
+AnyMessage = (
+    Request | Bring | ChainRequest | Upkeep | Reply | ChainReply | ConsensusRequest | ConsensusReply
+)
 
 
 # -- the table of requests ----------------------------------------------------------------------------------------------
@@ -592,6 +609,10 @@ REQUESTS: dict[type[AnyMessage], RequestKind] = {
     DescribeConsensus: RequestKind(ConsensusDescription, Role.READ),
 }
 
-REPLY_OF = {kind: row.reply for kind, row in REQUESTS.items() if row.reply is not None and kind in get_args(Question)}
+REPLY_OF = {
+    kind: row.reply
+    for kind, row in REQUESTS.items()
+    if row.reply is not None and kind in get_args(Question)
+}
 QUICK = frozenset(kind for kind, row in REQUESTS.items() if row.quick)
 OF_OBJECTS = frozenset(kind for kind, row in REQUESTS.items() if row.shows is Shown.OBJECT)

@@ -62,5 +62,9 @@ class Tally(Struct, Generic[Answer], eq=False):
 
     def missing(self, troubles: Mapping[ServerId, str] = NO_TROUBLES) -> dict[ServerId, str]:
         """Every server that did not answer, with the reason. ``troubles``: why those cannot be reached of whom that is known."""
-        silent = {server: troubles.get(server, NO_ANSWER) for server in self.asked if server not in self.answers}
+        silent = {
+            server: troubles.get(server, NO_ANSWER)
+            for server in self.asked
+            if server not in self.answers
+        }
         return silent | {server: why for server, why in self.refusals.items() if server in silent}

@@ -24,7 +24,16 @@ from ares.model.codec import Frame, Outgoing, decode_replies, decode_requests, e
 from ares.model.errors import BadMessage
 from ares.model.identity import CallId, ServerId
 from ares.model.log_messages import Append, Forward, ReadEach
-from ares.model.messages import DETAIL_CHARACTERS_MAX, QUICK, AnyMessage, DataReply, Describe, PutData, Reason, Refused
+from ares.model.messages import (
+    DETAIL_CHARACTERS_MAX,
+    QUICK,
+    AnyMessage,
+    DataReply,
+    Describe,
+    PutData,
+    Reason,
+    Refused,
+)
 from ares.net.port import Came, DeliverFrames, Handle, Sender
 
 if TYPE_CHECKING:
@@ -59,9 +68,16 @@ def batches(messages: Sequence[Outgoing]) -> Sequence[tuple[int, list[Frame]]]:
     count = len(messages)
     if not 1 <= count <= BATCH_MESSAGES_MAX:
         starts = range(0, count, BATCH_MESSAGES_MAX)
-        return [batch for start in starts for batch in batches(messages[start : start + BATCH_MESSAGES_MAX])]
+        return [
+            batch
+            for start in starts
+            for batch in batches(messages[start : start + BATCH_MESSAGES_MAX])
+        ]
     frames = encode(messages)
-    if count == 1 or (len(frames[0]) if len(frames) == 1 else sum(map(len, frames))) <= BATCH_BYTES_MAX:
+    if (
+        count == 1
+        or (len(frames[0]) if len(frames) == 1 else sum(map(len, frames))) <= BATCH_BYTES_MAX
+    ):
         return ((count, frames),)
     return [*batches(messages[: count // 2]), *batches(messages[count // 2 :])]
 
@@ -94,7 +110,9 @@ class Waiting:
     def admit(self, messages: Sequence[AnyMessage]) -> None:
         for message in messages:
             size = data_bytes(message)
-            full = len(self.messages) >= WAITING_MESSAGES_MAX or self._bytes + size > WAITING_BYTES_MAX
+            full = (
+                len(self.messages) >= WAITING_MESSAGES_MAX or self._bytes + size > WAITING_BYTES_MAX
+            )
             if full and self.messages:
                 break
             self.messages.append(message)
@@ -153,7 +171,12 @@ class BatchConnections(ABC):
         except BadMessage as error:
             self._bad_batches += 1
             if _worth_a_line(self._bad_batches):
-                _log.warning("server %s sent a bad batch, dropped (%d so far): %.300s", server, self._bad_batches, error)
+                _log.warning(
+                    "server %s sent a bad batch, dropped (%d so far): %.300s",
+                    server,
+                    self._bad_batches,
+                    error,
+                )
         except Exception:
             _log.exception("replies of server %s were not taken", server)
 
@@ -198,7 +221,9 @@ class Turn:
                 yield message
                 if type(message) is Describe and (not message.brief or message.usage_of):
                     return
-                if type(message) is ReadEach and time.perf_counter() >= self._until_s:  # it may have been as long as a group of others
+                if (
+                    type(message) is ReadEach and time.perf_counter() >= self._until_s
+                ):  # it may have been as long as a group of others
                     return
             if not length_hint(messages):
                 self._ended = False
@@ -269,8 +294,14 @@ class BatchListener(ABC):
         if self._lines and (line := self._lines.get(sender)) is not None:
             self._join(sender, line, came)
             return
-        messages = self._read(sender, came[0]) if len(came) == 1 else [message for frames in came for message in self._read(sender, frames)]
-        if len(messages) > 1 and not (len(messages) <= TURN_MESSAGES_MAX and QUICK.issuperset(map(type, messages))):
+        messages = (
+            self._read(sender, came[0])
+            if len(came) == 1
+            else [message for frames in came for message in self._read(sender, frames)]
+        )
+        if len(messages) > 1 and not (
+            len(messages) <= TURN_MESSAGES_MAX and QUICK.issuperset(map(type, messages))
+        ):
             self._take_turn(sender, Pending(iter(messages), came))
         else:
             begin_s = time.perf_counter()
@@ -291,12 +322,16 @@ class BatchListener(ABC):
         self.seen(sender, messages)
         return messages
 
-    def _answered(self, sender: Sender, rest: Iterator[AnyMessage], turn: Turn | None = None) -> Sequence[AnyMessage]:
+    def _answered(
+        self, sender: Sender, rest: Iterator[AnyMessage], turn: Turn | None = None
+    ) -> Sequence[AnyMessage]:
         """The replies that can be given at once. ``turn``: how far it reaches; None: to the end. What the handler has not taken stays in ``rest``."""
         try:
             return self._handle(sender, rest if turn is None else turn.of(rest))
         except Exception:
-            _log.exception("a batch, or what of it was answered at a stretch, failed and gets no reply")
+            _log.exception(
+                "a batch, or what of it was answered at a stretch, failed and gets no reply"
+            )
             deque(rest, 0)
             return NOTHING
 
@@ -364,7 +399,9 @@ class BatchListener(ABC):
         self.bad_batches += 1
         if _worth_a_line(self.bad_batches):
             _log.warning("bad batch refused (%d so far): %s", self.bad_batches, why)
-        if frames and frames[0]:  # a version byte: somebody who speaks some release of the format, and can be told
+        if (
+            frames and frames[0]
+        ):  # a version byte: somebody who speaks some release of the format, and can be told
             self.reply(sender, [Refused(CallId(0), Reason.BAD_REQUEST, why)])
 
 

@@ -42,8 +42,13 @@ RECEIVED_BATCHES_MAX = 8
 """What ZeroMQ takes in from one client before the server gets to it: then the client's own TCP stream stands still."""
 
 _ZAP_VERSION, _ZAP_DOMAIN = b"1.0", b"ares"
-_REFUSALS = {zmq.Event.HANDSHAKE_FAILED_AUTH: links.UNKNOWN_KEY, zmq.Event.HANDSHAKE_FAILED_PROTOCOL: links.NO_SERVER}
-_HANDSHAKES = zmq.Event.HANDSHAKE_SUCCEEDED | zmq.Event.HANDSHAKE_FAILED_NO_DETAIL | zmq.Event(sum(_REFUSALS))
+_REFUSALS = {
+    zmq.Event.HANDSHAKE_FAILED_AUTH: links.UNKNOWN_KEY,
+    zmq.Event.HANDSHAKE_FAILED_PROTOCOL: links.NO_SERVER,
+}
+_HANDSHAKES = (
+    zmq.Event.HANDSHAKE_SUCCEEDED | zmq.Event.HANDSHAKE_FAILED_NO_DETAIL | zmq.Event(sum(_REFUSALS))
+)
 
 Socket = zmq.Socket[bytes]
 
@@ -187,7 +192,13 @@ class Authenticator:
     Without an authenticator libzmq would let every key in, so that is asked for, too.
     """
 
-    def __init__(self, context: zmq.Context[Socket], secured: Socket, loop: asyncio.AbstractEventLoop, lock: Lock) -> None:
+    def __init__(
+        self,
+        context: zmq.Context[Socket],
+        secured: Socket,
+        loop: asyncio.AbstractEventLoop,
+        lock: Lock,
+    ) -> None:
         self._loop = loop
         self._lock = lock
         self._socket = context.socket(zmq.REP)
@@ -206,7 +217,12 @@ class Authenticator:
 
     def _answer(self, request: list[bytes]) -> list[bytes]:
         asked = request[1] if len(request) > 1 else b""
-        if len(request) == 7 and request[0] == _ZAP_VERSION and request[2] == _ZAP_DOMAIN and request[5] == b"CURVE":
+        if (
+            len(request) == 7
+            and request[0] == _ZAP_VERSION
+            and request[2] == _ZAP_DOMAIN
+            and request[5] == b"CURVE"
+        ):
             key = request[6].hex()
             if self._lock.clients.admits(key, request[3].decode("ascii", "replace")):
                 return [_ZAP_VERSION, asked, b"200", b"OK", key.encode(), b""]
@@ -228,7 +244,13 @@ class ZmqListener(BatchListener):
     ``connections``: those that are there, by libzmq's numbers. Of ``limits`` only ``received_bytes`` is kept, and only for what stands in line.
     """
 
-    def __init__(self, address: str, lock: Lock | None = None, limits: Limits | None = None, traffic: Traffic | None = None) -> None:
+    def __init__(
+        self,
+        address: str,
+        lock: Lock | None = None,
+        limits: Limits | None = None,
+        traffic: Traffic | None = None,
+    ) -> None:
         super().__init__(traffic)
         self.connections: set[int] = set()
         self._wanted = address
@@ -243,9 +265,15 @@ class ZmqListener(BatchListener):
         self._socket = socket = create_socket(self._context, zmq.ROUTER)
         socket.setsockopt(zmq.BACKLOG, links.BACKLOG)
         socket.setsockopt(zmq.RCVHWM, RECEIVED_BATCHES_MAX)
-        self._authenticator = None if self._lock is None else Authenticator(self._context, socket, loop, self._lock)
-        self._context.setsockopt(zmq.RCVHWM, 0)  # or libzmq's thread would wait for us to hear the monitor, and send and receive nothing meanwhile
-        self._monitor: Socket = socket.get_monitor_socket(zmq.Event.ACCEPTED | zmq.Event.DISCONNECTED)
+        self._authenticator = (
+            None if self._lock is None else Authenticator(self._context, socket, loop, self._lock)
+        )
+        self._context.setsockopt(
+            zmq.RCVHWM, 0
+        )  # or libzmq's thread would wait for us to hear the monitor, and send and receive nothing meanwhile
+        self._monitor: Socket = socket.get_monitor_socket(
+            zmq.Event.ACCEPTED | zmq.Event.DISCONNECTED
+        )
         try:
             socket.bind(f"tcp://{host}:{port}")
         except zmq.ZMQError as error:
@@ -260,7 +288,9 @@ class ZmqListener(BatchListener):
 
     def _count(self) -> None:
         for event, number in told(self._monitor):
-            (self.connections.add if event == zmq.Event.ACCEPTED else self.connections.discard)(number)
+            (self.connections.add if event == zmq.Event.ACCEPTED else self.connections.discard)(
+                number
+            )
 
     def _drain(self) -> None:
         """One pass: take batches, have them handled, send the replies; for as long as a turn, or DRAIN_BATCHES_MAX of them."""
@@ -288,7 +318,12 @@ class ZmqListener(BatchListener):
 
     def _look_again(self) -> None:
         """The descriptor tells of what comes, not of what is there already."""
-        if not self._draining_soon and self._serving and ready(self._socket, zmq.POLLIN) and not self._paused:
+        if (
+            not self._draining_soon
+            and self._serving
+            and ready(self._socket, zmq.POLLIN)
+            and not self._paused
+        ):
             self._draining_soon = True
             self._loop.call_soon(self._drain)
 

@@ -53,7 +53,9 @@ REFUSED = "connection refused: is it running?"
 FAR = "no route to its machine"
 DEAF = "nothing answers at its address: is the machine up, and nothing in between that drops connections?"
 MUTE = "it takes connections and says nothing: does it hang?"
-HUNG_UP = "it hung up during the handshake: it is ending, or has too many connections: its log tells"
+HUNG_UP = (
+    "it hung up during the handshake: it is ending, or has too many connections: its log tells"
+)
 WRONG_KEY = "it hung up during the handshake: it is ending, has too many connections, or another key than the cluster file says: its log tells"
 NO_SERVER = "what answers there does not speak CURVE, or not this version of it"
 NEEDS_KEYS = "what answers there knows clients by their keys, and there are none in this cluster file: use the one that the server has"
@@ -67,7 +69,9 @@ def divided_address(address: str) -> tuple[str, int]:
     """The host and port of ``host:port``. Raises :class:`BadInput`; libzmq itself would take port 99999 for 34463."""
     host, _, port = address.rpartition(":")
     if not host or not (port.isascii() and port.isdigit()) or int(port) > PORT_MAX:
-        raise BadInput(f"{address!r} is no address: expected an IPv4 host:port, such as 127.0.0.1:7000")
+        raise BadInput(
+            f"{address!r} is no address: expected an IPv4 host:port, such as 127.0.0.1:7000"
+        )
     return host, int(port)
 
 
@@ -151,10 +155,17 @@ class LinkedConnections(BatchConnections):
             if key and self._secret is None:
                 raise BadInput("it wants to know clients by their keys, and none was given")
             if self._secret is not None and not is_key(key):
-                raise BadInput("its public key is not known, and without it nobody can tell whether it is the right server")
+                raise BadInput(
+                    "its public key is not known, and without it nobody can tell whether it is the right server"
+                )
             return self._linked(server, host, port, key)
         except BadInput as error:
-            _log.error("server %s cannot be reached at %r: %s; everything for it is dropped", server, self._addresses[server], error)
+            _log.error(
+                "server %s cannot be reached at %r: %s; everything for it is dropped",
+                server,
+                self._addresses[server],
+                error,
+            )
             self._trouble(server, str(error))
             return None
 

@@ -27,7 +27,16 @@ from ares.net.links import HANDSHAKE_TIMEOUT_MS, Link, LinkedConnections, tune
 from ares.net.port import Came, Handle, Sender
 from ares.net.zmtp.connection import ZmtpConnection, scratch
 from ares.net.zmtp.curve import CurveClient, CurveServer
-from ares.net.zmtp.frames import DEALER, ROUTER, Handshake, NotAdmitted, Null, TurnedAway, WrongMechanism, properties
+from ares.net.zmtp.frames import (
+    DEALER,
+    ROUTER,
+    Handshake,
+    NotAdmitted,
+    Null,
+    TurnedAway,
+    WrongMechanism,
+    properties,
+)
 from ares.security.clients_file import KeyedSender, Lock
 from ares.security.keys import SecretKey
 
@@ -68,7 +77,9 @@ class ZmtpConnections(LinkedConnections):
 class _Link(Link):
     """Its connection is made when there is something to send."""
 
-    def __init__(self, connections: ZmtpConnections, server: ServerId, host: str, port: int, key: str) -> None:
+    def __init__(
+        self, connections: ZmtpConnections, server: ServerId, host: str, port: int, key: str
+    ) -> None:
         super().__init__(connections, server)
         self._scratch = connections.scratch
         self._site = connections.site
@@ -114,7 +125,12 @@ class _Link(Link):
 
     def send_frame(self, frame: Frame) -> bool:
         connection = self._latest
-        return connection is not None and not connection.slow and not self._waiting.messages and connection.send((frame,))
+        return (
+            connection is not None
+            and not connection.slow
+            and not self._waiting.messages
+            and connection.send((frame,))
+        )
 
     def _transmit(self, connection: ZmtpConnection, messages: Sequence[AnyMessage]) -> None:
         taken = 0
@@ -131,10 +147,20 @@ class _Link(Link):
             await asyncio.sleep(pause_s)
             self._met_or_lost.clear()
             handshake: Handshake = (
-                Null(DEALER, self._site) if self._secret is None else CurveClient(self._secret, self._key, properties(DEALER, self._site))
+                Null(DEALER, self._site)
+                if self._secret is None
+                else CurveClient(self._secret, self._key, properties(DEALER, self._site))
             )
             connection = self._latest = ZmtpConnection(
-                DEALER, handshake, self._scratch, self._met, self._receive, self._lost, lambda _, raw: tune(raw), self._flow, careful=self._careful
+                DEALER,
+                handshake,
+                self._scratch,
+                self._met,
+                self._receive,
+                self._lost,
+                lambda _, raw: tune(raw),
+                self._flow,
+                careful=self._careful,
             )
             await self._reach(connection)
             if self._usable is not None:
@@ -146,7 +172,9 @@ class _Link(Link):
         """Until its handshake is done, or has come to nothing."""
         try:
             async with asyncio.timeout(links.CONNECT_TIMEOUT_MS / 1000):
-                await self._loop.create_connection(lambda: connection, self._host, self._port, family=socket.AF_INET)
+                await self._loop.create_connection(
+                    lambda: connection, self._host, self._port, family=socket.AF_INET
+                )
         except (OSError, TimeoutError, UnicodeError) as error:
             connection.hang_up()
             self._trouble(links.unreached(self._host, error))
@@ -180,7 +208,9 @@ class _Link(Link):
             if connection is self._latest and not self._closed:
                 self._judge(connection)
         elif connection.trouble is not None:
-            _log.warning("hung up on a server at %s:%d: %s", self._host, self._port, connection.trouble)
+            _log.warning(
+                "hung up on a server at %s:%d: %s", self._host, self._port, connection.trouble
+            )
         if connection is self._latest:
             self._met_or_lost.set()
             if self._waiting and not self._closed and self._connecting is None:
@@ -222,7 +252,13 @@ class ZmtpListener(BatchListener):
     because their keys were revoked.
     """
 
-    def __init__(self, address: str, lock: Lock | None = None, limits: Limits | None = None, traffic: Traffic | None = None) -> None:
+    def __init__(
+        self,
+        address: str,
+        lock: Lock | None = None,
+        limits: Limits | None = None,
+        traffic: Traffic | None = None,
+    ) -> None:
         super().__init__(traffic)
         self._lock = lock
         self.refused = 0
@@ -241,7 +277,9 @@ class ZmtpListener(BatchListener):
     async def serve(self, handle: Handle) -> str:
         host, port = links.divided_address(self._wanted)
         try:
-            self._server = await asyncio.get_running_loop().create_server(self._accept, host, port, family=socket.AF_INET, backlog=links.BACKLOG)
+            self._server = await asyncio.get_running_loop().create_server(
+                self._accept, host, port, family=socket.AF_INET, backlog=links.BACKLOG
+            )
         except OSError as error:
             raise links.cannot_listen(self._wanted, error.strerror) from error
         bound_host, bound_port = self._server.sockets[0].getsockname()
@@ -257,22 +295,38 @@ class ZmtpListener(BatchListener):
             assert self._lock is not None, "only who has keys is asked about them"
             return self._lock.clients.admits(key, connection.host)
 
-        handshake: Handshake = Null(ROUTER) if self._lock is None else CurveServer(self._lock.key, admits, properties(ROUTER))
+        handshake: Handshake = (
+            Null(ROUTER)
+            if self._lock is None
+            else CurveServer(self._lock.key, admits, properties(ROUTER))
+        )
         connection = _ClientConnection(
-            *(ROUTER, handshake, self._scratch, self._met, self._receive, self._lost), holds=self._holds, made=self._made, quick=self._served
+            *(ROUTER, handshake, self._scratch, self._met, self._receive, self._lost),
+            holds=self._holds,
+            made=self._made,
+            quick=self._served,
         )
         return connection
 
     def _made(self, connection: ZmtpConnection, raw: socket.socket) -> None:
         tune(raw)
-        self.connections[connection] = self._loop.call_later(HANDSHAKE_TIMEOUT_MS / 1000, _end_unless_met, connection)
+        self.connections[connection] = self._loop.call_later(
+            HANDSHAKE_TIMEOUT_MS / 1000, _end_unless_met, connection
+        )
         self._unmet[connection] = None
         if len(self.connections) <= self._limits.connections:
             return
-        oldest = next(iter(self._unmet))  # the newest is among them: or strangers who say nothing could keep everybody else out
+        oldest = next(
+            iter(self._unmet)
+        )  # the newest is among them: or strangers who say nothing could keep everybody else out
         self.refused += 1
         if self.refused.bit_count() == 1:  # the 1st, 2nd, 4th, ...: attempts must not fill the log
-            _log.warning("more than %d connections: refused (%d so far)", self._limits.connections, self.refused, extra={"peer": oldest.peer})
+            _log.warning(
+                "more than %d connections: refused (%d so far)",
+                self._limits.connections,
+                self.refused,
+                extra={"peer": oldest.peer},
+            )
         self._forget(oldest)
         oldest.hang_up()
 
@@ -282,7 +336,9 @@ class ZmtpListener(BatchListener):
             connection.pause()
 
     def _receive(self, sender: Sender, came: Sequence[Sequence[Frame]]) -> None:
-        if self._lock is None or not self._served(sender, came):  # without keys, it was looked at before it was taken apart
+        if self._lock is None or not self._served(
+            sender, came
+        ):  # without keys, it was looked at before it was taken apart
             super()._receive(sender, came)
 
     def _served(self, sender: Sender, came: Came) -> bool:
@@ -342,19 +398,32 @@ class ZmtpListener(BatchListener):
         """Somebody is in the middle of a message, or stands in line: hang up on whoever holds most until all together are within the bound."""
         self._held_bytes += more_bytes
         if self._held_bytes > self._limits.received_bytes:
-            self._hang_up_beyond(self._limits.received_bytes, self._weight, "sent of messages that are not complete, or not answered")
+            self._hang_up_beyond(
+                self._limits.received_bytes,
+                self._weight,
+                "sent of messages that are not complete, or not answered",
+            )
 
-    def _hang_up_beyond(self, most: int, weight: Callable[[ZmtpConnection], int], what: str) -> None:
+    def _hang_up_beyond(
+        self, most: int, weight: Callable[[ZmtpConnection], int], what: str
+    ) -> None:
         total = sum(map(weight, self.connections))
         while total > most and self.connections:
             heaviest = max(self.connections, key=weight)
             total -= weight(heaviest)
-            self._cut(heaviest, f"{weight(heaviest)} bytes {what}, and all clients' together are too many")
+            self._cut(
+                heaviest, f"{weight(heaviest)} bytes {what}, and all clients' together are too many"
+            )
 
     def _cut(self, connection: ZmtpConnection, why: str) -> None:
         self.cut += 1
         if self.cut.bit_count() == 1:
-            _log.warning("hung up on a client (%d so far): %s", self.cut, why, extra={"peer": connection.peer})
+            _log.warning(
+                "hung up on a client (%d so far): %s",
+                self.cut,
+                why,
+                extra={"peer": connection.peer},
+            )
         self._forget(connection)
         connection.hang_up()
 
@@ -393,8 +462,14 @@ class ZmtpListener(BatchListener):
         if bytes:
             self._unread[connection] = bytes
         if self._unread_bytes > self._limits.unread_bytes:
-            self._hang_up_beyond(self._limits.unread_bytes, lambda connection: connection.unsent_bytes, "left unread")
-            self._unread = {connection: unsent for connection in self.connections if (unsent := connection.unsent_bytes)}
+            self._hang_up_beyond(
+                self._limits.unread_bytes, lambda connection: connection.unsent_bytes, "left unread"
+            )
+            self._unread = {
+                connection: unsent
+                for connection in self.connections
+                if (unsent := connection.unsent_bytes)
+            }
             self._unread_bytes = sum(self._unread.values())
 
     async def close(self) -> None:

@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 
 
 def listener_at(
-    address: str, lock: Lock | None = None, limits: Limits | None = None, traffic: Traffic | None = None, transport: TransportName = "native"
+    address: str,
+    lock: Lock | None = None,
+    limits: Limits | None = None,
+    traffic: Traffic | None = None,
+    transport: TransportName = "native",
 ) -> "ZmqListener | ZmtpListener":
     """A listener at ``host:port``. ``lock``: for clients with keys. ``traffic``: where to count."""
     if transport == "native":
@@ -28,7 +32,9 @@ def listener_at(
     return ZmqListener(address, lock, limits, traffic)
 
 
-def connections(secret: SecretKey | None = None, transport: TransportName = "native", site: str = "") -> Connections:
+def connections(
+    secret: SecretKey | None = None, transport: TransportName = "native", site: str = ""
+) -> Connections:
     """Connections for a client. ``secret``: its key, if the cluster has keys. ``site``: where it is, which servers are told; libzmq tells nobody."""
     if transport == "native":
         return ZmtpConnections(secret, site)

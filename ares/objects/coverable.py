@@ -37,7 +37,12 @@ def cvr_read(view: View, object: ObjectName, held: Tag | None = None) -> Operati
 
 
 def cvr_write(
-    view: View, object: ObjectName, value: Value, version: Tag | None, number: int = 0, beside: ObjectName | None = None
+    view: View,
+    object: ObjectName,
+    value: Value,
+    version: Tag | None,
+    number: int = 0,
+    beside: ObjectName | None = None,
 ) -> Operation[Covered]:
     """Store ``value`` if ``version`` is the latest (None: if the object is absent); otherwise a read.
 
@@ -50,10 +55,16 @@ def cvr_write(
         answers, others = yield from _first_phase(view, object, held, beside)
         latest = newest(answers)
         late = number and max(latest.highest.number, taken.number) >= number
-        if late or (latest.tag != version and (version is not None or latest.value is not TOMBSTONE)):
+        if late or (
+            latest.tag != version and (version is not None or latest.value is not TOMBSTONE)
+        ):
             found = yield from _complete(view, object, answers, held)
             return Covered(False, found.tag, found.value)
-        highest = max(latest.tag.number, number - 1) if beside is None else max(latest.tag.number, others) + 1
+        highest = (
+            max(latest.tag.number, number - 1)
+            if beside is None
+            else max(latest.tag.number, others) + 1
+        )
         tag, configuration = yield from write_above(view, object, value, highest, taken)
     finally:
         view.tags.end(object, taken)
@@ -61,17 +72,23 @@ def cvr_write(
     return Covered(True, tag, value, latest.tag)
 
 
-def _first_phase(view: View, object: ObjectName, held: Tag | None, beside: ObjectName | None) -> Operation[tuple[list[Found], int]]:
+def _first_phase(
+    view: View, object: ObjectName, held: Tag | None, beside: ObjectName | None
+) -> Operation[tuple[list[Found], int]]:
     """get-data, and the number of the object ``beside``, which is completed like any that is read."""
     answers: list[Found] = []
     number = 0
 
     def look_at_object() -> Operation[None]:
-        answers.extend((yield from query(view, lambda dap, object: dap.get_data(object, held=held), object)))
+        answers.extend(
+            (yield from query(view, lambda dap, object: dap.get_data(object, held=held), object))
+        )
 
     def look_beside(other: ObjectName) -> Operation[None]:
         nonlocal number
-        found, _ = yield from settle_read(view, other, (yield from query(view, DataAccess.get_data, other)))
+        found, _ = yield from settle_read(
+            view, other, (yield from query(view, DataAccess.get_data, other))
+        )
         number = found.tag.number
 
     if beside is None:
@@ -103,7 +120,9 @@ def advance(view: View, object: ObjectName, floor: int, by: int) -> Operation[Ta
     taken = view.tags.begin(object)
     try:
         answers = yield from query(view, DataAccess.get_tag, object)
-        tag, _ = yield from write_above(view, object, TOMBSTONE, max(newest(answers).tag.number, floor) + by, taken)
+        tag, _ = yield from write_above(
+            view, object, TOMBSTONE, max(newest(answers).tag.number, floor) + by, taken
+        )
     finally:
         view.tags.end(object, taken)
     return tag
@@ -115,12 +134,22 @@ def read_versioned(view: View, object: ObjectName) -> Operation[Found]:
     found = yield from cvr_read(view, object, kept[0] if kept is not None else None)
     if found.value is WITHHELD:
         assert kept is not None, "only what is held is withheld"
-        return Found(found.tag, kept[1], found.length, found.highest, found.confirmed, found.successor, found.configuration)
+        return Found(
+            found.tag,
+            kept[1],
+            found.length,
+            found.highest,
+            found.confirmed,
+            found.successor,
+            found.configuration,
+        )
     _keep(view, object, found.tag, found.value)
     return found
 
 
-def write_versioned(view: View, object: ObjectName, value: Value, version: Tag | None) -> Operation[Covered]:
+def write_versioned(
+    view: View, object: ObjectName, value: Value, version: Tag | None
+) -> Operation[Covered]:
     """``cvr_write``, remembered."""
     covered = yield from cvr_write(view, object, value, version)
     _keep(view, object, covered.tag, covered.value)
@@ -132,7 +161,9 @@ def _keep(view: View, object: ObjectName, tag: Tag, value: Answered) -> None:
         view.memory.keep(object, tag, value)
 
 
-def _complete(view: View, object: ObjectName, answers: list[Found], held: Tag | None) -> Operation[Found]:
+def _complete(
+    view: View, object: ObjectName, answers: list[Found], held: Tag | None
+) -> Operation[Found]:
     """End as a read does: the version is at a quorum of the last configuration, or is written there.
 
     A version whose value is held here but which has to be written back is read once more, with its value; so is one below ``held``.
@@ -147,11 +178,18 @@ def _complete(view: View, object: ObjectName, answers: list[Found], held: Tag | 
     return found
 
 
-def _need_not_write_back(view: View, object: ObjectName, answers: list[Found], found: Found) -> Operation[bool]:
+def _need_not_write_back(
+    view: View, object: ObjectName, answers: list[Found], found: Found
+) -> Operation[bool]:
     """Plain ARES looks for a new configuration after put-data even when the put itself is left out."""
     last = answers[-1]
     there = at_quorum(answers, found) if view.switches.fast_read else None
-    if there is None and last.tag == found.tag and last.successor is None and view.memory.at_quorum(object, last.configuration, found.tag):
+    if (
+        there is None
+        and last.tag == found.tag
+        and last.successor is None
+        and view.memory.at_quorum(object, last.configuration, found.tag)
+    ):
         there = last.configuration
     if there is None:
         return False

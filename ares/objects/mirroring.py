@@ -64,7 +64,12 @@ class MirrorName(Struct, frozen=True):
 def parse_mirror(name: str) -> MirrorName | None:
     """None if it is not the name of a mirror's domain."""
     start, *parts = name.split("/", 3)
-    if start + "/" != MIRROR_DOMAINS or len(parts) != 3 or not all(parts) or not (parts[1].isascii() and parts[1].isdigit() and len(parts[1]) < 10):
+    if (
+        start + "/" != MIRROR_DOMAINS
+        or len(parts) != 3
+        or not all(parts)
+        or not (parts[1].isascii() and parts[1].isdigit() and len(parts[1]) < 10)
+    ):
         return None
     found = MirrorName(parts[2], parts[0], int(parts[1]))
     return found if found.name == name else None
@@ -89,9 +94,13 @@ def decode_as_of(value: bytes) -> float:
     try:
         began_s = msgspec.msgpack.decode(value, type=_Record).began_s
     except msgspec.MsgspecError as error:
-        raise UnreadableRecord(f"the record of a mirror's last pass cannot be read: {error}; nothing was lost, the next pass replaces it") from error
+        raise UnreadableRecord(
+            f"the record of a mirror's last pass cannot be read: {error}; nothing was lost, the next pass replaces it"
+        ) from error
     if not math.isfinite(began_s):
-        raise UnreadableRecord("the record of a mirror's last pass names no time; nothing was lost, the next pass replaces it")
+        raise UnreadableRecord(
+            "the record of a mirror's last pass names no time; nothing was lost, the next pass replaces it"
+        )
     return began_s
 
 
@@ -122,9 +131,15 @@ class Pass:
         after: str | None = BEFORE_KEYS
         while after is not None:
             page = yield from list_mentioned(self._source, after, "")
-            originals = {name: listed for name, listed in page.newest.items() if not name.startswith(RESERVED)}
+            originals = {
+                name: listed
+                for name, listed in page.newest.items()
+                if not name.startswith(RESERVED)
+            }
             held = yield from self._held(after, page.after, originals.keys())
-            lacking = (name for name, listed in originals.items() if not _has(held.get(name), listed))
+            lacking = (
+                name for name, listed in originals.items() if not _has(held.get(name), listed)
+            )
             yield Together((self._copy(name, name in held) for name in lacking), AT_ONCE)
             large, self._large = self._large, []
             yield Together((self._copy(name, True, True) for name in large), 1)
@@ -133,7 +148,9 @@ class Pass:
             yield from write(self._mirror, AS_OF, encode_as_of(began_s))
         return self._copied
 
-    def _held(self, after: str, last: str | None, names: Set[ObjectName]) -> Operation[dict[ObjectName, Listed | None]]:
+    def _held(
+        self, after: str, last: str | None, names: Set[ObjectName]
+    ) -> Operation[dict[ObjectName, Listed | None]]:
         """What the mirror has of the page of ``names`` that follows ``after`` and ends with ``last`` (None: with the listing)."""
         held: dict[ObjectName, Listed | None] = {}
         cursor: str | None = after
@@ -168,19 +185,25 @@ class Pass:
 
     def _look(self, object: ObjectName) -> Operation[Found]:
         """The newest version, which is at a quorum; WITHHELD in place of a value that did not come along."""
-        answers = yield from query(self._source, lambda dap, object: dap.get_version(object, effort=BRIEF), object)
+        answers = yield from query(
+            self._source, lambda dap, object: dap.get_version(object, effort=BRIEF), object
+        )
         found = newest(answers)
         return found if at_quorum(answers, found) is not None else (yield from self._fetch(object))
 
     def _fetch(self, object: ObjectName) -> Operation[Found]:
         """The newest version with its value, as a reader has it."""
-        answers = yield from query(self._source, lambda dap, object: dap.get_data(object, effort=BRIEF), object)
+        answers = yield from query(
+            self._source, lambda dap, object: dap.get_data(object, effort=BRIEF), object
+        )
         found, _ = yield from settle_read(self._source, object, answers)
         return found
 
     def _is_there(self, object: ObjectName, original: Found) -> Operation[bool]:
         try:
-            answers = yield from query(self._mirror, lambda dap, object: dap.get_version(object, effort=BRIEF), object)
+            answers = yield from query(
+                self._mirror, lambda dap, object: dap.get_version(object, effort=BRIEF), object
+            )
         except Undecodable:  # a copy that died half way
             return False
         found = newest(answers)

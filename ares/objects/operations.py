@@ -10,7 +10,16 @@ from typing import TypeVar
 from ares.dap.primitives import DataAccess, Found, FoundTag
 from ares.dap.reading import BRIEF
 from ares.model.configuration import Configuration
-from ares.model.errors import LeftBehind, NoTagLeft, NotAuthorized, ObjectNotFound, Superseded, Unavailable, Uncertain, Undecodable
+from ares.model.errors import (
+    LeftBehind,
+    NoTagLeft,
+    NotAuthorized,
+    ObjectNotFound,
+    Superseded,
+    Unavailable,
+    Uncertain,
+    Undecodable,
+)
 from ares.model.identity import ConfigurationId, ObjectName, shown
 from ares.model.tag import NUMBER_LAST, TAG_ZERO, Tag, Taken
 from ares.model.value import LOST, TOMBSTONE, WITHHELD, Value
@@ -67,7 +76,9 @@ def delete(view: View, object: ObjectName) -> Operation[Tag]:
 def _highest_there(view: View, object: ObjectName) -> Operation[int]:
     """The highest number of an object that is there; raises :class:`ObjectNotFound`."""
     try:
-        answers = yield from query(view, lambda dap, object: dap.get_version(object, effort=BRIEF), object)
+        answers = yield from query(
+            view, lambda dap, object: dap.get_version(object, effort=BRIEF), object
+        )
     except Undecodable:
         tags = yield from query(view, DataAccess.get_tag, object)
         return newest(tags).tag.number
@@ -88,7 +99,9 @@ def stat(view: View, object: ObjectName) -> Operation[Found]:
     return (yield from read(view, object))
 
 
-def settle_read(view: View, object: ObjectName, answers: list[Found]) -> Operation[tuple[Found, ConfigurationId]]:
+def settle_read(
+    view: View, object: ObjectName, answers: list[Found]
+) -> Operation[tuple[Found, ConfigurationId]]:
     """Make sure that what ``answers`` found is at a quorum, and say of which configuration (Alg. 1:38-47)."""
     settled = _settled(view, answers) or (yield from _complete(view, object, newest(answers)))
     if settled[0].value is LOST:
@@ -100,12 +113,20 @@ def _settled(view: View, answers: list[Found]) -> tuple[Found, ConfigurationId] 
     """The newest version and where it is, if it need not be written back."""
     found = newest(answers)
     there = at_quorum(answers, found)
-    return (found, there) if there is not None and (view.switches.fast_read or found.tag == TAG_ZERO) else None
+    return (
+        (found, there)
+        if there is not None and (view.switches.fast_read or found.tag == TAG_ZERO)
+        else None
+    )
 
 
-def _complete(view: View, object: ObjectName, found: Found) -> Operation[tuple[Found, ConfigurationId]]:
+def _complete(
+    view: View, object: ObjectName, found: Found
+) -> Operation[tuple[Found, ConfigurationId]]:
     """Write it back. A client that may only read cannot; it looks again and again until another client has done so, or has completed a later one."""
-    assert found.value is not WITHHELD, "the last configuration of a traversal has no finalized successor"
+    assert found.value is not WITHHELD, (
+        "the last configuration of a traversal has no finalized successor"
+    )
     try:
         configuration = yield from propagate(view, object, found.tag, found.value)
         return found, configuration.id
@@ -113,12 +134,16 @@ def _complete(view: View, object: ObjectName, found: Found) -> Operation[tuple[F
         return (yield from _await_quorum(view, object, denied))
 
 
-def _await_quorum(view: View, object: ObjectName, denied: NotAuthorized) -> Operation[tuple[Found, ConfigurationId]]:
+def _await_quorum(
+    view: View, object: ObjectName, denied: NotAuthorized
+) -> Operation[tuple[Found, ConfigurationId]]:
     """The newest version as soon as a quorum holds it; raises ``denied`` again, with the reason, when the deadline comes first."""
     pause_s = LOOK_AGAIN_S_MIN
     try:
         while True:
-            answers = yield from query(view, lambda dap, object: dap.get_data(object, confirming=True), object)
+            answers = yield from query(
+                view, lambda dap, object: dap.get_data(object, confirming=True), object
+            )
             found = newest(answers)
             there = at_quorum(answers, found)
             if there is not None:
@@ -130,7 +155,9 @@ def _await_quorum(view: View, object: ObjectName, denied: NotAuthorized) -> Oper
         raise NotAuthorized(why, denied.story, untouched=True) from late
 
 
-def write_above(view: View, object: ObjectName, value: Value, highest: int, taken: Taken) -> Operation[tuple[Tag, Configuration]]:
+def write_above(
+    view: View, object: ObjectName, value: Value, highest: int, taken: Taken
+) -> Operation[tuple[Tag, Configuration]]:
     """Store ``value`` under a tag with a number above ``highest``; the tag, and the last configuration that has it. Raises :class:`NoTagLeft`.
 
     ``taken``: as ``view.tags.begin`` gave it before the caller's first phase.
@@ -173,7 +200,9 @@ def query(view: View, ask: Ask[Answer], object: ObjectName) -> Operation[list[An
     return answers
 
 
-def _query_known(view: View, ask: Ask[Answer], object: ObjectName) -> Operation[tuple[list[Answer], Configuration | None]]:
+def _query_known(
+    view: View, ask: Ask[Answer], object: ObjectName
+) -> Operation[tuple[list[Answer], Configuration | None]]:
     """Ask all configurations that are known at the same time; the answers, and where to go on one after the other, if anywhere.
 
     Alg. 1 asks a configuration when its predecessor has answered. That order matters in one place only. Take what was completed, in w, before the

@@ -30,7 +30,12 @@ STRIPES_AT_ONCE = 8
 
 
 def rebuild_element(
-    configuration: Configuration, object: ObjectName, tag: Tag, length: int, own: ServerId, suspects: Set[ServerId] = frozenset()
+    configuration: Configuration,
+    object: ObjectName,
+    tag: Tag,
+    length: int,
+    own: ServerId,
+    suspects: Set[ServerId] = frozenset(),
 ) -> Operation[Element | None]:
     """The element of server ``own``; None if fewer than k others have theirs, or need it no more because the successor is finalized.
 
@@ -39,25 +44,48 @@ def rebuild_element(
     """
     others = [server for server in configuration.server_ids if server != own]
     elements = yield from _collected(configuration, object, tag, length, others, suspects)
-    return (yield from _made(configuration, configuration, object, tag, elements, own)) if elements else None
+    return (
+        (yield from _made(configuration, configuration, object, tag, elements, own))
+        if elements
+        else None
+    )
 
 
 def bring_element(
-    source: Configuration, target: Configuration, object: ObjectName, tag: Tag, length: int, own: ServerId, suspects: Set[ServerId] = frozenset()
+    source: Configuration,
+    target: Configuration,
+    object: ObjectName,
+    tag: Tag,
+    length: int,
+    own: ServerId,
+    suspects: Set[ServerId] = frozenset(),
 ) -> Operation[Element | None]:
     """The element of server ``own`` of ``target``, of a version that ``source`` has; None if fewer than k of its servers have theirs.
 
     As :func:`rebuild_element` otherwise. The servers of the target begin with different servers of the source.
     """
     position = target.server_ids.index(own)
-    if source.dap == target.dap == "ec" and (source.n, source.k, source.backend) == (target.n, target.k, target.backend):
-        replies = yield from _ask(source, object, tag, source.server_ids[position : position + 1], _slowly_s(length))
+    if source.dap == target.dap == "ec" and (source.n, source.k, source.backend) == (
+        target.n,
+        target.k,
+        target.backend,
+    ):
+        replies = yield from _ask(
+            source, object, tag, source.server_ids[position : position + 1], _slowly_s(length)
+        )
         for reply in replies.values():
             element = _sound(source, object, tag, length, reply)
             if element is not None and element.index == position:
                 return sealed(target.id, object, tag, position, element.length, element.parts)
     start = position % source.n
-    elements = yield from _collected(source, object, tag, length, [*source.server_ids[start:], *source.server_ids[:start]], suspects)
+    elements = yield from _collected(
+        source,
+        object,
+        tag,
+        length,
+        [*source.server_ids[start:], *source.server_ids[:start]],
+        suspects,
+    )
     return (yield from _made(source, target, object, tag, elements, own)) if elements else None
 
 
@@ -65,16 +93,28 @@ def _slowly_s(length: int) -> float:
     return ASK_S + length / BYTES_PER_S_EXPECTED
 
 
-def _sound(configuration: Configuration, object: ObjectName, tag: Tag, length: int, reply: DataReply) -> Element | None:
+def _sound(
+    configuration: Configuration, object: ObjectName, tag: Tag, length: int, reply: DataReply
+) -> Element | None:
     """The element that a server sent, if it is one of this version, and of a value as long as it should be."""
     element = reply.element
-    if element is None or element.length != length or length > element.size * configuration.k or not 0 <= element.index < configuration.n:
+    if (
+        element is None
+        or element.length != length
+        or length > element.size * configuration.k
+        or not 0 <= element.index < configuration.n
+    ):
         return None
     return element if intact(configuration.id, object, tag, element) else None
 
 
 def _collected(
-    configuration: Configuration, object: ObjectName, tag: Tag, length: int, servers: Sequence[ServerId], suspects: Set[ServerId]
+    configuration: Configuration,
+    object: ObjectName,
+    tag: Tag,
+    length: int,
+    servers: Sequence[ServerId],
+    suspects: Set[ServerId],
 ) -> Operation[Mapping[int, Element]]:
     """k elements of the version, by index, from as few of these servers as have them; none if fewer have, or the successor is finalized.
 
@@ -87,7 +127,13 @@ def _collected(
     while others and len(elements) < k:
         lacking = k - len(elements)
         asked, others = tuple(others[:lacking]), others[lacking:]
-        replies = yield from _ask(configuration, object, tag, asked, SUSPECT_S if suspects >= set(asked) else _slowly_s(length))
+        replies = yield from _ask(
+            configuration,
+            object,
+            tag,
+            asked,
+            SUSPECT_S if suspects >= set(asked) else _slowly_s(length),
+        )
         answered += len(replies)
         for reply in replies.values():
             if reply.successor is not None and reply.successor.finalized:
@@ -97,29 +143,58 @@ def _collected(
                 elements[element.index if configuration.dap == "ec" else 0] = element
     if answered < k:
         silent = {server: "no answer" for server in servers if server in suspects}
-        raise Unavailable(k, answered, silent, f"repair of {object!r} in configuration {configuration.index}")
+        raise Unavailable(
+            k, answered, silent, f"repair of {object!r} in configuration {configuration.index}"
+        )
     return elements if len(elements) >= k else {}
 
 
 def _made(
-    source: Configuration, target: Configuration, object: ObjectName, tag: Tag, elements: Mapping[int, Element], own: ServerId
+    source: Configuration,
+    target: Configuration,
+    object: ObjectName,
+    tag: Tag,
+    elements: Mapping[int, Element],
+    own: ServerId,
 ) -> Operation[Element]:
     """The element of server ``own`` of ``target``, sealed. Raises :class:`ares.DecodeFailed`."""
-    length, index = next(iter(elements.values())).length, target.server_ids.index(own) if target.dap == "ec" else 0
+    length, index = (
+        next(iter(elements.values())).length,
+        target.server_ids.index(own) if target.dap == "ec" else 0,
+    )
     if length < 0 or source.dap == target.dap == "abd":
         parts = elements[min(elements)].parts if length >= 0 else ()
     else:
-        parts = yield from _encoded(source, target, length, {position: element.parts for position, element in elements.items()}, index)
+        parts = yield from _encoded(
+            source,
+            target,
+            length,
+            {position: element.parts for position, element in elements.items()},
+            index,
+        )
     return sealed(target.id, object, tag, index, length, parts)
 
 
 def _ask(
-    configuration: Configuration, object: ObjectName, tag: Tag, servers: tuple[ServerId, ...], silence_s: float
+    configuration: Configuration,
+    object: ObjectName,
+    tag: Tag,
+    servers: tuple[ServerId, ...],
+    silence_s: float,
 ) -> Operation[Mapping[ServerId, DataReply]]:
     """What these servers have of the version; silent ones are left out."""
     arguments, give_up_s = (configuration.id, object, True, tag), 2 * silence_s + TICK_S
     gather = Gather(
-        configuration, GetData, "repair", servers, 1, lambda *_: False, lambda *_: silence_s, give_up_s, arguments, resend_s=max(silence_s, RESEND_S)
+        configuration,
+        GetData,
+        "repair",
+        servers,
+        1,
+        lambda *_: False,
+        lambda *_: silence_s,
+        give_up_s,
+        arguments,
+        resend_s=max(silence_s, RESEND_S),
     )
     try:
         replies: Mapping[ServerId, DataReply] = yield gather
@@ -128,7 +203,13 @@ def _ask(
     return replies
 
 
-def _encoded(source: Configuration, target: Configuration, length: int, elements: Mapping[int, Parts], index: int) -> Operation[Parts]:
+def _encoded(
+    source: Configuration,
+    target: Configuration,
+    length: int,
+    elements: Mapping[int, Parts],
+    index: int,
+) -> Operation[Parts]:
     """The data of element ``index`` of ``target``. Raises :class:`ares.DecodeFailed`."""
     given, wanted = coding_for(source), coding_for(target)
     whole = memoryview(b"".join(elements[0])) if source.dap == "abd" else memoryview(b"")
@@ -139,6 +220,9 @@ def _encoded(source: Configuration, target: Configuration, length: int, elements
         if source.dap == "abd":
             value = bytes(whole[start : start + STRIPE_BYTES])
         else:
-            value = given.decode(min(STRIPE_BYTES, length - start), {position: parts[stripe : stripe + 1] for position, parts in elements.items()})
+            value = given.decode(
+                min(STRIPE_BYTES, length - start),
+                {position: parts[stripe : stripe + 1] for position, parts in elements.items()},
+            )
         own.extend(wanted.encode(value)[index])
     return (b"".join(own),) if target.dap == "abd" else tuple(own)

@@ -29,4 +29,9 @@ def small_objects(session: Session, view: View, shell: Shell | None = None) -> "
     if session.core is None or not (view.switches.piggyback and view.switches.fast_read):
         return None
     view.sequence.changing = session.take_over_all
-    return session.core.objects(session, view, lambda name, value: read(view, name) if value is None else write(view, name, value), shell)
+    return session.core.objects(
+        session,
+        view,
+        lambda name, value: read(view, name) if value is None else write(view, name, value),
+        shell,
+    )

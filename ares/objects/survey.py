@@ -31,20 +31,26 @@ class Names(Struct):
     after: str | None
 
 
-def list_objects(view: View, after: str, prefix: str) -> Operation[tuple[list[ObjectName], str | None]]:
+def list_objects(
+    view: View, after: str, prefix: str
+) -> Operation[tuple[list[ObjectName], str | None]]:
     """One page of the objects that are there, in order, and the cursor of the next page (None: that was all).
 
     What the listing does not settle is looked at, object by object (:func:`is_there`), so that a write or a delete that never completed shows as it
     would to a reader.
     """
     page = yield from list_mentioned(view, after, prefix)
-    there = {name for name, newest in page.newest.items() if newest is not None and not newest.deleted}
+    there = {
+        name for name, newest in page.newest.items() if newest is not None and not newest.deleted
+    }
 
     def probe(name: ObjectName) -> Operation[None]:
         if (yield from is_there(view, name)):
             there.add(name)
 
-    yield Together(map(probe, [name for name, newest in page.newest.items() if newest is None]), WINDOW_OBJECTS)
+    yield Together(
+        map(probe, [name for name, newest in page.newest.items() if newest is None]), WINDOW_OBJECTS
+    )
     return [name for name in page.newest if name in there], page.after
 
 
@@ -71,7 +77,11 @@ def list_mentioned(view: View, after: str, prefix: str) -> Operation[Names]:
             cursors.append(page.after)
         for name, listed in page.objects.items():
             newest = max(highest.get(name, TAG_ZERO), *(entry.tag for entry in listed))
-            if page.successor is None and len(listed) == page.answered and all(entry.tag == newest for entry in listed):
+            if (
+                page.successor is None
+                and len(listed) == page.answered
+                and all(entry.tag == newest for entry in listed)
+            ):
                 settled[name] = listed[0]
             highest[name] = newest
         configuration = yield from find_next_config(view, configuration, page.successor)
@@ -81,13 +91,30 @@ def list_mentioned(view: View, after: str, prefix: str) -> Operation[Names]:
 
 
 def describe_servers(
-    servers: Sequence[Server], patience_s: float, brief: bool = False, usage_of: tuple[DomainName, ...] = ()
+    servers: Sequence[Server],
+    patience_s: float,
+    brief: bool = False,
+    usage_of: tuple[DomainName, ...] = (),
 ) -> Operation[dict[ServerId, Description]]:
     """What each of at most 32 servers says of itself; the silent ones are missing. ``brief``: without what it holds. ``usage_of``: domains of which
     it says who uses them."""
     roster = Configuration("abd", tuple(servers)).at(NO_DOMAIN, 0)
     try:
-        return dict((yield Gather(roster, Describe, "describe", None, 1, lambda _: False, lambda *_: patience_s, 2 * patience_s, (brief, usage_of))))
+        return dict(
+            (
+                yield Gather(
+                    roster,
+                    Describe,
+                    "describe",
+                    None,
+                    1,
+                    lambda _: False,
+                    lambda *_: patience_s,
+                    2 * patience_s,
+                    (brief, usage_of),
+                )
+            )
+        )
     except (Unavailable, Superseded):
         return {}
 
@@ -99,12 +126,18 @@ def is_there(view: View, object: ObjectName) -> Operation[bool]:
     and a client has to write or delete it. What this client, or any, may not write back is taken as it was found.
     """
     try:
-        answers = yield from query(view, lambda dap, object: dap.get_version(object, effort=BRIEF), object)
+        answers = yield from query(
+            view, lambda dap, object: dap.get_version(object, effort=BRIEF), object
+        )
         if at_quorum(answers, newest(answers)) is None:
-            answers = yield from query(view, lambda dap, object: dap.get_data(object, effort=BRIEF), object)
+            answers = yield from query(
+                view, lambda dap, object: dap.get_data(object, effort=BRIEF), object
+            )
         found = newest(answers)
         if at_quorum(answers, found) is None:
-            assert found.value is not WITHHELD, "the last configuration of a traversal has no finalized successor"
+            assert found.value is not WITHHELD, (
+                "the last configuration of a traversal has no finalized successor"
+            )
             with suppress(ElementRefused, NotAuthorized):
                 yield from propagate(view, object, found.tag, found.value)
     except Undecodable:

@@ -102,7 +102,11 @@ class Fan(Struct, eq=False):
         if not self.running:
             return False
         window = self.together.window
-        occupied = self.started - next(iter(self.running.values())) if self.together.ordered else len(self.running)
+        occupied = (
+            self.started - next(iter(self.running.values()))
+            if self.together.ordered
+            else len(self.running)
+        )
         return occupied >= (window if isinstance(window, int) else window())
 
 
@@ -142,22 +146,33 @@ class Round(Tally[Any], eq=False, kw_only=True):
 
     def story(self) -> str:
         """What was going on, for an error message."""
-        configuration, what = self.gather.configuration, f"{self.task.job.label}: {self.gather.what}"
+        configuration, what = (
+            self.gather.configuration,
+            f"{self.task.job.label}: {self.gather.what}",
+        )
         if configuration.domain == NO_DOMAIN:
             return what
         return f"{what} in configuration {configuration.index} of domain {configuration.domain!r}"
 
     def failure(self, troubles: Mapping[ServerId, str]) -> Uncertain:
         """The error of a round that has no quorum. ``troubles``: why servers cannot be reached, as far as that is known."""
-        refusals = {server: why for server, why in self.refusals.items() if isinstance(why, Refusal)}
+        refusals = {
+            server: why for server, why in self.refusals.items() if isinstance(why, Refusal)
+        }
         untouched = sum(why.untouched for why in refusals.values()) == len(self.asked)
         refused = refusals if self.outcome is Outcome.UNREACHABLE else {}
-        denials = {server: why for server, why in refused.items() if why.reason is Reason.NOT_AUTHORIZED}
+        denials = {
+            server: why for server, why in refused.items() if why.reason is Reason.NOT_AUTHORIZED
+        }
         proven = {server: why for server, why in denials.items() if why.proven}
         if proven or (denials and len(self.asked) - len(denials) < self.needed):
             server, why = next(iter((proven or denials).items()))
             return NotAuthorized(f"{server}: {why}", self.story(), untouched)
-        kind = ElementRefused if any(why.reason is Reason.BAD_ELEMENT for why in refused.values()) else Unavailable
+        kind = (
+            ElementRefused
+            if any(why.reason is Reason.BAD_ELEMENT for why in refused.values())
+            else Unavailable
+        )
         error = kind(self.needed, len(self.answers), self.missing(troubles), self.story())
         error.untouched = untouched
         return error

@@ -68,17 +68,28 @@ class Readiness:
         order = self._orders.get((configuration.id, preferred))
         if order is None:
             servers, needed = configuration.server_ids, configuration.quorum_size
-            positions, probed = self._ranked(servers, preferred), 1 if self.turn % PROBE_TURNS == 0 else 0
+            positions, probed = (
+                self._ranked(servers, preferred),
+                1 if self.turn % PROBE_TURNS == 0 else 0,
+            )
             end = max(len(servers) - probed, needed)
             first = positions[:needed] + positions[end:]
-            asked, spared = tuple([servers[position] for position in first]), tuple([servers[position] for position in positions[needed:end]])
-            order = self._orders[configuration.id, preferred] = Order(positions, first, asked, spared)
+            asked, spared = (
+                tuple([servers[position] for position in first]),
+                tuple([servers[position] for position in positions[needed:end]]),
+            )
+            order = self._orders[configuration.id, preferred] = Order(
+                positions, first, asked, spared
+            )
         return order
 
     @contextmanager
     def recalled(self, configuration: Configuration, order: Order) -> Iterator[None]:
         """Give this order of servers meanwhile, to who goes again through what was done before."""
-        orders, self._orders = self._orders, {(configuration.id, preferred): order for preferred in (0, configuration.k)}
+        orders, self._orders = (
+            self._orders,
+            {(configuration.id, preferred): order for preferred in (0, configuration.k)},
+        )
         try:
             yield
         finally:
@@ -86,7 +97,15 @@ class Readiness:
 
     def _ranked(self, servers: tuple[ServerId, ...], preferred: int) -> list[int]:
         """Positions by how far behind, whether preferred, whose turn. A rank is one number; its last digit, to the base n, tells the position."""
-        n, turn, sent, heard, suspects, remote, ranks = len(servers), self.turn, self.sent, self._heard, self.suspects, self.remote, []
+        n, turn, sent, heard, suspects, remote, ranks = (
+            len(servers),
+            self.turn,
+            self.sent,
+            self._heard,
+            self.suspects,
+            self.remote,
+            [],
+        )
         for position, server in enumerate(servers):
             behind = sent.get(server, 0) - heard.get(server, 0)
             if behind < 0:

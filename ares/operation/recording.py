@@ -83,9 +83,25 @@ class Recording:
     client write down what they computed; what is there when a task waits again was computed for that task, since nothing else runs in between.
     """
 
-    __slots__ = ("_clock", "_computed", "_contexts", "_resumed_s", "_rounds", "_standing", "dropped", "operation", "parts")
+    __slots__ = (
+        "_clock",
+        "_computed",
+        "_contexts",
+        "_resumed_s",
+        "_rounds",
+        "_standing",
+        "dropped",
+        "operation",
+        "parts",
+    )
 
-    def __init__(self, name: str, clock: Clock, computed: deque[Computed], contexts: Callable[[], bytes] | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        clock: Clock,
+        computed: deque[Computed],
+        contexts: Callable[[], bytes] | None = None,
+    ) -> None:
         self._resumed_s = clock()
         self.operation = RecordedPart(name, None, self._resumed_s)
         self.parts = [self.operation]
@@ -114,7 +130,12 @@ class Recording:
         """It waits for this round, whose requests are to carry its context from now on."""
         gather, requests = round.gather, round.requests
         part = self._rounds[round.call] = self._wait(round.task, "round")
-        part.what, part.configuration, part.asked, part.needed = gather.what, gather.configuration, tuple(round.asked), round.needed
+        part.what, part.configuration, part.asked, part.needed = (
+            gather.what,
+            gather.configuration,
+            tuple(round.asked),
+            round.needed,
+        )
         part.heard = []
         request = requests[0] if isinstance(requests, list) else requests
         if type(request) is PutData:
@@ -131,8 +152,16 @@ class Recording:
         if server not in round.answers:
             handled_s, durable_s = getattr(reply, "spent", None) or (None, None)
             kind = type(reply)
-            tag = reply.tag if kind is TagReply else reply.tags[0] if kind is DataReply and reply.tags else None
-            self._rounds[round.call].heard.append(Heard(server, self._clock(), handled_s, durable_s, tag))
+            tag = (
+                reply.tag
+                if kind is TagReply
+                else reply.tags[0]
+                if kind is DataReply and reply.tags
+                else None
+            )
+            self._rounds[round.call].heard.append(
+                Heard(server, self._clock(), handled_s, durable_s, tag)
+            )
 
     def sent_again(self, round: "Round") -> None:
         """To those that have not answered."""
@@ -182,7 +211,11 @@ class Recording:
         """The innermost of the generators in which the task stands now. Those that are new began when the task went on; the others, in which it
         stood before, ended then."""
         fan = task.fan
-        above = self.operation if fan is None else self._stand(fan.parent, self._standing[fan.parent].stack)
+        above = (
+            self.operation
+            if fan is None
+            else self._stand(fan.parent, self._standing[fan.parent].stack)
+        )
         generator: Any = task.generator
         depth, stood = 0, len(stack)
         while type(generator) is GeneratorType:
@@ -212,7 +245,14 @@ class Recording:
         others = []
         for what, began_s, ended_s in self._computed:
             if what == "decode":
-                self._add(RecordedPart(what, standing.stack[-1][1] if standing.stack else self.operation, began_s, ended_s))
+                self._add(
+                    RecordedPart(
+                        what,
+                        standing.stack[-1][1] if standing.stack else self.operation,
+                        began_s,
+                        ended_s,
+                    )
+                )
                 self._resumed_s = ended_s
             else:
                 others.append((what, began_s, ended_s))

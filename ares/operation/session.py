@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Any, assert_never, cast
 from ares.model.codec import Frame, decode_replies, decode_requests
 from ares.model.configuration import Configuration, Server
 from ares.model.errors import ConfigurationRefused, Superseded, Unavailable, Uncertain
-from ares.model.identity import DEFAULT_DOMAIN, NO_DOMAIN, CallId, ConfigurationId, DomainName, ServerId
+from ares.model.identity import (
+    DEFAULT_DOMAIN,
+    NO_DOMAIN,
+    CallId,
+    ConfigurationId,
+    DomainName,
+    ServerId,
+)
 from ares.model.messages import AnyMessage, Introduce, PutData, Reason, Refused
 from ares.model.quorum import Outcome
 from ares.operation.effects import Agree, Announce, Gather, Now, Operation, Pause, Report, Together
@@ -120,7 +127,18 @@ class Session:
         self._now = now
         if key is not None and self.core is not None:
             self.core.hand_over_writes(self, *key)
-        job = Job(operation, None, idle, label=label, timeout_s=timeout_s, deadline=now + timeout_s, done=done, idle=idle, key=key, progress=progress)
+        job = Job(
+            operation,
+            None,
+            idle,
+            label=label,
+            timeout_s=timeout_s,
+            deadline=now + timeout_s,
+            done=done,
+            idle=idle,
+            key=key,
+            progress=progress,
+        )
         job.recording = recording
         self._jobs[job] = None
         if key is not None:
@@ -232,7 +250,9 @@ class Session:
             recording.resumed(task)
         while True:
             try:
-                effect = task.generator.send(value) if error is None else task.generator.throw(error)
+                effect = (
+                    task.generator.send(value) if error is None else task.generator.throw(error)
+                )
             except StopIteration as stop:
                 return self._finished(task, stop.value, None)
             except Exception as failure:  # the caller gets whatever an operation raises
@@ -255,7 +275,9 @@ class Session:
                     if recording is not None:
                         recording.waits(task, "pause")
                     self._pause_count += 1
-                    return heapq.heappush(self._pauses, (self._now + effect.seconds, self._pause_count, task))
+                    return heapq.heappush(
+                        self._pauses, (self._now + effect.seconds, self._pause_count, task)
+                    )
                 case Agree() | Announce():
                     if recording is not None:
                         recording.waits(task, "consensus")
@@ -370,9 +392,14 @@ class Session:
         """First contact: all servers are to know the configuration, those too that this client would not ask soon. Each knows c0 by itself."""
         self._met.add(configuration.id)
         self.contacts.extend(configuration.servers)
-        if configuration.domain != NO_DOMAIN and (configuration.domain, configuration.index) != (DEFAULT_DOMAIN, 0):
+        if configuration.domain != NO_DOMAIN and (configuration.domain, configuration.index) != (
+            DEFAULT_DOMAIN,
+            0,
+        ):
             for server in configuration.server_ids:
-                self._letter(server).append(Introduce(CallId(call), configuration, self._earlier(configuration)))
+                self._letter(server).append(
+                    Introduce(CallId(call), configuration, self._earlier(configuration))
+                )
 
     def _ask_rest(self, round: Round) -> None:
         unasked, round.unasked = round.unasked, ()
@@ -382,7 +409,10 @@ class Session:
     def take_outbox(self) -> dict[ServerId, list[AnyMessage]]:
         """What is to be posted, leaving nothing."""
         letters = self.take_letters()
-        return {server: decode_requests([letter]) if isinstance(letter, bytes) else letter for server, letter in letters.items()}
+        return {
+            server: decode_requests([letter]) if isinstance(letter, bytes) else letter
+            for server, letter in letters.items()
+        }
 
     def take_letters(self) -> dict[ServerId, Letter]:
         """As :meth:`take_outbox`; what the core alone has for a server is encoded already."""
@@ -391,7 +421,9 @@ class Session:
         if self.core is not None:
             self.core.take(letters, sent)
         for server, messages in letters.items():
-            if isinstance(messages, list) and type(messages[-1]) is not Introduce:  # nobody answers that
+            if (
+                isinstance(messages, list) and type(messages[-1]) is not Introduce
+            ):  # nobody answers that
                 sent[server] = messages[-1].call
         self.readiness.next_turn()
         return letters
@@ -419,8 +451,12 @@ class Session:
         for message in messages:
             round = rounds.get(message.call)
             if round is None:
-                if isinstance(message, Refused) and message.call == 0:  # it could not read a whole batch: it refuses every round that waits for it
-                    for waiting in [waiting for waiting in self._all_rounds() if server in waiting.asked]:
+                if (
+                    isinstance(message, Refused) and message.call == 0
+                ):  # it could not read a whole batch: it refuses every round that waits for it
+                    for waiting in [
+                        waiting for waiting in self._all_rounds() if server in waiting.asked
+                    ]:
                         if waiting.call in rounds:
                             self._refused(waiting, server, message)
             elif type(message) is round.expected:
@@ -442,7 +478,9 @@ class Session:
         if gather.settled is None or gather.settled(round.answers) or round.complete:
             self._conclude(round)
         elif round.patient_until is None and gather.patience_s is not None:
-            round.patient_until = self._now + gather.patience_s(round.answers, self._now - round.started)
+            round.patient_until = self._now + gather.patience_s(
+                round.answers, self._now - round.started
+            )
             self._ask_rest(round)
 
     def _conclude(self, round: Round) -> None:
@@ -468,17 +506,28 @@ class Session:
     def _refused(self, round: Round, server: ServerId, refusal: Refused) -> None:
         reason, configuration = refusal.reason, round.gather.configuration
         if reason is Reason.CONFLICTING_SUCCESSOR:
-            self._throw(round, ConfigurationRefused(f"{server} refuses a second decision: {refusal.detail}. Nothing was changed there"))
+            self._throw(
+                round,
+                ConfigurationRefused(
+                    f"{server} refuses a second decision: {refusal.detail}. Nothing was changed there"
+                ),
+            )
             return
-        if server in round.refusals or server in round.answers:  # it answered, then lost its memory: a doubled request is none to insist on
+        if (
+            server in round.refusals or server in round.answers
+        ):  # it answered, then lost its memory: a doubled request is none to insist on
             return
         if reason is Reason.UNKNOWN_CONFIGURATION:
-            introduction = Introduce(CallId(round.call), configuration, self._earlier(configuration))
+            introduction = Introduce(
+                CallId(round.call), configuration, self._earlier(configuration)
+            )
             self._letter(server).extend((introduction, round.request_for(server)))
             return
         why = Refusal(refusal.detail)
         why.reason, why.proven = reason, refusal.call != 0
-        asked_once = round.resend_at - round.started <= 1.5 * round.resend_after_s  # the first wait is still to end
+        asked_once = (
+            round.resend_at - round.started <= 1.5 * round.resend_after_s
+        )  # the first wait is still to end
         why.untouched = refusal.call == round.call and asked_once
         round.refuse(server, why)
         self._ask_rest(round)
@@ -498,7 +547,10 @@ class Session:
         Where that is not proven, the servers may have been replaced, and strangers be at their addresses: the hint tells.
         """
         unreachable = round.outcome is Outcome.UNREACHABLE
-        unproven = any(isinstance(why, Refusal) and why.reason is Reason.NOT_AUTHORIZED and not why.proven for why in round.refusals.values())
+        unproven = any(
+            isinstance(why, Refusal) and why.reason is Reason.NOT_AUTHORIZED and not why.proven
+            for why in round.refusals.values()
+        )
         if round.complete and not (unreachable and unproven):
             self._throw(round)
         elif unreachable:
@@ -507,7 +559,9 @@ class Session:
                 self._want_hint(round.gather.configuration.domain, urgent=True)
 
     def _want_hint(self, domain: DomainName, urgent: bool = False) -> None:
-        if domain not in self._hints_wanted and (urgent or self._now >= self._hint_again_at.get(domain, 0.0)):
+        if domain not in self._hints_wanted and (
+            urgent or self._now >= self._hint_again_at.get(domain, 0.0)
+        ):
             self._hints_wanted.add(domain)
             self.hints.append(domain)
 
@@ -519,9 +573,15 @@ class Session:
             self.redirect(domain, newer, now)
         self._now = now
         for round in self._all_rounds():
-            if round.call in self._rounds and round.gather.configuration.domain == domain and round.outcome is Outcome.UNREACHABLE:
+            if (
+                round.call in self._rounds
+                and round.gather.configuration.domain == domain
+                and round.outcome is Outcome.UNREACHABLE
+            ):
                 if isinstance(round.request_for(round.asked[0]), PutData) and not round.complete:
-                    round.give_up_by(now + DENIED_S)  # whether anything was stored is known when all have said that they refuse
+                    round.give_up_by(
+                        now + DENIED_S
+                    )  # whether anything was stored is known when all have said that they refuse
                 else:
                     self._throw(round)
 
@@ -530,7 +590,9 @@ class Session:
         self._now = now
         for round in self._all_rounds():
             configuration = round.gather.configuration
-            is_older = configuration.index < newer.index and configuration.cluster_id == newer.cluster_id
+            is_older = (
+                configuration.index < newer.index and configuration.cluster_id == newer.cluster_id
+            )
             if round.call in self._rounds and configuration.domain == domain and is_older:
                 self._throw(round, Superseded(newer))
 
@@ -547,8 +609,16 @@ class Session:
             core.hand_over_overdue(self, now)
         for job in [job for job in self._jobs if job.deadline <= now]:
             # No round could be failed for it: it pauses, asks the consensus service, which may be about to say why it does not decide, or is queued.
-            if not job.ended and (now >= job.deadline + ASK_GRACE_S or not any(task.asking for task in (job, *job.tasks))):
-                self._abort(job, Unavailable(0, 0, {}, f"{job.label}: it was still waiting after {job.timeout_s:g} s"))
+            if not job.ended and (
+                now >= job.deadline + ASK_GRACE_S
+                or not any(task.asking for task in (job, *job.tasks))
+            ):
+                self._abort(
+                    job,
+                    Unavailable(
+                        0, 0, {}, f"{job.label}: it was still waiting after {job.timeout_s:g} s"
+                    ),
+                )
 
     @property
     def _hedge_after_s(self) -> float:
@@ -571,16 +641,26 @@ class Session:
             if now >= round.resend_at:
                 self._suspect(round)
                 round.unasked = ()
-                round.resend_after_s = min(round.resend_after_s * 2, max(RESEND_S_MAX, round.resend_after_s))
+                round.resend_after_s = min(
+                    round.resend_after_s * 2, max(RESEND_S_MAX, round.resend_after_s)
+                )
                 round.resend_at = now + round.resend_after_s
                 if round.task.recording is not None:
                     round.task.recording.sent_again(round)
                 for server in round.asked:
-                    if server not in round.answers and server not in round.refusals and not self.receiving(server):
+                    if (
+                        server not in round.answers
+                        and server not in round.refusals
+                        and not self.receiving(server)
+                    ):
                         self._letter(server).append(round.request_for(server))
             if now - round.started >= STALL_S and len(round.answers) < round.needed:
                 self._want_hint(round.gather.configuration.domain)
 
     def _suspect(self, round: Round) -> None:
-        silent = (server for server in round.asked if server not in round.answers and server not in round.unasked)
+        silent = (
+            server
+            for server in round.asked
+            if server not in round.answers and server not in round.unasked
+        )
         self.readiness.suspects.update(server for server in silent if not self.receiving(server))

@@ -33,19 +33,30 @@ class Page(Struct, frozen=True):
         return object in self.objects or (self.after is not None and object > self.after)
 
 
-def list_page(configuration: Configuration, after: str, prefix: str = "", carry: Successor | None = None) -> Operation[Page]:
+def list_page(
+    configuration: Configuration, after: str, prefix: str = "", carry: Successor | None = None
+) -> Operation[Page]:
     """One page of names that follow ``after`` and start with ``prefix``. ``carry``: rule R1."""
     arguments = (configuration.id, after, PAGE_OBJECTS, prefix, carry)
-    answers: Mapping[ServerId, ObjectsReply] = yield Gather(configuration, ListObjects, "list-objects", arguments=arguments)
+    answers: Mapping[ServerId, ObjectsReply] = yield Gather(
+        configuration, ListObjects, "list-objects", arguments=arguments
+    )
     page = _united(list(answers.values()))
     return structs.replace(page, asked={server: reply.asked for server, reply in answers.items()})
 
 
 def _united(replies: Sequence[ObjectsReply]) -> Page:
-    certain = min((reply.objects[-1].name for reply in replies if reply.more and reply.objects), default=None)
+    certain = min(
+        (reply.objects[-1].name for reply in replies if reply.more and reply.objects), default=None
+    )
     objects: dict[ObjectName, list[Listed]] = {}
     for reply in replies:
         for listed in reply.objects:
             if (certain is None or listed.name <= certain) and is_object_name(listed.name):
                 objects.setdefault(listed.name, []).append(listed)
-    return Page(dict(sorted(objects.items())), len(replies), certain, latest([reply.successor for reply in replies]))
+    return Page(
+        dict(sorted(objects.items())),
+        len(replies),
+        certain,
+        latest([reply.successor for reply in replies]),
+    )

@@ -130,18 +130,30 @@ class Mover:
     def _move_all(self) -> Operation[None]:
         for known in (self._seen, self._aside, self.stuck, self.left):
             known.clear()
-        active = [configuration for configuration in self._view.sequence.active if configuration.index <= self._target.index]
-        self._sources = [(source, Successor(following, Status.PENDING)) for source, following in pairwise(active)]
+        active = [
+            configuration
+            for configuration in self._view.sequence.active
+            if configuration.index <= self._target.index
+        ]
+        self._sources = [
+            (source, Successor(following, Status.PENDING)) for source, following in pairwise(active)
+        ]
         for source, carry in self._sources:
             after: str | None = ""
-            while after is not None and not self._done_by_others and source.index >= self._complete_from:
+            while (
+                after is not None
+                and not self._done_by_others
+                and source.index >= self._complete_from
+            ):
                 page = yield from list_page(source, after, carry=carry)
                 self._notice(page.successor)
                 self._window.hears(page.asked, (yield Now()))
                 there = yield from list_page(self._target, after)
                 fresh = [name for name in page.objects if name not in self._seen]
                 self._seen.update(fresh)
-                yield Together((self._move(name, there.may_have(name)) for name in fresh), self._window)
+                yield Together(
+                    (self._move(name, there.may_have(name)) for name in fresh), self._window
+                )
                 after = page.after
 
     @property
@@ -151,7 +163,9 @@ class Mover:
     def _move(self, object: ObjectName, may_be_there: bool) -> Operation[None]:
         """As one of a group, when it is its turn."""
         now: float = yield Now()
-        wait_s = self._window.begins(now, self._throttle.busy_s(now) if self._throttle is not None else 0.0)
+        wait_s = self._window.begins(
+            now, self._throttle.busy_s(now) if self._throttle is not None else 0.0
+        )
         try:
             if wait_s > 0:
                 yield Pause(wait_s, retry=False)
@@ -213,20 +227,28 @@ class Mover:
         a later source, where it was completed, has it. A small value comes with the first look.
         """
         began: float = yield Now()
-        found = yield from self._ask_sources(lambda dap, carry: dap.get_version(object, carry, effort))
+        found = yield from self._ask_sources(
+            lambda dap, carry: dap.get_version(object, carry, effort)
+        )
         self._window.took((yield Now()) - began)
         if self._done_by_others:
             return False
-        if found.tag == TAG_ZERO or (may_be_there and (yield from self._is_there(object, found.tag))):
+        if found.tag == TAG_ZERO or (
+            may_be_there and (yield from self._is_there(object, found.tag))
+        ):
             self.skipped += 1
         else:
             if found.value is WITHHELD:
                 yield from self._wait_for_turn(found.length)
-                if self._not_brought < NOT_BROUGHT_MAX and (yield from self._brought(object, found)):
+                if self._not_brought < NOT_BROUGHT_MAX and (
+                    yield from self._brought(object, found)
+                ):
                     self.moved += 1
                     self.bytes += found.length
                     return True
-                found = yield from self._ask_sources(lambda dap, carry: dap.get_data(object, carry, effort=effort))
+                found = yield from self._ask_sources(
+                    lambda dap, carry: dap.get_data(object, carry, effort=effort)
+                )
             elif self._throttle is not None:
                 self._throttle.count((yield Now()), found.length)
             if found.value is WITHHELD:
@@ -245,8 +267,13 @@ class Mover:
         no server decides anything; and what servers cannot get, the mover carries. (ARES, the optimisation of state transfer.)
         """
         source = next(source for source, _ in self._sources if source.id == found.configuration)
-        self._on_the_way += found.length  # what is before it in the queues of servers takes its time, too
-        arguments, patience_s = (self._target.id, object, found.tag, found.length, source), BRING_S + self._on_the_way / BRING_BYTES_PER_S
+        self._on_the_way += (
+            found.length
+        )  # what is before it in the queues of servers takes its time, too
+        arguments, patience_s = (
+            (self._target.id, object, found.tag, found.length, source),
+            BRING_S + self._on_the_way / BRING_BYTES_PER_S,
+        )
         try:
             yield Gather(self._target, Bring, "bring", give_up_s=patience_s, arguments=arguments)
         except Unavailable:
@@ -273,7 +300,9 @@ class Mover:
                 return
             yield Pause(wait_s, retry=False)
 
-    def _ask_sources(self, ask: Callable[[DataAccess, Successor], Operation[Found]]) -> Operation[Found]:
+    def _ask_sources(
+        self, ask: Callable[[DataAccess, Successor], Operation[Found]]
+    ) -> Operation[Found]:
         """The newest of what the sources have; of the same in several, the last one's.
 
         Oldest first, and each only when the one before it has answered. Asked together, or newest first, a later source may answer before what an
@@ -300,7 +329,12 @@ class Mover:
         newer = [error for error in failures if error.newest > best or not answers]
         if newer:
             newest = max(newer, key=lambda error: error.newest)
-            raise Undecodable(newest.object, newest.why, newest.newest, best == TAG_ZERO and all(error.proven for error in newer))
+            raise Undecodable(
+                newest.object,
+                newest.why,
+                newest.newest,
+                best == TAG_ZERO and all(error.proven for error in newer),
+            )
         return max(reversed(answers), key=lambda found: found.tag)
 
     def _notice(self, successor: Successor | None) -> None:

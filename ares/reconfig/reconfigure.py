@@ -17,7 +17,14 @@ from msgspec import Struct
 
 from ares.dap.coding import coding_for
 from ares.model.configuration import Configuration, Status, Successor
-from ares.model.errors import ConfigurationRefused, NotAuthorized, ObjectsStuck, Superseded, Unavailable, Uncertain
+from ares.model.errors import (
+    ConfigurationRefused,
+    NotAuthorized,
+    ObjectsStuck,
+    Superseded,
+    Unavailable,
+    Uncertain,
+)
 from ares.model.identity import ObjectName
 from ares.model.messages import CollectConfig, Decided, Finalize
 from ares.operation.effects import Agree, Announce, Gather, Operation, Report
@@ -47,7 +54,9 @@ class Reconfigured(Struct, frozen=True):
     left: tuple[ObjectName, ...] = ()
 
 
-def reconfigure(view: View, wished: Configuration, manner: Manner = USUAL) -> Operation[Reconfigured]:
+def reconfigure(
+    view: View, wished: Configuration, manner: Manner = USUAL
+) -> Operation[Reconfigured]:
     """Install ``wished``, or whatever was decided for its place, as the domain's next configuration (Alg. 5:6-12).
 
     If ``wished`` is what somebody left pending at the end of the sequence, that is finished: a client that tries again and again while servers have
@@ -69,7 +78,9 @@ def advance(view: View, wished: Configuration, manner: Manner = USUAL) -> Operat
     return (yield from install(view, wished, decided.configuration, manner))
 
 
-def install(view: View, wished: Configuration, target: Configuration, manner: Manner = USUAL) -> Operation[Reconfigured]:
+def install(
+    view: View, wished: Configuration, target: Configuration, manner: Manner = USUAL
+) -> Operation[Reconfigured]:
     """What remains once ``target`` is decided, whichever client began with it (Alg. 5:8-12)."""
     mover = Mover(view, target, manner)
     uncollected: list[Configuration] = []
@@ -89,7 +100,16 @@ def install(view: View, wished: Configuration, target: Configuration, manner: Ma
         error.may_have_taken_effect = True
         error.advice = f"configuration {target.index} is decided and pending: reads and writes go on, the next reconfig finishes it"
         raise
-    return Reconfigured(target, target.same_content(wished), mover.moved, mover.skipped, mover.bytes, uncollected, announced, tuple(mover.left))
+    return Reconfigured(
+        target,
+        target.same_content(wished),
+        mover.moved,
+        mover.skipped,
+        mover.bytes,
+        uncollected,
+        announced,
+        tuple(mover.left),
+    )
 
 
 def add_config(view: View, wished: Configuration) -> Operation[Decided]:
@@ -98,17 +118,24 @@ def add_config(view: View, wished: Configuration) -> Operation[Decided]:
     return (yield from agree(wished.at(last.domain, last.index + 1, last.cluster_id)))
 
 
-def agree(proposal: Configuration, check: Callable[[Configuration], object] = coding_for) -> Operation[Decided]:
+def agree(
+    proposal: Configuration, check: Callable[[Configuration], object] = coding_for
+) -> Operation[Decided]:
     """The decision for the proposal's place. ``check`` raises :class:`ConfigurationRefused` if this proposal, or what was decided, is of no use."""
     check(proposal)
     try:
         decided: Decided = yield Agree(proposal)
     except Uncertain as error:
         error.may_have_taken_effect = True
-        error.advice = "the proposal may still be decided: see what is in force before you try again"
+        error.advice = (
+            "the proposal may still be decided: see what is in force before you try again"
+        )
         raise
     made = decided.configuration
-    if (made.domain, made.index) != (proposal.domain, proposal.index) or made.cluster_id != proposal.cluster_id:
+    if (made.domain, made.index) != (
+        proposal.domain,
+        proposal.index,
+    ) or made.cluster_id != proposal.cluster_id:
         raise ConfigurationRefused(
             f"the consensus service answers for index {made.index} of {made.domain!r} of another cluster: its members, or their journals, belong to "
             "another cluster file. Nothing was changed"
@@ -117,7 +144,9 @@ def agree(proposal: Configuration, check: Callable[[Configuration], object] = co
     return decided
 
 
-def announce_successor(view: View, target: Configuration, status: Status = Status.PENDING) -> Operation[None]:
+def announce_successor(
+    view: View, target: Configuration, status: Status = Status.PENDING
+) -> Operation[None]:
     """Tell a quorum of its predecessor that ``target`` was decided to follow it (Alg. 5:19-20), or holds everything: FINALIZED (Alg. 5:37-42)."""
     if view.sequence.last_finalized.index >= target.index:
         return
@@ -136,7 +165,13 @@ def mark_finalized(configuration: Configuration) -> Operation[None]:
     Servers that do not hear of it name an older one, or none: that costs time, and nothing else depends on it.
     """
     with suppress(Unavailable, NotAuthorized, Superseded):
-        yield Gather(configuration, Finalize, "mark-finalized", give_up_s=COLLECT_S, arguments=(configuration.id,))
+        yield Gather(
+            configuration,
+            Finalize,
+            "mark-finalized",
+            give_up_s=COLLECT_S,
+            arguments=(configuration.id,),
+        )
 
 
 def gc_config(view: View) -> Operation[list[Configuration]]:
@@ -145,7 +180,13 @@ def gc_config(view: View) -> Operation[list[Configuration]]:
     successor = Successor(view.sequence.last_finalized, Status.FINALIZED)
     for configuration in view.sequence.retired:
         try:
-            yield Gather(configuration, CollectConfig, "gc-config", give_up_s=COLLECT_S, arguments=(configuration.id, successor))
+            yield Gather(
+                configuration,
+                CollectConfig,
+                "gc-config",
+                give_up_s=COLLECT_S,
+                arguments=(configuration.id, successor),
+            )
         except (Unavailable, NotAuthorized, Superseded):
             uncollected.append(configuration)
         view.sequence.forget(configuration)

@@ -120,7 +120,9 @@ class Throttle:
 
     def __init__(self, bytes_per_s: float) -> None:
         if not isinstance(bytes_per_s, int | float) or not bytes_per_s > 0:
-            raise BadInput(f"a rate is a number of bytes per second, more than 0, not {bytes_per_s!r}; nothing was sent")
+            raise BadInput(
+                f"a rate is a number of bytes per second, more than 0, not {bytes_per_s!r}; nothing was sent"
+            )
         self._bytes_per_s = bytes_per_s
         self._free_at = 0.0
 
@@ -130,7 +132,9 @@ class Throttle:
 
     def count(self, now: float, length: int) -> None:
         """An object of ``length`` bytes moves now."""
-        self._free_at = max(now - SAVED_S, self._free_at) + max(length, OBJECT_BYTES_MIN) / self._bytes_per_s
+        self._free_at = (
+            max(now - SAVED_S, self._free_at) + max(length, OBJECT_BYTES_MIN) / self._bytes_per_s
+        )
 
     def wait_s(self, now: float, length: int) -> float:
         """0: an object of ``length`` bytes moves now, and is counted. Else nothing is, and the mover asks again after so many seconds.

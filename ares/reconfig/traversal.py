@@ -9,7 +9,9 @@ from ares.reconfig.view import View
 
 def get_next_config(configuration: Configuration) -> Operation[Successor | None]:
     """READ-CONFIG at a quorum (Alg. 2:26-32)."""
-    answers = yield Gather(configuration, ReadConfig, "get-next-config", arguments=(configuration.id,))
+    answers = yield Gather(
+        configuration, ReadConfig, "get-next-config", arguments=(configuration.id,)
+    )
     return latest([reply.successor for reply in answers.values()])
 
 
@@ -18,7 +20,9 @@ def put_config(configuration: Configuration, successor: Successor) -> Operation[
     yield Gather(configuration, WriteConfig, "put-config", arguments=(configuration.id, successor))
 
 
-def find_next_config(view: View, configuration: Configuration, found: Successor | None) -> Operation[Configuration | None]:
+def find_next_config(
+    view: View, configuration: Configuration, found: Successor | None
+) -> Operation[Configuration | None]:
     """Where to go on after ``configuration``, whose quorum named ``found`` (Alg. 2:1-17); None at the end of the sequence.
 
     Rule R3: a quorum of ``configuration`` knows the successor before anyone goes there. The round is left out when it is known to have been

@@ -55,7 +55,9 @@ class ConfigurationSequence:
         if known is None:
             return False
         index, told = successor.configuration.index, known.configuration.index
-        return (told == index and known.status >= successor.status) or (told > index and known.finalized)
+        return (told == index and known.status >= successor.status) or (
+            told > index and known.finalized
+        )
 
     def add(self, found_in: Configuration, successor: Successor) -> None:
         """Enter what a quorum of ``found_in`` now knows. Raises :class:`ConfigurationRefused` if another configuration has that place."""
@@ -67,7 +69,9 @@ class ConfigurationSequence:
         """Enter a configuration whose place is certain: decided, or vouched for by the consensus service."""
         new = successor.configuration
         held = self._entries.get(new.index)
-        if held is not None and held != new and held.id != new.id:  # looking is quicker than a digest
+        if (
+            held is not None and held != new and held.id != new.id
+        ):  # looking is quicker than a digest
             raise ConfigurationRefused(
                 f"two configurations for index {new.index} of domain {new.domain!r}: {held.describe()} and {new.describe()}. "
                 "The consensus service decided twice; nothing was moved. Check that all its members belong to this cluster"
@@ -81,7 +85,10 @@ class ConfigurationSequence:
             self._finalized = new.index
             for old in self.retired[:-RETIRED_KEPT]:
                 self.forget(old)
-        self.last_finalized, self.last_known = self._entries[self._finalized], self._entries[self._last]
+        self.last_finalized, self.last_known = (
+            self._entries[self._finalized],
+            self._entries[self._last],
+        )
 
     def forget(self, configuration: Configuration) -> None:
         """Drop a retired entry (Alg. 2:44); an active one stays."""
@@ -109,7 +116,12 @@ class View:
     """``tags``: where the client's writes of objects of this domain get their tags. ``coding``: makes the codings."""
 
     def __init__(
-        self, client: ClientId, first: Configuration, switches: Switches, readiness: Readiness | None = None, coding: MakeCoding = coding_for
+        self,
+        client: ClientId,
+        first: Configuration,
+        switches: Switches,
+        readiness: Readiness | None = None,
+        coding: MakeCoding = coding_for,
     ) -> None:
         self.client = client
         self.domain = first.domain
@@ -127,5 +139,7 @@ class View:
         if dap is None:
             active = {known.id for known in self.sequence.active}
             self._daps = {id: known for id, known in self._daps.items() if id in active}
-            dap = self._daps[configuration.id] = DataAccess(configuration, self.readiness, self._coding)
+            dap = self._daps[configuration.id] = DataAccess(
+                configuration, self.readiness, self._coding
+            )
         return dap

@@ -28,7 +28,9 @@ DEAD_SHARE_MIN = 0.5
 
 def choose(places: Mapping[int, int], live: Mapping[int, int]) -> int | None:
     """The place, of ``places`` with their bytes, of which the largest part is dead; None if none is worth it."""
-    best = max(places, key=lambda place: _dead_share(places[place], live.get(place, 0)), default=None)
+    best = max(
+        places, key=lambda place: _dead_share(places[place], live.get(place, 0)), default=None
+    )
     return best if best is not None and is_worth_it(places[best], live.get(best, 0)) else None
 
 
@@ -47,7 +49,13 @@ class Compaction:
     ``facts``: of the place, as its file has them or as they are held (a None among them is a step that found nothing).
     """
 
-    def __init__(self, replica: Replica, place: int, facts: Iterator[Fact | None], limits: CompactionLimits = USUAL) -> None:
+    def __init__(
+        self,
+        replica: Replica,
+        place: int,
+        facts: Iterator[Fact | None],
+        limits: CompactionLimits = USUAL,
+    ) -> None:
         self.place = place
         self._limits = limits
         self._replica = replica
@@ -59,7 +67,11 @@ class Compaction:
         """Room that the next slice takes at most; 0 if nothing of it survives. Asked again before it was moved, it is the same slice."""
         if not self._slice and not self.ended:
             self._advance()
-        self._slice = [kept for fact in self._slice if (kept := self._replica.surviving(fact, self.place)) is not None]
+        self._slice = [
+            kept
+            for fact in self._slice
+            if (kept := self._replica.surviving(fact, self.place)) is not None
+        ]
         return sum(map(fact_bytes_max, self._slice))
 
     def _advance(self) -> None:

@@ -75,7 +75,12 @@ def fact_bytes_max(fact: Fact) -> int:
         case PutData():
             parts = fact.element.parts
             size = len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
-            return _PUT_BYTES_MAX + _CHARACTER_BYTES_MAX * len(fact.object) + _PART_BYTES_MAX * len(parts) + size
+            return (
+                _PUT_BYTES_MAX
+                + _CHARACTER_BYTES_MAX * len(fact.object)
+                + _PART_BYTES_MAX * len(parts)
+                + size
+            )
         case TagsTrimmed():
             return _PUT_BYTES_MAX + _CHARACTER_BYTES_MAX * len(fact.object)
         case Pointed():

@@ -39,7 +39,16 @@ from ares.model.messages import (
     WriteConfig,
 )
 from ares.model.tag import NUMBER_FLOOR, TAG_ZERO, Tag, number_max
-from ares.replica.facts import Account, Fact, Key, Pointed, Share, TagsTrimmed, pointed_bytes, put_bytes
+from ares.replica.facts import (
+    Account,
+    Fact,
+    Key,
+    Pointed,
+    Share,
+    TagsTrimmed,
+    pointed_bytes,
+    put_bytes,
+)
 
 INLINE_BYTES_MAX = 8 * 1024
 """An element of up to this many bytes comes with every get-data answer, asked for or not."""
@@ -154,7 +163,9 @@ class Hosting:
         versions = self._objects.get(request.object)
         if versions is None and not 0 < len(request.object) <= NAME_CHARACTERS_SURE:
             check_name(request.object)
-        return TagReply(request.call, versions.newest if versions is not None else TAG_ZERO, self.successor)
+        return TagReply(
+            request.call, versions.newest if versions is not None else TAG_ZERO, self.successor
+        )
 
     def get_data(self, request: GetData) -> DataReply:
         """Raises what :meth:`get_tag` does, and :meth:`learn`."""
@@ -180,7 +191,15 @@ class Hosting:
         ):
             wanted = None
         preceding = self._order_known and request.object not in self._following
-        return DataReply(request.call, versions.tags(), length, versions.trimmed, wanted, self.successor, preceding)
+        return DataReply(
+            request.call,
+            versions.tags(),
+            length,
+            versions.trimmed,
+            wanted,
+            self.successor,
+            preceding,
+        )
 
     def is_sound(self, object: ObjectName, tag: Tag, element: Element) -> bool:
         """Whether the element held under ``tag`` is what was sealed; otherwise it counts as missing. Asked where there is a journal: its mapped data
@@ -225,7 +244,9 @@ class Hosting:
                 or (len(element.parts) > 1 and is_in_crumbs(element))
                 or not intact(put.configuration, object, tag, element)
             ):
-                raise BadElement(f"element {element.index} of {object!r} does not fit its checksum, its parts or this server; it was not stored")
+                raise BadElement(
+                    f"element {element.index} of {object!r} does not fit its checksum, its parts or this server; it was not stored"
+                )
             if tag.number > NUMBER_FLOOR:
                 self._check_number(object, tag)
         if self.collected or tag == TAG_ZERO:
@@ -250,7 +271,9 @@ class Hosting:
         lost_size = lost[1].size
         self.bytes += size - lost_size
         if self._journaled:
-            self._share.exchange(lost[2], put_bytes(object, lost_size), place, put_bytes(object, size))
+            self._share.exchange(
+                lost[2], put_bytes(object, lost_size), place, put_bytes(object, size)
+            )
             if versions.trimmed != trimmed:
                 self._share.tell_trimmed(object, versions, lost[2], trimmed)
         return put
@@ -304,14 +327,18 @@ class Hosting:
     def list_objects(self, request: ListObjects) -> ObjectsReply:
         """Raises :class:`BadInput`. What can be no object's name is passed over: an earlier release stored any, and nobody can read it."""
         if not fits(request.after, KEY_BYTES_MAX) or not fits(request.prefix, KEY_BYTES_MAX):
-            raise BadInput(f"a listing begins after a name, and with a prefix, of at most {KEY_BYTES_MAX} bytes")
+            raise BadInput(
+                f"a listing begins after a name, and with a prefix, of at most {KEY_BYTES_MAX} bytes"
+            )
         if request.successor is not None:
             self.learn(request.successor)
         limit = min(max(request.limit, 1), PAGE_OBJECTS_MAX)
         after = max(request.after, request.prefix)
         page: list[Listed] = []
         characters = 0
-        for name in self._objects.irange(ObjectName(after), inclusive=(after != request.after, True)):
+        for name in self._objects.irange(
+            ObjectName(after), inclusive=(after != request.after, True)
+        ):
             if not name.startswith(request.prefix):
                 break
             if not 0 < len(name) <= NAME_CHARACTERS_SURE and not is_object_name(name):
@@ -325,12 +352,26 @@ class Hosting:
 
     def describe(self) -> Hosted:
         left = self.left_behind()
-        return Hosted(self.configuration, len(self._objects), self.bytes, self.collected, self.successor, len(left), tuple(left[:LEFT_NAMED_MAX]))
+        return Hosted(
+            self.configuration,
+            len(self._objects),
+            self.bytes,
+            self.collected,
+            self.successor,
+            len(left),
+            tuple(left[:LEFT_NAMED_MAX]),
+        )
 
     def left_behind(self) -> list[ObjectName]:
         """The objects, in order, whose newest version here says that a move left them behind."""
         objects = self._objects
-        self._left = {name: None for name in self._left if name in objects and objects[name].entries and objects[name].entries[0][1].length == LEFT}
+        self._left = {
+            name: None
+            for name in self._left
+            if name in objects
+            and objects[name].entries
+            and objects[name].entries[0][1].length == LEFT
+        }
         return sorted(self._left)
 
     # -- the journal ----------------------------------------------------------------------------------------------------
@@ -347,18 +388,30 @@ class Hosting:
         """What the journal tells of this configuration is at ``place`` from now on."""
         if self.pointed_place is not None:
             self._share.add(self.pointed_place, -self._pointed_bytes)
-        self.pointed_place, self._pointed_bytes = place, pointed_bytes(self.configuration, self.successor)
+        self.pointed_place, self._pointed_bytes = (
+            place,
+            pointed_bytes(self.configuration, self.successor),
+        )
         self._share.add(place, self._pointed_bytes)
 
     def knows(self, object: ObjectName, tag: Tag) -> bool:
         """Whether a put of ``tag`` would change nothing: it is held with its data, or was dropped and would be again."""
         versions = self._objects.get(object)
-        if self.collected or versions is None or not versions.entries or tag > versions.entries[0][0]:
+        if (
+            self.collected
+            or versions is None
+            or not versions.entries
+            or tag > versions.entries[0][0]
+        ):
             return self.collected
         element = versions.element(tag)
         if element is not None:
             return not is_hollow(element)
-        return tag <= versions.trimmed and len(versions.entries) == self._capacity and tag < versions.entries[-1][0]
+        return (
+            tag <= versions.trimmed
+            and len(versions.entries) == self._capacity
+            and tag < versions.entries[-1][0]
+        )
 
     def move(self, fact: PutData | TagsTrimmed, place: int) -> None:
         """``fact``, which is held, is told at ``place`` from now on; of a put, the element is held as it is there."""
@@ -372,7 +425,9 @@ class Hosting:
         position = versions.position(tag)
         if position is not None:
             _, old, old_place = versions.entries[position]
-            self._share.exchange(old_place, put_bytes(object, old.size), place, put_bytes(object, fact.element.size))
+            self._share.exchange(
+                old_place, put_bytes(object, old.size), place, put_bytes(object, fact.element.size)
+            )
             versions.entries[position] = (tag, fact.element, place)
             self.bytes += fact.element.size - old.size
         self._note(fact)
@@ -416,7 +471,9 @@ class Hosting:
         self._order_known = self.successor is None
         self._objects = SortedDict(self._objects)
 
-    def held_at(self, place: int, readable: Container[Key] | None) -> Iterator[PutData | TagsTrimmed | None]:
+    def held_at(
+        self, place: int, readable: Container[Key] | None
+    ) -> Iterator[PutData | TagsTrimmed | None]:
         """What is held of the facts at ``place``, from memory; see :meth:`ares.replica.replica.Replica.held_at`."""
         id = self.configuration.id
         for object in list(self._objects):

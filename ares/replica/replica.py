@@ -43,10 +43,23 @@ from ares.model.messages import (
     WriteConfig,
 )
 from ares.model.version import VERSION
-from ares.replica.facts import Account, Fact, Key, Pointed, Share, TagsTrimmed, fact_bytes_max, pointed_bytes
+from ares.replica.facts import (
+    Account,
+    Fact,
+    Key,
+    Pointed,
+    Share,
+    TagsTrimmed,
+    fact_bytes_max,
+    pointed_bytes,
+)
 from ares.replica.hosting import BadElement, Clock, Hosting, no_clock
 
-_REASONS = {ConflictingSuccessor: Reason.CONFLICTING_SUCCESSOR, BadElement: Reason.BAD_ELEMENT, BadInput: Reason.BAD_REQUEST}
+_REASONS = {
+    ConflictingSuccessor: Reason.CONFLICTING_SUCCESSOR,
+    BadElement: Reason.BAD_ELEMENT,
+    BadInput: Reason.BAD_REQUEST,
+}
 _REFUSED = tuple(_REASONS)
 
 
@@ -57,7 +70,14 @@ class Replica:
     requests for which :meth:`room` asks go through :meth:`change`. ``account``: of what is in the journal.
     """
 
-    def __init__(self, server: ServerId, identity: str, initial: Configuration, clock: Clock = no_clock, journaled: bool = False) -> None:
+    def __init__(
+        self,
+        server: ServerId,
+        identity: str,
+        initial: Configuration,
+        clock: Clock = no_clock,
+        journaled: bool = False,
+    ) -> None:
         self.server = server
         self.identity = identity
         self.journaled = journaled
@@ -65,7 +85,9 @@ class Replica:
         self._cluster = initial.cluster_id
         self._clock = clock
         self._hosted: dict[ConfigurationId, Hosting] = {}
-        self._places: dict[tuple[DomainName, int], ConfigurationId] = {(initial.domain, initial.index): initial.id}
+        self._places: dict[tuple[DomainName, int], ConfigurationId] = {
+            (initial.domain, initial.index): initial.id
+        }
         self._final: dict[DomainName, Configuration] = {}
         self._restoring = False
         self._homeless: dict[ConfigurationId, list[tuple[PutData | TagsTrimmed, int]]] = {}
@@ -97,24 +119,42 @@ class Replica:
         """How many bytes of journal the fact takes at most that ``request`` may leave; 0 when it cannot change anything."""
         if not self.journaled:
             return 0
-        match request:  # what comes most first: to look at one class after the other takes as long as to answer
+        match (
+            request
+        ):  # what comes most first: to look at one class after the other takes as long as to answer
             case GetTag():
                 return 0
             case PutData():
                 hosting = self._hosted.get(request.configuration)
-                return 0 if hosting is None or hosting.knows(request.object, request.tag) else fact_bytes_max(request)
+                return (
+                    0
+                    if hosting is None or hosting.knows(request.object, request.tag)
+                    else fact_bytes_max(request)
+                )
             case GetData() if request.successor is None:
                 return 0
             case Introduce():
-                return 0 if request.configuration.id in self._hosted else pointed_bytes(request.configuration)
+                return (
+                    0
+                    if request.configuration.id in self._hosted
+                    else pointed_bytes(request.configuration)
+                )
             case WriteConfig() | CollectConfig() | GetData() | ListObjects():
                 hosting = self._hosted.get(request.configuration)
-                if hosting is None or request.successor is None or not _moves(hosting, request.successor, type(request) is CollectConfig):
+                if (
+                    hosting is None
+                    or request.successor is None
+                    or not _moves(hosting, request.successor, type(request) is CollectConfig)
+                ):
                     return 0
                 return pointed_bytes(hosting.configuration, request.successor)
             case Finalize():
                 hosting = self._hosted.get(request.configuration)
-                return 0 if hosting is None or hosting.finalized else pointed_bytes(hosting.configuration, hosting.successor)
+                return (
+                    0
+                    if hosting is None or hosting.finalized
+                    else pointed_bytes(hosting.configuration, hosting.successor)
+                )
         return 0
 
     def change(self, request: Request, place: int) -> tuple[Reply | None, Fact | None]:
@@ -146,18 +186,40 @@ class Replica:
 
     def introduce(self, configuration: Configuration) -> tuple[Reason, str] | None:
         """Keep state for ``configuration``, or say why not."""
-        position = next((position for position, server in enumerate(configuration.servers) if server.id == self.server), None)
+        position = next(
+            (
+                position
+                for position, server in enumerate(configuration.servers)
+                if server.id == self.server
+            ),
+            None,
+        )
         if position is None:
             return Reason.NOT_A_MEMBER, f"{self.server} is not in {configuration.describe()}"
         if configuration.dap == "chain":
             return Reason.BAD_REQUEST, "a chain holds a log, and no objects"
         place = (configuration.domain, configuration.index)
-        if configuration.cluster_id != self._cluster or self._places.get(place, configuration.id) != configuration.id:
-            return Reason.OTHER_CLUSTER, f"index {place[1]} of domain {place[0]!r} is another configuration here: is this the right cluster file?"
+        if (
+            configuration.cluster_id != self._cluster
+            or self._places.get(place, configuration.id) != configuration.id
+        ):
+            return (
+                Reason.OTHER_CLUSTER,
+                f"index {place[1]} of domain {place[0]!r} is another configuration here: is this the right cluster file?",
+            )
         if configuration.servers[position].identity != self.identity:
-            return Reason.IDENTITY, f"{self.server} was restarted and lost its memory; reconfigure to take it in anew"
+            return (
+                Reason.IDENTITY,
+                f"{self.server} was restarted and lost its memory; reconfigure to take it in anew",
+            )
         if configuration.id not in self._hosted:
-            hosting = Hosting(configuration, position, self._clock, Share(self.account) if self.journaled else None, self._note_final)
+            hosting = Hosting(
+                configuration,
+                position,
+                self._clock,
+                Share(self.account) if self.journaled else None,
+                self._note_final,
+            )
             if self._restoring:
                 hosting.begin_restoring()
             self._hosted[configuration.id] = hosting
@@ -178,8 +240,12 @@ class Replica:
         return self._hosted
 
     def describe(self, request: Describe) -> Description:
-        hosted = () if request.brief else tuple(hosting.describe() for hosting in self._hosted.values())
-        return Description(request.call, self.server, self.identity, self._cluster, VERSION, 0.0, 0, hosted)
+        hosted = (
+            () if request.brief else tuple(hosting.describe() for hosting in self._hosted.values())
+        )
+        return Description(
+            request.call, self.server, self.identity, self._cluster, VERSION, 0.0, 0, hosted
+        )
 
     def _introduced(self, request: Introduce) -> Reply | None:
         try:
@@ -214,13 +280,17 @@ class Replica:
     def _restore_pointed(self, fact: Pointed, place: int) -> None:
         refused = self.introduce(fact.configuration)
         if refused is not None:
-            raise StoreDamaged(f"of {self.server}", f"it tells of a configuration that cannot be: {refused[1]}")
+            raise StoreDamaged(
+                f"of {self.server}", f"it tells of a configuration that cannot be: {refused[1]}"
+            )
         hosting = self._hosted[fact.configuration.id]
         try:
             if fact.successor is not None:
                 hosting.install(fact.successor)
         except ConflictingSuccessor as error:
-            raise StoreDamaged(f"of {self.server}", f"it tells of a successor that cannot be: {error}") from error
+            raise StoreDamaged(
+                f"of {self.server}", f"it tells of a successor that cannot be: {error}"
+            ) from error
         if fact.collected and not hosting.collected:
             hosting.let_go()
         if fact.finalized:
@@ -233,7 +303,10 @@ class Replica:
     def restored(self) -> None:
         """Every fact was given. Raises :class:`StoreDamaged` if some belong to no configuration: a configuration is durable before what it holds."""
         if self._homeless:
-            raise StoreDamaged(f"of {self.server}", f"it has objects of {len(self._homeless)} configurations that it knows nothing of")
+            raise StoreDamaged(
+                f"of {self.server}",
+                f"it has objects of {len(self._homeless)} configurations that it knows nothing of",
+            )
         for hosting in self._hosted.values():
             hosting.restored()
         self._restoring = False
@@ -244,7 +317,13 @@ class Replica:
         """What must be kept of a fact at ``place`` when that place goes: of an element that rotted its tag without data, which counts as missing."""
         if isinstance(fact, Pointed):
             hosting = self._hosted.get(fact.configuration.id)
-            return hosting.pointed() if hosting is not None and hosting.pointed_place == place and hosting.is_told_by(fact) else None
+            return (
+                hosting.pointed()
+                if hosting is not None
+                and hosting.pointed_place == place
+                and hosting.is_told_by(fact)
+                else None
+            )
         versions = self._versions(fact.configuration, fact.object)
         if versions is None:
             return None
@@ -279,7 +358,9 @@ class Replica:
     @property
     def quarantined(self) -> list[Key]:
         """The versions whose element is held hollow, and is missed: a configuration whose successor is finalized needs its elements no more."""
-        self.account.hollows = {key: None for key in self.account.hollows if self.is_quarantined(key)}
+        self.account.hollows = {
+            key: None for key in self.account.hollows if self.is_quarantined(key)
+        }
         return list(self.account.hollows)
 
     def is_quarantined(self, key: Key) -> bool:
@@ -315,7 +396,11 @@ def refusal(request: Message, reason: Reason, detail: str) -> Refused:
 
 
 def _refused(request: Message, error: AresError) -> Refused:
-    return refusal(request, next(reason for kind, reason in _REASONS.items() if isinstance(error, kind)), str(error))
+    return refusal(
+        request,
+        next(reason for kind, reason in _REASONS.items() if isinstance(error, kind)),
+        str(error),
+    )
 
 
 def _moves(hosting: Hosting, successor: Successor, collecting: bool) -> bool:

@@ -59,13 +59,25 @@ class Served(Struct, eq=False):
             self.tag = reply.tag
         elif isinstance(reply, DataReply) and reply.element is not None:
             self.bytes = reply.element.size
-        return structs.replace(reply, spent=(self.handled_s, left_s)) if isinstance(reply, Timed) else reply
+        return (
+            structs.replace(reply, spent=(self.handled_s, left_s))
+            if isinstance(reply, Timed)
+            else reply
+        )
 
 
 def served_of(request: Any, batch_s: float) -> Served:
     """For a request about a configuration that says where it stands in a trace."""
     tag, size = (request.tag, request.element.size) if type(request) is PutData else (None, 0)
-    return Served(type(request).__name__, request.trace, request.configuration, getattr(request, "object", ""), tag, size, batch_s)
+    return Served(
+        type(request).__name__,
+        request.trace,
+        request.configuration,
+        getattr(request, "object", ""),
+        tag,
+        size,
+        batch_s,
+    )
 
 
 class Unsynced:
@@ -92,7 +104,9 @@ class Unsynced:
         else:
             self.objects.setdefault(fact.configuration, set()).add(fact.object)
 
-    def keep(self, sender: Hashable, reply: Reply, came_s: float, served: Served | None = None) -> None:
+    def keep(
+        self, sender: Hashable, reply: Reply, came_s: float, served: Served | None = None
+    ) -> None:
         """Until this is durable. A disk may take its time: what is too much is dropped, the client asks again."""
         rows = self._rows.get(sender, 0) + _rows(reply)
         if rows <= ROWS_MAX:
@@ -107,7 +121,9 @@ class Unsynced:
         """How many more are kept for this client."""
         return ROWS_MAX - self._rows.get(sender, 0)
 
-    def keep_encoded(self, sender: Hashable, replies: Encoded, rows: int, came_s: float, reads: int, writes: int) -> None:
+    def keep_encoded(
+        self, sender: Hashable, replies: Encoded, rows: int, came_s: float, reads: int, writes: int
+    ) -> None:
         """:meth:`keep`, of no more than a batch may have that are encoded, and of no more rows than are left."""
         self._rows[sender] = self._rows.get(sender, 0) + rows
         self.replies.setdefault(sender, []).append(replies)
@@ -131,7 +147,10 @@ class Unsynced:
         """Whether a reply to ``request`` may show something of this. Every reply about a configuration shows its pointer."""
         told: Any = request
         if type(request) in OF_OBJECTS:
-            return told.object in self.objects.get(told.configuration, ()) or told.configuration in self.pointers
+            return (
+                told.object in self.objects.get(told.configuration, ())
+                or told.configuration in self.pointers
+            )
         shows = REQUESTS[type(request)].shows
         if shows is Shown.EVERYTHING:
             return self.appended

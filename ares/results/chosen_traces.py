@@ -38,11 +38,21 @@ def choose(database: sqlite3.Connection, run_id: int, most: int) -> dict[str, An
     A trace: ``kind`` (the name of its operation), ``why`` it was chosen, ``of`` how many, ``ms``, ``sentence``, ``left`` (spans that are not in
     ``rows``) and ``rows`` of `[depth, name, begin and length in ms, whose, remark]`.
     """
-    [(whole,)] = database.execute(f"SELECT count(DISTINCT trace) FROM {_SPANS}", {"run": run_id}).fetchall()
+    [(whole,)] = database.execute(
+        f"SELECT count(DISTINCT trace) FROM {_SPANS}", {"run": run_id}
+    ).fetchall()
     chosen = database.execute(_CHOSEN, {"run": run_id, "most": most}).fetchall() if whole else []
     traces = [
-        {"kind": printable(str(name))[:80], "why": REASONS[reason], "of": number, "ms": ns / 1e6, **_drawn(database, run_id, trace, spans)}
-        for trace, name, ns, spans, number, reason in sorted(chosen, key=lambda row: (str(row[1]), row[5]))
+        {
+            "kind": printable(str(name))[:80],
+            "why": REASONS[reason],
+            "of": number,
+            "ms": ns / 1e6,
+            **_drawn(database, run_id, trace, spans),
+        }
+        for trace, name, ns, spans, number, reason in sorted(
+            chosen, key=lambda row: (str(row[1]), row[5])
+        )
     ]
     return {"traces": traces, "traces_of": whole}
 
@@ -54,7 +64,17 @@ def _drawn(database: sqlite3.Connection, run_id: int, trace: bytes, count: int) 
         {"run": run_id, "trace": trace, "most": SPANS_MAX},
     )
     spans = [
-        Span(printable(str(name)), trace, id, parent or b"", began_ns, ended_ns, kind or INTERNAL, _attributes(attributes), error or "")
+        Span(
+            printable(str(name)),
+            trace,
+            id,
+            parent or b"",
+            began_ns,
+            ended_ns,
+            kind or INTERNAL,
+            _attributes(attributes),
+            error or "",
+        )
         for id, parent, name, began_ns, ended_ns, kind, attributes, error in rows
     ]
     tree = Tree(spans)
@@ -62,10 +82,20 @@ def _drawn(database: sqlite3.Connection, run_id: int, trace: bytes, count: int) 
     drawn: list[list[Any]] = []
     for depth, span in itertools.chain.from_iterable(map(tree.rows, tree.roots)):
         above = next((row for row in reversed(drawn) if row[0] < depth), None)
-        whose = "failed" if span.error else "server" if span.kind == SERVER or (above and above[4] == "server") else "client"
+        whose = (
+            "failed"
+            if span.error
+            else "server"
+            if span.kind == SERVER or (above and above[4] == "server")
+            else "client"
+        )
         times = ((span.began_ns - begin) / 1e6, (span.ended_ns - span.began_ns) / 1e6)
         drawn.append([depth, span.name[:80], *times, whose, remark(span)[:REMARK_MAX]])
-    return {"sentence": tree.sentence()[: 2 * REMARK_MAX], "left": count - len(spans), "rows": drawn[:SPANS_MAX]}
+    return {
+        "sentence": tree.sentence()[: 2 * REMARK_MAX],
+        "left": count - len(spans),
+        "rows": drawn[:SPANS_MAX],
+    }
 
 
 def _attributes(text: str | None) -> dict[str, Any]:

@@ -79,7 +79,9 @@ def opened(path: Path, *, create: bool = False) -> Iterator[sqlite3.Connection]:
     Raises :class:`BadInput` if it is another program's or another version's, and :class:`ResultsFailed`.
     """
     if not create and not path.is_file():
-        raise BadInput(f"there is no file {path}; `ares-cli results import DIR --into {path}` makes it")
+        raise BadInput(
+            f"there is no file {path}; `ares-cli results import DIR --into {path}` makes it"
+        )
     with _telling(path):
         mode = "rwc" if create else "rw"
         where = f"file:{quote(os.fsencode(path.absolute()))}?mode={mode}"
@@ -92,11 +94,15 @@ def opened(path: Path, *, create: bool = False) -> Iterator[sqlite3.Connection]:
             if create:
                 database.execute("PRAGMA journal_mode = WAL")
                 database.execute("PRAGMA synchronous = NORMAL")
-                database.execute("PRAGMA wal_autocheckpoint = 8000")  # pages of 4 KiB: they are written twice, and forced out this often
+                database.execute(
+                    "PRAGMA wal_autocheckpoint = 8000"
+                )  # pages of 4 KiB: they are written twice, and forced out this often
             yield database
         finally:
             if create:
-                with suppress(sqlite3.Error):  # some other program reads; the last one that closes it does this
+                with suppress(
+                    sqlite3.Error
+                ):  # some other program reads; the last one that closes it does this
                     database.execute("PRAGMA journal_mode = DELETE")
             database.close()
 
@@ -116,12 +122,19 @@ def transaction(database: sqlite3.Connection) -> Iterator[None]:
 
 def _is_empty(database: sqlite3.Connection, path: Path) -> bool:
     [(application,)], [(version,)], [(things,)] = (
-        database.execute(question).fetchall() for question in ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_schema")
+        database.execute(question).fetchall()
+        for question in (
+            "PRAGMA application_id",
+            "PRAGMA user_version",
+            "SELECT count(*) FROM sqlite_schema",
+        )
     )
     if not (application or version or things):
         return True
     if application != APPLICATION:
-        raise BadInput(f"{path} is a database of another program; it was not changed. Name another file")
+        raise BadInput(
+            f"{path} is a database of another program; it was not changed. Name another file"
+        )
     if version != VERSION:
         raise BadInput(
             f"{path} holds results in format {version}, and this release of ares knows format {VERSION}; it was not changed. "
@@ -139,13 +152,21 @@ def _telling(path: Path) -> Iterator[None]:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         kept = "what was imported before is kept; the same command goes on from there"
         if code == sqlite3.SQLITE_NOTADB:
-            raise BadInput(f"{path} is no database of results; it was not changed. Name another file") from error
+            raise BadInput(
+                f"{path} is no database of results; it was not changed. Name another file"
+            ) from error
         if code == sqlite3.SQLITE_CANTOPEN:
-            raise BadInput(f"{path} cannot be opened, or made there; nothing was imported. Name a file in a directory that may be written") from error
+            raise BadInput(
+                f"{path} cannot be opened, or made there; nothing was imported. Name a file in a directory that may be written"
+            ) from error
         if code == sqlite3.SQLITE_CORRUPT:
-            raise ResultsFailed(f"{path} is damaged: {error}. Import the logs into a new file; they are all that it was made of") from error
+            raise ResultsFailed(
+                f"{path} is damaged: {error}. Import the logs into a new file; they are all that it was made of"
+            ) from error
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_CONSTRAINT):
-            raise ResultsFailed(f"another program is using {path}, and was waited for {BUSY_S:g} s; {kept}") from error
+            raise ResultsFailed(
+                f"another program is using {path}, and was waited for {BUSY_S:g} s; {kept}"
+            ) from error
         if code == sqlite3.SQLITE_FULL:
             raise ResultsFailed(f"{path}: the disk is full; {kept} when there is room") from error
         raise ResultsFailed(f"{path} cannot be used: {error}; {kept}") from error

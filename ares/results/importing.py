@@ -134,10 +134,17 @@ def find_runs(directories: Iterable[Path], unreadable: Flaws) -> Iterator[RunDir
             sizes = sizes_of(where, names)
             if "run.json" in sizes:
                 for inner, within, more in os.walk(where):
-                    within[:] = sorted(name for name in within if not os.path.exists(os.path.join(inner, name, "run.json")))
+                    within[:] = sorted(
+                        name
+                        for name in within
+                        if not os.path.exists(os.path.join(inner, name, "run.json"))
+                    )
                     if inner != where:
                         seen.add(inner)
-                        sizes |= {os.path.join(os.path.relpath(inner, where), name): size for name, size in sizes_of(inner, more).items()}
+                        sizes |= {
+                            os.path.join(os.path.relpath(inner, where), name): size
+                            for name, size in sizes_of(inner, more).items()
+                        }
             if any(_is_log(os.path.basename(name)) or name == "run.json" for name in sizes):
                 yield RunDirectory(Path(where), sizes)
 
@@ -149,7 +156,9 @@ def _is_log(name: str) -> bool:
 def with_logs(directories: Sequence[Path]) -> list[Path]:
     """The directories, without links. Raises :class:`BadInput` where one is none, or there are no logs in any of them."""
     if other := next((directory for directory in directories if not directory.is_dir()), None):
-        raise BadInput(f"{shown_path(other)} is no directory: name one that holds operation logs, at whatever depth; nothing was imported")
+        raise BadInput(
+            f"{shown_path(other)} is no directory: name one that holds operation logs, at whatever depth; nothing was imported"
+        )
     tops = [directory.resolve() for directory in directories]
     if next(find_runs(tops, Flaws()), None) is None:
         raise BadInput(
@@ -159,7 +168,9 @@ def with_logs(directories: Sequence[Path]) -> list[Path]:
     return tops
 
 
-def import_runs(database: sqlite3.Connection, directories: Sequence[Path], progress: Progress) -> ImportReport:
+def import_runs(
+    database: sqlite3.Connection, directories: Sequence[Path], progress: Progress
+) -> ImportReport:
     """Raises what :func:`with_logs` does, and what the database raises."""
     tops = with_logs(directories)
     total = sum(sum(run.sizes.values()) for run in find_runs(tops, Flaws()))
@@ -181,7 +192,11 @@ class _Importer:
         self.report.runs += 1
         name = shown_path(directory.path)
         self._label = shown_path(directory.path.name)
-        run = describe(directory.path, set(directory.sizes), lambda file, why: self.report.malformed.add(f"{name}/{file}", 0, why))
+        run = describe(
+            directory.path,
+            set(directory.sizes),
+            lambda file, why: self.report.malformed.add(f"{name}/{file}", 0, why),
+        )
         self._run, self._is_published = self._register(name, run), run.published
         self._follow_rotation(directory)
         self._recall()
@@ -191,13 +206,19 @@ class _Importer:
 
     def _register(self, path: str, run: RunDescription) -> int:
         columns = [name for name in run.__struct_fields__ if name != "published"]
-        values = [getattr(run, name) if name != "level" else run.level or "user" for name in columns]
+        values = [
+            getattr(run, name) if name != "level" else run.level or "user" for name in columns
+        ]
         sentence = f"INSERT INTO runs (path, {', '.join(columns)}) VALUES (?{', ?' * len(columns)}) ON CONFLICT (path) DO UPDATE SET "
         kept = [f"{name} = excluded.{name}" for name in columns if run.level or name != "level"]
         self._database.execute(sentence + ", ".join(kept), [path, *values])
-        return int(self._database.execute("SELECT id FROM runs WHERE path = ?", (path,)).fetchone()[0])
+        return int(
+            self._database.execute("SELECT id FROM runs WHERE path = ?", (path,)).fetchone()[0]
+        )
 
-    def _logs(self, directory: RunDirectory, published: bool) -> Iterator[tuple[str, str, str | None]]:
+    def _logs(
+        self, directory: RunDirectory, published: bool
+    ) -> Iterator[tuple[str, str, str | None]]:
         """Name, kind and client of each log."""
         for path in directory.sizes:
             name = os.path.basename(path)
@@ -206,25 +227,56 @@ class _Importer:
             if not published:
                 yield path, _KINDS.get(name) or ("trace" if ".otlp.jsonl" in name else "main"), None
             elif found := _PUBLISHED.fullmatch(name):
-                yield path, "phase1" if found[3] else "read_file" if found[2] == "read_file" else "main", found[1]
+                yield (
+                    path,
+                    "phase1" if found[3] else "read_file" if found[2] == "read_file" else "main",
+                    found[1],
+                )
             elif directory.sizes[path]:
-                self.report.unreadable.add(shown_path(directory.path / path), 0, "it is not named as a client's log of such a run")
+                self.report.unreadable.add(
+                    shown_path(directory.path / path),
+                    0,
+                    "it is not named as a client's log of such a run",
+                )
 
     def _known(self, condition: str, value: object) -> list[LogFile]:
-        return [LogFile(*row) for row in self._database.execute(f"SELECT {_COLUMNS} FROM files WHERE {condition} ORDER BY id", (value,))]
+        return [
+            LogFile(*row)
+            for row in self._database.execute(
+                f"SELECT {_COLUMNS} FROM files WHERE {condition} ORDER BY id", (value,)
+            )
+        ]
 
     def _follow_rotation(self, directory: RunDirectory) -> None:
         """Files that were renamed keep their rows; so does the oldest, for which there was no room."""
         known = self._known("run_id = ?", self._run)
-        paths = {shown_path(directory.path / name): directory.path / name for name in directory.sizes} if known else {}
+        paths = (
+            {shown_path(directory.path / name): directory.path / name for name in directory.sizes}
+            if known
+            else {}
+        )
         inodes = {_inode(path): shown for shown, path in paths.items()}
-        renamed = {file.id: inodes[file.inode] for file in known if inodes.get(file.inode, file.path) != file.path}
-        renamed = {file.id: renamed[file.id] for file in known if file.id in renamed and _begins_with(paths[renamed[file.id]], file)}
+        renamed = {
+            file.id: inodes[file.inode]
+            for file in known
+            if inodes.get(file.inode, file.path) != file.path
+        }
+        renamed = {
+            file.id: renamed[file.id]
+            for file in known
+            if file.id in renamed and _begins_with(paths[renamed[file.id]], file)
+        }
         with transaction(self._database):
             for file in known:
                 if file.id in renamed or file.path in renamed.values():
-                    self._database.execute("UPDATE files SET path = ? WHERE id = ?", (f"{file.path} (rotated away, {file.id})", file.id))
-            self._database.executemany("UPDATE files SET path = ? WHERE id = ?", [(path, id) for id, path in renamed.items()])
+                    self._database.execute(
+                        "UPDATE files SET path = ? WHERE id = ?",
+                        (f"{file.path} (rotated away, {file.id})", file.id),
+                    )
+            self._database.executemany(
+                "UPDATE files SET path = ? WHERE id = ?",
+                [(path, id) for id, path in renamed.items()],
+            )
 
     def _recall(self) -> None:
         """The clock of the run and the number of its spans, as earlier imports left them."""
@@ -232,7 +284,9 @@ class _Importer:
         self._first_s: float | None = None
         for file in self._known("run_id = ? AND shift_s IS NOT NULL", self._run):
             self._shifts[file.client] = file.shift_s or 0
-            first = self._database.execute("SELECT began_s FROM operations WHERE file_id = ? ORDER BY line LIMIT 1", (file.id,)).fetchone()
+            first = self._database.execute(
+                "SELECT began_s FROM operations WHERE file_id = ? ORDER BY line LIMIT 1", (file.id,)
+            ).fetchone()
             self._first_s = first[0] if first and self._first_s is None else self._first_s
         count = "SELECT count(*) FROM files f JOIN spans s ON s.file_id = f.id WHERE f.run_id = ?"
         self._spans = int(self._database.execute(count, (self._run,)).fetchone()[0])
@@ -243,18 +297,29 @@ class _Importer:
             with open_log(path) as opened:
                 status = os.fstat(opened.fileno())
                 file = next(iter(self._known("path = ?", shown)), None)
-                if file and (file.inode, file.modified_ns, file.read_bytes) == (status.st_ino, status.st_mtime_ns, status.st_size):
+                if file and (file.inode, file.modified_ns, file.read_bytes) == (
+                    status.st_ino,
+                    status.st_mtime_ns,
+                    status.st_size,
+                ):
                     return
                 if not file and not status.st_size:
                     return
                 hasher = digest_of(opened, file.read_bytes if file else 0)
-                if file and file.read_bytes and (status.st_size < file.read_bytes or hasher.hexdigest() != file.digest):
+                if (
+                    file
+                    and file.read_bytes
+                    and (status.st_size < file.read_bytes or hasher.hexdigest() != file.digest)
+                ):
                     self.report.read_again += 1
                     self._forget(file.id)
                     file, hasher = None, digest_of(opened, 0)
                 if not file:
                     row = (self._run, shown, kind, client, status.st_ino)
-                    made = self._database.execute("INSERT INTO files (run_id, path, kind, client, inode) VALUES (?, ?, ?, ?, ?)", row)
+                    made = self._database.execute(
+                        "INSERT INTO files (run_id, path, kind, client, inode) VALUES (?, ?, ?, ?, ?)",
+                        row,
+                    )
                     file = LogFile(int(made.lastrowid or 0), shown, kind, client, status.st_ino)
                 file.modified_ns = status.st_mtime_ns
                 self.report.files += 1
@@ -290,7 +355,9 @@ class _Importer:
                 rows, bad, begin = [], [], file.lines
         self._commit(file, lines, rows, bad)
         if lines.is_unfinished:
-            self.report.unfinished.add(file.path, file.lines + 1, "the line has no end yet, and is read when it has")
+            self.report.unfinished.add(
+                file.path, file.lines + 1, "the line has no end yet, and is read when it has"
+            )
 
     def _rows(self, file: LogFile, line: bytes) -> list[tuple[Any, ...]]:
         """Those of a line. Raises ValueError where it is none of such a file."""
@@ -306,7 +373,21 @@ class _Importer:
             self.report.left_out += len(spans) - len(taken)
             file.passed_over += len(spans) - len(taken)
             about = [(s, msgspec.json.encode(s.attributes).decode()) for s in taken]
-            return [(*place, s.trace, s.id, s.parent, s.name, s.began_ns, s.ended_ns, s.kind, text, s.error or None) for s, text in about]
+            return [
+                (
+                    *place,
+                    s.trace,
+                    s.id,
+                    s.parent,
+                    s.name,
+                    s.began_ns,
+                    s.ended_ns,
+                    s.kind,
+                    text,
+                    s.error or None,
+                )
+                for s, text in about
+            ]
         if file.kind == "load":
             points = read_points(line)
             self.report.points += len(points)
@@ -328,20 +409,43 @@ class _Importer:
         """What the clock of the file's host is ahead: whole hours, since clients of a run begin together and differ by their time zones."""
         if file.shift_s is None:
             self._first_s = began_s if self._first_s is None else self._first_s
-            file.shift_s = self._shifts.setdefault(file.client, round((began_s - self._first_s) / HOUR_S) * HOUR_S)
+            file.shift_s = self._shifts.setdefault(
+                file.client, round((began_s - self._first_s) / HOUR_S) * HOUR_S
+            )
         return file.shift_s
 
-    def _commit(self, file: LogFile, lines: LogLines, rows: list[tuple[Any, ...]], bad: list[tuple[int, int, str]]) -> None:
-        before, file.read_bytes, file.digest = file.read_bytes, lines.position, lines.hasher.hexdigest()
+    def _commit(
+        self,
+        file: LogFile,
+        lines: LogLines,
+        rows: list[tuple[Any, ...]],
+        bad: list[tuple[int, int, str]],
+    ) -> None:
+        before, file.read_bytes, file.digest = (
+            file.read_bytes,
+            lines.position,
+            lines.hasher.hexdigest(),
+        )
         sentence = f"UPDATE files SET {', '.join(f'{name} = ?' for name in _CHANGING)} WHERE id = ? AND read_bytes = ?"
         values = [*(getattr(file, name) for name in _CHANGING), file.id, before]
         with transaction(self._database):
             if self._database.execute(sentence, values).rowcount != 1:
-                raise ResultsFailed(f"another import reads {file.path} into the same database; nothing was lost: wait for it, then import again")
+                raise ResultsFailed(
+                    f"another import reads {file.path} into the same database; nothing was lost: wait for it, then import again"
+                )
             if rows:
-                self._database.executemany(f"INSERT INTO {_TABLES.get(file.kind, 'operations')} VALUES (?{', ?' * (len(rows[0]) - 1)})", rows)
-            if file.kind == "main" and not self._is_published and any(row[_LEVEL] == "client" for row in rows):
-                self._database.execute("UPDATE runs SET level = 'client' WHERE id = ?", (self._run,))
+                self._database.executemany(
+                    f"INSERT INTO {_TABLES.get(file.kind, 'operations')} VALUES (?{', ?' * (len(rows[0]) - 1)})",
+                    rows,
+                )
+            if (
+                file.kind == "main"
+                and not self._is_published
+                and any(row[_LEVEL] == "client" for row in rows)
+            ):
+                self._database.execute(
+                    "UPDATE runs SET level = 'client' WHERE id = ?", (self._run,)
+                )
             self._database.executemany("INSERT INTO bad_lines VALUES (?, ?, ?)", bad)
         self._progress(self._done + lines.position, self._total, self._label)
 
@@ -363,6 +467,9 @@ def _begins_with(path: Path, file: LogFile) -> bool:
     """Whether ``path`` begins with what was read of ``file``."""
     try:
         with open_log(path) as opened:
-            return bool(file.read_bytes) and digest_of(opened, file.read_bytes).hexdigest() == file.digest
+            return (
+                bool(file.read_bytes)
+                and digest_of(opened, file.read_bytes).hexdigest() == file.digest
+            )
     except OSError:
         return False

@@ -32,8 +32,28 @@ BATCH_S = 60.0
 WRITTEN = 204
 """What InfluxDB answers when it has a batch."""
 
-_RUN = ("name", "scenario", "algorithm", "servers", "writers", "readers", "reconfigurers", "object_size", "k", "m", "topology", "iteration")
-_FIELDS = ("latency_s", "read_config_s", "phase1_s", "phase2_s", "p2_read_config_s", "p2_put_data_s")
+_RUN = (
+    "name",
+    "scenario",
+    "algorithm",
+    "servers",
+    "writers",
+    "readers",
+    "reconfigurers",
+    "object_size",
+    "k",
+    "m",
+    "topology",
+    "iteration",
+)
+_FIELDS = (
+    "latency_s",
+    "read_config_s",
+    "phase1_s",
+    "phase2_s",
+    "p2_read_config_s",
+    "p2_put_data_s",
+)
 
 
 class InfluxTarget(Struct, frozen=True):
@@ -51,8 +71,16 @@ class InfluxTarget(Struct, frozen=True):
 def parse_target(url: str) -> InfluxTarget:
     """`http://HOST:8086?org=ORG&bucket=BUCKET`. Raises :class:`BadInput`."""
     try:
-        parts, about = urlsplit(url), parse_qs(urlsplit(url).query, strict_parsing="?" in url and not url.endswith("?"))
-        right = parts.scheme in ("http", "https") and parts.hostname and (parts.port or True) and not parts.fragment
+        parts, about = (
+            urlsplit(url),
+            parse_qs(urlsplit(url).query, strict_parsing="?" in url and not url.endswith("?")),
+        )
+        right = (
+            parts.scheme in ("http", "https")
+            and parts.hostname
+            and (parts.port or True)
+            and not parts.fragment
+        )
     except ValueError:
         right = False
     if not right or parts.username is not None or not about.keys() <= {"org", "bucket"}:
@@ -60,24 +88,48 @@ def parse_target(url: str) -> InfluxTarget:
             "--influx: expected http://HOST:PORT, or https, and nothing else but ?org=ORG&bucket=BUCKET behind it; a token, or USER:PASSWORD "
             "for InfluxDB 1.8, is taken from the variable INFLUXDB_V2_TOKEN. Nothing was imported"
         )
-    org, bucket = (about.get(name, [default])[0] for name, default in (("org", os.environ.get("INFLUXDB_V2_ORG", "ares")), ("bucket", "ares")))
-    return InfluxTarget(urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/"), "", "")), org, bucket)
+    org, bucket = (
+        about.get(name, [default])[0]
+        for name, default in (
+            ("org", os.environ.get("INFLUXDB_V2_ORG", "ares")),
+            ("bucket", "ares"),
+        )
+    )
+    return InfluxTarget(
+        urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/"), "", "")), org, bucket
+    )
 
 
-def send(database: sqlite3.Connection, target: InfluxTarget, progress: Callable[[int], None]) -> int:
+def send(
+    database: sqlite3.Connection, target: InfluxTarget, progress: Callable[[int], None]
+) -> int:
     """Send what ``target`` does not have yet; returns how many operations. Raises :class:`ResultsFailed`: what was sent stays noted."""
     token, sent = os.environ.get("INFLUXDB_V2_TOKEN", ""), 0
     try:
-        with InfluxDBClient(target.url, token, org=target.org, timeout=TIMEOUT_MS, ssl_ca_cert=os.environ.get("INFLUXDB_V2_SSL_CA_CERT")) as client:
+        with InfluxDBClient(
+            target.url,
+            token,
+            org=target.org,
+            timeout=TIMEOUT_MS,
+            ssl_ca_cert=os.environ.get("INFLUXDB_V2_SSL_CA_CERT"),
+        ) as client:
             api = client.write_api(write_options=SYNCHRONOUS)
             points = _points(database, target.shown)
             while batch := list(islice(points, BATCH)):
-                _within(BATCH_S, partial(api.write, target.bucket, record=[point for _, _, point in batch]))
+                _within(
+                    BATCH_S,
+                    partial(api.write, target.bucket, record=[point for _, _, point in batch]),
+                )
                 if (status := client.api_client.last_response.status) != WRITTEN:
-                    raise ValueError(f"it answered {status} to a write, as no InfluxDB does: is that another server?")
+                    raise ValueError(
+                        f"it answered {status} to a write, as no InfluxDB does: is that another server?"
+                    )
                 with transaction(database):
                     ends = {file: line for file, line, _ in batch}
-                    database.executemany("INSERT OR REPLACE INTO sent VALUES (?, ?, ?)", [(target.shown, *end) for end in ends.items()])
+                    database.executemany(
+                        "INSERT OR REPLACE INTO sent VALUES (?, ?, ?)",
+                        [(target.shown, *end) for end in ends.items()],
+                    )
                 sent += len(batch)
                 progress(sent)
     except (InfluxDBError, HTTPError, OSError, ValueError) as error:
@@ -111,7 +163,11 @@ def _why(error: Exception) -> str:
     response = getattr(error, "response", None)
     if response is None:
         return f"did not answer as it should: {printable(str(error))[:300]}"
-    advice = {401: " (is INFLUXDB_V2_TOKEN right?)", 403: " (may this token write?)", 404: " (is there such a bucket, and the API of version 2?)"}
+    advice = {
+        401: " (is INFLUXDB_V2_TOKEN right?)",
+        403: " (may this token write?)",
+        404: " (is there such a bucket, and the API of version 2?)",
+    }
     return f"answered {response.status} {printable(str(response.reason))[:100]}{advice.get(response.status, '')}"
 
 
@@ -122,10 +178,22 @@ def _points(database: sqlite3.Connection, target: str) -> Iterator[tuple[int, in
         LEFT JOIN sent s ON s.file_id = f.id AND s.target = ? WHERE f.kind = 'main' AND f.lines > coalesce(s.line, 0) ORDER BY f.id"""
     operations = f"""SELECT line, began_s, ok, size, level, op, client, {", ".join(_FIELDS)} FROM operations WHERE file_id = ? AND line > ?"""
     for file, after, *about in database.execute(files, (target,)).fetchall():
-        for line, began_s, ok, size, level, op, client, *values in database.execute(operations + " ORDER BY line", (file, after)):
-            fields = [f"{name}={value!r}" for name, value in zip(_FIELDS, values, strict=True) if value is not None]
-            fields += [f"ok={'true' if ok else 'false'}", f"count={ok}i", *([f"size={size}i"] if size is not None else [])]
-            time_ns = int(began_s * 1e6) * 1000 + line % 1000  # a float has no nanoseconds: neighbours of one microsecond stay apart
+        for line, began_s, ok, size, level, op, client, *values in database.execute(
+            operations + " ORDER BY line", (file, after)
+        ):
+            fields = [
+                f"{name}={value!r}"
+                for name, value in zip(_FIELDS, values, strict=True)
+                if value is not None
+            ]
+            fields += [
+                f"ok={'true' if ok else 'false'}",
+                f"count={ok}i",
+                *([f"size={size}i"] if size is not None else []),
+            ]
+            time_ns = (
+                int(began_s * 1e6) * 1000 + line % 1000
+            )  # a float has no nanoseconds: neighbours of one microsecond stay apart
             yield file, line, f"{_head(*about, level, op, client)} {','.join(fields)} {time_ns}"
 
 
@@ -135,5 +203,7 @@ def _head(*values: Any) -> str:
     point = Point("operation").field("ok", True)
     for name, value in zip(("run", *_RUN[1:], "level", "op", "client"), values, strict=True):
         if value is not None:
-            point = point.tag(name, printable(str(value)).replace("\\", "/"))  # a backslash would escape what ends the tag
+            point = point.tag(
+                name, printable(str(value)).replace("\\", "/")
+            )  # a backslash would escape what ends the tag
     return str(point.to_line_protocol()).removesuffix(" ok=true")

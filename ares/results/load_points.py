@@ -85,8 +85,26 @@ _decode = msgspec.json.Decoder(LoadFile).decode
 
 _SHOWN = (
     *("clients", "mode", "offered_per_s", "read_share", "seconds", "per_s"),
-    *("read_count", "read_p50_s", "read_p99_s", "read_mean_s", "write_count", "write_p50_s", "write_p99_s", "write_mean_s"),
-    *("wait_p50_s", "wait_p99_s", "service_p50_s", "service_p99_s", "failed", "missed", "longest_pause_s", "kept"),
+    *(
+        "read_count",
+        "read_p50_s",
+        "read_p99_s",
+        "read_mean_s",
+        "write_count",
+        "write_p50_s",
+        "write_p99_s",
+        "write_mean_s",
+    ),
+    *(
+        "wait_p50_s",
+        "wait_p99_s",
+        "service_p50_s",
+        "service_p99_s",
+        "failed",
+        "missed",
+        "longest_pause_s",
+        "kept",
+    ),
 )
 """Of the table `load_points`."""
 
@@ -101,31 +119,86 @@ def read_points(line: bytes) -> list[tuple[Any, ...]]:
 
 
 def _row(number: int, file: LoadFile, point: LoadPoint) -> tuple[Any, ...]:
-    peer, workload, fault = (None if name is None else printable(name)[:NAME_MAX] for name in (file.peer, file.workload, file.fault))
-    latencies = [(each.count, each.p50_s, each.p99_s, each.mean_s) if each else (0, None, None, None) for each in (point.read, point.write)]
-    spreads = [(each.p50_s, each.p99_s) if each else (None, None) for each in (point.wait, point.service)]
-    servers = {"processors of all servers": sum(point.server_cpu.values())} if point.server_cpu else {}
-    figures = {printable(name)[:NAME_MAX]: value for name, value in (point.figures | servers).items()}
-    texts = [msgspec.json.encode(each).decode() if each else None for each in (point.curve, figures)]
-    asked = (point.clients, point.mode, point.offered_per_s, point.read_share, point.seconds, point.per_s)
+    peer, workload, fault = (
+        None if name is None else printable(name)[:NAME_MAX]
+        for name in (file.peer, file.workload, file.fault)
+    )
+    latencies = [
+        (each.count, each.p50_s, each.p99_s, each.mean_s) if each else (0, None, None, None)
+        for each in (point.read, point.write)
+    ]
+    spreads = [
+        (each.p50_s, each.p99_s) if each else (None, None) for each in (point.wait, point.service)
+    ]
+    servers = (
+        {"processors of all servers": sum(point.server_cpu.values())} if point.server_cpu else {}
+    )
+    figures = {
+        printable(name)[:NAME_MAX]: value for name, value in (point.figures | servers).items()
+    }
+    texts = [
+        msgspec.json.encode(each).decode() if each else None for each in (point.curve, figures)
+    ]
+    asked = (
+        point.clients,
+        point.mode,
+        point.offered_per_s,
+        point.read_share,
+        point.seconds,
+        point.per_s,
+    )
     rest = (point.failed, point.missed, point.longest_pause_s, point.kept, *texts)
-    return (number, peer, workload, fault, len(file.wrong), *asked, *latencies[0], *latencies[1], *spreads[0], *spreads[1], *rest)
+    return (
+        number,
+        peer,
+        workload,
+        fault,
+        len(file.wrong),
+        *asked,
+        *latencies[0],
+        *latencies[1],
+        *spreads[0],
+        *spreads[1],
+        *rest,
+    )
 
 
 def points_of(database: sqlite3.Connection, run: int) -> dict[str, Any] | None:
     """What a page shows of the points of a run; None if it has none."""
-    asked = f"SELECT peer, workload, fault, wrong, {', '.join(_SHOWN)}, curve, figures FROM load_points"
+    asked = (
+        f"SELECT peer, workload, fault, wrong, {', '.join(_SHOWN)}, curve, figures FROM load_points"
+    )
     of_run = "file_id IN (SELECT id FROM files WHERE run_id = ? AND kind = 'load')"
-    rows = database.execute(f"{asked} WHERE {of_run} ORDER BY file_id, number LIMIT ?", (run, SHOWN_MAX)).fetchall()
+    rows = database.execute(
+        f"{asked} WHERE {of_run} ORDER BY file_id, number LIMIT ?", (run, SHOWN_MAX)
+    ).fetchall()
     if not rows:
         return None
     points = []
     for _, _, _, _, *values, curve, figures in rows:
-        point = {name: _shortened(value) for name, value in zip(_SHOWN, values, strict=True) if value is not None}
+        point = {
+            name: _shortened(value)
+            for name, value in zip(_SHOWN, values, strict=True)
+            if value is not None
+        }
         point |= {"curve": _thinned(msgspec.json.decode(curve))} if curve else {}
-        points.append(point | {"figures": {name: _shortened(value) for name, value in msgspec.json.decode(figures or "{}").items()}})
+        points.append(
+            point
+            | {
+                "figures": {
+                    name: _shortened(value)
+                    for name, value in msgspec.json.decode(figures or "{}").items()
+                }
+            }
+        )
     peer, workload, fault, wrong = rows[0][:4]
-    return {"peer": peer, "workload": workload or "load", "fault": fault, "wrong": wrong, "points": points}
+    return {
+        "peer": peer,
+        "workload": workload or "load",
+        "fault": fault,
+        "wrong": wrong,
+        "points": points,
+    }
 
 
 def _thinned(curve: list[float]) -> list[float]:

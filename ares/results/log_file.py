@@ -15,7 +15,11 @@ _PIECE_BYTES = 1 << 18
 
 def open_log(path: Path) -> BinaryIO:
     """Opened without waiting for anybody: it may have become a pipe."""
-    return os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY), "rb", buffering=_PIECE_BYTES)
+    return os.fdopen(
+        os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY),
+        "rb",
+        buffering=_PIECE_BYTES,
+    )
 
 
 def digest_of(file: BinaryIO, length: int) -> xxhash.xxh3_128:
@@ -42,7 +46,9 @@ class LogLines:
     def __iter__(self) -> Iterator[bytes | None]:
         end = os.fstat(self._file.fileno()).st_size  # it may grow faster than it is read
         self._file.seek(max(self.position - 1, 0))
-        if self.position and re.fullmatch(rb"[^\n]\n", self._file.read(2)):  # the end of a line that was taken without it
+        if self.position and re.fullmatch(
+            rb"[^\n]\n", self._file.read(2)
+        ):  # the end of a line that was taken without it
             self.hasher.update(b"\n")
             self.position += 1
         self._file.seek(self.position)

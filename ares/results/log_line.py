@@ -77,8 +77,19 @@ def read_operation(line: bytes, client: str | None) -> Row | None:
         raise ValueError("no clientID" if who is None else "op is no name of an operation")
     return (
         *("client" if found[2] else "user", op, str(who)[:TEXT_MAX], int(ok)),
-        *(max(_seconds(told.asctime, "asctime") - (told.op_latency or 0), 0), told.op_latency_start, told.op_latency, told.file_size),
-        *(told.read_config_latency_total, told.phase1_latency, told.phase2_latency, told.p2_read_config_time_total, told.p2_put_data_time_total),
+        *(
+            max(_seconds(told.asctime, "asctime") - (told.op_latency or 0), 0),
+            told.op_latency_start,
+            told.op_latency,
+            told.file_size,
+        ),
+        *(
+            told.read_config_latency_total,
+            told.phase1_latency,
+            told.phase2_latency,
+            told.p2_read_config_time_total,
+            told.p2_put_data_time_total,
+        ),
         *(None if told.error is None else str(told.error)[:TEXT_MAX], _rest(line)),
     )
 
@@ -100,7 +111,9 @@ def read_event(line: bytes) -> Row:
     told = msgspec.json.decode(line)
     if not isinstance(told, dict) or not isinstance(what := told.get("event"), str):
         raise ValueError("no object with an event")
-    server, detail = (None if told.get(name) is None else str(told[name]) for name in ("server", "detail"))
+    server, detail = (
+        None if told.get(name) is None else str(told[name]) for name in ("server", "detail")
+    )
     return _seconds(told.get("time"), "time"), what, server, detail
 
 

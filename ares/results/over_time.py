@@ -27,9 +27,7 @@ KINDS_MAX = 8
 
 EVENTS_MAX = 200
 
-OF_RUN = (
-    "operations WHERE file_id IN (SELECT id FROM files WHERE run_id = :run AND kind = 'main') AND (level = :level OR op IN ('put', 'get', 'list'))"
-)
+OF_RUN = "operations WHERE file_id IN (SELECT id FROM files WHERE run_id = :run AND kind = 'main') AND (level = :level OR op IN ('put', 'get', 'list'))"
 """The operations of a run that figures are taken from."""
 
 OUTCOME = 'CASE WHEN ok THEN 0 WHEN more LIKE \'%"outcome":"unknown"%\' THEN 2 ELSE 1 END'
@@ -48,12 +46,20 @@ def shortened(value: float | None, digits: int = 5) -> float | None:
     return None if value is None or not math.isfinite(value) else float(f"{value:.{digits}g}")
 
 
-def distributions(database: sqlite3.Connection, run: dict[str, Any], counts: dict[str, int], percents: Sequence[float]) -> dict[str, list[float]]:
+def distributions(
+    database: sqlite3.Connection,
+    run: dict[str, Any],
+    counts: dict[str, int],
+    percents: Sequence[float],
+) -> dict[str, list[float]]:
     """For each operation the seconds that so many percent did not exceed, between two operations in proportion (as numpy has it).
 
     ``counts``: the successful operations of each kind.
     """
-    ordered = database.execute(f"SELECT op, latency_s FROM {OF_RUN} AND ok AND latency_s IS NOT NULL ORDER BY op, latency_s", run)
+    ordered = database.execute(
+        f"SELECT op, latency_s FROM {OF_RUN} AND ok AND latency_s IS NOT NULL ORDER BY op, latency_s",
+        run,
+    )
     return {
         op: _quantiles((latency_s for _, latency_s in rows), counts[op], percents)
         for op, rows in itertools.groupby(ordered, lambda row: str(row[0]))
@@ -65,7 +71,10 @@ def _quantiles(ordered: Iterator[float], count: int, percents: Sequence[float]) 
     places = [percent / 100 * (count - 1) for percent in percents]
     wanted = {int(place) for place in places} | {math.ceil(place) for place in places}
     kept = {rank: latency_s for rank, latency_s in enumerate(ordered) if rank in wanted}
-    return [kept[int(place)] + (kept[math.ceil(place)] - kept[int(place)]) * (place - int(place)) for place in places]
+    return [
+        kept[int(place)] + (kept[math.ceil(place)] - kept[int(place)]) * (place - int(place))
+        for place in places
+    ]
 
 
 def timeline(database: sqlite3.Connection, run: dict[str, Any], detail: Detail) -> dict[str, Any]:
@@ -75,38 +84,65 @@ def timeline(database: sqlite3.Connection, run: dict[str, Any], detail: Detail) 
     `[bin, ok, failed, unknown, mean latency, slowest]`. Outcomes: 0 ok, 1 failed, 2 unknown. ``untimed``: operations whose time is not known.
     """
     [(first, last, untimed)] = database.execute(
-        f"SELECT min(began_s), max(began_s + coalesce(latency_s, 0)), sum(began_s IS NULL) FROM {OF_RUN}", run
+        f"SELECT min(began_s), max(began_s + coalesce(latency_s, 0)), sum(began_s IS NULL) FROM {OF_RUN}",
+        run,
     ).fetchall()
     began = run | {"first": first}
-    found: dict[str, Any] = {"times": {}, "length": 0.0, "untimed": untimed or 0, "quorums": None, **_events(database, began)}
+    found: dict[str, Any] = {
+        "times": {},
+        "length": 0.0,
+        "untimed": untimed or 0,
+        "quorums": None,
+        **_events(database, began),
+    }
     if first is None:
         return found
     found["length"] = shortened(last - first) or 1e-3
     counts = database.execute(
-        f"SELECT op, count(*) AS n FROM {OF_RUN} AND began_s IS NOT NULL GROUP BY op ORDER BY n DESC LIMIT {KINDS_MAX}", run
+        f"SELECT op, count(*) AS n FROM {OF_RUN} AND began_s IS NOT NULL GROUP BY op ORDER BY n DESC LIMIT {KINDS_MAX}",
+        run,
     ).fetchall()
     for op, count in counts:
-        found["times"][printable(str(op))] = _operations(database, began | {"op": op}, count, found["length"], detail)
-    found["quorums"] = _quorums(database, began, sum(count for _, count in counts), found["length"], detail.quorum_bins)
+        found["times"][printable(str(op))] = _operations(
+            database, began | {"op": op}, count, found["length"], detail
+        )
+    found["quorums"] = _quorums(
+        database, began, sum(count for _, count in counts), found["length"], detail.quorum_bins
+    )
     return found
 
 
 def _events(database: sqlite3.Connection, run: dict[str, Any]) -> dict[str, Any]:
     """``events``: `[seconds, what, server or null, detail or null]`; without operations since the first event."""
     where = "FROM events WHERE file_id IN (SELECT id FROM files WHERE run_id = :run)"
-    [(count, first)] = database.execute(f"SELECT count(*), coalesce(:first, min(at_s)) {where}", run).fetchall()
+    [(count, first)] = database.execute(
+        f"SELECT count(*), coalesce(:first, min(at_s)) {where}", run
+    ).fetchall()
     rows = database.execute(
-        f"SELECT at_s - :begin, what, server, substr(detail, 1, 300) {where} ORDER BY at_s LIMIT :most", run | {"begin": first, "most": EVENTS_MAX}
+        f"SELECT at_s - :begin, what, server, substr(detail, 1, 300) {where} ORDER BY at_s LIMIT :most",
+        run | {"begin": first, "most": EVENTS_MAX},
     )
-    events = [[shortened(at_s, 7), *(text and printable(str(text))[:300] for text in texts)] for at_s, *texts in rows]
+    events = [
+        [shortened(at_s, 7), *(text and printable(str(text))[:300] for text in texts)]
+        for at_s, *texts in rows
+    ]
     return {"events": events, "events_left": count - len(events)}
 
 
-def _operations(database: sqlite3.Connection, run: dict[str, Any], count: int, length_s: float, detail: Detail) -> dict[str, Any]:
+def _operations(
+    database: sqlite3.Connection, run: dict[str, Any], count: int, length_s: float, detail: Detail
+) -> dict[str, Any]:
     where = f"{OF_RUN} AND op = :op AND began_s IS NOT NULL"
     if count <= detail.points:
-        rows = database.execute(f"SELECT began_s - :first, latency_s, {OUTCOME} FROM {where} ORDER BY began_s", run)
-        return {"each": [[shortened(begin, 6), shortened(latency_s), outcome] for begin, latency_s, outcome in rows]}
+        rows = database.execute(
+            f"SELECT began_s - :first, latency_s, {OUTCOME} FROM {where} ORDER BY began_s", run
+        )
+        return {
+            "each": [
+                [shortened(begin, 6), shortened(latency_s), outcome]
+                for begin, latency_s, outcome in rows
+            ]
+        }
     bins = min(120, max(12, detail.points // 3))
     width = length_s / bins
     numbered = f"SELECT min(CAST((began_s - :first) / :width AS INT), :last) AS bin, {OUTCOME} AS outcome, latency_s FROM {where}"
@@ -116,10 +152,17 @@ def _operations(database: sqlite3.Connection, run: dict[str, Any], count: int, l
         f"FROM ({numbered}) GROUP BY bin ORDER BY bin",
         run | {"width": width, "last": bins - 1},
     )
-    return {"width": width, "bins": [[*numbers, shortened(mean), shortened(slowest)] for *numbers, mean, slowest in rows]}
+    return {
+        "width": width,
+        "bins": [
+            [*numbers, shortened(mean), shortened(slowest)] for *numbers, mean, slowest in rows
+        ],
+    }
 
 
-def _quorums(database: sqlite3.Connection, run: dict[str, Any], count: int, length_s: float, bins: int) -> dict[str, Any] | None:
+def _quorums(
+    database: sqlite3.Connection, run: dict[str, Any], count: int, length_s: float, bins: int
+) -> dict[str, Any] | None:
     """Of which servers the quorums of phase 1 of reads and writes were: ``rows`` of `[bin, quorums, [share of each server]]`; None if it is not told.
 
     Our logs have names. The published ones number the quorums: :func:`_members`.
@@ -137,8 +180,14 @@ def _quorums(database: sqlite3.Connection, run: dict[str, Any], count: int, leng
             totals[bin] += 1
             for server in members:
                 seen[bin][server] += 1
-    names = sorted({server for counts in seen.values() for server in counts}, key=lambda name: (len(name), name))[:SERVERS_MAX]
-    rows = [[bin, totals[bin], [round(seen[bin][name] / totals[bin], 3) for name in names]] for bin in sorted(totals)]
+    names = sorted(
+        {server for counts in seen.values() for server in counts},
+        key=lambda name: (len(name), name),
+    )[:SERVERS_MAX]
+    rows = [
+        [bin, totals[bin], [round(seen[bin][name] / totals[bin], 3) for name in names]]
+        for bin in sorted(totals)
+    ]
     return {"bins": bins, "width": width, "servers": names, "rows": rows} if rows else None
 
 
@@ -155,7 +204,9 @@ def _told_members(more: dict[str, Any], run: dict[str, Any]) -> Sequence[str]:
         return ()
     if dap == "EC" and not (isinstance(parity, int) and 0 <= parity < servers):
         return ()
-    return _members(number, servers, math.ceil((2 * servers - parity) / 2) if dap == "EC" else servers // 2 + 1)
+    return _members(
+        number, servers, math.ceil((2 * servers - parity) / 2) if dap == "EC" else servers // 2 + 1
+    )
 
 
 @lru_cache(maxsize=20_000)
@@ -165,7 +216,9 @@ def _members(number: int, servers: int, size: int) -> Sequence[str]:
         return ()
     members: list[str] = []
     for server in range(servers):
-        with_it = math.comb(servers - server - 1, size - len(members) - 1) if len(members) < size else 0
+        with_it = (
+            math.comb(servers - server - 1, size - len(members) - 1) if len(members) < size else 0
+        )
         if number < with_it:
             members.append(f"server{server}")
         else:

@@ -40,7 +40,17 @@ MANY_RUNS = 100
 TEXT_TOTAL = 1_000_000
 """Characters of what all runs say of themselves."""
 
-OF_A_RUN = ("servers", "writers", "readers", "reconfigurers", "object_size", "topology", "clients", "k", "m")
+OF_A_RUN = (
+    "servers",
+    "writers",
+    "readers",
+    "reconfigurers",
+    "object_size",
+    "topology",
+    "clients",
+    "k",
+    "m",
+)
 _COLUMNS = (
     "id",
     "path",
@@ -58,9 +68,15 @@ _COLUMNS = (
     "iteration",
     "level",
 )
-_SHORT = ", ".join(f"substr({name}, 1, 1000)" if name in ("name", "scenario", "algorithm", "topology") else name for name in _COLUMNS)
+_SHORT = ", ".join(
+    f"substr({name}, 1, 1000)" if name in ("name", "scenario", "algorithm", "topology") else name
+    for name in _COLUMNS
+)
 _TOO_LONG = '{"note":["too long for a page; the database has it"]}'
-_OBJECTS = ", ".join(f"iif(length({name}) <= {OBJECT_MAX}, {name}, '{_TOO_LONG}')" for name in ("parameters", "provenance"))
+_OBJECTS = ", ".join(
+    f"iif(length({name}) <= {OBJECT_MAX}, {name}, '{_TOO_LONG}')"
+    for name in ("parameters", "provenance")
+)
 _PHASES = ("read_config_s", "phase1_s", "p2_read_config_s", "p2_put_data_s", "phase2_s")
 
 Progress = Callable[[int, int, str], None]
@@ -74,7 +90,9 @@ def render(database: sqlite3.Connection, name: str, progress: Progress) -> str:
         "STYLE": _read("uplot/uPlot.min.css") + _read("report.css"),
         "UPLOT": f"/*!\n{_read('uplot/LICENSE')}*/\n{_read('uplot/uPlot.iife.min.js')}",
     }
-    content["SCRIPT"] = "".join(_read(part) for part in ("base.js", "beside.js", "figures.js", "load.js", "runs.js"))
+    content["SCRIPT"] = "".join(
+        _read(part) for part in ("base.js", "beside.js", "figures.js", "load.js", "runs.js")
+    )
     content["HASHES"] = " ".join(_hash(content[script]) for script in ("UPLOT", "SCRIPT"))
     page = _read("report.html")
     for place, text in content.items():
@@ -94,25 +112,41 @@ def _hash(script: str) -> str:
 
 def _data(database: sqlite3.Connection, name: str, progress: Progress) -> dict[str, Any]:
     [(count,)] = database.execute("SELECT count(*) FROM runs").fetchall()
-    rows = database.execute(f"SELECT {_SHORT}, {_OBJECTS} FROM runs ORDER BY name, id LIMIT ?", (RUNS_MAX,)).fetchall()
-    [(with_traces,)] = database.execute("SELECT count(DISTINCT run_id) FROM files WHERE kind = 'trace'").fetchall()
+    rows = database.execute(
+        f"SELECT {_SHORT}, {_OBJECTS} FROM runs ORDER BY name, id LIMIT ?", (RUNS_MAX,)
+    ).fetchall()
+    [(with_traces,)] = database.execute(
+        "SELECT count(DISTINCT run_id) FROM files WHERE kind = 'trace'"
+    ).fetchall()
     points = min(400, max(20, POINTS_MAX // (3 * len(rows) or 1)))
     percents = over_time.ALL_PERCENTS if len(rows) <= MANY_RUNS else over_time.FEW_PERCENTS
     detail = over_time.Detail(points, percents, quorum_bins=40 if len(rows) <= MANY_RUNS else 12)
     text_max = min(4000, TEXT_TOTAL // (len(rows) or 1))
-    names = Counter(_shown(columns[_COLUMNS.index("name")], columns[_COLUMNS.index("path")]) for columns in rows)
+    names = Counter(
+        _shown(columns[_COLUMNS.index("name")], columns[_COLUMNS.index("path")]) for columns in rows
+    )
     runs, traces = [], TRACES_MAX
     for done, (*columns, parameters, provenance) in enumerate(rows):
         row = dict(zip(_COLUMNS, columns, strict=True))
         progress(done, len(rows), str(row["name"]))
         run = _described(row, _object(parameters), _object(provenance), text_max)
-        if names[run["path"]] > 1:  # the same collection from two places; the page tells runs apart by this
+        if (
+            names[run["path"]] > 1
+        ):  # the same collection from two places; the page tells runs apart by this
             run["path"] = f"{_shown(row['path'], None)[-280:]} ({row['id']})"
-        database.execute("BEGIN")  # what is told of a run fits together, also while an import goes on
+        database.execute(
+            "BEGIN"
+        )  # what is told of a run fits together, also while an import goes on
         run["operations"] = _operations(database, row, detail)
         run["load"] = points_of(database, row["id"])
-        run |= over_time.timeline(database, {"run": row["id"], "level": row["level"], "servers": row["servers"], "m": row["m"]}, detail)
-        run |= chosen_traces.choose(database, row["id"], min(traces, max(4, TRACES_MAX // (with_traces or 1))))
+        run |= over_time.timeline(
+            database,
+            {"run": row["id"], "level": row["level"], "servers": row["servers"], "m": row["m"]},
+            detail,
+        )
+        run |= chosen_traces.choose(
+            database, row["id"], min(traces, max(4, TRACES_MAX // (with_traces or 1)))
+        )
         database.execute("ROLLBACK")
         traces -= len(run["traces"])
         runs.append(run)
@@ -157,17 +191,27 @@ def _shown(name: str | None, path: str | None) -> str:
     return printable(str(name or path))[:300]
 
 
-def _described(row: dict[str, Any], settings: dict[str, Any], provenance: dict[str, Any], text_max: int) -> dict[str, Any]:
+def _described(
+    row: dict[str, Any], settings: dict[str, Any], provenance: dict[str, Any], text_max: int
+) -> dict[str, Any]:
     """What a run was. Settings of one value are parameters, too; all of them are in ``settings`` as text."""
     parameters = {key: row[key] for key in OF_A_RUN if row.get(key) is not None}
     if (places := row["topology"]) and " " in places:
-        parameters["topology"], parameters["clients"] = (printable(part)[:60] for part in places.split(" ", 1))
-    for key, value in [(key, value) for key, value in settings.items() if key not in (*_COLUMNS, *OF_A_RUN)][:PARAMETERS_MAX]:
+        parameters["topology"], parameters["clients"] = (
+            printable(part)[:60] for part in places.split(" ", 1)
+        )
+    for key, value in [
+        (key, value) for key, value in settings.items() if key not in (*_COLUMNS, *OF_A_RUN)
+    ][:PARAMETERS_MAX]:
         if isinstance(value, list) and all(isinstance(each, str) for each in value):
             value = "+".join(value) or "none"
         if isinstance(value, bool | int | float | str):
             parameters[printable(key)[:40]] = (
-                printable(value)[:60] if isinstance(value, str) else value if isinstance(value, int | float) else str(value)
+                printable(value)[:60]
+                if isinstance(value, str)
+                else value
+                if isinstance(value, int | float)
+                else str(value)
             )
     texts = [_lines(each, text_max // 2) for each in (settings, provenance)]
     return {
@@ -185,28 +229,49 @@ def _described(row: dict[str, Any], settings: dict[str, Any], provenance: dict[s
 
 def _lines(told: dict[str, Any], most: int) -> str:
     """One line for each key."""
-    lines = [printable(f"{key}: {value if isinstance(value, str) else msgspec.json.encode(value).decode()}") for key, value in told.items()]
+    lines = [
+        printable(
+            f"{key}: {value if isinstance(value, str) else msgspec.json.encode(value).decode()}"
+        )
+        for key, value in told.items()
+    ]
     text = "\n".join(lines)
     return text if len(text) <= most else f"{text[:most]} ... (cut off)"
 
 
-def _operations(database: sqlite3.Connection, row: dict[str, Any], detail: over_time.Detail) -> dict[str, Any]:
+def _operations(
+    database: sqlite3.Connection, row: dict[str, Any], detail: over_time.Detail
+) -> dict[str, Any]:
     """For each kind of operation its figures, as `results summary` has them, its distribution, and its phases."""
     found = figures_of(database, row["id"])
     told = [found[key] for key in measured(found, row["level"])][: over_time.KINDS_MAX]
     run = {"run": row["id"], "level": row["level"]}
-    spread = over_time.distributions(database, run, {each["op"]: each["n_ops"] for each in told}, detail.percents)
-    averages = ", ".join(f"avg(iif(ok AND phase1_s IS NOT NULL, {column}, NULL))" for column in ("latency_s", *_PHASES))
+    spread = over_time.distributions(
+        database, run, {each["op"]: each["n_ops"] for each in told}, detail.percents
+    )
+    averages = ", ".join(
+        f"avg(iif(ok AND phase1_s IS NOT NULL, {column}, NULL))"
+        for column in ("latency_s", *_PHASES)
+    )
     counts = f"sum({over_time.OUTCOME} = 2), sum(ok AND phase1_s IS NOT NULL)"
-    more = {op: values for op, *values in database.execute(f"SELECT op, {_WAITED}, {counts}, {averages} FROM {over_time.OF_RUN} GROUP BY op", run)}
+    more = {
+        op: values
+        for op, *values in database.execute(
+            f"SELECT op, {_WAITED}, {counts}, {averages} FROM {over_time.OF_RUN} GROUP BY op", run
+        )
+    }
     return {
         each["op"]: {
             "clients": each["n_clients"],
             "ok": each["n_ops"],
             "failed": each["n_unsuccessful"],
             **{name: shortened(each[column], 9) for name, column in _FIGURES.items()},
-            "quantiles": (quantiles := spread.get(each["op"])) and [shortened(latency_s) for latency_s in quantiles],
-            **{name: quantiles and shortened(quantiles[detail.percents.index(percent)], 9) for name, percent in (("p50", 50), ("p99", 99))},
+            "quantiles": (quantiles := spread.get(each["op"]))
+            and [shortened(latency_s) for latency_s in quantiles],
+            **{
+                name: quantiles and shortened(quantiles[detail.percents.index(percent)], 9)
+                for name, percent in (("p50", 50), ("p99", 99))
+            },
             "waited": shortened(more[each["op"]][0]),
             **_phases(*more[each["op"]][1:]),
         }
@@ -214,18 +279,36 @@ def _operations(database: sqlite3.Connection, row: dict[str, Any], detail: over_
     }
 
 
-_FIGURES = {"mean": "mean_s", "min": "min_s", "max": "max_s", "throughput": "throughput_ops_s_per_client"}
+_FIGURES = {
+    "mean": "mean_s",
+    "min": "min_s",
+    "max": "max_s",
+    "throughput": "throughput_ops_s_per_client",
+}
 
 
 _WAITED = "avg(iif(ok AND more LIKE '%\"waited\"%' AND json_valid(more), json_extract(more, '$.waited'), NULL))"
 """Mean seconds from when an operation was due until it began, where its line says so (open loops)."""
 
 
-def _phases(unknown: int, timed: int, latency_s: float | None, *parts: float | None) -> dict[str, Any]:
+def _phases(
+    unknown: int, timed: int, latency_s: float | None, *parts: float | None
+) -> dict[str, Any]:
     """``phases``: mean seconds of read-config, phase 1, in phase 2 read-config, put-data and the rest, and of the rest of the operation."""
     read_config, phase1, again, put, phase2 = (part or 0.0 for part in parts)
-    phases = (read_config, phase1, again, put, max(0.0, phase2 - again - put), max(0.0, (latency_s or 0.0) - read_config - phase1 - phase2))
-    return {"unknown": unknown, "timed": timed, "phases": [shortened(round(phase, 9)) for phase in phases] if timed else None}
+    phases = (
+        read_config,
+        phase1,
+        again,
+        put,
+        max(0.0, phase2 - again - put),
+        max(0.0, (latency_s or 0.0) - read_config - phase1 - phase2),
+    )
+    return {
+        "unknown": unknown,
+        "timed": timed,
+        "phases": [shortened(round(phase, 9)) for phase in phases] if timed else None,
+    }
 
 
 def _notes(runs: list[dict[str, Any]], count: int, malformed: int, failed: int) -> list[str]:
@@ -235,15 +318,39 @@ def _notes(runs: list[dict[str, Any]], count: int, malformed: int, failed: int) 
     without = [run for run in runs if run["untimed"]]
     cut = sum(bool(run["traces_of"]) and not run["traces"] for run in runs)
     return [
-        *([f"{failed} operations failed. They are counted wherever they are left out of a figure."] if failed else []),
-        *([f"{malformed} lines of the logs could not be read, and are in no figure."] if malformed else []),
         *(
-            [f"Of {count} runs the first {len(runs)} by their names are here. Import fewer into a file of its own to see others."]
+            [
+                f"{failed} operations failed. They are counted wherever they are left out of a figure."
+            ]
+            if failed
+            else []
+        ),
+        *(
+            [f"{malformed} lines of the logs could not be read, and are in no figure."]
+            if malformed
+            else []
+        ),
+        *(
+            [
+                f"Of {count} runs the first {len(runs)} by their names are here. Import fewer into a file of its own to see others."
+            ]
             if count > len(runs)
             else []
         ),
-        *([f"Reads under load returned what nobody wrote, for example in {wrong[0]}."] if wrong else []),
+        *(
+            [f"Reads under load returned what nobody wrote, for example in {wrong[0]}."]
+            if wrong
+            else []
+        ),
         *([f"{len(empty)} runs have no operations, for example {empty[0]}."] if empty else []),
-        *([f"{len(without)} runs have operations without a time; they are in no timeline."] if without else []),
-        *([f"{cut} more runs have traces that are not here: a page has at most {TRACES_MAX}."] if cut else []),
+        *(
+            [f"{len(without)} runs have operations without a time; they are in no timeline."]
+            if without
+            else []
+        ),
+        *(
+            [f"{cut} more runs have traces that are not here: a page has at most {TRACES_MAX}."]
+            if cut
+            else []
+        ),
     ]

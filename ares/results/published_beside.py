@@ -22,22 +22,44 @@ class Counterpart(Struct, frozen=True):
 _SIZES = "the same sizes, eleven servers, the same parity"
 _RAFT = "members of consensus"
 SCENARIOS = {
-    "scalability": Counterpart("scalability", "the same numbers of servers, readers and writers; 1 MiB"),
+    "scalability": Counterpart(
+        "scalability", "the same numbers of servers, readers and writers; 1 MiB"
+    ),
     "object_size": Counterpart("object_size", _SIZES),
     "fragmentation_k": Counterpart("fragmentation_k", "the same k over eleven servers; 4 MiB"),
-    "topology1": Counterpart("topology", "three servers, one writer and one reader without pauses, 32 bytes"),
-    "topology2": Counterpart("servers", "one writer and one reader without pauses, 32 bytes, 3 to 15 servers"),
-    "node_crashes": Counterpart("node_crashes", "server0 and server3 crash while reconfigurers work; 1 MiB"),
-    "recon_same_dap/rpi_raft": Counterpart("reconfiguration", "moves to the same primitives, all servers", {"onto": "all", _RAFT: "Raspberry Pis"}),
-    "recon_same_dap/local_raft": Counterpart("reconfiguration", "moves to the same primitives, all servers", {"onto": "all", _RAFT: "Emulab"}),
+    "topology1": Counterpart(
+        "topology", "three servers, one writer and one reader without pauses, 32 bytes"
+    ),
+    "topology2": Counterpart(
+        "servers", "one writer and one reader without pauses, 32 bytes, 3 to 15 servers"
+    ),
+    "node_crashes": Counterpart(
+        "node_crashes", "server0 and server3 crash while reconfigurers work; 1 MiB"
+    ),
+    "recon_same_dap/rpi_raft": Counterpart(
+        "reconfiguration",
+        "moves to the same primitives, all servers",
+        {"onto": "all", _RAFT: "Raspberry Pis"},
+    ),
+    "recon_same_dap/local_raft": Counterpart(
+        "reconfiguration",
+        "moves to the same primitives, all servers",
+        {"onto": "all", _RAFT: "Emulab"},
+    ),
     "recon_alternate_random_servers/rpi_raft": Counterpart(
-        "reconfiguration", "moves to the other primitives and to servers by chance", {"onto": "some", _RAFT: "Raspberry Pis"}
+        "reconfiguration",
+        "moves to the other primitives and to servers by chance",
+        {"onto": "some", _RAFT: "Raspberry Pis"},
     ),
     "recon_alternate_random_servers/local_raft": Counterpart(
-        "reconfiguration", "moves to the other primitives and to servers by chance", {"onto": "some", _RAFT: "Emulab"}
+        "reconfiguration",
+        "moves to the other primitives and to servers by chance",
+        {"onto": "some", _RAFT: "Emulab"},
     ),
     "piggyback": Counterpart("piggyback", _SIZES),
-    "garbage_collection": Counterpart("chain", "reads that begin before twelve finalized configurations"),
+    "garbage_collection": Counterpart(
+        "chain", "reads that begin before twelve finalized configurations"
+    ),
 }
 """By the name of theirs."""
 
@@ -64,12 +86,16 @@ def rename_runs(runs: Sequence[dict[str, Any]]) -> None:
             run["scenario"], run["parameters"] = other.scenario, run["parameters"] | other.told
 
 
-def rename_lines(lines: Sequence[PublishedLine], runs: Sequence[dict[str, Any]]) -> list[PublishedLine]:
+def rename_lines(
+    lines: Sequence[PublishedLine], runs: Sequence[dict[str, Any]]
+) -> list[PublishedLine]:
     """Printed figures with our names, where we have such a scenario; with the switches that our runs of it had. Pending ones we do not have."""
     switches: dict[str, set[str]] = {}
     for run in runs:
         if not run["published"]:
-            switches.setdefault(run["scenario"], set()).add(str(run["parameters"].get("switches", "none")))
+            switches.setdefault(run["scenario"], set()).add(
+                str(run["parameters"].get("switches", "none"))
+            )
     return [renamed for line in lines if (renamed := _renamed(line, switches)) is not None]
 
 
@@ -80,10 +106,18 @@ def _renamed(line: PublishedLine, switches: dict[str, set[str]]) -> PublishedLin
         return line
     at = {key: value for key, value in line.at.items() if key != "pending"}
     if name in ALGORITHMS:
-        words = {"PB": "piggyback"} if line.scenario == "piggyback" else {"PB": "piggyback", "GC": "gc"}  # nothing moves there: no collection
+        words = (
+            {"PB": "piggyback"} if line.scenario == "piggyback" else {"PB": "piggyback", "GC": "gc"}
+        )  # nothing moves there: no collection
         wanted = {word for short, word in words.items() if short in on.split("+")}
-        same = [each for each in sorted(switches[other.scenario]) if wanted == set(words.values()) & set(each.split("+"))]
+        same = [
+            each
+            for each in sorted(switches[other.scenario])
+            if wanted == set(words.values()) & set(each.split("+"))
+        ]
         if not same:
             return None
         at["switches"] = same[0]
-    return structs.replace(line, scenario=other.scenario, algorithm=ALGORITHMS.get(name, name), at=at)
+    return structs.replace(
+        line, scenario=other.scenario, algorithm=ALGORITHMS.get(name, name), at=at
+    )

@@ -61,21 +61,50 @@ class PublishedLine(Struct, frozen=True):
 
 def published() -> list[PublishedLine]:
     """All of them."""
-    small, large, pending = (64 * _KIB, _MIB, 8 * _MIB), (_MIB, 256 * _MIB, 512 * _MIB), (_MIB, 64 * _MIB)
+    small, large, pending = (
+        (64 * _KIB, _MIB, 8 * _MIB),
+        (_MIB, 256 * _MIB, 512 * _MIB),
+        (_MIB, 64 * _MIB),
+    )
     same = {"servers": 11, "writers": 5, "readers": 5}
     lines = [
-        PublishedLine("object_size", algorithm, operation, REPORT, same, "object_size", list(zip(small, values, strict=True)))
+        PublishedLine(
+            "object_size",
+            algorithm,
+            operation,
+            REPORT,
+            same,
+            "object_size",
+            list(zip(small, values, strict=True)),
+        )
         for algorithm, both in _SIZES.items()
         for operation, values in zip(("read", "write"), both, strict=True)
     ]
     lines += [
-        PublishedLine("topology1", algorithm, operation, REPORT, {"topology": "3E+0U", "clients": "w=E r=E"}, "servers", [(3, rate)], "throughput")
+        PublishedLine(
+            "topology1",
+            algorithm,
+            operation,
+            REPORT,
+            {"topology": "3E+0U", "clients": "w=E r=E"},
+            "servers",
+            [(3, rate)],
+            "throughput",
+        )
         for algorithm, both in _RATES.items()
         for operation, rate in zip(("read", "write"), both, strict=True)
         if rate is not None
     ]
     lines += [
-        PublishedLine("piggyback", algorithm + suffix, "read", PAPER, same, "object_size", list(zip(large, values, strict=True)))
+        PublishedLine(
+            "piggyback",
+            algorithm + suffix,
+            "read",
+            PAPER,
+            same,
+            "object_size",
+            list(zip(large, values, strict=True)),
+        )
         for algorithm, both in _PIGGYBACK.items()
         for suffix, values in zip(("", " PB"), both, strict=True)
     ]

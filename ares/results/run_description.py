@@ -81,52 +81,120 @@ def describe(directory: Path, names: set[str], told: Told) -> RunDescription:
     except (ValueError, RecursionError) as error:
         told("run.json", f"not JSON of a run: {error}")
         return run
-    for field in ("scenario", "algorithm", "topology", "servers", "writers", "readers", "reconfigurers", "object_size", "k", "m", "iteration"):
-        value, wanted = content.get(field), str if field in ("scenario", "algorithm", "topology") else int
-        if isinstance(value, wanted) and not isinstance(value, bool) and (isinstance(value, str) or abs(value) < 2**63):
+    for field in (
+        "scenario",
+        "algorithm",
+        "topology",
+        "servers",
+        "writers",
+        "readers",
+        "reconfigurers",
+        "object_size",
+        "k",
+        "m",
+        "iteration",
+    ):
+        value, wanted = (
+            content.get(field),
+            str if field in ("scenario", "algorithm", "topology") else int,
+        )
+        if (
+            isinstance(value, wanted)
+            and not isinstance(value, bool)
+            and (isinstance(value, str) or abs(value) < 2**63)
+        ):
             setattr(run, field, value)
         elif value is not None:
-            told("run.json", f"{field} is not {'a text' if wanted is str else 'an integer'}, and is passed over")
-    run.parameters, run.provenance = (msgspec.json.encode(content.get(field) or {}).decode() for field in ("parameters", "provenance"))
+            told(
+                "run.json",
+                f"{field} is not {'a text' if wanted is str else 'an integer'}, and is passed over",
+            )
+    run.parameters, run.provenance = (
+        msgspec.json.encode(content.get(field) or {}).decode()
+        for field in ("parameters", "provenance")
+    )
     return run
 
 
-def _published(directory: Path, found: re.Match[str], names: set[str], told: Told) -> RunDescription:
+def _published(
+    directory: Path, found: re.Match[str], names: set[str], told: Told
+) -> RunDescription:
     experiment, servers = found[1], int(found[2])
     parts = [shown_path(part) for part in directory.parts]
-    place = next((place for place in range(len(parts) - 2, max(len(parts) - 5, 0), -1) if _scenario_of_folder(parts[place])), None)
+    place = next(
+        (
+            place
+            for place in range(len(parts) - 2, max(len(parts) - 5, 0), -1)
+            if _scenario_of_folder(parts[place])
+        ),
+        None,
+    )
     folder = parts[place] if place is not None else ""
     if "raw_data" in parts:
         place = len(parts) - 1 - parts[::-1].index("raw_data") + 1
-    run = RunDescription("/".join(["raw_data", *parts[place:]]) if place is not None else shown_path(directory), published=True)
-    run.servers, run.writers, run.readers, run.reconfigurers = servers, int(found[3]), int(found[4]), int(found[5] or 0)
+    run = RunDescription(
+        "/".join(["raw_data", *parts[place:]]) if place is not None else shown_path(directory),
+        published=True,
+    )
+    run.servers, run.writers, run.readers, run.reconfigurers = (
+        servers,
+        int(found[3]),
+        int(found[4]),
+        int(found[5] or 0),
+    )
     run.iteration = int(found[6])
     run.provenance = _PUBLISHED
-    scenario = _scenario_of_folder(folder) or next((row for row in _SCENARIOS if re.match(row[2], experiment)), None)
+    scenario = _scenario_of_folder(folder) or next(
+        (row for row in _SCENARIOS if re.match(row[2], experiment)), None
+    )
     number = int(last[1]) if (last := re.search(r"_(\d{1,15})$", experiment)) else None
     if scenario is not None:
         run.scenario, run.object_size = scenario[0], scenario[3] or number
     if run.scenario in ("recon_alternate_random_servers", "recon_same_dap"):
-        is_local = "Local Raft" in parts or ("RPI Raft" not in parts and "localraft" in experiment.lower())
+        is_local = "Local Raft" in parts or (
+            "RPI Raft" not in parts and "localraft" in experiment.lower()
+        )
         run.scenario += "/local_raft" if is_local else "/rpi_raft"
     run.algorithm = _algorithm(f"{directory.parent.name} {experiment}")
     run.level = "user" if run.algorithm in ("CASSANDRA", "REDIS", "REDIS_W") else "client"
     if run.algorithm == "ARES_EC":
         parity = _parity(directory, names, told)
-        run.m = servers - number if run.scenario == "fragmentation_k" and number else _PARITIES.get(servers) if parity is None else parity
+        run.m = (
+            servers - number
+            if run.scenario == "fragmentation_k" and number
+            else _PARITIES.get(servers)
+            if parity is None
+            else parity
+        )
         run.k = servers - run.m if run.m is not None and run.m < servers else None
-    run.topology = _topology(directory, experiment if run.scenario == "topology1" else "", names, told)
+    run.topology = _topology(
+        directory, experiment if run.scenario == "topology1" else "", names, told
+    )
     return run
 
 
 def _scenario_of_folder(folder: str) -> tuple[str, str, str, int | None] | None:
-    return next((row for row in _SCENARIOS if row[1] in folder.lower() and not folder.startswith("logs_")), None)
+    return next(
+        (row for row in _SCENARIOS if row[1] in folder.lower() and not folder.startswith("logs_")),
+        None,
+    )
 
 
 def _algorithm(names: str) -> str | None:
     if found := _ALGORITHM.search(names):
         return _ALGORITHMS[found[1].replace("_", "")]
-    return next((name for word, name in (("Cassandra", "CASSANDRA"), ("RedisW", "REDIS_W"), ("Redis", "REDIS")) if word in names), None)
+    return next(
+        (
+            name
+            for word, name in (
+                ("Cassandra", "CASSANDRA"),
+                ("RedisW", "REDIS_W"),
+                ("Redis", "REDIS"),
+            )
+            if word in names
+        ),
+        None,
+    )
 
 
 def _parity(directory: Path, names: set[str], told: Told) -> int | None:
@@ -145,7 +213,10 @@ def _topology(directory: Path, experiment: str, names: set[str], told: Told) -> 
     """Servers, writers and readers on either side of the ocean: `1E+2U w=1E0U r=0E1U`; where a name has it, `w=E`."""
     if found := _PLACES.search(experiment):
         places = [int(digits or 0) for digits in found.groups()]
-        sides = [("E" if in_europe else "") + ("U" if in_america else "") or "-" for in_europe, in_america in (places[2:4], places[4:])]
+        sides = [
+            ("E" if in_europe else "") + ("U" if in_america else "") or "-"
+            for in_europe, in_america in (places[2:4], places[4:])
+        ]
         return f"{places[0]}E+{places[1]}U w={sides[0]} r={sides[1]}"
     text = _content(directory, "ansible-hosts", names, told)
     if text is None:
@@ -155,7 +226,11 @@ def _topology(directory: Path, experiment: str, names: set[str], told: Told) -> 
     for line in text.decode("utf-8", "replace").splitlines():
         if heading := re.match(r"\s*\[([^\]]*)\]", line):
             group = heading[1]
-        elif group in counts and not line.lstrip().startswith(("#", ";")) and (host := _HOST.search(line)):
+        elif (
+            group in counts
+            and not line.lstrip().startswith(("#", ";"))
+            and (host := _HOST.search(line))
+        ):
             counts[group][0] += _EUROPE.fullmatch(host[1]) is not None
             counts[group][1] += _AMERICA.fullmatch(host[1]) is not None
     (europe, america), writers, readers = counts.values()

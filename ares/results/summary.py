@@ -20,7 +20,19 @@ COLUMNS = (
         "iteration",
         "level",
     ),
-    *("op", "n_clients", "n_ops", "n_unsuccessful", "mean_s", "mean_over_ops_s", "p50_s", "p99_s", "min_s", "max_s", "throughput_ops_s_per_client"),
+    *(
+        "op",
+        "n_clients",
+        "n_ops",
+        "n_unsuccessful",
+        "mean_s",
+        "mean_over_ops_s",
+        "p50_s",
+        "p99_s",
+        "min_s",
+        "max_s",
+        "throughput_ops_s_per_client",
+    ),
     *("n_ops_excluded_phase1_readfile", "user_level_n_ops", "user_level_mean_s"),
 )
 _ORDER = ("write", "read", "recon")
@@ -45,14 +57,26 @@ _EXCLUDED = """
 def summarise(database: sqlite3.Connection) -> Iterator[dict[str, Any]]:
     """A row for each run and operation, by COLUMNS; runs by their names, writes before reads before reconfigurations before others."""
     of_run = COLUMNS[1 : COLUMNS.index("op")]
-    for id, *values in database.execute(f"SELECT id, name, {', '.join(of_run)} FROM runs ORDER BY name, id").fetchall():
+    for id, *values in database.execute(
+        f"SELECT id, name, {', '.join(of_run)} FROM runs ORDER BY name, id"
+    ).fetchall():
         run = dict(zip(("run_dir", *of_run), values, strict=True))
         figures = figures_of(database, id)
         for level, op in measured(figures, run["level"]):
             [(excluded,)] = database.execute(_EXCLUDED, (id, level, op)).fetchall()
-            user = figures.get(("user", op), {"n_ops": 0, "mean_s": None}) if level == "client" else {}
-            row = run | figures[level, op] | percentiles(database, id, level, op, figures[level, op]["n_ops"])
-            row |= {"n_ops_excluded_phase1_readfile": excluded, "user_level_n_ops": user.get("n_ops"), "user_level_mean_s": user.get("mean_s")}
+            user = (
+                figures.get(("user", op), {"n_ops": 0, "mean_s": None}) if level == "client" else {}
+            )
+            row = (
+                run
+                | figures[level, op]
+                | percentiles(database, id, level, op, figures[level, op]["n_ops"])
+            )
+            row |= {
+                "n_ops_excluded_phase1_readfile": excluded,
+                "user_level_n_ops": user.get("n_ops"),
+                "user_level_mean_s": user.get("mean_s"),
+            }
             yield {name: row[name] for name in COLUMNS}
 
 
@@ -63,24 +87,38 @@ def figures_of(database: sqlite3.Connection, run: int) -> dict[tuple[str, str], 
     return {row[:2]: dict(zip(names, row, strict=True)) for row in cursor}
 
 
-def measured(figures: dict[tuple[str, str], dict[str, Any]], level: str | None) -> list[tuple[str, str]]:
+def measured(
+    figures: dict[tuple[str, str], dict[str, Any]], level: str | None
+) -> list[tuple[str, str]]:
     """The levels and kinds of operations that a run of this ``level`` is judged by, in the order in which they are shown."""
     found = [key for key in figures if key[0] == level or key[1] in ("put", "get", "list")]
-    return sorted(found, key=lambda key: (_ORDER.index(key[1]) if key[1] in _ORDER else len(_ORDER), key[1]))
+    return sorted(
+        found, key=lambda key: (_ORDER.index(key[1]) if key[1] in _ORDER else len(_ORDER), key[1])
+    )
 
 
-def percentiles(database: sqlite3.Connection, run: int, level: str, op: str, count: int) -> dict[str, float | None]:
+def percentiles(
+    database: sqlite3.Connection, run: int, level: str, op: str, count: int
+) -> dict[str, float | None]:
     """Of all operations that succeeded together, with straight lines between neighbours (type 7 of Hyndman and Fan, numpy's default)."""
     places = {"p50_s": 0.50 * (count - 1), "p99_s": 0.99 * (count - 1)}
-    wanted = {int(place) + more: None for place in places.values() for more in (0, 1)} if count else {}
+    wanted = (
+        {int(place) + more: None for place in places.values() for more in (0, 1)} if count else {}
+    )
     found: dict[int, float] = {}
-    for position, (latency_s,) in enumerate(database.execute(_LATENCIES, (run, level, op)) if wanted else ()):
+    for position, (latency_s,) in enumerate(
+        database.execute(_LATENCIES, (run, level, op)) if wanted else ()
+    ):
         if position in wanted:
             found[position] = latency_s
     result: dict[str, float | None] = {}
     for name, place in places.items():
         low = int(place)
-        result[name] = None if not count else found[low] + (place - low) * (found.get(low + 1, found[low]) - found[low])
+        result[name] = (
+            None
+            if not count
+            else found[low] + (place - low) * (found.get(low + 1, found[low]) - found[low])
+        )
     return result
 
 

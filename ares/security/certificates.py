@@ -20,7 +20,13 @@ VERIFIED_KEPT = 4096
 
 def _statement(configuration: Configuration) -> bytes:
     return msgspec.msgpack.encode(
-        (b"ares decision", configuration.cluster_id, configuration.domain, configuration.index, configuration.id),
+        (
+            b"ares decision",
+            configuration.cluster_id,
+            configuration.domain,
+            configuration.index,
+            configuration.id,
+        ),
     )
 
 
@@ -39,7 +45,9 @@ class Verifier:
     """Says whether a configuration was decided for its place in the cluster of ``initial`` (c0). ``public_key``: hex; empty: nothing ever was."""
 
     def __init__(self, public_key: str, initial: Configuration) -> None:
-        self._key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(public_key)) if public_key else None
+        self._key = (
+            Ed25519PublicKey.from_public_bytes(bytes.fromhex(public_key)) if public_key else None
+        )
         self._initial = initial.id
         self._cluster = initial.cluster_id
         self._verified: dict[ConfigurationId, bytes] = {}

@@ -63,12 +63,18 @@ def read_clients(path: Path, managed: bool = False) -> list[Client]:
     """
     try:
         data, status = read_named(path, CLIENTS_BYTES_MAX, streams=False)
-        require_own(path, status, "file of authorised clients", "authorise themselves", anybodys=managed)
+        require_own(
+            path, status, "file of authorised clients", "authorise themselves", anybodys=managed
+        )
         text = data.decode("utf-8")
     except OSError as error:
-        raise BadInput(f"{shown(path)}: the file of authorised clients cannot be read: {error.strerror}") from error
+        raise BadInput(
+            f"{shown(path)}: the file of authorised clients cannot be read: {error.strerror}"
+        ) from error
     except UnicodeDecodeError as error:
-        raise BadInput(f"{path}: expected a text file in UTF-8: the file of authorised clients cannot be read") from error
+        raise BadInput(
+            f"{path}: expected a text file in UTF-8: the file of authorised clients cannot be read"
+        ) from error
     try:
         content = parse_toml(text)
         if content.get("format", FORMAT) != FORMAT:
@@ -76,17 +82,28 @@ def read_clients(path: Path, managed: bool = False) -> list[Client]:
             raise BadInput(f"{path}: {why}; use that one, or a newer one")
         tables = msgspec.convert(content, _ClientsTable).client
     except (NotToml, msgspec.ValidationError) as error:
-        raise BadInput(f"{path}: expected [[client]] tables of name, role and key: {error}") from error
+        raise BadInput(
+            f"{path}: expected [[client]] tables of name, role and key: {error}"
+        ) from error
     clients = []
     for index, table in enumerate(tables):
         if not NAME.fullmatch(table.name):
-            raise BadInput(f"{path}: client[{index}].name: expected letters, digits, '.', '_' and '-' (at most 64), found {table.name!r}")
+            raise BadInput(
+                f"{path}: client[{index}].name: expected letters, digits, '.', '_' and '-' (at most 64), found {table.name!r}"
+            )
         if table.role not in ROLES:
-            raise BadInput(f"{path}: client[{index}].role: expected one of {', '.join(ROLES)}, found {table.role!r}")
+            raise BadInput(
+                f"{path}: client[{index}].role: expected one of {', '.join(ROLES)}, found {table.role!r}"
+            )
         if not is_key(table.key):
-            raise BadInput(f"{path}: client[{index}].key: expected a public key, 64 characters 0-9a-f")
+            raise BadInput(
+                f"{path}: client[{index}].key: expected a public key, 64 characters 0-9a-f"
+            )
         clients.append(Client(table.name, table.key, ROLES[table.role]))
-    names, keys = Counter(client.name for client in clients), Counter(client.key for client in clients)
+    names, keys = (
+        Counter(client.name for client in clients),
+        Counter(client.key for client in clients),
+    )
     for client in clients:
         if names[client.name] > 1:
             raise BadInput(f"{path}: two clients have the name {client.name}")
@@ -97,7 +114,10 @@ def read_clients(path: Path, managed: bool = False) -> list[Client]:
 
 def write_clients(path: Path, clients: Iterable[Client]) -> None:
     """Replace the file, or make it: whatever happens, it holds the old clients or these."""
-    text = _HEAD + "".join(_CLIENT.format(name=client.name, role=client.role.name.lower(), key=client.key) for client in clients)
+    text = _HEAD + "".join(
+        _CLIENT.format(name=client.name, role=client.role.name.lower(), key=client.key)
+        for client in clients
+    )
     replace_durably(path, text, exact=True)
 
 
@@ -107,7 +127,9 @@ def alone(path: Path) -> Iterator[None]:
     try:
         descriptor = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
-        raise BadInput(f"{path.parent}: {error.strerror}: the keys are managed where the cluster was made") from error
+        raise BadInput(
+            f"{path.parent}: {error.strerror}: the keys are managed where the cluster was made"
+        ) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
@@ -127,7 +149,12 @@ class AuthorisedClients:
     ``extra``: clients that are authorised whatever the file says of others, by key; for a key that stands in both the file counts.
     """
 
-    def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic, extra: Mapping[str, Client] | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        clock: Callable[[], float] = time.monotonic,
+        extra: Mapping[str, Client] | None = None,
+    ) -> None:
         self.unknown_keys = 0
         self._path = path
         self._clock = clock
@@ -139,7 +166,10 @@ class AuthorisedClients:
     def _read(self) -> dict[str, Client]:
         """A server is the server that it is under whatever name and role the file has its key."""
         extra = self._extra
-        listed = [replace(client, server=extra[client.key].server) if client.key in extra else client for client in read_clients(self._path)]
+        listed = [
+            replace(client, server=extra[client.key].server) if client.key in extra else client
+            for client in read_clients(self._path)
+        ]
         return extra | {client.key: client for client in listed}
 
     def client(self, sender: Hashable) -> Client | None:
@@ -151,8 +181,14 @@ class AuthorisedClients:
         if self._known(key) is not None:
             return True
         self.unknown_keys += 1
-        if self.unknown_keys.bit_count() == 1:  # the 1st, 2nd, 4th, ...: attempts must not fill the log
-            _log.warning("an unknown key was refused (%d so far)", self.unknown_keys, extra={"key": key, "address": address})
+        if (
+            self.unknown_keys.bit_count() == 1
+        ):  # the 1st, 2nd, 4th, ...: attempts must not fill the log
+            _log.warning(
+                "an unknown key was refused (%d so far)",
+                self.unknown_keys,
+                extra={"key": key, "address": address},
+            )
         return False
 
     def _known(self, key: str) -> Client | None:
@@ -191,4 +227,10 @@ class Lock:
     def revoked(self, senders: Iterable[Sender]) -> list[Sender]:
         """Those of the clients that were let in who would not be now."""
         admits = self.clients.admits
-        return [sender for sender in senders if isinstance(sender, KeyedSender) and sender.key and not admits(sender.key, "connected before")]
+        return [
+            sender
+            for sender in senders
+            if isinstance(sender, KeyedSender)
+            and sender.key
+            and not admits(sender.key, "connected before")
+        ]

@@ -31,12 +31,18 @@ def is_key(text: str) -> bool:
 
 def may_be_key(text: str) -> bool:
     """Whether ``text`` may be a key, whole or in part, whatever its letters and what is between them; or one in Z85 or base 64."""
-    return bool(_PART.search(re.sub(r"[^0-9A-Za-z]", "", text)) or _OTHERWISE.fullmatch(text.strip()))
+    return bool(
+        _PART.search(re.sub(r"[^0-9A-Za-z]", "", text)) or _OTHERWISE.fullmatch(text.strip())
+    )
 
 
 def without_keys(text: str) -> str:
     """``text`` with every word hidden that may be a key, for an error about what somebody typed."""
-    return re.sub(r"[!-~]{16,}", lambda word: HIDDEN if len(word[0]) >= 40 or may_be_key(word[0]) else word[0], text)
+    return re.sub(
+        r"[!-~]{16,}",
+        lambda word: HIDDEN if len(word[0]) >= 40 or may_be_key(word[0]) else word[0],
+        text,
+    )
 
 
 class _KeyPair:
@@ -47,7 +53,9 @@ class _KeyPair:
 
     def __init__(self, secret: bytes) -> None:
         self.secret = secret
-        self.public = self._algorithm.from_private_bytes(secret).public_key().public_bytes_raw().hex()
+        self.public = (
+            self._algorithm.from_private_bytes(secret).public_key().public_bytes_raw().hex()
+        )
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(of {self.public})"
@@ -82,7 +90,14 @@ def without_key(address: str) -> tuple[str, str]:
     return place, key
 
 
-def read_secret(cluster_file: Path, key: str, path: Path, what: str, shape: re.Pattern[str] = _ANYTHING, anybodys: bool = False) -> str:
+def read_secret(
+    cluster_file: Path,
+    key: str,
+    path: Path,
+    what: str,
+    shape: re.Pattern[str] = _ANYTHING,
+    anybodys: bool = False,
+) -> str:
     """The secret in the file at ``path``, without spaces around it; ``what`` says whose it is, ``shape`` what it looks like.
 
     ``anybodys``: the file may belong to another user, who then knows it.
@@ -93,12 +108,20 @@ def read_secret(cluster_file: Path, key: str, path: Path, what: str, shape: re.P
     if "\0" in str(path):
         refuse(cluster_file, key, "expected the path of a file, and found what is none")
     try:
-        content, status = read_named(path, SECRET_BYTES_MAX)  # the status of this very file, whatever has the name a moment later
+        content, status = read_named(
+            path, SECRET_BYTES_MAX
+        )  # the status of this very file, whatever has the name a moment later
         if is_foreign(status) and not anybodys:
             why = f"belongs to another user ({status.st_uid}), who knows it: make another secret, in a file of your own"
-            refuse(cluster_file, key, f"expected a file of the user who runs this, and {path} {why}")
+            refuse(
+                cluster_file, key, f"expected a file of the user who runs this, and {path} {why}"
+            )
         if (mode := status.st_mode & 0o777) & 0o077:
-            refuse(cluster_file, key, f"expected a file that only its owner can read, and {path} has mode {mode:o}: chmod 600 {path}")
+            refuse(
+                cluster_file,
+                key,
+                f"expected a file that only its owner can read, and {path} has mode {mode:o}: chmod 600 {path}",
+            )
         text = content.decode("utf-8").strip()
     except OSError as error:
         refuse(cluster_file, key, f"{shown(path)} cannot be read: {error.strerror}")
@@ -116,7 +139,9 @@ def read_key(cluster_file: Path, key: str, path: Path, whose: str, anybodys: boo
 
     Raises :class:`ares.BadInput`, which never shows the secret: the file is missing, can be read by others, or holds no key.
     """
-    return bytes.fromhex(read_secret(cluster_file, key, path, f"the secret key of {whose}", _HEX, anybodys))
+    return bytes.fromhex(
+        read_secret(cluster_file, key, path, f"the secret key of {whose}", _HEX, anybodys)
+    )
 
 
 def shown(path: Path) -> str:
@@ -126,7 +151,11 @@ def shown(path: Path) -> str:
     """
     if os.path.lexists(path) or (path.parent.is_dir() and path.suffix in _SUFFIXES):
         return str(path)
-    return f"the file that is named there, which is not in {path.parent}," if path.parent.is_dir() else "the file that is named there"
+    return (
+        f"the file that is named there, which is not in {path.parent},"
+        if path.parent.is_dir()
+        else "the file that is named there"
+    )
 
 
 def write_secret(path: Path, text: str) -> None:
@@ -138,6 +167,8 @@ def write_secret(path: Path, text: str) -> None:
         make_directory(path.parent)
         write_new(path, f"{text}\n", 0o600, exact=True)
     except FileExistsError as error:
-        raise BadInput(f"{path} exists, and a secret is never overwritten: if it is not needed any more, remove it yourself") from error
+        raise BadInput(
+            f"{path} exists, and a secret is never overwritten: if it is not needed any more, remove it yourself"
+        ) from error
     except OSError as error:
         raise BadInput(f"{path} cannot be written: {error.strerror}") from error

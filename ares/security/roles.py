@@ -67,7 +67,9 @@ _NO_PROOF = "nothing proves that the consensus service of this cluster decided t
 class Admission:
     """What clients may ask of one process. ``decided`` says whether a configuration carries the proof that it was decided."""
 
-    def __init__(self, authorised: "AuthorisedClients", decided: Callable[[Configuration], bool]) -> None:
+    def __init__(
+        self, authorised: "AuthorisedClients", decided: Callable[[Configuration], bool]
+    ) -> None:
         self._authorised = authorised
         self._decided = decided
 
@@ -82,7 +84,10 @@ class Admission:
         return None if client is None else client.role >= Role.WRITE
 
     def admit(
-        self, sender: Hashable, messages: Iterable[AnyMessage], hosted: Mapping[ConfigurationId, Hosting] = NOTHING_HOSTED
+        self,
+        sender: Hashable,
+        messages: Iterable[AnyMessage],
+        hosted: Mapping[ConfigurationId, Hosting] = NOTHING_HOSTED,
     ) -> tuple[Iterator[AnyMessage], list[AnyMessage]]:
         """What of these may be handled, one looked at after the other was handled, and the refusals of the rest, complete when all were looked at.
         ``hosted``: what the server keeps.
@@ -93,12 +98,18 @@ class Admission:
         return self._admitted(sender, messages, hosted, refused), refused
 
     def _admitted(
-        self, sender: Hashable, messages: Iterable[AnyMessage], hosted: Mapping[ConfigurationId, Hosting], refused: list[AnyMessage]
+        self,
+        sender: Hashable,
+        messages: Iterable[AnyMessage],
+        hosted: Mapping[ConfigurationId, Hosting],
+        refused: list[AnyMessage],
     ) -> Iterator[AnyMessage]:
         client = self._authorised.client(sender)
         if client is None:
             why = "this client's key is not authorised (any more)"
-            refused.extend(Refused(message.call, Reason.NOT_AUTHORIZED, why) for message in messages)
+            refused.extend(
+                Refused(message.call, Reason.NOT_AUTHORIZED, why) for message in messages
+            )
             return
         introduced: dict[ConfigurationId, Configuration] = {}
         forged = False
@@ -116,12 +127,17 @@ class Admission:
                 introduced[message.configuration.id] = message.configuration
             elif client.role < Role.RECONFIGURE and isinstance(message, Told):
                 own = hosted.get(message.configuration)
-                message = _hearsay(message, own.configuration if own is not None else introduced.get(message.configuration))
+                message = _hearsay(
+                    message,
+                    own.configuration if own is not None else introduced.get(message.configuration),
+                )
             yield message
 
     def _refusal(self, client: Client, message: AnyMessage, forged: bool) -> Refused | None:
         """``forged``: a certificate in the same batch was."""
-        row = REQUESTS.get(type(message))  # what is no request needs no role: its receiver refuses it
+        row = REQUESTS.get(
+            type(message)
+        )  # what is no request needs no role: its receiver refuses it
         needed = Role.READ if row is None else row.role
         if isinstance(message, PutData) and message.object.startswith(_OF_DOMAINS):
             needed = Role.RECONFIGURE
@@ -129,11 +145,20 @@ class Admission:
             role = client.role.name.lower()
             why = f"{type(message).__name__} takes the role {needed.name.lower()}, and the key of {client.name!r} has the role {role}"
             return Refused(message.call, Reason.NOT_AUTHORIZED, why)
-        if isinstance(message, Forward | Committed) and (not client.server or client.server != message.server):
-            return Refused(message.call, Reason.NOT_AUTHORIZED, f"only the server {message.server[:DETAIL_CHARACTERS_MAX]!r} sends that")
+        if isinstance(message, Forward | Committed) and (
+            not client.server or client.server != message.server
+        ):
+            return Refused(
+                message.call,
+                Reason.NOT_AUTHORIZED,
+                f"only the server {message.server[:DETAIL_CHARACTERS_MAX]!r} sends that",
+            )
         told: list[Configuration] = []
         if isinstance(message, Introduce | TellFinalized):
-            told = [message.configuration, *(message.earlier if isinstance(message, Introduce) else ())]
+            told = [
+                message.configuration,
+                *(message.earlier if isinstance(message, Introduce) else ()),
+            ]
         elif isinstance(message, Bring):
             told = [message.source]
         elif isinstance(message, Carrier) and message.successor is not None:
@@ -155,7 +180,10 @@ def _is_plain(message: AnyMessage, may_write: bool) -> bool:
         return True
     if isinstance(message, GetData):
         return message.successor is None
-    return may_write and (isinstance(message, Append) or (isinstance(message, PutData) and not message.object.startswith(_OF_DOMAINS)))
+    return may_write and (
+        isinstance(message, Append)
+        or (isinstance(message, PutData) and not message.object.startswith(_OF_DOMAINS))
+    )
 
 
 def _hearsay(message: Told, own: Configuration | None) -> Told | ReadConfig:
@@ -168,4 +196,8 @@ def _hearsay(message: Told, own: Configuration | None) -> Told | ReadConfig:
     following = message.successor.configuration
     if own is None or following.index == own.index + 1:
         return replace(message, successor=Successor(following, Status.PENDING))
-    return ReadConfig(message.call, message.configuration) if isinstance(message, WriteConfig) else replace(message, successor=None)
+    return (
+        ReadConfig(message.call, message.configuration)
+        if isinstance(message, WriteConfig)
+        else replace(message, successor=None)
+    )

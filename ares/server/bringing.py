@@ -74,8 +74,16 @@ class Bringing:
             return Refused(request.call, Reason.BAD_REQUEST, why)
         key = (request.configuration, request.object, request.tag)
         errand = self._errands.get(key)
-        if len(self._errands) >= WAITING_MAX if errand is None else len(errand.waiting) >= SENDERS_MAX and sender not in errand.waiting:
-            return Refused(request.call, Reason.NOT_BROUGHT, "it has too much to get from other servers already")
+        if (
+            len(self._errands) >= WAITING_MAX
+            if errand is None
+            else len(errand.waiting) >= SENDERS_MAX and sender not in errand.waiting
+        ):
+            return Refused(
+                request.call,
+                Reason.NOT_BROUGHT,
+                "it has too much to get from other servers already",
+            )
         if errand is None:
             errand = self._errands[key] = _Errand(request, hosting, {})
             self._queue.append(errand)
@@ -102,7 +110,9 @@ class Bringing:
         request, done = errand.request, partial(self._fetched, errand)
         self._under_way += 1
         self._bytes += request.length
-        if errand.hosting.knows(request.object, request.tag):  # the mover carried it meanwhile, and waits no more
+        if errand.hosting.knows(
+            request.object, request.tag
+        ):  # the mover carried it meanwhile, and waits no more
             done(None, "it is here")
         else:
             self._fetch(request, errand.hosting.configuration, done)
@@ -115,7 +125,10 @@ class Bringing:
         try:
             for sender, call in errand.waiting.items():
                 if element is not None:
-                    self._put(sender, PutData(call, request.configuration, request.object, request.tag, element))
+                    self._put(
+                        sender,
+                        PutData(call, request.configuration, request.object, request.tag, element),
+                    )
                 else:
                     self._respond(sender, [Refused(call, Reason.NOT_BROUGHT, why)])
         finally:  # whatever became of this one, the next has its turn
@@ -125,7 +138,11 @@ class Bringing:
 def _unfit(request: Bring, target: Configuration) -> str:
     """Why it is no request of a mover; empty if it may be one."""
     source = request.source
-    if not 0 <= source.index < target.index or (source.domain, source.cluster_id) != (target.domain, target.cluster_id) or source.dap == "chain":
+    if (
+        not 0 <= source.index < target.index
+        or (source.domain, source.cluster_id) != (target.domain, target.cluster_id)
+        or source.dap == "chain"
+    ):
         return "what moves comes from a configuration of objects before, of the same domain and cluster"
     try:
         source.check_bounds()

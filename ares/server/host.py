@@ -17,7 +17,7 @@ import logging
 import time
 from collections import ChainMap, deque
 from collections.abc import Callable, Container, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 import msgspec
 
@@ -123,8 +123,12 @@ class Host:
         self.replica = replica
         self._logs = logs
         self.traced: Callable[[Served], None] = lambda served: None
-        self.scrub: Callable[[Scrub], Reply] = lambda request: Refused(request.call, Reason.BAD_REQUEST, _ALL_IN_MEMORY)
-        self.bring: Callable[[Sender, Bring], Reply | None] = lambda sender, request: Refused(request.call, Reason.NOT_BROUGHT, _ASKS_NOBODY)
+        self.scrub: Callable[[Scrub], Reply] = lambda request: Refused(
+            request.call, Reason.BAD_REQUEST, _ALL_IN_MEMORY
+        )
+        self.bring: Callable[[Sender, Bring], Reply | None] = lambda sender, request: Refused(
+            request.call, Reason.NOT_BROUGHT, _ASKS_NOBODY
+        )
         self.committed: Callable[[], None] = lambda: None
         self._journal = journal or NoJournal()
         self._respond = respond
@@ -137,7 +141,9 @@ class Host:
         self._started = self._loop.time()
         self._at_once: frozenset[type[AnyMessage]] = frozenset() if replica.journaled else _KEYED
         at_hand = self._journal.at_hand if replica.journaled else None
-        self._core: CoreServer | None = None if compiled.CORE is None else compiled.CORE.Server(replica.hosted, at_hand)
+        self._core: CoreServer | None = (
+            None if compiled.CORE is None else compiled.CORE.Server(replica.hosted, at_hand)
+        )
         self._failed = False
         self._full = False
         self._ending = False
@@ -156,7 +162,8 @@ class Host:
     def handler(self) -> Handle:
         """For a listener: :meth:`handle` of what is admitted."""
         admission, handle = self._admission, self.handle
-        hosted = ChainMap[Any, Any](self.replica.hosted, self._logs.hosted if self._logs is not None else {})  # type: ignore[arg-type]
+        of_logs: Any = self._logs.hosted if self._logs is not None else {}
+        hosted = ChainMap[Any, Any](cast(Any, self.replica.hosted), of_logs)
         if admission is None:
             return handle
 
@@ -203,15 +210,25 @@ class Host:
             self.traced(served)
         return goes_on
 
-    def _take(self, sender: Sender, message: AnyMessage, replies: list[AnyMessage], served: Served | None = None) -> bool:
+    def _take(
+        self,
+        sender: Sender,
+        message: AnyMessage,
+        replies: list[AnyMessage],
+        served: Served | None = None,
+    ) -> bool:
         """Answer at once, or after the commit that the reply waits for; whether the client's turn goes on."""
         if served is None and getattr(message, "trace", None) is not None:
             return self._take_traced(sender, message, replies)
         if type(message) is GetTag or (type(message) is GetData and message.successor is None):
             reply: Reply | None = self.replica.answer(message)
-        elif type(message) in OF_LOGS or (type(message) in OF_EITHER and self._logs is not None and self._logs.takes(message)):  # type: ignore[arg-type]
+        elif type(message) in OF_LOGS or (
+            type(message) in OF_EITHER and self._logs is not None and self._logs.takes(message)  # type: ignore[arg-type]
+        ):
             if self._logs is None:
-                replies.append(Refused(message.call, Reason.BAD_REQUEST, "this server keeps no logs"))
+                replies.append(
+                    Refused(message.call, Reason.BAD_REQUEST, "this server keeps no logs")
+                )
             else:
                 self._logs.handle(sender, message)
             return True
@@ -225,7 +242,10 @@ class Host:
         else:
             replies.append(self._upkeep(message))
             return True
-        if reply is not None and not ((self._gathering.appended or self._syncing is not None) and self._waits(sender, message, reply, served)):  # type: ignore[arg-type]
+        if reply is not None and not (
+            (self._gathering.appended or self._syncing is not None)
+            and self._waits(sender, message, reply, served)  # type: ignore[arg-type]
+        ):
             replies.append(reply)
         return self.replica.account.verified_bytes <= VERIFIED_BYTES_MAX and not self._failed
 
@@ -243,7 +263,11 @@ class Host:
         else:
             self._batch_s = time.perf_counter()
             gathering, syncing = self._gathering, self._syncing
-            rows_left = gathering.rows_left(sender) if syncing is None else min(gathering.rows_left(sender), syncing.rows_left(sender))
+            rows_left = (
+                gathering.rows_left(sender)
+                if syncing is None
+                else min(gathering.rows_left(sender), syncing.rows_left(sender))
+            )
             served = core.serve(came, writes, gathering, syncing, rows_left)
             if served is not None:
                 self._commit_served(sender, served)
@@ -258,7 +282,9 @@ class Host:
             self._journal.extend(Encoded(*served.facts), served.fact_bytes)
             self._gather(served.fact_bytes)
         for unsynced, replies, rows, reads, writes in served.waiting:
-            unsynced.keep_encoded(sender, Encoded(reads + writes, replies), rows, self._batch_s, reads, writes)
+            unsynced.keep_encoded(
+                sender, Encoded(reads + writes, replies), rows, self._batch_s, reads, writes
+            )
 
     def _end_turn(self) -> None:
         account = self.replica.account
@@ -283,7 +309,9 @@ class Host:
         if place is None:
             if not self._full:
                 self._full = True
-                log.error("the disk is full: changes are refused, reads go on; it takes changes again when there is space")
+                log.error(
+                    "the disk is full: changes are refused, reads go on; it takes changes again when there is space"
+                )
             self._reclaiming.look_again()
             self._schedule()
             return Refused(request.call, Reason.STORAGE, _FULL)
@@ -306,7 +334,9 @@ class Host:
             self._throttle.pause()
         self._schedule()
 
-    def _waits(self, sender: Sender, request: Request, reply: Reply, served: Served | None = None) -> bool:
+    def _waits(
+        self, sender: Sender, request: Request, reply: Reply, served: Served | None = None
+    ) -> bool:
         """Keep the reply until what it shows is durable."""
         gathering, syncing = self._gathering, self._syncing
         if gathering.appended and gathering.shown_by(request):
@@ -338,7 +368,11 @@ class Host:
                 return Done(message.call)
             case Scrub():
                 return self.scrub(message)
-        return Refused(message.call, Reason.BAD_REQUEST, f"{type(message).__name__} is no request to a storage server")
+        return Refused(
+            message.call,
+            Reason.BAD_REQUEST,
+            f"{type(message).__name__} is no request to a storage server",
+        )
 
     @property
     def log_journals(self) -> Sequence[Journal]:
@@ -348,7 +382,12 @@ class Host:
     def _asked(self) -> int:
         """How many tags and values users asked for; 0 if nobody counts."""
         asked = self._traffic.requests if self._traffic is not None else {GetTag: 0, GetData: 0}
-        return max(0, asked[GetTag] + asked[GetData] - sum([hosting.carried for hosting in self.replica.hosted.values()]))
+        return max(
+            0,
+            asked[GetTag]
+            + asked[GetData]
+            - sum([hosting.carried for hosting in self.replica.hosted.values()]),
+        )
 
     # -- how it is ------------------------------------------------------------------------------------------------------
 
@@ -357,28 +396,54 @@ class Host:
         description = self._with_vitals(self.replica.describe(Describe(CallId(0), brief=True)))
         commits = self._commit_times if self.replica.journaled else None
         return Vitals(
-            description, holding(self.replica.hosted.values()), self._trouble(), commits, self._logs.held() if self._logs is not None else None
+            description,
+            holding(self.replica.hosted.values()),
+            self._trouble(),
+            commits,
+            self._logs.held() if self._logs is not None else None,
         )
 
     def _described(self, description: Description, request: Request) -> Description:
         if self._logs is not None and isinstance(request, Describe) and not request.brief:
-            description = msgspec.structs.replace(description, hosted=(*description.hosted, *self._logs.describe()))
+            description = msgspec.structs.replace(
+                description, hosted=(*description.hosted, *self._logs.describe())
+            )
         if isinstance(request, Describe) and request.usage_of:
-            description = msgspec.structs.replace(description, usage=self.users.usage(request.usage_of))
+            description = msgspec.structs.replace(
+                description, usage=self.users.usage(request.usage_of)
+            )
         return self._with_vitals(description)
 
     def _with_vitals(self, description: Description) -> Description:
-        replica, unknown_keys, stored = self.replica, self._admission.unknown_keys if self._admission is not None else 0, None
+        replica, unknown_keys, stored = (
+            self.replica,
+            self._admission.unknown_keys if self._admission is not None else 0,
+            None,
+        )
         if replica.journaled:
             live, full = sum(replica.account.live.values()), self._trouble() == _FULL
             free_bytes = self._journal.free_bytes
             in_logs = self._logs.bytes_on_disk if self._logs is not None else 0
             stored = Stored(
-                self._journal.bytes_on_disk + in_logs, live + in_logs, len(replica.quarantined), replica.account.repaired, full, free_bytes
+                self._journal.bytes_on_disk + in_logs,
+                live + in_logs,
+                len(replica.quarantined),
+                replica.account.repaired,
+                full,
+                free_bytes,
             )
-        uptime_s, work = self._loop.time() - self._started, self._traffic.work() if self._traffic is not None else None
+        uptime_s, work = (
+            self._loop.time() - self._started,
+            self._traffic.work() if self._traffic is not None else None,
+        )
         return msgspec.structs.replace(
-            description, uptime_s=uptime_s, memory_bytes=memory_bytes(), unknown_keys=unknown_keys, stored=stored, work=work, core=compiled.NAME
+            description,
+            uptime_s=uptime_s,
+            memory_bytes=memory_bytes(),
+            unknown_keys=unknown_keys,
+            stored=stored,
+            work=work,
+            core=compiled.NAME,
         )
 
     def _trouble(self) -> str:
@@ -429,7 +494,9 @@ class Host:
         if synced is not None:
             for sender, place, served in synced.traced:
                 reply: Any = synced.replies[sender][place]
-                synced.replies[sender][place] = served.answered(reply, time.perf_counter() - served.batch_s)
+                synced.replies[sender][place] = served.answered(
+                    reply, time.perf_counter() - served.batch_s
+                )
             for sender, replies in synced.portions():
                 self._respond(sender, replies)
         self._loop.call_soon(self._after_replies)
@@ -515,6 +582,8 @@ class Host:
 
     def repair(self, put: PutData) -> bool:
         """Take a quarantined element that others rebuilt; whether it is here now, and durable soon. One that is not missed any more is not taken."""
-        if self._ending or not self.replica.is_quarantined((put.configuration, put.object, put.tag)):
+        if self._ending or not self.replica.is_quarantined(
+            (put.configuration, put.object, put.tag)
+        ):
             return False
         return isinstance(self._answer(put), Ack)

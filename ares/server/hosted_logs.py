@@ -21,8 +21,26 @@ from ares.chain.stretch import OUTBOX_BYTES_MAX, Sender, Stretch
 from ares.model.configuration import Configuration
 from ares.model.errors import BadInput
 from ares.model.identity import ConfigurationId, DomainName, ServerId
-from ares.model.log_messages import Append, ChainReply, ChainRequest, Committed, Fetched, Forward, Trim
-from ares.model.messages import AnyMessage, CollectConfig, Finalize, Hosted, Introduce, ReadConfig, Reason, Refused, WriteConfig
+from ares.model.log_messages import (
+    Append,
+    ChainReply,
+    ChainRequest,
+    Committed,
+    Fetched,
+    Forward,
+    Trim,
+)
+from ares.model.messages import (
+    AnyMessage,
+    CollectConfig,
+    Finalize,
+    Hosted,
+    Introduce,
+    ReadConfig,
+    Reason,
+    Refused,
+    WriteConfig,
+)
 from ares.net.port import Connections, Loop
 from ares.reconfig.throttle import Throttle
 from ares.server.journaled_log import FACT_BYTES, FULL, PLACE_BYTES, HostedLog, room_for
@@ -40,7 +58,9 @@ NEW_LOG_BYTES = 64 * 1024
 _NODE_CALLS = 1 << 40
 
 OF_LOGS: frozenset[type] = frozenset([*get_args(ChainRequest)])
-OF_EITHER: frozenset[type] = frozenset([Introduce, ReadConfig, WriteConfig, CollectConfig, Finalize])
+OF_EITHER: frozenset[type] = frozenset(
+    [Introduce, ReadConfig, WriteConfig, CollectConfig, Finalize]
+)
 """Requests about configurations, of objects and of logs."""
 
 _REPLIES: frozenset[type] = frozenset([*get_args(ChainReply), Refused])
@@ -120,9 +140,15 @@ class Logs:
 
     # -- what comes -------------------------------------------------------------------------------------------------------
 
-    def takes(self, message: Introduce | ReadConfig | WriteConfig | CollectConfig | Finalize) -> bool:
+    def takes(
+        self, message: Introduce | ReadConfig | WriteConfig | CollectConfig | Finalize
+    ) -> bool:
         """Whether it is about a log."""
-        return message.configuration.dap == "chain" if isinstance(message, Introduce) else message.configuration in self._by_chain
+        return (
+            message.configuration.dap == "chain"
+            if isinstance(message, Introduce)
+            else message.configuration in self._by_chain
+        )
 
     def located(self, name: DomainName) -> Configuration | None:
         """The newest chain of that log which may be named (rule R21)."""
@@ -138,7 +164,9 @@ class Logs:
             return
         hosted = self._by_chain.get(message.configuration)
         if hosted is None:
-            self._respond(sender, [Refused(message.call, Reason.UNKNOWN_CONFIGURATION, "introduce it")])
+            self._respond(
+                sender, [Refused(message.call, Reason.UNKNOWN_CONFIGURATION, "introduce it")]
+            )
             return
         if isinstance(message, Forward | Committed):
             stretch = self.hosted.get(message.configuration)
@@ -182,7 +210,9 @@ class Logs:
         node = hosted.node
         try:
             waiting = node.waiting if hosted.journal is not None else ()
-            if waiting and not hosted.has_room(sum(FACT_BYTES + room_for(append) for append in waiting)):
+            if waiting and not hosted.has_room(
+                sum(FACT_BYTES + room_for(append) for append in waiting)
+            ):
                 node.forget_waiting()
             action(*arguments)
             if (waiting or hosted.pending > PENDING_BYTES_MAX) and not hosted.gather():
@@ -191,7 +221,11 @@ class Logs:
             self._fail(error)
             return
         if node.state.damage is not None:
-            log.error("records of a log cannot be read: %s", node.state.damage.why, extra={"store": str(node.state.damage.path)})
+            log.error(
+                "records of a log cannot be read: %s",
+                node.state.damage.why,
+                extra={"store": str(node.state.damage.path)},
+            )
             node.state.damage = None
         if len(node.state.chains) != hosted.known:
             self._know(hosted)  # at once: the next request may be about it
@@ -203,9 +237,21 @@ class Logs:
     def _introduce(self, sender: Sender, message: Introduce) -> None:
         """A log begins here if one of its chains names this server."""
         name = message.configuration.domain
-        foreign = any(chain.cluster_id != self._cluster or chain.domain != name for chain in [message.configuration, *message.earlier])
+        foreign = any(
+            chain.cluster_id != self._cluster or chain.domain != name
+            for chain in [message.configuration, *message.earlier]
+        )
         if foreign:
-            self._respond(sender, [Refused(message.call, Reason.OTHER_CLUSTER, "that chain is of another cluster: is this the right cluster file?")])
+            self._respond(
+                sender,
+                [
+                    Refused(
+                        message.call,
+                        Reason.OTHER_CLUSTER,
+                        "that chain is of another cluster: is this the right cluster file?",
+                    )
+                ],
+            )
             return
         hosted = self._by_name.get(name)
         if hosted is None:
@@ -223,7 +269,9 @@ class Logs:
     def _begun(self, name: DomainName) -> HostedLog | None:
         """A log that is new here, if there is room for it: one on a disk keeps FILES_EACH files open, and clients need some, too."""
         files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        if len(self._logs) >= (LOGS_MAX if self._journals is None else min(LOGS_MAX, files // (2 * FILES_EACH))):
+        if len(self._logs) >= (
+            LOGS_MAX if self._journals is None else min(LOGS_MAX, files // (2 * FILES_EACH))
+        ):
             return None
         hosted = self._made(None if self._journals is None else partial(self._journals.open, name))
         try:
@@ -241,7 +289,14 @@ class Logs:
 
     def _made(self, journal: Callable[[], OrderedJournal] | None) -> HostedLog:
         def node(make_entries: Callable[[bytes], Entries]) -> LogNode:
-            return LogNode(self._server, self._identity, make_entries, 0.0, len(self._logs) * _NODE_CALLS, self._throttle)
+            return LogNode(
+                self._server,
+                self._identity,
+                make_entries,
+                0.0,
+                len(self._logs) * _NODE_CALLS,
+                self._throttle,
+            )
 
         return HostedLog(node, journal, self._place_bytes)
 
@@ -255,7 +310,9 @@ class Logs:
         for chain in islice(state.chains.values(), hosted.known, None):
             if chain.id in state.stretches:
                 self.hosted[chain.id] = state.stretches[chain.id]
-            self._by_name[chain.domain] = self._by_chain[chain.id] = hosted  # it may be asked for what it fetched of chains that it was not in
+            self._by_name[chain.domain] = self._by_chain[chain.id] = (
+                hosted  # it may be asked for what it fetched of chains that it was not in
+            )
             for server in chain.servers:
                 self._links.learn(server.id, server.address)
         hosted.known = len(state.chains)

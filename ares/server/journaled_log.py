@@ -46,11 +46,16 @@ class HostedLog:
     """
 
     def __init__(
-        self, make_node: Callable[[Callable[[bytes], Entries]], LogNode], journal: Callable[[], OrderedJournal] | None, size: int = PLACE_BYTES
+        self,
+        make_node: Callable[[Callable[[bytes], Entries]], LogNode],
+        journal: Callable[[], OrderedJournal] | None,
+        size: int = PLACE_BYTES,
     ) -> None:
         self.journal: OrderedJournal | None = None
         self.shelf = Shelf(self)
-        self.node = make_node(MemoryEntries if journal is None else partial(StoredEntries, self.shelf))
+        self.node = make_node(
+            MemoryEntries if journal is None else partial(StoredEntries, self.shelf)
+        )
         self.place = self.place_bytes = self.known = self.pending = 0
         self.standings: list[int] = []
         self.stands = True
@@ -97,7 +102,11 @@ class HostedLog:
             state.begin(standing)
 
     def _kept(self) -> Iterator[StoredEntries]:
-        return (entries for entries in self.node.state.all_entries() if isinstance(entries, StoredEntries))
+        return (
+            entries
+            for entries in self.node.state.all_entries()
+            if isinstance(entries, StoredEntries)
+        )
 
     def _settle(self, place: int) -> None:
         """Records in places up to this one leave memory."""
@@ -107,7 +116,16 @@ class HostedLog:
 
     def _first_needed(self) -> int:
         """The place that a start may begin with, once what is appended now is durable: from there on it finds all that is left."""
-        needed = min([self.place, *(place for entries in self._kept() if (place := entries.place_needed()) is not None)])
+        needed = min(
+            [
+                self.place,
+                *(
+                    place
+                    for entries in self._kept()
+                    if (place := entries.place_needed()) is not None
+                ),
+            ]
+        )
         return max((place for place in self.standings if place <= needed), default=0)
 
     def _give_back(self, journal: OrderedJournal, begin: int) -> None:
@@ -121,12 +139,18 @@ class HostedLog:
             self.shelf.forget_below(gone[-1] + 1)
 
     def has_room(self, bytes: int, use: Use = Use.DATA) -> bool:
-        return self.journal is None or self._reserve(self.journal, bytes + self.pending + FACT_BYTES, use)
+        return self.journal is None or self._reserve(
+            self.journal, bytes + self.pending + FACT_BYTES, use
+        )
 
     def fitting(self, message: Any) -> Any:
         """What of ``message`` the disk has room for; None if nothing. Seals, pointers and trims may use what is left beyond that for data."""
         if isinstance(message, Append | Forward | Fetched) and not self.has_room(room_for(message)):
-            trims = isinstance(message, Forward) and message.trimmed > self.node.state.trimmed and self.has_room(0, Use.POINTERS)
+            trims = (
+                isinstance(message, Forward)
+                and message.trimmed > self.node.state.trimmed
+                and self.has_room(0, Use.POINTERS)
+            )
             return msgspec.structs.replace(message, records=()) if trims else None
         if isinstance(message, Trim | Introduce):
             return message if self.has_room(len(_encode(message)), Use.POINTERS) else None
@@ -164,8 +188,12 @@ class HostedLog:
             if not self._put(journal, fact):
                 return False
             self.shelf.note(fact, self.place)
-        if (self.place_bytes > FULL_SHARE * self._size or not self.stands) and journal.seal(self.place):
-            self.stands = self._put(journal, self.node.state.standing())  # without room for it a later place has one
+        if (self.place_bytes > FULL_SHARE * self._size or not self.stands) and journal.seal(
+            self.place
+        ):
+            self.stands = self._put(
+                journal, self.node.state.standing()
+            )  # without room for it a later place has one
             if self.stands:
                 self.standings.append(self.place)
         return True
@@ -208,7 +236,9 @@ def _bytes_of(fact: LogFact | LogStanding) -> int:
 
 
 def _bytes_of_records(records: Iterable[LogRecord]) -> int:
-    return sum(_RECORD_BYTES + _ENTRY_BYTES * len(record.entries) + record.size for record in records)
+    return sum(
+        _RECORD_BYTES + _ENTRY_BYTES * len(record.entries) + record.size for record in records
+    )
 
 
 def room_for(message: Append | Forward | Fetched) -> int:

@@ -71,10 +71,14 @@ class HttpStatus:
     def start(self) -> None:
         """Raises :class:`BadInput` if the address cannot be listened on."""
         try:
-            self._socket = socket.create_server(split_address(self._address), backlog=CONNECTIONS_MAX)
+            self._socket = socket.create_server(
+                split_address(self._address), backlog=CONNECTIONS_MAX
+            )
         except OSError as error:
             why = f"{error.strerror}; use an address of this machine with a port that no other program has, or leave it out"
-            raise BadInput(f"http: cannot listen on {self._address}: {why}. Nothing was started") from error
+            raise BadInput(
+                f"http: cannot listen on {self._address}: {why}. Nothing was started"
+            ) from error
         self._thread.start()
 
     def close(self) -> None:
@@ -84,7 +88,9 @@ class HttpStatus:
             self._thread.join(REQUEST_S)
 
     def _run(self) -> None:
-        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:  # cancels at the end what is not answered
+        with asyncio.Runner(
+            loop_factory=lambda: self._loop
+        ) as runner:  # cancels at the end what is not answered
             runner.run(self._serve())
 
     async def _serve(self) -> None:
@@ -115,15 +121,25 @@ class HttpStatus:
         method, _, rest = head.partition(b"\r\n")[0].decode("latin-1").partition(" ")
         path = rest.partition(" ")[0].partition("?")[0]
         if method not in ("GET", "HEAD"):
-            return HttpPage(HTTPStatus.METHOD_NOT_ALLOWED, PLAIN, b"only GET and HEAD: nothing can be changed here\n")
+            return HttpPage(
+                HTTPStatus.METHOD_NOT_ALLOWED,
+                PLAIN,
+                b"only GET and HEAD: nothing can be changed here\n",
+            )
         answer = self._pages.get(path)
         if answer is None:
-            return HttpPage(HTTPStatus.NOT_FOUND, PLAIN, f"there is {' and '.join(self._pages)}\n".encode())
+            return HttpPage(
+                HTTPStatus.NOT_FOUND, PLAIN, f"there is {' and '.join(self._pages)}\n".encode()
+            )
         try:
             return await answer()
         except Exception:
             _log.exception("the page %s failed", path)
-            return HttpPage(HTTPStatus.INTERNAL_SERVER_ERROR, PLAIN, b"the page failed: the log of the process has the details\n")
+            return HttpPage(
+                HTTPStatus.INTERNAL_SERVER_ERROR,
+                PLAIN,
+                b"the page failed: the log of the process has the details\n",
+            )
 
 
 def _rendered(head: bytes, page: HttpPage) -> bytes:
@@ -187,7 +203,12 @@ class WatchedMember:
         numbers = await self._host.describe()
         told = numbers[0]
         reachable, members = told.members_reachable, told.members_total
-        facts: dict[str, object] = {"leader": told.leader, "term": told.term, "members_reachable": reachable, "members": members}
+        facts: dict[str, object] = {
+            "leader": told.leader,
+            "term": told.term,
+            "members_reachable": reachable,
+            "members": members,
+        }
         return Condition("" if told.leader else _NO_LEADER, facts, numbers)
 
 
@@ -200,7 +221,9 @@ class Monitor:
     ``listener``: what it serves at. Make it, and call everything, on the event loop of the process.
     """
 
-    def __init__(self, id: str, address: str, traffic: Traffic, listener: BatchListener, site: str = "") -> None:
+    def __init__(
+        self, id: str, address: str, traffic: Traffic, listener: BatchListener, site: str = ""
+    ) -> None:
         self._id = id
         self._site = site
         self._traffic = traffic
@@ -241,7 +264,10 @@ class Monitor:
             async with asyncio.timeout(LOOK_S):
                 seen = await asyncio.shield(asyncio.wrap_future(self._under_way))
         except TimeoutError:
-            return None, f"its event loop has not answered for {LOOK_S:g} s: it is stuck, or has far too much to do"
+            return (
+                None,
+                f"its event loop has not answered for {LOOK_S:g} s: it is stuck, or has far too much to do",
+            )
         except ConsensusUnavailable as error:
             return None, error.why
         return seen, self._why_not or seen.trouble
@@ -250,7 +276,15 @@ class Monitor:
         seen, why, kind = None, self._why_not, {}
         if self._subject is not None:
             (seen, why), kind = await self._look(self._subject), {"kind": self._subject.kind}
-        content = json.dumps({"id": self._id, **kind, "serving": not why, "why": why, **(seen.facts if seen is not None else {})})
+        content = json.dumps(
+            {
+                "id": self._id,
+                **kind,
+                "serving": not why,
+                "why": why,
+                **(seen.facts if seen is not None else {}),
+            }
+        )
         return HttpPage(503 if why else 200, _JSON, content.encode() + b"\n")
 
     async def _metrics(self) -> HttpPage:
@@ -262,4 +296,10 @@ class Monitor:
         kind, listener = self._subject.kind, self._listener
         process = of_process(self._id, kind, not why, self._lag, self._site)
         traffic = of_traffic(self._traffic, listener.bad_batches, len(listener.connections))
-        return HttpPage(200, KIND, render([*process, *traffic, *(OF_KIND[kind](*seen.numbers) if seen is not None else ())]))
+        return HttpPage(
+            200,
+            KIND,
+            render(
+                [*process, *traffic, *(OF_KIND[kind](*seen.numbers) if seen is not None else ())]
+            ),
+        )

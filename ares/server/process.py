@@ -83,7 +83,9 @@ def guard_of(settings: Settings, id: str, public_key: str) -> Guard:
         return Guard()
     key = security.process_key(id, public_key)
     clients = AuthorisedClients(security.clients_path, extra=processes_as_clients(settings))
-    return Guard(Lock(key, clients), Admission(clients, Verifier(security.decision_key, settings.initial)))
+    return Guard(
+        Lock(key, clients), Admission(clients, Verifier(security.decision_key, settings.initial))
+    )
 
 
 def processes_as_clients(settings: Settings) -> dict[str, Client]:
@@ -91,8 +93,14 @@ def processes_as_clients(settings: Settings) -> dict[str, Client]:
 
     Whoever writes the cluster file names them there, by their public keys; a server that was broken into can so read what others hold, no more.
     """
-    servers = [Client(server.id, server.public_key, Role.READ, server.id) for server in settings.servers.values()]
-    members = [Client(member.id, member.public_key, Role.RECONFIGURE) for member in settings.members.values()]
+    servers = [
+        Client(server.id, server.public_key, Role.READ, server.id)
+        for server in settings.servers.values()
+    ]
+    members = [
+        Client(member.id, member.public_key, Role.RECONFIGURE)
+        for member in settings.members.values()
+    ]
     return {client.key: client for client in [*servers, *members]}
 
 
@@ -103,7 +111,10 @@ def certifying(settings: Settings) -> Callable[[Consensus], Consensus] | None:
         return None
     from ares.consensus.certified import CertifiedConsensus
 
-    signer, verifier = Signer(security.signing_key()), Verifier(security.decision_key, settings.initial)
+    signer, verifier = (
+        Signer(security.signing_key()),
+        Verifier(security.decision_key, settings.initial),
+    )
     return lambda consensus: CertifiedConsensus(consensus, settings.initial, signer, verifier)
 
 
@@ -122,35 +133,52 @@ class Asking:
         self._runner: Runner | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def rebuilt(self, configuration: Configuration, object: ObjectName, tag: Tag, length: int) -> Element | None:
+    async def rebuilt(
+        self, configuration: Configuration, object: ObjectName, tag: Tag, length: int
+    ) -> Element | None:
         """See :data:`ares.server.scrub.Pull`."""
         from ares.objects.repair import rebuild_element
 
         runner = self._connected()
-        rebuilt = rebuild_element(configuration, object, tag, length, self._server.id, runner.session.readiness.suspects)
+        rebuilt = rebuild_element(
+            configuration, object, tag, length, self._server.id, runner.session.readiness.suspects
+        )
         return await runner.run(rebuilt, f"repair of {object!r}", REPAIR_TIMEOUT_S)
 
-    def fetch(self, request: Bring, target: Configuration, done: Callable[[Element | None, str], None]) -> None:
+    def fetch(
+        self, request: Bring, target: Configuration, done: Callable[[Element | None, str], None]
+    ) -> None:
         """See :data:`ares.server.bringing.Fetch`. Where no certificate proves who told of it, only servers of the cluster file are asked."""
-        strangers = [server for server in request.source.server_ids if server not in self._settings.servers]
+        strangers = [
+            server for server in request.source.server_ids if server not in self._settings.servers
+        ]
         if strangers and self._settings.security is None:
-            done(None, f"its cluster file knows nothing of {', '.join(strangers)[:DETAIL_CHARACTERS_MAX]}")
+            done(
+                None,
+                f"its cluster file knows nothing of {', '.join(strangers)[:DETAIL_CHARACTERS_MAX]}",
+            )
             return
         task = asyncio.get_running_loop().create_task(self._fetch(request, target, done))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _fetch(self, request: Bring, target: Configuration, done: Callable[[Element | None, str], None]) -> None:
+    async def _fetch(
+        self, request: Bring, target: Configuration, done: Callable[[Element | None, str], None]
+    ) -> None:
         from ares.objects.repair import bring_element
 
         element, why = None, "too few of those servers have it (any more)"
         try:
             runner, version = self._connected(), (request.object, request.tag, request.length)
-            brought = bring_element(request.source, target, *version, self._server.id, runner.session.readiness.suspects)
+            brought = bring_element(
+                request.source, target, *version, self._server.id, runner.session.readiness.suspects
+            )
             element = await runner.run(brought, f"bringing of {request.object!r}", REPAIR_TIMEOUT_S)
         except AresError as error:
             why = str(error)[:DETAIL_CHARACTERS_MAX]
-        except Exception as error:  # whatever a peer sent: the mover gets an answer, and the next errand its turn
+        except (
+            Exception
+        ) as error:  # whatever a peer sent: the mover gets an answer, and the next errand its turn
             why = f"a mistake in ares: {error!r}"[:DETAIL_CHARACTERS_MAX]
             log.exception("a version could not be brought here")
         done(element, why)
@@ -161,10 +189,18 @@ class Asking:
 
         settings, server = self._settings, self._server
         if self._runner is None:
-            key = None if settings.security is None else settings.security.process_key(server.id, server.public_key)
-            nobody = LocalConsensus()  # what rotted is asked for where it was, not in configurations that followed
+            key = (
+                None
+                if settings.security is None
+                else settings.security.process_key(server.id, server.public_key)
+            )
+            nobody = (
+                LocalConsensus()
+            )  # what rotted is asked for where it was, not in configurations that followed
             tracer = tracer_of(tracing_of(settings.tracing, os.environ), "ares-repair")
-            self._runner = Runner(ClientId(secrets.randbits(64)), connections(key, settings.transport), nobody, tracer)
+            self._runner = Runner(
+                ClientId(secrets.randbits(64)), connections(key, settings.transport), nobody, tracer
+            )
             self._runner.learn(list(settings.book().values()))
         return self._runner
 
@@ -175,7 +211,9 @@ class Asking:
             await self._runner.close()
 
 
-def piloted(settings: Settings, member: MemberSettings) -> "Callable[[Consensus, Callable[[], bool]], Autopilot] | None":
+def piloted(
+    settings: Settings, member: MemberSettings
+) -> "Callable[[Consensus, Callable[[], bool]], Autopilot] | None":
     """What makes the autopilot of ``member``, on the event loop; None where the cluster file asks for none. It decides over the member itself.
 
     Raises :class:`ares.BadInput` when the member's secret cannot be used: with keys, it is a client of the servers under its own.
@@ -188,11 +226,24 @@ def piloted(settings: Settings, member: MemberSettings) -> "Callable[[Consensus,
     from ares.reconfig.view import Switches
 
     keep_freed_memory(CLIENT_BYTES)
-    key = None if settings.security is None else settings.security.process_key(member.id, member.public_key)
+    key = (
+        None
+        if settings.security is None
+        else settings.security.process_key(member.id, member.public_key)
+    )
 
     def make(consensus: Consensus, leads: Callable[[], bool]) -> Autopilot:
-        manager = manager_of(settings, lambda: connections(key, settings.transport), consensus, Switches(), service="ares-autopilot", remembers=False)
-        return Autopilot(manager, settings.book(), leads, asked, labels_of(settings), partial(at_site, settings))
+        manager = manager_of(
+            settings,
+            lambda: connections(key, settings.transport),
+            consensus,
+            Switches(),
+            service="ares-autopilot",
+            remembers=False,
+        )
+        return Autopilot(
+            manager, settings.book(), leads, asked, labels_of(settings), partial(at_site, settings)
+        )
 
     return make
 
@@ -206,14 +257,20 @@ class Life:
     ``listener`` is for the work, ``traffic`` what it counts, ``stop`` is set when it is to end.
     """
 
-    def __init__(self, settings: Settings, own: ServerSettings | MemberSettings, lock: Lock | None) -> None:
+    def __init__(
+        self, settings: Settings, own: ServerSettings | MemberSettings, lock: Lock | None
+    ) -> None:
         self.stop = asyncio.Event()
         self.traffic = Traffic()
-        self.listener = listener_at(own.address, lock, fitting(settings.limits), self.traffic, settings.transport)
+        self.listener = listener_at(
+            own.address, lock, fitting(settings.limits), self.traffic, settings.transport
+        )
         self._id = own.id
         self._monitor: Monitor | None = None
         if own.http:
-            self._monitor = Monitor(own.id, own.http, self.traffic, self.listener, getattr(own, "site", ""))
+            self._monitor = Monitor(
+                own.id, own.http, self.traffic, self.listener, getattr(own, "site", "")
+            )
 
     def told(self) -> contextlib.AbstractContextManager[object]:
         """Over HTTP, as long as this lasts. Raises :class:`BadInput` if that cannot be."""
@@ -256,17 +313,28 @@ def run_storage_server(file: Path, id: str, forget: bool = False) -> None:
     settings = Settings.load(file)
     server = settings.servers.get(ServerId(id))
     if server is None:
-        raise BadInput(f"{file} has no [[server]] with id {id!r}; known: {', '.join(settings.servers)}")
+        raise BadInput(
+            f"{file} has no [[server]] with id {id!r}; known: {', '.join(settings.servers)}"
+        )
     logs.set_up(id)
     let_nobody_else_write()
     guard = guard_of(settings, id, server.public_key)
     with _named(settings, server), held(server.data):
-        for address in filter(None, (server.address, server.http)):  # found now, not when the identity is spent
+        for address in filter(
+            None, (server.address, server.http)
+        ):  # found now, not when the identity is spent
             if not is_free(*split_address(address)):
-                raise BadInput(f"{id} cannot listen on {address}: another program does, or it is no address of this machine; nothing was started")
-        claim = (store_identity if settings.durable else claim_identity)(server.data, server.identity, forget)
+                raise BadInput(
+                    f"{id} cannot listen on {address}: another program does, or it is no address of this machine; nothing was started"
+                )
+        claim = (store_identity if settings.durable else claim_identity)(
+            server.data, server.identity, forget
+        )
         if claim.lost:
-            log.warning(_STORE_LOST if settings.durable else _MEMORY_LOST, extra={"identity": claim.identity})
+            log.warning(
+                _STORE_LOST if settings.durable else _MEMORY_LOST,
+                extra={"identity": claim.identity},
+            )
         run(_serve_objects(settings, server, claim, guard))
 
 
@@ -275,7 +343,9 @@ def run_consensus_member(file: Path, id: str) -> None:
     settings = Settings.load(file)
     member = settings.members.get(ServerId(id))
     if member is None:
-        raise BadInput(f"{file} has no [[consensus]] with id {id!r}; known: {', '.join(settings.members) or 'none'}")
+        raise BadInput(
+            f"{file} has no [[consensus]] with id {id!r}; known: {', '.join(settings.members) or 'none'}"
+        )
     logs.set_up(id)
     let_nobody_else_write()
     with _named(settings, member):
@@ -288,10 +358,14 @@ def _named(settings: Settings, own: ServerSettings | MemberSettings) -> Iterator
     try:
         yield
     except DirectoryLost as error:
-        raise DirectoryLost(error.directory, [own.id], settings.path, own.id in settings.members, error.record) from None
+        raise DirectoryLost(
+            error.directory, [own.id], settings.path, own.id in settings.members, error.record
+        ) from None
 
 
-async def _serve_objects(settings: Settings, server: ServerSettings, claim: Claim, guard: Guard) -> None:
+async def _serve_objects(
+    settings: Settings, server: ServerSettings, claim: Claim, guard: Guard
+) -> None:
     from ares.server.scrub import ScrubPlan
     from ares.server.serving import run_server
     from ares.store.journal.disk import TimedDisk
@@ -301,7 +375,13 @@ async def _serve_objects(settings: Settings, server: ServerSettings, claim: Clai
     def serving(host: "Host") -> None:
         if tracer is not None:
             host.traced = partial(tracer.served, server.id, _address_attributes(server))
-        bringing = Bringing(host.replica, host.put_for, life.listener.reply, asking.fetch, lambda: host.gathered_bytes > AT_ONCE_BYTES)
+        bringing = Bringing(
+            host.replica,
+            host.put_for,
+            life.listener.reply,
+            asking.fetch,
+            lambda: host.gathered_bytes > AT_ONCE_BYTES,
+        )
         host.bring, host.committed = bringing.answer, bringing.begin
         life.serving(WatchedServer(host, disk.syncs))
 
@@ -309,7 +389,12 @@ async def _serve_objects(settings: Settings, server: ServerSettings, claim: Clai
     life, disk = Life(settings, server, guard.lock), TimedDisk()
     with life.told(), contextlib.nullcontext() if tracer is None else contextlib.closing(tracer):
         journal, plan, log_journals = None, None, None
-        links = connections(None if settings.security is None else settings.security.process_key(server.id, server.public_key), settings.transport)
+        links = connections(
+            None
+            if settings.security is None
+            else settings.security.process_key(server.id, server.public_key),
+            settings.transport,
+        )
         for known in settings.book().values():
             links.learn(known.id, known.address)
         async with contextlib.aclosing(Asking(settings, server)) as asking:
@@ -322,9 +407,25 @@ async def _serve_objects(settings: Settings, server: ServerSettings, claim: Clai
                 owner = Owner(settings.initial.cluster_id, server.id, claim.identity)
                 journal = open_journal(server.data / STORE_NAME, owner, disk=disk)
                 log_journals = DirectoryOfLogs(server.data / STORE_NAME, owner, disk, PLACE_BYTES)
-                plan = ScrubPlan(settings.scrub.every_h * 3600.0, settings.scrub.bytes_per_s, server.data / SCRUBBED_NAME, asking.rebuilt)
+                plan = ScrubPlan(
+                    settings.scrub.every_h * 3600.0,
+                    settings.scrub.bytes_per_s,
+                    server.data / SCRUBBED_NAME,
+                    asking.rebuilt,
+                )
             await run_server(
-                *(server.id, claim.identity, settings.initial, life.listener, life.stop, journal, guard.admission, serving, plan, life.traffic),
+                *(
+                    server.id,
+                    claim.identity,
+                    settings.initial,
+                    life.listener,
+                    life.stop,
+                    journal,
+                    guard.admission,
+                    serving,
+                    plan,
+                    life.traffic,
+                ),
                 *(links, log_journals, settings.logs.fetch_bytes_per_s, sites_of(settings)),
             )
 
@@ -342,7 +443,11 @@ async def _serve_decisions(settings: Settings, member: MemberSettings, guard: Gu
         life.serving(WatchedMember(host))
 
     raft_addresses = {other.id: other.raft for other in settings.members.values()}
-    life, certified, flown = Life(settings, member, guard.lock), certifying(settings), piloted(settings, member)
+    life, certified, flown = (
+        Life(settings, member, guard.lock),
+        certifying(settings),
+        piloted(settings, member),
+    )
     with life.told():
         password = settings.password()
         to_others = (raft_addresses, life.listener, member.data, password, settings.beat_s)

@@ -12,9 +12,10 @@ from prometheus_client.metrics_core import GaugeMetricFamily as Gauge
 from prometheus_client.metrics_core import HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from ares.chain.log_state import HeldLogs
 from ares.machine import compiled
 from ares.machine.metrics import Autopiloted, Histogram, Traffic, Vitals
-from ares.model.messages import ConsensusDescription
+from ares.model.messages import ConsensusDescription, Stored
 from ares.model.version import VERSION
 
 KIND = "text/plain; version=0.0.4; charset=utf-8"
@@ -36,13 +37,23 @@ def render(families: Iterable[Metric]) -> bytes:
     return generate_latest(_Families(families))
 
 
-def of_process(id: str, kind: str, serving: bool, lag: Histogram, site: str = "") -> Iterator[Metric]:
+def of_process(
+    id: str, kind: str, serving: bool, lag: Histogram, site: str = ""
+) -> Iterator[Metric]:
     """``kind``: server or consensus. ``lag``: of its event loop."""
-    info = Gauge("ares_info", "Which process this is, at which site, with which core; always 1.", labels=["id", "kind", "version", "site", "core"])
+    info = Gauge(
+        "ares_info",
+        "Which process this is, at which site, with which core; always 1.",
+        labels=["id", "kind", "version", "site", "core"],
+    )
     info.add_metric([id, kind, VERSION, site, compiled.NAME], 1)
     yield info
     yield Gauge("ares_serving", "Whether /health says 200.", serving)
-    yield _histogram("ares_loop_lag_seconds", "By how much the event loop was late, looked at once a second.", lag)
+    yield _histogram(
+        "ares_loop_lag_seconds",
+        "By how much the event loop was late, looked at once a second.",
+        lag,
+    )
 
 
 def of_traffic(traffic: Traffic, bad_batches: int, connections: int) -> Iterator[Metric]:
@@ -50,8 +61,16 @@ def of_traffic(traffic: Traffic, bad_batches: int, connections: int) -> Iterator
     yield _labelled("ares_requests", "Requests that came, by kind.", "kind", requests)
     refused = {reason.name.lower(): count for reason, count in traffic.refused.items()}
     yield _labelled("ares_refused", "Requests that were refused, by reason.", "reason", refused)
-    yield _histogram("ares_batch_seconds", "Time that the requests of one batch took to be handled, without waiting for a disk.", traffic.batches)
-    replies = HistogramMetricFamily("ares_reply_seconds", "Time from a request's arrival until its reply left, by what was asked.", labels=["kind"])
+    yield _histogram(
+        "ares_batch_seconds",
+        "Time that the requests of one batch took to be handled, without waiting for a disk.",
+        traffic.batches,
+    )
+    replies = HistogramMetricFamily(
+        "ares_reply_seconds",
+        "Time from a request's arrival until its reply left, by what was asked.",
+        labels=["kind"],
+    )
     for kind, histogram in (("read", traffic.reading), ("write", traffic.writing)):
         replies.add_metric([kind], _buckets(histogram), histogram.sum_s)
     yield replies
@@ -62,58 +81,170 @@ def of_traffic(traffic: Traffic, bad_batches: int, connections: int) -> Iterator
 
 
 def of_server(vitals: Vitals, fsyncs: Histogram) -> Iterator[Metric]:
-    yield Counter("ares_unknown_keys", "Attempts to connect with a key that is not authorised.", vitals.description.unknown_keys)
+    yield Counter(
+        "ares_unknown_keys",
+        "Attempts to connect with a key that is not authorised.",
+        vitals.description.unknown_keys,
+    )
     holding, stored = vitals.holding, vitals.description.stored
-    yield Gauge("ares_configurations", "Configurations that the server knows as a member.", holding.configurations)
-    yield Gauge("ares_collected_configurations", "Those of them whose data is dropped.", holding.collected)
-    yield Gauge("ares_objects", "Objects held, deleted ones included; one that two configurations have counts twice.", holding.objects)
-    yield Gauge("ares_withheld_objects", "Those of them that a finalized configuration has, and that await collection here.", holding.withheld)
-    yield Gauge("ares_elements", "Elements held: one or more versions of each object.", holding.elements)
+    yield Gauge(
+        "ares_configurations",
+        "Configurations that the server knows as a member.",
+        holding.configurations,
+    )
+    yield Gauge(
+        "ares_collected_configurations", "Those of them whose data is dropped.", holding.collected
+    )
+    yield Gauge(
+        "ares_objects",
+        "Objects held, deleted ones included; one that two configurations have counts twice.",
+        holding.objects,
+    )
+    yield Gauge(
+        "ares_withheld_objects",
+        "Those of them that a finalized configuration has, and that await collection here.",
+        holding.withheld,
+    )
+    yield Gauge(
+        "ares_elements", "Elements held: one or more versions of each object.", holding.elements
+    )
     yield Gauge("ares_element_bytes", "Data of the elements held.", holding.bytes)
-    yield Gauge("ares_moving_configurations", "Configurations that are being moved from: their successor is decided and pending.", holding.moving)
+    yield Gauge(
+        "ares_moving_configurations",
+        "Configurations that are being moved from: their successor is decided and pending.",
+        holding.moving,
+    )
     yield Gauge("ares_moving_objects", "Objects that those hold.", holding.moving_objects)
     if holding.spare_servers >= 0:
-        yield Gauge("ares_spare_servers", "Servers that the configuration here with the fewest can lose when all are up.", holding.spare_servers)
-    if (logs := vitals.logs) is not None:
-        yield Gauge("ares_logs", "Logs of which the server is, or was, in a chain.", logs.logs)
-        yield Gauge("ares_log_entries", "Entries of logs that are here.", logs.entries)
-        yield Gauge("ares_log_committed_entries", "Entries ever appended that the server knows to be at every node, of all its logs.", logs.committed)
-        yield Gauge("ares_sealed_logs", "Logs whose last chain is sealed, with nothing decided: they take no appends.", logs.sealed)
-        yield Gauge("ares_fetching_logs", "Logs whose older entries the server fetches from others.", logs.fetching)
-        yield Gauge("ares_log_fetch_entries", "Entries that those have, from where they are trimmed to the start of their chain.", logs.to_fetch)
-        yield Gauge("ares_log_fetched_entries", "Those of them that are here.", logs.fetched)
+        yield Gauge(
+            "ares_spare_servers",
+            "Servers that the configuration here with the fewest can lose when all are up.",
+            holding.spare_servers,
+        )
+    if vitals.logs is not None:
+        yield from _of_logs(vitals.logs)
     if stored is not None:
-        if stored.free_bytes >= 0:
-            yield Gauge("ares_disk_free_bytes", "Room on the file system of the store.", stored.free_bytes)
-        yield Gauge("ares_disk_bytes", "What the store takes on the disk.", stored.disk_bytes)
-        yield Gauge("ares_disk_live_bytes", "What of that is still needed, about.", stored.live_bytes)
-        yield Gauge("ares_quarantined_elements", "Elements that were found damaged and await repair.", stored.quarantined)
-        yield Counter("ares_repaired_elements", "Elements that were damaged and are repaired.", stored.repaired)
+        yield from _of_store(stored)
     if vitals.commits is not None:
-        yield _histogram("ares_commit_seconds", "Time from the begin of a group commit until it was on the disk.", vitals.commits)
+        yield _histogram(
+            "ares_commit_seconds",
+            "Time from the begin of a group commit until it was on the disk.",
+            vitals.commits,
+        )
         yield _histogram("ares_fsync_seconds", "Time of one call to fdatasync.", fsyncs)
 
 
-def of_member(description: ConsensusDescription, under_way: int, unknown_keys: int, autopilot: Autopiloted | None = None) -> Iterator[Metric]:
-    yield Counter("ares_unknown_keys", "Attempts to connect with a key that is not authorised.", unknown_keys)
-    yield Gauge("ares_consensus_leader_known", "Whether this member knows a leader.", bool(description.leader))
-    yield Gauge("ares_consensus_leads", "Whether this member is the leader.", description.leader == description.member)
+def _of_logs(logs: HeldLogs) -> Iterator[Metric]:
+    yield Gauge("ares_logs", "Logs of which the server is, or was, in a chain.", logs.logs)
+    yield Gauge("ares_log_entries", "Entries of logs that are here.", logs.entries)
+    yield Gauge(
+        "ares_log_committed_entries",
+        "Entries ever appended that the server knows to be at every node, of all its logs.",
+        logs.committed,
+    )
+    yield Gauge(
+        "ares_sealed_logs",
+        "Logs whose last chain is sealed, with nothing decided: they take no appends.",
+        logs.sealed,
+    )
+    yield Gauge(
+        "ares_fetching_logs",
+        "Logs whose older entries the server fetches from others.",
+        logs.fetching,
+    )
+    yield Gauge(
+        "ares_log_fetch_entries",
+        "Entries that those have, from where they are trimmed to the start of their chain.",
+        logs.to_fetch,
+    )
+    yield Gauge("ares_log_fetched_entries", "Those of them that are here.", logs.fetched)
+
+
+def _of_store(stored: Stored) -> Iterator[Metric]:
+    if stored.free_bytes >= 0:
+        yield Gauge(
+            "ares_disk_free_bytes", "Room on the file system of the store.", stored.free_bytes
+        )
+    yield Gauge("ares_disk_bytes", "What the store takes on the disk.", stored.disk_bytes)
+    yield Gauge("ares_disk_live_bytes", "What of that is still needed, about.", stored.live_bytes)
+    yield Gauge(
+        "ares_quarantined_elements",
+        "Elements that were found damaged and await repair.",
+        stored.quarantined,
+    )
+    yield Counter(
+        "ares_repaired_elements",
+        "Elements that were damaged and are repaired.",
+        stored.repaired,
+    )
+
+
+def of_member(
+    description: ConsensusDescription,
+    under_way: int,
+    unknown_keys: int,
+    autopilot: Autopiloted | None = None,
+) -> Iterator[Metric]:
+    yield Counter(
+        "ares_unknown_keys", "Attempts to connect with a key that is not authorised.", unknown_keys
+    )
+    yield Gauge(
+        "ares_consensus_leader_known",
+        "Whether this member knows a leader.",
+        bool(description.leader),
+    )
+    yield Gauge(
+        "ares_consensus_leads",
+        "Whether this member is the leader.",
+        description.leader == description.member,
+    )
     yield Gauge("ares_consensus_term", "The term of Raft.", description.term)
-    yield Gauge("ares_consensus_decisions", "Decisions that this member knows.", description.decisions)
-    yield Gauge("ares_consensus_members_reachable", "Members that this one is connected with, itself included.", description.members_reachable)
+    yield Gauge(
+        "ares_consensus_decisions", "Decisions that this member knows.", description.decisions
+    )
+    yield Gauge(
+        "ares_consensus_members_reachable",
+        "Members that this one is connected with, itself included.",
+        description.members_reachable,
+    )
     yield Gauge("ares_consensus_members", "Members that there are.", description.members_total)
     yield Gauge("ares_consensus_under_way", "Requests that wait for a decision.", under_way)
     if autopilot is not None:
-        yield Gauge("ares_autopilot_absent_servers", "Members of configurations that do not answer the autopilot here.", autopilot.absent)
-        yield Gauge("ares_autopilot_troubled_domains", "Domains for which something should be done, and cannot be.", autopilot.troubled)
-        yield Gauge("ares_autopilot_troubled_logs", "Logs for which something should be done, and cannot be.", autopilot.troubled_logs)
-        yield Gauge("ares_autopilot_move_objects", "Objects of the domain that it moves now, as far as known; 0: it moves none.", autopilot.total)
-        yield Gauge("ares_autopilot_moved_objects", "Those of them that are seen to.", autopilot.seen)
+        yield Gauge(
+            "ares_autopilot_absent_servers",
+            "Members of configurations that do not answer the autopilot here.",
+            autopilot.absent,
+        )
+        yield Gauge(
+            "ares_autopilot_troubled_domains",
+            "Domains for which something should be done, and cannot be.",
+            autopilot.troubled,
+        )
+        yield Gauge(
+            "ares_autopilot_troubled_logs",
+            "Logs for which something should be done, and cannot be.",
+            autopilot.troubled_logs,
+        )
+        yield Gauge(
+            "ares_autopilot_move_objects",
+            "Objects of the domain that it moves now, as far as known; 0: it moves none.",
+            autopilot.total,
+        )
+        yield Gauge(
+            "ares_autopilot_moved_objects", "Those of them that are seen to.", autopilot.seen
+        )
         yield Counter("ares_autopilot_moves", "Moves that it has completed.", autopilot.done)
-        yield Counter("ares_autopilot_follows", "Domains that it has moved to the site of their users.", autopilot.follows)
+        yield Counter(
+            "ares_autopilot_follows",
+            "Domains that it has moved to the site of their users.",
+            autopilot.follows,
+        )
 
 
-OF_KIND: Mapping[str, Callable[..., Iterator[Metric]]] = {"server": of_server, "consensus": of_member}
+OF_KIND: Mapping[str, Callable[..., Iterator[Metric]]] = {
+    "server": of_server,
+    "consensus": of_member,
+}
 """Of a process of this kind; both take the numbers that a look at it shows (ares/server/monitor.py)."""
 
 
@@ -134,4 +265,6 @@ def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
 
 
 def _snake(name: str) -> str:
-    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).removeprefix("_")
+    return "".join(
+        f"_{letter.lower()}" if letter.isupper() else letter for letter in name
+    ).removeprefix("_")

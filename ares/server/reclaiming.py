@@ -35,7 +35,9 @@ class Reclaiming:
     Whenever a step did nothing and damaged places are left, it is set.
     """
 
-    def __init__(self, replica: Replica, journal: Journal, limits: CompactionLimits = USUAL) -> None:
+    def __init__(
+        self, replica: Replica, journal: Journal, limits: CompactionLimits = USUAL
+    ) -> None:
         self.lacks_room = False
         self._replica = replica
         self._journal = journal
@@ -53,7 +55,10 @@ class Reclaiming:
     def leave(self, place: int, readable: Container[Key] | None = None) -> None:
         """``place`` is damaged. ``readable``: see :class:`ares.store.port.Verdict`."""
         if place not in self._damaged:
-            log.error("place %d of the store is damaged; what is alive there is journaled again from memory", place)
+            log.error(
+                "place %d of the store is damaged; what is alive there is journaled again from memory",
+                place,
+            )
         if self._damaged.get(place) is None:
             self._damaged[place] = readable
         if self._compaction is not None and self._compaction.place == place:
@@ -96,7 +101,9 @@ class Reclaiming:
 
     def _copy(self, compaction: Compaction, room: int) -> Reclaimed:
         left = compaction.place
-        may_take_spare = is_worth_it(self._journal.places()[left], self._replica.account.live.get(left, 0))
+        may_take_spare = is_worth_it(
+            self._journal.places()[left], self._replica.account.live.get(left, 0)
+        )
         place = self._journal.reserve(room, Use.COMPACTION if may_take_spare else Use.DATA)
         if place is None:
             return self._wait(compaction)
@@ -131,7 +138,11 @@ class Reclaiming:
             waiting, self._waiting = self._waiting, None
             return waiting
         is_damaged = chosen in self._damaged
-        facts = self._replica.held_at(chosen, self._damaged[chosen]) if is_damaged else self._journal.read(chosen)
+        facts = (
+            self._replica.held_at(chosen, self._damaged[chosen])
+            if is_damaged
+            else self._journal.read(chosen)
+        )
         return Compaction(self._replica, chosen, facts, self._limits)
 
     @property

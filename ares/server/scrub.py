@@ -93,7 +93,9 @@ class _Pace:
     def __call__(self, bytes: int) -> None:
         while True:
             now_s = time.monotonic()
-            self._owed_bytes = max(self._owed_bytes - (now_s - self._paid_s) * self.bytes_per_s, 0.0)
+            self._owed_bytes = max(
+                self._owed_bytes - (now_s - self._paid_s) * self.bytes_per_s, 0.0
+            )
             self._paid_s = now_s
             if not self._owed_bytes:
                 break
@@ -136,22 +138,36 @@ class _Repairs:
             await asyncio.gather(*(self._try(key, failures) for key in some))
         self._missed = frozenset(self._host.replica.quarantined)
         if self._missed:
-            log.warning("elements that could not be repaired yet: %d; they are tried again", len(self._missed))
+            log.warning(
+                "elements that could not be repaired yet: %d; they are tried again",
+                len(self._missed),
+            )
 
     def _together(self, keys: list[Key]) -> Iterator[list[Key]]:
         waiting = deque(keys)
         while waiting:
             some = [waiting.popleft()]
             bytes = self._host.replica.missing_bytes(some[0])
-            while waiting and len(some) < AT_ONCE and (bytes := bytes + self._host.replica.missing_bytes(waiting[0])) <= AT_ONCE_BYTES:
+            while (
+                waiting
+                and len(some) < AT_ONCE
+                and (bytes := bytes + self._host.replica.missing_bytes(waiting[0])) <= AT_ONCE_BYTES
+            ):
                 some.append(waiting.popleft())
             yield some
 
     async def _try(self, key: Key, failures: dict[ConfigurationId, int]) -> None:
         id, object, tag = key
-        if self._pull is None or failures.get(id, 0) >= FAILURES_MAX or not self._host.replica.is_quarantined(key):
+        if (
+            self._pull is None
+            or failures.get(id, 0) >= FAILURES_MAX
+            or not self._host.replica.is_quarantined(key)
+        ):
             return
-        configuration, length = self._host.replica.hosted[id].configuration, self._host.replica.missing_bytes(key)
+        configuration, length = (
+            self._host.replica.hosted[id].configuration,
+            self._host.replica.missing_bytes(key),
+        )
         extra = {"object": object, "tag": str(tag)}
         try:
             element = await self._pull(configuration, object, tag, length)
@@ -182,7 +198,9 @@ class Scrubbing:
     def answer(self, request: Scrub) -> ScrubReply:
         """Begin if it is asked for, and tell how far it is."""
         if request.begin:
-            self._pace.bytes_per_s = request.bytes_per_s if request.bytes_per_s > 0 else self._plan.bytes_per_s
+            self._pace.bytes_per_s = (
+                request.bytes_per_s if request.bytes_per_s > 0 else self._plan.bytes_per_s
+            )
             if not self._running:
                 self._begin()
                 self._asked.set()
@@ -203,7 +221,9 @@ class Scrubbing:
     def _begin(self) -> None:
         self._running, self._damaged, self._damaged_in_logs = True, 0, 0
         self._pace.begin()
-        self._total = sum(sum(journal.durable().values()) for journal in (self._journal, *self._host.log_journals))
+        self._total = sum(
+            sum(journal.durable().values()) for journal in (self._journal, *self._host.log_journals)
+        )
 
     async def run(self) -> None:
         """Until it is cancelled."""
@@ -240,7 +260,10 @@ class Scrubbing:
     def _until_due_s(self) -> float:
         """Not known when the last round was: this counts as one, for a store that is new needs none."""
         try:
-            return min(float(self._plan.told.read_text(encoding="ascii")) - time.time(), 0.0) + self._plan.every_s
+            return (
+                min(float(self._plan.told.read_text(encoding="ascii")) - time.time(), 0.0)
+                + self._plan.every_s
+            )
         except (OSError, ValueError):
             self._tell()
             return self._plan.every_s
@@ -266,7 +289,11 @@ class Scrubbing:
         self._rounds += 1
         self._tell()
         replica = self._host.replica
-        extra = {"places_damaged": self._damaged, "quarantined": len(replica.quarantined), "repaired": replica.account.repaired}
+        extra = {
+            "places_damaged": self._damaged,
+            "quarantined": len(replica.quarantined),
+            "repaired": replica.account.repaired,
+        }
         log.info("scrub: done, %d bytes verified", self._pace.bytes, extra=extra)
 
     async def _verify(self, journal: Journal, place: int, threads: ThreadPoolExecutor) -> None:
@@ -274,16 +301,27 @@ class Scrubbing:
         if examination is None:
             return
         try:
-            verdict = await asyncio.get_running_loop().run_in_executor(threads, examination.run, self._pace)
+            verdict = await asyncio.get_running_loop().run_in_executor(
+                threads, examination.run, self._pace
+            )
         except OSError as error:
             log.error("scrub: place %d of the store could not be verified: %s", place, error)
             self._damaged += 1
             return
-        if not verdict.whole and place in journal.durable():  # it may have been given back meanwhile
+        if (
+            not verdict.whole and place in journal.durable()
+        ):  # it may have been given back meanwhile
             if journal is not self._journal:
                 self._damaged_in_logs += 1
-                log.error("scrub: place %d of a log is not what was written, and is not repaired: the servers of its chain have it", place)
+                log.error(
+                    "scrub: place %d of a log is not what was written, and is not repaired: the servers of its chain have it",
+                    place,
+                )
                 return
             self._damaged += 1
-            log.error("scrub: place %d is not what was written; damaged elements: %d", place, len(verdict.damaged))
+            log.error(
+                "scrub: place %d is not what was written; damaged elements: %d",
+                place,
+                len(verdict.damaged),
+            )
             self._host.leave(place, verdict.readable)

@@ -24,7 +24,13 @@ from ares.store.port import Journal, LogJournals, NoJournal
 log = logging.getLogger(__name__)
 
 
-def restored(server: ServerId, identity: str, initial: Configuration, journal: Journal, clock: Clock = no_clock) -> Replica:
+def restored(
+    server: ServerId,
+    identity: str,
+    initial: Configuration,
+    journal: Journal,
+    clock: Clock = no_clock,
+) -> Replica:
     """The server's state as ``journal`` tells it, once in a process: the garbage collector never looks at it, nor at what else is there already.
 
     Servers of one domain grow alike and look for garbage at the same time, so no quorum hides it: let it be a short look.
@@ -40,7 +46,13 @@ def restored(server: ServerId, identity: str, initial: Configuration, journal: J
     return replica
 
 
-def recovered(server: ServerId, identity: str, initial: Configuration, journal: Journal, clock: Clock = no_clock) -> Replica:
+def recovered(
+    server: ServerId,
+    identity: str,
+    initial: Configuration,
+    journal: Journal,
+    clock: Clock = no_clock,
+) -> Replica:
     """:func:`restored`, as often as you like."""
     replica = Replica(server, identity, initial, clock, journal.keeps)
     replica.begin_restoring()
@@ -93,14 +105,44 @@ async def run_server(
         replica = restored(server, identity, initial, journal, time.time)
         if links is not None:
             loop = asyncio.get_running_loop()
-            logs = Logs(server, identity, initial, listener.reply, fail, loop, links, log_journals, fetch_bytes_per_s=fetch_bytes_per_s)
+            logs = Logs(
+                server,
+                identity,
+                initial,
+                listener.reply,
+                fail,
+                loop,
+                links,
+                log_journals,
+                fetch_bytes_per_s=fetch_bytes_per_s,
+            )
             logs.restore()
-        host = Host(replica, journal, listener.reply, fail, admission, throttle=listener, traffic=traffic, logs=logs, sites=sites)
+        host = Host(
+            replica,
+            journal,
+            listener.reply,
+            fail,
+            admission,
+            throttle=listener,
+            traffic=traffic,
+            logs=logs,
+            sites=sites,
+        )
         listener.seen, listener.core = host.users.seen, host.core
         address = await listener.serve(host.handler)
-        log.info("serving", extra={"address": address, "identity": identity, "bytes_on_disk": journal.bytes_on_disk, "core": compiled.NAME})
+        log.info(
+            "serving",
+            extra={
+                "address": address,
+                "identity": identity,
+                "bytes_on_disk": journal.bytes_on_disk,
+                "core": compiled.NAME,
+            },
+        )
         serving(host)
-        scrubbing = None if plan is None else asyncio.create_task(Scrubbing(host, journal, plan).run())
+        scrubbing = (
+            None if plan is None else asyncio.create_task(Scrubbing(host, journal, plan).run())
+        )
         ticking = None if logs is None else asyncio.create_task(_tick(logs))
         await stop.wait()
         if scrubbing is not None:

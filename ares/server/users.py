@@ -10,7 +10,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ares.model.identity import ConfigurationId, DomainName
-from ares.model.messages import SITES_TOLD_MAX, AnyMessage, AskedFrom, GetData, GetTag, PutData, Usage
+from ares.model.messages import (
+    SITES_TOLD_MAX,
+    AnyMessage,
+    AskedFrom,
+    GetData,
+    GetTag,
+    PutData,
+    Usage,
+)
 from ares.net.port import Sender
 from ares.replica.hosting import Hosting
 
@@ -58,7 +66,9 @@ class Users:
             return
         number = len(messages)
         message: Any = messages[int(self._chance() * number)]
-        if type(message) not in _COUNTED or (type(message) is GetData and message.successor is not None):
+        if type(message) not in _COUNTED or (
+            type(message) is GetData and message.successor is not None
+        ):
             return
         self.count(sender, message.configuration, number)
 
@@ -83,10 +93,17 @@ class Users:
         for hosting in self._hosted.values():
             if (own := hosted.get(hosting.configuration.domain)) is not None:
                 own.append(hosting)
-        return tuple(Usage(domain, _newest(own).bytes, self._asked(own)) for domain, own in hosted.items() if own)
+        return tuple(
+            Usage(domain, _newest(own).bytes, self._asked(own))
+            for domain, own in hosted.items()
+            if own
+        )
 
     def _asked(self, own: Sequence[Hosting]) -> tuple[AskedFrom, ...]:
-        totals = {site: sum(counts.get(hosting.configuration.id, 0.0) for hosting in own) * _PER_S for site, counts in self._counts.items()}
+        totals = {
+            site: sum(counts.get(hosting.configuration.id, 0.0) for hosting in own) * _PER_S
+            for site, counts in self._counts.items()
+        }
         most = sorted(totals.items(), key=lambda pair: -pair[1])[:SITES_TOLD_MAX]
         return tuple(AskedFrom(site, per_s) for site, per_s in most if per_s > 0)
 

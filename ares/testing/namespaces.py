@@ -46,7 +46,9 @@ def add(namespace: str) -> None:
 
 def remove(namespace: str) -> None:
     """With its interfaces and rules, once no process is in it; it need not be there."""
-    subprocess.run(["ip", "netns", "del", namespace], capture_output=True, check=False, timeout=_COMMAND_S)
+    subprocess.run(
+        ["ip", "netns", "del", namespace], capture_output=True, check=False, timeout=_COMMAND_S
+    )
 
 
 def inside(namespace: str) -> list[str]:
@@ -62,7 +64,21 @@ def bridge(hub: str, name: str) -> None:
 
 def plug(namespace: str, address: str, hub: str, bridge: str, port: str) -> None:
     """An interface ``eth0`` in ``namespace`` with ``address`` (``10.0.0.1/24``), whose other end is ``port`` of a bridge in ``hub``; and loopback."""
-    run("ip", "-n", hub, "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", namespace)
+    run(
+        "ip",
+        "-n",
+        hub,
+        "link",
+        "add",
+        port,
+        "type",
+        "veth",
+        "peer",
+        "name",
+        "eth0",
+        "netns",
+        namespace,
+    )
     run("ip", "-n", hub, "link", "set", port, "master", bridge, "up")
     run("ip", "-n", namespace, "addr", "add", address, "dev", "eth0")
     run("ip", "-n", namespace, "link", "set", "lo", "up")
@@ -71,7 +87,11 @@ def plug(namespace: str, address: str, hub: str, bridge: str, port: str) -> None
 
 def run(*command: str, given: str = "") -> str:
     """What the command prints; ``given``: its standard input."""
-    done = subprocess.run(command, input=given, capture_output=True, text=True, check=False, timeout=_COMMAND_S)
+    done = subprocess.run(
+        command, input=given, capture_output=True, text=True, check=False, timeout=_COMMAND_S
+    )
     if done.returncode:
-        raise NamespaceFailed(f"`{' '.join(command)}` failed: {done.stderr.strip() or f'status {done.returncode}'}")
+        raise NamespaceFailed(
+            f"`{' '.join(command)}` failed: {done.stderr.strip() or f'status {done.returncode}'}"
+        )
     return done.stdout

@@ -66,7 +66,9 @@ class Promises:
 
     def told(self, request: AnyMessage, reply: AnyMessage) -> None:
         """The server answered ``request``."""
-        if not isinstance(request, Keyed | Bring) or not isinstance(reply, Ack | TagReply | DataReply | ObjectsReply):
+        if not isinstance(request, Keyed | Bring) or not isinstance(
+            reply, Ack | TagReply | DataReply | ObjectsReply
+        ):
             return
         self.count += 1
         id = request.configuration
@@ -96,7 +98,9 @@ class Promises:
 
     # -- what must be true ----------------------------------------------------------------------------------------------
 
-    def pointers(self) -> tuple[dict[ConfigurationId, Successor | None], frozenset[ConfigurationId]]:
+    def pointers(
+        self,
+    ) -> tuple[dict[ConfigurationId, Successor | None], frozenset[ConfigurationId]]:
         """How far the pointer of each configuration that it spoke of had moved, and what was collected, as it stands now."""
         return dict(self._pointers), frozenset(self._collected)
 
@@ -105,10 +109,18 @@ class Promises:
         for tags in (self._told, self._newest, self._trimmed):
             for key in [key for key in tags if key[0] in self._collected]:
                 del tags[key]
-        return [PromisedVersions(*key, frozenset(told), self._newest[key], self._trimmed.get(key, TAG_ZERO)) for key, told in self._told.items()]
+        return [
+            PromisedVersions(
+                *key, frozenset(told), self._newest[key], self._trimmed.get(key, TAG_ZERO)
+            )
+            for key, told in self._told.items()
+        ]
 
     def broken_by(
-        self, description: Description, pointers: Mapping[ConfigurationId, Successor | None], collected: frozenset[ConfigurationId]
+        self,
+        description: Description,
+        pointers: Mapping[ConfigurationId, Successor | None],
+        collected: frozenset[ConfigurationId],
     ) -> list[str]:
         """What of the pointers and collections, noted before it was asked, ``description`` contradicts, in words."""
         hosted = {each.configuration.id: each for each in description.hosted}
@@ -116,7 +128,9 @@ class Promises:
         for id, promised in pointers.items():
             now = hosted[id].successor if id in hosted else None
             if promised is not None and rank(now) < rank(promised):
-                broken.append(f"the pointer of {id.hex()} was {promised.status.name} {promised.configuration.index} and is {now}")
+                broken.append(
+                    f"the pointer of {id.hex()} was {promised.status.name} {promised.configuration.index} and is {now}"
+                )
             elif id not in hosted:
                 broken.append(f"configuration {id.hex()} is unknown, and was answered for")
         for id in collected:
@@ -124,7 +138,9 @@ class Promises:
                 broken.append(f"{id.hex()} was collected and is {hosted.get(id)}")
         return broken
 
-    def broken_by_data(self, versions: PromisedVersions, reply: AnyMessage, *, element: bool = True) -> str:
+    def broken_by_data(
+        self, versions: PromisedVersions, reply: AnyMessage, *, element: bool = True
+    ) -> str:
         """What of ``versions``, noted before it was asked, the answer to a get-data contradicts; nothing if it is right.
 
         ``element``: the newest one was asked for, and must be whole.
@@ -156,7 +172,9 @@ def _broken(versions: PromisedVersions, reply: AnyMessage, may_be_gone: bool, el
         return f"{what}: it had {versions.newest}, dropped {versions.trimmed}, and has {newest}, dropped {reply.trimmed}"
     if newest == TAG_ZERO or finalized or not element:
         return ""
-    if reply.element is None or not intact(versions.configuration, versions.object, newest, reply.element):
+    if reply.element is None or not intact(
+        versions.configuration, versions.object, newest, reply.element
+    ):
         return f"{what}: the element of {newest} is not what was stored"
     return ""
 
@@ -196,4 +214,6 @@ def _without_data(request: AnyMessage) -> AnyMessage:
     """What must be kept of a request until it is answered: not its data."""
     if not isinstance(request, PutData):
         return request
-    return PutData(request.call, request.configuration, request.object, request.tag, hollow(request.element))
+    return PutData(
+        request.call, request.configuration, request.object, request.tag, hollow(request.element)
+    )

@@ -33,7 +33,10 @@ class Backlog:
 
     def begin(self, now_s: float) -> bool:
         """Whether an operation is traced; then :meth:`end` follows."""
-        begins = self._came - self._taken + PARTS_EXPECTED * self._under_way < self.most and self._spend(PARTS_EXPECTED, now_s)
+        begins = (
+            self._came - self._taken + PARTS_EXPECTED * self._under_way < self.most
+            and self._spend(PARTS_EXPECTED, now_s)
+        )
         self._under_way += begins
         self.left_out += not begins
         return begins

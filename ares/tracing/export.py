@@ -30,7 +30,12 @@ _ERROR = 2
 _NO_NUMBERS = {"nan": '"NaN"', "inf": '"Infinity"', "-inf": '"-Infinity"'}
 
 
-def tracer_of(settings: TracingSettings, service: str, log: OperationLog | None = None, site: str | None = None) -> Tracer | None:
+def tracer_of(
+    settings: TracingSettings,
+    service: str,
+    log: OperationLog | None = None,
+    site: str | None = None,
+) -> Tracer | None:
     """What traces a process at ``site`` that is called ``service``, unless the settings say otherwise, and logs operations; None where nothing of
     that is wanted.
 
@@ -39,15 +44,25 @@ def tracer_of(settings: TracingSettings, service: str, log: OperationLog | None 
     if settings.exporter != "none":
         try:
             return Tracer(settings, _export_to(settings, service, site), _parent_of_caller(), log)
-        except Exception as error:  # whatever the SDK and its exporters raise for the variables that they read
+        except (
+            Exception
+        ) as error:  # whatever the SDK and its exporters raise for the variables that they read
             _log.warning("nothing is traced: %s", error)
-    return None if log is None else Tracer(replace(settings, share=0.0, parent=False), lambda spans: None, log=log)
+    return (
+        None
+        if log is None
+        else Tracer(replace(settings, share=0.0, parent=False), lambda spans: None, log=log)
+    )
 
 
 def _export_to(settings: TracingSettings, service: str, site: str | None) -> Export:
     service = settings.service or service
     if settings.exporter.startswith("file:"):
-        return to_file(Path(settings.exporter.removeprefix("file:").replace("%p", str(os.getpid()))), service, site)
+        return to_file(
+            Path(settings.exporter.removeprefix("file:").replace("%p", str(os.getpid()))),
+            service,
+            site,
+        )
     try:
         from ares.tracing.opentelemetry import sdk_export
 
@@ -68,7 +83,12 @@ def _parent_of_caller() -> Parent:
 
 def to_file(path: Path, service: str, site: str | None = None) -> Export:
     """Adds lines of OTLP's JSON to a file."""
-    resource = {"service.name": service, "service.version": VERSION, "process.pid": os.getpid(), **({SITE: site} if site else {})}
+    resource = {
+        "service.name": service,
+        "service.version": VERSION,
+        "process.pid": os.getpid(),
+        **({SITE: site} if site else {}),
+    }
     scope = f'{{"name":"ares","version":{_text(VERSION)}}}'
     begin = f'{{"resourceSpans":[{{"resource":{{"attributes":[{_attributes(resource)}]}},"scopeSpans":[{{"scope":{scope},"spans":['
 
@@ -76,7 +96,9 @@ def to_file(path: Path, service: str, site: str | None = None) -> Export:
         line = f"{begin}{','.join(map(_as_json, spans))}]}}]}}]}}\n".encode()
         with path.open("ab+") as file:
             end = file.seek(0, os.SEEK_END)
-            if end and os.pread(file.fileno(), 1, end - 1) != b"\n":  # a line was cut off: this one is not to go on with it
+            if (
+                end and os.pread(file.fileno(), 1, end - 1) != b"\n"
+            ):  # a line was cut off: this one is not to go on with it
                 file.write(b"\n")
             file.write(line)
 

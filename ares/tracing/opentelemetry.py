@@ -44,7 +44,9 @@ class _Hushed(logging.Filter):
 
 def sdk_export(exporter: str, service: str, site: str | None) -> Export:
     """``exporter``: ``otlp`` or ``console``; the rest of OpenTelemetry's variables are read by the exporter itself. Raises :class:`BadInput`."""
-    resource = Resource.create({"service.name": service, "service.version": VERSION, **({SITE: site} if site else {})})
+    resource = Resource.create(
+        {"service.name": service, "service.version": VERSION, **({SITE: site} if site else {})}
+    )
     to = ConsoleSpanExporter(out=sys.stderr) if exporter == "console" else _otlp()
     hushed = _Hushed()
     for module in {kind.__module__ for kind in type(to).__mro__}:
@@ -58,7 +60,11 @@ def sdk_export(exporter: str, service: str, site: str | None) -> Export:
 
 
 def _otlp() -> SpanExporter:
-    protocol = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL") or os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL") or "http/protobuf"
+    protocol = (
+        os.environ.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL")
+        or os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL")
+        or "http/protobuf"
+    )
     if protocol == "http/protobuf":
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter as Http
 
@@ -67,7 +73,9 @@ def _otlp() -> SpanExporter:
         from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as Grpc
 
         return Grpc()
-    raise BadInput(f"OTEL_EXPORTER_OTLP_PROTOCOL: {protocol!r} is not spoken here; http/protobuf and grpc are")
+    raise BadInput(
+        f"OTEL_EXPORTER_OTLP_PROTOCOL: {protocol!r} is not spoken here; http/protobuf and grpc are"
+    )
 
 
 def _readable(span: Span, resource: Resource) -> ReadableSpan:
@@ -96,4 +104,8 @@ def current_span() -> tuple[bytes, bytes, bool] | None:
     context = trace.get_current_span().get_span_context()
     if not context.is_valid:
         return None
-    return context.trace_id.to_bytes(16, "big"), context.span_id.to_bytes(8, "big"), context.trace_flags.sampled
+    return (
+        context.trace_id.to_bytes(16, "big"),
+        context.span_id.to_bytes(8, "big"),
+        context.trace_flags.sampled,
+    )

@@ -39,19 +39,29 @@ class OperationLog:
         self._count = 0
         self._tags: OrderedDict[tuple[str, str], Any] = OrderedDict()
         try:
-            self._file = _File(self.path, maxBytes=FILE_BYTES, backupCount=FILES - 1, encoding="utf-8")
+            self._file = _File(
+                self.path, maxBytes=FILE_BYTES, backupCount=FILES - 1, encoding="utf-8"
+            )
         except (OSError, ValueError) as error:  # ValueError: a name that no file can have
             why = getattr(error, "strerror", None) or error
             if getattr(error, "errno", 0) == errno.ENXIO:
                 why = "nobody reads this pipe"
-            raise BadInput(f"operations cannot be logged to {str(self.path)!r}: {why}; nothing was sent") from error
+            raise BadInput(
+                f"operations cannot be logged to {str(self.path)!r}: {why}; nothing was sent"
+            ) from error
 
-    def write(self, recording: Recording, label: object, result: object, error: BaseException | None) -> None:
+    def write(
+        self, recording: Recording, label: object, result: object, error: BaseException | None
+    ) -> None:
         """The operation has ended; if it was seen to do too much to be kept, the line says how much is missing."""
         line = line_of(recording, label, result, error)
         self._count += 1
         place = (line.get("domain", ""), line["objectID"])
-        line |= {"clientID": self._client, "opID": f"{line['op']}-{self._client}-{self._count}", "oldTag": self._tags.get(place)}
+        line |= {
+            "clientID": self._client,
+            "opID": f"{line['op']}-{self._client}-{self._count}",
+            "oldTag": self._tags.get(place),
+        }
         if recording.dropped:
             line["parts_dropped"] = recording.dropped
         line |= MORE.get()
@@ -60,7 +70,9 @@ class OperationLog:
             self._tags.move_to_end(place)
             if len(self._tags) > TAGS_REMEMBERED:
                 self._tags.popitem(last=False)
-        self._file.handle(logging.LogRecord("ares.operations", logging.INFO, "", 0, line, None, None))
+        self._file.handle(
+            logging.LogRecord("ares.operations", logging.INFO, "", 0, line, None, None)
+        )
 
     def close(self) -> None:
         """Idempotent."""
@@ -75,18 +87,28 @@ class _File(RotatingFileHandler):
         super().__init__(path, **how)
         self.setFormatter(LineFormatter(list(FIELDS)))
         self._failed = 0
-        self._begins_again = os.path.isfile(self.baseFilename) and not self.baseFilename.startswith(("/dev/", "/proc/"))
+        self._begins_again = os.path.isfile(self.baseFilename) and not self.baseFilename.startswith(
+            ("/dev/", "/proc/")
+        )
 
     def _open(self) -> TextIOWrapper:
         return open(self.baseFilename, "a", encoding=self.encoding, opener=_opened_at_once)
 
-    def shouldRollover(self, record: logging.LogRecord) -> bool:  # the library's makes the line once more to know its length
-        return self._begins_again and self.stream is not None and self.stream.tell() >= self.maxBytes
+    def shouldRollover(
+        self, record: logging.LogRecord
+    ) -> bool:  # the library's makes the line once more to know its length
+        return (
+            self._begins_again and self.stream is not None and self.stream.tell() >= self.maxBytes
+        )
 
     def handleError(self, record: logging.LogRecord) -> None:
         self._failed += 1
         if self._failed == 1:
-            _log.warning("lines are missing in %s from now on, and operations go on: %s", self.baseFilename, sys.exc_info()[1])
+            _log.warning(
+                "lines are missing in %s from now on, and operations go on: %s",
+                self.baseFilename,
+                sys.exc_info()[1],
+            )
 
 
 def _opened_at_once(path: str, flags: int) -> int:

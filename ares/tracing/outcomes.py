@@ -83,17 +83,38 @@ class OperationPhases:
     @property
     def found(self) -> Tag | None:
         """The highest that the first phase met."""
-        return max((heard.tag for part in self.of("round", PHASE_1) for heard in part.heard if heard.tag is not None), default=None)
+        return max(
+            (
+                heard.tag
+                for part in self.of("round", PHASE_1)
+                for heard in part.heard
+                if heard.tag is not None
+            ),
+            default=None,
+        )
 
     def quorum(self, phase: str) -> RecordedPart | None:
         """The last round of the phase that had one."""
-        return next((part for part in reversed(self.of("round", phase)) if len(part.heard) >= part.needed and not part.failed), None)
+        return next(
+            (
+                part
+                for part in reversed(self.of("round", phase))
+                if len(part.heard) >= part.needed and not part.failed
+            ),
+            None,
+        )
 
 
 def summary_of(recording: Recording, result: object) -> OperationSummary:
     """``result``: of the operation, None if it has none."""
-    rounds = [(part, part.configuration) for part in recording.parts if part.configuration is not None]
-    configurations = {configuration.id: configuration for _, configuration in rounds if configuration.domain != NO_DOMAIN}
+    rounds = [
+        (part, part.configuration) for part in recording.parts if part.configuration is not None
+    ]
+    configurations = {
+        configuration.id: configuration
+        for _, configuration in rounds
+        if configuration.domain != NO_DOMAIN
+    }
     summary = OperationSummary(len(rounds), list(configurations.values()))
     written = {part.tag: part.size for part, _ in rounds if part.tag is not None}
     if len(written) == 1:
@@ -123,14 +144,25 @@ def summary_of(recording: Recording, result: object) -> OperationSummary:
 def attributes_of(recording: Recording, result: object, keys: bool) -> dict[str, Any]:
     """Of the operation's own span. ``keys``: files may be named."""
     summary, functions = summary_of(recording, result), {part.name for part in recording.parts}
-    about: dict[str, Any] = {"db.system.name": "ares", "db.operation.name": recording.operation.name}
+    about: dict[str, Any] = {
+        "db.system.name": "ares",
+        "db.operation.name": recording.operation.name,
+    }
     if summary.configurations:
         last = of_configuration(summary.configurations[-1], keys)
-        about |= {"db.namespace": last["ares.domain"], **last, "ares.configurations": tuple([each.index for each in summary.configurations])}
+        about |= {
+            "db.namespace": last["ares.domain"],
+            **last,
+            "ares.configurations": tuple([each.index for each in summary.configurations]),
+        }
     about["ares.rounds"] = summary.rounds
     if not functions.isdisjoint(_FIRST):
         about["ares.fast"] = functions.isdisjoint(_SECOND)
-    told = {"ares.tag": None if summary.tag is None else str(summary.tag), "ares.bytes": summary.size, "ares.objects_moved": summary.moved}
+    told = {
+        "ares.tag": None if summary.tag is None else str(summary.tag),
+        "ares.bytes": summary.size,
+        "ares.objects_moved": summary.moved,
+    }
     return about | {name: value for name, value in told.items() if value is not None}
 
 
@@ -146,9 +178,15 @@ def of_configuration(configuration: Configuration, keys: bool) -> dict[str, Any]
     }
 
 
-def line_of(recording: Recording, label: object, result: object, error: BaseException | None) -> dict[str, Any]:
+def line_of(
+    recording: Recording, label: object, result: object, error: BaseException | None
+) -> dict[str, Any]:
     """The line of an operation log, without what the log itself knows: the client, the operation's number, its earlier tag of the object."""
-    summary, phases, whole = summary_of(recording, result), OperationPhases(recording), recording.operation
+    summary, phases, whole = (
+        summary_of(recording, result),
+        OperationPhases(recording),
+        recording.operation,
+    )
     op, object = _named(whole.name, label)
     communication_s = covered_s([part for name in _WAITS for part in phases.of(name)])
     whole_s = (whole.ended_s or 0.0) - whole.began_s
@@ -165,13 +203,16 @@ def line_of(recording: Recording, label: object, result: object, error: BaseExce
         "com_latency": communication_s,
         "manager_comp_latency": max(whole_s - communication_s, 0.0),
         "read_config_latency_total": covered_s(phases.of("read_config", BEFORE, PHASE_1)),
-        "phase1_latency": covered_s(phases.of(PHASE_1)) - covered_s(phases.of("read_config", PHASE_1)),
+        "phase1_latency": covered_s(phases.of(PHASE_1))
+        - covered_s(phases.of("read_config", PHASE_1)),
         "phase2_latency": covered_s(phases.of(PHASE_2)),
         "p2_read_config_time_total": covered_s(phases.of("read_config", PHASE_2)),
         "p2_put_data_time_total": covered_s(phases.of("put_data", PHASE_2)),
         "encode_latency": covered_s(phases.of("encode")),
         "decode_latency": covered_s(phases.of("decode")),
-        "newTag": _tag(summary.tag) if op in ("write", "delete") and getattr(result, "changed", True) else None,
+        "newTag": _tag(summary.tag)
+        if op in ("write", "delete") and getattr(result, "changed", True)
+        else None,
         "maxTag": _tag(summary.tag if op == "read" else phases.found),
         "prop": bool(phases.of(PHASE_2)),
         "file_size": summary.size if error is None else 0,
@@ -182,7 +223,10 @@ def line_of(recording: Recording, label: object, result: object, error: BaseExce
     for phase in (PHASE_1, PHASE_2):
         if (quorum := phases.quorum(phase)) is not None and quorum.configuration is not None:
             servers = [heard.server for heard in quorum.heard[: quorum.needed]]
-            line |= {f"quorum_{phase}": quorum_number(tuple(servers), quorum.configuration.server_ids), f"quorum_{phase}_servers": servers}
+            line |= {
+                f"quorum_{phase}": quorum_number(tuple(servers), quorum.configuration.server_ids),
+                f"quorum_{phase}_servers": servers,
+            }
     return line if summary.moved is None else line | {"objects_moved": summary.moved}
 
 
@@ -191,7 +235,9 @@ def _named(name: str, label: object) -> tuple[str, str]:
     op = OPERATIONS.get(name, name)
     if not isinstance(label, About):
         named = str(label).partition(" of ")[2]
-        return op, named[1:-1] if named[:1] == named[-1:] and named[:1] in ("'", '"') and len(named) > 1 else named
+        return op, named[1:-1] if named[:1] == named[-1:] and named[:1] in ("'", '"') and len(
+            named
+        ) > 1 else named
     if label.name.startswith(RESERVED):
         return BOOKKEEPING.get(op, op), shown(label.name)
     return "get" if label.kind and op == "read" else op, label.name
@@ -204,7 +250,8 @@ def _of_configurations(configurations: Sequence[Configuration]) -> dict[str, Any
     return {
         "domain": last.domain,
         "dap_protocols": {dap: daps.count(dap) for dap in daps},
-        "params": {"dap_protocol": last.dap.upper()} | ({"m": last.n - last.k} if last.dap == "ec" else {}),
+        "params": {"dap_protocol": last.dap.upper()}
+        | ({"m": last.n - last.k} if last.dap == "ec" else {}),
         "servers_no": last.n,
         "confs_no": len(configurations),
         "configurations": [each.index for each in configurations],
@@ -214,7 +261,11 @@ def _of_configurations(configurations: Sequence[Configuration]) -> dict[str, Any
 def _outcome(op: str, error: BaseException | None) -> str:
     if error is None:
         return "ok"
-    unknown = error.may_have_taken_effect if isinstance(error, Uncertain) else not isinstance(error, Exception)
+    unknown = (
+        error.may_have_taken_effect
+        if isinstance(error, Uncertain)
+        else not isinstance(error, Exception)
+    )
     return "unknown" if unknown and op in _CHANGING else "failed"
 
 
@@ -238,6 +289,9 @@ def quorum_number(quorum: tuple[ServerId, ...], servers: tuple[ServerId, ...]) -
     """The place of the quorum among the combinations of so many of ``servers``, in lexicographic order from 0, as the published logs have it."""
     places, rank, after = sorted(servers.index(server) for server in quorum), 0, 0
     for position, place in enumerate(places):
-        rank += sum(comb(len(servers) - 1 - skipped, len(places) - 1 - position) for skipped in range(after, place))
+        rank += sum(
+            comb(len(servers) - 1 - skipped, len(places) - 1 - position)
+            for skipped in range(after, place)
+        )
         after = place + 1
     return rank

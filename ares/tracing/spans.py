@@ -17,7 +17,10 @@ from ares.tracing.outcomes import attributes_of, of_configuration
 
 NAMES = {
     **dict.fromkeys(("read", "read_versioned", "cvr_read", "stat"), "StartReadRequest-MEMORY"),
-    **dict.fromkeys(("write", "write_versioned", "cvr_write", "create", "delete", "advance"), "StartWriteRequest-MEMORY"),
+    **dict.fromkeys(
+        ("write", "write_versioned", "cvr_write", "create", "delete", "advance"),
+        "StartWriteRequest-MEMORY",
+    ),
     **dict.fromkeys(("reconfigure", "mend"), "StartReconRequest-MEMORY"),
     **dict.fromkeys(("query", "_first_phase"), "Phase1"),
     "propagate": "Phase2",
@@ -101,7 +104,15 @@ def spans_of(traced: TracedOperation, epoch_ns: int, new_ids: NewIds, keys: bool
     new, began_ns = new_ids(len(recording.parts)), epoch_ns + int(1e9 * whole.began_s)
     ids: dict[RecordedPart | None, bytes] = {whole: new[:8]}
     yield Span(
-        whole.name, trace, new[:8], traced.parent, began_ns, epoch_ns + int(1e9 * (whole.ended_s or whole.began_s)), CLIENT, about, whole.failed
+        whole.name,
+        trace,
+        new[:8],
+        traced.parent,
+        began_ns,
+        epoch_ns + int(1e9 * (whole.ended_s or whole.began_s)),
+        CLIENT,
+        about,
+        whole.failed,
     )
     place = 0
     for part in recording.parts[1:]:
@@ -111,7 +122,9 @@ def spans_of(traced: TracedOperation, epoch_ns: int, new_ids: NewIds, keys: bool
             ids[part] = above
             continue
         id = ids[part] = part.id[16:24] or new[place : place + 8]
-        kind, about = (INTERNAL, _LEVEL) if part.configuration is None else (CLIENT, _about(part, keys))
+        kind, about = (
+            (INTERNAL, _LEVEL) if part.configuration is None else (CLIENT, _about(part, keys))
+        )
         began_ns = epoch_ns + int(1e9 * part.began_s)
         ended_ns = began_ns if part.ended_s is None else epoch_ns + int(1e9 * part.ended_s)
         yield Span(name, trace, id, above, began_ns, ended_ns, kind, about, part.failed)
@@ -136,24 +149,43 @@ def _about(part: RecordedPart, keys: bool) -> dict[str, Any]:
         "ares.asked": part.asked,
         "ares.needed": part.needed,
         "ares.quorum": tuple([heard.server for heard in part.heard]),
-        "ares.quorum.ms": tuple([int(1e6 * (heard.at_s - began_s) + 0.5) / 1e3 for heard in part.heard]),
+        "ares.quorum.ms": tuple(
+            [int(1e6 * (heard.at_s - began_s) + 0.5) / 1e3 for heard in part.heard]
+        ),
     }
     if part.sent_again:
         about["ares.sent_again"] = part.sent_again
     if any(heard.handled_s is not None for heard in part.heard):
-        about["ares.quorum.server_ms"] = tuple([int(1e6 * (heard.durable_s or 0.0) + 0.5) / 1e3 for heard in part.heard])
+        about["ares.quorum.server_ms"] = tuple(
+            [int(1e6 * (heard.durable_s or 0.0) + 0.5) / 1e3 for heard in part.heard]
+        )
     return about
 
 
-def span_of(served: Served, server: ServerId, address: Mapping[str, Any], epoch_ns: int, new_ids: NewIds, keys: bool) -> Iterator[Span]:
+def span_of(
+    served: Served,
+    server: ServerId,
+    address: Mapping[str, Any],
+    epoch_ns: int,
+    new_ids: NewIds,
+    keys: bool,
+) -> Iterator[Span]:
     """What a server did for a request, if that is traced; below it, the wait for its disk. ``address``: its attributes. ``keys``: name the object."""
     context, id = served.trace, new_ids(1)
     trace, parent = context[:16], context[16:24]
     if len(context) != TRACE_BYTES or not context[-1] & SAMPLED[0] or not any(trace):
         return
     began_ns = epoch_ns + int(1e9 * served.batch_s)
-    handled_ns, left_ns = began_ns + int(1e9 * served.handled_s), began_ns + int(1e9 * served.left_s)
-    about: dict[str, Any] = {"ares.level": DSMM, "ares.server": server, **address, "ares.configuration.id": served.configuration.hex()}
+    handled_ns, left_ns = (
+        began_ns + int(1e9 * served.handled_s),
+        began_ns + int(1e9 * served.left_s),
+    )
+    about: dict[str, Any] = {
+        "ares.level": DSMM,
+        "ares.server": server,
+        **address,
+        "ares.configuration.id": served.configuration.hex(),
+    }
     if keys and served.object:
         about["ares.object"] = served.object
     if served.tag is not None:
@@ -162,4 +194,13 @@ def span_of(served: Served, server: ServerId, address: Mapping[str, Any], epoch_
         about["ares.bytes"] = served.bytes
     yield Span(served.kind, trace, id, parent, began_ns, left_ns, SERVER, about, served.refused)
     if left_ns > handled_ns:
-        yield Span("Commit", trace, new_ids(1), id, handled_ns, left_ns, INTERNAL, {"ares.level": DSMM, "ares.server": server})
+        yield Span(
+            "Commit",
+            trace,
+            new_ids(1),
+            id,
+            handled_ns,
+            left_ns,
+            INTERNAL,
+            {"ares.level": DSMM, "ares.server": server},
+        )

@@ -92,7 +92,13 @@ class TimedCoding:
 class Tracer:
     """``log``: has a line of each operation, traced or not. ``computed``: where codings write down what they computed."""
 
-    def __init__(self, settings: TracingSettings, export: Export, parent: Parent = lambda: None, log: OperationLog | None = None) -> None:
+    def __init__(
+        self,
+        settings: TracingSettings,
+        export: Export,
+        parent: Parent = lambda: None,
+        log: OperationLog | None = None,
+    ) -> None:
         self.settings = settings
         self._log = log
         self.computed: deque[Computed] = deque(maxlen=64)
@@ -124,9 +130,18 @@ class Tracer:
             return None
         name = label.what if isinstance(label, About) else str(label).partition(" of ")[0]
         if not sampled:
-            return TracedOperation(Recording(name, time.perf_counter, self.computed), b"", b"", label)
+            return TracedOperation(
+                Recording(name, time.perf_counter, self.computed), b"", b"", label
+            )
         trace, parent = (_new_ids(2), b"") if above is None else above[:2]
-        return TracedOperation(Recording(name, time.perf_counter, self.computed, lambda: trace + _new_ids(1) + SAMPLED), trace, parent, label)
+        return TracedOperation(
+            Recording(
+                name, time.perf_counter, self.computed, lambda: trace + _new_ids(1) + SAMPLED
+            ),
+            trace,
+            parent,
+            label,
+        )
 
     def end(self, begun: TracedOperation, result: object, error: BaseException | None) -> None:
         """The operation has ended: with this, or with this error."""
@@ -149,7 +164,9 @@ class Tracer:
         self._waiting.append((parts, make, what))
         if self._thread is None and not self._closing:
             thread = threading.Thread(target=self._run, name=THREAD, daemon=True)
-            with contextlib.suppress(RuntimeError):  # no more threads may be started: later, perhaps
+            with contextlib.suppress(
+                RuntimeError
+            ):  # no more threads may be started: later, perhaps
                 thread.start()
                 self._thread = thread
         if self.backlog.waiting >= EXPORT_SPANS and not self._wake.is_set():
@@ -178,7 +195,11 @@ class Tracer:
             except Exception as error:
                 self._failed += 1
                 if self._failed == 1:
-                    _logger.warning("traces cannot be exported to %s, and are lost until they can: %s", self.settings.exporter, error)
+                    _logger.warning(
+                        "traces cannot be exported to %s, and are lost until they can: %s",
+                        self.settings.exporter,
+                        error,
+                    )
             else:
                 if self._failed:
                     _logger.info("traces are exported again; %d exports failed", self._failed)
@@ -186,7 +207,10 @@ class Tracer:
 
     def _made(self) -> Iterator[Span]:
         """The spans of what waits."""
-        count, epoch_ns = 0, time.time_ns() - time.perf_counter_ns()  # when the clock of recordings was 0
+        count, epoch_ns = (
+            0,
+            time.time_ns() - time.perf_counter_ns(),
+        )  # when the clock of recordings was 0
         while self._waiting and count < EXPORT_SPANS:
             parts, make, what = self._waiting.popleft()
             self.backlog.take(parts)
@@ -208,14 +232,22 @@ class Tracer:
         if self._log is not None:
             self._log.close()
         if self.backlog.left_out:
-            _logger.warning("%d operations, or requests of them, were not traced: %s", self.backlog.left_out, LEFT_OUT)
+            _logger.warning(
+                "%d operations, or requests of them, were not traced: %s",
+                self.backlog.left_out,
+                LEFT_OUT,
+            )
         thread, self._closing = self._thread, True
         if thread is not None:
             last = threading.Thread(target=self._end_with, args=(thread,), name=THREAD, daemon=True)
             last.start()
             last.join(CLOSE_S)
             if last.is_alive():
-                _logger.warning("%s did not take the last traces within %g s: they are lost", self.settings.exporter, CLOSE_S)
+                _logger.warning(
+                    "%s did not take the last traces within %g s: they are lost",
+                    self.settings.exporter,
+                    CLOSE_S,
+                )
 
     def _end_with(self, thread: threading.Thread) -> None:
         self._wake.set()

@@ -26,17 +26,27 @@ def read_spans(lines: Iterable[bytes], bad: list[int]) -> Iterator[Span]:
             continue
         try:
             told = json.loads(line)
-            yield from [_span(span) for resource in told["resourceSpans"] for scope in resource["scopeSpans"] for span in scope["spans"]]
+            yield from [
+                _span(span)
+                for resource in told["resourceSpans"]
+                for scope in resource["scopeSpans"]
+                for span in scope["spans"]
+            ]
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             bad.append(number)
 
 
 def _span(told: dict[str, Any]) -> Span:
-    trace, id, parent = (bytes.fromhex(told.get(key, "")) for key in ("traceId", "spanId", "parentSpanId"))
+    trace, id, parent = (
+        bytes.fromhex(told.get(key, "")) for key in ("traceId", "spanId", "parentSpanId")
+    )
     began_ns, ended_ns = (int(told[key]) for key in ("startTimeUnixNano", "endTimeUnixNano"))
     if not (0 <= began_ns <= NS_MAX and 0 <= ended_ns <= NS_MAX):
         raise ValueError("no time")
-    attributes = {printable(str(attribute["key"])): _value(attribute["value"]) for attribute in told.get("attributes", ())}
+    attributes = {
+        printable(str(attribute["key"])): _value(attribute["value"])
+        for attribute in told.get("attributes", ())
+    }
     status = told.get("status", {})
     error = printable(str(status.get("message") or "failed")) if status.get("code") == 2 else ""
     kind, name = _KINDS.get(told.get("kind", 0), INTERNAL), printable(str(told["name"]))
@@ -85,7 +95,9 @@ class Tree:
             yield depth, span
             if span.id not in seen:
                 seen.add(span.id)
-                todo += [(min(depth + 1, DEPTH_SHOWN), below) for below in reversed(self._below[span.id])]
+                todo += [
+                    (min(depth + 1, DEPTH_SHOWN), below) for below in reversed(self._below[span.id])
+                ]
 
     def sentence(self) -> str:
         """Where the time of the first operation went."""
@@ -104,7 +116,10 @@ class Tree:
         for depth, span in self.rows(root):
             path = [*path[:depth], span]
             is_made_of_others = any(below.kind != SERVER for below in self._below[span.id])
-            is_longer = best[1] is root or span.ended_ns - span.began_ns > best[1].ended_ns - best[1].began_ns
+            is_longer = (
+                best[1] is root
+                or span.ended_ns - span.began_ns > best[1].ended_ns - best[1].began_ns
+            )
             if span.kind != SERVER and not is_made_of_others and is_longer:
                 best = (path[:-1], span)
         return best
@@ -121,20 +136,34 @@ def _replies(round: Span) -> list[tuple[str, float, float | None]]:
     if not (isinstance(servers, list | tuple) and _are_numbers(times)):
         return []
     own = spent if _are_numbers(spent) and len(spent) == len(times) else [None] * len(times)
-    return [(str(server), ms, needed) for server, ms, needed in zip(servers, times, own, strict=False)]
+    return [
+        (str(server), ms, needed) for server, ms, needed in zip(servers, times, own, strict=False)
+    ]
 
 
 def _are_numbers(values: Any) -> bool:
-    return isinstance(values, list | tuple) and all(isinstance(value, int | float) for value in values)
+    return isinstance(values, list | tuple) and all(
+        isinstance(value, int | float) for value in values
+    )
 
 
 def _waited(round: Span) -> str:
     """Whom a round waited for, and who was not there."""
-    replies, asked, needed = _replies(round), round.attributes.get("ares.asked"), round.attributes.get("ares.needed")
+    replies, asked, needed = (
+        _replies(round),
+        round.attributes.get("ares.asked"),
+        round.attributes.get("ares.needed"),
+    )
     answered = {server for server, _, _ in replies}
-    silent = ", ".join(str(server) for server in asked if server not in answered) if isinstance(asked, list | tuple) else ""
+    silent = (
+        ", ".join(str(server) for server in asked if server not in answered)
+        if isinstance(asked, list | tuple)
+        else ""
+    )
     if not isinstance(needed, int) or not 1 <= needed <= len(replies):
-        return f"{len(replies)} answered of the {needed} needed" + (f"; no answer that counts came from {silent}" if silent else "")
+        return f"{len(replies)} answered of the {needed} needed" + (
+            f"; no answer that counts came from {silent}" if silent else ""
+        )
     server, ms, spent = replies[needed - 1]
     own = f", of which it had the request for {spent:.1f} ms" if spent is not None else ""
     return f"{server} made the quorum of {needed}, after {ms:.1f} ms{own}"
@@ -158,6 +187,8 @@ def remark(span: Span) -> str:
         return f"failed: {span.error}"
     if replies := _replies(span):
         waits = " ".join(f"{server} {ms:.1f}" for server, ms, _ in replies)
-        again = f"; sent again {about['ares.sent_again']} times" if about.get("ares.sent_again") else ""
+        again = (
+            f"; sent again {about['ares.sent_again']} times" if about.get("ares.sent_again") else ""
+        )
         return f"{about.get('ares.round', '')}: {waits}{again}"
     return str(about.get("ares.server", ""))

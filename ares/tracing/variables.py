@@ -9,7 +9,14 @@ from ares.cluster.tables import TracingSettings, is_exporter
 
 _log = logging.getLogger(__name__)
 
-SAMPLERS = ("always_on", "always_off", "traceidratio", "parentbased_always_on", "parentbased_always_off", "parentbased_traceidratio")
+SAMPLERS = (
+    "always_on",
+    "always_off",
+    "traceidratio",
+    "parentbased_always_on",
+    "parentbased_always_off",
+    "parentbased_traceidratio",
+)
 
 
 def tracing_of(settings: TracingSettings, environment: Mapping[str, str]) -> TracingSettings:
@@ -24,16 +31,32 @@ def tracing_of(settings: TracingSettings, environment: Mapping[str, str]) -> Tra
         known = [name for name in map(str.strip, named.split(",")) if is_exporter(name)]
         exporter = known[0] if known else "none"
         if [exporter] != known or "," in named:
-            _log.warning("OTEL_TRACES_EXPORTER: %r; of these, traces go to %s (ares has otlp, console, none and file:PATH)", named, exporter)
+            _log.warning(
+                "OTEL_TRACES_EXPORTER: %r; of these, traces go to %s (ares has otlp, console, none and file:PATH)",
+                named,
+                exporter,
+            )
     if exporter == "none" or said("OTEL_SDK_DISABLED").lower() == "true":
         return replace(settings, exporter="none")
     share, parent, sampler = settings.share, settings.parent, said("OTEL_TRACES_SAMPLER")
     if sampler in SAMPLERS:
         parent, kind = sampler.startswith("parentbased_"), sampler.removeprefix("parentbased_")
-        share = _share(said("OTEL_TRACES_SAMPLER_ARG") or "1") if kind == "traceidratio" else float(kind == "always_on")
+        share = (
+            _share(said("OTEL_TRACES_SAMPLER_ARG") or "1")
+            if kind == "traceidratio"
+            else float(kind == "always_on")
+        )
     elif sampler:
-        _log.warning("OTEL_TRACES_SAMPLER: %r is passed over; ares has %s", sampler, ", ".join(SAMPLERS))
-    return replace(settings, exporter=exporter, share=share, parent=parent, service=said("OTEL_SERVICE_NAME") or settings.service)
+        _log.warning(
+            "OTEL_TRACES_SAMPLER: %r is passed over; ares has %s", sampler, ", ".join(SAMPLERS)
+        )
+    return replace(
+        settings,
+        exporter=exporter,
+        share=share,
+        parent=parent,
+        service=said("OTEL_SERVICE_NAME") or settings.service,
+    )
 
 
 def _share(said: str) -> float:
@@ -42,6 +65,9 @@ def _share(said: str) -> float:
     except ValueError:
         share = -1.0
     if not 0 <= share <= 1:
-        _log.warning("OTEL_TRACES_SAMPLER_ARG: %r is no share of the operations, 0 to 1: all are traced", said)
+        _log.warning(
+            "OTEL_TRACES_SAMPLER_ARG: %r is no share of the operations, 0 to 1: all are traced",
+            said,
+        )
         return 1.0
     return share

@@ -12,7 +12,17 @@ from ares.model.codec import encode
 from ares.model.configuration import Configuration, Status, Successor
 from ares.model.element import sealed
 from ares.model.errors import BadMessage, ConnectionClosed
-from ares.model.messages import CollectConfig, DataReply, Element, GetData, GetTag, ListObjects, PutData, ReadConfig, WriteConfig
+from ares.model.messages import (
+    CollectConfig,
+    DataReply,
+    Element,
+    GetData,
+    GetTag,
+    ListObjects,
+    PutData,
+    ReadConfig,
+    WriteConfig,
+)
 from ares.model.tag import TAG_ZERO, Tag
 from ares.operation.session import TICK_S
 from ares.security.roles import Role
@@ -32,7 +42,11 @@ WRITERS = (0, 1, 2**32, 2**64 - 1)
 SIZES = (0, 1, 2, 10, 31, 300, 8191, 8192)
 LENGTHS = (-1, -2, -3, 2**31, 2**40, 2**62, 2**63 - 1, -(2**63))
 SERVER_IDS = [server.id for server in SERVERS]
-SENDERS = [Keyed(role, site) for role in (Role.WRITE, Role.RECONFIGURE, Role.WRITE, Role.READ) for site in ("", "here")]
+SENDERS = [
+    Keyed(role, site)
+    for role in (Role.WRITE, Role.RECONFIGURE, Role.WRITE, Role.READ)
+    for site in ("", "here")
+]
 
 
 class Decisions:
@@ -65,7 +79,9 @@ def _tag(some: Decisions) -> Tag:
     return Tag(some.one(NUMBERS if some.rarely() else NUMBERS[:8]), some.one(WRITERS))
 
 
-def _element(some: Decisions, configuration: Configuration, name: str, tag: Tag, index: int) -> Element:
+def _element(
+    some: Decisions, configuration: Configuration, name: str, tag: Tag, index: int
+) -> Element:
     parts: tuple[bytes, ...] = (bytes([some.below(256)]) * some.one(SIZES),)
     length = len(parts[0]) * configuration.k
     if some.rarely():
@@ -81,24 +97,48 @@ def _element(some: Decisions, configuration: Configuration, name: str, tag: Tag,
 
 def _request(some: Decisions):
     configuration = some.one([*HOSTED, FOREIGN]) if some.rarely() else some.one(HOSTED)
-    id, name, call = configuration.id, some.one(OBJECTS if some.rarely() else OBJECTS[:3]), some.one((1, 200, 70_000, 2**64 - 1))
+    id, name, call = (
+        configuration.id,
+        some.one(OBJECTS if some.rarely() else OBJECTS[:3]),
+        some.one((1, 200, 70_000, 2**64 - 1)),
+    )
     match some.below(8):
         case 0 | 1:
             return GetTag(call, id, name)
         case 2 | 3:
             wanted, held = (_tag(some) if some.below(2) else None for _ in range(2))
-            return GetData(call, id, name, bool(some.below(2)), wanted, _successor(some, configuration) if some.rarely() else None, held)
+            return GetData(
+                call,
+                id,
+                name,
+                bool(some.below(2)),
+                wanted,
+                _successor(some, configuration) if some.rarely() else None,
+                held,
+            )
         case 7 if some.rarely():
             finalized = Successor(_successor(some, configuration).configuration, Status.FINALIZED)
-            moves = WriteConfig(call, id, _successor(some, configuration)), CollectConfig(call, id, finalized)
+            moves = (
+                WriteConfig(call, id, _successor(some, configuration)),
+                CollectConfig(call, id, finalized),
+            )
             return some.one((ReadConfig(call, id), ListObjects(call, id, "", 10), *moves))
     tag = _tag(some)
-    return PutData(call, id, name, tag, _element(some, configuration, name, tag, int(configuration.dap == "ec")))
+    return PutData(
+        call,
+        id,
+        name,
+        tag,
+        _element(some, configuration, name, tag, int(configuration.dap == "ec")),
+    )
 
 
 def _successor(some: Decisions, configuration: Configuration) -> Successor:
     following = INITIAL if configuration is FOREIGN else configuration
-    return Successor(following.at(following.domain, following.index + 1, INITIAL.id), some.one((Status.PENDING, Status.FINALIZED)))
+    return Successor(
+        following.at(following.domain, following.index + 1, INITIAL.id),
+        some.one((Status.PENDING, Status.FINALIZED)),
+    )
 
 
 def _edited(some: Decisions, frame: bytes) -> bytes:
@@ -119,7 +159,9 @@ def _frames(some: Decisions) -> list[bytes]:
     return frames
 
 
-@patch("ares.server.host.time", SimpleNamespace(perf_counter=lambda: 0.0))  # replies that are traced say how long they took
+@patch(
+    "ares.server.host.time", SimpleNamespace(perf_counter=lambda: 0.0)
+)  # replies that are traced say how long they took
 def server(data: bytes) -> None:
     """Twin servers, with a journal or without, with keys or without, are sent batches."""
     some = Decisions(data)
@@ -127,7 +169,12 @@ def server(data: bytes) -> None:
     for _ in range(EVENTS_MAX):
         if some.over:
             break
-        event, sender, frames, raw = some.below(8), some.one(SENDERS), _frames(some), bool(some.below(2))
+        event, sender, frames, raw = (
+            some.below(8),
+            some.one(SENDERS),
+            _frames(some),
+            bool(some.below(2)),
+        )
         for half in (compiled, pure):
             match event:
                 case 0:
@@ -181,13 +228,22 @@ def client(data: bytes) -> None:
     """Twin clients, of replicas or of an erasure code, whose servers answer as they should, or not."""
     some = Decisions(data)
     both = Pair(some.one(CONFIGURATIONS))
-    both.forged = (_tag(some), some.one(LENGTHS) if some.below(2) else some.below(256), some.one(SIZES)) if some.below(2) else None
+    both.forged = (
+        (_tag(some), some.one(LENGTHS) if some.below(2) else some.below(256), some.one(SIZES))
+        if some.below(2)
+        else None
+    )
     for _ in range(EVENTS_MAX):
         if some.over:
             break
         match some.below(16):
             case 0 | 1 | 2 | 3:
-                both.do("start", some.one(("read", "write", "write", "read", "delete")), some.one(NAMES), some.one(VALUES))
+                both.do(
+                    "start",
+                    some.one(("read", "write", "write", "read", "delete")),
+                    some.one(NAMES),
+                    some.one(VALUES),
+                )
             case 4:
                 both.do("tick", some.one((0.001, 0.03, 0.3, 1.1)))
             case 5:
@@ -195,7 +251,13 @@ def client(data: bytes) -> None:
             case 6:
                 both.do("lose", some.below(len(SERVERS)))
             case 7:
-                both.do("answer", some.below(len(SERVERS)), 1 + some.below(3), bool(some.below(2)), some.one(ODD))
+                both.do(
+                    "answer",
+                    some.below(len(SERVERS)),
+                    1 + some.below(3),
+                    bool(some.below(2)),
+                    some.one(ODD),
+                )
             case 8 | 9 | 10:
                 _answer_oddly(some, both)
             case _:
@@ -208,12 +270,24 @@ def client(data: bytes) -> None:
     assert mine.session.busy == pure.session.busy
 
 
-def _forged(some: Decisions, both: Pair, server: str, request: GetData, reply: DataReply) -> DataReply:
+def _forged(
+    some: Decisions, both: Pair, server: str, request: GetData, reply: DataReply
+) -> DataReply:
     """With seals that are right."""
     assert both.forged is not None
     tag, length, size = both.forged
-    index = some.below(len(SERVERS)) if some.rarely() else SERVER_IDS.index(server) if both.configuration.dap == "ec" else 0
-    element = sealed(both.configuration.id, request.object, tag, index, length, (b"f" * size,)) if length >= 0 else None
+    index = (
+        some.below(len(SERVERS))
+        if some.rarely()
+        else SERVER_IDS.index(server)
+        if both.configuration.dap == "ec"
+        else 0
+    )
+    element = (
+        sealed(both.configuration.id, request.object, tag, index, length, (b"f" * size,))
+        if length >= 0
+        else None
+    )
     return DataReply(reply.call, (tag,), length, TAG_ZERO, element, None)
 
 
@@ -230,9 +304,20 @@ def _answer_oddly(some: Decisions, both: Pair) -> None:
             reply = _forged(some, both, server, request, reply)
         elif isinstance(reply, DataReply) and some.below(2):
             tag, index = _tag(some), some.below(len(SERVERS))
-            element = _element(some, both.configuration, request.object, tag, index) if some.below(4) else None
+            element = (
+                _element(some, both.configuration, request.object, tag, index)
+                if some.below(4)
+                else None
+            )
             length = some.one(LENGTHS) if some.rarely() or element is None else element.length
-            reply = DataReply(reply.call, (tag,) * some.below(3), length, _tag(some) if some.rarely() else reply.trimmed, element, None)
+            reply = DataReply(
+                reply.call,
+                (tag,) * some.below(3),
+                length,
+                _tag(some) if some.rarely() else reply.trimmed,
+                element,
+                None,
+            )
         if reply is not None:
             replies.append(reply)
     frames = encode(replies)

@@ -254,7 +254,14 @@ struct State {
 
 impl State {
     /// The same message to servers of a configuration; returns those for which there was none before.
-    fn post(&mut self, place: &Place, positions: impl Iterator<Item = usize>, message: &[u8], call: u64, fresh: &mut Vec<usize>) {
+    fn post(
+        &mut self,
+        place: &Place,
+        positions: impl Iterator<Item = usize>,
+        message: &[u8],
+        call: u64,
+        fresh: &mut Vec<usize>,
+    ) {
         for position in positions {
             let slot = &mut self.slots[place.servers[position]];
             if slot.count == 0 {
@@ -267,7 +274,13 @@ impl State {
     }
 
     /// Ask those that an operation's query asks first, or those that were spared; it is under way from now on.
-    fn post_query(&mut self, operation: Box<Operation>, object: &str, order: &Order, positions: &[usize]) -> Vec<usize> {
+    fn post_query(
+        &mut self,
+        operation: Box<Operation>,
+        object: &str,
+        order: &Order,
+        positions: &[usize],
+    ) -> Vec<usize> {
         let (place, call, mut fresh) = (operation.place.clone(), operation.call, Vec::new());
         let mut message = std::mem::take(&mut self.scratch);
         message.clear();
@@ -292,7 +305,14 @@ impl State {
     }
 }
 
-fn head(message: &mut Vec<u8>, count: usize, kind: u64, call: u64, configuration: &[u8], object: &str) {
+fn head(
+    message: &mut Vec<u8>,
+    count: usize,
+    kind: u64,
+    call: u64,
+    configuration: &[u8],
+    object: &str,
+) {
     wire::put_array(message, count);
     wire::put_unsigned(message, kind);
     wire::put_unsigned(message, call);
@@ -381,7 +401,9 @@ impl Objects {
         if !sequence.getattr(intern!(py, "last_finalized"))?.is(&last) {
             return Ok(None);
         }
-        if let Some(place) = locked(&self.known).place.as_ref().filter(|place| place.configuration.is(&last)) {
+        if let Some(place) =
+            locked(&self.known).place.as_ref().filter(|place| place.configuration.is(&last))
+        {
             return Ok(Some(place.clone()));
         }
         let id = last.getattr(intern!(py, "id"))?;
@@ -396,7 +418,11 @@ impl Objects {
             servers: self.client.get().slots(names)?,
             quorum: last.getattr(intern!(py, "quorum_size"))?.extract()?,
             k: last.getattr(intern!(py, "k"))?.extract()?,
-            coding: if coded { Some(Coding::of(&last, dap.getattr(intern!(py, "coding"))?)?) } else { None },
+            coding: if coded {
+                Some(Coding::of(&last, dap.getattr(intern!(py, "coding"))?)?)
+            } else {
+                None
+            },
             preferred: dap.getattr(intern!(py, "holding_value"))?.extract()?,
             configuration: last.unbind(),
             id_given: id.unbind(),
@@ -409,13 +435,21 @@ impl Objects {
     }
 
     fn order(&self, py: Python<'_>, place: &Place, reads: bool) -> PyResult<Arc<Order>> {
-        let large = reads && place.preferred > 0 && place.dap.bind(py).getattr(intern!(py, "large"))?.is_truthy()?;
+        let large = reads
+            && place.preferred > 0
+            && place.dap.bind(py).getattr(intern!(py, "large"))?.is_truthy()?;
         let turn = locked(&self.client.get().state).turn;
-        if let Some((_, order)) = locked(&self.known).orders[usize::from(large)].as_ref().filter(|(as_of, _)| *as_of == turn) {
+        if let Some((_, order)) = locked(&self.known).orders[usize::from(large)]
+            .as_ref()
+            .filter(|(as_of, _)| *as_of == turn)
+        {
             return Ok(order.clone());
         }
         let preferred = if large { place.preferred } else { 0 };
-        let python = self.readiness.bind(py).call_method1(intern!(py, "order"), (&place.configuration, preferred))?;
+        let python = self
+            .readiness
+            .bind(py)
+            .call_method1(intern!(py, "order"), (&place.configuration, preferred))?;
         let positions: Vec<usize> = python.getattr(intern!(py, "positions"))?.extract()?;
         let spared = python.getattr(intern!(py, "spared"))?.len()?;
         let order = Arc::new(Order {
@@ -429,25 +463,46 @@ impl Objects {
         Ok(order)
     }
 
-    fn begin(slf: &Bound<'_, Self>, key: &Any<'_>, value: Option<Py<PyBytes>>, done: Option<Held>, now: f64, timeout_s: f64) -> PyResult<Option<Held>> {
+    fn begin(
+        slf: &Bound<'_, Self>,
+        key: &Any<'_>,
+        value: Option<Py<PyBytes>>,
+        done: Option<Held>,
+        now: f64,
+        timeout_s: f64,
+    ) -> PyResult<Option<Held>> {
         let (py, objects) = (slf.py(), slf.get());
         let Ok(object) = key.cast_exact::<PyString>() else { return Ok(None) };
         let Ok(name) = object.to_str() else { return Ok(None) };
         if name.is_empty() || name.len() > KEY_BYTES_MAX || name.starts_with('\0') {
             return Ok(None);
         }
-        let Some(place) = objects.place(py)?.filter(|_| !locked(&objects.client.get().state).closed) else { return Ok(None) };
+        let Some(place) =
+            objects.place(py)?.filter(|_| !locked(&objects.client.get().state).closed)
+        else {
+            return Ok(None);
+        };
         let client = objects.client.get();
         let mut write = None;
         if let Some(value) = value {
             let queues = objects.queues.bind(py);
-            if value.as_bytes(py).len() >= wire::DETACHED_BYTES_MIN || (!queues.is_empty() && queues.contains((&objects.domain, object))?) {
+            if value.as_bytes(py).len() >= wire::DETACHED_BYTES_MIN
+                || (!queues.is_empty() && queues.contains((&objects.domain, object))?)
+            {
                 return Ok(None);
             }
             let queue = [&objects.domain_text, name].join(BETWEEN);
-            write = Some(Write { queue, value, taken: None, before: 0, highest: None, tag: NEVER_WRITTEN });
+            write = Some(Write {
+                queue,
+                value,
+                taken: None,
+                before: 0,
+                highest: None,
+                tag: NEVER_WRITTEN,
+            });
         }
-        let future = || objects.shell.as_ref().map(|shell| shell.create_future.call0(py)).transpose();
+        let future =
+            || objects.shell.as_ref().map(|shell| shell.create_future.call0(py)).transpose();
         let Some(done) = done.map_or_else(future, |done| Ok(Some(done)))? else { return Ok(None) };
         let handle = done.clone_ref(py);
         let operation = Box::new(Operation {
@@ -486,24 +541,42 @@ impl Objects {
 #[pymethods]
 impl Objects {
     /// Begin a read; what comes of it goes to `done`, which is returned, or into a new future (None). Returns None if it is none that is run here.
-    fn read(slf: &Bound<'_, Self>, key: &Any<'_>, done: Option<Held>, now: f64, timeout_s: f64) -> PyResult<Option<Held>> {
+    fn read(
+        slf: &Bound<'_, Self>,
+        key: &Any<'_>,
+        done: Option<Held>,
+        now: f64,
+        timeout_s: f64,
+    ) -> PyResult<Option<Held>> {
         Self::begin(slf, key, None, done, now, timeout_s)
     }
 
     /// As `read`.
-    fn write(slf: &Bound<'_, Self>, key: &Any<'_>, value: &Any<'_>, done: Option<Held>, now: f64, timeout_s: f64) -> PyResult<Option<Held>> {
+    fn write(
+        slf: &Bound<'_, Self>,
+        key: &Any<'_>,
+        value: &Any<'_>,
+        done: Option<Held>,
+        now: f64,
+        timeout_s: f64,
+    ) -> PyResult<Option<Held>> {
         let Ok(value) = value.cast_exact::<PyBytes>() else { return Ok(None) };
         Self::begin(slf, key, Some(value.clone().unbind()), done, now, timeout_s)
     }
 
     /// For the garbage collector: the shell around the session knows who has this.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        for held in [&self.session, &self.view, &self.make, &self.sequence, &self.tags, &self.readiness] {
+        for held in
+            [&self.session, &self.view, &self.make, &self.sequence, &self.tags, &self.readiness]
+        {
             visit.call(held)?;
         }
         visit.call(&self.queues)?;
         visit.call(&self.met)?;
-        self.shell.iter().flat_map(|shell| [&shell.create_future, &shell.schedule, &shell.settle]).try_for_each(|held| visit.call(held))
+        self.shell
+            .iter()
+            .flat_map(|shell| [&shell.create_future, &shell.schedule, &shell.settle])
+            .try_for_each(|held| visit.call(held))
     }
 }
 
@@ -516,7 +589,12 @@ impl Client {
             let next = state.slots.len();
             let slot = *state.by_name.entry(text.to_owned()).or_insert(next);
             if slot == next {
-                state.slots.push(Slot { name: name.clone().unbind(), chunk: Vec::new(), count: 0, last: 0 });
+                state.slots.push(Slot {
+                    name: name.clone().unbind(),
+                    chunk: Vec::new(),
+                    count: 0,
+                    last: 0,
+                });
             }
             found.push(slot);
         }
@@ -537,19 +615,32 @@ impl Client {
         let objects_kept = operation.objects.clone_ref(py);
         let objects = objects_kept.get();
         let session = objects.session.bind(py);
-        let begun = objects.order(py, &operation.place, operation.write.is_none()).and_then(|order| {
-            let call = next_call(session)?;
-            if let Some(write) = &mut operation.write {
-                write.taken = Some(objects.tags.bind(py).call_method1(intern!(py, "begin"), (&operation.object,))?.unbind());
-            }
-            Ok((order, call))
-        });
+        let begun =
+            objects.order(py, &operation.place, operation.write.is_none()).and_then(|order| {
+                let call = next_call(session)?;
+                if let Some(write) = &mut operation.write {
+                    write.taken = Some(
+                        objects
+                            .tags
+                            .bind(py)
+                            .call_method1(intern!(py, "begin"), (&operation.object,))?
+                            .unbind(),
+                    );
+                }
+                Ok((order, call))
+            });
         let Ok((order, call)) = begun else { return self.give(session, operation).map(|()| true) };
-        operation.fresh_round(if operation.write.is_none() { Phase::GetData } else { Phase::GetTag }, call, now, RESEND_S);
+        operation.fresh_round(
+            if operation.write.is_none() { Phase::GetData } else { Phase::GetTag },
+            call,
+            now,
+            RESEND_S,
+        );
         operation.unasked = !order.spared.is_empty();
         operation.order = Some(order.clone());
         let object = operation.object.clone_ref(py);
-        let fresh = locked(&self.state).post_query(operation, object.to_str(py)?, &order, &order.first);
+        let fresh =
+            locked(&self.state).post_query(operation, object.to_str(py)?, &order, &order.first);
         self.enter(session, &fresh)?;
         Ok(!fresh.is_empty())
     }
@@ -557,13 +648,19 @@ impl Client {
     /// Take a reply for an operation that is run here. The operation, if it now has a quorum; an error: somebody else has to see to it.
     fn count(&self, server: usize, message: &Message<'_>) -> Counted {
         let mut state = locked(&self.state);
-        let Some(operation) = state.operations.get_mut(&message.call) else { return Counted::NotHere };
+        let Some(operation) = state.operations.get_mut(&message.call) else {
+            return Counted::NotHere;
+        };
         match (message.reply, operation.phase) {
             (Reply::Other, _) => return Counted::Unusual,
-            (Reply::Tag(_), Phase::GetTag) | (Reply::Data(_), Phase::GetData) | (Reply::Ack, Phase::PutData) => {}
+            (Reply::Tag(_), Phase::GetTag)
+            | (Reply::Data(_), Phase::GetData)
+            | (Reply::Ack, Phase::PutData) => {}
             _ => return Counted::Taken,
         }
-        let Some(position) = operation.place.servers.iter().position(|slot| *slot == server) else { return Counted::Taken };
+        let Some(position) = operation.place.servers.iter().position(|slot| *slot == server) else {
+            return Counted::Taken;
+        };
         let position = position as u8;
         if operation.answered.contains(&position) {
             return Counted::Taken;
@@ -577,7 +674,13 @@ impl Client {
     }
 
     /// Go on after the round whose quorum is complete with `last`. The operation again: it is for the Python session.
-    fn conclude(&self, session: &Any<'_>, operation: Box<Operation>, last: Reply<'_>, now: f64) -> PyResult<Option<Box<Operation>>> {
+    fn conclude(
+        &self,
+        session: &Any<'_>,
+        operation: Box<Operation>,
+        last: Reply<'_>,
+        now: f64,
+    ) -> PyResult<Option<Box<Operation>>> {
         match operation.phase {
             Phase::GetData => self.conclude_read(session, operation, last, now),
             Phase::GetTag => self.conclude_query(session, operation, last, now),
@@ -585,18 +688,29 @@ impl Client {
         }
     }
 
-    fn conclude_read(&self, session: &Any<'_>, operation: Box<Operation>, last: Reply<'_>, now: f64) -> PyResult<Option<Box<Operation>>> {
+    fn conclude_read(
+        &self,
+        session: &Any<'_>,
+        operation: Box<Operation>,
+        last: Reply<'_>,
+        now: f64,
+    ) -> PyResult<Option<Box<Operation>>> {
         let py = session.py();
         let (tag, length, value) = {
-            let replies = operation.replies().chain(std::iter::once(last)).filter_map(|reply| if let Reply::Data(data) = reply { Some(data) } else { None });
+            let replies = operation
+                .replies()
+                .chain(std::iter::once(last))
+                .filter_map(|reply| if let Reply::Data(data) = reply { Some(data) } else { None });
             let replies: Vec<Data<'_>> = replies.collect();
             match settled(&operation, &replies, operation.object.to_str(py)?) {
                 None => return Ok(Some(operation)),
                 Some((tag, DELETED, _)) => (tag, DELETED, self.tombstone.clone_ref(py)),
-                Some((tag, length, elements)) => match decoded(py, &operation.place, length, elements)? {
-                    None => return Ok(Some(operation)),
-                    Some(value) => (tag, length, value),
-                },
+                Some((tag, length, elements)) => {
+                    match decoded(py, &operation.place, length, elements)? {
+                        None => return Ok(Some(operation)),
+                        Some(value) => (tag, length, value),
+                    }
+                }
             }
         };
         if operation.place.preferred > 0 {
@@ -607,20 +721,40 @@ impl Client {
             value.into_bound(py)
         } else {
             let tag = self.tag.bind(py).call1((tag.number, tag.writer))?;
-            self.found.bind(py).call1((&tag, value, length, &tag, true, py.None(), &operation.place.id_given, true))?
+            self.found.bind(py).call1((
+                &tag,
+                value,
+                length,
+                &tag,
+                true,
+                py.None(),
+                &operation.place.id_given,
+                true,
+            ))?
         };
         finish(&operation, result)?;
         Ok(None)
     }
 
-    fn conclude_query(&self, session: &Any<'_>, mut operation: Box<Operation>, last: Reply<'_>, now: f64) -> PyResult<Option<Box<Operation>>> {
+    fn conclude_query(
+        &self,
+        session: &Any<'_>,
+        mut operation: Box<Operation>,
+        last: Reply<'_>,
+        now: f64,
+    ) -> PyResult<Option<Box<Operation>>> {
         let py = session.py();
-        let tags = operation.replies().chain(std::iter::once(last)).map(|reply| if let Reply::Tag(tag) = reply { tag.number } else { 0 });
+        let tags = operation
+            .replies()
+            .chain(std::iter::once(last))
+            .map(|reply| if let Reply::Tag(tag) = reply { tag.number } else { 0 });
         let highest = tags.max().unwrap_or(0);
         let place = operation.place.clone();
         let objects_kept = operation.objects.clone_ref(py);
         let objects = objects_kept.get();
-        let Some(Write { value, taken: Some(taken), .. }) = &operation.write else { return Ok(Some(operation)) };
+        let Some(Write { value, taken: Some(taken), .. }) = &operation.write else {
+            return Ok(Some(operation));
+        };
         let taken = taken.clone_ref(py).into_bound(py);
         let before: u64 = taken.getattr(intern!(py, "number"))?.extract()?;
         if highest.max(before) == NUMBER_LAST {
@@ -638,12 +772,19 @@ impl Client {
                 Err(_) => return Ok(Some(operation)), // the Python twin says what is wrong
             },
         };
-        let Some(elements) = elements(&place, object, tag, value, fragments.as_deref()) else { return Ok(Some(operation)) };
+        let Some(elements) = elements(&place, object, tag, value, fragments.as_deref()) else {
+            return Ok(Some(operation));
+        };
         learn_usual(session, now - operation.started)?;
         taken.setattr(intern!(py, "number"), tag.number)?;
         let call = next_call(session)?;
         let size = elements[0].bytes().len() * place.servers.len();
-        operation.fresh_round(Phase::PutData, call, now, RESEND_S + size as f64 / SEND_BYTES_PER_S_EXPECTED);
+        operation.fresh_round(
+            Phase::PutData,
+            call,
+            now,
+            RESEND_S + size as f64 / SEND_BYTES_PER_S_EXPECTED,
+        );
         operation.unasked = false;
         if let Some(write) = &mut operation.write {
             (write.before, write.highest, write.tag) = (before, Some(highest), tag);
@@ -657,7 +798,8 @@ impl Client {
                 wire::put_tag(&mut message, tag);
                 wire::put_element(&mut message, element);
                 wire::put_nil(&mut message);
-                let positions = if elements.len() == 1 { 0..place.servers.len() } else { index..index + 1 };
+                let positions =
+                    if elements.len() == 1 { 0..place.servers.len() } else { index..index + 1 };
                 state.post(&place, positions, &message, call, &mut fresh);
             }
             state.operations.insert(call, operation);
@@ -666,15 +808,27 @@ impl Client {
         Ok(None)
     }
 
-    fn conclude_write(&self, session: &Any<'_>, mut operation: Box<Operation>, now: f64) -> PyResult<Option<Box<Operation>>> {
+    fn conclude_write(
+        &self,
+        session: &Any<'_>,
+        mut operation: Box<Operation>,
+        now: f64,
+    ) -> PyResult<Option<Box<Operation>>> {
         let py = session.py();
-        let Some(Write { queue, taken: Some(taken), tag, .. }) = &operation.write else { return Ok(Some(operation)) };
+        let Some(Write { queue, taken: Some(taken), tag, .. }) = &operation.write else {
+            return Ok(Some(operation));
+        };
         let taken = taken.bind(py);
         if tag.number > taken.getattr(intern!(py, "completed"))?.extract()? {
             taken.setattr(intern!(py, "completed"), tag.number)?;
         }
         let result = self.tag.bind(py).call1((tag.number, tag.writer))?;
-        operation.objects.get().tags.bind(py).call_method1(intern!(py, "end"), (&operation.object, taken))?;
+        operation
+            .objects
+            .get()
+            .tags
+            .bind(py)
+            .call_method1(intern!(py, "end"), (&operation.object, taken))?;
         let queue = queue.clone();
         operation.write = None;
         let left = self.leave(session, &queue, now);
@@ -685,7 +839,9 @@ impl Client {
     /// A write of the object has ended: let the next one begin.
     fn leave(&self, session: &Any<'_>, queue: &str, now: f64) -> PyResult<()> {
         let py = session.py();
-        let Some(mut next) = locked(&self.state).queues.get_mut(queue).and_then(VecDeque::pop_front) else {
+        let Some(mut next) =
+            locked(&self.state).queues.get_mut(queue).and_then(VecDeque::pop_front)
+        else {
             locked(&self.state).queues.remove(queue);
             return Ok(());
         };
@@ -697,7 +853,10 @@ impl Client {
     /// Give an operation, which is no longer among those here, to the Python session, and with a write all that wait for it.
     fn give(&self, session: &Any<'_>, operation: Box<Operation>) -> PyResult<()> {
         let py = session.py();
-        let waiting = operation.write.as_ref().and_then(|write| locked(&self.state).queues.remove(&write.queue));
+        let waiting = operation
+            .write
+            .as_ref()
+            .and_then(|write| locked(&self.state).queues.remove(&write.queue));
         for operation in std::iter::once(operation).chain(waiting.into_iter().flatten()) {
             let handed = self.handed(py, *operation)?;
             session.call_method1(intern!(py, "take_over"), (handed,))?;
@@ -713,7 +872,10 @@ impl Client {
             frame.extend_from_slice(&operation.answers);
             let replies = self.decode_replies.bind(py).call1(((PyBytes::new(py, &frame),),))?;
             for (index, position) in operation.answered.iter().enumerate() {
-                let name = locked(&self.state).slots[operation.place.servers[usize::from(*position)]].name.clone_ref(py);
+                let name = locked(&self.state).slots
+                    [operation.place.servers[usize::from(*position)]]
+                .name
+                .clone_ref(py);
                 answers.set_item(name, replies.get_item(index)?)?;
             }
         }
@@ -768,7 +930,13 @@ impl Client {
 
     /// The objects that `view` is of. `make(name, value)`: the Python operation, a read without a value. `shell`: see there (ares/client/runner.py).
     #[pyo3(signature = (session, view, make, shell=None))]
-    fn objects(slf: Py<Self>, session: Any<'_>, view: Any<'_>, make: Held, shell: Option<Shell>) -> PyResult<Objects> {
+    fn objects(
+        slf: Py<Self>,
+        session: Any<'_>,
+        view: Any<'_>,
+        make: Held,
+        shell: Option<Shell>,
+    ) -> PyResult<Objects> {
         let domain = view.getattr("domain")?;
         Ok(Objects {
             client: slf,
@@ -794,33 +962,52 @@ impl Client {
     }
 
     /// Replies that came in one batch. What is for the session goes to its `take`; raises what its decoder raises, before anything is used.
-    fn feed(&self, session: &Any<'_>, server: &Bound<'_, PyString>, frames: &Any<'_>, now: f64) -> PyResult<()> {
+    fn feed(
+        &self,
+        session: &Any<'_>,
+        server: &Bound<'_, PyString>,
+        frames: &Any<'_>,
+        now: f64,
+    ) -> PyResult<()> {
         let py = session.py();
         let header = frames.get_item(0)?.cast_into::<PyBytes>()?;
         let found = messages(header.as_bytes());
-        let whole = frames.len()? == 1 && found.as_ref().is_some_and(|found| found.iter().all(|message| !matches!(message.reply, Reply::Other)));
-        let mut decoded = if whole { None } else { Some(self.decode_replies.bind(py).call1((frames,))?) };
+        let whole = frames.len()? == 1
+            && found.as_ref().is_some_and(|found| {
+                found.iter().all(|message| !matches!(message.reply, Reply::Other))
+            });
+        let mut decoded =
+            if whole { None } else { Some(self.decode_replies.bind(py).call1((frames,))?) };
         let found = match (found, &decoded) {
             (Some(found), _) => found,
             (None, None) => return Ok(()),
             (None, Some(decoded)) => {
-                let call = |message: PyResult<Any<'_>>| Ok(message?.getattr(intern!(py, "call"))?.extract().unwrap_or(0)); // a negative one is nobody's
+                let call = |message: PyResult<Any<'_>>| {
+                    Ok(message?.getattr(intern!(py, "call"))?.extract().unwrap_or(0))
+                }; // a negative one is nobody's
                 let calls = decoded.try_iter()?.map(call).collect::<PyResult<Vec<u64>>>()?;
-                calls.into_iter().map(|call| Message { call, reply: Reply::Other, bytes: &[] }).collect()
+                calls
+                    .into_iter()
+                    .map(|call| Message { call, reply: Reply::Other, bytes: &[] })
+                    .collect()
             }
         };
         session.setattr(intern!(py, "_now"), now)?;
         let Some(last) = found.last() else { return Ok(()) };
-        session.getattr(intern!(py, "readiness"))?.call_method1(intern!(py, "heard"), (server, last.call))?;
+        session
+            .getattr(intern!(py, "readiness"))?
+            .call_method1(intern!(py, "heard"), (server, last.call))?;
         let slot = locked(&self.state).by_name.get(server.to_str()?).copied().unwrap_or(usize::MAX);
         let rounds = session.getattr(intern!(py, "_rounds"))?.cast_into::<PyDict>()?;
         for (index, message) in found.iter().enumerate() {
             match self.count(slot, message) {
                 Counted::Taken => continue,
-                Counted::Quorum(operation) => match self.conclude(session, operation, message.reply, now)? {
-                    None => continue,
-                    Some(operation) => self.give(session, operation)?,
-                },
+                Counted::Quorum(operation) => {
+                    match self.conclude(session, operation, message.reply, now)? {
+                        None => continue,
+                        Some(operation) => self.give(session, operation)?,
+                    }
+                }
                 Counted::Unusual => self.hand_over(session, message.call)?,
                 Counted::NotHere => {
                     if decoded.is_none() && (rounds.is_empty() || !rounds.contains(message.call)?) {
@@ -843,16 +1030,26 @@ impl Client {
         let full = {
             let mut state = locked(&self.state);
             state.turn += 1;
-            state.slots.iter().enumerate().filter(|(_, slot)| slot.count > 0).map(|(index, _)| index).collect::<Vec<_>>()
+            state
+                .slots
+                .iter()
+                .enumerate()
+                .filter(|(_, slot)| slot.count > 0)
+                .map(|(index, _)| index)
+                .collect::<Vec<_>>()
         };
         for index in full {
             let (name, last, large, frame) = {
                 let mut state = locked(&self.state);
                 let slot = &mut state.slots[index];
-                let large = slot.count > wire::BATCH_MESSAGES_MAX || slot.chunk.len() > BATCH_BYTES_MAX;
+                let large =
+                    slot.count > wire::BATCH_MESSAGES_MAX || slot.chunk.len() > BATCH_BYTES_MAX;
                 (slot.name.clone_ref(py), slot.last, large, slot.take(py))
             };
-            let messages = outbox.get_item(&name)?.map(|messages| messages.cast_into::<PyList>()).transpose()?;
+            let messages = outbox
+                .get_item(&name)?
+                .map(|messages| messages.cast_into::<PyList>())
+                .transpose()?;
             match messages {
                 Some(messages) if large || !messages.is_empty() => self.add(&messages, frame)?,
                 _ => outbox.set_item(&name, frame)?,
@@ -867,7 +1064,8 @@ impl Client {
         let text = server.to_str()?;
         let frame = {
             let mut state = locked(&self.state);
-            let index = state.by_name.get(text).copied().filter(|index| state.slots[*index].count > 0);
+            let index =
+                state.by_name.get(text).copied().filter(|index| state.slots[*index].count > 0);
             let Some(index) = index else { return Ok(()) };
             state.slots[index].take(server.py())
         };
@@ -892,8 +1090,11 @@ impl Client {
             return Ok(());
         }
         operation.unasked = false;
-        let (Some(order), Some(operation)) = (order, state.operations.remove(&call)) else { return Ok(()) };
-        let fresh = state.post_query(operation, object.to_str(session.py())?, &order, &order.spared);
+        let (Some(order), Some(operation)) = (order, state.operations.remove(&call)) else {
+            return Ok(());
+        };
+        let fresh =
+            state.post_query(operation, object.to_str(session.py())?, &order, &order.spared);
         drop(state);
         self.enter(session, &fresh)
     }
@@ -910,19 +1111,30 @@ impl Client {
         if !locked(&self.state).queues.contains_key(&queue) {
             return Ok(());
         }
-        self.hand_over_those(session, |operation| operation.write.as_ref().is_some_and(|write| write.queue == queue))
+        self.hand_over_those(session, |operation| {
+            operation.write.as_ref().is_some_and(|write| write.queue == queue)
+        })
     }
 
     /// As `hand_over`, for writes that waited too long for their turn.
     fn hand_over_overdue(&self, session: &Any<'_>, now: f64) -> PyResult<()> {
-        self.hand_over_those(session, |operation| operation.phase == Phase::Waiting && operation.deadline <= now)
+        self.hand_over_those(session, |operation| {
+            operation.phase == Phase::Waiting && operation.deadline <= now
+        })
     }
 
     /// As `hand_over`, for the operation that `done` is of.
     fn hand_over_for(&self, session: &Any<'_>, done: &Any<'_>) -> PyResult<()> {
         let wanted = |operation: &Operation| operation.done.is(done);
-        let call = locked(&self.state).operations.values().find(|operation| wanted(operation)).map(|operation| operation.call);
-        call.map_or_else(|| self.hand_over_those(session, wanted), |call| self.hand_over(session, call))
+        let call = locked(&self.state)
+            .operations
+            .values()
+            .find(|operation| wanted(operation))
+            .map(|operation| operation.call);
+        call.map_or_else(
+            || self.hand_over_those(session, wanted),
+            |call| self.hand_over(session, call),
+        )
     }
 
     /// Begin no more.
@@ -933,12 +1145,26 @@ impl Client {
 
 impl Client {
     /// As `hand_over`, for those wanted, or whose queue has one that is.
-    fn hand_over_those(&self, session: &Any<'_>, wanted: impl Fn(&Operation) -> bool) -> PyResult<()> {
+    fn hand_over_those(
+        &self,
+        session: &Any<'_>,
+        wanted: impl Fn(&Operation) -> bool,
+    ) -> PyResult<()> {
         let calls: Vec<u64> = {
             let state = locked(&self.state);
-            let waiting = |operation: &Operation| operation.write.as_ref().and_then(|write| state.queues.get(&write.queue));
-            let found = |operation: &Operation| wanted(operation) || waiting(operation).is_some_and(|queue| queue.iter().any(|next| wanted(next)));
-            state.operations.values().filter(|operation| found(operation)).map(|operation| operation.call).collect()
+            let waiting = |operation: &Operation| {
+                operation.write.as_ref().and_then(|write| state.queues.get(&write.queue))
+            };
+            let found = |operation: &Operation| {
+                wanted(operation)
+                    || waiting(operation).is_some_and(|queue| queue.iter().any(|next| wanted(next)))
+            };
+            state
+                .operations
+                .values()
+                .filter(|operation| found(operation))
+                .map(|operation| operation.call)
+                .collect()
         };
         calls.into_iter().try_for_each(|call| self.hand_over(session, call))
     }
@@ -1000,9 +1226,18 @@ fn settled<'a>(operation: &Operation, replies: &[Data<'a>], object: &str) -> Opt
             None if reply.length < 0 => length = Some(reply.length),
             None => {}
             Some(element) => {
-                let fits = usize::try_from(element.index).is_ok_and(|index| index < place.servers.len());
+                let fits =
+                    usize::try_from(element.index).is_ok_and(|index| index < place.servers.len());
                 if fits && elements.iter().all(|other| other.index != element.index) {
-                    let sum = seal::checksum(&place.id, object.as_bytes(), tag.number, tag.writer, element.index, element.length, element.bytes());
+                    let sum = seal::checksum(
+                        &place.id,
+                        object.as_bytes(),
+                        tag.number,
+                        tag.writer,
+                        element.index,
+                        element.length,
+                        element.bytes(),
+                    );
                     if sum == Some(element.checksum) {
                         elements.push(element);
                         length = Some(element.length);
@@ -1019,11 +1254,22 @@ fn settled<'a>(operation: &Operation, replies: &[Data<'a>], object: &str) -> Opt
 }
 
 /// The value of these elements; None: the Python twin says what is wrong.
-fn decoded(py: Python<'_>, place: &Place, length: i64, mut elements: Vec<Element<'_>>) -> PyResult<Option<Held>> {
-    let Some(coding) = &place.coding else { return Ok(elements.first().map(|element| PyBytes::new(py, element.bytes()).into_any().unbind())) };
+fn decoded(
+    py: Python<'_>,
+    place: &Place,
+    length: i64,
+    mut elements: Vec<Element<'_>>,
+) -> PyResult<Option<Held>> {
+    let Some(coding) = &place.coding else {
+        return Ok(elements
+            .first()
+            .map(|element| PyBytes::new(py, element.bytes()).into_any().unbind()));
+    };
     elements.sort_by_key(|element| element.index);
-    let fragments: Vec<coding::Fragment<'_>> = elements.iter().map(|element| (element.index as usize, element.bytes())).collect();
-    if let Some(value) = coding::decoded(&fragments, length as usize, coding.more_bytes, coding.own) {
+    let fragments: Vec<coding::Fragment<'_>> =
+        elements.iter().map(|element| (element.index as usize, element.bytes())).collect();
+    if let Some(value) = coding::decoded(&fragments, length as usize, coding.more_bytes, coding.own)
+    {
         return Ok(Some(PyBytes::new(py, &value).into_any().unbind()));
     }
     let given = PyDict::new(py);
@@ -1031,15 +1277,22 @@ fn decoded(py: Python<'_>, place: &Place, length: i64, mut elements: Vec<Element
         let parts = PyTuple::new(py, element.data.iter().map(|data| PyBytes::new(py, data)))?;
         given.set_item(element.index, parts)?;
     }
-    Ok(coding.python.bind(py).call_method1(intern!(py, "decode"), (length, given)).ok().map(Bound::unbind))
+    Ok(coding
+        .python
+        .bind(py)
+        .call_method1(intern!(py, "decode"), (length, given))
+        .ok()
+        .map(Bound::unbind))
 }
 
 impl Coding {
     fn of(configuration: &Any<'_>, python: Any<'_>) -> PyResult<Self> {
         let py = configuration.py();
         let more_bytes = python.getattr(intern!(py, "more_bytes"))?.extract()?;
-        let own = configuration.getattr(intern!(py, "backend"))?.eq(coding::BACKEND)? && more_bytes == coding::HEADER_BYTES;
-        let mut coding = Coding { more_bytes, own, headers: Mutex::default(), python: python.unbind() };
+        let own = configuration.getattr(intern!(py, "backend"))?.eq(coding::BACKEND)?
+            && more_bytes == coding::HEADER_BYTES;
+        let mut coding =
+            Coding { more_bytes, own, headers: Mutex::default(), python: python.unbind() };
         let probe: [u8; 100] = std::array::from_fn(|index| (37 * index) as u8);
         coding.encoded(py, configuration.getattr(intern!(py, "k"))?.extract()?, &probe)?;
         coding.own = locked(&coding.headers).contains_key(&probe.len()); // the library of this machine makes the same of it
@@ -1052,7 +1305,8 @@ impl Coding {
         if let Some(headers) = known {
             return Ok(headers.fragments(k, value));
         }
-        let made = self.python.bind(py).call_method1(intern!(py, "encode"), (PyBytes::new(py, value),))?;
+        let made =
+            self.python.bind(py).call_method1(intern!(py, "encode"), (PyBytes::new(py, value),))?;
         let mut fragments = Vec::new();
         for parts in made.try_iter()? {
             let parts: Vec<Bound<'_, PyBytes>> = parts?.extract()?;
@@ -1070,16 +1324,34 @@ impl Coding {
 }
 
 /// The elements of a value, sealed: one for all servers (ABD), or one for each, of these fragments. None: they are none that travel in one frame.
-fn elements<'a>(place: &Place, object: &str, tag: Tag, value: &'a [u8], fragments: Option<&'a [Option<Vec<u8>>]>) -> Option<Vec<Element<'a>>> {
+fn elements<'a>(
+    place: &Place,
+    object: &str,
+    tag: Tag,
+    value: &'a [u8],
+    fragments: Option<&'a [Option<Vec<u8>>]>,
+) -> Option<Vec<Element<'a>>> {
     let length = value.len() as i64;
     let sealed = |index: usize, data: Option<&'a [u8]>| {
         let (index, bytes) = (index as i64, data.unwrap_or(&[]));
         if bytes.len() >= wire::DETACHED_BYTES_MIN {
             return None;
         }
-        let checksum = seal::checksum(&place.id, object.as_bytes(), tag.number, tag.writer, index, length, bytes)?;
+        let checksum = seal::checksum(
+            &place.id,
+            object.as_bytes(),
+            tag.number,
+            tag.writer,
+            index,
+            length,
+            bytes,
+        )?;
         Some(Element { index, length, checksum, data })
     };
     let Some(fragments) = fragments else { return Some(vec![sealed(0, Some(value))?]) };
-    fragments.iter().enumerate().map(|(index, fragment)| sealed(index, fragment.as_deref())).collect()
+    fragments
+        .iter()
+        .enumerate()
+        .map(|(index, fragment)| sealed(index, fragment.as_deref()))
+        .collect()
 }

@@ -28,7 +28,11 @@ static POWERS: ([u8; 2 * ORDER], [u8; 256]) = powers();
 
 fn product(a: u8, b: u8) -> u8 {
     let (power, logarithm) = &POWERS;
-    if a == 0 || b == 0 { 0 } else { power[usize::from(logarithm[usize::from(a)]) + usize::from(logarithm[usize::from(b)])] }
+    if a == 0 || b == 0 {
+        0
+    } else {
+        power[usize::from(logarithm[usize::from(a)]) + usize::from(logarithm[usize::from(b)])]
+    }
 }
 
 fn inverse(a: u8) -> u8 {
@@ -49,20 +53,34 @@ fn add(sum: &mut [u8], factor: u8, slice: &[u8]) {
 pub type Fragment<'a> = (usize, &'a [u8]);
 
 /// The value of `length` bytes from k fragments, in the order of their indexes. None: they are not what their headers say, or the library is to do it.
-pub fn decoded(fragments: &[Fragment<'_>], length: usize, more_bytes: usize, own: bool) -> Option<Vec<u8>> {
+pub fn decoded(
+    fragments: &[Fragment<'_>],
+    length: usize,
+    more_bytes: usize,
+    own: bool,
+) -> Option<Vec<u8>> {
     let k = fragments.len();
     let size = fragments.first()?.1.len().checked_sub(more_bytes)?;
     if size == 0 || more_bytes < HEADER_BYTES || length > size * k {
         return None;
     }
     for (index, fragment) in fragments {
-        let number = |at: usize| fragment.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map(u32::from_le_bytes);
+        let number = |at: usize| {
+            fragment.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map(u32::from_le_bytes)
+        };
         let whole = u64::from(number(16)?) << 32 | u64::from(number(12)?);
-        if fragment.len() != size + more_bytes || number(0)? as usize != *index || number(4)? as usize != size || whole != length as u64 {
+        if fragment.len() != size + more_bytes
+            || number(0)? as usize != *index
+            || number(4)? as usize != size
+            || whole != length as u64
+        {
             return None;
         }
     }
-    let slices: Vec<Fragment<'_>> = fragments.iter().map(|(index, fragment)| (*index, &fragment[HEADER_BYTES..HEADER_BYTES + size])).collect();
+    let slices: Vec<Fragment<'_>> = fragments
+        .iter()
+        .map(|(index, fragment)| (*index, &fragment[HEADER_BYTES..HEADER_BYTES + size]))
+        .collect();
     let mut value = vec![0; size * k];
     if slices.iter().all(|(index, _)| *index < k) {
         for (index, slice) in slices {
@@ -72,7 +90,12 @@ pub fn decoded(fragments: &[Fragment<'_>], length: usize, more_bytes: usize, own
         if !own || size > SLICE_BYTES_MAX || more_bytes != HEADER_BYTES {
             return None;
         }
-        let solution = inverted(slices.iter().map(|(index, _)| (0..k).map(|column| coefficient(k, *index, column)).collect()).collect())?;
+        let solution = inverted(
+            slices
+                .iter()
+                .map(|(index, _)| (0..k).map(|column| coefficient(k, *index, column)).collect())
+                .collect(),
+        )?;
         for (row, sum) in solution.iter().zip(value.chunks_exact_mut(size)) {
             for (factor, (_, slice)) in row.iter().zip(&slices) {
                 add(sum, *factor, slice);
@@ -117,7 +140,9 @@ impl Headers {
         if size == 0 || size > SLICE_BYTES_MAX {
             return None;
         }
-        let headers = fragments.iter().map(|fragment| fragment.as_ref()?.get(..HEADER_BYTES)?.try_into().ok());
+        let headers = fragments
+            .iter()
+            .map(|fragment| fragment.as_ref()?.get(..HEADER_BYTES)?.try_into().ok());
         let headers = Headers { size, headers: headers.collect::<Option<_>>()? };
         if headers.fragments(k, value) == fragments { Some(headers) } else { None }
     }

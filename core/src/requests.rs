@@ -1,6 +1,8 @@
 //! The requests that small reads and writes consist of, as they come over the wire. No Python in it: it is read before anything is known to be usual.
 
-use crate::wire::{BATCH_MESSAGES_MAX, Cursor, Element, GET_DATA, GET_TAG, NIL, PUT_DATA, Tag, VERSION};
+use crate::wire::{
+    BATCH_MESSAGES_MAX, Cursor, Element, GET_DATA, GET_TAG, NIL, PUT_DATA, Tag, VERSION,
+};
 
 /// As many end a client's turn: TURN_MESSAGES_MAX in ares/net/batching.py.
 const TURN_MESSAGES_MAX: usize = 512;

@@ -7,7 +7,15 @@ const NAMED_BYTES_MAX: usize = 1536;
 
 /// 64 bits over the data, seeded with the digest of all that is not data. Elements without data (tombstones) have none.
 /// None: what cannot be sealed here (the Python twin can, or says why not).
-pub fn checksum(configuration: &[u8], object: &[u8], number: u64, writer: u64, index: i64, length: i64, data: &[u8]) -> Option<u64> {
+pub fn checksum(
+    configuration: &[u8],
+    object: &[u8],
+    number: u64,
+    writer: u64,
+    index: i64,
+    length: i64,
+    data: &[u8],
+) -> Option<u64> {
     let index = i32::try_from(index).ok()?;
     let size = configuration.len() + NUMBERS_BYTES + object.len();
     if size > NAMED_BYTES_MAX {

@@ -7,9 +7,12 @@
 use crate::client::locked;
 use crate::requests::{Asked, Request, divided, parse_batch};
 use crate::seal::checksum;
-use crate::table::{Commit, Entry, Found, Home, Kept, Known, List, Looked, Unusual, python_tag, tell_trimmed, usual};
+use crate::table::{
+    Commit, Entry, Found, Home, Kept, Known, List, Looked, Unusual, python_tag, tell_trimmed, usual,
+};
 use crate::wire::{
-    ACK, DATA_REPLY, Element, TAG_REPLY, Tag, VERSION, put_array, put_binary, put_boolean, put_nil, put_signed, put_tag, put_text, put_unsigned,
+    ACK, DATA_REPLY, Element, TAG_REPLY, Tag, VERSION, put_array, put_binary, put_boolean, put_nil,
+    put_signed, put_tag, put_text, put_unsigned,
 };
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
@@ -98,7 +101,13 @@ impl Server {
         Ok(known)
     }
 
-    fn serve_came<'py>(&self, came: &Bound<'py, PyAny>, writes: bool, commits: [Option<Bound<'py, PyAny>>; 2], rows_max: usize) -> Looked<Served> {
+    fn serve_came<'py>(
+        &self,
+        came: &Bound<'py, PyAny>,
+        writes: bool,
+        commits: [Option<Bound<'py, PyAny>>; 2],
+        rows_max: usize,
+    ) -> Looked<Served> {
         let py = came.py();
         let read;
         let mut held = Vec::new();
@@ -120,11 +129,24 @@ impl Server {
         }
         usual(!requests.is_empty())?;
         let [gathering, syncing] = commits;
-        let commits = [gathering.map(Commit::of).transpose()?, syncing.map(Commit::of).transpose()?];
+        let commits =
+            [gathering.map(Commit::of).transpose()?, syncing.map(Commit::of).transpose()?];
         let journaled = self.at_hand.is_some();
         usual(journaled == commits[0].is_some())?;
         let (homes, out, facts) = (Vec::new(), Vec::new(), Vec::new());
-        let mut turn = Turn { server: self, py, journaled, homes, commits, place: 0, out, replies: 0, facts, fact_count: 0, fact_bytes: 0 };
+        let mut turn = Turn {
+            server: self,
+            py,
+            journaled,
+            homes,
+            commits,
+            place: 0,
+            out,
+            replies: 0,
+            facts,
+            fact_count: 0,
+            fact_bytes: 0,
+        };
         let found = turn.look(&requests, writes, rows_max)?;
         turn.apply(&requests, found, &frames)
     }
@@ -148,7 +170,12 @@ struct Turn<'a, 'py> {
 impl<'py> Turn<'_, 'py> {
     // -- looking, which applies nothing ------------------------------------------------------------------------------------
 
-    fn look(&mut self, requests: &[Request], writes: bool, rows_max: usize) -> Looked<Vec<Found<'py>>> {
+    fn look(
+        &mut self,
+        requests: &[Request],
+        writes: bool,
+        rows_max: usize,
+    ) -> Looked<Vec<Found<'py>>> {
         let mut all = Vec::with_capacity(requests.len());
         let (mut room, mut rows) = (0, requests.len());
         for request in requests {
@@ -158,7 +185,11 @@ impl<'py> Turn<'_, 'py> {
                 Asked::Data { carried, .. } => {
                     let home = &mut self.homes[found.home];
                     if let Some(carried) = carried {
-                        usual(home.successor.as_ref().is_some_and(|(bytes, _)| bytes.as_slice() == *carried))?; // it is known
+                        usual(
+                            home.successor
+                                .as_ref()
+                                .is_some_and(|(bytes, _)| bytes.as_slice() == *carried),
+                        )?; // it is known
                         home.carried += 1;
                         home.asked -= 1;
                     }
@@ -176,7 +207,11 @@ impl<'py> Turn<'_, 'py> {
         if let Some(at_hand) = &self.server.at_hand {
             usual(rows <= rows_max)?;
             if room > 0 {
-                self.place = at_hand.bind(self.py).call1((room,))?.extract::<Option<i64>>()?.ok_or(Unusual::Left)?;
+                self.place = at_hand
+                    .bind(self.py)
+                    .call1((room,))?
+                    .extract::<Option<i64>>()?
+                    .ok_or(Unusual::Left)?;
             }
         }
         Ok(all)
@@ -184,34 +219,68 @@ impl<'py> Turn<'_, 'py> {
 
     fn find(&mut self, request: &Request) -> Looked<Found<'py>> {
         usual(!request.object.is_empty() && request.object.len() <= KEY_BYTES_MAX)?;
-        let home = match self.homes.iter().position(|home| home.id.as_bytes() == request.configuration) {
-            Some(home) => home,
-            None => {
-                let known = self.server.known(self.py, request.configuration)?;
-                self.homes.push(Home::of(self.py, known, &self.commits)?);
-                self.homes.len() - 1
-            }
-        };
+        let home =
+            match self.homes.iter().position(|home| home.id.as_bytes() == request.configuration) {
+                Some(home) => home,
+                None => {
+                    let known = self.server.known(self.py, request.configuration)?;
+                    self.homes.push(Home::of(self.py, known, &self.commits)?);
+                    self.homes.len() - 1
+                }
+            };
         self.homes[home].asked += 1;
         let object = PyString::new(self.py, request.object);
-        let list = self.homes[home].known.objects.bind(self.py).get_item(&object)?.map(List::of).transpose()?;
-        let characters = if request.object.is_ascii() { request.object.len() } else { request.object.chars().count() };
+        let list = self.homes[home]
+            .known
+            .objects
+            .bind(self.py)
+            .get_item(&object)?
+            .map(List::of)
+            .transpose()?;
+        let characters = if request.object.is_ascii() {
+            request.object.len()
+        } else {
+            request.object.chars().count()
+        };
         Ok(Found { home, object, characters, list })
     }
 
-    fn look_at_put(&self, request: &Request, found: &Found<'py>, tag: Tag, element: &Element) -> Looked<()> {
+    fn look_at_put(
+        &self,
+        request: &Request,
+        found: &Found<'py>,
+        tag: Tag,
+        element: &Element,
+    ) -> Looked<()> {
         let home = &self.homes[found.home];
         let size = element.bytes().len() as i64;
         usual(!OF_DOMAINS.iter().any(|prefix| request.object.starts_with(prefix)))?;
-        usual(element.index == home.known.index && DELETED <= element.length && size.checked_mul(home.known.k).is_some_and(|most| element.length <= most))?;
+        usual(
+            element.index == home.known.index
+                && DELETED <= element.length
+                && size.checked_mul(home.known.k).is_some_and(|most| element.length <= most),
+        )?;
         usual(tag.number <= NUMBER_FLOOR && tag != Tag::default())?;
-        let sealed = checksum(request.configuration, request.object.as_bytes(), tag.number, tag.writer, element.index, element.length, element.bytes());
+        let sealed = checksum(
+            request.configuration,
+            request.object.as_bytes(),
+            tag.number,
+            tag.writer,
+            element.index,
+            element.length,
+            element.bytes(),
+        );
         usual(sealed == Some(element.checksum))
     }
 
     // -- doing it ----------------------------------------------------------------------------------------------------------
 
-    fn apply(mut self, requests: &[Request], found: Vec<Found<'py>>, frames: &[&[u8]]) -> Looked<Served> {
+    fn apply(
+        mut self,
+        requests: &[Request],
+        found: Vec<Found<'py>>,
+        frames: &[&[u8]],
+    ) -> Looked<Served> {
         let (mut tags, mut datas, mut puts, mut reads, mut writes) = (0, 0, 0, 0, 0);
         for (request, mut found) in requests.iter().zip(found) {
             let (start, rows) = (self.out.len(), self.perform(request, &mut found)?);
@@ -239,9 +308,16 @@ impl<'py> Turn<'_, 'py> {
             received_bytes: frames.iter().map(|frame| frame.len()).sum(),
             reads,
             writes,
-            facts: (self.fact_count > 0).then(|| (self.fact_count, PyBytes::new(self.py, &self.facts).unbind())),
+            facts: (self.fact_count > 0)
+                .then(|| (self.fact_count, PyBytes::new(self.py, &self.facts).unbind())),
             fact_bytes: self.fact_bytes,
-            waiting: self.commits.iter().flatten().filter(|commit| commit.rows > 0).map(Commit::kept).collect(),
+            waiting: self
+                .commits
+                .iter()
+                .flatten()
+                .filter(|commit| commit.rows > 0)
+                .map(Commit::kept)
+                .collect(),
             asked: self.homes.iter().map(|home| (home.id.clone().unbind(), home.asked)).collect(),
         })
     }
@@ -259,7 +335,13 @@ impl<'py> Turn<'_, 'py> {
     /// The reply goes to the end of what is to be sent; returns of how many rows it is.
     fn perform(&mut self, request: &Request, found: &mut Found<'py>) -> Looked<usize> {
         if found.list.is_none() {
-            found.list = self.homes[found.home].known.objects.bind(self.py).get_item(&found.object)?.map(List::of).transpose()?;
+            found.list = self.homes[found.home]
+                .known
+                .objects
+                .bind(self.py)
+                .get_item(&found.object)?
+                .map(List::of)
+                .transpose()?;
         }
         match &request.asked {
             Asked::Tag => {
@@ -269,7 +351,9 @@ impl<'py> Turn<'_, 'py> {
                 put_nil(&mut self.out);
                 Ok(1)
             }
-            Asked::Data { wanted, held, .. } => self.answer_data(request.call, found, *wanted, *held),
+            Asked::Data { wanted, held, .. } => {
+                self.answer_data(request.call, found, *wanted, *held)
+            }
             Asked::Put { tag, element } => {
                 self.put(request, found, *tag, element)?;
                 begin_reply(&mut self.out, 4, ACK, request.call);
@@ -281,7 +365,13 @@ impl<'py> Turn<'_, 'py> {
     }
 
     /// `Hosting.get_data`
-    fn answer_data(&mut self, call: u64, found: &Found<'py>, wanted: Option<Tag>, held: Option<Tag>) -> Looked<usize> {
+    fn answer_data(
+        &mut self,
+        call: u64,
+        found: &Found<'py>,
+        wanted: Option<Tag>,
+        held: Option<Tag>,
+    ) -> Looked<usize> {
         let (out, home) = (&mut self.out, &self.homes[found.home]);
         begin_reply(out, 9, DATA_REPLY, call);
         let Some(list) = &found.list else {
@@ -304,18 +394,29 @@ impl<'py> Turn<'_, 'py> {
         put_tag(out, list.trimmed()?);
         let shown = wanted.unwrap_or(newest);
         match list.position(shown)? {
-            Ok(position) if held.is_none_or(|held| shown > held) => list.entry(position)?.get().write(self.py, out),
+            Ok(position) if held.is_none_or(|held| shown > held) => {
+                list.entry(position)?.get().write(self.py, out)
+            }
             _ => put_nil(out),
         }
         home.put_successor(out);
-        let follows = home.successor.as_ref().map_or(Ok(false), |(_, following)| following.contains(&found.object))?;
+        let follows = home
+            .successor
+            .as_ref()
+            .map_or(Ok(false), |(_, following)| following.contains(&found.object))?;
         put_boolean(out, home.order_known && !follows);
         put_nil(out);
         Ok(1 + count)
     }
 
     /// `Hosting.put`, of what was checked.
-    fn put(&mut self, request: &Request, found: &mut Found<'py>, tag: Tag, element: &Element) -> Looked<()> {
+    fn put(
+        &mut self,
+        request: &Request,
+        found: &mut Found<'py>,
+        tag: Tag,
+        element: &Element,
+    ) -> Looked<()> {
         let (py, capacity) = (self.py, self.homes[found.home].known.capacity);
         let mut position = 0;
         if let Some((_, following)) = &self.homes[found.home].successor {
@@ -328,7 +429,12 @@ impl<'py> Turn<'_, 'py> {
             },
             None => {
                 let versions = self.server.versions.bind(py).call0()?;
-                self.homes[found.home].known.objects.bind(py).as_any().set_item(&found.object, &versions)?;
+                self.homes[found.home]
+                    .known
+                    .objects
+                    .bind(py)
+                    .as_any()
+                    .set_item(&found.object, &versions)?;
                 found.list = Some(List::of(versions)?);
             }
         }
@@ -338,7 +444,10 @@ impl<'py> Turn<'_, 'py> {
         }
         let (index, length, checksum) = (element.index, element.length, element.checksum);
         let data = element.data.map(|data| PyBytes::new(py, data).unbind());
-        list.entries.insert(position, Bound::new(py, Entry { tag, index, length, checksum, data, place: self.place })?)?;
+        list.entries.insert(
+            position,
+            Bound::new(py, Entry { tag, index, length, checksum, data, place: self.place })?,
+        )?;
         self.count_put(found, list, element.bytes().len() as i64)?;
         if self.journaled {
             self.facts.extend_from_slice(request.bytes);
@@ -380,7 +489,14 @@ impl<'py> Turn<'_, 'py> {
     }
 
     /// The put is older than all that are held, of which there are enough.
-    fn trim(&mut self, request: &Request, found: &Found<'py>, list: &List<'py>, tag: Tag, element: &Element) -> Looked<()> {
+    fn trim(
+        &mut self,
+        request: &Request,
+        found: &Found<'py>,
+        list: &List<'py>,
+        tag: Tag,
+        element: &Element,
+    ) -> Looked<()> {
         let before = list.trimmed()?;
         if tag <= before {
             return Ok(());
@@ -409,18 +525,29 @@ impl<'py> Turn<'_, 'py> {
         if let Some(commit) = &self.commits[0] {
             match &home.noted[0] {
                 Some(objects) => objects.add(&found.object)?,
-                None => commit.objects.set_item(&home.id, &*home.noted[0].insert(PySet::new(self.py, [&found.object])?))?,
+                None => commit.objects.set_item(
+                    &home.id,
+                    &*home.noted[0].insert(PySet::new(self.py, [&found.object])?),
+                )?,
             }
         }
         Ok(())
     }
 
     /// `Host._waits`: whether the reply that begins at `start` waits for a commit; then it is kept.
-    fn keep(&mut self, found: &Found<'py>, start: usize, rows: usize, is_write: bool) -> Looked<bool> {
+    fn keep(
+        &mut self,
+        found: &Found<'py>,
+        start: usize,
+        rows: usize,
+        is_write: bool,
+    ) -> Looked<bool> {
         let home = &self.homes[found.home];
         for (place, commit) in self.commits.iter_mut().enumerate() {
             let Some(commit) = commit else { continue };
-            let noted = home.noted[place].as_ref().map_or(Ok(false), |objects| objects.contains(&found.object))?;
+            let noted = home.noted[place]
+                .as_ref()
+                .map_or(Ok(false), |objects| objects.contains(&found.object))?;
             if noted || home.pointed[place] {
                 commit.replies.extend_from_slice(&self.out[start..]);
                 commit.rows += rows;
@@ -442,5 +569,8 @@ fn begin_reply(out: &mut Vec<u8>, fields: usize, kind: u64, call: u64) {
 
 fn fact_bytes_max(characters: usize, element: &Element) -> usize {
     let parts = usize::from(element.data.is_some());
-    PUT_BYTES_MAX + CHARACTER_BYTES_MAX * characters + PART_BYTES_MAX * parts + element.bytes().len()
+    PUT_BYTES_MAX
+        + CHARACTER_BYTES_MAX * characters
+        + PART_BYTES_MAX * parts
+        + element.bytes().len()
 }

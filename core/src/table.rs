@@ -79,11 +79,16 @@ impl Known {
             return Ok(None);
         }
         usual(!successor.getattr(intern!(py, "finalized"))?.is_truthy()?)?;
-        let told = locked(&self.told).as_ref().filter(|(known, _)| known.is(&successor)).map(|(_, bytes)| bytes.clone());
+        let told = locked(&self.told)
+            .as_ref()
+            .filter(|(known, _)| known.is(&successor))
+            .map(|(_, bytes)| bytes.clone());
         if told.is_some() {
             return Ok(told);
         }
-        let bytes: Bytes = Arc::new(ENCODE.import(py, "msgspec.msgpack", "encode")?.call1((&successor,))?.extract()?);
+        let bytes: Bytes = Arc::new(
+            ENCODE.import(py, "msgspec.msgpack", "encode")?.call1((&successor,))?.extract()?,
+        );
         *locked(&self.told) = Some((successor.unbind(), bytes.clone()));
         Ok(Some(bytes))
     }
@@ -109,18 +114,41 @@ pub struct Home<'py> {
 
 impl<'py> Home<'py> {
     /// Only while no successor is finalized, and so nothing was collected.
-    pub fn of(py: Python<'py>, known: Arc<Known>, commits: &[Option<Commit<'py>>; 2]) -> Looked<Self> {
+    pub fn of(
+        py: Python<'py>,
+        known: Arc<Known>,
+        commits: &[Option<Commit<'py>>; 2],
+    ) -> Looked<Self> {
         let hosting = known.hosting.bind(py);
         let order_known = hosting.getattr(intern!(py, "_order_known"))?.is_truthy()?;
         let told = known.successor(py)?;
-        let successor = told.map(|bytes| Looked::Ok((bytes, hosting.getattr(intern!(py, "_following"))?.cast_into()?))).transpose()?;
+        let successor = told
+            .map(|bytes| {
+                Looked::Ok((bytes, hosting.getattr(intern!(py, "_following"))?.cast_into()?))
+            })
+            .transpose()?;
         let id = known.id.bind(py).clone();
         let (mut pointed, mut noted) = ([false; 2], [None, None]);
-        for (place, commit) in commits.iter().enumerate().filter_map(|(place, commit)| Some((place, commit.as_ref()?))) {
+        for (place, commit) in
+            commits.iter().enumerate().filter_map(|(place, commit)| Some((place, commit.as_ref()?)))
+        {
             pointed[place] = commit.pointers.contains(&id)?;
-            noted[place] = commit.objects.get_item(&id)?.map(|objects| objects.cast_into()).transpose()?;
+            noted[place] =
+                commit.objects.get_item(&id)?.map(|objects| objects.cast_into()).transpose()?;
         }
-        Ok(Home { known, id, successor, order_known, carried: 0, asked: 0, elements: 0, bytes: 0, live: Vec::new(), pointed, noted })
+        Ok(Home {
+            known,
+            id,
+            successor,
+            order_known,
+            carried: 0,
+            asked: 0,
+            elements: 0,
+            bytes: 0,
+            live: Vec::new(),
+            pointed,
+            noted,
+        })
     }
 
     /// As `Share.add` of so many bytes at `place`; fewer, when they are needed no more.
@@ -139,7 +167,11 @@ impl<'py> Home<'py> {
 
     pub fn settle(&self, py: Python<'py>) -> PyResult<()> {
         let hosting = self.known.hosting.bind(py);
-        let counts = [(intern!(py, "elements"), self.elements), (intern!(py, "bytes"), self.bytes), (intern!(py, "carried"), self.carried)];
+        let counts = [
+            (intern!(py, "elements"), self.elements),
+            (intern!(py, "bytes"), self.bytes),
+            (intern!(py, "carried"), self.carried),
+        ];
         for (name, more) in counts {
             if more != 0 {
                 let sum: i64 = hosting.getattr(name)?.extract()?;
@@ -187,7 +219,13 @@ impl<'py> Commit<'py> {
     }
 
     pub fn kept(&self) -> Kept {
-        (self.unsynced.clone().unbind(), PyBytes::new(self.unsynced.py(), &self.replies).unbind(), self.rows, self.reads, self.writes)
+        (
+            self.unsynced.clone().unbind(),
+            PyBytes::new(self.unsynced.py(), &self.replies).unbind(),
+            self.rows,
+            self.reads,
+            self.writes,
+        )
     }
 }
 
@@ -211,7 +249,12 @@ impl Entry {
             0 => python_tag(py, self.tag),
             1 => {
                 let parts = PyTuple::new(py, self.data.iter())?;
-                ELEMENT.import(py, "ares.model.messages", "Element")?.call1((self.index, self.length, self.checksum, parts))
+                ELEMENT.import(py, "ares.model.messages", "Element")?.call1((
+                    self.index,
+                    self.length,
+                    self.checksum,
+                    parts,
+                ))
             }
             2 => Ok(self.place.into_pyobject(py)?.into_any()),
             _ => Err(PyIndexError::new_err(position)),
@@ -231,7 +274,9 @@ impl Entry {
         let parts: Bound<PyTuple> = element.getattr(intern!(py, "parts"))?.cast_into()?;
         let data = match parts.len() {
             0 => None,
-            1 if parts.get_borrowed_item(0)?.is_instance_of::<PyBytes>() => Some(parts.get_item(0)?.cast_into()?.unbind()),
+            1 if parts.get_borrowed_item(0)?.is_instance_of::<PyBytes>() => {
+                Some(parts.get_item(0)?.cast_into()?.unbind())
+            }
             _ => return Ok(None),
         };
         let entry = Entry {
@@ -243,12 +288,19 @@ impl Entry {
             place: given.get_borrowed_item(2)?.extract()?,
         };
         let size = entry.size(py);
-        Ok(if size < DETACHED_BYTES_MIN && (size > 0 || entry.length <= 0) { Some(entry) } else { None })
+        Ok(if size < DETACHED_BYTES_MIN && (size > 0 || entry.length <= 0) {
+            Some(entry)
+        } else {
+            None
+        })
     }
 
     pub fn write(&self, py: Python, out: &mut Vec<u8>) {
         let data = self.data.as_ref().map(|data| data.as_bytes(py));
-        put_element(out, &Element { index: self.index, length: self.length, checksum: self.checksum, data });
+        put_element(
+            out,
+            &Element { index: self.index, length: self.length, checksum: self.checksum, data },
+        );
     }
 }
 
@@ -259,7 +311,10 @@ pub fn python_tag(py: Python, tag: Tag) -> PyResult<Bound<PyAny>> {
 
 fn tag_of(tag: &Bound<PyAny>) -> PyResult<Tag> {
     let py = tag.py();
-    Ok(Tag { number: tag.getattr(intern!(py, "number"))?.extract()?, writer: tag.getattr(intern!(py, "writer"))?.extract()? })
+    Ok(Tag {
+        number: tag.getattr(intern!(py, "number"))?.extract()?,
+        writer: tag.getattr(intern!(py, "writer"))?.extract()?,
+    })
 }
 
 /// The table's row that a request is about.
@@ -292,7 +347,10 @@ impl<'py> List<'py> {
         let entries: Bound<PyList> = versions.getattr(intern!(py, "entries"))?.cast_into()?;
         for (position, entry) in entries.iter().enumerate() {
             if !entry.is_exact_instance_of::<Entry>() {
-                entries.set_item(position, Bound::new(py, Entry::of(entry.cast()?)?.ok_or(Unusual::Left)?)?)?;
+                entries.set_item(
+                    position,
+                    Bound::new(py, Entry::of(entry.cast()?)?.ok_or(Unusual::Left)?)?,
+                )?;
             }
         }
         Ok(List { versions, entries })
@@ -323,7 +381,13 @@ impl<'py> List<'py> {
 }
 
 /// `Share.tell_trimmed`
-pub fn tell_trimmed(home: &mut Home, versions: &Bound<PyAny>, characters: i64, place: i64, before: Tag) -> Looked<()> {
+pub fn tell_trimmed(
+    home: &mut Home,
+    versions: &Bound<PyAny>,
+    characters: i64,
+    place: i64,
+    before: Tag,
+) -> Looked<()> {
     let name = intern!(versions.py(), "trimmed_place");
     let bytes = TRIMMED_BYTES + characters;
     home.account(place, bytes);

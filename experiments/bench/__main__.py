@@ -41,26 +41,65 @@ FAULTED_QUICK = ("ares-abd",)
 
 def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     """What was asked for."""
-    parser = argparse.ArgumentParser(prog="experiments.bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="few stores, few workloads, short: under two minutes")
-    parser.add_argument("--only", help="these stores, by name, with commas between them")
-    parser.add_argument("--workloads", help="only workloads whose name begins so: '10 B', '10 B, 100 clients', '1 MiB'")
-    parser.add_argument("--rounds", type=int, help="how often everything is repeated (default 3; quick: 2)")
-    parser.add_argument(
-        "--seconds", type=float, help="of each measurement (default 2; quick: 0.8); three times as long where a process is slowed or killed"
+    parser = argparse.ArgumentParser(
+        prog="experiments.bench",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--processes", type=int, default=min(2, os.cpu_count() or 1), help="that make the load (default: 2)")
-    parser.add_argument("--no-faults", action="store_true", help="leave slow and killed replicas out")
-    parser.add_argument("--out", type=Path, default=Path("results/bench"), help="where the files go (default: results/bench)")
-    parser.add_argument("--list", action="store_true", help="name the stores, and what is missing, and end")
-    parser.add_argument("--write-baseline", action="store_true", help="from now on compare with the ratios of this run")
+    parser.add_argument(
+        "--quick", action="store_true", help="few stores, few workloads, short: under two minutes"
+    )
+    parser.add_argument("--only", help="these stores, by name, with commas between them")
+    parser.add_argument(
+        "--workloads",
+        help="only workloads whose name begins so: '10 B', '10 B, 100 clients', '1 MiB'",
+    )
+    parser.add_argument(
+        "--rounds", type=int, help="how often everything is repeated (default 3; quick: 2)"
+    )
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        help="of each measurement (default 2; quick: 0.8); three times as long where a process is slowed or killed",
+    )
+    parser.add_argument(
+        "--processes",
+        type=int,
+        default=min(2, os.cpu_count() or 1),
+        help="that make the load (default: 2)",
+    )
+    parser.add_argument(
+        "--no-faults", action="store_true", help="leave slow and killed replicas out"
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("results/bench"),
+        help="where the files go (default: results/bench)",
+    )
+    parser.add_argument(
+        "--list", action="store_true", help="name the stores, and what is missing, and end"
+    )
+    parser.add_argument(
+        "--write-baseline",
+        action="store_true",
+        help="from now on compare with the ratios of this run",
+    )
     return parser.parse_args(given)
 
 
 def machine() -> str:
     """Where this runs."""
-    models = [line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
-    disk = "; the directory for temporary files is in memory: fsync costs nothing here" if is_on_memory(Path(tempfile.gettempdir())) else ""
+    models = [
+        line.split(":", 1)[1].strip()
+        for line in Path("/proc/cpuinfo").read_text().splitlines()
+        if line.startswith("model name")
+    ]
+    disk = (
+        "; the directory for temporary files is in memory: fsync costs nothing here"
+        if is_on_memory(Path(tempfile.gettempdir()))
+        else ""
+    )
     load = f"load average {os.getloadavg()[0]:.1f} when it began"
     return f"ares {VERSION}, Python {platform.python_version()}, {len(models)} x {models[0] if models else 'processor'}, {load}{disk}"
 
@@ -68,28 +107,54 @@ def machine() -> str:
 def chosen(given: argparse.Namespace, missing: dict[str, str]) -> tuple[list[Peer], list[Workload]]:
     """The stores to measure and what to ask of them; ``missing`` is told of the others."""
     peers: list[Peer] = [*ARES, *REDIS, Etcd(), *CASSANDRA]
-    wanted = given.only.split(",") if given.only else QUICK_PEERS if given.quick else [peer.name for peer in peers]
+    wanted = (
+        given.only.split(",")
+        if given.only
+        else QUICK_PEERS
+        if given.quick
+        else [peer.name for peer in peers]
+    )
     unknown = set(wanted) - {peer.name for peer in peers}
     if unknown:
-        sys.exit(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(peer.name for peer in peers)}")
+        sys.exit(
+            f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(peer.name for peer in peers)}"
+        )
     found = [peer for peer in peers if peer.name in wanted]
     missing |= {peer.name: why for peer in found if (why := peer.missing()) is not None}
-    workloads = [workload for workload in (QUICK if given.quick else FULL) if workload.name.startswith(given.workloads or "")]
+    workloads = [
+        workload
+        for workload in (QUICK if given.quick else FULL)
+        if workload.name.startswith(given.workloads or "")
+    ]
     if not workloads:
-        sys.exit(f"no workload begins with {given.workloads!r}; known: {'; '.join(workload.name for workload in (QUICK if given.quick else FULL))}")
+        sys.exit(
+            f"no workload begins with {given.workloads!r}; known: {'; '.join(workload.name for workload in (QUICK if given.quick else FULL))}"
+        )
     return [peer for peer in found if peer.name not in missing], workloads
 
 
-def measure(peers: Sequence[Peer], workloads: Sequence[Workload], given: argparse.Namespace, missing: dict[str, str]) -> Report:
+def measure(
+    peers: Sequence[Peer],
+    workloads: Sequence[Workload],
+    given: argparse.Namespace,
+    missing: dict[str, str],
+) -> Report:
     """Everything, told line by line as it comes."""
     settings = QUICK_SETTINGS if given.quick else Settings()
     settings = msgspec.structs.replace(
-        settings, processes=given.processes, rounds=given.rounds or settings.rounds, seconds=given.seconds or settings.seconds
+        settings,
+        processes=given.processes,
+        rounds=given.rounds or settings.rounds,
+        seconds=given.seconds or settings.seconds,
     )
     where = machine()
     made = turns(peers, workloads, settings, lambda line: print(line, flush=True), missing)
     faulted = [
-        peer for peer in peers if peer.name not in missing and peer.name in (FAULTED_QUICK if given.quick else FAULTED_PEERS) and not given.no_faults
+        peer
+        for peer in peers
+        if peer.name not in missing
+        and peer.name in (FAULTED_QUICK if given.quick else FAULTED_PEERS)
+        and not given.no_faults
     ]
     once = msgspec.structs.replace(settings, rounds=1) if given.quick else settings
     disturbed = faults(faulted, once, lambda line: print(line, flush=True), missing)
@@ -99,7 +164,11 @@ def measure(peers: Sequence[Peer], workloads: Sequence[Workload], given: argpars
     return Report(
         machine=where,
         settings=f"{settings.rounds} rounds of {settings.seconds:g} s after {settings.warm_s:g} s of warming up; {settings.processes} generators",
-        points=points(made, peers, {name: (workload.value_bytes, workload.clients) for name, workload in by_name.items()}),
+        points=points(
+            made,
+            peers,
+            {name: (workload.value_bytes, workload.clients) for name, workload in by_name.items()},
+        ),
         faults=fault_points(disturbed),
         notes={peer.name: peer.note for peer in peers if peer.note},
         missing=missing,
@@ -112,7 +181,9 @@ def write(report: Report, directory: Path) -> str:
     known = baseline.load()
     directory.mkdir(parents=True, exist_ok=True)
     told = text(report, known)
-    (directory / "bench.json").write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=1))
+    (directory / "bench.json").write_bytes(
+        msgspec.json.format(msgspec.json.encode(report), indent=1)
+    )
     (directory / "bench.txt").write_text(told)
     return told
 

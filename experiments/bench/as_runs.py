@@ -36,9 +36,16 @@ def emptied(out: Path, scenarios: Iterable[str]) -> None:
 
 def round_directory(out: Path, scenario: str, name: str, **about: Any) -> Path:
     """A new directory with its `run.json`."""
-    directory = out / ROUNDS / scenario / "".join(letter if letter.isalnum() or letter in "-.+" else "_" for letter in name)
+    directory = (
+        out
+        / ROUNDS
+        / scenario
+        / "".join(letter if letter.isalnum() or letter in "-.+" else "_" for letter in name)
+    )
     directory.mkdir(parents=True)
-    (directory / "run.json").write_bytes(msgspec.json.format(msgspec.json.encode({"scenario": scenario, **about}), indent=1))
+    (directory / "run.json").write_bytes(
+        msgspec.json.format(msgspec.json.encode({"scenario": scenario, **about}), indent=1)
+    )
     return directory
 
 
@@ -47,13 +54,25 @@ def make_page(out: Path) -> Path:
     database, page = out / "results.db", out / "report.html"
     database.unlink(missing_ok=True)  # it is made of the rounds, and some may be gone
     for words in (["import", out / ROUNDS, "--into", database], ["report", database, "-o", page]):
-        ended = subprocess.run(python("-m", "ares", "results", *map(str, words)), env=ENVIRONMENT, capture_output=True, text=True, check=False)
+        ended = subprocess.run(
+            python("-m", "ares", "results", *map(str, words)),
+            env=ENVIRONMENT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         if ended.returncode:
             raise BenchError(f"no page was made of {out / ROUNDS}: {ended.stderr.strip()}")
     return page
 
 
-def write_turns(out: Path, turns: Sequence[Turn], workloads: Mapping[str, Workload], peers: Sequence[Peer], machine: str) -> None:
+def write_turns(
+    out: Path,
+    turns: Sequence[Turn],
+    workloads: Mapping[str, Workload],
+    peers: Sequence[Peer],
+    machine: str,
+) -> None:
     """A run for every store, size of values and round; its points have more and more clients."""
     by_name = {peer.name: peer for peer in peers}
     emptied(out, ["bench"])
@@ -67,49 +86,110 @@ def write_turns(out: Path, turns: Sequence[Turn], workloads: Mapping[str, Worklo
             "processors of generators": sum(measured.generator_cpu),
             "processors of others": measured.others_cpu,
         }
-        found.setdefault(key, []).append(structs.replace(point_of(measured, workload), figures=figures))
+        found.setdefault(key, []).append(
+            structs.replace(point_of(measured, workload), figures=figures)
+        )
         wrong.setdefault(key, []).extend(measured.wrong)
     for (peer, size, number), points in found.items():
         durability, note = by_name[peer].durability, by_name[peer].note
-        about = {"object_size": size, "iteration": number + 1, "parameters": {"durability": durability}}
+        about = {
+            "object_size": size,
+            "iteration": number + 1,
+            "parameters": {"durability": durability},
+        }
         provenance = {"machine": machine} | ({"note": note} if note else {})
-        directory = round_directory(out, "bench", f"{peer}_{size}_{number + 1}", algorithm=peer, provenance=provenance, **about)
-        write_load(directory, LoadFile(points, peer, f"{size_text(size)}, half reads, {durability}", wrong=wrong[peer, size, number]))
+        directory = round_directory(
+            out,
+            "bench",
+            f"{peer}_{size}_{number + 1}",
+            algorithm=peer,
+            provenance=provenance,
+            **about,
+        )
+        write_load(
+            directory,
+            LoadFile(
+                points,
+                peer,
+                f"{size_text(size)}, half reads, {durability}",
+                wrong=wrong[peer, size, number],
+            ),
+        )
 
 
-def write_faults(out: Path, disturbed: Sequence[Disturbed], machine: str, workload: Workload = FAULTED) -> None:
+def write_faults(
+    out: Path, disturbed: Sequence[Disturbed], machine: str, workload: Workload = FAULTED
+) -> None:
     """A run for every store, fault and round."""
     emptied(out, ["bench_faults"])
     for one in disturbed:
-        about = {"object_size": workload.value_bytes, "iteration": one.round + 1, "provenance": {"machine": machine}}
-        directory = round_directory(out, "bench_faults", f"{one.peer}_{one.name}_{one.round + 1}", algorithm=one.peer, **about)
+        about = {
+            "object_size": workload.value_bytes,
+            "iteration": one.round + 1,
+            "provenance": {"machine": machine},
+        }
+        directory = round_directory(
+            out,
+            "bench_faults",
+            f"{one.peer}_{one.name}_{one.round + 1}",
+            algorithm=one.peer,
+            **about,
+        )
         write_load(directory, LoadFile([one.point], one.peer, workload.name, one.name, one.wrong))
 
 
-def write_samples(out: Path, samples: Sequence[Sample], titles: Mapping[str, str], machine: str) -> None:
+def write_samples(
+    out: Path, samples: Sequence[Sample], titles: Mapping[str, str], machine: str
+) -> None:
     """A run for every sample; a scenario for every section."""
     emptied(out, dict.fromkeys(f"scale_{sample.section}" for sample in samples))
     for number, sample in enumerate(samples):
         column = _COLUMN_OF.get(sample.axis)
         about = {column: int(sample.x)} if column else {"parameters": {sample.axis: sample.x}}
         scenario = f"scale_{sample.section}"
-        directory = round_directory(out, scenario, f"{sample.series}_{number}", algorithm=sample.series, provenance={"machine": machine}, **about)
-        figures = {name: value for name, value in sample.figures.items() if name not in ("op/s", "failed") and 0 <= value < 1e18}
+        directory = round_directory(
+            out,
+            scenario,
+            f"{sample.series}_{number}",
+            algorithm=sample.series,
+            provenance={"machine": machine},
+            **about,
+        )
+        figures = {
+            name: value
+            for name, value in sample.figures.items()
+            if name not in ("op/s", "failed") and 0 <= value < 1e18
+        }
         clients = int(sample.x) if sample.axis == "clients" else 0
         failed = int(sample.figures.get("failed", 0))
         point = LoadPoint(clients, per_s=sample.figures.get("op/s"), failed=failed, figures=figures)
-        write_load(directory, LoadFile([point], sample.series, titles[sample.section], wrong=sample.wrong))
+        write_load(
+            directory, LoadFile([point], sample.series, titles[sample.section], wrong=sample.wrong)
+        )
 
 
 def write_move(out: Path, run: Run, objects: int, value_bytes: int, machine: str) -> None:
     """A run of a domain that moved under load: its operations, and the stages of the move on their timeline."""
-    about = {"object_size": value_bytes, "parameters": {"load": run.load, "objects": objects}, "provenance": {"machine": machine}}
-    directory = round_directory(out, "moving", f"{run.case}_{run.load}", algorithm=run.case, **about)
+    about = {
+        "object_size": value_bytes,
+        "parameters": {"load": run.load, "objects": objects},
+        "provenance": {"machine": machine},
+    }
+    directory = round_directory(
+        out, "moving", f"{run.case}_{run.load}", algorithm=run.case, **about
+    )
     lines = (_line(number, one) for number, one in enumerate(run.outcome.operations))
-    (directory / "operations.log").write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+    (directory / "operations.log").write_bytes(
+        b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
+    )
     stages = [*run.moved.stages, ("the move has ended", run.moved.ended_s)]
-    events = ({"time": began(at_s), "event": "phase", "server": None, "detail": name} for name, at_s in stages)
-    (directory / "events.jsonl").write_bytes(b"".join(msgspec.json.encode(event) + b"\n" for event in events))
+    events = (
+        {"time": began(at_s), "event": "phase", "server": None, "detail": name}
+        for name, at_s in stages
+    )
+    (directory / "events.jsonl").write_bytes(
+        b"".join(msgspec.json.encode(event) + b"\n" for event in events)
+    )
 
 
 def _line(number: int, one: Watched) -> dict[str, Any]:
@@ -136,12 +216,20 @@ def write_durations(out: Path, durations: Sequence[Duration], machine: str) -> N
     for one in durations:
         batch = "on" if one.batch else "off"
         name = f"{one.case}, batch {batch}"
-        about = {"object_size": one.value_bytes, "parameters": {"batch": batch, "objects": one.objects}, "provenance": {"machine": machine}}
-        directory = round_directory(out, "moving_alone", f"{name} {one.value_bytes}", algorithm=name, **about)
+        about = {
+            "object_size": one.value_bytes,
+            "parameters": {"batch": batch, "objects": one.objects},
+            "provenance": {"machine": machine},
+        }
+        directory = round_directory(
+            out, "moving_alone", f"{name} {one.value_bytes}", algorithm=name, **about
+        )
         figures = {
             "ms to move an object": one.seconds / one.objects * 1e3,
             "objects/s": one.objects_per_s,
             "MiB/s": one.mib_per_s,
             "us CPU/object": one.cpu_us_per_object,
         }
-        write_load(directory, LoadFile([LoadPoint(0, figures=figures)], one.case, "moves that nobody sees"))
+        write_load(
+            directory, LoadFile([LoadPoint(0, figures=figures)], one.case, "moves that nobody sees")
+        )

@@ -33,7 +33,9 @@ KEYSPACE = "bench"
 
 def jars() -> Path:
     """Where the jars are to be."""
-    return Path(os.environ.get("ARES_BENCH_CASSANDRA") or Path.home() / ".cache" / "ares-bench-cassandra")
+    return Path(
+        os.environ.get("ARES_BENCH_CASSANDRA") or Path.home() / ".cache" / "ares-bench-cassandra"
+    )
 
 
 class Cassandra(Struct, frozen=True):
@@ -55,7 +57,11 @@ class Cassandra(Struct, frozen=True):
         if importlib.util.find_spec("cassandra") is None:
             return "cassandra needs its Python driver: pip install 'ares-storage[bench]'"
         needed, there = self.n * (_bytes(self.heap) + BESIDE_HEAP_BYTES), _available_bytes()
-        return f"{self.n} nodes of cassandra need {needed >> 20} MiB of memory, and {there >> 20} are free" if needed > there else None
+        return (
+            f"{self.n} nodes of cassandra need {needed >> 20} MiB of memory, and {there >> 20} are free"
+            if needed > there
+            else None
+        )
 
     @contextlib.contextmanager
     def running(self, directory: Path) -> Iterator[Running]:
@@ -64,7 +70,11 @@ class Cassandra(Struct, frozen=True):
         names = [f"c{number}" for number in range(self.n)]
         seeds = ",".join(f"127.0.0.1:{port}" for port in ports[::4])
         hosts = {
-            name: described("cassandra", name, self._given(directory / name, ports[4 * number : 4 * number + 4], seeds, names))
+            name: described(
+                "cassandra",
+                name,
+                self._given(directory / name, ports[4 * number : 4 * number + 4], seeds, names),
+            )
             for number, name in enumerate(names)
         }
         with started(directory, hosts, START_S) as servers:
@@ -74,10 +84,25 @@ class Cassandra(Struct, frozen=True):
             make_table(nodes, KEYSPACE, self.n)
             yield Running(CassandraStore(nodes, KEYSPACE), servers, replica=names[-1])
 
-    def _given(self, directory: Path, ports: list[int], seeds: str, names: Sequence[str] = ("here",)) -> dict[str, Any]:
+    def _given(
+        self, directory: Path, ports: list[int], seeds: str, names: Sequence[str] = ("here",)
+    ) -> dict[str, Any]:
         storage, _, native, jmx = ports
-        given = {"address": "127.0.0.1", "storage_port": storage, "native_port": native, "jmx_port": jmx, "seeds": seeds, "hosts": list(names)}
-        given |= {"user": "", "directory": str(directory), "jars": str(jars()), "heap": self.heap, "durability": self.durability}
+        given = {
+            "address": "127.0.0.1",
+            "storage_port": storage,
+            "native_port": native,
+            "jmx_port": jmx,
+            "seeds": seeds,
+            "hosts": list(names),
+        }
+        given |= {
+            "user": "",
+            "directory": str(directory),
+            "jars": str(jars()),
+            "heap": self.heap,
+            "durability": self.durability,
+        }
         return {f"cassandra_{name}": value for name, value in given.items()}
 
 

@@ -9,7 +9,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from cassandra import ConsistencyLevel, DriverException, OperationTimedOut
-from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable, Session
+from cassandra.cluster import (
+    EXEC_PROFILE_DEFAULT,
+    Cluster,
+    ExecutionProfile,
+    NoHostAvailable,
+    Session,
+)
 from cassandra.connection import DefaultEndPoint
 from cassandra.policies import RoundRobinPolicy
 
@@ -45,16 +51,27 @@ class Driver:
         answer: asyncio.Future[Any] = self._loop.create_future()
         over = self._loop.call_soon_threadsafe
         self._session.execute_async(statement, values).add_callbacks(
-            lambda rows: over(answer.set_result, rows), lambda error: over(answer.set_exception, error)
+            lambda rows: over(answer.set_result, rows),
+            lambda error: over(answer.set_exception, error),
         )
         return await answer
 
 
 def _connected(nodes: Sequence[tuple[str, int]], keyspace: str | None) -> tuple[Cluster, Session]:
-    profile = ExecutionProfile(RoundRobinPolicy(), consistency_level=ConsistencyLevel.QUORUM, request_timeout=TIMEOUT_S, row_factory=tuple_rows)
+    profile = ExecutionProfile(
+        RoundRobinPolicy(),
+        consistency_level=ConsistencyLevel.QUORUM,
+        request_timeout=TIMEOUT_S,
+        row_factory=tuple_rows,
+    )
     endpoints = [DefaultEndPoint(host, port) for host, port in nodes]
     patience = {"connect_timeout": TIMEOUT_S, "control_connection_timeout": TIMEOUT_S}
-    cluster = Cluster(endpoints, execution_profiles={EXEC_PROFILE_DEFAULT: profile}, protocol_version=5, **patience)
+    cluster = Cluster(
+        endpoints,
+        execution_profiles={EXEC_PROFILE_DEFAULT: profile},
+        protocol_version=5,
+        **patience,
+    )
     return cluster, cluster.connect(keyspace)
 
 
@@ -63,7 +80,9 @@ def tuple_rows(_names: object, rows: list[Any]) -> list[Any]:
     return rows
 
 
-def _connected_at_last(nodes: Sequence[tuple[str, int]], deadline: float) -> tuple[Cluster, Session]:
+def _connected_at_last(
+    nodes: Sequence[tuple[str, int]], deadline: float
+) -> tuple[Cluster, Session]:
     """A node that has just begun may let clients wait."""
     while True:
         try:
@@ -80,12 +99,17 @@ def make_table(nodes: Sequence[tuple[str, int]], keyspace: str, copies: int) -> 
     try:
         while sum(bool(host.is_up) for host in cluster.metadata.all_hosts()) < copies:
             if time.monotonic() > deadline:
-                raise OperationTimedOut(f"{copies} nodes of Cassandra do not know each other after {TOGETHER_S:g} s")
+                raise OperationTimedOut(
+                    f"{copies} nodes of Cassandra do not know each other after {TOGETHER_S:g} s"
+                )
             time.sleep(0.2)
             cluster.refresh_nodes()
         replication = f"{{'class': 'SimpleStrategy', 'replication_factor': {copies}}}"
         table = f"{keyspace}.objects (key text primary key, value blob) with compression = {{'enabled': false}}"
-        for statement in (f"keyspace if not exists {keyspace} with replication = {replication}", f"table if not exists {table}"):
+        for statement in (
+            f"keyspace if not exists {keyspace} with replication = {replication}",
+            f"table if not exists {table}",
+        ):
             session.execute(f"create {statement}", timeout=60.0)
     finally:
         cluster.shutdown()

@@ -106,12 +106,21 @@ class ClosedLoop:
     def answered(self, value: bytes | None = None) -> None:
         ended_s = time.perf_counter()
         reading = self._reading
-        self._record.operations.append((self._began_s if self._due_s is None else self._due_s, self._began_s, ended_s, reading is not None))
+        self._record.operations.append(
+            (
+                self._began_s if self._due_s is None else self._due_s,
+                self._began_s,
+                ended_s,
+                reading is not None,
+            )
+        )
         if reading is None or (value is None and reading >= self._always_there):
             return
         found = None if value is None else self._values.writer_of(value, reading)
         if found is None:
-            self._record.wrong[f"a read of {self._keys[reading]} returned what no write of it wrote: {_shown(value)}"] += 1
+            self._record.wrong[
+                f"a read of {self._keys[reading]} returned what no write of it wrote: {_shown(value)}"
+            ] += 1
             return
         writer, number = found
         if number > self._record.begun.seen.get(writer, -1):

@@ -42,21 +42,50 @@ class Etcd(Struct, frozen=True):
     def running(self, directory: Path) -> Iterator[Running]:
         """Serves when every member knows the same leader."""
         ports = free_ports(2 * self.n)
-        members = [(f"m{number}", client, peer) for number, (client, peer) in enumerate(zip(ports[: self.n], ports[self.n :], strict=True))]
+        members = [
+            (f"m{number}", client, peer)
+            for number, (client, peer) in enumerate(
+                zip(ports[: self.n], ports[self.n :], strict=True)
+            )
+        ]
         cluster = ",".join(f"{name}=http://127.0.0.1:{peer}" for name, _, peer in members)
-        hosts = {name: described("etcd", name, _given(directory / name, client, peer, cluster)) for name, client, peer in members}
+        hosts = {
+            name: described("etcd", name, _given(directory / name, client, peer, cluster))
+            for name, client, peer in members
+        }
         addresses = [f"127.0.0.1:{client}" for _, client, _ in members]
         with started(directory, hosts, START_S) as servers:
-            await_that(lambda: leader(addresses) is not None, "that etcd has a leader", START_S, directory / "m0.log")
+            await_that(
+                lambda: leader(addresses) is not None,
+                "that etcd has a leader",
+                START_S,
+                directory / "m0.log",
+            )
             first = leader(addresses)
             assert first is not None
             order = [first, *(number for number in range(self.n) if number != first)]
-            yield Running(EtcdStore(tuple(addresses[number] for number in order)), servers, replica=f"m{order[-1]}", leader=f"m{first}")
+            yield Running(
+                EtcdStore(tuple(addresses[number] for number in order)),
+                servers,
+                replica=f"m{order[-1]}",
+                leader=f"m{first}",
+            )
 
 
 def _given(directory: Path, client: int, peer: int, cluster: str) -> dict[str, Any]:
-    given = {"address": "127.0.0.1", "client_port": client, "peer_port": peer, "hosts": [], "initial_cluster": cluster, "user": ""}
-    given |= {"directory": str(directory), "token": directory.parent.name, "request_bytes_max": REQUEST_BYTES_MAX}
+    given = {
+        "address": "127.0.0.1",
+        "client_port": client,
+        "peer_port": peer,
+        "hosts": [],
+        "initial_cluster": cluster,
+        "user": "",
+    }
+    given |= {
+        "directory": str(directory),
+        "token": directory.parent.name,
+        "request_bytes_max": REQUEST_BYTES_MAX,
+    }
     return {f"etcd_{name}": value for name, value in given.items()}
 
 

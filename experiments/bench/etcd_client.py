@@ -25,7 +25,9 @@ class Members:
     """A client of all members: it stays with one until that fails."""
 
     def __init__(self, endpoints: tuple[str, ...]) -> None:
-        self._channels = [rpc.insecure_channel(endpoint, options=_OPTIONS) for endpoint in endpoints]
+        self._channels = [
+            rpc.insecure_channel(endpoint, options=_OPTIONS) for endpoint in endpoints
+        ]
         self._stubs = [rpc.KVStub(channel) for channel in self._channels]
         self._current = 0
 

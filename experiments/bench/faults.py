@@ -53,29 +53,49 @@ class Disturbed(Struct):
         return f"a {self.fault} {self.victim}"
 
 
-def faults(peers: Sequence[Peer], settings: Settings, tell: Tell, failed: dict[str, str], workload: Workload = FAULTED) -> list[Disturbed]:
+def faults(
+    peers: Sequence[Peer],
+    settings: Settings,
+    tell: Tell,
+    failed: dict[str, str],
+    workload: Workload = FAULTED,
+) -> list[Disturbed]:
     """Every fault at every store, in turns. A store without a leader has only replicas; one that nobody takes over for keeps its leader's life."""
     made: list[Disturbed] = []
-    kinds: list[tuple[Fault, Victim]] = [("slowed", "replica"), ("slowed", "leader"), ("killed", "replica"), ("killed", "leader")]
+    kinds: list[tuple[Fault, Victim]] = [
+        ("slowed", "replica"),
+        ("slowed", "leader"),
+        ("killed", "replica"),
+        ("killed", "leader"),
+    ]
     for number in range(settings.rounds):
         for peer in peers:
             for fault, victim in kinds:
                 try:
                     disturbed = _run(peer, fault, victim, number, settings, workload)
                 except FAILURES as error:
-                    failed[f"{peer.name}, {fault} {victim}"] = f"{peer.name}, {fault} {victim}: {error}"
+                    failed[f"{peer.name}, {fault} {victim}"] = (
+                        f"{peer.name}, {fault} {victim}: {error}"
+                    )
                     continue
                 if disturbed is not None:
                     made.append(disturbed)
                     pause_ms = (disturbed.point.longest_pause_s or 0.0) * 1000
-                    tell(f"  {peer.name:22} {disturbed.name:18} kept {disturbed.kept:.2f}, pause {pause_ms:,.0f} ms")
+                    tell(
+                        f"  {peer.name:22} {disturbed.name:18} kept {disturbed.kept:.2f}, pause {pause_ms:,.0f} ms"
+                    )
     return made
 
 
-def _run(peer: Peer, fault: Fault, victim: Victim, number: int, settings: Settings, workload: Workload) -> Disturbed | None:
+def _run(
+    peer: Peer, fault: Fault, victim: Victim, number: int, settings: Settings, workload: Workload
+) -> Disturbed | None:
     if fault == "killed" and victim == "leader" and not peer.fails_over:
         return None
-    with tempfile.TemporaryDirectory(prefix="ares-bench-") as directory, peer.running(Path(directory)) as running:
+    with (
+        tempfile.TemporaryDirectory(prefix="ares-bench-") as directory,
+        peer.running(Path(directory)) as running,
+    ):
         name = running.replica if victim == "replica" else running.leader
         if name is None:
             return None
@@ -83,8 +103,12 @@ def _run(peer: Peer, fault: Fault, victim: Victim, number: int, settings: Settin
         with generators(settings.processes) as load:
             warm_up(peer, running, load)
             load.preload_once(running.store, workload)
-            during: Callable[[float], contextlib.AbstractContextManager[None]] = partial(_disturbed, pid, fault, seconds * QUIET_PART)
-            measured = load.run(running.store, workload, settings.warm_s, seconds, running.servers, during)
+            during: Callable[[float], contextlib.AbstractContextManager[None]] = partial(
+                _disturbed, pid, fault, seconds * QUIET_PART
+            )
+            measured = load.run(
+                running.store, workload, settings.warm_s, seconds, running.servers, during
+            )
         return _judged(peer.name, fault, victim, number, measured, workload)
 
 
@@ -100,7 +124,9 @@ def _disturbed(pid: int, fault: Fault, quiet_s: float, begin_s: float) -> Iterat
             yield
 
 
-def _judged(peer: str, fault: Fault, victim: Victim, number: int, measured: Measured, workload: Workload) -> Disturbed:
+def _judged(
+    peer: str, fault: Fault, victim: Victim, number: int, measured: Measured, workload: Workload
+) -> Disturbed:
     at_s = (measured.end_s - measured.begin_s) * QUIET_PART
     point = under_fault(point_of(measured, workload, curve=True), at_s)
     quiet_pause_s = longest_pause_s(point.pauses or [], 0.0, at_s)

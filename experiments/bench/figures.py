@@ -56,7 +56,11 @@ class Point(Struct, frozen=True):
     @property
     def cpu_us(self) -> float:
         """Processor time for one operation, servers and generators together: what a busy machine distorts least."""
-        return (self.server_cpu + sum(self.generator_cpu)) / self.per_s.median * 1e6 if self.per_s.median else float("nan")
+        return (
+            (self.server_cpu + sum(self.generator_cpu)) / self.per_s.median * 1e6
+            if self.per_s.median
+            else float("nan")
+        )
 
     @property
     def disturbed(self) -> bool:
@@ -96,28 +100,41 @@ class Report(Struct, frozen=True):
     @property
     def wrong(self) -> list[str]:
         """What readers found that nobody wrote."""
-        told = [(point.peer, point.workload, point.wrong) for point in self.points] + [(it.peer, it.fault, it.wrong) for it in self.faults]
+        told = [(point.peer, point.workload, point.wrong) for point in self.points] + [
+            (it.peer, it.fault, it.wrong) for it in self.faults
+        ]
         return [f"{peer}, {where}: {what}" for peer, where, found in told for what in found]
 
     def find(self, peer: str, workload: str) -> Point | None:
         """The point, if it was measured."""
-        return next((point for point in self.points if (point.peer, point.workload) == (peer, workload)), None)
+        return next(
+            (point for point in self.points if (point.peer, point.workload) == (peer, workload)),
+            None,
+        )
 
 
-def points(turns: Sequence[Turn], peers: Sequence[Peer], sizes: Mapping[str, tuple[int, int]]) -> list[Point]:
+def points(
+    turns: Sequence[Turn], peers: Sequence[Peer], sizes: Mapping[str, tuple[int, int]]
+) -> list[Point]:
     """A point for every store and workload that was measured. ``sizes``: (bytes, clients) by workload."""
     by_name = {peer.name: peer for peer in peers}
     found: dict[tuple[str, str], list[Turn]] = {}
     for turn in sorted(turns, key=lambda turn: turn.round):
         found.setdefault((turn.workload, turn.peer), []).append(turn)
-    order = [(workload, peer) for workload in sizes for peer in by_name if (workload, peer) in found]
+    order = [
+        (workload, peer) for workload in sizes for peer in by_name if (workload, peer) in found
+    ]
     return [_point(found, workload, by_name[peer], sizes[workload]) for workload, peer in order]
 
 
-def _point(found: Mapping[tuple[str, str], list[Turn]], workload: str, peer: Peer, size: tuple[int, int]) -> Point:
+def _point(
+    found: Mapping[tuple[str, str], list[Turn]], workload: str, peer: Peer, size: tuple[int, int]
+) -> Point:
     turns = found[workload, peer.name]
     rates = [turn.measured.per_s for turn in turns]
-    beside = {label: found.get((workload, name)) for label, name in yardsticks(peer.durability).items()}
+    beside = {
+        label: found.get((workload, name)) for label, name in yardsticks(peer.durability).items()
+    }
     measured = [turn.measured for turn in turns]
     return Point(
         peer=peer.name,
@@ -130,10 +147,17 @@ def _point(found: Mapping[tuple[str, str], list[Turn]], workload: str, peer: Pee
         read_p50_ms=statistics.median(one.latency_ms(0.5, writes=False) for one in measured),
         write_p50_ms=statistics.median(one.latency_ms(0.5, reads=False) for one in measured),
         server_cpu=statistics.median(sum(one.server_cpu.values()) for one in measured),
-        generator_cpu=[statistics.median(shares) for shares in zip(*(one.generator_cpu for one in measured), strict=True)],
+        generator_cpu=[
+            statistics.median(shares)
+            for shares in zip(*(one.generator_cpu for one in measured), strict=True)
+        ],
         others_cpu=max(one.others_cpu for one in measured),
         resident_mib=statistics.median(turn.resident_bytes for turn in turns) / 2**20,
-        ratios={label: Figure.of(ratios([turn.measured.per_s for turn in ours], rates)) for label, ours in beside.items() if ours and min(rates) > 0},
+        ratios={
+            label: Figure.of(ratios([turn.measured.per_s for turn in ours], rates))
+            for label, ours in beside.items()
+            if ours and min(rates) > 0
+        },
         failed=sum(sum(one.troubles.values()) for one in measured),
         wrong=[what for one in measured for what in one.wrong],
     )

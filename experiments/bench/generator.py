@@ -97,8 +97,15 @@ def bucket(seconds: float) -> int:
 class Preload:
     """Stands for the loops of a preload: one operation for each key, as one client of many shares them."""
 
-    def __init__(self, numbers: Iterator[int], workload: Workload, values: Values, record: Record) -> None:
-        self._numbers, self._workload, self._values, self._record = numbers, workload, values, record
+    def __init__(
+        self, numbers: Iterator[int], workload: Workload, values: Values, record: Record
+    ) -> None:
+        self._numbers, self._workload, self._values, self._record = (
+            numbers,
+            workload,
+            values,
+            record,
+        )
 
     def ask(self) -> Asked | None:
         """A key that nobody has written yet."""
@@ -153,9 +160,16 @@ async def _through(clients: Clients, plan: Plan, keys: Sequence[str], window: Wi
             loops = [OpenLoop(arrivals, writer, *common, written=written) for writer in writers]
         else:
             most = math.inf if plan.operations is None else plan.operations
-            loops = [ClosedLoop(writer, *common, begin_s=window.begin_s, most=most, written=written) for writer in writers]
+            loops = [
+                ClosedLoop(writer, *common, begin_s=window.begin_s, most=most, written=written)
+                for writer in writers
+            ]
     await clients.run(loops)
-    missed = 0 if arrivals is None else arrivals.left() + sum(loop.missed for loop in loops if isinstance(loop, OpenLoop))
+    missed = (
+        0
+        if arrivals is None
+        else arrivals.left() + sum(loop.missed for loop in loops if isinstance(loop, OpenLoop))
+    )
     outcome = _outcome(record, window, missed, is_open=arrivals is not None)
     outcome.complete = all(isinstance(loop, ClosedLoop) and loop.has_done_all for loop in loops)
     return outcome
@@ -173,7 +187,18 @@ def _outcome(record: Record, window: Window, missed: int, *, is_open: bool) -> O
             if is_open:
                 waits[bucket(began_s - due_s)] += 1
                 services[bucket(ended_s - began_s)] += 1
-    return Outcome(latencies[True], latencies[False], waits, services, missed, False, slots, record.begun, record.troubles, record.wrong)
+    return Outcome(
+        latencies[True],
+        latencies[False],
+        waits,
+        services,
+        missed,
+        False,
+        slots,
+        record.begun,
+        record.troubles,
+        record.wrong,
+    )
 
 
 def say(line: bytes) -> None:
@@ -183,7 +208,9 @@ def say(line: bytes) -> None:
 
 
 def main() -> None:
-    assert time.get_clock_info("perf_counter").implementation == "clock_gettime(CLOCK_MONOTONIC)", "processes share no clock here"
+    assert time.get_clock_info("perf_counter").implementation == "clock_gettime(CLOCK_MONOTONIC)", (
+        "processes share no clock here"
+    )
     while line := sys.stdin.buffer.readline():
         outcome = run(work(msgspec.json.decode(line, type=Plan)))
         say(msgspec.json.encode(outcome))

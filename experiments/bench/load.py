@@ -51,22 +51,43 @@ class Measured(Struct):
 
     def latency_ms(self, share: float, reads: bool = True, writes: bool = True) -> float:
         """The latency that ``share`` of the operations stayed within; to about 1 %. NaN if there were none."""
-        return within_s(Counter(self.reads if reads else {}) + Counter(self.writes if writes else {}), share) * 1000
+        return (
+            within_s(
+                Counter(self.reads if reads else {}) + Counter(self.writes if writes else {}), share
+            )
+            * 1000
+        )
 
     def rate(self, begin_s: float, end_s: float) -> float:
         """Operations a second in a part of the window."""
-        return sum(count for slot, count in self.slots.items() if begin_s <= slot * SLOT_S < end_s) / (end_s - begin_s)
+        return sum(
+            count for slot, count in self.slots.items() if begin_s <= slot * SLOT_S < end_s
+        ) / (end_s - begin_s)
 
     def pauses(self) -> list[tuple[float, float]]:
         """When no client's operation was done: (seconds from the begin of the window, how long); the longest PAUSES_KEPT, in order of time."""
-        done = [self.begin_s, *(slot * SLOT_S for slot in sorted(self.slots) if self.begin_s <= slot * SLOT_S < self.end_s), self.end_s]
-        found = sorted(((later - earlier, earlier - self.begin_s) for earlier, later in pairwise(done)), reverse=True)[:PAUSES_KEPT]
+        done = [
+            self.begin_s,
+            *(
+                slot * SLOT_S
+                for slot in sorted(self.slots)
+                if self.begin_s <= slot * SLOT_S < self.end_s
+            ),
+            self.end_s,
+        ]
+        found = sorted(
+            ((later - earlier, earlier - self.begin_s) for earlier, later in pairwise(done)),
+            reverse=True,
+        )[:PAUSES_KEPT]
         return sorted((at_s, length_s) for length_s, at_s in found)
 
     def curve(self) -> list[float]:
         """Operations a second, for every CURVE_S of the window."""
         steps = int((self.end_s - self.begin_s) / CURVE_S + 1e-6)
-        return [self.rate(self.begin_s + step * CURVE_S, self.begin_s + (step + 1) * CURVE_S) for step in range(steps)]
+        return [
+            self.rate(self.begin_s + step * CURVE_S, self.begin_s + (step + 1) * CURVE_S)
+            for step in range(steps)
+        ]
 
 
 def within_s(counts: Mapping[int, int], share: float) -> float:
@@ -90,14 +111,28 @@ class Generators:
 
     def preload_once(self, store: Store, workload: Workload) -> None:
         """Write the keys that are to have a value, unless that was done. Raises :class:`GeneratorFailed` if one of them was not written."""
-        if (workload.value_bytes, workload.first_written) in self._preloaded or not workload.first_written:
+        if (
+            workload.value_bytes,
+            workload.first_written,
+        ) in self._preloaded or not workload.first_written:
             return
         self._preloaded.add((workload.value_bytes, workload.first_written))
-        self._tell([Plan(store, workload, count=PRELOAD_CLIENTS_LARGE if workload.large else PRELOAD_CLIENTS, preload=True)])
+        self._tell(
+            [
+                Plan(
+                    store,
+                    workload,
+                    count=PRELOAD_CLIENTS_LARGE if workload.large else PRELOAD_CLIENTS,
+                    preload=True,
+                )
+            ]
+        )
         self._send(1, Window(0.0, 0.0))
         outcome = self._outcome(self._processes[0])
         if outcome.troubles:
-            raise GeneratorFailed(f"keys of {workload.name} could not be written beforehand: {outcome.troubles}")
+            raise GeneratorFailed(
+                f"keys of {workload.name} could not be written beforehand: {outcome.troubles}"
+            )
 
     def assume_preloaded(self, workload: Workload) -> None:
         """Another process of this or another host has done it."""
@@ -125,7 +160,11 @@ class Generators:
         plans = []
         for number in range(len(used)):
             count = workload.clients // len(used) + (number < workload.clients % len(used))
-            mine = workload if shares is None else msgspec.structs.replace(workload, read_share=shares[number])
+            mine = (
+                workload
+                if shares is None
+                else msgspec.structs.replace(workload, read_share=shares[number])
+            )
             most = None if operations is None else max(1, round(operations / workload.clients))
             rate = None if per_s is None else per_s * count / workload.clients
             plans.append(Plan(store, mine, self._next_writer, count, operations=most, per_s=rate))
@@ -134,13 +173,21 @@ class Generators:
         begin_s = time.perf_counter() + _HEAD_START_S + warm_s
         window = Window(begin_s, begin_s + seconds)
         self._send(len(used), window)
-        pids = {**servers, **{f"generator {number}": process.pid for number, process in enumerate(used)}}
+        pids = {
+            **servers,
+            **{f"generator {number}": process.pid for number, process in enumerate(used)},
+        }
         time.sleep(max(0.0, begin_s - time.perf_counter()))
         before, busy_before_s = cpu_of(pids.values()), busy_s()
         with during(begin_s) if during is not None else contextlib.nullcontext():
-            outcomes = [self._outcome(process) for process in used] if operations is not None else []
+            outcomes = (
+                [self._outcome(process) for process in used] if operations is not None else []
+            )
             time.sleep(0.0 if outcomes else max(0.0, window.end_s - time.perf_counter()))
-        after, others_s = cpu_of(pids.values()), busy_s() - busy_before_s - sum(cpu_of(pids.values()).values()) + sum(before.values())
+        after, others_s = (
+            cpu_of(pids.values()),
+            busy_s() - busy_before_s - sum(cpu_of(pids.values()).values()) + sum(before.values()),
+        )
         outcomes = outcomes or [self._outcome(process) for process in used]
         window = _ended(window, outcomes)
         seconds = window.end_s - window.begin_s
@@ -172,7 +219,13 @@ class Generators:
         self._begun.add(outcome.begun)
         return outcome
 
-    def _measured(self, outcomes: Sequence[Outcome], window: Window, cpu: Mapping[str, float], others_cpu: float) -> Measured:
+    def _measured(
+        self,
+        outcomes: Sequence[Outcome],
+        window: Window,
+        cpu: Mapping[str, float],
+        others_cpu: float,
+    ) -> Measured:
         names = ("reads", "writes", "waits", "services", "slots")
         counts = {name: Counter[int]() for name in names}
         troubles, wrong = Counter[str](), Counter[str]()
@@ -182,7 +235,9 @@ class Generators:
             troubles.update(outcome.troubles)
             wrong.update(outcome.wrong)
         for writer, number in self._begun.unwritten().items():
-            wrong[f"a read returned write {number} of writer {writer}, which began {self._begun.writes.get(writer, 0)}"] += 1
+            wrong[
+                f"a read returned write {number} of writer {writer}, which began {self._begun.writes.get(writer, 0)}"
+            ] += 1
         seconds = window.end_s - window.begin_s
         generators = [share for name, share in cpu.items() if name.startswith("generator ")]
         servers = {name: share for name, share in cpu.items() if not name.startswith("generator ")}
@@ -218,7 +273,10 @@ def _send(process: "subprocess.Popen[bytes]", message: Plan | Window) -> None:
 def generators(count: int) -> Iterator[Generators]:
     """So many generators, stopped at the end."""
     command = python("-m", "experiments.bench.generator")
-    processes = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=ENVIRONMENT) for _ in range(count)]
+    processes = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=ENVIRONMENT)
+        for _ in range(count)
+    ]
     try:
         yield Generators(processes)
     finally:

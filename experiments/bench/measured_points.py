@@ -15,7 +15,13 @@ from experiments.bench.load import CURVE_S, Measured, within_s
 from experiments.bench.workload import Workload
 
 
-def point_of(measured: Measured, workload: Workload, *, offered_per_s: float | None = None, curve: bool = False) -> LoadPoint:
+def point_of(
+    measured: Measured,
+    workload: Workload,
+    *,
+    offered_per_s: float | None = None,
+    curve: bool = False,
+) -> LoadPoint:
     """``offered_per_s``: of an open loop. ``curve``: with throughput over time, and pauses."""
     pauses = measured.pauses()
     return LoadPoint(
@@ -48,7 +54,9 @@ def _latency(counts: Mapping[int, int]) -> LoadLatency | None:
     if not counts:
         return None
     total = sum(counts.values())
-    mean_s = sum(math.exp(number / BUCKETS_PER_E) * count for number, count in counts.items()) / total
+    mean_s = (
+        sum(math.exp(number / BUCKETS_PER_E) * count for number, count in counts.items()) / total
+    )
     return LoadLatency(total, within_s(counts, 0.5), within_s(counts, 0.99), mean_s)
 
 
@@ -74,15 +82,23 @@ def under_fault(point: LoadPoint, at_s: float) -> LoadPoint:
     curve, pauses = point.curve or [], point.pauses or []
     before, after = curve[: math.floor(at_s / CURVE_S)], curve[math.ceil(at_s / CURVE_S) :]
     if at_s < 0 or not before or not after:
-        raise ValueError(f"the fault came {at_s:.1f} s after the begin of {len(curve) * CURVE_S:.1f} s that were measured")
+        raise ValueError(
+            f"the fault came {at_s:.1f} s after the begin of {len(curve) * CURVE_S:.1f} s that were measured"
+        )
     quiet, loud = sum(before) / len(before), sum(after) / len(after)
     kept, figures = loud / quiet if quiet else None, {**point.figures, "fault at (s)": at_s}
-    return structs.replace(point, kept=kept, longest_pause_s=longest_pause_s(pauses, at_s), figures=figures)
+    return structs.replace(
+        point, kept=kept, longest_pause_s=longest_pause_s(pauses, at_s), figures=figures
+    )
 
 
-def longest_pause_s(pauses: Sequence[tuple[float, float]], begin_s: float = 0.0, end_s: float = math.inf) -> float:
+def longest_pause_s(
+    pauses: Sequence[tuple[float, float]], begin_s: float = 0.0, end_s: float = math.inf
+) -> float:
     """Of the part of the time from ``begin_s`` to ``end_s``."""
-    return max((min(at_s + length_s, end_s) - max(at_s, begin_s) for at_s, length_s in pauses), default=0.0)
+    return max(
+        (min(at_s + length_s, end_s) - max(at_s, begin_s) for at_s, length_s in pauses), default=0.0
+    )
 
 
 def write_load(directory: Path, file: LoadFile) -> None:

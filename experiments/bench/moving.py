@@ -42,10 +42,20 @@ def loads(per_s: float) -> tuple[Load, ...]:
     )
 
 
-def with_clients(file: Path, case: Case, given: argparse.Namespace, where: str) -> Iterator[UnderLoad]:
+def with_clients(
+    file: Path, case: Case, given: argparse.Namespace, where: str
+) -> Iterator[UnderLoad]:
     """One case under every load."""
     for load in loads(given.rate):
-        run = under_load(file, case, load, given.objects, SMALL_BYTES, given.seconds, given.objects / given.slow if load.slow else None)
+        run = under_load(
+            file,
+            case,
+            load,
+            given.objects,
+            SMALL_BYTES,
+            given.seconds,
+            given.objects / given.slow if load.slow else None,
+        )
         write_move(given.out, run, given.objects, SMALL_BYTES, where)
         yield figures_of(run, given.objects, SMALL_BYTES)
 
@@ -57,7 +67,16 @@ def without_clients(file: Path, case: Case, objects: int) -> Iterator[Duration]:
         for batch, count in zip((True, False), counts, strict=True):
             moved, cpu = alone(file, case, count, value_bytes, batch)
             used_us = sum(cpu.values()) * moved.seconds / count * 1e6
-            yield Duration(case.name, value_bytes, count, batch, moved.seconds, moved.seconds * counts[0] / count, moved.bytes, used_us)
+            yield Duration(
+                case.name,
+                value_bytes,
+                count,
+                batch,
+                moved.seconds,
+                moved.seconds * counts[0] / count,
+                moved.bytes,
+                used_us,
+            )
 
 
 def measure(given: argparse.Namespace) -> Report:
@@ -72,7 +91,9 @@ def measure(given: argparse.Namespace) -> Report:
                 made.append(one)
                 for row in (*latency_rows(one), move_row(one)):
                     print("  ".join(row), flush=True)
-            for duration in without_clients(file, case, given.objects) if not given.no_durations else ():
+            for duration in (
+                without_clients(file, case, given.objects) if not given.no_durations else ()
+            ):
                 durations.append(duration)
                 print("  ".join(duration_row(duration)), flush=True)
     write_durations(given.out, durations, where)
@@ -85,14 +106,40 @@ def measure(given: argparse.Namespace) -> Report:
 
 def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     """What was asked for."""
-    parser = argparse.ArgumentParser(prog="experiments.bench.moving", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="experiments.bench.moving",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--objects", type=int, default=10_000, help="of the domain (default 10000)")
-    parser.add_argument("--rate", type=float, default=400.0, help="operations a second of clients that do less than they could (default 400)")
-    parser.add_argument("--seconds", type=float, default=4.0, help="how long the clients are watched before and after the move (default 4)")
-    parser.add_argument("--slow", type=float, default=10.0, help="how many seconds a move takes that is to go slowly, at least (default 10)")
+    parser.add_argument(
+        "--rate",
+        type=float,
+        default=400.0,
+        help="operations a second of clients that do less than they could (default 400)",
+    )
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=4.0,
+        help="how long the clients are watched before and after the move (default 4)",
+    )
+    parser.add_argument(
+        "--slow",
+        type=float,
+        default=10.0,
+        help="how many seconds a move takes that is to go slowly, at least (default 10)",
+    )
     parser.add_argument("--only", choices=[case.name for case in CASES], help="one case")
-    parser.add_argument("--no-durations", action="store_true", help="leave moves without clients out")
-    parser.add_argument("--out", type=Path, default=Path("results/bench"), help="where the files go (default: results/bench)")
+    parser.add_argument(
+        "--no-durations", action="store_true", help="leave moves without clients out"
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("results/bench"),
+        help="where the files go (default: results/bench)",
+    )
     return parser.parse_args(given)
 
 
@@ -102,7 +149,9 @@ def main(words: Sequence[str] | None = None) -> int:
     report = measure(given)
     given.out.mkdir(parents=True, exist_ok=True)
     told = text(report)
-    (given.out / "moving.json").write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=1))
+    (given.out / "moving.json").write_bytes(
+        msgspec.json.format(msgspec.json.encode(report), indent=1)
+    )
     (given.out / "moving.txt").write_text(told)
     print(f"\n{told}\nwrote {given.out}/moving.json, moving.txt and {make_page(given.out).name}")
     return 1 if report.wrong else 0

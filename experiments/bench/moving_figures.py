@@ -128,7 +128,9 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 def latency(operations: Sequence[Watched], windows: Sequence[tuple[float, float]]) -> Latency:
     """Of what ended in one of the windows. All zero where nothing did."""
-    found = [one for one in operations if any(begin <= one.ended_s <= end for begin, end in windows)]
+    found = [
+        one for one in operations if any(begin <= one.ended_s <= end for begin, end in windows)
+    ]
     if not found:
         return Latency(0, 0.0, 0.0, 0.0, max(end - begin for begin, end in windows) * 1e3, 0.0)
     took = sorted((one.ended_s - one.began_s) * 1e3 for one in found)
@@ -137,14 +139,18 @@ def latency(operations: Sequence[Watched], windows: Sequence[tuple[float, float]
         done = [begin, *sorted(one.ended_s for one in found if begin <= one.ended_s <= end), end]
         pause_s = max(pause_s, *(later - earlier for earlier, later in pairwise(done)))
     rounds = statistics.fmean(one.rounds for one in found)
-    return Latency(len(found), percentile(took, 0.5), percentile(took, 0.99), took[-1], pause_s * 1e3, rounds)
+    return Latency(
+        len(found), percentile(took, 0.5), percentile(took, 0.99), took[-1], pause_s * 1e3, rounds
+    )
 
 
 def under_load(run: Run, objects: int, value_bytes: int) -> UnderLoad:
     """The figures of one run."""
     moved, operations = run.moved, run.outcome.operations
     during = (moved.began_s, moved.ended_s)
-    by_kind: dict[Kind, list[Watched]] = {kind: [one for one in operations if one.reading == (kind == "reads")] for kind in KINDS}
+    by_kind: dict[Kind, list[Watched]] = {
+        kind: [one for one in operations if one.reading == (kind == "reads")] for kind in KINDS
+    }
     extra = [one for one in operations if one.configurations > 1]
     within = [one for one in operations if during[0] <= one.ended_s and one.began_s <= during[1]]
     return UnderLoad(
@@ -156,26 +162,45 @@ def under_load(run: Run, objects: int, value_bytes: int) -> UnderLoad:
         moved=moved.moved,
         skipped=moved.skipped,
         stages=[(name, at_s - moved.began_s) for name, at_s in moved.stages],
-        latencies=[Beside(kind, latency(by_kind[kind], run.quiet_s), latency(by_kind[kind], [during])) for kind in KINDS],
-        extra_s=max(one.ended_s for one in extra) - min(one.began_s for one in extra) if extra else 0.0,
+        latencies=[
+            Beside(kind, latency(by_kind[kind], run.quiet_s), latency(by_kind[kind], [during]))
+            for kind in KINDS
+        ],
+        extra_s=max(one.ended_s for one in extra) - min(one.began_s for one in extra)
+        if extra
+        else 0.0,
         extra_share=sum(one.configurations > 1 for one in within) / len(within) if within else 0.0,
         cpu=run.cpu,
         quiet_cpu=run.quiet_cpu,
         others_cpu=run.others_cpu,
-        curve={kind: curve(by_kind[kind], moved, run.quiet_s[0][0], run.quiet_s[1][1]) for kind in KINDS},
+        curve={
+            kind: curve(by_kind[kind], moved, run.quiet_s[0][0], run.quiet_s[1][1])
+            for kind in KINDS
+        },
         failed=sum(run.outcome.troubles.values()),
         wrong=list(run.outcome.wrong),
     )
 
 
-def curve(operations: Iterable[Watched], moved: Moved, begin_s: float, end_s: float) -> list[CurvePoint]:
+def curve(
+    operations: Iterable[Watched], moved: Moved, begin_s: float, end_s: float
+) -> list[CurvePoint]:
     """Slots in which something ended."""
     slot_s = (end_s - begin_s) / CURVE_SLOTS
-    seen = sorted((one for one in operations if begin_s <= one.ended_s < end_s), key=lambda one: one.ended_s)
+    seen = sorted(
+        (one for one in operations if begin_s <= one.ended_s < end_s), key=lambda one: one.ended_s
+    )
     points = []
     for slot, group in groupby(seen, key=lambda one: int((one.ended_s - begin_s) / slot_s)):
         found = list(group)
         took = sorted((one.ended_s - one.began_s) * 1e3 for one in found)
         at_s = begin_s + (slot + 0.5) * slot_s - moved.began_s
-        points.append(CurvePoint(at_s, percentile(took, 0.5), percentile(took, 0.99), statistics.fmean(one.rounds for one in found)))
+        points.append(
+            CurvePoint(
+                at_s,
+                percentile(took, 0.5),
+                percentile(took, 0.99),
+                statistics.fmean(one.rounds for one in found),
+            )
+        )
     return points

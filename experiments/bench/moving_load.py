@@ -42,7 +42,11 @@ class Shape(Struct, frozen=True):
     k: int | None = None
 
     def configuration(self) -> Configuration:
-        return Configuration.abd(self.servers) if self.k is None else Configuration.ec(self.servers, self.k)
+        return (
+            Configuration.abd(self.servers)
+            if self.k is None
+            else Configuration.ec(self.servers, self.k)
+        )
 
 
 class Plan(Struct, frozen=True):
@@ -110,7 +114,9 @@ def watched(operation: Operation[Any], trace: Trace) -> Operation[Any]:
             step, given = operation.throw, error
 
 
-def _each_watched(operations: Iterator[Operation[None]], traces: list[Trace]) -> Iterator[Operation[None]]:
+def _each_watched(
+    operations: Iterator[Operation[None]], traces: list[Trace]
+) -> Iterator[Operation[None]]:
     for operation in operations:
         traces.append(Trace())
         yield watched(operation, traces[-1])
@@ -152,7 +158,10 @@ class Clients:
 
     def _due(self, start_s: float, phase: float) -> Iterator[float]:
         period_s = self._period_s
-        return (start_s + (step + phase) * period_s if period_s is not None else -math.inf for step in count())
+        return (
+            start_s + (step + phase) * period_s if period_s is not None else -math.inf
+            for step in count()
+        )
 
     async def _through(self, loop: ClosedLoop | Preload, due: Iterator[float]) -> None:
         """A client that was still busy when its next operation was due has let somebody wait: that one counts from when it was due."""
@@ -171,7 +180,15 @@ class Clients:
                 await asyncio.sleep(PAUSE_AFTER_TROUBLE_S)
                 continue
             loop.answered(value)
-            self.operations.append(Watched(began_s, time.perf_counter(), asked[1] is None, trace.rounds, len(trace.configurations)))
+            self.operations.append(
+                Watched(
+                    began_s,
+                    time.perf_counter(),
+                    asked[1] is None,
+                    trace.rounds,
+                    len(trace.configurations),
+                )
+            )
 
 
 async def work(plan: Plan) -> Outcome:
@@ -185,10 +202,15 @@ async def work(plan: Plan) -> Outcome:
         say(READY)
         await asyncio.to_thread(sys.stdin.buffer.readline)
         stop = asyncio.Event()
-        clients = Clients(store, stop, None if plan.per_s is None else workload.clients / plan.per_s)
+        clients = Clients(
+            store, stop, None if plan.per_s is None else workload.clients / plan.per_s
+        )
         keys = [workload.key(number) for number in range(workload.keys)]
         writers = range(PRELOADER + 1, PRELOADER + 1 + workload.clients)
-        loops = [ClosedLoop(writer, workload.read_share, keys, values, record, math.inf) for writer in writers]
+        loops = [
+            ClosedLoop(writer, workload.read_share, keys, values, record, math.inf)
+            for writer in writers
+        ]
         gc.collect()
         gc.freeze()
         working = asyncio.create_task(clients.run(loops))
@@ -203,13 +225,18 @@ async def _fill(store: WatchedStore, workload: Workload, values: Values, record:
     numbers = iter(range(workload.keys))
     record.begun.writes[PRELOADER] = workload.keys
     at_once = max(2, min(FILLING_CLIENTS, FILLING_BYTES // workload.value_bytes))
-    await Clients(store, asyncio.Event(), None).run([Preload(numbers, workload, values, record) for _ in range(at_once)])
+    await Clients(store, asyncio.Event(), None).run(
+        [Preload(numbers, workload, values, record) for _ in range(at_once)]
+    )
     if record.troubles:
         raise SystemExit(f"the domain could not be filled: {dict(record.troubles)}")
 
 
 def _wrong(record: Record, begun: Begun) -> dict[str, int]:
-    made_up = {f"a read returned write {number} of writer {writer}, which it never began": 1 for writer, number in begun.unwritten().items()}
+    made_up = {
+        f"a read returned write {number} of writer {writer}, which it never began": 1
+        for writer, number in begun.unwritten().items()
+    }
     return {**record.wrong, **made_up}
 
 

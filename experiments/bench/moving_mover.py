@@ -47,7 +47,9 @@ class Moved(Struct, frozen=True):
 async def move(plan: Move) -> Moved:
     """Wait for the word, then move the domain."""
     settings = Settings.load(plan.file)
-    async with connect(structs.replace(settings, client=structs.replace(settings.client, batch=plan.batch))) as manager:
+    async with connect(
+        structs.replace(settings, client=structs.replace(settings.client, batch=plan.batch))
+    ) as manager:
         domain = await manager.domain(plan.domain)
         await domain.current()
         say(READY)
@@ -59,9 +61,13 @@ async def move(plan: Move) -> Moved:
                 stages[progress.stage] = time.perf_counter()
 
         began_s, cpu_s = time.perf_counter(), time.process_time()
-        result = await domain.reconfigure(plan.target.configuration(), progress=reached, bytes_per_s=plan.bytes_per_s)
+        result = await domain.reconfigure(
+            plan.target.configuration(), progress=reached, bytes_per_s=plan.bytes_per_s
+        )
         ended_s, cpu_s = time.perf_counter(), time.process_time() - cpu_s
-    return Moved(began_s, ended_s, list(stages.items()), result.moved, result.skipped, result.bytes, cpu_s)
+    return Moved(
+        began_s, ended_s, list(stages.items()), result.moved, result.skipped, result.bytes, cpu_s
+    )
 
 
 if __name__ == "__main__":

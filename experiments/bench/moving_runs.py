@@ -22,7 +22,10 @@ from experiments.bench.workload import Workload
 from experiments.cluster import local_cluster
 
 N, K = 5, 3
-OLD, NEW = tuple(f"s{number}" for number in range(N)), tuple(f"s{number}" for number in range(N, 2 * N))
+OLD, NEW = (
+    tuple(f"s{number}" for number in range(N)),
+    tuple(f"s{number}" for number in range(N, 2 * N)),
+)
 
 Answer = TypeVar("Answer")
 
@@ -76,7 +79,9 @@ def cluster() -> Iterator[Path]:
 def _started(module: str, plan: Struct) -> Iterator["subprocess.Popen[bytes]"]:
     """The process, ready to begin at the next line; killed at the end if it has not ended."""
     command = python("-m", f"experiments.bench.{module}")
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=ENVIRONMENT)
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=ENVIRONMENT
+    )
     try:
         _tell(process, msgspec.json.encode(plan))
         assert process.stdout is not None
@@ -98,13 +103,26 @@ def _answer(process: "subprocess.Popen[bytes]", type: type[Answer]) -> Answer:
     assert process.stdout is not None
     line = process.stdout.readline()
     if not line:
-        raise BenchError("a process ended in the middle of its work; what it said is on standard error")
+        raise BenchError(
+            "a process ended in the middle of its work; what it said is on standard error"
+        )
     return msgspec.json.decode(line, type=type)
 
 
-def under_load(file: Path, case: Case, load: Load, objects: int, value_bytes: int, quiet_s: float, objects_per_s: float | None = None) -> Run:
+def under_load(
+    file: Path,
+    case: Case,
+    load: Load,
+    objects: int,
+    value_bytes: int,
+    quiet_s: float,
+    objects_per_s: float | None = None,
+) -> Run:
     """Fill a domain, watch the clients for ``quiet_s``, move it (so many small objects a second at most), watch them again."""
-    workload, bytes_per_s = Workload(load.clients, value_bytes, objects), objects_per_s and objects_per_s * OBJECT_BYTES_MIN
+    workload, bytes_per_s = (
+        Workload(load.clients, value_bytes, objects),
+        objects_per_s and objects_per_s * OBJECT_BYTES_MIN,
+    )
     with _prepared(file, case, workload, load.per_s, bytes_per_s=bytes_per_s) as (clients, mover):
         pids = _pids(file) | {"clients": [clients.pid], "mover": [mover.pid]}
         _tell(clients, b"begin")
@@ -124,10 +142,21 @@ def under_load(file: Path, case: Case, load: Load, objects: int, value_bytes: in
         end_s = time.perf_counter()
         _tell(clients, b"end")
         outcome = _answer(clients, Outcome)
-    return Run(case.name, load.name, moved, outcome, ((before_s, moved.began_s), (after_s, end_s)), cpu, quiet_cpu, others_cpu)
+    return Run(
+        case.name,
+        load.name,
+        moved,
+        outcome,
+        ((before_s, moved.began_s), (after_s, end_s)),
+        cpu,
+        quiet_cpu,
+        others_cpu,
+    )
 
 
-def alone(file: Path, case: Case, objects: int, value_bytes: int, batch: bool) -> tuple[Moved, dict[str, float]]:
+def alone(
+    file: Path, case: Case, objects: int, value_bytes: int, batch: bool
+) -> tuple[Moved, dict[str, float]]:
     """Move a domain that nobody uses; and the processors that it took."""
     with _prepared(file, case, Workload(1, value_bytes, objects), None, batch) as (clients, mover):
         pids = _pids(file) | {"clients": [clients.pid], "mover": [mover.pid]}
@@ -141,23 +170,36 @@ def alone(file: Path, case: Case, objects: int, value_bytes: int, batch: bool) -
 
 @contextlib.contextmanager
 def _prepared(
-    file: Path, case: Case, workload: Workload, per_s: float | None, batch: bool = True, bytes_per_s: float | None = None
+    file: Path,
+    case: Case,
+    workload: Workload,
+    per_s: float | None,
+    batch: bool = True,
+    bytes_per_s: float | None = None,
 ) -> Iterator[tuple[Any, Any]]:
     """The process of the clients of a new, filled domain, and that of its mover, both ready."""
     name = f"moving-{os.urandom(8).hex()}"
-    plan, move = Plan(str(file), name, case.source, workload, per_s), Move(str(file), name, case.target, batch, bytes_per_s)
+    plan, move = (
+        Plan(str(file), name, case.source, workload, per_s),
+        Move(str(file), name, case.target, batch, bytes_per_s),
+    )
     with _started("moving_load", plan) as clients, _started("moving_mover", move) as mover:
         yield clients, mover
 
 
 def _pids(file: Path) -> dict[str, list[int]]:
     pids = {path.stem: int(path.read_text()) for path in (file.parent / "run").glob("*.pid")}
-    return {"old servers": [pids[name] for name in OLD], "new servers": [pids[name] for name in NEW]}
+    return {
+        "old servers": [pids[name] for name in OLD],
+        "new servers": [pids[name] for name in NEW],
+    }
 
 
 def _used(pids: Mapping[str, list[int]]) -> dict[str, float]:
     return {name: sum(cpu_of(group).values()) for name, group in pids.items()}
 
 
-def _shares(begun: Mapping[str, float], ended: Mapping[str, float], seconds: float) -> dict[str, float]:
+def _shares(
+    begun: Mapping[str, float], ended: Mapping[str, float], seconds: float
+) -> dict[str, float]:
     return {name: (ended[name] - begun[name]) / seconds for name in begun}

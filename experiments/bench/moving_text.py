@@ -7,9 +7,44 @@ from experiments.bench.moving_figures import P99_GOAL, Beside, Duration, Latency
 from experiments.bench.text import number
 from experiments.bench.workload import size_text
 
-HEAD = ("", "quiet p50 ms", "moving", "ratio", "quiet p99 ms", "moving", "ratio", "pause quiet ms", "moving", "rounds quiet", "moving")
-MOVE_HEAD = ("", "objects", "seconds", "moved", "there already", "extra rounds s", "of operations", "CPU old", "new", "clients", "mover", "others")
-DURATION_HEAD = ("", "value", "batch", "objects", "seconds", "for as many", "objects/s", "MiB/s", "µs CPU/object")
+HEAD = (
+    "",
+    "quiet p50 ms",
+    "moving",
+    "ratio",
+    "quiet p99 ms",
+    "moving",
+    "ratio",
+    "pause quiet ms",
+    "moving",
+    "rounds quiet",
+    "moving",
+)
+MOVE_HEAD = (
+    "",
+    "objects",
+    "seconds",
+    "moved",
+    "there already",
+    "extra rounds s",
+    "of operations",
+    "CPU old",
+    "new",
+    "clients",
+    "mover",
+    "others",
+)
+DURATION_HEAD = (
+    "",
+    "value",
+    "batch",
+    "objects",
+    "seconds",
+    "for as many",
+    "objects/s",
+    "MiB/s",
+    "µs CPU/object",
+)
 EXPLAINED = (
     f"ratio: moving : quiet, of one run; goal for p99: at most {P99_GOAL:g}. pause: the longest time in which no operation of the kind was done.",
     "extra rounds: from the first operation that visited more than one configuration to the last, and what part of the operations did. While data is "
@@ -34,7 +69,11 @@ def text(report: Report) -> str:
         lines += ["", *_aligned(MOVE_HEAD, [move_row(one) for one in report.loads])]
     if report.durations:
         lines += ["", *_aligned(DURATION_HEAD, [duration_row(one) for one in report.durations])]
-    lines += ["", *EXPLAINED, *(f"FAILED: {title(one)}: {one.failed} operations" for one in report.loads if one.failed)]
+    lines += [
+        "",
+        *EXPLAINED,
+        *(f"FAILED: {title(one)}: {one.failed} operations" for one in report.loads if one.failed),
+    ]
     return "\n".join([*lines, *(f"WRONG READ: {what}" for what in report.wrong)]) + "\n"
 
 
@@ -87,4 +126,12 @@ def duration_row(one: Duration) -> tuple[str, ...]:
 def _aligned(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     cells = [head, *rows]
     widths = [max(len(row[column]) for row in cells) for column in range(len(head))]
-    return ["  ".join([row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]) for row in cells]
+    return [
+        "  ".join(
+            [
+                row[0].ljust(widths[0]),
+                *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)),
+            ]
+        )
+        for row in cells
+    ]

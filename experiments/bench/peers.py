@@ -82,9 +82,18 @@ class Ares(Struct, frozen=True):
         """``directory`` is not used: a cluster makes its own beside it."""
         security = "curve" if self.secured else "none"
         k = self.k if self.dap == "ec" else None
-        with local_cluster(self.n, self.dap, k, self.consensus, security=security, durability=self.durability) as file:
-            servers = {str(id): int((file.parent / "run" / f"{id}.pid").read_text()) for id in Settings.load(file).servers}
-            yield Running(AresStore(str(file), self.fast_read, self.piggyback), servers, replica=f"s{self.n // 2}")
+        with local_cluster(
+            self.n, self.dap, k, self.consensus, security=security, durability=self.durability
+        ) as file:
+            servers = {
+                str(id): int((file.parent / "run" / f"{id}.pid").read_text())
+                for id in Settings.load(file).servers
+            }
+            yield Running(
+                AresStore(str(file), self.fast_read, self.piggyback),
+                servers,
+                replica=f"s{self.n // 2}",
+            )
 
 
 STATIC_ABD = (
@@ -107,7 +116,15 @@ ARES: tuple[Ares, ...] = (
 )
 
 
-QUICK = ("ares-abd", "ares-ec", "ares-abd-fsync", "ares-ec-fsync", "redis-wait", "redis-wait-aof", "etcd")
+QUICK = (
+    "ares-abd",
+    "ares-ec",
+    "ares-abd-fsync",
+    "ares-ec-fsync",
+    "redis-wait",
+    "redis-wait-aof",
+    "etcd",
+)
 """Those of the quick bench."""
 
 

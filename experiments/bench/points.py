@@ -37,7 +37,13 @@ class Turn(Struct):
     resident_bytes: int
 
 
-def turns(peers: Sequence[Peer], workloads: Sequence[Workload], settings: Settings, tell: Tell, failed: dict[str, str]) -> list[Turn]:
+def turns(
+    peers: Sequence[Peer],
+    workloads: Sequence[Workload],
+    settings: Settings,
+    tell: Tell,
+    failed: dict[str, str],
+) -> list[Turn]:
     """All of them. A store that refuses values of a size is not asked for them; one that fails is not tried again, and ``failed`` says why."""
     made: list[Turn] = []
     for number in range(settings.rounds):
@@ -56,7 +62,9 @@ def turns(peers: Sequence[Peer], workloads: Sequence[Workload], settings: Settin
     return [turn for turn in made if turn.peer not in failed]
 
 
-def _of(peer: Peer, number: int, workloads: Sequence[Workload], settings: Settings) -> Iterator[Turn]:
+def _of(
+    peer: Peer, number: int, workloads: Sequence[Workload], settings: Settings
+) -> Iterator[Turn]:
     with (
         tempfile.TemporaryDirectory(prefix="ares-bench-") as directory,
         peer.running(Path(directory)) as running,
@@ -75,10 +83,19 @@ def warm_up(peer: Peer, running: Running, load: Generators) -> None:
         load.run(running.store, FAULTED, 0.0, peer.warm_up_s, running.servers)
 
 
-def _turn(peer: str, round: int, running: Running, load: Generators, workload: Workload, settings: Settings) -> Turn:
+def _turn(
+    peer: str,
+    round: int,
+    running: Running,
+    load: Generators,
+    workload: Workload,
+    settings: Settings,
+) -> Turn:
     load.preload_once(running.store, workload)
     measured = load.run(running.store, workload, settings.warm_s, settings.seconds, running.servers)
-    return Turn(peer, workload.name, round, measured, sum(map(resident_bytes, running.servers.values())))
+    return Turn(
+        peer, workload.name, round, measured, sum(map(resident_bytes, running.servers.values()))
+    )
 
 
 def _line(turn: Turn, rounds: int) -> str:

@@ -49,7 +49,9 @@ def cpu_of(pids: Iterable[int]) -> dict[int, float]:
 
 def busy_s() -> float:
     """Seconds of processor time that the whole machine was at work, or its host kept for others."""
-    user, nice, system, _idle, _wait, interrupts, soft, stolen = (int(field) for field in Path("/proc/stat").read_text().split()[1:9])
+    user, nice, system, _idle, _wait, interrupts, soft, stolen = (
+        int(field) for field in Path("/proc/stat").read_text().split()[1:9]
+    )
     return (user + nice + system + interrupts + soft + stolen) / TICKS_PER_S
 
 
@@ -86,7 +88,10 @@ def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
 def is_on_memory(directory: Path) -> bool:
     """Whether fsync costs nothing there, because no disk is behind it."""
     mounts = [line.split()[1:3] for line in Path("/proc/mounts").read_text().splitlines()]
-    where = max((mount for mount in mounts if directory.resolve().is_relative_to(mount[0])), key=lambda mount: len(mount[0]))
+    where = max(
+        (mount for mount in mounts if directory.resolve().is_relative_to(mount[0])),
+        key=lambda mount: len(mount[0]),
+    )
     return where[1] in ("tmpfs", "ramfs")
 
 
@@ -96,13 +101,19 @@ def installed(program: str) -> str | None:
 
 
 @contextlib.contextmanager
-def programs(directory: Path, commands: Mapping[str, Sequence[str]], environment: Mapping[str, str] | None = None) -> Iterator[dict[str, int]]:
+def programs(
+    directory: Path,
+    commands: Mapping[str, Sequence[str]],
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[dict[str, int]]:
     """Run these at once, each by its name; their pids. What they say is in NAME.log. They are stopped at the end: SIGTERM, then SIGKILL."""
     running: dict[str, subprocess.Popen[bytes]] = {}
     try:
         for name, words in commands.items():
             with (directory / f"{name}.log").open("ab") as log:
-                running[name] = subprocess.Popen(words, stdout=log, stderr=log, cwd=directory, env=environment)
+                running[name] = subprocess.Popen(
+                    words, stdout=log, stderr=log, cwd=directory, env=environment
+                )
         yield {name: process.pid for name, process in running.items()}
     finally:
         for process in running.values():

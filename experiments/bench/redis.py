@@ -42,14 +42,27 @@ class Redis(Struct, frozen=True):
         ports = free_ports(self.n)
         names = [f"r{number}" for number in range(self.n)]
         hosts = {
-            name: described("redis", name, self._given(directory / name, port, ports[0], names)) for name, port in zip(names, ports, strict=True)
+            name: described("redis", name, self._given(directory / name, port, ports[0], names))
+            for name, port in zip(names, ports, strict=True)
         }
         with started(directory, hosts, START_S) as servers:
-            yield Running(RedisStore(f"127.0.0.1:{ports[0]}", self.wait), servers, replica=names[self.n // 2], leader="r0")
+            yield Running(
+                RedisStore(f"127.0.0.1:{ports[0]}", self.wait),
+                servers,
+                replica=names[self.n // 2],
+                leader="r0",
+            )
 
     def _given(self, directory: Path, port: int, primary: int, names: list[str]) -> dict[str, Any]:
         address = "127.0.0.1"
-        given = {"address": address, "port": port, "hosts": names, "primary_address": address, "primary_port": primary, "user": ""}
+        given = {
+            "address": address,
+            "port": port,
+            "hosts": names,
+            "primary_address": address,
+            "primary_port": primary,
+            "user": "",
+        }
         given |= {"directory": str(directory), "durability": self.durability}
         return {f"redis_{name}": value for name, value in given.items()}
 
@@ -57,6 +70,10 @@ class Redis(Struct, frozen=True):
 REDIS: tuple[Redis, ...] = (
     Redis("redis", note="asynchronous: an acknowledged write is lost with the primary"),
     Redis("redis-wait", wait=2),
-    Redis("redis-aof", durability="fsync", note="asynchronous: an acknowledged write is lost with the primary's disk"),
+    Redis(
+        "redis-aof",
+        durability="fsync",
+        note="asynchronous: an acknowledged write is lost with the primary's disk",
+    ),
     Redis("redis-wait-aof", wait=2, durability="fsync", note=_AOF_NOTE),
 )

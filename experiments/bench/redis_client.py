@@ -22,7 +22,12 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, wait: int) -> None:
         self._wait = wait
-        self._waiting = b"*3\r\n$4\r\nWAIT\r\n$%d\r\n%d\r\n$%d\r\n%d\r\n" % (len(str(wait)), wait, len(str(WAIT_MS)), WAIT_MS) if wait else b""
+        self._waiting = (
+            b"*3\r\n$4\r\nWAIT\r\n$%d\r\n%d\r\n$%d\r\n%d\r\n"
+            % (len(str(wait)), wait, len(str(WAIT_MS)), WAIT_MS)
+            if wait
+            else b""
+        )
         self._lines = 2 if wait else 1
         self._parts: list[bytes] = []
         self._size = self._needed = 0
@@ -154,8 +159,12 @@ class Connections:
             connection.transport.close()
 
 
-async def redis_clients(store: RedisStore, count: int, kind: type[Connection] = Connection) -> Connections:
+async def redis_clients(
+    store: RedisStore, count: int, kind: type[Connection] = Connection
+) -> Connections:
     """``count`` connections to the primary."""
     host, port = store.address.split(":")
     make = asyncio.get_running_loop().create_connection
-    return Connections([(await make(lambda: kind(store.wait), host, int(port)))[1] for _ in range(count)])
+    return Connections(
+        [(await make(lambda: kind(store.wait), host, int(port)))[1] for _ in range(count)]
+    )

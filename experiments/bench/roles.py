@@ -39,8 +39,15 @@ def described(role: str, host: str, given: Mapping[str, Any]) -> Described:
     """What the role runs on this host with these variables."""
     home = COLLECTION / "roles" / role
     known: dict[str, Any] = {"inventory_hostname": host, **given}
-    environment = jinja2.Environment(trim_blocks=True, keep_trailing_newline=True, undefined=jinja2.StrictUndefined, autoescape=False)
-    environment.globals["lookup"] = lambda _kind, name: environment.from_string((home / "templates" / name).read_text()).render(known)
+    environment = jinja2.Environment(
+        trim_blocks=True,
+        keep_trailing_newline=True,
+        undefined=jinja2.StrictUndefined,
+        autoescape=False,
+    )
+    environment.globals["lookup"] = lambda _kind, name: environment.from_string(
+        (home / "templates" / name).read_text()
+    ).render(known)
 
     def filled(value: Any) -> Any:
         if isinstance(value, dict):
@@ -62,7 +69,9 @@ def lacking(role: str, given: Mapping[str, Any]) -> str | None:
 
 
 @contextlib.contextmanager
-def started(directory: Path, hosts: Mapping[str, Described], timeout_s: float) -> Iterator[dict[str, int]]:
+def started(
+    directory: Path, hosts: Mapping[str, Described], timeout_s: float
+) -> Iterator[dict[str, int]]:
     """Run them all at once, each in directory/NAME, until they serve; pids by name. Raises NotStarted."""
     for name, host in hosts.items():
         for place in ("data", "logs"):
@@ -73,13 +82,20 @@ def started(directory: Path, hosts: Mapping[str, Described], timeout_s: float) -
     serves = _processes().serves
     with programs(directory, {name: host.command for name, host in hosts.items()}) as servers:
         for name, host in hosts.items():
-            await_that(lambda ready=host.ready: not serves(ready), f"that {name} serves", timeout_s, directory / f"{name}.log")  # type: ignore[misc]
+            await_that(
+                lambda ready=host.ready: not serves(ready),
+                f"that {name} serves",
+                timeout_s,
+                directory / f"{name}.log",
+            )  # type: ignore[misc]
         yield servers
 
 
 def _processes() -> ModuleType:
     """What the modules of the collection know of processes; it needs no Ansible."""
-    spec = importlib.util.spec_from_file_location("ares_module_processes", COLLECTION / "plugins" / "module_utils" / "processes.py")
+    spec = importlib.util.spec_from_file_location(
+        "ares_module_processes", COLLECTION / "plugins" / "module_utils" / "processes.py"
+    )
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -54,15 +54,30 @@ def text(samples: Sequence[Sample]) -> str:
 def told(sample: Sample) -> str:
     """One sample, one line."""
     figures = "   ".join(f"{name} {number(value)}" for name, value in sample.figures.items())
-    return f"  {sample.series:22} {sample.axis} {number(sample.x):>10}   {figures}" + (f"   WRONG READS: {sample.wrong}" if sample.wrong else "")
+    return f"  {sample.series:22} {sample.axis} {number(sample.x):>10}   {figures}" + (
+        f"   WRONG READS: {sample.wrong}" if sample.wrong else ""
+    )
 
 
 def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     """What was asked for."""
-    parser = argparse.ArgumentParser(prog="experiments.bench.scale", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--full", action="store_true", help="all sizes; without it what ends in minutes")
-    parser.add_argument("--only", help=f"these sections, with commas between them: {','.join(SECTIONS)}")
-    parser.add_argument("--out", type=Path, default=Path("results/bench"), help="where the files go (default: results/bench)")
+    parser = argparse.ArgumentParser(
+        prog="experiments.bench.scale",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--full", action="store_true", help="all sizes; without it what ends in minutes"
+    )
+    parser.add_argument(
+        "--only", help=f"these sections, with commas between them: {','.join(SECTIONS)}"
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("results/bench"),
+        help="where the files go (default: results/bench)",
+    )
     return parser.parse_args(given)
 
 
@@ -80,9 +95,13 @@ def main(words: Sequence[str] | None = None) -> int:
             samples.append(sample)
             print(told(sample), flush=True)
     given.out.mkdir(parents=True, exist_ok=True)
-    (given.out / "scale.json").write_bytes(msgspec.json.format(msgspec.json.encode(Scale(samples)), indent=1))
+    (given.out / "scale.json").write_bytes(
+        msgspec.json.format(msgspec.json.encode(Scale(samples)), indent=1)
+    )
     (given.out / "scale.txt").write_text(text(samples))
-    write_samples(given.out, samples, {name: title for name, (title, _) in SECTIONS.items()}, machine())
+    write_samples(
+        given.out, samples, {name: title for name, (title, _) in SECTIONS.items()}, machine()
+    )
     print(f"\nwrote {given.out}/scale.json, scale.txt and {make_page(given.out).name}")
     return 1 if any(sample.wrong for sample in samples) else 0
 

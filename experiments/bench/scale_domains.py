@@ -35,7 +35,9 @@ async def _all(file: Path, counts: tuple[int, ...]) -> list[Sample]:
         return [sample async for sample in _grown(store, storage, deciding, counts)]
 
 
-async def _grown(store: Manager, storage: list[int], deciding: list[int], counts: tuple[int, ...]) -> AsyncIterator[Sample]:
+async def _grown(
+    store: Manager, storage: list[int], deciding: list[int], counts: tuple[int, ...]
+) -> AsyncIterator[Sample]:
     before_mib, before_deciding_mib, made = resident_mib(storage), resident_mib(deciding), 0
     for count in counts:
         began_s = time.perf_counter()
@@ -48,8 +50,16 @@ async def _grown(store: Manager, storage: list[int], deciding: list[int], counts
             "ms to make one": making_s / fresh * 1e3,
             "ms to write and read": using_s / _USES * 1e3,
             "us server CPU to write and read": used / _USES * 1e6,
-            "KiB per domain and server": (resident_mib(storage) - before_mib) * MIB / 1024 / count / len(storage),
-            "KiB per domain and consensus member": (resident_mib(deciding) - before_deciding_mib) * MIB / 1024 / count / len(deciding),
+            "KiB per domain and server": (resident_mib(storage) - before_mib)
+            * MIB
+            / 1024
+            / count
+            / len(storage),
+            "KiB per domain and consensus member": (resident_mib(deciding) - before_deciding_mib)
+            * MIB
+            / 1024
+            / count
+            / len(deciding),
         }
         yield Sample("domains", "ABD n=5", "domains", count, figures)
 

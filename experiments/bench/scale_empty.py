@@ -31,11 +31,24 @@ def empty(full: bool) -> Iterator[Sample]:
 def _started(durability: str, words: list[str]) -> dict[str, float]:
     ares = python("-m", "ares")
     with tempfile.TemporaryDirectory(prefix="ares-bench-") as directory:
-        shape = ["--servers", "3", "--consensus", "1", "--base-port", "0", "--durability", durability]
-        subprocess.run([*ares, "init", f"{directory}/c", *shape], check=True, stdout=subprocess.DEVNULL)
+        shape = [
+            "--servers",
+            "3",
+            "--consensus",
+            "1",
+            "--base-port",
+            "0",
+            "--durability",
+            durability,
+        ]
+        subprocess.run(
+            [*ares, "init", f"{directory}/c", *shape], check=True, stdout=subprocess.DEVNULL
+        )
         command = [*ares, words[0], str(Path(directory) / "c" / "cluster.toml"), *words[1:]]
         began_s = time.perf_counter()
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        ) as process:
             try:
                 assert process.stdout is not None
                 line = process.stdout.readline()
@@ -45,6 +58,11 @@ def _started(durability: str, words: list[str]) -> dict[str, float]:
                 idle_from_s = cpu_s(process.pid)
                 time.sleep(IDLE_S)
                 idle = (cpu_s(process.pid) - idle_from_s) / IDLE_S
-                return {"s to start": ready_s, "s CPU to start": taken_s, "MiB": resident_mib([process.pid]), "idle CPU, %": idle * 100}
+                return {
+                    "s to start": ready_s,
+                    "s CPU to start": taken_s,
+                    "MiB": resident_mib([process.pid]),
+                    "idle CPU, %": idle * 100,
+                }
             finally:
                 process.terminate()

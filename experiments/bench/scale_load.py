@@ -36,18 +36,30 @@ def clients(full: bool) -> Iterator[Sample]:
         for readers, writers in _CLIENTS_FULL if full else _CLIENTS:
             count = readers + writers
             workload = Workload(count, keys=1)
-            with tempfile.TemporaryDirectory() as directory, Ares(dap, dap).running(Path(directory)) as running, generators(count) as load:
+            with (
+                tempfile.TemporaryDirectory() as directory,
+                Ares(dap, dap).running(Path(directory)) as running,
+                generators(count) as load,
+            ):
                 load.preload_once(running.store, workload)
                 shares = [1.0] * readers + [0.0] * writers
-                measured = load.run(running.store, workload, 2 * WARM_S, 2 * SECONDS, running.servers, shares=shares)
-                memory = {"MiB per server": resident_mib(running.servers.values()) / len(running.servers)}
+                measured = load.run(
+                    running.store, workload, 2 * WARM_S, 2 * SECONDS, running.servers, shares=shares
+                )
+                memory = {
+                    "MiB per server": resident_mib(running.servers.values()) / len(running.servers)
+                }
             figures = load_figures(measured) | memory
             yield Sample("clients", dap.upper(), "clients", count, figures, list(measured.wrong))
 
 
 def keys(full: bool) -> Iterator[Sample]:
     """More and more keys in one cluster; then nobody asks for anything."""
-    with tempfile.TemporaryDirectory() as directory, Ares("abd").running(Path(directory)) as running, generators(2) as load:
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        Ares("abd").running(Path(directory)) as running,
+        generators(2) as load,
+    ):
         pids = list(running.servers.values())
         empty_bytes = sum(map(resident_bytes, pids))
         for count in _KEYS_FULL if full else _KEYS:
@@ -61,8 +73,12 @@ def keys(full: bool) -> Iterator[Sample]:
             idle_s = sum(cpu_of(pids).values()) - sum(idle_from.values())
             figures = load_figures(measured) | {
                 "us to write first": filled_s / count * 1e6,
-                "us server CPU to write first": (sum(filled.values()) - sum(begun.values())) / count * 1e6,
-                "bytes per key and server": (sum(map(resident_bytes, pids)) - empty_bytes) / count / len(pids),
+                "us server CPU to write first": (sum(filled.values()) - sum(begun.values()))
+                / count
+                * 1e6,
+                "bytes per key and server": (sum(map(resident_bytes, pids)) - empty_bytes)
+                / count
+                / len(pids),
                 "idle CPU of a server, %": idle_s / IDLE_S / len(pids) * 100,
             }
             yield Sample("keys", "ABD n=5", "keys", count, figures, list(measured.wrong))
@@ -74,11 +90,17 @@ def servers(full: bool) -> Iterator[Sample]:
     for dap in ("abd", "ec"):
         for n in _SERVERS_FULL if full else _SERVERS:
             peer = Ares(dap, dap, n=n, k=(n - 1) // 2)
-            with tempfile.TemporaryDirectory() as directory, peer.running(Path(directory)) as running, generators(2) as load:
+            with (
+                tempfile.TemporaryDirectory() as directory,
+                peer.running(Path(directory)) as running,
+                generators(2) as load,
+            ):
                 load.preload_once(running.store, workload)
                 measured = load.run(running.store, workload, WARM_S, SECONDS, running.servers)
             label = "ABD" if dap == "abd" else "EC k=(n-1)/2"
-            yield Sample("servers", label, "servers", n, load_figures(measured), list(measured.wrong))
+            yield Sample(
+                "servers", label, "servers", n, load_figures(measured), list(measured.wrong)
+            )
 
 
 def values(full: bool) -> Iterator[Sample]:
@@ -86,7 +108,11 @@ def values(full: bool) -> Iterator[Sample]:
     for label, peer in (("ABD n=3", Ares("abd", n=3)), ("EC n=5 k=3", Ares("ec", "ec"))):
         for size in _SIZES_FULL if full else _SIZES:
             workload = Workload(1, size, keys=100 if size < MIB else 1)
-            with tempfile.TemporaryDirectory() as directory, peer.running(Path(directory)) as running, generators(1) as load:
+            with (
+                tempfile.TemporaryDirectory() as directory,
+                peer.running(Path(directory)) as running,
+                generators(1) as load,
+            ):
                 load.preload_once(running.store, workload)
                 seconds = SECONDS + 8 * size / MIB / SLOWEST_MIB_S
                 measured = load.run(running.store, workload, WARM_S, seconds, running.servers)
@@ -104,4 +130,6 @@ async def _stored_bytes(store: Store) -> int:
     assert isinstance(store, AresStore)
     async with connect(store.file) as manager:
         described = (await manager.status()).servers.values()
-    return sum(hosted.bytes for server in described if server is not None for hosted in server.hosted)
+    return sum(
+        hosted.bytes for server in described if server is not None for hosted in server.hosted
+    )

@@ -31,14 +31,24 @@ def text(report: Report, known: Mapping[str, float]) -> str:
     """All of it."""
     lines = [report.machine, report.settings]
     for workload in dict.fromkeys(point.workload for point in report.points):
-        lines += ["", *_table([point for point in report.points if point.workload == workload], workload, known)]
+        lines += [
+            "",
+            *_table(
+                [point for point in report.points if point.workload == workload], workload, known
+            ),
+        ]
     if report.faults:
         lines += ["", *_faults(report)]
-    lines += ["", "ares :  how many times the rate of that store ares has, with the same durability, round by round; [] the baseline's"]
+    lines += [
+        "",
+        "ares :  how many times the rate of that store ares has, with the same durability, round by round; [] the baseline's",
+    ]
     if any(point.generator_bound for point in report.points):
         lines.append("!  a generator took nearly a whole processor: it may be what was measured")
     if any(point.disturbed for point in report.points):
-        lines.append("~  something else was at work on this machine: the rates say little, the processor time for each operation a bit more")
+        lines.append(
+            "~  something else was at work on this machine: the rates say little, the processor time for each operation a bit more"
+        )
     lines += [f"{name}: {note}" for name, note in report.notes.items()]
     lines += [f"not measured: {what}" for what in report.missing.values()]
     lines += [f"WRONG READ: {what}" for what in report.wrong]
@@ -53,7 +63,9 @@ def _table(points: list[Point], workload: str, known: Mapping[str, float]) -> li
     )
     rows = [f"{workload:22} {'op/s (spread)':>32} {latency} {cpu} {ares}"]
     for point in points:
-        load = "+".join(f"{share:.2f}" for share in point.generator_cpu) + ("!" if point.generator_bound else " ")
+        load = "+".join(f"{share:.2f}" for share in point.generator_cpu) + (
+            "!" if point.generator_bound else " "
+        )
         abd, ec = ratio(point, "ABD", known), ratio(point, "EC", known)
         others = f"{point.others_cpu:.2f}{'~' if point.disturbed else ' '}"
         rows.append(
@@ -65,10 +77,13 @@ def _table(points: list[Point], workload: str, known: Mapping[str, float]) -> li
 
 
 def _faults(report: Report) -> list[str]:
-    rows = [f"{'under a fault':22} {'':18} {'throughput kept':>26} {'longest pause ms':>28} {'pause before':>14}"]
+    rows = [
+        f"{'under a fault':22} {'':18} {'throughput kept':>26} {'longest pause ms':>28} {'pause before':>14}"
+    ]
     for fault in report.faults:
         rows.append(
             f"  {fault.peer:20} {fault.fault:18} {spread(fault.kept):>26} {spread(fault.longest_pause_ms):>28} "
-            f"{number(fault.quiet_pause_ms.median):>14}" + (f"   {fault.failed} failed" if fault.failed else "")
+            f"{number(fault.quiet_pause_ms.median):>14}"
+            + (f"   {fault.failed} failed" if fault.failed else "")
         )
     return rows

@@ -35,7 +35,9 @@ class Values:
 
     def __init__(self, size: int, keys: int) -> None:
         if size < HEAD.size:
-            raise ValueError(f"values have {HEAD.size} bytes at least, to tell who wrote them; {size} were asked for")
+            raise ValueError(
+                f"values have {HEAD.size} bytes at least, to tell who wrote them; {size} were asked for"
+            )
         self.size = size
         self._keys = keys
         filling = size - HEAD.size
@@ -51,7 +53,9 @@ class Values:
         if len(value) != self.size:
             return None
         writer, number = HEAD.unpack_from(value)
-        if key_of(writer, number, self._keys) != key or not value.endswith(self._fillings[(writer + number) % _PHASES]):
+        if key_of(writer, number, self._keys) != key or not value.endswith(
+            self._fillings[(writer + number) % _PHASES]
+        ):
             return None
         return writer, number
 
@@ -71,4 +75,8 @@ class Begun(Struct):
 
     def unwritten(self) -> Mapping[int, int]:
         """By writer, a number that was read and that it never got to. Empty, if nothing was made up."""
-        return {writer: number for writer, number in self.seen.items() if number >= self.writes.get(writer, 0)}
+        return {
+            writer: number
+            for writer, number in self.seen.items()
+            if number >= self.writes.get(writer, 0)
+        }

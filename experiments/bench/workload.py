@@ -28,7 +28,9 @@ class Workload(Struct, frozen=True):
     @property
     def name(self) -> str:
         """As in "10 B, 100 clients"."""
-        return f"{size_text(self.value_bytes)}, {self.clients} client{'s' if self.clients > 1 else ''}"
+        return (
+            f"{size_text(self.value_bytes)}, {self.clients} client{'s' if self.clients > 1 else ''}"
+        )
 
     @property
     def large(self) -> bool:

@@ -23,10 +23,20 @@ PARTS = ("speed", "peers", "faults", "figures", "size")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--scale", choices=SCALES, default="quick")
-    parser.add_argument("--only", default=",".join(PARTS), metavar="PART,...", help=f"of {', '.join(PARTS)}")
-    parser.add_argument("--results", type=Path, default=RESULTS, metavar="DIR", help=f"where the figures go (default: {RESULTS})")
+    parser.add_argument(
+        "--only", default=",".join(PARTS), metavar="PART,...", help=f"of {', '.join(PARTS)}"
+    )
+    parser.add_argument(
+        "--results",
+        type=Path,
+        default=RESULTS,
+        metavar="DIR",
+        help=f"where the figures go (default: {RESULTS})",
+    )
     given = parser.parse_args()
     chosen = given.only.split(",")
     if unknown := set(chosen) - set(PARTS):

@@ -35,7 +35,11 @@ def missing() -> str | None:
         return f"Kafka is not here: mvn -q -f {_POM} dependency:copy-dependencies -DoutputDirectory={jars()}"
     if shutil.which("java") is None:
         return "Kafka needs Java: sudo apt-get install default-jre-headless"
-    return None if importlib.util.find_spec("aiokafka") else "Kafka needs its Python client: pip install aiokafka"
+    return (
+        None
+        if importlib.util.find_spec("aiokafka")
+        else "Kafka needs its Python client: pip install aiokafka"
+    )
 
 
 @contextlib.contextmanager
@@ -62,14 +66,24 @@ def running(directory: Path) -> Iterator[tuple[str, dict[str, int]]]:
         }
         file.write_text("".join(f"{name}={value}\n" for name, value in told.items()))
         made = subprocess.run(
-            [*java, "kafka.tools.StorageTool", "format", "-t", CLUSTER, "-c", str(file)], capture_output=True, text=True, check=False
+            [*java, "kafka.tools.StorageTool", "format", "-t", CLUSTER, "-c", str(file)],
+            capture_output=True,
+            text=True,
+            check=False,
         )
         if made.returncode:
-            raise NotStarted(f"Kafka could not format {directory}: {(made.stderr or made.stdout)[-500:]}")
+            raise NotStarted(
+                f"Kafka could not format {directory}: {(made.stderr or made.stdout)[-500:]}"
+            )
         commands[f"k{number}"] = [*java, "kafka.Kafka", str(file)]
     with programs(directory, commands) as servers:
         log = directory / "k0.log"
-        await_that(lambda: log.exists() and b"Kafka Server started" in log.read_bytes(), "that Kafka serves", START_S, log)
+        await_that(
+            lambda: log.exists() and b"Kafka Server started" in log.read_bytes(),
+            "that Kafka serves",
+            START_S,
+            log,
+        )
         yield ",".join(f"127.0.0.1:{port}" for port in ports[:N]), servers
 
 

@@ -30,11 +30,15 @@ KNOWN_S, FOUND_S = 12.0, 8.0
 
 def measure_faults(table: Table, scale: str) -> None:
     """Kills of head, middle and tail, each on a cluster of its own; then a move to other servers."""
-    table.section("A server of a chain of 3 is killed, and the chain is formed without it by the next command: time without appends")
+    table.section(
+        "A server of a chain of 3 is killed, and the chain is formed without it by the next command: time without appends"
+    )
     for victim, place in VICTIMS.items():
         with local_cluster(SERVERS, "abd", consensus=1, durability="fsync") as file:
             table.line(f"killed: {victim}", [run(_failed_over(file, place))], "s")
-    table.section("The same, where the autopilot finds it out; with the leading member: that is killed at the same moment")
+    table.section(
+        "The same, where the autopilot finds it out; with the leading member: that is killed at the same moment"
+    )
     for (victim, place), with_leader in itertools.product(VICTIMS.items(), (False, True)):
         with local_cluster(SERVERS, "abd", consensus=3, durability="fsync", autopilot=True) as file:
             killed = f"killed: {victim}{' and the leading member' if with_leader else ''}"
@@ -44,7 +48,9 @@ def measure_faults(table: Table, scale: str) -> None:
         run(_moved(table, file, MOVED[scale]))
 
 
-async def _failed_over(file: Path, place: int, found_s: float = 0.0, with_leader: bool = False) -> float:
+async def _failed_over(
+    file: Path, place: int, found_s: float = 0.0, with_leader: bool = False
+) -> float:
     """The longest time between two acknowledged appends around the kill. ``found_s``: how long the autopilot is left to find it out; 0: there is
     none, and a command forms the chain at once.
     """
@@ -60,7 +66,9 @@ async def _failed_over(file: Path, place: int, found_s: float = 0.0, with_leader
         if found_s:
             await asyncio.sleep(found_s)
         else:
-            await log.reconfigure(Configuration.chain(servers=[name for name in names if name != names[place]]))
+            await log.reconfigure(
+                Configuration.chain(servers=[name for name in names if name != names[place]])
+            )
         await asyncio.sleep(RUN_S)
         appending.cancel()
         await asyncio.gather(appending, return_exceptions=True)
@@ -100,5 +108,13 @@ async def _moved(table: Table, file: Path, count: int) -> None:
             took_s = time.perf_counter() - begin_s
             appending.cancel()
             await asyncio.gather(appending, return_exceptions=True)
-    table.line(f"{count:,} entries of {len(ENTRY)} B to each of three servers", [count * len(ENTRY) / took_s / 2**20], "MiB/s each")
-    table.line("longest time between two appends meanwhile", [max((b - a for a, b in itertools.pairwise(ends)), default=took_s)], "s")
+    table.line(
+        f"{count:,} entries of {len(ENTRY)} B to each of three servers",
+        [count * len(ENTRY) / took_s / 2**20],
+        "MiB/s each",
+    )
+    table.line(
+        "longest time between two appends meanwhile",
+        [max((b - a for a, b in itertools.pairwise(ends)), default=took_s)],
+        "s",
+    )

@@ -54,16 +54,30 @@ def measure_figures(table: Table, scale: str, results: Path) -> None:
             for each in runs(scale):
                 file_of_run = run(_measured(table, file, each, EXTENTS[scale]))
                 made.append(_written(results, each, iteration, file_of_run))
-    subprocess.run(python("-m", "ares", "results", "import", *made, "--into", results / "results.db"), check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        python("-m", "ares", "results", "import", *made, "--into", results / "results.db"),
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
 
 
 def _written(results: Path, each: LogRun, iteration: int, file: LoadFile) -> Path:
     directory = results / SCENARIO / f"{each.name}_{iteration}"
     directory.mkdir(parents=True, exist_ok=True)
-    about = {"scenario": SCENARIO, "algorithm": each.protocol, "iteration": iteration, "servers": each.servers, "object_size": each.object_size}
+    about = {
+        "scenario": SCENARIO,
+        "algorithm": each.protocol,
+        "iteration": iteration,
+        "servers": each.servers,
+        "object_size": each.object_size,
+    }
     origin = provenance("processes", 0) | {"began": file.points[0].began}
-    (directory / "run.json").write_bytes(msgspec.json.encode(about | {"parameters": each.parameters(), "provenance": origin}))
-    (directory / "outcome.json").write_bytes(msgspec.json.encode({"ended": datetime.now(UTC).isoformat()}))
+    (directory / "run.json").write_bytes(
+        msgspec.json.encode(about | {"parameters": each.parameters(), "provenance": origin})
+    )
+    (directory / "outcome.json").write_bytes(
+        msgspec.json.encode({"ended": datetime.now(UTC).isoformat()})
+    )
     write_load(directory, file)
     return directory
 
@@ -72,13 +86,20 @@ async def _measured(table: Table, file: Path, each: LogRun, extent: Extent) -> L
     servers = {name: pid for name, pid in pids_of(file).items() if int(name[1:]) < each.servers}
     points = []
     async with AsyncExitStack() as closing:
-        logs = [await opened(closing, file, f"log-{each.servers}-{each.object_size}", list(servers), number) for number in range(each.servers)]
+        logs = [
+            await opened(
+                closing, file, f"log-{each.servers}-{each.object_size}", list(servers), number
+            )
+            for number in range(each.servers)
+        ]
         for window in each.windows:
             points.append(await _point(table, file, logs, each, window, extent, servers))
     return LoadFile(points, each.protocol, f"{each.object_size} B, {each.read_share:.0%} reads")
 
 
-async def opened(closing: AsyncExitStack, file: Path, name: str, servers: list[str], number: int = 0) -> Log:
+async def opened(
+    closing: AsyncExitStack, file: Path, name: str, servers: list[str], number: int = 0
+) -> Log:
     """A connection of its own that asks the server of this ``number`` for what any may answer: chance would make one busier than the others."""
     store = await closing.enter_async_context(Connecting(Settings.load(file)))
     log = await store.log(name, create=Configuration.chain(servers=servers))
@@ -86,7 +107,15 @@ async def opened(closing: AsyncExitStack, file: Path, name: str, servers: list[s
     return log
 
 
-async def _point(table: Table, file: Path, logs: list[Log], each: LogRun, window: int, extent: Extent, servers: Mapping[str, int]) -> LoadPoint:
+async def _point(
+    table: Table,
+    file: Path,
+    logs: list[Log],
+    each: LogRun,
+    window: int,
+    extent: Extent,
+    servers: Mapping[str, int],
+) -> LoadPoint:
     entry, log = bytes(each.object_size), logs[0]
     tail = await log.tail()
     while tail < KEPT or tail % KEPT:
@@ -94,8 +123,18 @@ async def _point(table: Table, file: Path, logs: list[Log], each: LogRun, window
         tail = await log.append_many([entry] * count) + count
     await log.trim(tail - KEPT)
     begin_s, asked = time.perf_counter(), states_asked(file)
-    work = LogWork(entry, extent.operations, begin_s + extent.seconds, each.read_share, each.interval, tail - KEPT, tail - 1)
-    clients = [Coroutines(OurLog(log, work, each.protocol), (AresError,), log.close) for log in logs]
+    work = LogWork(
+        entry,
+        extent.operations,
+        begin_s + extent.seconds,
+        each.read_share,
+        each.interval,
+        tail - KEPT,
+        tail - 1,
+    )
+    clients = [
+        Coroutines(OurLog(log, work, each.protocol), (AresError,), log.close) for log in logs
+    ]
     spent = await go_through(Together(clients), work, window * len(clients), servers)
     reads, appends = latency(work.reads), latency(work.appends)
     figures = {"busiest_per_s": spent.count / max(spent.busiest_s, 0.01)}
@@ -123,11 +162,18 @@ async def _point(table: Table, file: Path, logs: list[Log], each: LogRun, window
 
 def states_asked(file: Path) -> float:
     """How often servers were asked how far they are, all together: that is what a node asks the tail before it answers a dirty read."""
-    return sum(_looks(server.http) for server in Settings.load(file).servers.values() if server.http)
+    return sum(
+        _looks(server.http) for server in Settings.load(file).servers.values() if server.http
+    )
 
 
 def _looks(address: str) -> float:
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with opener.open(f"http://{address}/metrics", timeout=5.0) as page:
         families = text_string_to_metric_families(page.read().decode())
-        return sum(sample.value for family in families for sample in family.samples if sample.labels.get("kind") == "look")
+        return sum(
+            sample.value
+            for family in families
+            for sample in family.samples
+            if sample.labels.get("kind") == "look"
+        )

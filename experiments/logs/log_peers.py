@@ -29,7 +29,10 @@ from experiments.logs.nats_client import nats_clients
 from experiments.measuring import Table, ratios
 
 OURS = "shared log"
-PEERS: dict[Durability, tuple[str, ...]] = {"fsync": (OURS, "etcd", "redis-stream", "nats", "kafka"), "memory": (OURS, "redis-stream")}
+PEERS: dict[Durability, tuple[str, ...]] = {
+    "fsync": (OURS, "etcd", "redis-stream", "nats", "kafka"),
+    "memory": (OURS, "redis-stream"),
+}
 IN_FLIGHT = (1, 100)
 SECONDS = {"quick": 1.0, "paper": 5.0}
 ROUNDS = {"quick": 3, "paper": 5}
@@ -45,27 +48,35 @@ def measure_peers(table: Table, scale: str) -> None:
     for durability, names in PEERS.items():
         table.section(f"Appends beside other stores, three servers each, {durability}")
         with ExitStack() as closing:
-            directory = Path(closing.enter_context(tempfile.TemporaryDirectory(prefix="ares-logs-")))
+            directory = Path(
+                closing.enter_context(tempfile.TemporaryDirectory(prefix="ares-logs-"))
+            )
             stores: dict[str, Server] = {}
             for name in names:
                 try:
                     if why := _missing(name, durability):
                         raise NotStarted(why)
                     (directory / name).mkdir()
-                    stores[name] = closing.enter_context(_running(name, directory / name, durability))
+                    stores[name] = closing.enter_context(
+                        _running(name, directory / name, durability)
+                    )
                 except NotStarted as error:
                     table.note(f"without {name}: {error}")
             for in_flight in IN_FLIGHT:
                 run(_measured(table, stores, in_flight, SECONDS[scale], ROUNDS[scale]))
 
 
-async def _measured(table: Table, stores: dict[str, Server], in_flight: int, seconds: float, rounds: int) -> None:
+async def _measured(
+    table: Table, stores: dict[str, Server], in_flight: int, seconds: float, rounds: int
+) -> None:
     rates, delays = defaultdict[str, list[float]](list), defaultdict[str, list[float]](list)
     async with AsyncExitStack() as closing:
         for number in range(rounds + 1):
             for name, (store, servers) in stores.items():
                 work = LogWork(ENTRY, COUNT_MAX, time.perf_counter() + (seconds if number else 0.3))
-                clients = await closing.enter_async_context(_connected(name, store, work, in_flight))
+                clients = await closing.enter_async_context(
+                    _connected(name, store, work, in_flight)
+                )
                 work.end_s = time.perf_counter() + (seconds if number else 0.3)
                 spent = await go_through(clients, work, in_flight, servers)
                 if work.troubles:
@@ -85,7 +96,11 @@ async def _measured(table: Table, stores: dict[str, Server], in_flight: int, sec
 def _missing(name: str, durability: Durability) -> str | None:
     if name in _PROGRAMS:
         return _PROGRAMS[name].missing()
-    return None if name == OURS else (Etcd(n=3).missing() if name == "etcd" else _redis(durability).missing())
+    return (
+        None
+        if name == OURS
+        else (Etcd(n=3).missing() if name == "etcd" else _redis(durability).missing())
+    )
 
 
 def _redis(durability: Durability) -> Redis:

@@ -30,11 +30,18 @@ class LogRun(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        return f"{self.protocol}_{self.servers}_{self.object_size}_{self.read_share:g}_{self.interval}"
+        return (
+            f"{self.protocol}_{self.servers}_{self.object_size}_{self.read_share:g}_{self.interval}"
+        )
 
     def parameters(self) -> dict[str, Any]:
         """What a claim can name beside ``clients``, the window."""
-        return {"servers": self.servers, "object_size": self.object_size, "read_share": self.read_share, "interval": self.interval}
+        return {
+            "servers": self.servers,
+            "object_size": self.object_size,
+            "read_share": self.read_share,
+            "interval": self.interval,
+        }
 
 
 class Extent(Struct, frozen=True):
@@ -51,7 +58,9 @@ class Extent(Struct, frozen=True):
 
 
 EXTENTS = {
-    "quick": Extent((50, 500), (3, 5), (0.0, 0.5, 0.9, 0.95, 1.0), (16, 1024), (64, 256, 4096), 6000, 2.0, 2),
+    "quick": Extent(
+        (50, 500), (3, 5), (0.0, 0.5, 0.9, 0.95, 1.0), (16, 1024), (64, 256, 4096), 6000, 2.0, 2
+    ),
     "paper": Extent(
         (50, 100, 200, 300, 400, 500),
         (3, 4, 5),

@@ -50,7 +50,12 @@ async def _size(table: Table, file: Path, count: int) -> None:
 
 
 def _tell(table: Table, servers: dict[str, int], when: str) -> None:
-    table.line(f"memory of the largest server, {when}", [max(map(resident_bytes, servers.values())) / MIB], "MiB", MEMORY)
+    table.line(
+        f"memory of the largest server, {when}",
+        [max(map(resident_bytes, servers.values())) / MIB],
+        "MiB",
+        MEMORY,
+    )
 
 
 async def _write(log: Log, count: int) -> None:

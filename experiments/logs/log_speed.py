@@ -35,7 +35,9 @@ def measure_speed(table: Table, scale: str) -> None:
             run(_speed(table, file, durability, scale))  # type: ignore[arg-type]
 
 
-async def _speed(table: Table, file: Path, durability: Literal["memory", "fsync"], scale: str) -> None:
+async def _speed(
+    table: Table, file: Path, durability: Literal["memory", "fsync"], scale: str
+) -> None:
     servers = pids_of(file)
     async with AsyncExitStack() as closing:
         log = await opened(closing, file, "speed", CHAIN)
@@ -44,26 +46,54 @@ async def _speed(table: Table, file: Path, durability: Literal["memory", "fsync"
         spent, work = await _load(log, servers, 0.0, LIMIT_S[scale], COUNT[scale])
         grown = (sum(map(resident_bytes, servers.values())) - before) / len(servers) / spent.count
         _tell(table, "appends", spent, APPENDS[durability])
-        table.note(f"    a server grew by {grown:.0f} B an entry, to {max(map(resident_bytes, servers.values())) >> 20} MiB")
+        table.note(
+            f"    a server grew by {grown:.0f} B an entry, to {max(map(resident_bytes, servers.values())) >> 20} MiB"
+        )
         _tell_latency(table, work.appends)
-        table.line("appends, one at a time", [(await _load(log, servers, 0.0, 1.0, COUNT[scale], 1))[0].per_s], "/s")
+        table.line(
+            "appends, one at a time",
+            [(await _load(log, servers, 0.0, 1.0, COUNT[scale], 1))[0].per_s],
+            "/s",
+        )
         tail = await log.tail()
         spent, work = await _load(log, servers, 1.0, LIMIT_S[scale], COUNT[scale], newest=tail - 1)
         _tell(table, "reads", spent)
         _tell_latency(table, work.reads)
         ranges = _Ranges(log, tail, COUNT[scale], time.perf_counter() + LIMIT_S[scale])
-        _tell(table, "reads in ranges of one", await _spent(servers, ranges.go, lambda: ranges.done), READS)
-        _tell(table, "entries followed", await _spent(servers, lambda: _follow(log, tail), lambda: tail), FOLLOWED)
+        _tell(
+            table,
+            "reads in ranges of one",
+            await _spent(servers, ranges.go, lambda: ranges.done),
+            READS,
+        )
+        _tell(
+            table,
+            "entries followed",
+            await _spent(servers, lambda: _follow(log, tail), lambda: tail),
+            FOLLOWED,
+        )
 
 
 async def _load(
-    log: Log, servers: Mapping[str, int], share: float, seconds: float, count: int, at_once: int = IN_FLIGHT, newest: int = 0
+    log: Log,
+    servers: Mapping[str, int],
+    share: float,
+    seconds: float,
+    count: int,
+    at_once: int = IN_FLIGHT,
+    newest: int = 0,
 ) -> tuple[Spent, LogWork]:
     work = LogWork(ENTRY, count, time.perf_counter() + seconds, share, newest=newest)
-    return await go_through(Coroutines(OurLog(log, work), (AresError,), log.close), work, at_once, servers), work
+    return await go_through(
+        Coroutines(OurLog(log, work), (AresError,), log.close), work, at_once, servers
+    ), work
 
 
-async def _spent(servers: Mapping[str, int], go: Callable[[], Coroutine[Any, Any, None]], count: Callable[[], int]) -> Spent:
+async def _spent(
+    servers: Mapping[str, int],
+    go: Callable[[], Coroutine[Any, Any, None]],
+    count: Callable[[], int],
+) -> Spent:
     with Spending(servers) as spending:
         await go()
     return spending.of(count())

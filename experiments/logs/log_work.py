@@ -99,7 +99,9 @@ class Together:
 
     async def run(self, loops: Sequence[Loop]) -> None:
         count = len(self._clients)
-        await asyncio.gather(*(clients.run(loops[number::count]) for number, clients in enumerate(self._clients)))
+        await asyncio.gather(
+            *(clients.run(loops[number::count]) for number, clients in enumerate(self._clients))
+        )
 
     async def close(self) -> None:
         """Whoever opened them closes them."""
@@ -132,7 +134,14 @@ class Spent(Struct, frozen=True):
 
 def worked_s(pids: Iterable[int]) -> dict[int, float]:
     """Processor time of each, all threads, in nanoseconds where /proc/PID/stat has hundredths of a second."""
-    return {pid: sum(int(task.read_text().split()[0]) for task in Path(f"/proc/{pid}/task").glob("*/schedstat")) / 1e9 for pid in pids}
+    return {
+        pid: sum(
+            int(task.read_text().split()[0])
+            for task in Path(f"/proc/{pid}/task").glob("*/schedstat")
+        )
+        / 1e9
+        for pid in pids
+    }
 
 
 class Spending:
@@ -147,16 +156,23 @@ class Spending:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._seconds, self._client_s = time.perf_counter() - self._begin_s, time.process_time() - self._client_s
+        self._seconds, self._client_s = (
+            time.perf_counter() - self._begin_s,
+            time.process_time() - self._client_s,
+        )
         self._after = worked_s(self._servers.values())
 
     def of(self, count: int) -> Spent:
         """Of so many operations."""
-        servers = {name: self._after[pid] - self._before[pid] for name, pid in self._servers.items()}
+        servers = {
+            name: self._after[pid] - self._before[pid] for name, pid in self._servers.items()
+        }
         return Spent(count, self._seconds, self._client_s, servers)
 
 
-async def go_through(clients: Clients, work: LogWork, window: int, servers: Mapping[str, int]) -> Spent:
+async def go_through(
+    clients: Clients, work: LogWork, window: int, servers: Mapping[str, int]
+) -> Spent:
     """The work, with ``window`` operations in flight."""
     with Spending(servers) as spending:
         await clients.run([LogLoop(work) for _ in range(window)])
@@ -168,4 +184,6 @@ def latency(seconds: Sequence[float]) -> LoadLatency | None:
     if not seconds:
         return None
     ordered, count = sorted(seconds), len(seconds)
-    return LoadLatency(count, ordered[count // 2], ordered[min(count - 1, int(0.99 * count))], sum(ordered) / count)
+    return LoadLatency(
+        count, ordered[count // 2], ordered[min(count - 1, int(0.99 * count))], sum(ordered) / count
+    )

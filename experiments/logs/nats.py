@@ -21,7 +21,11 @@ def binary() -> Path:
 
 def missing() -> str | None:
     """What is not there, and how to get it."""
-    return None if binary().is_file() else "NATS is not here: experiments/build_nats.sh builds it (Go, two minutes)"
+    return (
+        None
+        if binary().is_file()
+        else "NATS is not here: experiments/build_nats.sh builds it (Go, two minutes)"
+    )
 
 
 @contextlib.contextmanager
@@ -32,8 +36,17 @@ def running(directory: Path) -> Iterator[tuple[str, dict[str, int]]]:
     for name, port, route in zip(names, ports[:N], ports[N:], strict=True):
         cluster = f'cluster {{ name: measured, listen: "127.0.0.1:{route}", routes: [{routes}] }}'
         store = f'jetstream {{ store_dir: "{directory / name}", sync_interval: always }}'
-        (directory / f"{name}.conf").write_text(f'server_name: {name}\nlisten: "127.0.0.1:{port}"\n{store}\n{cluster}\n')
-    with programs(directory, {name: [str(binary()), "-c", str(directory / f"{name}.conf")] for name in names}) as servers:
+        (directory / f"{name}.conf").write_text(
+            f'server_name: {name}\nlisten: "127.0.0.1:{port}"\n{store}\n{cluster}\n'
+        )
+    with programs(
+        directory, {name: [str(binary()), "-c", str(directory / f"{name}.conf")] for name in names}
+    ) as servers:
         log = directory / "n0.log"
-        await_that(lambda: log.exists() and b"Server is ready" in log.read_bytes(), "that NATS serves", START_S, log)
+        await_that(
+            lambda: log.exists() and b"Server is ready" in log.read_bytes(),
+            "that NATS serves",
+            START_S,
+            log,
+        )
         yield f"127.0.0.1:{ports[0]}", servers

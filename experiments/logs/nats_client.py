@@ -28,7 +28,9 @@ class NatsConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._transport.write(b'CONNECT {"verbose":false,"pedantic":false,"headers":false}\r\nSUB answers.* 1\r\n')
+        self._transport.write(
+            b'CONNECT {"verbose":false,"pedantic":false,"headers":false}\r\nSUB answers.* 1\r\n'
+        )
 
     def data_received(self, data: bytes) -> None:
         data, at = self._rest + data, 0
@@ -56,7 +58,9 @@ class NatsConnection(asyncio.Protocol):
         """The answer; :class:`NatsError` if it is a refusal."""
         number, future = next(self._numbers), asyncio.get_running_loop().create_future()
         self._waiting[number] = future
-        self._transport.writelines((b"PUB %b answers.%d %d\r\n" % (subject.encode(), number, len(content)), content, _CRLF))
+        self._transport.writelines(
+            (b"PUB %b answers.%d %d\r\n" % (subject.encode(), number, len(content)), content, _CRLF)
+        )
         return future
 
     async def read(self, key: str) -> bytes | None:
@@ -84,7 +88,9 @@ class NatsConnection(asyncio.Protocol):
 async def nats_clients(address: str) -> Coroutines:
     """Clients of one connection, when the stream is there with all replicas. Raises :class:`NotStarted`."""
     host, port = address.split(":")
-    _, connection = await asyncio.get_running_loop().create_connection(NatsConnection, host, int(port))
+    _, connection = await asyncio.get_running_loop().create_connection(
+        NatsConnection, host, int(port)
+    )
     wished = {"name": STREAM, "subjects": [SUBJECT], "num_replicas": REPLICAS, "storage": "file"}
     try:
         async with asyncio.timeout(READY_S):

@@ -20,4 +20,6 @@ def configuration_of(dap: Algorithm, servers: list[str], parity: int) -> Configu
     """Over these servers; the erasure code with ``parity``, as far as so many servers can have it."""
     if dap == "abd":
         return Configuration.abd(servers, allow_no_faults=True)
-    return Configuration.ec(servers, k=max(1, len(servers) - min(parity, len(servers) - 1)), allow_no_faults=True)
+    return Configuration.ec(
+        servers, k=max(1, len(servers) - min(parity, len(servers) - 1)), allow_no_faults=True
+    )

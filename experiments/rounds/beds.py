@@ -40,7 +40,10 @@ class Bed(Struct, frozen=True):
 
     def directories(self) -> dict[str, str]:
         """Of the round, by host."""
-        return {host.name: str(host.variables.get("round_directory") or _home(host)) for host in self.hosts.values()}
+        return {
+            host.name: str(host.variables.get("round_directory") or _home(host))
+            for host in self.hosts.values()
+        }
 
 
 def _home(host: HostSeen) -> str:
@@ -55,7 +58,11 @@ def seen(tree: Mapping[str, Any]) -> dict[str, HostSeen]:
         if group not in ("_meta", "all", "ungrouped"):
             for host in members.get("hosts", []):
                 groups.setdefault(host, []).append(group)
-    return {host: HostSeen(host, tuple(names), variables.get(host, {})) for host, names in groups.items() if host != "localhost"}
+    return {
+        host: HostSeen(host, tuple(names), variables.get(host, {}))
+        for host, names in groups.items()
+        if host != "localhost"
+    }
 
 
 class Beds:
@@ -64,14 +71,32 @@ class Beds:
     ``place``: of Ansible's own files, and of hosts that are directories. ``inventory``: of reserved machines.
     """
 
-    def __init__(self, name: str, rounds: Sequence[Round], place: Path, inventory: Path | None, clients_per_host: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        rounds: Sequence[Round],
+        place: Path,
+        inventory: Path | None,
+        clients_per_host: int,
+    ) -> None:
         if (name in RESERVED) != (inventory is not None):
-            raise BadInput(f"--inventory FILE goes with {', '.join(RESERVED)}: `python -m experiments inventory` makes one. Nothing was begun")
+            raise BadInput(
+                f"--inventory FILE goes with {', '.join(RESERVED)}: `python -m experiments inventory` makes one. Nothing was begun"
+            )
         if name == "local" and (why := local.obstacle()):
-            raise BadInput(why.replace("Testbed processes needs no root", "`--testbed processes` needs no root"))
+            raise BadInput(
+                why.replace(
+                    "Testbed processes needs no root", "`--testbed processes` needs no root"
+                )
+            )
         program("ansible-playbook")
         self.name = name
-        self._rounds, self._place, self._inventory, self._clients_per_host = rounds, place, inventory, clients_per_host
+        self._rounds, self._place, self._inventory, self._clients_per_host = (
+            rounds,
+            place,
+            inventory,
+            clients_per_host,
+        )
         self._stack = ExitStack()
         self._bed: Bed | None = None
         place.mkdir(parents=True, exist_ok=True)
@@ -85,12 +110,18 @@ class Beds:
         return self._bed
 
     def _made(self, stack: ExitStack) -> Bed:
-        ready: dict[str, Any] = {"ares_service_manager": "process", "round_client_environment": {"PYTHONPATH": str(_CHECKOUT)}}
+        ready: dict[str, Any] = {
+            "ares_service_manager": "process",
+            "round_client_environment": {"PYTHONPATH": str(_CHECKOUT)},
+        }
         testbed: Testbed
         if self._inventory is not None:
             stack.enter_context(_alone(self._inventory))
             testbed = ReservedTestbed(self._inventory, self._place)
-            ready |= {"round_client_environment": {"PYTHONPATH": f"{PROGRAM}/experiments.zip"}, "round_program": PROGRAM}
+            ready |= {
+                "round_client_environment": {"PYTHONPATH": f"{PROGRAM}/experiments.zip"},
+                "round_program": PROGRAM,
+            }
             ready |= {"round_program_archive": str(_archive(self._place / "experiments.zip"))}
         elif self.name == "local":
             made = local.LocalTestbed(wanted(self._rounds, self._clients_per_host), [], None)
@@ -98,12 +129,17 @@ class Beds:
             stack.callback(made.remove)
             testbed = made
         else:
-            plans = [structs.replace(plan, disks={}) for plan in wanted(self._rounds, self._clients_per_host)]
+            plans = [
+                structs.replace(plan, disks={})
+                for plan in wanted(self._rounds, self._clients_per_host)
+            ]
             testbed = stack.enter_context(loopback.testbed(plans, [], self._place / "processes"))
             ready["round_user"] = ""
         hosts = seen(listed(testbed.inventory, self._place))
         if not any("servers" in host.groups for host in hosts.values()):
-            raise BadInput(f"{testbed.inventory} names no host in the group servers, so no round can be carried out there")
+            raise BadInput(
+                f"{testbed.inventory} names no host in the group servers, so no round can be carried out there"
+            )
         return Bed(self.name, testbed, testbed.inventory, hosts, ready)
 
     def discard(self) -> None:
@@ -136,7 +172,9 @@ def _alone(inventory: Path) -> Iterator[None]:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
     except BlockingIOError:
-        raise BadInput(f"another run works on the hosts of {inventory}; nothing was begun") from None
+        raise BadInput(
+            f"another run works on the hosts of {inventory}; nothing was begun"
+        ) from None
     finally:
         os.close(descriptor)
 
@@ -150,13 +188,35 @@ class ReservedTestbed:
 
     def kill(self, host: str, pattern: str) -> list[int]:
         script = f"pids=$(pgrep -f -- '{not_itself(pattern)}') && kill -9 $pids"
-        command = [program("ansible"), host, "-i", str(self.inventory), "--become", "-m", "ansible.builtin.shell", "-a", script]
-        asked = subprocess.run(command, capture_output=True, text=True, check=False, cwd=self._place, env=environment(self._place), timeout=60)
+        command = [
+            program("ansible"),
+            host,
+            "-i",
+            str(self.inventory),
+            "--become",
+            "-m",
+            "ansible.builtin.shell",
+            "-a",
+            script,
+        ]
+        asked = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=self._place,
+            env=environment(self._place),
+            timeout=60,
+        )
         if asked.returncode:
-            raise BadInput(f"no server of {host} was killed: none runs there, or it cannot be reached")
+            raise BadInput(
+                f"no server of {host} was killed: none runs there, or it cannot be reached"
+            )
         return []
 
-    def delay(self, site: str, other: str, ms: float, jitter_ms: float = 0.0, loss: float = 0.0) -> None:
+    def delay(
+        self, site: str, other: str, ms: float, jitter_ms: float = 0.0, loss: float = 0.0
+    ) -> None:
         _refuse("have the delays that they have")
 
     def bandwidth(self, host: str, bits_per_s: int | None) -> None:
@@ -187,4 +247,6 @@ def not_itself(pattern: str) -> str:
 
 
 def _refuse(what: str) -> NoReturn:
-    raise BadInput(f"machines of an inventory {what}; testbed local can do that. Nothing was changed")
+    raise BadInput(
+        f"machines of an inventory {what}; testbed local can do that. Nothing was changed"
+    )

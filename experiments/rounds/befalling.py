@@ -11,7 +11,15 @@ import msgspec
 
 from ares.model.errors import AresError
 from experiments.bench.etcd_leader import leads
-from experiments.rounds.layout import DISK, DISK_BYTES, PATTERNS, PORTS, HostSeen, Layout, store_name
+from experiments.rounds.layout import (
+    DISK,
+    DISK_BYTES,
+    PATTERNS,
+    PORTS,
+    HostSeen,
+    Layout,
+    store_name,
+)
 from experiments.rounds.playing import RoundFailed
 from experiments.rounds.scenario import Fault, Round
 from experiments.testbeds.plan import Testbed
@@ -25,8 +33,21 @@ def ordered(faults: Sequence[Fault], expected_s: float) -> list[tuple[float, Fau
 class Befalling:
     """The faults of one round. ``begins`` and ``ends`` are called from the thread that hears the playbooks."""
 
-    def __init__(self, round: Round, layout: Layout, testbed: Testbed, hosts: Mapping[str, HostSeen], events: Path) -> None:
-        self._round, self._layout, self._testbed, self._hosts, self._events = round, layout, testbed, hosts, events
+    def __init__(
+        self,
+        round: Round,
+        layout: Layout,
+        testbed: Testbed,
+        hosts: Mapping[str, HostSeen],
+        events: Path,
+    ) -> None:
+        self._round, self._layout, self._testbed, self._hosts, self._events = (
+            round,
+            layout,
+            testbed,
+            hosts,
+            events,
+        )
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
         self._undone: list[tuple[Fault, str]] = []
@@ -35,7 +56,12 @@ class Befalling:
 
     def note(self, event: str, server: str | None = None, detail: str = "") -> None:
         """A line of events.jsonl."""
-        line = {"time": datetime.now(UTC).isoformat(), "event": event, "server": server, "detail": detail}
+        line = {
+            "time": datetime.now(UTC).isoformat(),
+            "event": event,
+            "server": server,
+            "detail": detail,
+        }
         with self._events.open("ab") as file:
             file.write(msgspec.json.encode(line) + b"\n")
 
@@ -52,7 +78,9 @@ class Befalling:
         self._thread.join()
         self.note("phase", None, "work has ended")
         for fault, host in self._undone:
-            with contextlib.suppress(AresError):  # the host is gone, and a round that needs it says so
+            with contextlib.suppress(
+                AresError
+            ):  # the host is gone, and a round that needs it says so
                 self._undo(fault, host)
 
     def require_done(self) -> None:
@@ -76,7 +104,9 @@ class Befalling:
             if self._over.wait(at_s - past_s):
                 self.note("phase", None, f"the work ended before its time: {fault.event}")
                 if fault.event not in ("join", "free"):
-                    self._failed.append(f"the fault {fault.event} was due {at_s:.1f} s after the work began, and the work ended before")
+                    self._failed.append(
+                        f"the fault {fault.event} was due {at_s:.1f} s after the work began, and the work ended before"
+                    )
                 return
             past_s = at_s
             try:
@@ -103,7 +133,13 @@ class Befalling:
             return self.note("slow", host, f"{fault.percent} % of a processor")
         free_bytes = fault.free_bytes if fault.event == "fill" else 2 * DISK_BYTES
         self._testbed.fill(host, DISK, free_bytes)
-        return self.note(fault.event, host, f"{free_bytes} bytes of its disk are free" if fault.event == "fill" else "all of its disk is free again")
+        return self.note(
+            fault.event,
+            host,
+            f"{free_bytes} bytes of its disk are free"
+            if fault.event == "fill"
+            else "all of its disk is free again",
+        )
 
     def _undo(self, fault: Fault, host: str) -> None:
         if fault.event == "cut":
@@ -130,5 +166,12 @@ class Befalling:
         if store == "redis":
             return self._layout.servers[0]
         if store == "etcd":
-            return next((server for server in self._layout.servers if leads(f"{self._hosts[server].address}:{PORTS['etcd']}")), None)
+            return next(
+                (
+                    server
+                    for server in self._layout.servers
+                    if leads(f"{self._hosts[server].address}:{PORTS['etcd']}")
+                ),
+                None,
+            )
         return None

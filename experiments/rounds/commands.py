@@ -21,43 +21,107 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     listing = commands.add_parser("list", help="scenarios, what they vary, how long they take")
     listing.set_defaults(run=show)
     running = commands.add_parser(
-        "run", help="carry out the rounds of scenarios", epilog="Example: python -m experiments run scalability --scale quick"
+        "run",
+        help="carry out the rounds of scenarios",
+        epilog="Example: python -m experiments run scalability --scale quick",
     )
-    running.add_argument("scenario", nargs="*", metavar="NAME", help="which scenarios (default: all)")
+    running.add_argument(
+        "scenario", nargs="*", metavar="NAME", help="which scenarios (default: all)"
+    )
     running.add_argument("--scale", choices=SCALES, default="quick")
-    running.add_argument("--protocol", metavar="A,B", help="only these: ARES, ABD, Cassandra, Redis, RedisW, etcd, or names as `list` has them")
     running.add_argument(
-        "--set", action="append", default=[], metavar="NAME=VALUE", help="another value of a parameter or of a switch; may be repeated"
+        "--protocol",
+        metavar="A,B",
+        help="only these: ARES, ABD, Cassandra, Redis, RedisW, etcd, or names as `list` has them",
     )
-    running.add_argument("--results", type=Path, default=RESULTS, metavar="DIR", help=f"where they go (default: {RESULTS})")
-    running.add_argument("--check", action="store_true", help="judge what readers and writers saw: a round that is not linearizable fails")
-    running.add_argument("--resume", action="store_true", help="leave out what is in DIR already, and do again what failed")
     running.add_argument(
-        "--testbed", choices=(*MADE, *RESERVED), default="processes", help="where the rounds run (default: processes of this machine)"
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="another value of a parameter or of a switch; may be repeated",
     )
-    running.add_argument("--inventory", type=Path, metavar="FILE", help=f"of {', '.join(RESERVED)}: made by `python -m experiments inventory`")
-    running.add_argument("--clients-per-host", type=int, default=250, metavar="N", help="on hosts that are made for it (default: 250)")
+    running.add_argument(
+        "--results",
+        type=Path,
+        default=RESULTS,
+        metavar="DIR",
+        help=f"where they go (default: {RESULTS})",
+    )
+    running.add_argument(
+        "--check",
+        action="store_true",
+        help="judge what readers and writers saw: a round that is not linearizable fails",
+    )
+    running.add_argument(
+        "--resume",
+        action="store_true",
+        help="leave out what is in DIR already, and do again what failed",
+    )
+    running.add_argument(
+        "--testbed",
+        choices=(*MADE, *RESERVED),
+        default="processes",
+        help="where the rounds run (default: processes of this machine)",
+    )
+    running.add_argument(
+        "--inventory",
+        type=Path,
+        metavar="FILE",
+        help=f"of {', '.join(RESERVED)}: made by `python -m experiments inventory`",
+    )
+    running.add_argument(
+        "--clients-per-host",
+        type=int,
+        default=250,
+        metavar="N",
+        help="on hosts that are made for it (default: 250)",
+    )
     running.add_argument("--seed", type=int, default=1)
     running.set_defaults(run=carry_out)
     reporting = commands.add_parser("report", help="import results and make a page of them")
     reporting.add_argument("--results", type=Path, default=RESULTS, metavar="DIR")
-    reporting.add_argument("--published", type=Path, metavar="DIR", help="the logs that the authors of ARES published: theirs are drawn beside ours")
+    reporting.add_argument(
+        "--published",
+        type=Path,
+        metavar="DIR",
+        help="the logs that the authors of ARES published: theirs are drawn beside ours",
+    )
     reporting.set_defaults(run=report)
 
 
 def show(arguments: argparse.Namespace) -> int:
     """Every scenario in a few lines."""
     for name, scenario in scenarios().items():
-        print("\n  ".join(filter(None, (f"{name}: {scenario.title}", scenario.seen_in, ", ".join(scenario.protocols), scenario.note))))
+        print(
+            "\n  ".join(
+                filter(
+                    None,
+                    (
+                        f"{name}: {scenario.title}",
+                        scenario.seen_in,
+                        ", ".join(scenario.protocols),
+                        scenario.note,
+                    ),
+                )
+            )
+        )
         for scale in SCALES:
             rounds = list(scenario.rounds(scale))
-            varied = "; ".join(f"{key} {_values(values)}" for key, values in scenario.varies(scale).items()) or "nothing varies"
+            varied = (
+                "; ".join(
+                    f"{key} {_values(values)}" for key, values in scenario.varies(scale).items()
+                )
+                or "nothing varies"
+            )
             print(f"  {scale}: {len(rounds)} rounds, about {_minutes(rounds)}: {varied}")
     return 0
 
 
 def _values(values: list[Any]) -> str:
-    return ", ".join("+".join(value) or "none" if isinstance(value, list) else str(value) for value in values)
+    return ", ".join(
+        "+".join(value) or "none" if isinstance(value, list) else str(value) for value in values
+    )
 
 
 def _minutes(rounds: list[Round]) -> str:
@@ -73,17 +137,27 @@ def carry_out(arguments: argparse.Namespace) -> int:
         for round in scenario.rounds(arguments.scale, protocols_of(arguments.protocol))
     ]
     if arguments.check:
-        rounds = [structs.replace(round, parameters=structs.replace(round.parameters, check=round.parameters.load is None)) for round in rounds]
+        rounds = [
+            structs.replace(
+                round,
+                parameters=structs.replace(round.parameters, check=round.parameters.load is None),
+            )
+            for round in rounds
+        ]
     if not rounds:
         raise BadInput("no round is left: the scenarios have none of these protocols")
     print(f"{len(rounds)} rounds, about {_minutes(rounds)}", flush=True)
     if arguments.clients_per_host < 1:
         raise BadInput("a host has at least one client; nothing was begun")
     hosts = (arguments.testbed, arguments.inventory, arguments.clients_per_host)
-    failed = Engine(arguments.results, arguments.seed, lambda line: print(line, flush=True), *hosts).run(rounds, arguments.resume)
+    failed = Engine(
+        arguments.results, arguments.seed, lambda line: print(line, flush=True), *hosts
+    ).run(rounds, arguments.resume)
     report(arguments)
     for name in failed:
-        print(f"failed: {name}; what it left is under {arguments.results}/failed, and --resume does it again")
+        print(
+            f"failed: {name}; what it left is under {arguments.results}/failed, and --resume does it again"
+        )
     return 1 if failed else 0
 
 
@@ -97,13 +171,21 @@ def _chosen(names: list[str], given: list[str]) -> list[Scenario]:
 
 def report(arguments: argparse.Namespace) -> int:
     """Import everything that is new, and make the page again from all of it."""
-    runs = [path.parent for path in sorted(arguments.results.glob("[!.]*/*/outcome.json")) if path.parts[-3] != "failed"]
+    runs = [
+        path.parent
+        for path in sorted(arguments.results.glob("[!.]*/*/outcome.json"))
+        if path.parts[-3] != "failed"
+    ]
     if not runs:
-        raise BadInput(f"there are no rounds in {arguments.results}: `python -m experiments run` makes some")
+        raise BadInput(
+            f"there are no rounds in {arguments.results}: `python -m experiments run` makes some"
+        )
     if (published := getattr(arguments, "published", None)) is not None:
         runs.append(published)
     database, page = arguments.results / "results.db", arguments.results / "report.html"
     for words in (["import", *runs, "--into", database], ["report", database, "-o", page]):
-        if status := subprocess.run(python("-m", "ares", "results", *words), check=False).returncode:
+        if status := subprocess.run(
+            python("-m", "ares", "results", *words), check=False
+        ).returncode:
             return status
     return 0

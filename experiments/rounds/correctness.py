@@ -38,9 +38,23 @@ class History:
         self._file = (directory / f"client-{client}-{BOOT.read_text().strip()}{SUFFIX}").open("ab")
         self._client, self._key = str(client), key
 
-    def add(self, operation: Literal["read", "write"], value: str | None, invoked: float, responded: float | None) -> None:
+    def add(
+        self,
+        operation: Literal["read", "write"],
+        value: str | None,
+        invoked: float,
+        responded: float | None,
+    ) -> None:
         """``responded``: None if nobody knows whether it took place."""
-        event = Event(self._client, operation, self._key, value, invoked, responded, "unknown" if responded is None else "ok")
+        event = Event(
+            self._client,
+            operation,
+            self._key,
+            value,
+            invoked,
+            responded,
+            "unknown" if responded is None else "ok",
+        )
         self._file.write(dump([event]))
         self._file.flush()
 
@@ -73,7 +87,10 @@ def _judged(directory: Path, described: dict[str, Any]) -> tuple[str, str | None
         return "undecided", "the clients left no history to check"
     machines = {path.stem.split("-", 2)[-1] for path in paths}
     if len(machines) > 1:
-        return "undecided", f"the clients ran on {len(machines)} machines, whose clocks cannot be compared; run them on one to check what they saw"
+        return (
+            "undecided",
+            f"the clients ran on {len(machines)} machines, whose clocks cannot be compared; run them on one to check what they saw",
+        )
     size, seed = described["object_size"], described["provenance"]["seed"]
     try:
         events = [event for path in paths for event in load(path.read_bytes(), str(path))]
@@ -84,7 +101,13 @@ def _judged(directory: Path, described: dict[str, Any]) -> tuple[str, str | None
     (directory / HISTORY).write_bytes(dump(sorted(events, key=lambda event: event.invoked)))
     report = check(events)
     if report.violations:
-        return "NOT LINEARIZABLE", f"what clients saw is not linearizable: {report.violations[0].describe()}"
+        return (
+            "NOT LINEARIZABLE",
+            f"what clients saw is not linearizable: {report.violations[0].describe()}",
+        )
     if report.undecided:
-        return "undecided", f"whether what clients saw is linearizable was not decided: {report.undecided[0].describe()}"
+        return (
+            "undecided",
+            f"whether what clients saw is linearizable was not decided: {report.undecided[0].describe()}",
+        )
     return "linearizable", None

@@ -62,14 +62,25 @@ def playbooks_of(protocol: str, reserved: bool = False) -> list[str]:
     """The steps of a round; another store than ares has its own for the first two."""
     store = store_name(protocol)
     suffix = "" if store == "ares" else f"_{store}"
-    steps = [f"round_1_reset{suffix}", f"round_2_create{suffix}", "round_3_work", "round_4_wait", "round_5_read", "round_6_fetch"]
+    steps = [
+        f"round_1_reset{suffix}",
+        f"round_2_create{suffix}",
+        "round_3_work",
+        "round_4_wait",
+        "round_5_read",
+        "round_6_fetch",
+    ]
     return ["round_program", *steps] if reserved else steps
 
 
 def _peer_of(round: Round) -> Peer | None:
     """What is known of a store that ares is compared with."""
     store, n = store_name(round.protocol), round.parameters.servers
-    return {"etcd": Etcd(n=n), "cassandra": Cassandra(n=n, heap=SMALL_HEAP), "redis": Redis("redis", n=n)}.get(store)
+    return {
+        "etcd": Etcd(n=n),
+        "cassandra": Cassandra(n=n, heap=SMALL_HEAP),
+        "redis": Redis("redis", n=n),
+    }.get(store)
 
 
 def why_not(round: Round, testbed: str) -> str | None:
@@ -83,7 +94,9 @@ def why_not(round: Round, testbed: str) -> str | None:
         return f"nobody takes over from the leader of {peer.name}"
     if testbed == "processes" and round.parameters.placement:
         return "servers at several sites need hosts with networks of their own: testbed local"
-    refused = {"processes": {"fill", "free"}, "local": set[str]()}.get(testbed, {"fill", "free", "cut", "join", "slow"})
+    refused = {"processes": {"fill", "free"}, "local": set[str]()}.get(
+        testbed, {"fill", "free", "cut", "join", "slow"}
+    )
     if others := {fault.event for fault in round.faults} & refused:
         return f"testbed {testbed} does not {' or '.join(sorted(others))}: testbed local does"
     return None
@@ -92,7 +105,15 @@ def why_not(round: Round, testbed: str) -> str | None:
 class Engine:
     """``results``: where the rounds go. One engine at a time works there. ``tell`` gets a line for each round."""
 
-    def __init__(self, results: Path, seed: int, tell: Tell, testbed: str = "processes", inventory: Path | None = None, per_host: int = 250) -> None:
+    def __init__(
+        self,
+        results: Path,
+        seed: int,
+        tell: Tell,
+        testbed: str = "processes",
+        inventory: Path | None = None,
+        per_host: int = 250,
+    ) -> None:
         self._results = results
         self._seed = seed
         self._tell = tell
@@ -107,7 +128,9 @@ class Engine:
         try:
             self._results.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise BadInput(f"{self._results} is no directory, and none can be made there: {error.strerror}; nothing was begun") from None
+            raise BadInput(
+                f"{self._results} is no directory, and none can be made there: {error.strerror}; nothing was begun"
+            ) from None
         with held(self._results):
             done = [round for round in rounds if (self._directory(round) / "outcome.json").exists()]
             if done and not resume:
@@ -117,7 +140,13 @@ class Engine:
             todo = self._possible([round for round in rounds if round not in done])
             if not todo:
                 return []
-            beds = Beds(self._testbed, todo, self._results.resolve() / ".ansible", self._inventory, self._per_host)
+            beds = Beds(
+                self._testbed,
+                todo,
+                self._results.resolve() / ".ansible",
+                self._inventory,
+                self._per_host,
+            )
             try:
                 beds.bed()  # where there can be none, nothing is begun
                 return self._all(todo, beds)
@@ -141,14 +170,20 @@ class Engine:
             else:
                 self._overheads.append(outcome.seconds - round.parameters.expected_s)
             said = f"FAILED: {outcome.error}" if outcome.error else f"{outcome.seconds:.1f} s"
-            left_s = sum(other.parameters.expected_s + self._overhead_s() for other in rounds[number:])
-            self._tell(f"[{number}/{len(rounds)}] {round.scenario}/{round.name}: {said}; about {left_s / 60:.0f} min left")
+            left_s = sum(
+                other.parameters.expected_s + self._overhead_s() for other in rounds[number:]
+            )
+            self._tell(
+                f"[{number}/{len(rounds)}] {round.scenario}/{round.name}: {said}; about {left_s / 60:.0f} min left"
+            )
         return failed
 
     def _end(self) -> None:
         """What the last round left on machines that stay."""
         if self._testbed not in MADE and self._last is not None and self._last.exists():
-            with contextlib.suppress(RoundFailed):  # a host that is gone; the next round there ends what it finds
+            with contextlib.suppress(
+                RoundFailed
+            ):  # a host that is gone; the next round there ends what it finds
                 play(["round_end"], self._last, self._results.resolve() / ".ansible", STEPS_S)
 
     def _overhead_s(self) -> float:
@@ -162,7 +197,9 @@ class Engine:
         try:
             _make_way(directory)
             self._last = directory / "inventory.json"
-            _OneRound(round, beds.bed(), directory, self._seed + 1000 * round.iteration).run(self._provenance)
+            _OneRound(round, beds.bed(), directory, self._seed + 1000 * round.iteration).run(
+                self._provenance
+            )
             outcome = Outcome("", time.monotonic() - begin)
             (directory / "outcome.json").write_bytes(msgspec.json.encode(outcome))
         except (AresError, OSError) as error:
@@ -192,7 +229,11 @@ def _free_name(directory: Path) -> Path:
     """Under the directory of what failed: an import of the results does not look there."""
     aside = directory.parent.parent / "failed" / directory.parent.name
     aside.mkdir(parents=True, exist_ok=True)
-    return next(path for number in range(1, 10_000) if not (path := aside / f"{directory.name}.{number}").exists())
+    return next(
+        path
+        for number in range(1, 10_000)
+        if not (path := aside / f"{directory.name}.{number}").exists()
+    )
 
 
 class _OneRound:
@@ -207,45 +248,98 @@ class _OneRound:
         """All steps. Raises :class:`RoundFailed`, BadInput if the testbed has no hosts for it, OSError."""
         layout = placed(self._round, self._bed.hosts)
         check_private(self._round.protocol, [self._bed.hosts[server] for server in layout.servers])
-        parameters, steps = self._round.parameters, playbooks_of(self._round.protocol, self._bed.name not in MADE)
+        parameters, steps = (
+            self._round.parameters,
+            playbooks_of(self._round.protocol, self._bed.name not in MADE),
+        )
         timeout_s = WORK_SPARE * parameters.expected_s + WORK_SPARE_S
-        described = inventory_of(self._round, layout, self._bed.hosts, self._bed.directories(), self._variables(timeout_s), self._seed)
+        described = inventory_of(
+            self._round,
+            layout,
+            self._bed.hosts,
+            self._bed.directories(),
+            self._variables(timeout_s),
+            self._seed,
+        )
         self._inventory.write_bytes(msgspec.json.format(msgspec.json.encode(described), indent=1))
-        (self._directory / "run.json").write_bytes(msgspec.json.format(msgspec.json.encode(self._description(layout, provenance)), indent=1))
-        befalling = Befalling(self._round, layout, self._bed.testbed, self._bed.hosts, self._directory / "events.jsonl")
+        (self._directory / "run.json").write_bytes(
+            msgspec.json.format(
+                msgspec.json.encode(self._description(layout, provenance)), indent=1
+            )
+        )
+        befalling = Befalling(
+            self._round,
+            layout,
+            self._bed.testbed,
+            self._bed.hosts,
+            self._directory / "events.jsonl",
+        )
         try:
             with self._delays(), befalling.lasting():
-                play(steps, self._inventory, self._place, timeout_s + STEPS_S, lambda event: _heard(event, befalling))
+                play(
+                    steps,
+                    self._inventory,
+                    self._place,
+                    timeout_s + STEPS_S,
+                    lambda event: _heard(event, befalling),
+                )
         except RoundFailed:
             self._salvage(steps)
             raise
         befalling.require_done()
         for path in self._directory.glob("logs/*/load.json"):
             path.rename(self._directory / "load.json")
-        wrong = judge_load(self._directory, parameters) if parameters.load else checked(self._directory) or not_fresh(self._directory, parameters)
+        wrong = (
+            judge_load(self._directory, parameters)
+            if parameters.load
+            else checked(self._directory) or not_fresh(self._directory, parameters)
+        )
         if wrong is not None:
             raise RoundFailed(wrong)
 
     def _variables(self, timeout_s: float) -> dict[str, Any]:
-        made = {"round_results": str(self._directory), "round_name": "round", "round_timeout_s": timeout_s}
+        made = {
+            "round_results": str(self._directory),
+            "round_name": "round",
+            "round_timeout_s": timeout_s,
+        }
         if self._bed.name in MADE:
             made["round_head_start_s"] = MADE_HEAD_START_S
         if self._round.parameters.bad != "nobody":
-            made["round_head_start_s"] = min(LOAD_HEAD_START_S * (1 + os.getloadavg()[0] / (os.cpu_count() or 1)), LOAD_HEAD_START_MAX_S)
-        return {**self._bed.variables, **made, "round_durability": self._round.parameters.durability}
+            made["round_head_start_s"] = min(
+                LOAD_HEAD_START_S * (1 + os.getloadavg()[0] / (os.cpu_count() or 1)),
+                LOAD_HEAD_START_MAX_S,
+            )
+        return {
+            **self._bed.variables,
+            **made,
+            "round_durability": self._round.parameters.durability,
+        }
 
     def _description(self, layout: Layout, provenance: dict[str, object]) -> dict[str, Any]:
         parameters, store = self._round.parameters, store_name(self._round.protocol)
-        known = dict(provenance["versions"]) | ({store: version_of(store)} if store != "ares" else {})  # type: ignore[call-overload]
+        known = dict(provenance["versions"]) | (
+            {store: version_of(store)} if store != "ares" else {}
+        )  # type: ignore[call-overload]
         described = {
             "scenario": self._round.scenario,
             "algorithm": self._round.protocol,
-            **{name: getattr(parameters, name) for name in ("servers", "writers", "readers", "reconfigurers", "object_size")},
-            "topology": f"{parameters.placement} w={parameters.client_site} r={parameters.client_site}" if parameters.placement else None,
+            **{
+                name: getattr(parameters, name)
+                for name in ("servers", "writers", "readers", "reconfigurers", "object_size")
+            },
+            "topology": f"{parameters.placement} w={parameters.client_site} r={parameters.client_site}"
+            if parameters.placement
+            else None,
             "iteration": self._round.iteration,
             "parameters": msgspec.to_builtins(parameters),
             "provenance": provenance
-            | {"seed": self._seed, "began": datetime.now(UTC).isoformat(), "versions": known, "hosts": msgspec.to_builtins(layout)},
+            | {
+                "seed": self._seed,
+                "began": datetime.now(UTC).isoformat(),
+                "versions": known,
+                "hosts": msgspec.to_builtins(layout),
+            },
         }
         ec = self._round.protocol in OF_ARES and self._round.protocol.endswith(("_EC", "_EC_F"))
         return described | ({"k": parameters.k, "m": parameters.parity} if ec else {})

@@ -26,7 +26,12 @@ DISK_BYTES = 1 << 30
 
 PORTS = {"redis": 6379, "etcd": 2379, "cassandra": 9042}
 KEYSPACE = "bench"
-PATTERNS = {"ares": r" ares server ", "redis": "redis-server", "etcd": r"(^|/)etcd( |$)", "cassandra": "CassandraDaemon"}
+PATTERNS = {
+    "ares": r" ares server ",
+    "redis": "redis-server",
+    "etcd": r"(^|/)etcd( |$)",
+    "cassandra": "CassandraDaemon",
+}
 """How the command lines of servers are known, by store."""
 
 GROUP_OF: dict[Role, str] = {"write": "writers", "read": "readers", "reconfigure": "recons"}
@@ -45,7 +50,9 @@ class HostSeen(Struct, frozen=True):
 
     @property
     def address(self) -> str:
-        return str(self.variables.get("ares_address") or self.variables.get("ansible_host") or self.name)
+        return str(
+            self.variables.get("ares_address") or self.variables.get("ansible_host") or self.name
+        )
 
 
 class Layout(Struct, frozen=True):
@@ -59,12 +66,22 @@ class Layout(Struct, frozen=True):
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys((*self.servers, *self.consensus, *self.writers, *self.readers, *self.recons)))
+        return tuple(
+            dict.fromkeys(
+                (*self.servers, *self.consensus, *self.writers, *self.readers, *self.recons)
+            )
+        )
 
 
 def store_name(protocol: str) -> str:
     """The store of a protocol, as playbooks call it."""
-    return "ares" if protocol in OF_ARES else "redis" if protocol.startswith("REDIS") else protocol.lower()
+    return (
+        "ares"
+        if protocol in OF_ARES
+        else "redis"
+        if protocol.startswith("REDIS")
+        else protocol.lower()
+    )
 
 
 def placed(round: Round, hosts: Mapping[str, HostSeen]) -> Layout:
@@ -72,20 +89,30 @@ def placed(round: Round, hosts: Mapping[str, HostSeen]) -> Layout:
     parameters = round.parameters
     servers = _servers(parameters, [host for host in hosts.values() if "servers" in host.groups])
     members = CONSENSUS if parameters.reconfigurers else 1
-    sites = {parameters.client_site} if parameters.client_site else {hosts[server].site for server in servers}
+    sites = (
+        {parameters.client_site}
+        if parameters.client_site
+        else {hosts[server].site for server in servers}
+    )
     clients = {
         group: _clients(group, count, sites, hosts.values())
-        for group, count in zip(CLIENTS, (parameters.writers, parameters.readers, parameters.reconfigurers), strict=True)
+        for group, count in zip(
+            CLIENTS, (parameters.writers, parameters.readers, parameters.reconfigurers), strict=True
+        )
     }
     writers, readers, recons = (clients[group] for group in CLIENTS)
-    return Layout(servers, servers[:members] if round.protocol in OF_ARES else (), writers, readers, recons)
+    return Layout(
+        servers, servers[:members] if round.protocol in OF_ARES else (), writers, readers, recons
+    )
 
 
 def check_private(protocol: str, servers: Iterable[HostSeen]) -> None:
     """Redis, etcd and Cassandra listen without a password. Raises BadInput if one is to listen where anybody can reach it."""
     for server in servers if protocol not in OF_ARES else ():
         if _is_public(server.address):
-            raise BadInput(f"{protocol} has no password, and {server.address} of {server.name} is public: give ares_address a private one. Not begun")
+            raise BadInput(
+                f"{protocol} has no password, and {server.address} of {server.name} is public: give ares_address a private one. Not begun"
+            )
 
 
 def _is_public(address: str) -> bool:
@@ -101,14 +128,20 @@ def _servers(parameters: Parameters, hosts: Sequence[HostSeen]) -> tuple[str, ..
         return _so_many("servers", parameters.servers, [host.name for host in hosts])
     chosen: tuple[str, ...] = ()
     for site in sorted(parameters.sites, key=lambda site: site != parameters.client_site):
-        chosen += _so_many(f"servers at site {site}", parameters.sites[site], [host.name for host in hosts if host.site == site])
+        chosen += _so_many(
+            f"servers at site {site}",
+            parameters.sites[site],
+            [host.name for host in hosts if host.site == site],
+        )
     return chosen
 
 
 def _clients(group: str, count: int, sites: Set[str], hosts: Iterable[HostSeen]) -> tuple[str, ...]:
     """All hosts of the group at these sites, but no more than there are clients."""
     there = [host.name for host in hosts if group in host.groups and host.site in sites]
-    return _so_many(f"{group} at site {' or '.join(sorted(sites))}", min(count, max(1, len(there))), there)
+    return _so_many(
+        f"{group} at site {' or '.join(sorted(sites))}", min(count, max(1, len(there))), there
+    )
 
 
 def _so_many(what: str, count: int, names: list[str]) -> tuple[str, ...]:
@@ -124,7 +157,9 @@ def wanted(rounds: Iterable[Round], clients_per_host: int) -> list[HostPlan]:
     for round in rounds:
         for site, count in round.parameters.sites.items():
             sites[site] = max(sites.get(site, 0), count)
-    most = max((round.parameters.servers for round in rounds if not round.parameters.placement), default=0)
+    most = max(
+        (round.parameters.servers for round in rounds if not round.parameters.placement), default=0
+    )
     first = max(sites, key=lambda site: sites[site], default="here")
     sites[first] = max(sites.get(first, 0), most)
     full = {fault.server for round in rounds for fault in round.faults if fault.event == "fill"}
@@ -132,10 +167,24 @@ def wanted(rounds: Iterable[Round], clients_per_host: int) -> list[HostPlan]:
     for site in sorted(sites, key=lambda site: site != first):
         ending = f"-{site}" if len(sites) > 1 else ""
         for number in range(sites[site]):
-            plans.append(HostPlan(f"server{number}{ending}", site, ["servers"], {DISK: DISK_BYTES} if number in full and site == first else {}))
-        for group, count in zip(CLIENTS, map(max, *[_counts(round.parameters) for round in rounds], (0, 0, 0)), strict=True):
+            plans.append(
+                HostPlan(
+                    f"server{number}{ending}",
+                    site,
+                    ["servers"],
+                    {DISK: DISK_BYTES} if number in full and site == first else {},
+                )
+            )
+        for group, count in zip(
+            CLIENTS,
+            map(max, *[_counts(round.parameters) for round in rounds], (0, 0, 0)),
+            strict=True,
+        ):
             hosts = -(-count // clients_per_host)
-            plans += [HostPlan(f"{group.removesuffix('s')}{number}{ending}", site, [group]) for number in range(hosts)]
+            plans += [
+                HostPlan(f"{group.removesuffix('s')}{number}{ending}", site, [group])
+                for number in range(hosts)
+            ]
     return plans
 
 
@@ -149,8 +198,12 @@ def works(round: Round, layout: Layout, store: Store, seed: int) -> dict[str, di
     once = msgspec.structs.replace(parameters, operations=1, interval_s=0.0, fresh_after_s=0.0)
     made: dict[str, dict[str, Work]] = {host: {} for host in layout.hosts}
 
-    def give(host: str, name: str, role: Role, clients: tuple[int, ...], what: Parameters, logs: str) -> None:
-        made[host][f"{name}-{role}-{clients[0]}"] = Work(store, round.protocol, what, role, clients, seed, logs)
+    def give(
+        host: str, name: str, role: Role, clients: tuple[int, ...], what: Parameters, logs: str
+    ) -> None:
+        made[host][f"{name}-{role}-{clients[0]}"] = Work(
+            store, round.protocol, what, role, clients, seed, logs
+        )
 
     give(layout.writers[0], "create", "create", (1,), parameters, "run")
     if parameters.load is not None:
@@ -159,17 +212,24 @@ def works(round: Round, layout: Layout, store: Store, seed: int) -> dict[str, di
     give(layout.readers[0], "read_file", "read", (1,), once, "run")
     first = 1
     for role, group in GROUP_OF.items():
-        hosts, count = getattr(layout, group), getattr(parameters, "reconfigurers" if role == "reconfigure" else group)
+        hosts, count = (
+            getattr(layout, group),
+            getattr(parameters, "reconfigurers" if role == "reconfigure" else group),
+        )
         for host, clients in _shared(tuple(range(first, first + count)), hosts):
             for some in _groups(clients):
                 give(host, "work", role, some, parameters, "logs")
-                if role != "reconfigure" and (others := tuple(client for client in some if client != 1)):
+                if role != "reconfigure" and (
+                    others := tuple(client for client in some if client != 1)
+                ):
                     give(host, "first_read", "read", others, once, "run")
         first += count
     return made
 
 
-def _shared(clients: tuple[int, ...], hosts: tuple[str, ...]) -> Iterator[tuple[str, tuple[int, ...]]]:
+def _shared(
+    clients: tuple[int, ...], hosts: tuple[str, ...]
+) -> Iterator[tuple[str, tuple[int, ...]]]:
     """As evenly as can be."""
     for number, host in enumerate(hosts):
         begin, end = len(clients) * number // len(hosts), len(clients) * (number + 1) // len(hosts)
@@ -188,7 +248,10 @@ def store_of(round: Round, layout: Layout, hosts: Mapping[str, HostSeen], direct
     if name == "ares":
         return AresStore(f"{directory}/config/cluster.toml")
     if name == "redis":
-        return RedisStore(f"{addresses[0]}:{PORTS['redis']}", len(addresses) // 2 if round.protocol == "REDIS_W" else 0)
+        return RedisStore(
+            f"{addresses[0]}:{PORTS['redis']}",
+            len(addresses) // 2 if round.protocol == "REDIS_W" else 0,
+        )
     if name == "etcd":
         return EtcdStore(tuple(f"{address}:{PORTS['etcd']}" for address in addresses))
     return CassandraStore(tuple((address, PORTS["cassandra"]) for address in addresses), KEYSPACE)
@@ -198,28 +261,49 @@ def command(python: str, names: Sequence[str]) -> str:
     """A line for the shell that runs the workers of these files at once; it fails if one of them does. Empty if there are none."""
     if not names:
         return ""
-    begin = " ".join(f'{python} -m experiments.rounds.worker < work/{name}.json & all="$all $!";' for name in names)
-    return f'all=""; status=0; {begin} for one in $all; do wait $one || status=1; done; (exit $status)'
+    begin = " ".join(
+        f'{python} -m experiments.rounds.worker < work/{name}.json & all="$all $!";'
+        for name in names
+    )
+    return (
+        f'all=""; status=0; {begin} for one in $all; do wait $one || status=1; done; (exit $status)'
+    )
 
 
 def inventory_of(
-    round: Round, layout: Layout, hosts: Mapping[str, HostSeen], directories: Mapping[str, str], variables: Mapping[str, Any], seed: int
+    round: Round,
+    layout: Layout,
+    hosts: Mapping[str, HostSeen],
+    directories: Mapping[str, str],
+    variables: Mapping[str, Any],
+    seed: int,
 ) -> dict[str, Any]:
     """The inventory of the round, as JSON has it. ``directories``: of the round, by host. ``variables``: of all hosts."""
-    full = {layout.servers[fault.server] for fault in round.faults if fault.event == "fill" and isinstance(fault.server, int)}
+    full = {
+        layout.servers[fault.server]
+        for fault in round.faults
+        if fault.event == "fill" and isinstance(fault.server, int)
+    }
     described: dict[str, Any] = {}
     for name in layout.hosts:
         given = dict(hosts[name].variables)
         directory = directories[name]
         mine = works(round, layout, store_of(round, layout, hosts, directory), seed)[name]
-        python = f"{given['ares_python']} -P" if "ares_python" in given else "/opt/ares/bin/python -P"
-        steps = {step: [work for work in mine if work.startswith(f"{step}-")] for step in ("create", "first_read", "work", "read_file")}
+        python = (
+            f"{given['ares_python']} -P" if "ares_python" in given else "/opt/ares/bin/python -P"
+        )
+        steps = {
+            step: [work for work in mine if work.startswith(f"{step}-")]
+            for step in ("create", "first_read", "work", "read_file")
+        }
         last = command(python, steps["read_file"])
         if last and any(fault.event == "crash" for fault in round.faults):
             last += " || echo 'the last read failed'"  # so many servers may be gone that it cannot succeed
         described[name] = given | {
             "round_directory": directory,
-            "round_files": {f"work/{work}.json": msgspec.json.encode(mine[work]).decode() for work in mine},
+            "round_files": {
+                f"work/{work}.json": msgspec.json.encode(mine[work]).decode() for work in mine
+            },
             "round_create_command": command(python, steps["create"]),
             "round_first_read_command": command(python, steps["first_read"]),
             "round_command": command(python, steps["work"]),
@@ -227,5 +311,8 @@ def inventory_of(
         }
         if name in full:
             described[name]["round_data_directory"] = f"{DISK}/data"
-    groups = {group: {"hosts": {name: {} for name in getattr(layout, group)}} for group in ("servers", "consensus", *CLIENTS)}
+    groups = {
+        group: {"hosts": {name: {} for name in getattr(layout, group)}}
+        for group in ("servers", "consensus", *CLIENTS)
+    }
     return {"all": {"hosts": described, "vars": dict(variables), "children": groups}}

@@ -39,7 +39,12 @@ def judge_load(directory: Path, parameters: Parameters) -> str | None:
         if struck is None:
             return f"no server was made bad: {parameters.bad} was asked for"
         try:
-            points = [under_fault(point, (struck - datetime.fromisoformat(point.began or "")).total_seconds()) for point in file.points]
+            points = [
+                under_fault(
+                    point, (struck - datetime.fromisoformat(point.began or "")).total_seconds()
+                )
+                for point in file.points
+            ]
         except ValueError as error:
             return str(error)
         write_load(path.parent, structs.replace(file, points=points, fault=f"a {parameters.bad}"))
@@ -51,4 +56,7 @@ def _struck(events: Path) -> datetime | None:
     if not events.exists():
         return None
     told = (msgspec.json.decode(line, type=_Event) for line in events.read_bytes().splitlines())
-    return next((datetime.fromisoformat(event.time) for event in told if event.event in ("crash", "slow")), None)
+    return next(
+        (datetime.fromisoformat(event.time) for event in told if event.event in ("crash", "slow")),
+        None,
+    )

@@ -35,7 +35,13 @@ def prepare_load(store: Store, protocol: str, parameters: Parameters) -> None:
         processes.preload_once(_store_of(store, protocol, parameters), _workload(load, parameters))
 
 
-def make_load(store: Store, protocol: str, parameters: Parameters, await_begin: Callable[[], object], directory: Path) -> None:
+def make_load(
+    store: Store,
+    protocol: str,
+    parameters: Parameters,
+    await_begin: Callable[[], object],
+    directory: Path,
+) -> None:
     """The work: all points, when ``await_begin`` has returned; `load.json` in ``directory`` has them. Raises :class:`BenchError`."""
     load = parameters.load
     assert load is not None
@@ -44,8 +50,15 @@ def make_load(store: Store, protocol: str, parameters: Parameters, await_begin: 
         points.warm_up()
         await_begin()
         made = list(points.all(with_curve=parameters.bad != "nobody"))
-    workload = {1.0: "reads only", 0.0: "writes only"}.get(parameters.read_share, f"{parameters.read_share:.0%} reads")
-    write_load(directory, LoadFile(made, protocol, f"{size_text(parameters.object_size)}, {workload}", wrong=points.wrong))
+    workload = {1.0: "reads only", 0.0: "writes only"}.get(
+        parameters.read_share, f"{parameters.read_share:.0%} reads"
+    )
+    write_load(
+        directory,
+        LoadFile(
+            made, protocol, f"{size_text(parameters.object_size)}, {workload}", wrong=points.wrong
+        ),
+    )
 
 
 def _store_of(store: Store, protocol: str, parameters: Parameters) -> Store:
@@ -55,11 +68,18 @@ def _store_of(store: Store, protocol: str, parameters: Parameters) -> Store:
     if not isinstance(store, AresStore):
         return store
     fast_read = protocol != "ABD" and "fast_read" in parameters.switches
-    return structs.replace(store, domain=_domain(protocol), fast_read=fast_read, piggyback=protocol == "ABD" or "piggyback" in parameters.switches)
+    return structs.replace(
+        store,
+        domain=_domain(protocol),
+        fast_read=fast_read,
+        piggyback=protocol == "ABD" or "piggyback" in parameters.switches,
+    )
 
 
 def _workload(load: Load, parameters: Parameters) -> Workload:
-    return Workload(load.clients, parameters.object_size, load.keys, parameters.read_share, load.written)
+    return Workload(
+        load.clients, parameters.object_size, load.keys, parameters.read_share, load.written
+    )
 
 
 def _domain(protocol: str) -> str:
@@ -71,11 +91,16 @@ async def _make_domain(store: AresStore, protocol: str, parameters: Parameters) 
     settings = Settings.load(store.file)
     servers = [str(server) for server in settings.servers]
     async with connect(settings) as manager:
-        await manager.domain(_domain(protocol), create=configuration_of(ALGORITHM_OF[protocol].dap, servers, parameters.parity))
+        await manager.domain(
+            _domain(protocol),
+            create=configuration_of(ALGORITHM_OF[protocol].dap, servers, parameters.parity),
+        )
 
 
 class _Points:
-    def __init__(self, processes: Generators, store: Store, load: Load, parameters: Parameters) -> None:
+    def __init__(
+        self, processes: Generators, store: Store, load: Load, parameters: Parameters
+    ) -> None:
         self._processes, self._store, self._load = processes, store, load
         self._workload = _workload(load, parameters)
         self._processes.assume_preloaded(self._workload)
@@ -83,7 +108,10 @@ class _Points:
 
     def warm_up(self) -> None:
         """Have everybody work for a moment, uncounted."""
-        self._measure(structs.replace(self._workload, clients=min(16, self._load.clients_max)), seconds=WARM_UP_S)
+        self._measure(
+            structs.replace(self._workload, clients=min(16, self._load.clients_max)),
+            seconds=WARM_UP_S,
+        )
 
     def all(self, *, with_curve: bool) -> Iterator[LoadPoint]:
         """Closed loops first, then open ones."""
@@ -99,10 +127,21 @@ class _Points:
         for share in load.offered if max(rates) > 0 else ():
             offered_per_s = share * max(rates)
             seconds = min(load.seconds, load.operations / offered_per_s)
-            measured = self._measure(workload, seconds=max(seconds, 2 * WARM_S), per_s=offered_per_s)
+            measured = self._measure(
+                workload, seconds=max(seconds, 2 * WARM_S), per_s=offered_per_s
+            )
             yield point_of(measured, workload, offered_per_s=offered_per_s)
 
-    def _measure(self, workload: Workload, *, seconds: float, operations: int | None = None, per_s: float | None = None) -> Measured:
-        measured = self._processes.run(self._store, workload, WARM_S, seconds, {}, operations=operations, per_s=per_s)
+    def _measure(
+        self,
+        workload: Workload,
+        *,
+        seconds: float,
+        operations: int | None = None,
+        per_s: float | None = None,
+    ) -> Measured:
+        measured = self._processes.run(
+            self._store, workload, WARM_S, seconds, {}, operations=operations, per_s=per_s
+        )
         self.wrong += measured.wrong
         return measured

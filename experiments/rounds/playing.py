@@ -57,8 +57,17 @@ def failure_of(event: Mapping[str, Any]) -> PlayFailure | None:
     """Of an event that the callback told (ansible/plugins/callback/events.py); None if it is none of a failure."""
     if event.get("event") not in ("failed", "unreachable"):
         return None
-    task = f"{event.get('play')}: {event.get('task')}" if event.get("play") != event.get("task") else str(event.get("task"))
-    return PlayFailure(str(event.get("host")), task, reason_of(str(event.get("message"))), event["event"] == "unreachable")
+    task = (
+        f"{event.get('play')}: {event.get('task')}"
+        if event.get("play") != event.get("task")
+        else str(event.get("task"))
+    )
+    return PlayFailure(
+        str(event.get("host")),
+        task,
+        reason_of(str(event.get("message"))),
+        event["event"] == "unreachable",
+    )
 
 
 def told(failures: Sequence[PlayFailure], status: int, said: str) -> str:
@@ -68,13 +77,20 @@ def told(failures: Sequence[PlayFailure], status: int, said: str) -> str:
         others = f" ({more} more {'host' if more == 1 else 'hosts'} failed)" if more else ""
         return f"{first.host}: {'cannot be reached' if first.unreachable else first.task}: {first.reason}{others}"
     last = [line.strip() for line in said.splitlines() if line.strip()]
-    cause = next((line for line in last if re.match(r"(\[?ERROR|fatal)", line)), last[-1] if last else "it said nothing")
+    cause = next(
+        (line for line in last if re.match(r"(\[?ERROR|fatal)", line)),
+        last[-1] if last else "it said nothing",
+    )
     return f"ansible-playbook ended with status {status}: {printable(cause[:REASON_CHARACTERS])}"
 
 
 def environment(place: Path) -> dict[str, str]:
     """For Ansible: nothing of the user's own settings, and what it remembers of hosts is in ``place``."""
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(("ANSIBLE_", "ARES_", "OTEL_", "PYTHONDONTWRITEBYTECODE"))}
+    kept = {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith(("ANSIBLE_", "ARES_", "OTEL_", "PYTHONDONTWRITEBYTECODE"))
+    }
     (place / "ansible.cfg").touch()
     return kept | {
         "ANSIBLE_CONFIG": str(place / "ansible.cfg"),
@@ -101,17 +117,34 @@ def program(name: str) -> str:
     return str(path)
 
 
-def play(names: Sequence[str], inventory: Path, place: Path, timeout_s: float, hear: Callable[[dict[str, Any]], None] = lambda _: None) -> None:
+def play(
+    names: Sequence[str],
+    inventory: Path,
+    place: Path,
+    timeout_s: float,
+    hear: Callable[[dict[str, Any]], None] = lambda _: None,
+) -> None:
     """Run playbooks one after the other; ``hear`` gets what the callback tells, as it happens.
 
     Raises :class:`RoundFailed`. However this ends, ansible-playbook has ended, too.
     """
-    command = [program("ansible-playbook"), "-i", str(inventory), *(str(PLAYBOOKS / f"{name}.yml") for name in names)]
+    command = [
+        program("ansible-playbook"),
+        "-i",
+        str(inventory),
+        *(str(PLAYBOOKS / f"{name}.yml") for name in names),
+    ]
     failures: list[PlayFailure] = []
     late = threading.Event()
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, cwd=place, env=environment(place), start_new_session=True
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            cwd=place,
+            env=environment(place),
+            start_new_session=True,
         )
 
         def give_up() -> None:
@@ -161,7 +194,9 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 def listed(inventory: Path, place: Path) -> dict[str, Any]:
     """An inventory as Ansible understands it. Raises BadInput."""
     command = [program("ansible-inventory"), "-i", str(inventory), "--list"]
-    asked = subprocess.run(command, capture_output=True, text=True, check=False, cwd=place, env=environment(place))
+    asked = subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=place, env=environment(place)
+    )
     if asked.returncode:
         raise BadInput(f"{inventory} is no inventory: {told([], asked.returncode, asked.stderr)}")
     found: dict[str, Any] = json.loads(asked.stdout)

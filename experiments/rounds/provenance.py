@@ -10,13 +10,21 @@ from pathlib import Path
 from ares.model.version import VERSION
 
 _ASK_S = 20.0
-_VERSION_OF = {"redis": ["redis-server", "--version"], "etcd": ["etcd", "--version"], "cassandra": ["java", "--version"]}
+_VERSION_OF = {
+    "redis": ["redis-server", "--version"],
+    "etcd": ["etcd", "--version"],
+    "cassandra": ["java", "--version"],
+}
 
 
 def provenance(testbed: str, seed: int) -> dict[str, object]:
     """Of all rounds of a run."""
     root = Path(__file__).parents[2]
-    models = [line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
+    models = [
+        line.split(":", 1)[1].strip()
+        for line in Path("/proc/cpuinfo").read_text().splitlines()
+        if line.startswith("model name")
+    ]
     return {
         "commit": _said(["git", "-C", str(root), "describe", "--always", "--dirty"]),
         "machine": f"{len(models)} x {models[0] if models else 'processor'}, {platform.platform()}",

@@ -23,15 +23,39 @@ Scale = Literal["quick", "paper"]
 SCALES: tuple[Scale, ...] = ("quick", "paper")
 
 Protocol = Literal[
-    *("ABD", "ARES_ABD", "ARES_EC", "COARES_ABD", "COARES_EC", "COARES_ABD_F", "COARES_EC_F", "ARES_MIXED"),
+    *(
+        "ABD",
+        "ARES_ABD",
+        "ARES_EC",
+        "COARES_ABD",
+        "COARES_EC",
+        "COARES_ABD_F",
+        "COARES_EC_F",
+        "ARES_MIXED",
+    ),
     *("CASSANDRA", "REDIS", "REDIS_W", "ETCD"),
 ]  # type: ignore[valid-type]
 PROTOCOLS: tuple[str, ...] = (
-    *("ABD", "ARES_ABD", "ARES_EC", "COARES_ABD", "COARES_EC", "COARES_ABD_F", "COARES_EC_F", "ARES_MIXED"),
+    *(
+        "ABD",
+        "ARES_ABD",
+        "ARES_EC",
+        "COARES_ABD",
+        "COARES_EC",
+        "COARES_ABD_F",
+        "COARES_EC_F",
+        "ARES_MIXED",
+    ),
     *("CASSANDRA", "REDIS", "REDIS_W", "ETCD"),
 )
 OF_ARES = PROTOCOLS[:8]
-FAMILIES = {"ARES": OF_ARES[1:], "Cassandra": ("CASSANDRA",), "Redis": ("REDIS",), "RedisW": ("REDIS_W",), "etcd": ("ETCD",)}
+FAMILIES = {
+    "ARES": OF_ARES[1:],
+    "Cassandra": ("CASSANDRA",),
+    "Redis": ("REDIS",),
+    "RedisW": ("REDIS_W",),
+    "etcd": ("ETCD",),
+}
 """What `--protocol` takes beside the names above."""
 
 
@@ -93,10 +117,22 @@ class Load(Struct, frozen=True, forbid_unknown_fields=True):
     processes: int = 2
 
     def __post_init__(self) -> None:
-        if min(self.keys, self.operations, self.clients, self.processes, self.seconds, *self.offered) <= 0:
+        if (
+            min(
+                self.keys,
+                self.operations,
+                self.clients,
+                self.processes,
+                self.seconds,
+                *self.offered,
+            )
+            <= 0
+        ):
             raise ValueError("numbers of a load are above 0")
         if not 0 <= self.written <= self.keys or self.clients_max < self.clients:
-            raise ValueError("a load has no more written keys than keys, and no fewer clients_max than clients")
+            raise ValueError(
+                "a load has no more written keys than keys, and no fewer clients_max than clients"
+            )
 
     @property
     def expected_s(self) -> float:
@@ -153,7 +189,11 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def sites(self) -> dict[str, int]:
         """How many servers are at each site of the placement. Raises ValueError for what is none."""
-        parts = [re.fullmatch(r"(\d+)([A-Z]\w*)", part) for part in self.placement.split("+")] if self.placement else []
+        parts = (
+            [re.fullmatch(r"(\d+)([A-Z]\w*)", part) for part in self.placement.split("+")]
+            if self.placement
+            else []
+        )
         if None in parts:
             raise ValueError(f"placement {self.placement!r} is not like 1E+2U")
         return {part[2]: int(part[1]) for part in parts if part}
@@ -173,7 +213,8 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
         if self.load is not None:
             return self.load.expected_s
         return max(
-            self.fresh_after_s + self.operations * (self.interval_s / 2 + 0.02 + 0.004 * self.delay_ms),
+            self.fresh_after_s
+            + self.operations * (self.interval_s / 2 + 0.02 + 0.004 * self.delay_ms),
             self.reconfigurations * self.reconfigure_every_s if self.reconfigurers else 0.0,
         )
 
@@ -186,7 +227,9 @@ _RANGES: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("reconfigurers", "reconfigurations", "crashes"), (0, 10_000)),
     **dict.fromkeys(("object_size", "block_min", "block_max"), (1, 1 << 32)),
     "operations": (1, 1_000_000_000),
-    **dict.fromkeys(("interval_s", "reconfigure_every_s", "fresh_after_s", "timeout_s"), (0, 86_400)),
+    **dict.fromkeys(
+        ("interval_s", "reconfigure_every_s", "fresh_after_s", "timeout_s"), (0, 86_400)
+    ),
     "delay_ms": (0, 60_000),
 }
 """From where to where values can be: a round has somebody who makes the object, and somebody who reads it in the end."""
@@ -205,13 +248,23 @@ class Round(Struct, frozen=True):
     @property
     def name(self) -> str:
         """Of its directory, under that of the scenario."""
-        varied = "_".join(f"{name}-{'+'.join(map(str, value)) if isinstance(value, tuple | list) else value}" for name, value in self.varied.items())
-        return "_".join(filter(None, (self.protocol, varied.replace(" ", "-"), str(self.iteration))))
+        varied = "_".join(
+            f"{name}-{'+'.join(map(str, value)) if isinstance(value, tuple | list) else value}"
+            for name, value in self.varied.items()
+        )
+        return "_".join(
+            filter(None, (self.protocol, varied.replace(" ", "-"), str(self.iteration)))
+        )
 
     @property
     def expected_s(self) -> float:
         """With the steps around the work, which take longer with more servers."""
-        return self.parameters.expected_s + self.parameters.preparing_s + 4.0 + 0.6 * self.parameters.servers
+        return (
+            self.parameters.expected_s
+            + self.parameters.preparing_s
+            + 4.0
+            + 0.6 * self.parameters.servers
+        )
 
 
 class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
@@ -248,14 +301,26 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
             value = _value(text)
             if name in SWITCHES and isinstance(value, bool):
                 for scale in SCALES:
-                    switches = tables[scale].get("switches", tables["fixed"].get("switches", [SWITCHES]))
-                    tables[scale]["switches"] = [[*(switch for switch in each if switch != name), *([name] * value)] for each in switches]
+                    switches = tables[scale].get(
+                        "switches", tables["fixed"].get("switches", [SWITCHES])
+                    )
+                    tables[scale]["switches"] = [
+                        [*(switch for switch in each if switch != name), *([name] * value)]
+                        for each in switches
+                    ]
             elif equals and name in Parameters.__struct_fields__ and name != "switches":
                 for scale in SCALES:
                     tables[scale][name] = [value]
             else:
-                known = ", ".join((*(field for field in Parameters.__struct_fields__ if field != "switches"), *SWITCHES))
-                raise BadInput(f"{printable(word)!r} is not NAME=VALUE with a parameter, or with a switch that is true or false; there are {known}")
+                known = ", ".join(
+                    (
+                        *(field for field in Parameters.__struct_fields__ if field != "switches"),
+                        *SWITCHES,
+                    )
+                )
+                raise BadInput(
+                    f"{printable(word)!r} is not NAME=VALUE with a parameter, or with a switch that is true or false; there are {known}"
+                )
         return msgspec.structs.replace(self, **tables)
 
     def rounds(self, scale: Scale, protocols: Sequence[str] = ()) -> Iterator[Round]:
@@ -265,13 +330,21 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
         varying = {key: value for key, value in table.items() if isinstance(value, list)}
         fixed = {key: value for key, value in table.items() if key not in varying}
         chosen = [protocol for protocol in self.protocols if protocol in (protocols or mine)]
-        for iteration, values in itertools.product(range(1, iterations + 1), itertools.product(*varying.values())):
+        for iteration, values in itertools.product(
+            range(1, iterations + 1), itertools.product(*varying.values())
+        ):
             varied = dict(zip(varying, values, strict=True))
             parameters = self._parameters(fixed | varied)
             for protocol in chosen:
-                if not (protocol in OF_ARES and parameters.bad.endswith("leader")):  # no server of ares leads
+                if not (
+                    protocol in OF_ARES and parameters.bad.endswith("leader")
+                ):  # no server of ares leads
                     faults = (*(self.fault if protocol in OF_ARES else ()), *_faults_of(parameters))
-                    own = parameters if protocol in OF_ARES[1:] else structs.replace(parameters, reconfigurers=0)  # others have no reconfigurations
+                    own = (
+                        parameters
+                        if protocol in OF_ARES[1:]
+                        else structs.replace(parameters, reconfigurers=0)
+                    )  # others have no reconfigurations
                     yield Round(self.name, protocol, own, varied, iteration, faults)
 
     def _parameters(self, given: dict[str, Any]) -> Parameters:
@@ -286,22 +359,38 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
             raise BadInput(f"scenario {self.name}: {error}") from error
         for name, (least, most) in _RANGES.items():
             if not least <= getattr(parameters, name) <= most:
-                raise BadInput(f"scenario {self.name}: {name} is from {least} to {most:,}, not {getattr(parameters, name)}")
+                raise BadInput(
+                    f"scenario {self.name}: {name} is from {least} to {most:,}, not {getattr(parameters, name)}"
+                )
         if not 0 <= parameters.parity < parameters.servers:
-            raise BadInput(f"scenario {self.name}: parity {parameters.parity} with {parameters.servers} servers")
+            raise BadInput(
+                f"scenario {self.name}: parity {parameters.parity} with {parameters.servers} servers"
+            )
         if not 0 <= parameters.read_share <= 1:
-            raise BadInput(f"scenario {self.name}: read_share {parameters.read_share} is no part of all operations")
+            raise BadInput(
+                f"scenario {self.name}: read_share {parameters.read_share} is no part of all operations"
+            )
         if parameters.arrivals == "open" and parameters.interval_s <= 0:
-            raise BadInput(f"scenario {self.name}: open arrivals need an interval_s: every client's operations are due after half of it, in the mean")
+            raise BadInput(
+                f"scenario {self.name}: open arrivals need an interval_s: every client's operations are due after half of it, in the mean"
+            )
         if parameters.load is None and parameters.bad != "nobody":
-            raise BadInput(f"scenario {self.name}: bad = {parameters.bad!r} is for a load; rounds of readers and writers have [[fault]]")
+            raise BadInput(
+                f"scenario {self.name}: bad = {parameters.bad!r} is for a load; rounds of readers and writers have [[fault]]"
+            )
         if parameters.load is not None and (others := set(self.protocols) - set(OF_LOADS)):
-            raise BadInput(f"scenario {self.name}: no load can be made for {', '.join(sorted(others))}; there is {', '.join(OF_LOADS)}")
+            raise BadInput(
+                f"scenario {self.name}: no load can be made for {', '.join(sorted(others))}; there is {', '.join(OF_LOADS)}"
+            )
         if parameters.placement and parameters.client_site not in parameters.sites:
-            raise BadInput(f"scenario {self.name}: clients are at {parameters.client_site!r}, which is no site of {parameters.placement}")
+            raise BadInput(
+                f"scenario {self.name}: clients are at {parameters.client_site!r}, which is no site of {parameters.placement}"
+            )
         for fault in self.fault:
             if fault.event in ("cut", "join") and not set(fault.sites) <= set(parameters.sites):
-                raise BadInput(f"scenario {self.name}: {fault.event} of {' and '.join(fault.sites)}, which {parameters.placement!r} does not have")
+                raise BadInput(
+                    f"scenario {self.name}: {fault.event} of {' and '.join(fault.sites)}, which {parameters.placement!r} does not have"
+                )
         return parameters
 
     def _placed(self, placement: str) -> int:
@@ -323,9 +412,16 @@ def _faults_of(parameters: Parameters) -> tuple[Fault, ...]:
     """Those that the parameters say."""
     bad = parameters.bad
     if bad == "nobody":
-        return tuple(Fault("crash", at_share=CRASHES_AT_SHARE, server=number) for number in range(parameters.crashes))
+        return tuple(
+            Fault("crash", at_share=CRASHES_AT_SHARE, server=number)
+            for number in range(parameters.crashes)
+        )
     event: Literal["crash", "slow"] = "crash" if bad.startswith("killed") else "slow"
-    return (Fault(event, at_share=BAD_AT_SHARE, server="leader" if bad.endswith("leader") else "replica"),)
+    return (
+        Fault(
+            event, at_share=BAD_AT_SHARE, server="leader" if bad.endswith("leader") else "replica"
+        ),
+    )
 
 
 def scenarios(directory: Path = DIRECTORY) -> dict[str, Scenario]:
@@ -347,6 +443,8 @@ def protocols_of(words: str | None) -> tuple[str, ...]:
     chosen: list[str] = []
     for word in filter(None, (words or "").split(",")):
         if word not in FAMILIES and word not in PROTOCOLS:
-            raise BadInput(f"there is no protocol {word!r}; there are {', '.join((*FAMILIES, *PROTOCOLS))}")
+            raise BadInput(
+                f"there is no protocol {word!r}; there are {', '.join((*FAMILIES, *PROTOCOLS))}"
+            )
         chosen += FAMILIES.get(word, (word,))
     return tuple(dict.fromkeys(chosen))

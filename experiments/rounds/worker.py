@@ -72,7 +72,15 @@ class ForeignLog:
         self._wait = wait
         self._count = 0
 
-    def write(self, operation: str, began_s: float, ended_s: float, size: int, error: str | None, acknowledged: int | None = None) -> None:
+    def write(
+        self,
+        operation: str,
+        began_s: float,
+        ended_s: float,
+        size: int,
+        error: str | None,
+        acknowledged: int | None = None,
+    ) -> None:
         """``acknowledged``: by how many replicas. A write that fewer had than WAIT asked for is no success; the names are those of published logs."""
         self._count += 1
         line = {
@@ -145,7 +153,9 @@ class Foreign:
     async def _operate(self, operation: str, once: _Once) -> bool:
         self.last = once
         await self._clients.run([once])
-        acknowledged = self._clients.acknowledged if isinstance(self._clients, Connections) else None
+        acknowledged = (
+            self._clients.acknowledged if isinstance(self._clients, Connections) else None
+        )
         self._log.write(operation, once.began_s, once.ended_s, once.size, once.error, acknowledged)
         return once.error is None
 
@@ -179,7 +189,9 @@ class Witness:
         if not isinstance(self._register, Foreign):
             self._history.add("read", value_of(found), invoked_s, time.perf_counter())
         elif self._register.last.error is None:
-            self._history.add("read", value_of(self._register.last.found), invoked_s, time.perf_counter())
+            self._history.add(
+                "read", value_of(self._register.last.found), invoked_s, time.perf_counter()
+            )
         return found
 
 
@@ -194,7 +206,9 @@ class Worker:
     async def run(self) -> None:
         """All clients, side by side, to their ends. A client that fails to begin ends the process; an operation that fails is in the log."""
         if self.work.role == "create" and isinstance(store := self.work.store, CassandraStore):
-            from experiments.bench.cassandra_client import make_table  # its driver is there only for who measures Cassandra
+            from experiments.bench.cassandra_client import (
+                make_table,
+            )  # its driver is there only for who measures Cassandra
 
             await asyncio.to_thread(make_table, store.nodes, store.keyspace, len(store.nodes))
         try:
@@ -240,7 +254,9 @@ class Worker:
             manager = await self._manager(client)
             store = await manager.domain(DOMAIN)
             whole = Coverable(store, KEY) if algorithm.coverable else Plain(store, KEY)
-            await self._once(Fragmented(store.file(KEY)) if algorithm.fragmented else whole, False, chance)
+            await self._once(
+                Fragmented(store.file(KEY)) if algorithm.fragmented else whole, False, chance
+            )
             self._closing.remove(manager)
             await manager.close()
 
@@ -257,7 +273,12 @@ class Worker:
         self._written[register] += 1
         if parameters.load_policy == "fixedsize" or self.work.role == "create":
             return parameters.object_size
-        return max(1, parameters.object_size * min(self._written[register], parameters.operations) // parameters.operations)
+        return max(
+            1,
+            parameters.object_size
+            * min(self._written[register], parameters.operations)
+            // parameters.operations,
+        )
 
     async def _register(self, client: int) -> Register:
         work = self.work
@@ -265,13 +286,20 @@ class Worker:
             parameters, algorithm = work.parameters, ALGORITHM_OF[work.protocol]
             servers = [str(server) for server in Settings.load(work.store.file).servers]
             create = configuration_of(algorithm.dap, servers, parameters.parity)
-            sizes = Sizes(parameters.block_min, (parameters.block_min + parameters.block_max) // 2, parameters.block_max)
+            sizes = Sizes(
+                parameters.block_min,
+                (parameters.block_min + parameters.block_max) // 2,
+                parameters.block_max,
+            )
             manager = await self._manager(client)
             if work.protocol == "ARES_MIXED":  # the primitives change under it
                 return Plain(await manager.domain(DOMAIN, create=create), KEY)
             return await open_register(manager, algorithm, KEY, DOMAIN, create=create, sizes=sizes)
         wait = work.store.wait if isinstance(work.store, RedisStore) else 0
-        log, clients = ForeignLog(self._log_path(client), client, wait), await connected(work.store, 1)
+        log, clients = (
+            ForeignLog(self._log_path(client), client, wait),
+            await connected(work.store, 1),
+        )
         self._closing += [clients, log]
         return Foreign(clients, log)
 
@@ -280,10 +308,17 @@ class Worker:
         assert isinstance(work.store, AresStore)
         settings = Settings.load(work.store.file)
         on = () if work.protocol == "ABD" else work.parameters.switches
-        switches = {name: name in on for name in ("piggyback", "gc", "batch", "fast_read", "optimised")}
+        switches = {
+            name: name in on for name in ("piggyback", "gc", "batch", "fast_read", "optimised")
+        }
         if work.protocol == "ABD":
             switches |= {"piggyback": True, "optimised": False}
-        settings = structs.replace(settings, client=structs.replace(settings.client, timeout_s=work.parameters.timeout_s, **switches))
+        settings = structs.replace(
+            settings,
+            client=structs.replace(
+                settings.client, timeout_s=work.parameters.timeout_s, **switches
+            ),
+        )
         manager = await connect(settings, operation_log=self._log_path(client))
         self._closing.append(manager)
         return manager
@@ -300,16 +335,27 @@ class Worker:
         self._closing.append(refusals)
         await the_beginning()
         if parameters.fresh_after_s:  # they take turns
-            await asyncio.sleep(parameters.reconfigure_every_s * (client % parameters.reconfigurers) / parameters.reconfigurers)
+            await asyncio.sleep(
+                parameters.reconfigure_every_s
+                * (client % parameters.reconfigurers)
+                / parameters.reconfigurers
+            )
         for _ in range(parameters.reconfigurations):
             await asyncio.sleep(parameters.reconfigure_every_s)
             began_s = time.perf_counter()
             answers = (await manager.status()).servers
-            servers = everybody = [str(server) for server, said in answers.items() if said is not None]  # a move begins with servers that run
+            servers = everybody = [
+                str(server) for server, said in answers.items() if said is not None
+            ]  # a move begins with servers that run
             if work.protocol == "ARES_MIXED":
                 dap = "ec" if dap == "abd" else "abd"
             if parameters.onto == "some":
-                servers = chance.sample(everybody, chance.choice([n for n in (3, 5, 7, 9, 11) if n <= len(everybody)] or [len(everybody)]))
+                servers = chance.sample(
+                    everybody,
+                    chance.choice(
+                        [n for n in (3, 5, 7, 9, 11) if n <= len(everybody)] or [len(everybody)]
+                    ),
+                )
             try:
                 wished = await manager.identified(configuration_of(dap, servers, parameters.parity))
             except AresError as error:
@@ -325,7 +371,13 @@ def main() -> None:
     if work.role == "create" and work.parameters.load is not None:
         prepare_load(work.store, work.protocol, work.parameters)
     elif work.role == "load":
-        make_load(work.store, work.protocol, work.parameters, lambda: run(the_beginning()), Path(work.logs))
+        make_load(
+            work.store,
+            work.protocol,
+            work.parameters,
+            lambda: run(the_beginning()),
+            Path(work.logs),
+        )
     else:
         run(Worker(work).run())
 

@@ -53,8 +53,15 @@ class Study:
         self.measured.append(measurement)
         outcome.append(self._results / outcome.FILE, measurement)
         work = " ".join(f"{value}" for value in measurement.work.values())
-        figures = "  ".join(f"{name} {value:.3g}" for name, value in measurement.figures.items() if value or name not in ("failed", "wrong"))
-        print(f"  {measurement.test} {work}: {figures}{f'  ({measurement.why})' if measurement.why else ''}", flush=True)
+        figures = "  ".join(
+            f"{name} {value:.3g}"
+            for name, value in measurement.figures.items()
+            if value or name not in ("failed", "wrong")
+        )
+        print(
+            f"  {measurement.test} {work}: {figures}{f'  ({measurement.why})' if measurement.why else ''}",
+            flush=True,
+        )
 
     def through(self, store: str, sites: int) -> None:
         """All parts, each trial on a network and a store of its own."""
@@ -112,14 +119,46 @@ def main() -> None:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m experiments.sites", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments.sites",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     scale = parser.add_mutually_exclusive_group()
-    scale.add_argument("--quick", dest="scale", action="store_const", const="quick", default="quick", help="one trial, short (default)")
-    scale.add_argument("--paper-scale", dest="scale", action="store_const", const="paper", help="ten trials; a site is cut off for a minute")
-    parser.add_argument("--sites", default=",".join(map(str, SITES)), metavar="N,...", help="how many (default: 1,7,11)")
-    parser.add_argument("--stores", default=",".join(STORES), metavar="NAME,...", help=f"of {', '.join(STORES)}")
-    parser.add_argument("--only", default=",".join(PARTS), metavar="PART,...", help=f"of {', '.join(PARTS)}")
-    parser.add_argument("--results", type=Path, default=RESULTS, metavar="DIR", help=f"where figures go (default: {RESULTS})")
+    scale.add_argument(
+        "--quick",
+        dest="scale",
+        action="store_const",
+        const="quick",
+        default="quick",
+        help="one trial, short (default)",
+    )
+    scale.add_argument(
+        "--paper-scale",
+        dest="scale",
+        action="store_const",
+        const="paper",
+        help="ten trials; a site is cut off for a minute",
+    )
+    parser.add_argument(
+        "--sites",
+        default=",".join(map(str, SITES)),
+        metavar="N,...",
+        help="how many (default: 1,7,11)",
+    )
+    parser.add_argument(
+        "--stores", default=",".join(STORES), metavar="NAME,...", help=f"of {', '.join(STORES)}"
+    )
+    parser.add_argument(
+        "--only", default=",".join(PARTS), metavar="PART,...", help=f"of {', '.join(PARTS)}"
+    )
+    parser.add_argument(
+        "--results",
+        type=Path,
+        default=RESULTS,
+        metavar="DIR",
+        help=f"where figures go (default: {RESULTS})",
+    )
     given = parser.parse_args()
     try:
         given.stores = chosen(given.stores)

@@ -10,9 +10,16 @@ async def measure_local(scene: Scene) -> None:
     async with scene.users(scene.bed.sites) as users:
         for work in WORKS:
             left = sum(scene.bed.left().values())
-            written = await together(users, lambda user, work=work: Order(puts(_names(user.site, work), work.object_size), work.parallel))  # type: ignore[misc]
+            written = await together(
+                users,
+                lambda user, work=work: Order(
+                    puts(_names(user.site, work), work.object_size), work.parallel
+                ),
+            )  # type: ignore[misc]
             between = sum(scene.bed.left().values())
-            read = await together(users, lambda user, work=work: Order(gets(_names(user.site, work)), work.parallel))  # type: ignore[misc]
+            read = await together(
+                users, lambda user, work=work: Order(gets(_names(user.site, work)), work.parallel)
+            )  # type: ignore[misc]
             stored = work.objects * work.object_size * len(users)
             figures = {
                 "write_all_s": mean_s(written),
@@ -20,7 +27,10 @@ async def measure_local(scene: Scene) -> None:
                 "write_between_bytes": float(between - left),
                 "read_between_bytes": float(sum(scene.bed.left().values()) - between),
             }
-            figures |= {f"{op}_between_share": figures[f"{op}_between_bytes"] / stored for op in ("write", "read")}
+            figures |= {
+                f"{op}_between_share": figures[f"{op}_between_bytes"] / stored
+                for op in ("write", "read")
+            }
             scene.note("local", figures, all_done([*written, *read]), **work.parameters())
 
 

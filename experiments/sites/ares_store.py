@@ -16,7 +16,15 @@ from ares.client.manager import Manager
 from ares.machine.interpreter import python
 from ares.model.errors import AresError
 from experiments.bench.processes import NotStarted, await_that
-from experiments.sites.store import Client, Deployment, NotDeployed, OperationFailed, Parameters, Sites, site_of
+from experiments.sites.store import (
+    Client,
+    Deployment,
+    NotDeployed,
+    OperationFailed,
+    Parameters,
+    Sites,
+    site_of,
+)
 
 FIRST_PORT = 7400
 BEAT_S = 1.5
@@ -38,7 +46,11 @@ def deployment(options: Mapping[str, Any]) -> Deployment:
 async def connect(parameters: Parameters, site: str) -> Client:
     settings = settings_of(parameters["file"])
     try:
-        return AresUser(await connect_to(structs.replace(settings, client=structs.replace(settings.client, site=site))))
+        return AresUser(
+            await connect_to(
+                structs.replace(settings, client=structs.replace(settings.client, site=site))
+            )
+        )
     except AresError as error:
         raise OperationFailed(str(error)) from error
 
@@ -77,30 +89,64 @@ class AresDeployment:
         self._bed, self._file = bed, bed.directory / "ares" / "cluster.toml"
         first = bed.sites[0]
         members = 3 if len(bed.sites) >= 3 or self._follows else 1
-        shape = ["--sites", ",".join(f"{site}:{replicas}" for site in bed.sites), "--consensus", str(members), "--base-port", str(FIRST_PORT)]
-        shape += ["--durability", "memory", "--security", "none", "--allow-no-faults", *(["--autopilot"] if self._follows else [])]
+        shape = [
+            "--sites",
+            ",".join(f"{site}:{replicas}" for site in bed.sites),
+            "--consensus",
+            str(members),
+            "--base-port",
+            str(FIRST_PORT),
+        ]
+        shape += [
+            "--durability",
+            "memory",
+            "--security",
+            "none",
+            "--allow-no-faults",
+            *(["--autopilot"] if self._follows else []),
+        ]
         bed.run(first, *python("-m", "ares", "init", str(self._file.parent), *shape))
         places = [site for site in bed.sites for _ in range(replicas)]
         homes = {f"s{number}": site for number, site in enumerate(places)}
         homes |= {f"r{number}": bed.sites[number % len(bed.sites)] for number in range(members)}
-        text = at_homes(self._file.read_text(), {id: bed.address(site) for id, site in homes.items()})
-        self._file.write_text(text.replace("\n[[server]]", f"consensus_beat_s = {BEAT_S}\n\n[[server]]", 1))
+        text = at_homes(
+            self._file.read_text(), {id: bed.address(site) for id, site in homes.items()}
+        )
+        self._file.write_text(
+            text.replace("\n[[server]]", f"consensus_beat_s = {BEAT_S}\n\n[[server]]", 1)
+        )
         for id, site in homes.items():
             kind = "consensus" if id.startswith("r") else "server"
-            self._running.append(bed.start(site, id, *python("-m", "ares", kind, str(self._file), "--id", id)))
+            self._running.append(
+                bed.start(site, id, *python("-m", "ares", kind, str(self._file), "--id", id))
+            )
         try:
             for id in homes:
                 log = bed.directory / f"{id}.log"
-                await_that(lambda log=log: "READY" in log.read_text(errors="replace"), f"the start of {id}", _UP_S, log)  # type: ignore[misc]
+                await_that(
+                    lambda log=log: "READY" in log.read_text(errors="replace"),
+                    f"the start of {id}",
+                    _UP_S,
+                    log,
+                )  # type: ignore[misc]
         except NotStarted as error:
             raise NotDeployed(str(error)) from error
         self._domains()
 
     def _domains(self) -> None:
         """One for each site. The first waits until a consensus member leads."""
-        words = ["--allow-no-faults", "-c", str(self._file), "--timeout", f"{_DECIDING_S:g}", *(["--follow-users"] if self._follows else [])]
+        words = [
+            "--allow-no-faults",
+            "-c",
+            str(self._file),
+            "--timeout",
+            f"{_DECIDING_S:g}",
+            *(["--follow-users"] if self._follows else []),
+        ]
         for site in self._bed.sites:
-            self._bed.run(site, *python("-m", "ares", "domain", "create", site, "--site", site, *words))
+            self._bed.run(
+                site, *python("-m", "ares", "domain", "create", site, "--site", site, *words)
+            )
 
     async def stop(self) -> None:
         for process in self._running:

@@ -52,7 +52,9 @@ class Bed:
     def __init__(self, sites: Sequence[str]) -> None:
         """Raises BadInput."""
         if not 1 <= len(sites) <= SITES_MAX or len(set(sites)) < len(sites):
-            raise BadInput(f"there can be 1 to {SITES_MAX} sites with names of their own, not {len(sites)}; nothing was made")
+            raise BadInput(
+                f"there can be 1 to {SITES_MAX} sites with names of their own, not {len(sites)}; nothing was made"
+            )
         self.sites: Sequence[str] = list(sites)
         self._cuts: set[int] = set()
         self._running: list[subprocess.Popen[bytes]] = []
@@ -66,7 +68,10 @@ class Bed:
         self.directory = base / "servers"
         try:
             core, places = self._slot.prefix, range(len(self.sites))
-            names = [core, *(name for place in places for name in (self._servers(place), self._users(place)))]
+            names = [
+                core,
+                *(name for place in places for name in (self._servers(place), self._users(place))),
+            ]
             hosts = {name: name for name in names[1:]}
             base.mkdir(mode=0o755)
             self._slot.write(State(self._slot.number, os.getpid(), str(base), core, names, hosts))
@@ -79,7 +84,9 @@ class Bed:
                 ):
                     self._plug(place, name, port, first, count)
             self._rules()
-            namespaces.run(*namespaces.inside(core), "sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward")
+            namespaces.run(
+                *namespaces.inside(core), "sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward"
+            )
             self._delay()
         except BaseException:
             self.remove()
@@ -89,11 +96,27 @@ class Bed:
         """A namespace on a port of the core, with ``count`` addresses of half of the site's network."""
         core, net = self._slot.prefix, self._net(place)
         namespaces.add(name)
-        namespaces.run("ip", "-n", core, "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", name)
+        namespaces.run(
+            "ip",
+            "-n",
+            core,
+            "link",
+            "add",
+            port,
+            "type",
+            "veth",
+            "peer",
+            "name",
+            "eth0",
+            "netns",
+            name,
+        )
         namespaces.run("ip", "-n", core, "addr", "add", f"{net}.{first + 1}/25", "dev", port)
         namespaces.run("ip", "-n", core, "link", "set", port, "up")
         for number in range(count):
-            namespaces.run("ip", "-n", name, "addr", "add", f"{net}.{first + 10 + number}/25", "dev", "eth0")
+            namespaces.run(
+                "ip", "-n", name, "addr", "add", f"{net}.{first + 10 + number}/25", "dev", "eth0"
+            )
         namespaces.run("ip", "-n", name, "link", "set", "lo", "up")
         namespaces.run("ip", "-n", name, "link", "set", "eth0", "up")
         namespaces.run("ip", "-n", name, "route", "add", "default", "via", f"{net}.{first + 1}")
@@ -106,23 +129,43 @@ class Bed:
             for one, other in (("srv", "usr"), ("usr", "srv"))
         )
         remote = (("srv", "srv", 2), ("usr", "srv", 3), ("srv", "usr", 3))
-        far = "".join(f"-A FORWARD -i {one}+ -o {other}+ -j NFQUEUE --queue-num {queue}\n" for one, other, queue in remote)
+        far = "".join(
+            f"-A FORWARD -i {one}+ -o {other}+ -j NFQUEUE --queue-num {queue}\n"
+            for one, other, queue in remote
+        )
         self._restore(f"*filter\n:FORWARD DROP\n:cuts -\n{local}-A FORWARD -j cuts\n{far}COMMIT\n")
         nets = [f"{self._net(place)}.0/24" for place in range(len(self.sites))]
         inside = "".join(f"-A POSTROUTING -s {net} -d {net} -j ACCEPT\n" for net in nets)
-        self._restore(f"*mangle\n{inside}{''.join(f'-A POSTROUTING -s {net}{chr(10)}' for net in nets)}COMMIT\n")
+        self._restore(
+            f"*mangle\n{inside}{''.join(f'-A POSTROUTING -s {net}{chr(10)}' for net in nets)}COMMIT\n"
+        )
 
     def _restore(self, rules: str) -> None:
-        namespaces.run(*namespaces.inside(self._slot.prefix), "iptables-legacy-restore", "--wait", "--noflush", given=rules)
+        namespaces.run(
+            *namespaces.inside(self._slot.prefix),
+            "iptables-legacy-restore",
+            "--wait",
+            "--noflush",
+            given=rules,
+        )
 
     def _delay(self) -> None:
         place, log = self._slot.place / "delays", self.directory.parent / "delays.log"
-        self._running.append(self._started(self._slot.prefix, log, [*_AHEAD, *python("-m", "experiments.testbeds.nfqueue", str(place))], None))
+        self._running.append(
+            self._started(
+                self._slot.prefix,
+                log,
+                [*_AHEAD, *python("-m", "experiments.testbeds.nfqueue", str(place))],
+                None,
+            )
+        )
         try:
             await_that(place.exists, "delaying packets", _UP_S, log)
             nfqueue.shape(place, {queue: Shape(one_way_s) for queue, one_way_s in _QUEUES.items()})
         except (NotStarted, OSError) as error:
-            raise NamespaceFailed(f"packets cannot be delayed: {error}. What had been made is removed again") from error
+            raise NamespaceFailed(
+                f"packets cannot be delayed: {error}. What had been made is removed again"
+            ) from error
 
     def remove(self) -> None:
         """Everything that was made, with all processes."""
@@ -145,7 +188,9 @@ class Bed:
 
     def address(self, site: str, number: int = 0) -> str:
         if not 0 <= number < SERVER_ADDRESSES:
-            raise BadInput(f"the servers of a site have {SERVER_ADDRESSES} addresses, and none of number {number}")
+            raise BadInput(
+                f"the servers of a site have {SERVER_ADDRESSES} addresses, and none of number {number}"
+            )
         return f"{self._net(self.sites.index(site))}.{10 + number}"
 
     def among_users(self, site: str) -> list[str]:
@@ -157,19 +202,37 @@ class Bed:
     def run(self, site: str, *words: str, environment: Mapping[str, str] | None = None) -> str:
         command = [*namespaces.inside(self._servers(self.sites.index(site))), *words]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_COMMAND_S, env=environment or ENVIRONMENT)
+            done = subprocess.run(
+                command,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=_COMMAND_S,
+                env=environment or ENVIRONMENT,
+            )
         except subprocess.TimeoutExpired:
             raise NotDeployed(f"`{' '.join(words)}` did not end in {_COMMAND_S:g} s") from None
         if done.returncode:
-            raise NotDeployed(f"`{' '.join(words)}` failed: {done.stderr.strip()[-1000:] or f'status {done.returncode}'}")
+            raise NotDeployed(
+                f"`{' '.join(words)}` failed: {done.stderr.strip()[-1000:] or f'status {done.returncode}'}"
+            )
         return done.stdout
 
-    def start(self, site: str, name: str, *words: str, environment: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
-        process = self._started(self._servers(self.sites.index(site)), self.directory / f"{name}.log", words, environment)
+    def start(
+        self, site: str, name: str, *words: str, environment: Mapping[str, str] | None = None
+    ) -> subprocess.Popen[bytes]:
+        process = self._started(
+            self._servers(self.sites.index(site)),
+            self.directory / f"{name}.log",
+            words,
+            environment,
+        )
         self._running.append(process)
         return process
 
-    def _started(self, namespace: str, log: Path, words: Sequence[str], environment: Mapping[str, str] | None) -> subprocess.Popen[bytes]:
+    def _started(
+        self, namespace: str, log: Path, words: Sequence[str], environment: Mapping[str, str] | None
+    ) -> subprocess.Popen[bytes]:
         """Ctrl-C is for the runner, and not for it."""
         command = [*namespaces.inside(namespace), *words]
         with log.open("ab") as said:
@@ -195,8 +258,18 @@ class Bed:
 
     def left(self) -> dict[str, int]:
         """Bytes that left each site so far, of its servers and its users."""
-        shown = namespaces.run(*namespaces.inside(self._slot.prefix), "iptables-legacy-save", "--counters", "--table", "mangle")
-        counts = [int(line.split(":", 1)[1].split("]")[0]) for line in shown.splitlines() if "-A POSTROUTING" in line and "-j" not in line]
+        shown = namespaces.run(
+            *namespaces.inside(self._slot.prefix),
+            "iptables-legacy-save",
+            "--counters",
+            "--table",
+            "mangle",
+        )
+        counts = [
+            int(line.split(":", 1)[1].split("]")[0])
+            for line in shown.splitlines()
+            if "-A POSTROUTING" in line and "-j" not in line
+        ]
         return dict(zip(self.sites, counts, strict=True))
 
     def cut(self, site: str) -> None:
@@ -210,12 +283,19 @@ class Bed:
         self._cutting()
 
     def _cutting(self) -> None:
-        rules = "".join(f"-A cuts {way} {port}{place} -j DROP\n" for place in self._cuts for way in ("-i", "-o") for port in ("srv", "usr"))
+        rules = "".join(
+            f"-A cuts {way} {port}{place} -j DROP\n"
+            for place in self._cuts
+            for way in ("-i", "-o")
+            for port in ("srv", "usr")
+        )
         self._restore(f"*filter\n-F cuts\n{rules}COMMIT\n")
 
     def _place(self, site: str) -> int:
         if len(self.sites) > 1:
-            return between(self.sites, site, next(other for other in self.sites if other != site))[0]
+            return between(self.sites, site, next(other for other in self.sites if other != site))[
+                0
+            ]
         raise BadInput("there is one site, and nothing to cut it off from; nothing was changed")
 
 

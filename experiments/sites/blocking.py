@@ -18,7 +18,13 @@ _ASK_S = 0.2
 _SAID_BYTES = 1500
 
 
-def await_that(holds: Callable[[], object], what: str, timeout_s: float, log: Path, servers: dict[str, subprocess.Popen[bytes]]) -> None:
+def await_that(
+    holds: Callable[[], object],
+    what: str,
+    timeout_s: float,
+    log: Path,
+    servers: dict[str, subprocess.Popen[bytes]],
+) -> None:
     """Ask until it holds. Raises :class:`NotDeployed` after ``timeout_s``, or when a server ended, with the end of its log.
 
     ``log``: of the server that is waited for. ``servers``: all that it takes, by the names of their logs, which are beside that one.
@@ -28,7 +34,9 @@ def await_that(holds: Callable[[], object], what: str, timeout_s: float, log: Pa
         ended = [name for name, server in servers.items() if server.poll() is not None]
         if ended or time.monotonic() > deadline_s:
             why = f"{ended[0]} ended" if ended else f"{timeout_s:g} s went by"
-            raise NotDeployed(f"it was waited until {what}, but {why}: {_end_of(log.with_name(f'{ended[0]}.log') if ended else log)}")
+            raise NotDeployed(
+                f"it was waited until {what}, but {why}: {_end_of(log.with_name(f'{ended[0]}.log') if ended else log)}"
+            )
         time.sleep(_ASK_S)
 
 
@@ -74,4 +82,8 @@ async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
 
 
 def _end_of(log: Path) -> str:
-    return log.read_text(errors="replace")[-_SAID_BYTES:].strip() if log.exists() else "it said nothing"
+    return (
+        log.read_text(errors="replace")[-_SAID_BYTES:].strip()
+        if log.exists()
+        else "it said nothing"
+    )

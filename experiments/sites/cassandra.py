@@ -22,7 +22,9 @@ from experiments.sites.store import Client, NotDeployed, Parameters, Sites
 _HEAP = "256m"
 _NATIVE_PORT, _STORAGE_PORT, _JMX_PORT = 9042, 7000, 7199
 _START_S = 240.0
-_TIMEOUTS = "".join(f"{of}_timeout: 120s\n" for of in ("read_request", "write_request", "native_transport"))
+_TIMEOUTS = "".join(
+    f"{of}_timeout: 120s\n" for of in ("read_request", "write_request", "native_transport")
+)
 """Its own are for small rows on idle processors."""
 
 
@@ -53,27 +55,65 @@ class CassandraDeployment:
 
     def parameters(self, site: str) -> Parameters:
         """The site's own node, and where copies are."""
-        return {"address": self._bed.address(site), "sites": list(self._bed.sites), "copies": self._copies}
+        return {
+            "address": self._bed.address(site),
+            "sites": list(self._bed.sites),
+            "copies": self._copies,
+        }
 
     def _start(self) -> None:
-        bed, places = self._bed, {site: self._bed.directory / f"cassandra-{site}" for site in self._bed.sites}
+        bed, places = (
+            self._bed,
+            {site: self._bed.directory / f"cassandra-{site}" for site in self._bed.sites},
+        )
         for number, (site, place) in enumerate(places.items()):
             node = described("cassandra", site, self._given(site, number, place))
             for path, content in node.files.items():
                 (place / path).parent.mkdir(parents=True, exist_ok=True)
-                (place / path).write_text(content + (_TIMEOUTS if path.endswith("cassandra.yaml") else ""))
+                (place / path).write_text(
+                    content + (_TIMEOUTS if path.endswith("cassandra.yaml") else "")
+                )
             self._servers[place.name] = bed.start(site, place.name, *node.command)
         for site in places:
             opens = f"</dev/tcp/{bed.address(site)}/{_NATIVE_PORT} && echo open"
             log = bed.directory / f"{places[site].name}.log"
-            await_that(partial(answers, bed, site, "bash", "-c", opens), f"the node at {site} serves", _START_S, log, self._servers)
-        order = {"addresses": [bed.address(site) for site in places], "sites": list(places), "copies": self._copies}
-        bed.run(bed.sites[0], *python("-m", "experiments.sites.cassandra_driver", json.dumps(order)))
+            await_that(
+                partial(answers, bed, site, "bash", "-c", opens),
+                f"the node at {site} serves",
+                _START_S,
+                log,
+                self._servers,
+            )
+        order = {
+            "addresses": [bed.address(site) for site in places],
+            "sites": list(places),
+            "copies": self._copies,
+        }
+        bed.run(
+            bed.sites[0], *python("-m", "experiments.sites.cassandra_driver", json.dumps(order))
+        )
 
     def _given(self, site: str, number: int, place: Path) -> dict[str, Any]:
-        given = {"address": self._bed.address(site), "storage_port": _STORAGE_PORT, "native_port": _NATIVE_PORT, "jmx_port": _JMX_PORT + number}
-        given |= {"seeds": ",".join(f"{self._bed.address(each)}:{_STORAGE_PORT}" for each in self._bed.sites), "hosts": list(self._bed.sites)}
-        given |= {"user": "", "site": site, "directory": str(place), "jars": str(jars()), "heap": _HEAP, "durability": "memory"}
+        given = {
+            "address": self._bed.address(site),
+            "storage_port": _STORAGE_PORT,
+            "native_port": _NATIVE_PORT,
+            "jmx_port": _JMX_PORT + number,
+        }
+        given |= {
+            "seeds": ",".join(
+                f"{self._bed.address(each)}:{_STORAGE_PORT}" for each in self._bed.sites
+            ),
+            "hosts": list(self._bed.sites),
+        }
+        given |= {
+            "user": "",
+            "site": site,
+            "directory": str(place),
+            "jars": str(jars()),
+            "heap": _HEAP,
+            "durability": "memory",
+        }
         return {f"cassandra_{name}": value for name, value in given.items()}
 
 

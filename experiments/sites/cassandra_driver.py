@@ -12,7 +12,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from cassandra import ConsistencyLevel, DriverException, OperationTimedOut
-from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable, Session
+from cassandra.cluster import (
+    EXEC_PROFILE_DEFAULT,
+    Cluster,
+    ExecutionProfile,
+    NoHostAvailable,
+    Session,
+)
 from cassandra.connection import ConnectionBusy
 from cassandra.policies import DCAwareRoundRobinPolicy, WhiteListRoundRobinPolicy
 
@@ -38,15 +44,27 @@ def rows_of(value: bytes) -> list[bytes]:
 class CassandraUser:
     """A client of the node of its site. The driver answers from a thread of its own."""
 
-    def __init__(self, cluster: Cluster, session: Session, parameters: Parameters, site: str) -> None:
-        self._cluster, self._session, self._parameters, self._site = cluster, session, parameters, site
+    def __init__(
+        self, cluster: Cluster, session: Session, parameters: Parameters, site: str
+    ) -> None:
+        self._cluster, self._session, self._parameters, self._site = (
+            cluster,
+            session,
+            parameters,
+            site,
+        )
         self._statements: dict[str, Any] = {}
         self._preparing = asyncio.Lock()
 
     async def put(self, name: str, value: bytes) -> str:
         """Into the keyspace of the name's site, in rows; the first one last."""
         rows, keyspace, others = rows_of(value), site_of(name), uuid.uuid4().hex
-        await asyncio.gather(*(self._ask(_INSERT, keyspace, others, place, rows[place], None, None) for place in range(1, len(rows))))
+        await asyncio.gather(
+            *(
+                self._ask(_INSERT, keyspace, others, place, rows[place], None, None)
+                for place in range(1, len(rows))
+            )
+        )
         await self._ask(_INSERT, keyspace, name, 0, rows[0], len(rows), others)
         return name
 
@@ -56,7 +74,12 @@ class CassandraUser:
         first = await self._ask(_SELECT, keyspace, name, 0)
         if not first:
             raise OperationFailed(f"Cassandra has no object {name}")
-        others = await asyncio.gather(*(self._ask(_SELECT, keyspace, first[0].others, place) for place in range(1, first[0].places)))
+        others = await asyncio.gather(
+            *(
+                self._ask(_SELECT, keyspace, first[0].others, place)
+                for place in range(1, first[0].places)
+            )
+        )
         if not all(others):
             raise OperationFailed(f"Cassandra has not all rows of the object {name}")
         return b"".join(rows[0].value for rows in (first, *others))
@@ -89,18 +112,24 @@ class CassandraUser:
         return self._statements[text]
 
     def _level(self, keyspace: str) -> int:
-        has_a_copy = self._site in holders(self._parameters["sites"], keyspace, self._parameters["copies"])
+        has_a_copy = self._site in holders(
+            self._parameters["sites"], keyspace, self._parameters["copies"]
+        )
         return int(ConsistencyLevel.LOCAL_QUORUM if has_a_copy else ConsistencyLevel.ONE)
 
 
 def _is_busy(error: NoHostAvailable) -> bool:
-    return bool(error.errors) and all(isinstance(each, ConnectionBusy) for each in error.errors.values())
+    return bool(error.errors) and all(
+        isinstance(each, ConnectionBusy) for each in error.errors.values()
+    )
 
 
 async def connected(parameters: Parameters, site: str) -> CassandraUser:
     """A client of the node of ``site``. Raises OperationFailed."""
     try:
-        cluster, session = await in_thread(_session, [parameters["address"]], DCAwareRoundRobinPolicy(site))
+        cluster, session = await in_thread(
+            _session, [parameters["address"]], DCAwareRoundRobinPolicy(site)
+        )
     except (DriverException, NoHostAvailable) as error:
         raise OperationFailed(f"Cassandra: {error}") from error
     return CassandraUser(cluster, session, parameters, site)
@@ -110,7 +139,12 @@ def _session(addresses: Sequence[str], policy: Any) -> tuple[Cluster, Session]:
     """A session with the nodes that the policy chooses."""
     profile = ExecutionProfile(policy, request_timeout=_OPERATION_S)
     patience = {"connect_timeout": 30.0, "control_connection_timeout": 30.0}
-    cluster = Cluster(addresses, execution_profiles={EXEC_PROFILE_DEFAULT: profile}, protocol_version=5, **patience)
+    cluster = Cluster(
+        addresses,
+        execution_profiles={EXEC_PROFILE_DEFAULT: profile},
+        protocol_version=5,
+        **patience,
+    )
     try:
         return cluster, cluster.connect()
     except BaseException:
@@ -124,14 +158,22 @@ def make_keyspaces(addresses: Sequence[str], sites: Sequence[str], copies: int) 
     for address in addresses:
         cluster, session = _session([address], WhiteListRoundRobinPolicy([address]))
         try:
-            while len(list(session.execute("select peer from system.peers_v2"))) < len(addresses) - 1:
+            while (
+                len(list(session.execute("select peer from system.peers_v2"))) < len(addresses) - 1
+            ):
                 if time.monotonic() > deadline_s:
-                    raise OperationTimedOut(f"the node at {address} does not know the others after {TOGETHER_S:g} s")
+                    raise OperationTimedOut(
+                        f"the node at {address} does not know the others after {TOGETHER_S:g} s"
+                    )
                 time.sleep(0.2)
             for site in sites if address == addresses[-1] else []:
                 centres = "".join(f", '{holder}': 1" for holder in holders(sites, site, copies))
-                session.execute(f"create keyspace \"{site}\" with replication = {{'class': 'NetworkTopologyStrategy'{centres}}}")
-                session.execute(f"create table \"{site}\".objects ({_COLUMNS}) with compression = {{'enabled': false}}")
+                session.execute(
+                    f"create keyspace \"{site}\" with replication = {{'class': 'NetworkTopologyStrategy'{centres}}}"
+                )
+                session.execute(
+                    f"create table \"{site}\".objects ({_COLUMNS}) with compression = {{'enabled': false}}"
+                )
         finally:
             cluster.shutdown()
 

@@ -38,10 +38,15 @@ async def measure_containment(scene: Scene) -> None:
         left = sum(scene.bed.left().values())
         alone = all_done(await together(quiet, lambda user: gently(user.site)))
         sent_alone = sum(scene.bed.left().values()) - left
-        hard = [operation for lane in range(_BUSY_LANES) for operation in pair(f"{busy_site}/busy-{lane}", MB)]
+        hard = [
+            operation
+            for lane in range(_BUSY_LANES)
+            for operation in pair(f"{busy_site}/busy-{lane}", MB)
+        ]
         left = sum(scene.bed.left().values())
         beside, worked = await asyncio.gather(
-            together(quiet, lambda user: gently(user.site)), busy.do(Order(tuple(hard), _BUSY_LANES, for_s=seconds, pace_s=_PACE_S))
+            together(quiet, lambda user: gently(user.site)),
+            busy.do(Order(tuple(hard), _BUSY_LANES, for_s=seconds, pace_s=_PACE_S)),
         )
         sent = sum(scene.bed.left().values()) - left
     done = all_done(beside)
@@ -51,7 +56,8 @@ async def measure_containment(scene: Scene) -> None:
         "beside_p50_s": _p50(done),
         "beside_over_alone": _p50(done) / _p50(alone),
         "alone_bytes_per_op": max(0.0, sent_alone - scene.idle_per_s * seconds) / len(alone),
-        "bytes_per_op": max(0.0, sent - scene.idle_per_s * seconds) / (len(done) + len(worked.done)),
+        "bytes_per_op": max(0.0, sent - scene.idle_per_s * seconds)
+        / (len(done) + len(worked.done)),
         "busy_ops": float(len(worked.done)),
     }
     scene.note("containment", figures, [*alone, *done, *worked.done])
@@ -65,7 +71,10 @@ async def measure_cut(scene: Scene) -> None:
     away, *_, site = scene.bed.sites
     cut_s = scene.extent.cut_s
     whole_s = _BEFORE_S + cut_s + max(cut_s, _OPERATION_S)
-    shared, kept_names = f"{site}/read-across", [f"{site}/in-the-cut-{number}" for number in range(_KEPT_OBJECTS)]
+    shared, kept_names = (
+        f"{site}/read-across",
+        [f"{site}/in-the-cut-{number}" for number in range(_KEPT_OBJECTS)],
+    )
     async with scene.users([site, site, away, away]) as (inside, writer, outside, across):
         made = await inside.do(Order(pair(shared, QUIET_BYTES)))
         await across.do(Order(gets([shared]), known=made.known))
@@ -77,23 +86,41 @@ async def measure_cut(scene: Scene) -> None:
         await asyncio.sleep(_BEFORE_S)
         scene.bed.cut(site)
         cut_at_s = now_s()
-        written = asyncio.ensure_future(writer.do(Order(puts(kept_names, QUIET_BYTES), timeout_s=cut_s)))
+        written = asyncio.ensure_future(
+            writer.do(Order(puts(kept_names, QUIET_BYTES), timeout_s=cut_s))
+        )
         await asyncio.sleep(cut_s * _ALONE)
-        newcomers = asyncio.gather(*(_newcomer(scene, place, cut_s * (1 - _ALONE)) for place in (site, away)))
+        newcomers = asyncio.gather(
+            *(_newcomer(scene, place, cut_s * (1 - _ALONE)) for place in (site, away))
+        )
         await asyncio.sleep(cut_s * (1 - _ALONE))
         scene.bed.heal(site)
         healed_at_s = now_s()
         steady, elsewhere, reads = await loops
         new_inside_s, new_outside_s = await newcomers
         after = await outside.do(Order(gets(kept_names), known=(await written).known))
-    figures = {"cut_s": healed_at_s - cut_at_s, "new_inside": float(new_inside_s is not None), "new_outside": float(new_outside_s is not None)}
-    figures |= {name: seconds for name, seconds in (("new_inside_s", new_inside_s), ("new_outside_s", new_outside_s)) if seconds is not None}
+    figures = {
+        "cut_s": healed_at_s - cut_at_s,
+        "new_inside": float(new_inside_s is not None),
+        "new_outside": float(new_outside_s is not None),
+    }
+    figures |= {
+        name: seconds
+        for name, seconds in (("new_inside_s", new_inside_s), ("new_outside_s", new_outside_s))
+        if seconds is not None
+    }
     figures |= cut_figures(steady.done, elsewhere.done, reads.done, cut_at_s, healed_at_s)
     figures["written_in_cut_read"] = sum(not each.failed for each in after.done) / len(after.done)
     scene.note("cut", figures, [*elsewhere.done, *after.done])
 
 
-def cut_figures(inside: Sequence[Done], outside: Sequence[Done], across: Sequence[Done], cut_at_s: float, healed_at_s: float) -> dict[str, float]:
+def cut_figures(
+    inside: Sequence[Done],
+    outside: Sequence[Done],
+    across: Sequence[Done],
+    cut_at_s: float,
+    healed_at_s: float,
+) -> dict[str, float]:
     """Of users of before: at the site, at another one, and of one there who reads what is at the site. ``healed_s``: until that works again."""
     figures = {
         "inside_kept": kept(inside, cut_at_s, healed_at_s),
@@ -103,7 +130,11 @@ def cut_figures(inside: Sequence[Done], outside: Sequence[Done], across: Sequenc
         "across_kept": kept(across, cut_at_s, healed_at_s),
         "after_kept": kept(inside, healed_at_s, math.inf),
     }
-    seen_s = [each.ended_s - healed_at_s for each in across if each.ended_s > healed_at_s and not each.failed]
+    seen_s = [
+        each.ended_s - healed_at_s
+        for each in across
+        if each.ended_s > healed_at_s and not each.failed
+    ]
     return figures | ({"healed_s": min(seen_s)} if seen_s else {})
 
 
@@ -130,8 +161,12 @@ def kept(done: Iterable[Done], from_s: float, until_s: float) -> float:
 
 def longest_pause_s(done: Iterable[Done], from_s: float, until_s: float) -> float:
     """The longest part of this time in which no operation succeeded."""
-    ends = sorted(each.ended_s for each in done if not each.failed and from_s < each.ended_s < until_s)
-    return max(later - sooner for sooner, later in zip([from_s, *ends], [*ends, until_s], strict=True))
+    ends = sorted(
+        each.ended_s for each in done if not each.failed and from_s < each.ended_s < until_s
+    )
+    return max(
+        later - sooner for sooner, later in zip([from_s, *ends], [*ends, until_s], strict=True)
+    )
 
 
 async def measure_move(scene: Scene) -> None:
@@ -142,7 +177,10 @@ async def measure_move(scene: Scene) -> None:
     rounds: list[tuple[float, float]] = []
     async with scene.users([home, away]) as (before, after):
         written = await before.do(Order(puts(names, MB)))
-        local = [await after.do(Order(puts(own, MB))), *[await after.do(Order(gets(own))) for _ in range(3)]]
+        local = [
+            await after.do(Order(puts(own, MB))),
+            *[await after.do(Order(gets(own))) for _ in range(3)],
+        ]
         done = all_done([written, *local])
         began_s, known = now_s(), written.known
         while not rounds or now_s() < began_s + scene.extent.move_s:
@@ -159,16 +197,27 @@ async def measure_move(scene: Scene) -> None:
         "last_all_s": statistics.median(seconds for _, seconds in rounds[-3:]),
         "write_over_local": wrote.seconds / local[0].seconds,
     }
-    figures |= {f"{which}_over_local": figures[f"{which}_all_s"] / local_s for which in ("first", "second", "last")}
+    figures |= {
+        f"{which}_over_local": figures[f"{which}_all_s"] / local_s
+        for which in ("first", "second", "last")
+    }
     near_since_s = settled_s(rounds, NEAR * local_s)
-    scene.note("move", figures | ({} if near_since_s is None else {"settled_s": near_since_s}), [*done, *wrote.done])
+    scene.note(
+        "move",
+        figures | ({} if near_since_s is None else {"settled_s": near_since_s}),
+        [*done, *wrote.done],
+    )
 
 
 def settled_s(rounds: Sequence[tuple[float, float]], limit_s: float) -> float | None:
     """When the first round ended from which half of all rounds took at most ``limit_s``; None if the last three did not. Pairs: when, how long."""
     if statistics.median(seconds for _, seconds in rounds[-3:]) > limit_s:
         return None
-    far = [number for number in range(len(rounds) - 2) if statistics.median(seconds for _, seconds in rounds[number : number + 3]) > limit_s]
+    far = [
+        number
+        for number in range(len(rounds) - 2)
+        if statistics.median(seconds for _, seconds in rounds[number : number + 3]) > limit_s
+    ]
     return rounds[min(far[-1] + 1 if far else 0, len(rounds) - 1)][0]
 
 
@@ -176,5 +225,7 @@ def _p50(done: Sequence[Done]) -> float:
     """Of those that succeeded. Raises OperationFailed if none did."""
     took_s = [each.took_s for each in done if not each.failed]
     if not took_s:
-        raise OperationFailed(f"no operation of a quiet site succeeded: {done[0].failed if done else 'none ended'}")
+        raise OperationFailed(
+            f"no operation of a quiet site succeeded: {done[0].failed if done else 'none ended'}"
+        )
     return statistics.median(took_s)

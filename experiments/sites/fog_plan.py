@@ -24,7 +24,10 @@ class Extent(Struct, frozen=True):
     operations: int
 
 
-EXTENTS = {"quick": Extent(1, 15.0, 5.0, 20.0, 30.0, 100, 200), "paper": Extent(10, 60.0, 30.0, 60.0, 120.0, 1000, 1000)}
+EXTENTS = {
+    "quick": Extent(1, 15.0, 5.0, 20.0, 30.0, 100, 200),
+    "paper": Extent(10, 60.0, 30.0, 60.0, 120.0, 1000, 1000),
+}
 
 
 class Work(Struct, frozen=True):

@@ -25,14 +25,25 @@ def keep(results: Path, measurements: Sequence[Measurement], began: str) -> None
 
 
 def _written(results: Path, of: Measurement, began: str) -> Path:
-    words = [of.store.replace(" ", "-"), str(of.sites), of.test, *map(str, of.work.values()), str(of.trial)]
+    words = [
+        of.store.replace(" ", "-"),
+        str(of.sites),
+        of.test,
+        *map(str, of.work.values()),
+        str(of.trial),
+    ]
     directory = results / SCENARIO / "_".join(words)
     directory.mkdir(parents=True, exist_ok=True)
     about = {"scenario": SCENARIO, "algorithm": of.store, "iteration": of.trial}
     parameters = {"sites": of.sites, "test": of.test} | of.work
-    run = about | {"parameters": parameters, "provenance": provenance("sites", 0) | {"began": began}}
+    run = about | {
+        "parameters": parameters,
+        "provenance": provenance("sites", 0) | {"began": began},
+    }
     (directory / "run.json").write_bytes(msgspec.json.encode(run))
-    (directory / "outcome.json").write_bytes(msgspec.json.encode({"ended": datetime.now(UTC).isoformat()}))
+    (directory / "outcome.json").write_bytes(
+        msgspec.json.encode({"ended": datetime.now(UTC).isoformat()})
+    )
     point = LoadPoint(
         clients=int(of.work.get("parallel", 1)), read=of.read, write=of.write, began=began, figures=of.figures,
         failed=int(of.figures["failed"]),

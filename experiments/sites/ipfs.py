@@ -34,7 +34,11 @@ def binary() -> Path:
 
 def missing() -> str | None:
     """The program, and how to get it."""
-    return None if binary().is_file() else "IPFS is not here: experiments/build_kubo.sh builds it (Go, three minutes)"
+    return (
+        None
+        if binary().is_file()
+        else "IPFS is not here: experiments/build_kubo.sh builds it (Go, three minutes)"
+    )
 
 
 class IpfsDeployment:
@@ -63,31 +67,68 @@ class IpfsDeployment:
         places = {site: bed.directory / f"ipfs-{site}" for site in bed.sites}
         swarm = {}
         for site, repository in places.items():
-            bed.run(site, str(binary()), "init", "--empty-repo", environment=_environment(repository))
+            bed.run(
+                site, str(binary()), "init", "--empty-repo", environment=_environment(repository)
+            )
             (repository / "swarm.key").write_text(key)
             peer = json.loads((repository / "config").read_text())["Identity"]["PeerID"]
             swarm[site] = f"/ip4/{bed.address(site)}/tcp/{_SWARM_PORT}/p2p/{peer}"
         for site, repository in places.items():
             file = repository / "config"
             others = [place for other, place in swarm.items() if other != site]
-            file.write_text(json.dumps(configured(json.loads(file.read_text()), bed.address(site), others)))
-            self._servers[f"ipfs-{site}"] = bed.start(site, f"ipfs-{site}", str(binary()), "daemon", environment=_environment(repository))
+            file.write_text(
+                json.dumps(configured(json.loads(file.read_text()), bed.address(site), others))
+            )
+            self._servers[f"ipfs-{site}"] = bed.start(
+                site, f"ipfs-{site}", str(binary()), "daemon", environment=_environment(repository)
+            )
         for site in bed.sites:
-            await_that(partial(self._asked, site, "id"), f"the daemon at {site} serves", _START_S, bed.directory / f"ipfs-{site}.log", self._servers)
+            await_that(
+                partial(self._asked, site, "id"),
+                f"the daemon at {site} serves",
+                _START_S,
+                bed.directory / f"ipfs-{site}.log",
+                self._servers,
+            )
         for site in bed.sites[1:]:
-            met = partial(self._asked, site, "swarm", "connect", *(place for other, place in swarm.items() if other != site))
-            await_that(met, f"the daemon at {site} meets the others", _START_S, bed.directory / f"ipfs-{site}.log", self._servers)
+            met = partial(
+                self._asked,
+                site,
+                "swarm",
+                "connect",
+                *(place for other, place in swarm.items() if other != site),
+            )
+            await_that(
+                met,
+                f"the daemon at {site} meets the others",
+                _START_S,
+                bed.directory / f"ipfs-{site}.log",
+                self._servers,
+            )
 
     def _asked(self, site: str, *words: str) -> bool:
         """Whether the daemon, by its API, did that; without the API the program would answer from the repository."""
         api = f"--api=/ip4/{self._bed.address(site)}/tcp/{_API_PORT}"
-        return bool(answers(self._bed, site, str(binary()), api, *words, environment=_environment(self._bed.directory / f"ipfs-{site}")))
+        return bool(
+            answers(
+                self._bed,
+                site,
+                str(binary()),
+                api,
+                *words,
+                environment=_environment(self._bed.directory / f"ipfs-{site}"),
+            )
+        )
 
 
 def configured(config: dict[str, Any], address: str, others: list[str]) -> dict[str, Any]:
     """The configuration of a daemon that speaks TCP to ``others``, and to nobody else."""
     own: dict[str, Any] = {
-        "Addresses": {"Swarm": [f"/ip4/{address}/tcp/{_SWARM_PORT}"], "API": f"/ip4/{address}/tcp/{_API_PORT}", "Gateway": []},
+        "Addresses": {
+            "Swarm": [f"/ip4/{address}/tcp/{_SWARM_PORT}"],
+            "API": f"/ip4/{address}/tcp/{_API_PORT}",
+            "Gateway": [],
+        },
         "AutoConf": {"Enabled": False},
         "AutoTLS": {"Enabled": False},
         "AutoNAT": {"ServiceMode": "disabled"},
@@ -102,7 +143,11 @@ def configured(config: dict[str, Any], address: str, others: list[str]) -> dict[
             "EnableHolePunching": False,
             "RelayClient": {"Enabled": False},
             "RelayService": {"Enabled": False},
-            "Transports": {"Network": dict.fromkeys(("QUIC", "Relay", "WebRTCDirect", "WebTransport", "Websocket"), False)},
+            "Transports": {
+                "Network": dict.fromkeys(
+                    ("QUIC", "Relay", "WebRTCDirect", "WebTransport", "Websocket"), False
+                )
+            },
         },
         "Version": {"SwarmCheckDisabled": True},
     }
@@ -141,7 +186,11 @@ class IpfsClient:
             connection.close()
 
     def _asked(self, command: str, arguments: dict[str, str], body: bytes) -> bytes:
-        connection = self._idle.pop() if self._idle else http.client.HTTPConnection(self._host, self._port, timeout=_OPERATION_S)
+        connection = (
+            self._idle.pop()
+            if self._idle
+            else http.client.HTTPConnection(self._host, self._port, timeout=_OPERATION_S)
+        )
         try:
             kind = {"Content-Type": f"multipart/form-data; boundary={_BOUNDARY}"} if body else {}
             connection.request("POST", f"/api/v0/{command}?{urlencode(arguments)}", body, kind)
@@ -149,10 +198,14 @@ class IpfsClient:
             content = answer.read()
         except (OSError, http.client.HTTPException) as error:
             connection.close()
-            raise OperationFailed(f"{command} at {self._host}: {error or type(error).__name__}") from error
+            raise OperationFailed(
+                f"{command} at {self._host}: {error or type(error).__name__}"
+            ) from error
         self._idle.append(connection)
         if answer.status != http.client.OK:
-            raise OperationFailed(f"{command} at {self._host}: {content[:300].decode(errors='replace')}")
+            raise OperationFailed(
+                f"{command} at {self._host}: {content[:300].decode(errors='replace')}"
+            )
         return content
 
 
@@ -165,4 +218,9 @@ async def connect(parameters: Parameters, site: str) -> Client:
 
 def _environment(repository: Path) -> dict[str, str]:
     """Nothing of the user's own: there may be another repository."""
-    return {"IPFS_PATH": str(repository), "HOME": str(repository.parent), "PATH": os.environ["PATH"], "LIBP2P_FORCE_PNET": "1"}
+    return {
+        "IPFS_PATH": str(repository),
+        "HOME": str(repository.parent),
+        "PATH": os.environ["PATH"],
+        "LIBP2P_FORCE_PNET": "1",
+    }

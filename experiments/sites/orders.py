@@ -74,4 +74,6 @@ def value_of(size: int) -> bytes:
 
 def is_whole(value: bytes) -> bool:
     """Whether it is a value of :func:`value_of`."""
-    return zlib.crc32(memoryview(value)[_CHECK_BYTES:]) == int.from_bytes(value[:_CHECK_BYTES], "big")
+    return zlib.crc32(memoryview(value)[_CHECK_BYTES:]) == int.from_bytes(
+        value[:_CHECK_BYTES], "big"
+    )

@@ -66,7 +66,12 @@ def latency(took_s: Sequence[float]) -> LoadLatency | None:
     if not took_s:
         return None
     ordered = sorted(took_s)
-    return LoadLatency(len(ordered), ordered[len(ordered) // 2], ordered[len(ordered) * 99 // 100], statistics.mean(ordered))
+    return LoadLatency(
+        len(ordered),
+        ordered[len(ordered) // 2],
+        ordered[len(ordered) * 99 // 100],
+        statistics.mean(ordered),
+    )
 
 
 def append(path: Path, measurement: Measurement) -> None:
@@ -81,9 +86,16 @@ def table(measurements: Sequence[Measurement]) -> dict[str, dict[str, Cell]]:
     found = {}
     for store in dict.fromkeys(each.store for each in measurements):
         ours = [each for each in measurements if each.store == store and each.sites > 1]
-        judged = {"locality": ("local", _locality), "containment": ("containment", _containment), "disconnected": ("cut", _disconnected)}
+        judged = {
+            "locality": ("local", _locality),
+            "containment": ("containment", _containment),
+            "disconnected": ("cut", _disconnected),
+        }
         judged["mobility"] = ("move", _mobility)
-        found[store] = {name: _worst(judge(each) for each in ours if each.test == test) for name, (test, judge) in judged.items()}
+        found[store] = {
+            name: _worst(judge(each) for each in ours if each.test == test)
+            for name, (test, judge) in judged.items()
+        }
     return found
 
 
@@ -95,7 +107,10 @@ def _worst(cells: Iterable[Cell]) -> Cell:
 def _locality(of: Measurement) -> Cell:
     figures = of.figures
     share = max(figures["write_between_share"], figures["read_between_share"])
-    return Cell(YES if share < SHARE_MAX and not figures["failed"] else NO, f"{share:.2%} leave, {figures['failed']:g} failed")
+    return Cell(
+        YES if share < SHARE_MAX and not figures["failed"] else NO,
+        f"{share:.2%} leave, {figures['failed']:g} failed",
+    )
 
 
 def _containment(of: Measurement) -> Cell:
@@ -125,5 +140,9 @@ def _mobility(of: Measurement) -> Cell:
 def table_text(measurements: Sequence[Measurement]) -> list[str]:
     """Table I in lines, with what each cell follows from, and the criteria."""
     found = table(measurements)
-    lines = [f"{store:16} {name:13} {cell.word:12} {cell.figures}" for store, cells in found.items() for name, cell in cells.items()]
+    lines = [
+        f"{store:16} {name:13} {cell.word:12} {cell.figures}"
+        for store, cells in found.items()
+        for name, cell in cells.items()
+    ]
     return [*lines, "", *(f"{name}: {criterion}" for name, criterion in CRITERIA.items())]

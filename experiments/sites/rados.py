@@ -68,37 +68,100 @@ class RadosDeployment:
     def _start(self, replicas: int) -> None:
         bed, home = self._bed, self._bed.directory
         self._file.write_text(configuration(str(uuid.uuid4()), self._monitors(), home))
-        monitors = [word for site in bed.sites for word in ("--addv", site, f"[v2:{bed.address(site)}:{_PORT}/0]")]
-        bed.run(bed.sites[0], "monmaptool", "--create", "-c", str(self._file), *monitors, str(home / "monmap"))
+        monitors = [
+            word
+            for site in bed.sites
+            for word in ("--addv", site, f"[v2:{bed.address(site)}:{_PORT}/0]")
+        ]
+        bed.run(
+            bed.sites[0],
+            "monmaptool",
+            "--create",
+            "-c",
+            str(self._file),
+            *monitors,
+            str(home / "monmap"),
+        )
         for site in bed.sites:
             data = ("-i", site, "--mon-data", str(home / f"mon-{site}"))
-            bed.run(site, "ceph-mon", "-c", str(self._file), "--mkfs", "--monmap", str(home / "monmap"), *data)
+            bed.run(
+                site,
+                "ceph-mon",
+                "-c",
+                str(self._file),
+                "--mkfs",
+                "--monmap",
+                str(home / "monmap"),
+                *data,
+            )
             self._serve(site, "ceph-mon", *data)
-        await_that(lambda: self._asked("quorum_status"), "the monitors have a quorum", _START_S, home / f"ceph-mon-{bed.sites[0]}.log", self._servers)
+        await_that(
+            lambda: self._asked("quorum_status"),
+            "the monitors have a quorum",
+            _START_S,
+            home / f"ceph-mon-{bed.sites[0]}.log",
+            self._servers,
+        )
         osds = {site: str(uuid.uuid4()) for site in bed.sites}
-        self._asked_all(["config set mgr mgr/devicehealth/enable_monitoring false --force", *(f"osd new {osd}" for osd in osds.values())])
+        self._asked_all(
+            [
+                "config set mgr mgr/devicehealth/enable_monitoring false --force",
+                *(f"osd new {osd}" for osd in osds.values()),
+            ]
+        )
         self._serve(bed.sites[0], "ceph-mgr", "-i", "manager", "--mgr-data", str(home / "mgr"))
         (home / "crush.txt").write_text(crush_map(bed.sites, replicas))
         bed.run(bed.sites[0], "crushtool", "-c", str(home / "crush.txt"), "-o", str(home / "crush"))
-        bed.run(bed.sites[0], "ceph", "-c", str(self._file), "osd", "setcrushmap", "-i", str(home / "crush"))
+        bed.run(
+            bed.sites[0],
+            "ceph",
+            "-c",
+            str(self._file),
+            "osd",
+            "setcrushmap",
+            "-i",
+            str(home / "crush"),
+        )
         for number, (site, osd) in enumerate(osds.items()):
             data = ("-i", str(number), "--osd-data", str(home / f"osd-{site}"))
             (home / f"osd-{site}").mkdir()
             bed.run(site, "ceph-osd", "-c", str(self._file), "--mkfs", "--osd-uuid", osd, *data)
             self._serve(site, "ceph-osd", *data)
         size = len(holders(bed.sites, bed.sites[0], replicas))
-        self._asked_all([f"osd pool create {site} {_PLACEMENT_GROUPS} {_PLACEMENT_GROUPS} replicated {site} --size {size}" for site in bed.sites])
+        self._asked_all(
+            [
+                f"osd pool create {site} {_PLACEMENT_GROUPS} {_PLACEMENT_GROUPS} replicated {site} --size {size}"
+                for site in bed.sites
+            ]
+        )
         clean = f"{len(bed.sites) * _PLACEMENT_GROUPS} active+clean"
         log = home / f"ceph-mgr-{bed.sites[0]}.log"
-        await_that(lambda: clean in self._asked("pg", "stat"), f"`ceph pg stat` says {clean!r}", _START_S, log, self._servers)
+        await_that(
+            lambda: clean in self._asked("pg", "stat"),
+            f"`ceph pg stat` says {clean!r}",
+            _START_S,
+            log,
+            self._servers,
+        )
 
     def _serve(self, site: str, program: str, *words: str) -> None:
         name = f"{program}-{site}"
         public = ("--public-addr", self._bed.address(site))
-        self._servers[name] = self._bed.start(site, name, program, "-f", "-c", str(self._file), *public, *words)
+        self._servers[name] = self._bed.start(
+            site, name, program, "-f", "-c", str(self._file), *public, *words
+        )
 
     def _asked(self, *words: str) -> str:
-        return answers(self._bed, self._bed.sites[0], "ceph", "-c", str(self._file), "--connect-timeout", "10", *words)
+        return answers(
+            self._bed,
+            self._bed.sites[0],
+            "ceph",
+            "-c",
+            str(self._file),
+            "--connect-timeout",
+            "10",
+            *words,
+        )
 
     def _asked_all(self, commands: Sequence[str]) -> None:
         """In one process: it takes long to start. It does not say in its status whether they succeeded."""
@@ -141,7 +204,10 @@ def crush_map(sites: Sequence[str], copies: int) -> str:
     buckets, rules = "", ""
     for number, site in enumerate(sites):
         buckets += f"host {site} {{\n id {-2 - number}\n alg straw2\n hash 0\n item osd.{number} weight 1.0\n}}\n"
-        steps = "".join(f" step take {holder}\n step choose firstn 1 type osd\n step emit\n" for holder in holders(sites, site, copies))
+        steps = "".join(
+            f" step take {holder}\n step choose firstn 1 type osd\n step emit\n"
+            for holder in holders(sites, site, copies)
+        )
         rules += f"rule {site} {{\n id {number}\n type replicated\n min_size 1\n max_size 10\n{steps}}}\n"
     return f"{_TUNABLES}{devices}type 0 osd\ntype 1 host\n{buckets}{rules}"
 
@@ -198,8 +264,14 @@ class RadosClient:
 async def connect(parameters: Parameters, site: str) -> Client:
     """A client at ``site``. Raises OperationFailed if no monitor lets it in within 30 s, as at a site that is cut off."""
     library = _library()
-    settings = dict.fromkeys((f"auth_{whom}_required" for whom in ("cluster", "service", "client")), "none")
-    settings |= {"mon_host": parameters["monitors"], "client_mount_timeout": "30", "rados_osd_op_timeout": str(_OPERATION_S)}
+    settings = dict.fromkeys(
+        (f"auth_{whom}_required" for whom in ("cluster", "service", "client")), "none"
+    )
+    settings |= {
+        "mon_host": parameters["monitors"],
+        "client_mount_timeout": "30",
+        "rados_osd_op_timeout": str(_OPERATION_S),
+    }
     cluster = library.Rados(conf=settings)
     try:
         await in_thread(cluster.connect)

@@ -19,19 +19,41 @@ _WARM_BYTES = 1000
 class Scene:
     """A store at the sites of a bed."""
 
-    def __init__(self, bed: Bed, store: str, deployment: Deployment, extent: Extent, trial: int, note: Callable[[Measurement], None]) -> None:
+    def __init__(
+        self,
+        bed: Bed,
+        store: str,
+        deployment: Deployment,
+        extent: Extent,
+        trial: int,
+        note: Callable[[Measurement], None],
+    ) -> None:
         self.bed, self.store, self.extent = bed, store, extent
         self._deployment, self._trial, self._note = deployment, trial, note
         self.idle_per_s = 0.0
 
-    def note(self, test: str, figures: dict[str, float], done: Iterable[Done] = (), **work: int | str) -> None:
+    def note(
+        self, test: str, figures: dict[str, float], done: Iterable[Done] = (), **work: int | str
+    ) -> None:
         """Figures of one test; ``done``: all its operations; ``work``: what it consists of."""
         ended = list(done)
-        figures |= {"failed": float(sum(bool(each.failed) for each in ended)), "wrong": float(sum(each.failed.startswith("WRONG") for each in ended))}
-        succeeded = [(each.kind in ("get", "scan"), each.took_s) for each in ended if not each.failed]
-        read, write = (outcome.latency([took_s for is_read, took_s in succeeded if is_read == wanted]) for wanted in (True, False))
+        figures |= {
+            "failed": float(sum(bool(each.failed) for each in ended)),
+            "wrong": float(sum(each.failed.startswith("WRONG") for each in ended)),
+        }
+        succeeded = [
+            (each.kind in ("get", "scan"), each.took_s) for each in ended if not each.failed
+        ]
+        read, write = (
+            outcome.latency([took_s for is_read, took_s in succeeded if is_read == wanted])
+            for wanted in (True, False)
+        )
         why = next((each.failed for each in ended if each.failed), "")
-        self._note(Measurement(self.store, len(self.bed.sites), self._trial, test, work, figures, read, write, why))
+        self._note(
+            Measurement(
+                self.store, len(self.bed.sites), self._trial, test, work, figures, read, write, why
+            )
+        )
 
     def user(self, site: str, connect_s: float = CONNECT_S) -> AbstractAsyncContextManager[User]:
         """A client that is connected and has not done anything yet. Raises OperationFailed."""
@@ -41,7 +63,11 @@ class Scene:
     async def users(self, sites: Sequence[str]) -> AsyncIterator[list[User]]:
         """One at each of these, each of which has used its own site."""
         async with AsyncExitStack() as closing:
-            made = list(await asyncio.gather(*(closing.enter_async_context(self.user(site)) for site in sites)))
+            made = list(
+                await asyncio.gather(
+                    *(closing.enter_async_context(self.user(site)) for site in sites)
+                )
+            )
             await together(made, lambda user: Order(pair(f"{user.site}/warm-up", _WARM_BYTES)))
             yield made
 

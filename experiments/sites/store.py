@@ -42,7 +42,9 @@ class Sites(Protocol):
     def run(self, site: str, *words: str, environment: Mapping[str, str] | None = None) -> str:
         """What a command prints that ends by itself, in the network of the site's servers. Raises NotDeployed if it fails, or takes 120 s."""
 
-    def start(self, site: str, name: str, *words: str, environment: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
+    def start(
+        self, site: str, name: str, *words: str, environment: Mapping[str, str] | None = None
+    ) -> subprocess.Popen[bytes]:
         """A process there that stays, with its output in ``directory``/``name``.log. The bed ends those that are left when it goes.
 
         ``environment``: in place of this process's own.

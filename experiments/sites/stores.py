@@ -34,7 +34,9 @@ def chosen(text: str) -> list[str]:
     """The names of a list with commas. Raises BadInput for one that is none."""
     names = [name.strip() for name in text.split(",")]
     if strange := [name for name in names if name not in STORES]:
-        raise BadInput(f"there is no store {', '.join(map(repr, strange))}; there are {', '.join(STORES)}. Nothing was measured")
+        raise BadInput(
+            f"there is no store {', '.join(map(repr, strange))}; there are {', '.join(STORES)}. Nothing was measured"
+        )
     return names
 
 

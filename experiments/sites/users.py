@@ -31,7 +31,12 @@ class User:
 
     async def do(self, order: Order) -> Answer:
         """Raises OperationFailed if the process ended, or does not come back long after its time."""
-        limit_s = order.for_s + order.timeout_s * (1 + len(order.operations) / order.parallel if not order.for_s else 1) + _GRACE_S
+        limit_s = (
+            order.for_s
+            + order.timeout_s
+            * (1 + len(order.operations) / order.parallel if not order.for_s else 1)
+            + _GRACE_S
+        )
         line = await self._line(limit_s, msgspec.json.encode(order) + b"\n")
         return msgspec.json.decode(line, type=Answer)
 
@@ -43,15 +48,21 @@ class User:
             async with asyncio.timeout(limit_s):
                 line = await self._process.stdout.readline()
         except TimeoutError:
-            raise OperationFailed(f"the client at {self.site} said nothing for {limit_s:g} s") from None
+            raise OperationFailed(
+                f"the client at {self.site} said nothing for {limit_s:g} s"
+            ) from None
         if not line:
-            raise OperationFailed(f"the client at {self.site} ended: {self._log.read_text(errors='replace').strip()[-500:]}")
+            raise OperationFailed(
+                f"the client at {self.site} ended: {self._log.read_text(errors='replace').strip()[-500:]}"
+            )
         return line
 
     async def connected(self, opening: Opening, limit_s: float) -> None:
         """Raises OperationFailed."""
         if await self._line(limit_s, msgspec.json.encode(opening) + b"\n") != READY:
-            raise OperationFailed(f"the client at {self.site} says something else than that it is ready")
+            raise OperationFailed(
+                f"the client at {self.site} says something else than that it is ready"
+            )
 
     async def close(self) -> None:
         assert self._process.stdin is not None
@@ -64,14 +75,22 @@ class User:
 
 
 @contextlib.asynccontextmanager
-async def user(bed: Bed, store: str, deployment: Deployment, site: str, connect_s: float = CONNECT_S) -> AsyncIterator[User]:
+async def user(
+    bed: Bed, store: str, deployment: Deployment, site: str, connect_s: float = CONNECT_S
+) -> AsyncIterator[User]:
     """A client that is connected. Raises OperationFailed."""
     pipe = asyncio.subprocess.PIPE
     command = [*bed.among_users(site), *python("-m", "experiments.sites.worker")]
     log = bed.directory / f"users-{site}.log"
     with log.open("ab") as said:
         process = await asyncio.create_subprocess_exec(
-            *command, stdin=pipe, stdout=pipe, stderr=said, env=ENVIRONMENT, start_new_session=True, limit=_LINE_MAX
+            *command,
+            stdin=pipe,
+            stdout=pipe,
+            stderr=said,
+            env=ENVIRONMENT,
+            start_new_session=True,
+            limit=_LINE_MAX,
         )
     made = User(site, process, log)
     try:

@@ -30,15 +30,23 @@ class Worker:
     async def obey(self, order: Order) -> Answer:
         """Do it. Values are made before the clock runs, if each operation is done once."""
         self._known |= order.known
-        left = _until(order) if order.for_s else iter([(each, _value(each)) for each in order.operations])
+        left = (
+            _until(order)
+            if order.for_s
+            else iter([(each, _value(each)) for each in order.operations])
+        )
         begin_s = time.perf_counter()
         done: list[Done] = []
         await asyncio.gather(*(self._lane(left, order, done) for _ in range(order.parallel)))
         seconds = time.perf_counter() - begin_s
         written = {name for each in order.operations if each.size for name in each.names}
-        return Answer(seconds, done, {name: known for name, known in self._known.items() if name in written})
+        return Answer(
+            seconds, done, {name: known for name, known in self._known.items() if name in written}
+        )
 
-    async def _lane(self, left: Iterator[tuple[Operation, bytes]], order: Order, done: list[Done]) -> None:
+    async def _lane(
+        self, left: Iterator[tuple[Operation, bytes]], order: Order, done: list[Done]
+    ) -> None:
         for operation, value in left:
             began_s, failed = time.perf_counter(), ""
             try:
@@ -60,7 +68,11 @@ class Worker:
         name = operation.names[0]
         got = []
         if operation.kind != "put":
-            got = list(await asyncio.gather(*(self._client.get(self._known.get(each, each)) for each in operation.names)))
+            got = list(
+                await asyncio.gather(
+                    *(self._client.get(self._known.get(each, each)) for each in operation.names)
+                )
+            )
         if operation.kind in ("put", "modify"):
             self._known[name] = await self._client.put(name, value)
         return got

@@ -91,7 +91,10 @@ def operations(mix: Mix, site: str, records: int, count: int, seed: int) -> Iter
     chance = random.Random(seed)
     latest, scrambled = Zipfian(records, chance), Scrambled(chance)
     there, room, inserting = records, records + round(2 * count * mix.insert), deque[int]()
-    kinds, weights = ("read", "update", "insert", "scan", "modify"), (mix.read, mix.update, mix.insert, mix.scan, mix.modify)
+    kinds, weights = (
+        ("read", "update", "insert", "scan", "modify"),
+        (mix.read, mix.update, mix.insert, mix.scan, mix.modify),
+    )
     for number, kind in enumerate(chance.choices(kinds, weights, k=count)):
         while inserting and inserting[0] <= number - _APART:
             inserting.popleft()
@@ -105,11 +108,18 @@ def operations(mix: Mix, site: str, records: int, count: int, seed: int) -> Iter
             chosen = scrambled.below(room)
         if kind == "scan":
             length = chance.randint(1, SCAN_MAX)
-            yield Operation("scan", tuple(record(site, each) for each in range(chosen, min(chosen + length, there))))
+            yield Operation(
+                "scan",
+                tuple(record(site, each) for each in range(chosen, min(chosen + length, there))),
+            )
         elif kind == "modify":
             yield Operation("modify", (record(site, chosen),), RECORD_BYTES)
         else:
-            yield Operation("get" if kind == "read" else "put", (record(site, chosen),), 0 if kind == "read" else RECORD_BYTES)
+            yield Operation(
+                "get" if kind == "read" else "put",
+                (record(site, chosen),),
+                0 if kind == "read" else RECORD_BYTES,
+            )
 
 
 def record(site: str, number: int) -> str:
@@ -120,10 +130,18 @@ async def measure_ycsb(scene: Scene) -> None:
     """Each site's user runs each workload on records of its own site, all at once."""
     extent = scene.extent
     async with scene.users(scene.bed.sites) as users:
-        await together(users, lambda user: Order(puts([record(user.site, number) for number in range(extent.records)], RECORD_BYTES), _LANES))
+        await together(
+            users,
+            lambda user: Order(
+                puts([record(user.site, number) for number in range(extent.records)], RECORD_BYTES),
+                _LANES,
+            ),
+        )
         for name, mix in WORKLOADS.items():
             orders = {
-                site: Order(tuple(operations(mix, site, extent.records, extent.operations, seed)), _LANES)
+                site: Order(
+                    tuple(operations(mix, site, extent.records, extent.operations, seed)), _LANES
+                )
                 for seed, site in enumerate(scene.bed.sites)
             }
             left = sum(scene.bed.left().values())

@@ -61,12 +61,19 @@ def _described(content: bytes) -> list[Machine]:
     try:
         reservations = msgspec.json.decode(content, type=_Description).reservations
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise BadInput(f"this is not what `aws ec2 describe-instances --output json` prints: {error}; nothing was written") from None
+        raise BadInput(
+            f"this is not what `aws ec2 describe-instances --output json` prints: {error}; nothing was written"
+        ) from None
     instances = [instance for reservation in reservations for instance in reservation.instances]
     running = [instance for instance in instances if instance.state.name == _RUNNING]
     if not running and instances:
-        states = ", ".join(f"{printable(other.instance_id)} is {printable(other.state.name)}" for other in instances[:_SHOWN])
-        raise BadInput(f"none of {len(instances)} instances is running: {states}. Nothing was written")
+        states = ", ".join(
+            f"{printable(other.instance_id)} is {printable(other.state.name)}"
+            for other in instances[:_SHOWN]
+        )
+        raise BadInput(
+            f"none of {len(instances)} instances is running: {states}. Nothing was written"
+        )
     together = len({instance.vpc_id for instance in running}) == 1
     return [_machine(instance, together) for instance in running]
 
@@ -75,10 +82,14 @@ def _machine(instance: _Instance, together: bool) -> Machine:
     names = [tag.value for tag in instance.tags if tag.key == "Name" and tag.value]
     outer = instance.public_ip_address or instance.public_dns_name or instance.private_ip_address
     if not outer:
-        raise BadInput(f"instance {printable(instance.instance_id)} runs and has no address; nothing was written")
+        raise BadInput(
+            f"instance {printable(instance.instance_id)} runs and has no address; nothing was written"
+        )
     site = re.sub(r"(?<=\d)[a-z]$", "", instance.placement.availability_zone) or "aws"
     name = names[0] if names else instance.instance_id
-    return Machine(name, site, outer, 22, USER, instance.private_ip_address if together else None, outer)
+    return Machine(
+        name, site, outer, 22, USER, instance.private_ip_address if together else None, outer
+    )
 
 
 def _listed(content: bytes) -> list[Machine]:
@@ -90,7 +101,9 @@ def _listed(content: bytes) -> list[Machine]:
     for number, line in enumerate(lines, 1):
         words = line.partition("#")[0].split()
         if len(words) > 3:
-            raise BadInput(f"line {number} is {printable(line)!r}, not ADDRESS [NAME [SITE]]; nothing was written")
+            raise BadInput(
+                f"line {number} is {printable(line)!r}, not ADDRESS [NAME [SITE]]; nothing was written"
+            )
         if words:
             address, name, site = *words, *("", f"host{len(found)}", "aws")[len(words) :]
             try:

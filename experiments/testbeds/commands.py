@@ -40,35 +40,83 @@ The host keys have to be in the file of --known-hosts, taken with ssh-keyscan an
 
 def add(commands: Any) -> None:
     """Add these to the ``commands`` of a parser. Each sets ``run``: what is called with the arguments, and returns the exit status."""
-    local = _command(commands, "local", "hosts as namespaces of this machine: up, status, clean", _LOCAL)
+    local = _command(
+        commands, "local", "hosts as namespaces of this machine: up, status, clean", _LOCAL
+    )
     actions = local.add_subparsers(title="actions", metavar="ACTION", required=True)
     up = _command(actions, "up", "make a testbed and leave it standing", _LOCAL)
-    up.add_argument("hosts", nargs="+", metavar="HOST", help="NAME[@SITE][=GROUP,GROUP], or a number of servers")
-    up.add_argument("--directory", type=Path, help="where its files go, in a directory `testbed` (default: /var/tmp/arestbN)")
-    up.add_argument("--delay", type=float, default=0.0, metavar="MS", help="between any two sites, one way")
-    up.add_argument("--jitter", type=float, default=0.0, metavar="MS", help="how far delays differ from that")
-    up.add_argument("--loss", type=float, default=0.0, metavar="PART", help="of the packets between any two sites: 0.01 is one in a hundred")
-    up.set_defaults(run=_up)
-    _command(actions, "status", "say which testbeds there are", "").set_defaults(run=lambda _: _tell(slots.status(), "there is no testbed"))
-    clean = _command(
-        actions, "clean", "remove every testbed that nobody uses", "What is removed: its processes, namespaces, interface and files; it is told."
+    up.add_argument(
+        "hosts", nargs="+", metavar="HOST", help="NAME[@SITE][=GROUP,GROUP], or a number of servers"
     )
-    clean.set_defaults(run=lambda _: _tell(slots.clean(), "there is no testbed; nothing was removed"))
+    up.add_argument(
+        "--directory",
+        type=Path,
+        help="where its files go, in a directory `testbed` (default: /var/tmp/arestbN)",
+    )
+    up.add_argument(
+        "--delay", type=float, default=0.0, metavar="MS", help="between any two sites, one way"
+    )
+    up.add_argument(
+        "--jitter", type=float, default=0.0, metavar="MS", help="how far delays differ from that"
+    )
+    up.add_argument(
+        "--loss",
+        type=float,
+        default=0.0,
+        metavar="PART",
+        help="of the packets between any two sites: 0.01 is one in a hundred",
+    )
+    up.set_defaults(run=_up)
+    _command(actions, "status", "say which testbeds there are", "").set_defaults(
+        run=lambda _: _tell(slots.status(), "there is no testbed")
+    )
+    clean = _command(
+        actions,
+        "clean",
+        "remove every testbed that nobody uses",
+        "What is removed: its processes, namespaces, interface and files; it is told.",
+    )
+    clean.set_defaults(
+        run=lambda _: _tell(slots.clean(), "there is no testbed; nothing was removed")
+    )
 
-    made = _command(commands, "inventory", "an inventory of machines at fed4fire, emulab or aws", _INVENTORY)
+    made = _command(
+        commands, "inventory", "an inventory of machines at fed4fire, emulab or aws", _INVENTORY
+    )
     made.add_argument("testbed", choices=["fed4fire", "emulab", "aws"])
     made.add_argument("file", type=Path, help="manifest or list")
-    made.add_argument("--known-hosts", type=Path, required=True, help="the machines' host keys, as in ~/.ssh/known_hosts")
+    made.add_argument(
+        "--known-hosts",
+        type=Path,
+        required=True,
+        help="the machines' host keys, as in ~/.ssh/known_hosts",
+    )
     made.add_argument("--user", help="whose logins to take (default: the only one)")
     made.add_argument("--key", type=Path, help="private key (default: what ssh takes by itself)")
-    made.add_argument("--group", action="append", default=[], metavar="GROUP=NAMES", help=f"{', '.join(GROUPS)}; names with * and ?; may be repeated")
-    made.add_argument("--authority", action="append", default=[], metavar="NAME", help="of a federation, that may be in the manifest as well")
-    made.add_argument("--out", type=Path, default=Path("inventory.yml"), help="default: inventory.yml")
+    made.add_argument(
+        "--group",
+        action="append",
+        default=[],
+        metavar="GROUP=NAMES",
+        help=f"{', '.join(GROUPS)}; names with * and ?; may be repeated",
+    )
+    made.add_argument(
+        "--authority",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="of a federation, that may be in the manifest as well",
+    )
+    made.add_argument(
+        "--out", type=Path, default=Path("inventory.yml"), help="default: inventory.yml"
+    )
     made.set_defaults(run=_inventory)
 
 
 def _command(commands: Any, name: str, summary: str, text: str) -> argparse.ArgumentParser:
-    made: argparse.ArgumentParser = commands.add_parser(name, help=summary, description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made: argparse.ArgumentParser = commands.add_parser(
+        name, help=summary, description=text, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     return made
 
 
@@ -77,11 +125,16 @@ def _up(arguments: argparse.Namespace) -> int:
     sites = list(dict.fromkeys(host.site for host in hosts))
     links = []
     if arguments.delay or arguments.jitter or arguments.loss:
-        links = [LinkPlan(site, other, arguments.delay, arguments.jitter, arguments.loss) for site, other in combinations(sites, 2)]
+        links = [
+            LinkPlan(site, other, arguments.delay, arguments.jitter, arguments.loss)
+            for site, other in combinations(sites, 2)
+        ]
     made = LocalTestbed(hosts, links, arguments.directory)
     made.make()
     made.leave()
-    print(f"hosts: {len(hosts)}, sites: {len(sites)}\ninventory: {made.inventory}\nto remove all this: python -m experiments local clean")
+    print(
+        f"hosts: {len(hosts)}, sites: {len(sites)}\ninventory: {made.inventory}\nto remove all this: python -m experiments local clean"
+    )
     return 0
 
 
@@ -93,30 +146,53 @@ def planned(words: Sequence[str]) -> list[HostPlan]:
     for word in words:
         parts = _HOST.fullmatch(word)
         if parts is None:
-            raise BadInput(f"{printable(word)!r} is not NAME[@SITE][=GROUP,GROUP]; nothing was made")
-        groups = [group for group, pattern in GROUP_PATTERNS.items() if fnmatchcase(parts["name"], pattern)]
-        hosts.append(HostPlan(parts["name"], parts["site"] or "here", parts["groups"].split(",") if parts["groups"] else groups))
+            raise BadInput(
+                f"{printable(word)!r} is not NAME[@SITE][=GROUP,GROUP]; nothing was made"
+            )
+        groups = [
+            group
+            for group, pattern in GROUP_PATTERNS.items()
+            if fnmatchcase(parts["name"], pattern)
+        ]
+        hosts.append(
+            HostPlan(
+                parts["name"],
+                parts["site"] or "here",
+                parts["groups"].split(",") if parts["groups"] else groups,
+            )
+        )
     return hosts
 
 
 def _inventory(arguments: argparse.Namespace) -> int:
     read: dict[str, Callable[[bytes], list[Machine]]] = {
         "aws": aws.machines,
-        "emulab": lambda content: rspec.machines(content, "emulab", arguments.user, arguments.authority),
-        "fed4fire": lambda content: rspec.machines(content, "fed4fire", arguments.user, arguments.authority),
+        "emulab": lambda content: rspec.machines(
+            content, "emulab", arguments.user, arguments.authority
+        ),
+        "fed4fire": lambda content: rspec.machines(
+            content, "fed4fire", arguments.user, arguments.authority
+        ),
     }
     for path, what in ((arguments.known_hosts, "--known-hosts"), (arguments.key, "--key")):
         if path and not path.is_file():
             raise BadInput(f"{printable(str(path))} ({what}) is not a file; nothing was written")
     patterns = [text.partition("=")[::2] for text in arguments.group]
     machines = read[arguments.testbed](reserved.read(arguments.file))
-    access = Access(arguments.known_hosts, arguments.key and arguments.key.absolute(), arguments.user)
+    access = Access(
+        arguments.known_hosts, arguments.key and arguments.key.absolute(), arguments.user
+    )
     hosts = reserved.hosts(machines, access, patterns or list(GROUP_PATTERNS.items()))
     inventory.write(arguments.out, hosts, f"Testbed {arguments.testbed}.")
     for host in hosts:
-        print(f"{host.name}: {host.variables['ares_address']} at {host.variables['ares_site']}, {', '.join(host.groups) or 'in no group'}")
+        print(
+            f"{host.name}: {host.variables['ares_address']} at {host.variables['ares_site']}, {', '.join(host.groups) or 'in no group'}"
+        )
     if not any(host.groups for host in hosts):
-        print(f"no host is in a group: say which with --group, for example --group 'servers={printable(hosts[0].name)}'", file=sys.stderr)
+        print(
+            f"no host is in a group: say which with --group, for example --group 'servers={printable(hosts[0].name)}'",
+            file=sys.stderr,
+        )
     return 0
 
 

@@ -26,7 +26,9 @@ class Duty:
     def slow(self, pattern: str, percent: float, candidates: Iterable[int]) -> list[int]:
         """See :meth:`experiments.testbeds.plan.Testbed.slow`; ``candidates``: pids of processes of the host."""
         if not 1 <= percent <= 100:
-            raise BadInput(f"a process can be slowed to 1 to 100 percent, not {percent:g}; nothing was changed")
+            raise BadInput(
+                f"a process can be slowed to 1 to 100 percent, not {percent:g}; nothing was changed"
+            )
         chosen = matching(pattern, candidates)
         for pid in chosen:
             if former := self._slowed.pop(pid, None):
@@ -47,10 +49,14 @@ def matching(pattern: str, candidates: Iterable[int]) -> list[int]:
     try:
         expression = re.compile(pattern)
     except re.error as error:
-        raise BadInput(f"{printable(pattern)!r} is not a regular expression ({error}); nothing was changed") from None
+        raise BadInput(
+            f"{printable(pattern)!r} is not a regular expression ({error}); nothing was changed"
+        ) from None
     chosen = [pid for pid in candidates if expression.search(command_line(pid))]
     if not chosen:
-        raise BadInput(f"no process of this host has {printable(pattern)!r} in its command line; nothing was changed")
+        raise BadInput(
+            f"no process of this host has {printable(pattern)!r} in its command line; nothing was changed"
+        )
     return chosen
 
 
@@ -66,6 +72,12 @@ def kill(pattern: str, candidates: Iterable[int]) -> list[int]:
 def command_line(pid: int) -> str:
     """As one line; empty for a process that is gone."""
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0").replace(b"\0", b" ").decode(errors="replace")
+        return (
+            Path(f"/proc/{pid}/cmdline")
+            .read_bytes()
+            .rstrip(b"\0")
+            .replace(b"\0", b" ")
+            .decode(errors="replace")
+        )
     except OSError:
         return ""

@@ -27,7 +27,9 @@ class Host(Struct, frozen=True):
     variables: Mapping[str, Value]
 
 
-_PLAIN = re.compile(r"(?!(?:y|n|yes|no|on|off|true|false|null)\Z)[A-Za-z_][A-Za-z0-9_.-]*", re.IGNORECASE)
+_PLAIN = re.compile(
+    r"(?!(?:y|n|yes|no|on|off|true|false|null)\Z)[A-Za-z_][A-Za-z0-9_.-]*", re.IGNORECASE
+)
 """What YAML takes for a string without quotes."""
 
 
@@ -45,24 +47,36 @@ def ssh(user: str, key: Path | None, known_hosts: Path, *more: str) -> dict[str,
     ]
     options += ["IdentitiesOnly=yes"] if key else []
     words = ["-F", "/dev/null", *(word for option in [*options, *more] for word in ("-o", option))]
-    variables: dict[str, Value] = {"ansible_user": check_user(user), "ansible_ssh_common_args": " ".join(quote(word) for word in words)}
+    variables: dict[str, Value] = {
+        "ansible_user": check_user(user),
+        "ansible_ssh_common_args": " ".join(quote(word) for word in words),
+    }
     return variables | ({"ansible_ssh_private_key_file": str(key)} if key else {})
 
 
 def write(path: Path, hosts: Sequence[Host], heading: str) -> None:
     """Raises BadInput for values that ansible would evaluate."""
-    members: dict[str, dict[str, _Tree | Value]] = {group: {host.name: {} for host in hosts if group in host.groups} for group in GROUPS}
+    members: dict[str, dict[str, _Tree | Value]] = {
+        group: {host.name: {} for host in hosts if group in host.groups} for group in GROUPS
+    }
     children: dict[str, _Tree | Value] = {group: {"hosts": members[group]} for group in GROUPS}
-    children["clients"] = {"hosts": members["clients"], "children": {group: {} for group in CLIENTS}}
+    children["clients"] = {
+        "hosts": members["clients"],
+        "children": {group: {} for group in CLIENTS},
+    }
     children["controller"] = {"hosts": {"localhost": {"ansible_connection": "local"}}}
-    tree: _Tree = {"all": {"hosts": {host.name: _checked(host) for host in hosts}, "children": children}}
+    tree: _Tree = {
+        "all": {"hosts": {host.name: _checked(host) for host in hosts}, "children": children}
+    }
     path.write_text(f"# {heading}\n" + "\n".join(_lines(tree, "")) + "\n", encoding="utf-8")
 
 
 def _checked(host: Host) -> Mapping[str, Value]:
     for name, value in host.variables.items():
         if isinstance(value, str) and re.search(r"[{}]|[^\x20-\x7e]", value):
-            raise BadInput(f"host {host.name}: {name} cannot be {printable(value)!r}: braces and control characters are not written to an inventory")
+            raise BadInput(
+                f"host {host.name}: {name} cannot be {printable(value)!r}: braces and control characters are not written to an inventory"
+            )
     return host.variables
 
 
@@ -71,7 +85,11 @@ def _lines(tree: _Tree, indent: str) -> list[str]:
     for key, value in tree.items():
         name = key if _PLAIN.fullmatch(key) else json.dumps(key)
         if isinstance(value, Mapping):
-            lines += [f"{indent}{name}:", *_lines(value, indent + "  ")] if value else [f"{indent}{name}: {{}}"]
+            lines += (
+                [f"{indent}{name}:", *_lines(value, indent + "  ")]
+                if value
+                else [f"{indent}{name}: {{}}"]
+            )
         else:
             lines.append(f"{indent}{name}: {json.dumps(value)}")
     return lines

@@ -71,7 +71,9 @@ def obstacle() -> str | None:
 class LocalTestbed:
     """See :class:`experiments.testbeds.plan.Testbed`. Made by :func:`testbed` and :func:`up`."""
 
-    def __init__(self, hosts: Sequence[HostPlan], links: Sequence[LinkPlan], directory: Path | None) -> None:
+    def __init__(
+        self, hosts: Sequence[HostPlan], links: Sequence[LinkPlan], directory: Path | None
+    ) -> None:
         self._sites = check(hosts, links)
         if why := obstacle():
             raise BadInput(why)
@@ -90,13 +92,21 @@ class LocalTestbed:
     def make(self) -> None:
         """Raises BadInput, or NamespaceFailed; nothing is left then."""
         self._slot = slots.claim()
-        self._base = self._directory / "testbed" if self._directory else Path(f"/var/tmp/{self._slot.prefix}")
+        self._base = (
+            self._directory / "testbed"
+            if self._directory
+            else Path(f"/var/tmp/{self._slot.prefix}")
+        )
         self.inventory = self._base / "inventory.yml"
         try:
             self._own_directory()
             names = [self._slot.prefix, *map(self._namespace, self._hosts)]
             sites = {host.name: host.site for host in self._hosts.values()}
-            self._slot.write(State(self._slot.number, os.getpid(), str(self._base), self._slot.prefix, names, sites))
+            self._slot.write(
+                State(
+                    self._slot.number, os.getpid(), str(self._base), self._slot.prefix, names, sites
+                )
+            )
             self._router()
             self._files()
             for host in self._hosts.values():
@@ -116,8 +126,15 @@ class LocalTestbed:
         try:
             self._base.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise BadInput(f"{self._base.parent} is no directory, and none can be made there: {error.strerror}; nothing was made") from None
-        if namespaces.run("stat", "--file-system", "--format", "%T", str(self._base.parent)).strip() == "overlayfs":
+            raise BadInput(
+                f"{self._base.parent} is no directory, and none can be made there: {error.strerror}; nothing was made"
+            ) from None
+        if (
+            namespaces.run(
+                "stat", "--file-system", "--format", "%T", str(self._base.parent)
+            ).strip()
+            == "overlayfs"
+        ):
             why = "hosts cannot write there, as their own roots are overlays, too. Another --directory will do, such as /dev/shm, which is memory"
             raise BadInput(f"{self._base.parent} is on an overlay: {why}. Nothing was made")
         try:
@@ -126,7 +143,9 @@ class LocalTestbed:
             why = "a testbed has it (`python -m experiments local status`), or left it, and then it can be removed"
             raise BadInput(f"{self._base} is there already: {why}. Nothing was made") from None
         except OSError as error:
-            raise BadInput(f"{self._base} cannot be made: {error.strerror}; nothing was made") from None
+            raise BadInput(
+                f"{self._base} cannot be made: {error.strerror}; nothing was made"
+            ) from None
 
     def remove(self) -> None:
         """Everything that was made."""
@@ -157,7 +176,9 @@ class LocalTestbed:
     def _router(self) -> None:
         hub, network = self._slot.prefix, slots.network_of(self._slot.number)
         namespaces.add(hub)
-        namespaces.run("ip", "link", "add", hub, "type", "veth", "peer", "name", "control", "netns", hub)
+        namespaces.run(
+            "ip", "link", "add", hub, "type", "veth", "peer", "name", "control", "netns", hub
+        )
         namespaces.run("ip", "addr", "add", f"{network}.0.1/30", "dev", hub)
         namespaces.run("ip", "link", "set", hub, "up")
         namespaces.run("ip", "-n", hub, "addr", "add", f"{network}.0.2/30", "dev", "control")
@@ -165,17 +186,29 @@ class LocalTestbed:
         namespaces.run("ip", "route", "add", f"{network}.0.0/16", "via", f"{network}.0.2")
         for site in range(len(self._sites)):
             namespaces.bridge(hub, f"site{site}")
-            namespaces.run("ip", "-n", hub, "addr", "add", f"{self._subnet(site)}.1/24", "dev", f"site{site}")
+            namespaces.run(
+                "ip", "-n", hub, "addr", "add", f"{self._subnet(site)}.1/24", "dev", f"site{site}"
+            )
         for number, host in enumerate(self._hosts.values()):
             namespaces.add(self._namespace(host.name))
-            namespaces.plug(self._namespace(host.name), f"{self._address(host.name)}/24", hub, f"site{self._sites.index(host.site)}", f"host{number}")
+            namespaces.plug(
+                self._namespace(host.name),
+                f"{self._address(host.name)}/24",
+                hub,
+                f"site{self._sites.index(host.site)}",
+                f"host{number}",
+            )
             gateway = f"{self._subnet(self._sites.index(host.site))}.1"
-            namespaces.run("ip", "-n", self._namespace(host.name), "route", "add", "default", "via", gateway)
+            namespaces.run(
+                "ip", "-n", self._namespace(host.name), "route", "add", "default", "via", gateway
+            )
         self._rules(
             f"*filter\n:FORWARD DROP\n-A FORWARD -i control -j ACCEPT\n-A FORWARD -o control -j ACCEPT\n{''.join(self._pair_rules())}COMMIT\n"
         )
         self._rules(f"*mangle\n{''.join(self._counting_rules())}COMMIT\n")
-        namespaces.run(*namespaces.inside(hub), "sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward")
+        namespaces.run(
+            *namespaces.inside(hub), "sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward"
+        )
 
     def _pairs(self) -> Iterator[tuple[int, int]]:
         places = range(len(self._sites))
@@ -192,11 +225,21 @@ class LocalTestbed:
             yield f"-A POSTROUTING -s {self._subnet(one)}.0/24 -d {self._subnet(other)}.0/24\n"
 
     def _rules(self, rules: str) -> None:
-        namespaces.run(*namespaces.inside(self._slot.prefix), "iptables-legacy-restore", "--wait", "--noflush", given=rules)
+        namespaces.run(
+            *namespaces.inside(self._slot.prefix),
+            "iptables-legacy-restore",
+            "--wait",
+            "--noflush",
+            given=rules,
+        )
 
     def _files(self) -> None:
         """Keys, what each host is given, and the inventory."""
-        key, known_hosts, control = self._base / "key", self._base / "known_hosts", self._slot.place / "cp"
+        key, known_hosts, control = (
+            self._base / "key",
+            self._base / "known_hosts",
+            self._slot.place / "cp",
+        )
         _make_key(key)
         control.mkdir()
         addresses = "".join(f"{self._address(name)} {name}\n" for name in self._hosts)
@@ -209,27 +252,57 @@ class LocalTestbed:
             known.append(f"{self._address(host.name)} {(given / 'host_key.pub').read_text()}")
             (given / "authorized_keys").write_text(key.with_suffix(".pub").read_text())
             (given / "hosts").write_text(f"127.0.0.1 localhost\n{addresses}")
-            (given / "sshd_config").write_text(_SSHD_CONFIG.format(address=self._address(host.name)))
-            variables: dict[str, inventory.Value] = {"ansible_host": self._address(host.name), **inventory.ssh("root", key, known_hosts)}
-            variables |= {"ares_become": False, "ansible_control_path_dir": str(control), "ansible_python_interpreter": python()[0]}
-            variables |= {"ares_address": self._address(host.name), "ares_site": host.site, "ares_python": python()[0]}
+            (given / "sshd_config").write_text(
+                _SSHD_CONFIG.format(address=self._address(host.name))
+            )
+            variables: dict[str, inventory.Value] = {
+                "ansible_host": self._address(host.name),
+                **inventory.ssh("root", key, known_hosts),
+            }
+            variables |= {
+                "ares_become": False,
+                "ansible_control_path_dir": str(control),
+                "ansible_python_interpreter": python()[0],
+            }
+            variables |= {
+                "ares_address": self._address(host.name),
+                "ares_site": host.site,
+                "ares_python": python()[0],
+            }
             hosts.append(inventory.Host(host.name, host.groups, variables))
         known_hosts.write_text("".join(known))
-        inventory.write(self.inventory, hosts, f"Testbed local {self._slot.number}; it lasts until `python -m experiments local clean`.")
+        inventory.write(
+            self.inventory,
+            hosts,
+            f"Testbed local {self._slot.number}; it lasts until `python -m experiments local clean`.",
+        )
 
     def _start(self, host: HostPlan) -> None:
         directory = self._base / "hosts" / host.name
         beside = [path for path in _programs() if os.stat(path).st_dev != os.stat("/").st_dev]
-        items = [f"bind:{path}" for path in beside] + [f"reach:{path}" for path in _programs() if path not in beside]
+        items = [f"bind:{path}" for path in beside] + [
+            f"reach:{path}" for path in _programs() if path not in beside
+        ]
         items += [f"disk:{size}:{path}" for path, size in host.disks.items()]
         own = ("unshare", "--mount", "--uts", "--ipc", "--pid", "--fork", "--kill-child")
-        command = [*namespaces.inside(self._namespace(host.name)), *own, "sh", str(_HOST_SCRIPT), str(directory), host.name, *items]
+        command = [
+            *namespaces.inside(self._namespace(host.name)),
+            *own,
+            "sh",
+            str(_HOST_SCRIPT),
+            str(directory),
+            host.name,
+            *items,
+        ]
         self._inits[host.name] = _detached(command, directory / "log")
 
     def _shaper(self) -> None:
         """The process that delays what goes between sites; its settings come by a socket, which it has when it is ready."""
         place = self._slot.place / "delays"
-        command = [*namespaces.inside(self._slot.prefix), *python("-m", "experiments.testbeds.nfqueue", str(place))]
+        command = [
+            *namespaces.inside(self._slot.prefix),
+            *python("-m", "experiments.testbeds.nfqueue", str(place)),
+        ]
         self._delays = _detached(command, self._base / "delays.log")
         _await(place.exists, self._delays, self._base / "delays.log", "delays packets")
 
@@ -238,20 +311,31 @@ class LocalTestbed:
 
     def _await_ssh(self) -> None:
         for name, process in self._inits.items():
-            _await(partial(_greets, self._address(name)), process, self._base / "hosts" / name / "log", f"is host {name}")
+            _await(
+                partial(_greets, self._address(name)),
+                process,
+                self._base / "hosts" / name / "log",
+                f"is host {name}",
+            )
 
     # -- what Testbed can do ------------------------------------------------------------------------------------------
 
-    def delay(self, site: str, other: str, ms: float, jitter_ms: float = 0.0, loss: float = 0.0) -> None:
+    def delay(
+        self, site: str, other: str, ms: float, jitter_ms: float = 0.0, loss: float = 0.0
+    ) -> None:
         one, two = between(self._sites, site, other)
         check_shape(ms, jitter_ms, loss)
         shape = Shape(ms / 1000, jitter_ms / 1000, loss)
         for way in ((one, two), (two, one)):
             self._shapes[way] = shape
         try:
-            nfqueue.shape(self._slot.place / "delays", {_queue(one, two): shape, _queue(two, one): shape})
+            nfqueue.shape(
+                self._slot.place / "delays", {_queue(one, two): shape, _queue(two, one): shape}
+            )
         except OSError as error:
-            raise NamespaceFailed(f"the delay from {site} to {other} was not changed: {error}") from error
+            raise NamespaceFailed(
+                f"the delay from {site} to {other} was not changed: {error}"
+            ) from error
         self._route(one, two)
 
     def cut(self, site: str, other: str) -> None:
@@ -266,19 +350,31 @@ class LocalTestbed:
 
     def _route(self, one: int, two: int) -> None:
         """Both ways at once: iptables-restore changes all that it is given in one step."""
-        rules = [f"-F {_chain(*way)}\n-A {_chain(*way)} {self._target(way)}\n" for way in ((one, two), (two, one))]
+        rules = [
+            f"-F {_chain(*way)}\n-A {_chain(*way)} {self._target(way)}\n"
+            for way in ((one, two), (two, one))
+        ]
         self._rules(f"*filter\n{''.join(rules)}COMMIT\n")
 
     def _target(self, way: tuple[int, int]) -> str:
         if way in self._cuts:
             return "-j DROP"
-        return f"-j NFQUEUE --queue-num {_queue(*way)}" if self._shapes.get(way, Shape()) != Shape() else "-j ACCEPT"
+        return (
+            f"-j NFQUEUE --queue-num {_queue(*way)}"
+            if self._shapes.get(way, Shape()) != Shape()
+            else "-j ACCEPT"
+        )
 
     def bandwidth(self, host: str, bits_per_s: int | None) -> None:
         self._known(host)
-        ends = ((self._namespace(host), "eth0"), (self._slot.prefix, f"host{list(self._hosts).index(host)}"))
+        ends = (
+            (self._namespace(host), "eth0"),
+            (self._slot.prefix, f"host{list(self._hosts).index(host)}"),
+        )
         if bits_per_s is not None and not 8_000 <= bits_per_s <= 10**12:
-            raise BadInput(f"a host can have 8,000 bits a second and more, not {bits_per_s}; nothing was changed")
+            raise BadInput(
+                f"a host can have 8,000 bits a second and more, not {bits_per_s}; nothing was changed"
+            )
         for namespace, interface in ends:
             if bits_per_s is None:
                 shown = namespaces.run("tc", "-n", namespace, "qdisc", "show", "dev", interface)
@@ -287,7 +383,9 @@ class LocalTestbed:
                 continue
             burst = max(_BURST_BYTES_MIN, int(bits_per_s / 8 * _BURST_S))
             bucket = ("tbf", "rate", f"{bits_per_s}bit", "burst", str(burst), "latency", "100ms")
-            namespaces.run("tc", "-n", namespace, "qdisc", "replace", "dev", interface, "root", *bucket)
+            namespaces.run(
+                "tc", "-n", namespace, "qdisc", "replace", "dev", interface, "root", *bucket
+            )
 
     def slow(self, host: str, pattern: str, percent: float) -> list[int]:
         return self._duty.slow(pattern, percent, self._processes(host))
@@ -298,34 +396,66 @@ class LocalTestbed:
     def _processes(self, host: str) -> list[int]:
         self._known(host)
         inside = os.readlink(f"/proc/{self._init(host)}/ns/pid")
-        return [pid for pid in slots.processes(self._namespace(host)) if _pid_namespace(pid) == inside]
+        return [
+            pid for pid in slots.processes(self._namespace(host)) if _pid_namespace(pid) == inside
+        ]
 
     def fill(self, host: str, path: str, free_bytes: int) -> None:
         self._known(host)
         if path not in self._hosts[host].disks or free_bytes < 0:
             disks = ", ".join(self._hosts[host].disks) or "none"
-            raise BadInput(f"only a disk of limited size can be filled, and host {host} has {disks}, not {printable(path)!r}; nothing was changed")
+            raise BadInput(
+                f"only a disk of limited size can be filled, and host {host} has {disks}, not {printable(path)!r}; nothing was changed"
+            )
         script = """
             ballast=$1/.testbed-ballast; rm -f "$ballast"
             ballast_bytes=$(( $(stat --file-system --format '%f * %S' "$1") - $2 ))
             if [ $ballast_bytes -gt 0 ]; then fallocate --length $ballast_bytes "$ballast"; fi
         """
-        namespaces.run("nsenter", "--mount", "--target", str(self._init(host)), "sh", "-euc", script, "sh", path, str(free_bytes))
+        namespaces.run(
+            "nsenter",
+            "--mount",
+            "--target",
+            str(self._init(host)),
+            "sh",
+            "-euc",
+            script,
+            "sh",
+            path,
+            str(free_bytes),
+        )
 
     def traffic(self) -> dict[tuple[str, str], int]:
-        shown = namespaces.run(*namespaces.inside(self._slot.prefix), "iptables-legacy-save", "--counters", "--table", "mangle")
-        counts = [int(line.split(":", 1)[1].split("]")[0]) for line in shown.splitlines() if "-A POSTROUTING" in line]
-        return {(self._sites[one], self._sites[other]): count for (one, other), count in zip(self._pairs(), counts, strict=True)}
+        shown = namespaces.run(
+            *namespaces.inside(self._slot.prefix),
+            "iptables-legacy-save",
+            "--counters",
+            "--table",
+            "mangle",
+        )
+        counts = [
+            int(line.split(":", 1)[1].split("]")[0])
+            for line in shown.splitlines()
+            if "-A POSTROUTING" in line
+        ]
+        return {
+            (self._sites[one], self._sites[other]): count
+            for (one, other), count in zip(self._pairs(), counts, strict=True)
+        }
 
     def through(self, site: str, host: str, port: int) -> str:
         self._known(host)
         if site not in self._sites:
-            raise BadInput(f"there is no site {printable(site)!r}; there are {', '.join(self._sites)}")
+            raise BadInput(
+                f"there is no site {printable(site)!r}; there are {', '.join(self._sites)}"
+            )
         return f"{self._address(host)}:{port}"
 
     def _known(self, host: str) -> None:
         if host not in self._hosts:
-            raise BadInput(f"there is no host {printable(host)!r}; there are {', '.join(self._hosts)}. Nothing was changed")
+            raise BadInput(
+                f"there is no host {printable(host)!r}; there are {', '.join(self._hosts)}. Nothing was changed"
+            )
 
     def _init(self, host: str) -> int:
         """The pid of the host's first process, as the machine has it."""
@@ -333,11 +463,15 @@ class LocalTestbed:
         try:
             return int(Path(f"/proc/{holder}/task/{holder}/children").read_text().split()[0])
         except (OSError, IndexError):
-            raise NamespaceFailed(f"host {host} is down: its first process ended. {_end_of(self._base / 'hosts' / host / 'log')}") from None
+            raise NamespaceFailed(
+                f"host {host} is down: its first process ended. {_end_of(self._base / 'hosts' / host / 'log')}"
+            ) from None
 
 
 @contextmanager
-def testbed(hosts: Sequence[HostPlan], links: Sequence[LinkPlan], directory: Path) -> Iterator[LocalTestbed]:
+def testbed(
+    hosts: Sequence[HostPlan], links: Sequence[LinkPlan], directory: Path
+) -> Iterator[LocalTestbed]:
     """Hosts that last as long as the context; their files are in ``directory``/testbed, which goes with them. Raises BadInput, NamespaceFailed."""
     made = LocalTestbed(hosts, links, directory)
     made.make()
@@ -355,20 +489,33 @@ def _queue(one: int, other: int) -> int:
 
 
 def _make_key(path: Path) -> None:
-    namespaces.run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "ares-testbed", "-f", str(path))
+    namespaces.run(
+        "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "ares-testbed", "-f", str(path)
+    )
 
 
 def _detached(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
     """It stays when this process ends, and Ctrl-C is not for it."""
     with log.open("ab") as said:
-        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, env=ENVIRONMENT, start_new_session=True)
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+            env=ENVIRONMENT,
+            start_new_session=True,
+        )
 
 
-def _await(holds: Callable[[], bool], process: subprocess.Popen[bytes], log: Path, what: str) -> None:
+def _await(
+    holds: Callable[[], bool], process: subprocess.Popen[bytes], log: Path, what: str
+) -> None:
     deadline_s = time.monotonic() + _UP_S
     while not holds():
         if process.poll() is not None or time.monotonic() > deadline_s:
-            raise NamespaceFailed(f"the process that {what} {'ended' if process.poll() is not None else 'does not serve'}: {_end_of(log)}")
+            raise NamespaceFailed(
+                f"the process that {what} {'ended' if process.poll() is not None else 'does not serve'}: {_end_of(log)}"
+            )
         time.sleep(_ASK_S)
 
 
@@ -377,7 +524,10 @@ def _end_of(log: Path) -> str:
 
 
 def _greets(address: str) -> bool:
-    with contextlib.suppress(OSError), socket.create_connection((address, 22), timeout=1.0) as connection:
+    with (
+        contextlib.suppress(OSError),
+        socket.create_connection((address, 22), timeout=1.0) as connection,
+    ):
         return connection.recv(4) == b"SSH-"
     return False
 

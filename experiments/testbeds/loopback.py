@@ -35,7 +35,13 @@ _FIRST_HOST = 10
 class LoopbackTestbed:
     """See :class:`experiments.testbeds.plan.Testbed`. Made by :func:`testbed`. ``links``: what its relays are asked by."""
 
-    def __init__(self, hosts: Sequence[HostPlan], directory: Path, network: int, links: subprocess.Popen[bytes]) -> None:
+    def __init__(
+        self,
+        hosts: Sequence[HostPlan],
+        directory: Path,
+        network: int,
+        links: subprocess.Popen[bytes],
+    ) -> None:
         self._sites = check(hosts, [])
         self._hosts = {host.name: host for host in hosts}
         self._directory = directory.resolve()
@@ -51,17 +57,31 @@ class LoopbackTestbed:
         for host in self._hosts.values():
             home = self.home(host.name)
             home.mkdir(parents=True, exist_ok=True)
-            variables: dict[str, inventory.Value] = {"ansible_connection": "local", "ansible_host": self._address(host.name)}
+            variables: dict[str, inventory.Value] = {
+                "ansible_connection": "local",
+                "ansible_host": self._address(host.name),
+            }
             variables |= {
                 "ansible_python_interpreter": python()[0],
                 "ares_python": python()[0],
                 "ares_service_manager": "process",
                 "ares_become": False,
             }
-            variables |= {"ares_address": self._address(host.name), "ares_site": host.site, "ares_home": str(home)}
-            variables |= {f"common_{name}_directory": str(home / name) for name in ("config", "data", "log", "run")}
+            variables |= {
+                "ares_address": self._address(host.name),
+                "ares_site": host.site,
+                "ares_home": str(home),
+            }
+            variables |= {
+                f"common_{name}_directory": str(home / name)
+                for name in ("config", "data", "log", "run")
+            }
             hosts.append(inventory.Host(host.name, host.groups, variables))
-        inventory.write(self.inventory, hosts, "Testbed processes; it lasts as long as the process that made it.")
+        inventory.write(
+            self.inventory,
+            hosts,
+            "Testbed processes; it lasts as long as the process that made it.",
+        )
 
     def home(self, host: str) -> Path:
         """The directory of the host: what runs there has this path in its command line, or as its working directory."""
@@ -72,7 +92,9 @@ class LoopbackTestbed:
         place = [name for name, other in self._hosts.items() if other.site == site].index(host)
         return f"127.{self._network}.{self._sites.index(site) + 1}.{_FIRST_HOST + place}"
 
-    def delay(self, site: str, other: str, ms: float, jitter_ms: float = 0.0, loss: float = 0.0) -> None:
+    def delay(
+        self, site: str, other: str, ms: float, jitter_ms: float = 0.0, loss: float = 0.0
+    ) -> None:
         between(self._sites, site, other)
         check_shape(ms, jitter_ms, loss)
         if loss:
@@ -119,7 +141,12 @@ class LoopbackTestbed:
 
     def traffic(self) -> dict[tuple[str, str], int]:
         counts = {(site, other): count for site, other, count in self._ask(Request()).traffic}
-        return {(one, two): counts.get((one, two), 0) for one in self._sites for two in self._sites if one != two}
+        return {
+            (one, two): counts.get((one, two), 0)
+            for one in self._sites
+            for two in self._sites
+            if one != two
+        }
 
     def through(self, site: str, host: str, port: int) -> str:
         self._known(host)
@@ -128,12 +155,16 @@ class LoopbackTestbed:
             return target
         between(self._sites, site, self._hosts[host].site)
         if (site, host, port) not in self._through:
-            self._through[site, host, port] = self._ask(Request(site, self._hosts[host].site, target)).address
+            self._through[site, host, port] = self._ask(
+                Request(site, self._hosts[host].site, target)
+            ).address
         return self._through[site, host, port]
 
     def _known(self, host: str) -> None:
         if host not in self._hosts:
-            raise BadInput(f"there is no host {printable(host)!r}; there are {', '.join(self._hosts)}. Nothing was changed")
+            raise BadInput(
+                f"there is no host {printable(host)!r}; there are {', '.join(self._hosts)}. Nothing was changed"
+            )
 
     def _ask(self, request: Request) -> Reply:
         """Raises BadInput if the relays are gone, or could not do it."""
@@ -144,21 +175,32 @@ class LoopbackTestbed:
             line = self._links.stdout.readline()
         except OSError:
             line = b""
-        reply = msgspec.json.decode(line, type=Reply) if line else Reply(error="the process with the relays ended")
+        reply = (
+            msgspec.json.decode(line, type=Reply)
+            if line
+            else Reply(error="the process with the relays ended")
+        )
         if reply.error:
             raise BadInput(f"the links between sites did not change: {reply.error}")
         return reply
 
 
 @contextmanager
-def testbed(hosts: Sequence[HostPlan], links: Sequence[LinkPlan], directory: Path) -> Iterator[LoopbackTestbed]:
+def testbed(
+    hosts: Sequence[HostPlan], links: Sequence[LinkPlan], directory: Path
+) -> Iterator[LoopbackTestbed]:
     """As long as the context. What processes of the hosts wrote stays in ``directory``/hosts. Raises BadInput."""
     check(hosts, links)
     if any(host.disks for host in hosts):
         _refuse("has no disk of its own")
     network, claim = _network()
     relays = subprocess.Popen(
-        python("-m", "experiments.testbeds.relays"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, env=ENVIRONMENT, start_new_session=True
+        python("-m", "experiments.testbeds.relays"),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        bufsize=0,
+        env=ENVIRONMENT,
+        start_new_session=True,
     )
     with claim, relays:
         made = LoopbackTestbed(hosts, directory, network, relays)
@@ -184,15 +226,23 @@ def _network() -> tuple[int, socket.socket]:
             claim.close()
         else:
             return number, claim
-    raise BadInput(f"all {len(_NETWORKS)} networks of loopback for testbeds are taken; nothing was made")
+    raise BadInput(
+        f"all {len(_NETWORKS)} networks of loopback for testbeds are taken; nothing was made"
+    )
 
 
 def _refuse(why: str) -> NoReturn:
-    raise BadInput(f"testbed processes {why}; testbed local can do that, as root. Nothing was changed")
+    raise BadInput(
+        f"testbed processes {why}; testbed local can do that, as root. Nothing was changed"
+    )
 
 
 def _own_processes() -> list[int]:
-    found = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdecimal() and int(path.name) != os.getpid()]
+    found = [
+        int(path.name)
+        for path in Path("/proc").iterdir()
+        if path.name.isdecimal() and int(path.name) != os.getpid()
+    ]
     return [pid for pid in found if _owner(pid) == os.geteuid()]
 
 

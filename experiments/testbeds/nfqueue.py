@@ -68,7 +68,9 @@ class _Queue:
 
     def due(self, now: float) -> float:
         """When a packet that comes now goes on: not before the one ahead of it."""
-        late = self.shape.delay_s + (random.uniform(-1, 1) * self.shape.jitter_s if self.shape.jitter_s else 0.0)
+        late = self.shape.delay_s + (
+            random.uniform(-1, 1) * self.shape.jitter_s if self.shape.jitter_s else 0.0
+        )
         return max(now + max(late, 0.0), self.held[-1][0] if self.held else 0.0)
 
 
@@ -136,7 +138,9 @@ class Shaper:
         with client, contextlib.suppress(OSError):
             client.settimeout(_REQUEST_S)
             try:
-                shapes = msgspec.json.decode(client.makefile("rb").readline(1 << 20), type=dict[int, Shape])
+                shapes = msgspec.json.decode(
+                    client.makefile("rb").readline(1 << 20), type=dict[int, Shape]
+                )
                 for number, shape in shapes.items():
                     self._shape(number, shape)
                 client.sendall(b"ok\n")
@@ -168,7 +172,11 @@ class Shaper:
 
     def _send(self, kind: int, number: int, attributes: bytes, flags: int) -> None:
         length = _HEADER.size + _QUEUE.size + len(attributes)
-        message = _HEADER.pack(length, kind, _REQUEST | flags, 0, 0) + _QUEUE.pack(0, 0, number) + attributes
+        message = (
+            _HEADER.pack(length, kind, _REQUEST | flags, 0, 0)
+            + _QUEUE.pack(0, 0, number)
+            + attributes
+        )
         self._netlink.send(message)
 
 

@@ -48,7 +48,9 @@ class Testbed(Protocol):
     inventory: Path
     """For ansible."""
 
-    def delay(self, site: str, other: str, ms: float, jitter_ms: float = 0.0, loss: float = 0.0) -> None:
+    def delay(
+        self, site: str, other: str, ms: float, jitter_ms: float = 0.0, loss: float = 0.0
+    ) -> None:
         """From now on what goes between the sites, either way, takes ``ms`` +- ``jitter_ms``; ``loss``: the part of packets that get lost."""
 
     def bandwidth(self, host: str, bits_per_s: int | None) -> None:
@@ -87,12 +89,20 @@ def check(hosts: Sequence[HostPlan], links: Sequence[LinkPlan]) -> list[str]:
     if twice := [name for name, count in names.items() if count > 1]:
         raise BadInput(f"there are two hosts {twice[0]!r}; nothing was made")
     if len(sites) > SITES_MAX or max(sites.values()) > HOSTS_MAX:
-        raise BadInput(f"a testbed has at most {SITES_MAX} sites with {HOSTS_MAX} hosts each; nothing was made")
+        raise BadInput(
+            f"a testbed has at most {SITES_MAX} sites with {HOSTS_MAX} hosts each; nothing was made"
+        )
     for host in hosts:
         if strange := set(host.groups) - set(GROUPS):
-            raise BadInput(f"host {host.name} is to be in the group {printable(min(strange))!r}; there are {', '.join(GROUPS)}. Nothing was made")
+            raise BadInput(
+                f"host {host.name} is to be in the group {printable(min(strange))!r}; there are {', '.join(GROUPS)}. Nothing was made"
+            )
         for path, size in host.disks.items():
-            if not re.fullmatch(r"(/[\w.-]+)+", path) or ".." in path.split("/") or not 64 * 1024 <= size <= 1 << 40:
+            if (
+                not re.fullmatch(r"(/[\w.-]+)+", path)
+                or ".." in path.split("/")
+                or not 64 * 1024 <= size <= 1 << 40
+            ):
                 raise BadInput(
                     f"host {host.name}: a disk is an absolute path and at least 64 KiB, not {printable(path)!r} with {size}; nothing was made"
                 )
@@ -123,7 +133,9 @@ def check_address(address: str) -> str:
     try:
         return str(ipaddress.ip_address(address))
     except ValueError:
-        if len(address) <= 253 and all(re.fullmatch(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)", part) for part in address.split(".")):
+        if len(address) <= 253 and all(
+            re.fullmatch(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)", part) for part in address.split(".")
+        ):
             return address
     raise BadInput(f"{printable(address)!r} is neither an IP address nor a name of a host")
 
@@ -132,7 +144,9 @@ def between(sites: Sequence[str], site: str, other: str) -> tuple[int, int]:
     """The places of two sites. Raises BadInput if these are not two of ``sites``."""
     for name in (site, other):
         if name not in sites:
-            raise BadInput(f"there is no site {printable(name)!r}; there are {', '.join(sites)}. Nothing was changed")
+            raise BadInput(
+                f"there is no site {printable(name)!r}; there are {', '.join(sites)}. Nothing was changed"
+            )
     if site == other:
         raise BadInput(f"a link is between two sites, and {site!r} is one; nothing was changed")
     return sites.index(site), sites.index(other)

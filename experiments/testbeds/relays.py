@@ -46,7 +46,10 @@ class Links:
         if request.joined is not None:
             (way.joined.set if request.joined else way.joined.clear)()
         address = await self._open(request.target, way, request) if request.target else ""
-        return Reply(address, [(site, other, way.delivered_bytes) for (site, other), way in self._ways.items()])
+        return Reply(
+            address,
+            [(site, other, way.delivered_bytes) for (site, other), way in self._ways.items()],
+        )
 
     async def _open(self, target: str, way: Way, request: Request) -> str:
         relay = Relay(target, way, self._ways.setdefault((request.other, request.site), Way()))

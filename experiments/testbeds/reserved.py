@@ -54,10 +54,14 @@ def read(path: Path) -> bytes:
     try:
         return read_named(path, FILE_BYTES_MAX)[0]
     except OSError as error:
-        raise BadInput(f"{printable(str(path))} cannot be read: {error.strerror}; nothing was written") from None
+        raise BadInput(
+            f"{printable(str(path))} cannot be read: {error.strerror}; nothing was written"
+        ) from None
 
 
-def hosts(machines: Sequence[Machine], access: Access, patterns: Sequence[tuple[str, str]]) -> list[Host]:
+def hosts(
+    machines: Sequence[Machine], access: Access, patterns: Sequence[tuple[str, str]]
+) -> list[Host]:
     """As an inventory has them. ``patterns``: groups, and names with ``*`` and ``?``. Raises BadInput for what nobody may have meant.
 
     Processes listen on inner addresses if all machines have one, else on outer ones: a network that some have does not join all.
@@ -65,16 +69,35 @@ def hosts(machines: Sequence[Machine], access: Access, patterns: Sequence[tuple[
     seen: dict[str, Machine] = {}
     for machine in machines:
         if seen.setdefault(check_name(machine.name), machine) is not machine:
-            raise BadInput(f"two machines are called {machine.name!r}; give them different names. Nothing was written")
+            raise BadInput(
+                f"two machines are called {machine.name!r}; give them different names. Nothing was written"
+            )
     if strange := {group for group, _ in patterns} - set(GROUPS):
-        raise BadInput(f"there is no group {printable(min(strange))!r}; there are {', '.join(GROUPS)}. Nothing was written")
+        raise BadInput(
+            f"there is no group {printable(min(strange))!r}; there are {', '.join(GROUPS)}. Nothing was written"
+        )
     inner = all(machine.inner for machine in machines)
     made = []
     for machine in machines:
-        variables: dict[str, Value] = {"ansible_host": check_address(machine.login), "ansible_port": machine.port}
-        variables |= ssh(access.user or machine.user, access.key, access.known_hosts.absolute(), *_through(machine, access))
-        variables |= {"ares_address": check_address((machine.inner if inner else None) or machine.outer), "ares_site": check_name(machine.site)}
-        groups = list(dict.fromkeys(group for group, pattern in patterns if fnmatchcase(machine.name, pattern)))
+        variables: dict[str, Value] = {
+            "ansible_host": check_address(machine.login),
+            "ansible_port": machine.port,
+        }
+        variables |= ssh(
+            access.user or machine.user,
+            access.key,
+            access.known_hosts.absolute(),
+            *_through(machine, access),
+        )
+        variables |= {
+            "ares_address": check_address((machine.inner if inner else None) or machine.outer),
+            "ares_site": check_name(machine.site),
+        }
+        groups = list(
+            dict.fromkeys(
+                group for group, pattern in patterns if fnmatchcase(machine.name, pattern)
+            )
+        )
         made.append(Host(machine.name, groups, variables))
     return made
 
@@ -83,7 +106,9 @@ def _through(machine: Machine, access: Access) -> list[str]:
     """Options of SSH for a machine behind another: ProxyJump would take neither our key nor our known hosts there."""
     if machine.jump is None:
         return []
-    options = ssh(machine.jump.user, access.key, access.known_hosts.absolute())["ansible_ssh_common_args"]
+    options = ssh(machine.jump.user, access.key, access.known_hosts.absolute())[
+        "ansible_ssh_common_args"
+    ]
     key = f"-i {quote(str(access.key))} " if access.key else ""
     where = f"{check_user(machine.jump.user)}@{check_address(machine.jump.address)}"
     return [f"ProxyCommand=ssh {options} {key}-p {machine.jump.port} -W [%h]:%p {where}"]

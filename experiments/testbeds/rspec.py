@@ -18,7 +18,16 @@ from experiments.testbeds.reserved import Jump, Machine, port
 GENI = "http://www.geni.net/resources/rspec/3"
 PROXY = "http://jfed.iminds.be/proxy/1.0"
 AUTHORITIES = {
-    "fed4fire": ("iminds.be", "imec.be", "grid5000.fr", "fed4fire.eu", "omf:netmode", "omf:nitos", "smartsantander.eu", "nitlab.inf.uth.gr"),
+    "fed4fire": (
+        "iminds.be",
+        "imec.be",
+        "grid5000.fr",
+        "fed4fire.eu",
+        "omf:netmode",
+        "omf:nitos",
+        "smartsantander.eu",
+        "nitlab.inf.uth.gr",
+    ),
     "emulab": ("emulab.net", "cloudlab.us", "geniracks.net", "clemson.edu", "wisc.edu"),
 }
 """Who gives machines away, by the ends of their names."""
@@ -27,20 +36,34 @@ _DEPTH_MAX = 64
 _AUTHORITY = re.compile(r"urn:publicid:IDN\+([\w.:-]+)\+authority\+\w+")
 
 
-def machines(content: bytes, testbed: str, user: str | None = None, more: Sequence[str] = ()) -> list[Machine]:
+def machines(
+    content: bytes, testbed: str, user: str | None = None, more: Sequence[str] = ()
+) -> list[Machine]:
     """The machines in a manifest from ``testbed``, a key of AUTHORITIES; ``more``: further authorities. ``user``: whose logins to take.
 
     Raises BadInput if it is no manifest, has no machine, or is from somebody else.
     """
     root = _parsed(content)
     if root.tag != f"{{{GENI}}}rspec":
-        raise BadInput(f"this is no RSpec of version 3: its first element is {printable(root.tag)!r}, not rspec of {GENI}. Nothing was written")
+        raise BadInput(
+            f"this is no RSpec of version 3: its first element is {printable(root.tag)!r}, not rspec of {GENI}. Nothing was written"
+        )
     nodes = root.findall(f"{{{GENI}}}node")
-    found = [_machine(node, testbed, user, more) for node in nodes if node.find(f"{{{GENI}}}services/{{{GENI}}}login") is not None]
+    found = [
+        _machine(node, testbed, user, more)
+        for node in nodes
+        if node.find(f"{{{GENI}}}services/{{{GENI}}}login") is not None
+    ]
     if not found:
         kind = printable(root.get("type", "without a type"))
-        why = "; this is a request, and the manifest comes once the machines are there" if kind == "request" else ""
-        raise BadInput(f"this RSpec ({kind}) has {len(nodes)} nodes, and none that one can log in to{why}. Nothing was written")
+        why = (
+            "; this is a request, and the manifest comes once the machines are there"
+            if kind == "request"
+            else ""
+        )
+        raise BadInput(
+            f"this RSpec ({kind}) has {len(nodes)} nodes, and none that one can log in to{why}. Nothing was written"
+        )
     return found
 
 
@@ -49,20 +72,28 @@ def _parsed(content: bytes) -> Element:
     depth = 0
 
     def refuse(*_: object) -> None:
-        raise BadInput("this XML declares a document type (DOCTYPE), which no manifest needs and which may hide endless text; nothing was written")
+        raise BadInput(
+            "this XML declares a document type (DOCTYPE), which no manifest needs and which may hide endless text; nothing was written"
+        )
 
     def enter(*_: object) -> None:
         nonlocal depth
         depth += 1
         if depth > _DEPTH_MAX:
-            raise BadInput(f"this XML has elements in more than {_DEPTH_MAX} others, as no manifest has; nothing was written")
+            raise BadInput(
+                f"this XML has elements in more than {_DEPTH_MAX} others, as no manifest has; nothing was written"
+            )
 
     def leave(_: object) -> None:
         nonlocal depth
         depth -= 1
 
     parser = expat.ParserCreate()
-    parser.StartDoctypeDeclHandler, parser.StartElementHandler, parser.EndElementHandler = refuse, enter, leave
+    parser.StartDoctypeDeclHandler, parser.StartElementHandler, parser.EndElementHandler = (
+        refuse,
+        enter,
+        leave,
+    )
     try:
         parser.Parse(content, True)
         return ElementTree.fromstring(content)
@@ -76,15 +107,23 @@ def _machine(node: Element, testbed: str, user: str | None, more: Sequence[str])
     name = node.get("client_id", "")
     authority = _authority(name, node.get("component_manager_id", ""), testbed, more)
     proxies = node.findall(f"{{{GENI}}}services/{{{PROXY}}}proxy")
-    jumps = {ours: Jump(*_place(proxy.get("proxy", ""))) for proxy in proxies for ours in [_place(proxy.get("for", ""))]}
+    jumps = {
+        ours: Jump(*_place(proxy.get("proxy", "")))
+        for proxy in proxies
+        for ours in [_place(proxy.get("for", ""))]
+    }
     gates = {(jump.address, jump.port) for jump in jumps.values()}
     logins = [_login(login) for login in node.findall(f"{{{GENI}}}services/{{{GENI}}}login")]
     logins = [login for login in logins if login[1:] not in gates and user in (None, login[0])]
     users = sorted({login[0] for login in logins})
     if not logins:
-        raise BadInput(f"node {printable(name)!r} has no login for {printable(user or '')!r}; nothing was written")
+        raise BadInput(
+            f"node {printable(name)!r} has no login for {printable(user or '')!r}; nothing was written"
+        )
     if len(users) > 1:
-        raise BadInput(f"node {printable(name)!r} has logins for {', '.join(map(printable, users))}: say whose to take (--user). Nothing was written")
+        raise BadInput(
+            f"node {printable(name)!r} has logins for {', '.join(map(printable, users))}: say whose to take (--user). Nothing was written"
+        )
     inner = node.find(f"{{{GENI}}}interface/{{{GENI}}}ip[@type='ipv4']")
     if inner is None:
         inner = node.find(f"{{{GENI}}}interface/{{{GENI}}}ip")
@@ -92,7 +131,16 @@ def _machine(node: Element, testbed: str, user: str | None, more: Sequence[str])
     outer = host.get("ipv4") if host is not None else None
     who, login, door = logins[0]
     site = re.sub(r"[^A-Za-z0-9]+", "-", authority)[-32:].strip("-")
-    return Machine(name, site, login, door, who, inner.get("address") if inner is not None else None, outer or login, jumps.get(logins[0]))
+    return Machine(
+        name,
+        site,
+        login,
+        door,
+        who,
+        inner.get("address") if inner is not None else None,
+        outer or login,
+        jumps.get(logins[0]),
+    )
 
 
 def _authority(name: str, manager: str, testbed: str, more: Sequence[str]) -> str:
@@ -101,9 +149,19 @@ def _authority(name: str, manager: str, testbed: str, more: Sequence[str]) -> st
     if found and any(found[1] == end or found[1].endswith(f".{end}") for end in known):
         return found[1]
     whom = printable(found[1] if found else manager) or "nobody"
-    elsewhere = [other for other, ends in AUTHORITIES.items() if found and any(found[1].endswith(end) for end in ends)]
-    hint = f"that is testbed {elsewhere[0]}" if elsewhere else "an authority that is not in this list is added with --authority"
-    raise BadInput(f"node {printable(name)!r} is from {whom}, and {testbed} has {', '.join(known)}; {hint}. Nothing was written")
+    elsewhere = [
+        other
+        for other, ends in AUTHORITIES.items()
+        if found and any(found[1].endswith(end) for end in ends)
+    ]
+    hint = (
+        f"that is testbed {elsewhere[0]}"
+        if elsewhere
+        else "an authority that is not in this list is added with --authority"
+    )
+    raise BadInput(
+        f"node {printable(name)!r} is from {whom}, and {testbed} has {', '.join(known)}; {hint}. Nothing was written"
+    )
 
 
 def _login(login: Element) -> tuple[str, str, int]:
@@ -118,5 +176,7 @@ def _place(text: str) -> tuple[str, str, int]:
     except ValueError:
         user = host = None
     if not user or not host:
-        raise BadInput(f"a proxy in this manifest is {printable(text)!r}, not user@host:port; nothing was written")
+        raise BadInput(
+            f"a proxy in this manifest is {printable(text)!r}, not user@host:port; nothing was written"
+        )
     return user, host, door

@@ -68,10 +68,14 @@ class Slot:
         except FileNotFoundError:
             return None
         except (OSError, msgspec.MsgspecError) as error:
-            raise Leftover(f"{path} cannot be read ({error}). Nothing was removed; `ip netns` shows namespaces named {self.prefix}") from None
+            raise Leftover(
+                f"{path} cannot be read ({error}). Nothing was removed; `ip netns` shows namespaces named {self.prefix}"
+            ) from None
         names = [state.link, *state.namespaces]
         if any(name != self.prefix and not name.startswith(f"{self.prefix}-") for name in names):
-            raise Leftover(f"{path} names what is not of testbed {self.number}; nothing was removed")
+            raise Leftover(
+                f"{path} names what is not of testbed {self.number}; nothing was removed"
+            )
         return state
 
     def release(self) -> None:
@@ -100,7 +104,9 @@ def claim() -> Slot:
         for number in range(TESTBEDS_MAX):
             place = PLACE / str(number)
             if place.exists() or (network := _overlapping(network_of(number))):
-                taken.append("a testbed" if place.exists() else f"a route of this machine to {network}")
+                taken.append(
+                    "a testbed" if place.exists() else f"a route of this machine to {network}"
+                )
                 continue
             place.mkdir(mode=0o700)
             slot = _hold(number)
@@ -129,7 +135,9 @@ def _overlapping(network: str) -> str:
 
 def _hold(number: int) -> Slot | None:
     """None if somebody holds it."""
-    lock = os.open(PLACE / str(number) / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)  # children do not get it: they may outlive the maker
+    lock = os.open(
+        PLACE / str(number) / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
+    )  # children do not get it: they may outlive the maker
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -167,7 +175,9 @@ def status() -> list[str]:
             continue
         user = f"used by process {state.maker}" if slot is None else "standing by itself"
         there = [name for name in state.namespaces if name in _namespaces()]
-        lines.append(f"testbed {number}: {user}; hosts: {len(state.hosts)}, sites: {len(set(state.hosts.values()))}, namespaces: {len(there)}")
+        lines.append(
+            f"testbed {number}: {user}; hosts: {len(state.hosts)}, sites: {len(set(state.hosts.values()))}, namespaces: {len(there)}"
+        )
         lines.append(f"  inventory: {state.directory}/inventory.yml")
     return lines
 
@@ -180,7 +190,9 @@ def clean() -> list[str]:
             lines.append(f"testbed {number} is in use by a process that lives; it was left alone")
             continue
         try:
-            lines.append(f"testbed {number}: removed {', '.join(_remove(slot)) or 'nothing, as nothing was made'}")
+            lines.append(
+                f"testbed {number}: removed {', '.join(_remove(slot)) or 'nothing, as nothing was made'}"
+            )
         except (Leftover, NamespaceFailed) as error:
             lines.append(f"testbed {number}: {error}")
     return lines
@@ -246,5 +258,8 @@ def _end_masters(place: Path) -> None:
     """Connections that ssh keeps open for those that come after: the next testbed has the same addresses and other hosts."""
     for socket in place.glob("cp/*"):
         subprocess.run(
-            ["ssh", "-F", "/dev/null", "-o", f"ControlPath={socket}", "-O", "exit", "host"], capture_output=True, check=False, timeout=_END_S
+            ["ssh", "-F", "/dev/null", "-o", f"ControlPath={socket}", "-O", "exit", "host"],
+            capture_output=True,
+            check=False,
+            timeout=_END_S,
         )

@@ -123,4 +123,8 @@ def _fault(claim: Claim) -> str:
         return "a verdict needs what shows it, and why"
     if measured == shown and not (claim.cannot and not measured):
         return "it is either measured, or shown, or cannot be tested"
-    return "" if claim.to is not None or not (claim.each_to or claim.each_pair) else "there is nothing that it is compared with"
+    return (
+        ""
+        if claim.to is not None or not (claim.each_to or claim.each_pair)
+        else "there is nothing that it is compared with"
+    )

@@ -27,9 +27,25 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
         help="what the papers claim beside the results: writes docs/reproduction.md",
         epilog="Example: python -m experiments verdicts --check",
     )
-    judging.add_argument("--results", type=Path, default=RESULTS, metavar="DIR", help=f"where the rounds are (default: {RESULTS})")
-    judging.add_argument("--out", type=Path, default=PAGE, metavar="FILE", help=f"the page, written wholly or not at all (default: {PAGE})")
-    judging.add_argument("--check", action="store_true", help="write nothing; say which claims lack data, and end with 1 if there are any")
+    judging.add_argument(
+        "--results",
+        type=Path,
+        default=RESULTS,
+        metavar="DIR",
+        help=f"where the rounds are (default: {RESULTS})",
+    )
+    judging.add_argument(
+        "--out",
+        type=Path,
+        default=PAGE,
+        metavar="FILE",
+        help=f"the page, written wholly or not at all (default: {PAGE})",
+    )
+    judging.add_argument(
+        "--check",
+        action="store_true",
+        help="write nothing; say which claims lack data, and end with 1 if there are any",
+    )
     judging.set_defaults(run=judge)
 
 
@@ -42,17 +58,26 @@ def judge(arguments: argparse.Namespace) -> int:
     if arguments.check:
         return check(verdicts, scale)
     write_whole(arguments.out, render(told, verdicts, runs, scale).encode())
-    print(f"{arguments.out}: {len(verdicts)} claims, {sum(not verdict.word for verdict in verdicts)} of them {NOT_YET}")
+    print(
+        f"{arguments.out}: {len(verdicts)} claims, {sum(not verdict.word for verdict in verdicts)} of them {NOT_YET}"
+    )
     return 0
 
 
 def check(verdicts: Sequence[Verdict], scale: str) -> int:
     """A line for each claim that lacks data; 1 if one does that results of this ``scale`` should have."""
-    lacking = [verdict.claim for verdict in verdicts if not verdict.word and (verdict.claim.scale == "quick" or scale != "quick")]
+    lacking = [
+        verdict.claim
+        for verdict in verdicts
+        if not verdict.word and (verdict.claim.scale == "quick" or scale != "quick")
+    ]
     for claim in lacking:
         print(f"{NOT_YET}: {claim.id} ({', '.join(claim.at)}): {command(claim)}")
     later = sum(not verdict.word for verdict in verdicts) - len(lacking)
-    print(f"{len(verdicts)} claims, {len(lacking)} lack data" + (f"; {later} more need --scale paper" if later else ""))
+    print(
+        f"{len(verdicts)} claims, {len(lacking)} lack data"
+        + (f"; {later} more need --scale paper" if later else "")
+    )
     return 1 if lacking else 0
 
 
@@ -63,10 +88,26 @@ def scale_of(runs: Sequence[dict[str, Any]]) -> str:
     known, found = scenarios(), set()
     for run in runs:
         if (scenario := known.get(run["scenario"])) is not None:
-            with suppress(msgspec.ValidationError):  # it was made with a table that has other names now
-                own = msgspec.convert({name: value for name, value in run["parameters"].items() if name in Parameters.__struct_fields__}, Parameters)
-                found |= {scale for scale in SCALES if any(each.parameters == own for each in scenario.rounds(scale))}
-    return " and ".join(scale for scale in SCALES if scale in found) or "of rounds that no scenario has now"
+            with suppress(
+                msgspec.ValidationError
+            ):  # it was made with a table that has other names now
+                own = msgspec.convert(
+                    {
+                        name: value
+                        for name, value in run["parameters"].items()
+                        if name in Parameters.__struct_fields__
+                    },
+                    Parameters,
+                )
+                found |= {
+                    scale
+                    for scale in SCALES
+                    if any(each.parameters == own for each in scenario.rounds(scale))
+                }
+    return (
+        " and ".join(scale for scale in SCALES if scale in found)
+        or "of rounds that no scenario has now"
+    )
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -76,4 +117,6 @@ def write_whole(path: Path, content: bytes) -> None:
         part.write_bytes(content)
         os.replace(part, path)
     except OSError as error:
-        raise BadInput(f"{path} cannot be written: {error.strerror}; it is as it was. Name another file with --out") from error
+        raise BadInput(
+            f"{path} cannot be written: {error.strerror}; it is as it was. Name another file with --out"
+        ) from error

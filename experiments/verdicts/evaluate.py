@@ -73,7 +73,13 @@ def evaluate(claim: Claim, rows: Sequence[Row]) -> Verdict:
         return Verdict(claim, "")
     comparisons = tuple(_compare(claim, own, *variant) for variant in _variants(claim))
     known = [each for each in comparisons if each.value is not None]
-    word = (CONFIRMED if all(each.holds for each in known) else NOT_CONFIRMED) if known else CANNOT if claim.cannot else ""
+    word = (
+        (CONFIRMED if all(each.holds for each in known) else NOT_CONFIRMED)
+        if known
+        else CANNOT
+        if claim.cannot
+        else ""
+    )
     return Verdict(claim, word, comparisons)
 
 
@@ -81,24 +87,48 @@ def _variants(claim: Claim) -> Iterator[tuple[str, Filters, Quotient, Quotient |
     """The quotients that the claim speaks of: a label, the filters of both sides, the quotient, and the one beside it."""
     assert claim.of is not None
     for op, algorithm, within, against, pair in itertools.product(
-        claim.each_op or (claim.op,), claim.each or (None,), claim.each_where or ({},), claim.each_to or (None,), claim.each_pair or (None,)
+        claim.each_op or (claim.op,),
+        claim.each or (None,),
+        claim.each_where or ({},),
+        claim.each_to or (None,),
+        claim.each_pair or (None,),
     ):
-        of, to = {"op": op} | claim.of, None if claim.to is None else {"op": op} | claim.to | (against or {})
+        of, to = (
+            {"op": op} | claim.of,
+            None if claim.to is None else {"op": op} | claim.to | (against or {}),
+        )
         if pair is not None and to is not None:
             of, to = of | {"algorithm": pair[0]}, to | {"algorithm": pair[1]}
         beside = claim.beside
         if beside is not None:
             other = beside.op or op
-            beside = Quotient({"op": other} | beside.of, None if beside.to is None else {"op": other} | beside.to)
+            beside = Quotient(
+                {"op": other} | beside.of, None if beside.to is None else {"op": other} | beside.to
+            )
         if algorithm is not None:
             given = {"algorithm": algorithm}
             of, to = given | of, None if to is None else given | to
-            beside = beside and Quotient(given | beside.of, None if beside.to is None else given | beside.to)
-        words = (op if claim.each_op else "", algorithm or "", _words(within), _words(against or {}), " : ".join(pair or ()))
+            beside = beside and Quotient(
+                given | beside.of, None if beside.to is None else given | beside.to
+            )
+        words = (
+            op if claim.each_op else "",
+            algorithm or "",
+            _words(within),
+            _words(against or {}),
+            " : ".join(pair or ()),
+        )
         yield ", ".join(filter(None, words)), claim.where | within, Quotient(of, to), beside
 
 
-def _compare(claim: Claim, rows: Sequence[Row], label: str, where: Filters, quotient: Quotient, beside: Quotient | None) -> Comparison:
+def _compare(
+    claim: Claim,
+    rows: Sequence[Row],
+    label: str,
+    where: Filters,
+    quotient: Quotient,
+    beside: Quotient | None,
+) -> Comparison:
     try:
         value, used, at = _value(rows, where, claim.statistic, quotient)
         sides = list(used)
@@ -111,10 +141,19 @@ def _compare(claim: Claim, rows: Sequence[Row], label: str, where: Filters, quot
     except Missing as missing:
         return Comparison(label, missing=str(missing))
     operations = min(sum(int(row.figures.get("operations") or 0) for row in side) for side in sides)
-    return Comparison(label, value, claim.holds(value), frozenset(row.run for side in sides for row in side), operations, at)
+    return Comparison(
+        label,
+        value,
+        claim.holds(value),
+        frozenset(row.run for side in sides for row in side),
+        operations,
+        at,
+    )
 
 
-def _value(rows: Sequence[Row], where: Filters, statistic: str, quotient: Quotient) -> tuple[float, list[list[Row]], str]:
+def _value(
+    rows: Sequence[Row], where: Filters, statistic: str, quotient: Quotient
+) -> tuple[float, list[list[Row]], str]:
     """The quotient, the rows of its sides, and at which values it was taken. Raises :class:`Missing`."""
     both = [quotient.of] if quotient.to is None else [quotient.of, quotient.to]
     shared, at = _shared_extremes(rows, where, both)
@@ -132,11 +171,16 @@ def _value(rows: Sequence[Row], where: Filters, statistic: str, quotient: Quotie
     for key, value in found[0].items():
         if value == found[1].get(key) and both[0][key] != both[1][key]:
             raise Missing(f"only one value of {key} was measured")
-    at |= {key: value if found[1].get(key, value) == value else (value, found[1][key]) for key, value in found[0].items()}
+    at |= {
+        key: value if found[1].get(key, value) == value else (value, found[1][key])
+        for key, value in found[0].items()
+    }
     pairs = _pairs(*sides)
     if not pairs:
         raise Missing("no two runs that were made with the same parameters")
-    ratios = [_ratio(_mean(first, statistics[0]), _mean(second, statistics[1])) for first, second in pairs]
+    ratios = [
+        _ratio(_mean(first, statistics[0]), _mean(second, statistics[1])) for first, second in pairs
+    ]
     value = math.exp(sum(map(math.log, ratios)) / len(ratios)) if min(ratios) > 0 else 0.0
     return value, [[row for pair in pairs for row in pair[side]] for side in (0, 1)], _at(at)
 
@@ -157,13 +201,20 @@ def _figure(row: Row, statistic: str) -> float | None:
     return None if value is None or not math.isfinite(value) else float(value)
 
 
-def _shared_extremes(rows: Sequence[Row], where: Filters, both: Sequence[Filters]) -> tuple[Filters, Filters]:
+def _shared_extremes(
+    rows: Sequence[Row], where: Filters, both: Sequence[Filters]
+) -> tuple[Filters, Filters]:
     """``where`` with values for its extremes: of those that both sides have."""
     fixed, found = {key: value for key, value in where.items() if value not in EXTREMES}, {}
     for key, value in where.items():
         if value in EXTREMES:
-            sides = [{row.parameters.get(key) for row in rows if _fits(row, fixed | _literal(filters))} for filters in both]
-            if empty := [filters for filters, values in zip(both, sides, strict=True) if not values]:
+            sides = [
+                {row.parameters.get(key) for row in rows if _fits(row, fixed | _literal(filters))}
+                for filters in both
+            ]
+            if empty := [
+                filters for filters, values in zip(both, sides, strict=True) if not values
+            ]:
                 raise Missing(f"no run of {_words(fixed | _literal(empty[0]))}")
             fixed[key] = found[key] = _extreme(key, set.intersection(*sides), value)
     return fixed, found
@@ -183,12 +234,16 @@ def _choose(rows: Sequence[Row], filters: Filters) -> tuple[list[Row], Filters]:
 def _extreme(key: str, values: set[Any], which: str) -> Any:
     numbers = sorted(value for value in values if isinstance(value, int | float))
     if len(numbers) < (2 if which.startswith("second") else 1):
-        raise Missing(f"no run says its {key}" if not numbers else f"only one value of {key} was measured")
+        raise Missing(
+            f"no run says its {key}" if not numbers else f"only one value of {key} was measured"
+        )
     return numbers[EXTREMES[which]]
 
 
 def _literal(filters: Filters) -> Filters:
-    return {key: value for key, value in filters.items() if value not in EXTREMES and key != "statistic"}
+    return {
+        key: value for key, value in filters.items() if value not in EXTREMES and key != "statistic"
+    }
 
 
 def _fits(row: Row, filters: Filters) -> bool:
@@ -196,17 +251,24 @@ def _fits(row: Row, filters: Filters) -> bool:
 
 
 def _is(row: Row, key: str, wanted: Any) -> bool:
-    value = row.algorithm if key == "algorithm" else row.op if key == "op" else row.parameters.get(key)
+    value = (
+        row.algorithm if key == "algorithm" else row.op if key == "op" else row.parameters.get(key)
+    )
     if key == "switches":
         on = str(value or "").split("+")
-        return value is not None and all((word[1:] in on) == (word[0] == "+") for word in str(wanted).split())
+        return value is not None and all(
+            (word[1:] in on) == (word[0] == "+") for word in str(wanted).split()
+        )
     return bool(value == wanted)
 
 
 def _pairs(first: Sequence[Row], second: Sequence[Row]) -> list[tuple[list[Row], list[Row]]]:
     """Rows of both sides with equal iterations, and equal values of each parameter that varies on a side."""
     varying = sorted(_varying(first) | _varying(second))
-    groups: tuple[dict[Any, list[Row]], dict[Any, list[Row]]] = (defaultdict(list), defaultdict(list))
+    groups: tuple[dict[Any, list[Row]], dict[Any, list[Row]]] = (
+        defaultdict(list),
+        defaultdict(list),
+    )
     for side, group in zip((first, second), groups, strict=True):
         for row in side:
             group[row.iteration, *(row.parameters.get(key) for key in varying)].append(row)
@@ -224,7 +286,8 @@ def _words(filters: Filters) -> str:
 
 def _at(where: Filters) -> str:
     return ", ".join(
-        f"{key} {' : '.join(_said(key, each) for each in (value if isinstance(value, tuple) else (value,)))}" for key, value in where.items()
+        f"{key} {' : '.join(_said(key, each) for each in (value if isinstance(value, tuple) else (value,)))}"
+        for key, value in where.items()
     )
 
 

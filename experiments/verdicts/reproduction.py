@@ -35,15 +35,27 @@ _READING = f"""
 """
 
 
-def render(sources: Sequence[Source], verdicts: Sequence[Verdict], runs: Sequence[dict[str, Any]], scale: str) -> str:
+def render(
+    sources: Sequence[Source],
+    verdicts: Sequence[Verdict],
+    runs: Sequence[dict[str, Any]],
+    scale: str,
+) -> str:
     """The page. ``verdicts``: one for each claim. ``runs``: scenario and provenance of each. ``scale``: of the runs."""
     of = {verdict.claim.id: verdict for verdict in verdicts}
     parts = [_HEAD, _measured(runs, scale), _totals(verdicts), _READING]
     for source in sources:
         parts.append(f"\n## {source.name}\n\n")
-        parts.append(_table(("where", "claim", "published", "ours", "verdict", "why"), (_line(of[claim.id]) for claim in source.claim)))
+        parts.append(
+            _table(
+                ("where", "claim", "published", "ours", "verdict", "why"),
+                (_line(of[claim.id]) for claim in source.claim),
+            )
+        )
         if source.no_claim:
-            parts.append(f"\nThese claim nothing: {'; '.join(f'{at} ({what})' for at, what in source.no_claim.items())}.\n")
+            parts.append(
+                f"\nThese claim nothing: {'; '.join(f'{at} ({what})' for at, what in source.no_claim.items())}.\n"
+            )
     parts.append(_few(verdicts))
     return "".join(parts)
 
@@ -51,7 +63,11 @@ def render(sources: Sequence[Source], verdicts: Sequence[Verdict], runs: Sequenc
 def _measured(runs: Sequence[dict[str, Any]], scale: str) -> str:
     told = [run["provenance"] for run in runs]
     began = sorted(str(each["began"])[:10] for each in told if each.get("began"))
-    versions = {f"{name} {version}" for each in told for name, version in (each.get("versions") or {}).items()}
+    versions = {
+        f"{name} {version}"
+        for each in told
+        for name, version in (each.get("versions") or {}).items()
+    }
     lines = [
         ("scale", scale),
         ("rounds", str(len(runs))),
@@ -71,7 +87,11 @@ def _set(values: Iterable[object]) -> str:
 
 def _totals(verdicts: Sequence[Verdict]) -> str:
     counts = Counter(verdict.word or NOT_YET for verdict in verdicts)
-    words = [f"{counts[word]} {word}" for word in (CONFIRMED, NOT_CONFIRMED, CANNOT, NOT_YET) if counts[word]]
+    words = [
+        f"{counts[word]} {word}"
+        for word in (CONFIRMED, NOT_CONFIRMED, CANNOT, NOT_YET)
+        if counts[word]
+    ]
     return f"\n**{len(verdicts)} claims: {', '.join(words)}.**\n"
 
 
@@ -102,11 +122,19 @@ def _ours(verdict: Verdict) -> str:
         return f"`{verdict.claim.shown_by}`"
     if not verdict.measured:
         return "–"
-    values = [f"{f'{each.label}: ' if each.label else ''}**{number(each.value)}**{f' ({each.at})' if each.at else ''}" for each in verdict.measured]
+    values = [
+        f"{f'{each.label}: ' if each.label else ''}**{number(each.value)}**{f' ({each.at})' if each.at else ''}"
+        for each in verdict.measured
+    ]
     at = {each.at for each in verdict.measured}
     if len(at) == 1 and len(values) > 1:
-        values = [f"{each.label}: **{number(each.value)}**" for each in verdict.measured] + ([f"at {each}" for each in at if each])
-    rounds, operations = len(frozenset[str]().union(*(each.runs for each in verdict.measured))), min(each.operations for each in verdict.measured)
+        values = [f"{each.label}: **{number(each.value)}**" for each in verdict.measured] + (
+            [f"at {each}" for each in at if each]
+        )
+    rounds, operations = (
+        len(frozenset[str]().union(*(each.runs for each in verdict.measured))),
+        min(each.operations for each in verdict.measured),
+    )
     return f"{'; '.join(values)}. {_plural(rounds, 'round')}, {_plural(operations, 'operation')} or more on each side"
 
 
@@ -123,9 +151,17 @@ def _why(verdict: Verdict) -> str:
     claim = verdict.claim
     if claim.of is None:
         return claim.why or claim.cannot
-    missing = [f"{f'{each.label}: ' if each.label else ''}{each.missing}" for each in verdict.comparisons if each.missing]
+    missing = [
+        f"{f'{each.label}: ' if each.label else ''}{each.missing}"
+        for each in verdict.comparisons
+        if each.missing
+    ]
     if not verdict.measured:
-        return claim.cannot if verdict.word == CANNOT else f"`{command(claim)}`" + (f" ({missing[0]})" if missing else "")
+        return (
+            claim.cannot
+            if verdict.word == CANNOT
+            else f"`{command(claim)}`" + (f" ({missing[0]})" if missing else "")
+        )
     held = [each for each in verdict.measured if each.holds]
     words = [f"{claim.condition} confirms it."]
     if verdict.word != CONFIRMED:
@@ -142,23 +178,37 @@ def _otherwise(claim: Claim, others: Sequence[Comparison]) -> str:
     if claim.to is None:
         return ""
     if claim.confirms == "about":
-        sides = {"below" if each.value < 1 else "above" for each in others if each.value is not None}
+        sides = {
+            "below" if each.value < 1 else "above" for each in others if each.value is not None
+        }
         return f"Ours lies {' and '.join(sorted(sides))}."
     opposite = [
         each
         for each in others
-        if each.value is not None and (each.value > 1 if claim.confirms == "less" else each.value < 1) and abs(each.value - 1) >= 0.1
+        if each.value is not None
+        and (each.value > 1 if claim.confirms == "less" else each.value < 1)
+        and abs(each.value - 1) >= 0.1
     ]
     if not opposite:
         return "No difference that this machine can tell."
-    return "The opposite was seen." if len(opposite) == len(others) else f"The opposite was seen of {', '.join(each.label for each in opposite)}."
+    return (
+        "The opposite was seen."
+        if len(opposite) == len(others)
+        else f"The opposite was seen of {', '.join(each.label for each in opposite)}."
+    )
 
 
 def command(claim: Claim) -> str:
     """What measures ``claim``."""
     if claim.scenario == fog_plan.SCENARIO:
-        return f"python -m experiments.sites --{'paper-scale' if claim.scale == 'paper' else 'quick'}"
-    words = "python -m experiments.logs --only figures" if claim.scenario == log_plan.SCENARIO else f"python -m experiments run {claim.scenario}"
+        return (
+            f"python -m experiments.sites --{'paper-scale' if claim.scale == 'paper' else 'quick'}"
+        )
+    words = (
+        "python -m experiments.logs --only figures"
+        if claim.scenario == log_plan.SCENARIO
+        else f"python -m experiments run {claim.scenario}"
+    )
     return words + (" --scale paper" if claim.scale == "paper" else "")
 
 
@@ -166,5 +216,8 @@ def _few(verdicts: Sequence[Verdict]) -> str:
     few = [verdict for verdict in verdicts if verdict.few]
     if not few:
         return ""
-    words = [f"{', '.join(verdict.claim.at)} ({min(each.operations for each in verdict.measured)}; {verdict.claim.id})" for verdict in few]
+    words = [
+        f"{', '.join(verdict.claim.at)} ({min(each.operations for each in verdict.measured)}; {verdict.claim.id})"
+        for verdict in few
+    ]
     return f"\n## Claims that rest on few operations\n\nFewer than {FEW} on one side: {'; '.join(words)}.\n"

@@ -19,7 +19,9 @@ DATABASE = "results.db"
 
 _COLUMNS = ("servers", "writers", "readers", "reconfigurers", "object_size", "k", "m")
 _SECONDS = ("mean_s", "p50_s", "p99_s")
-_OPERATIONS = "files f CROSS JOIN operations o ON o.file_id = f.id WHERE f.run_id = :run AND f.kind = 'main'"
+_OPERATIONS = (
+    "files f CROSS JOIN operations o ON o.file_id = f.id WHERE f.run_id = :run AND f.kind = 'main'"
+)
 _READ_CONFIG = "(read_config_s + coalesce(p2_read_config_s, 0))"
 _MEANS = f"""SELECT op, avg({_READ_CONFIG}), avg({_READ_CONFIG} / nullif(latency_s, 0)),
     avg(json_extract(more, '$.encode_latency')), avg(json_extract(more, '$.decode_latency')) FROM {_OPERATIONS} AND ok GROUP BY op"""
@@ -31,7 +33,9 @@ _OF_LOAD = (
     *("clients", "mode", "read_share", "per_s", "kept", "longest_pause_s", "figures"),
     *(f"{op}_{name}" for op in ("read", "write") for name in ("count", *_SECONDS)),
 )
-_OF_LOAD_FILES = "file_id IN (SELECT id FROM files WHERE run_id = ? AND kind = 'load') ORDER BY file_id, number"
+_OF_LOAD_FILES = (
+    "file_id IN (SELECT id FROM files WHERE run_id = ? AND kind = 'load') ORDER BY file_id, number"
+)
 _WRONG = "NOT LINEARIZABLE"
 _OF_FILES = {"get": "read", "put": "write"}
 """What a fragmented algorithm's operation on the whole object is called; those of its blocks become `read block`, `write block`."""
@@ -43,20 +47,40 @@ def read_rows(results: Path) -> tuple[list[Row], list[dict[str, Any]]]:
     Raises :class:`BadInput` if there is no database.
     """
     if not (results / DATABASE).is_file():
-        raise BadInput(f"there are no results in {results}: `python -m experiments run` makes some, `python -m experiments report` imports them")
+        raise BadInput(
+            f"there are no results in {results}: `python -m experiments run` makes some, `python -m experiments report` imports them"
+        )
     with opened(results / DATABASE) as database:
         runs = _runs(database)
-        rows = [row for run, summaries in _summaries(database) if run in runs for row in _of_run(database, runs[run], summaries)]
+        rows = [
+            row
+            for run, summaries in _summaries(database)
+            if run in runs
+            for row in _of_run(database, runs[run], summaries)
+        ]
         rows += [row for run in runs.values() for row in _of_load(database, run)]
     rows += _not_linearizable(results)
-    return sorted(rows, key=lambda row: (row.scenario, row.run, row.op, str(row.parameters.get("clients")))), list(runs.values())
+    return sorted(
+        rows, key=lambda row: (row.scenario, row.run, row.op, str(row.parameters.get("clients")))
+    ), list(runs.values())
 
 
 def _runs(database: sqlite3.Connection) -> dict[str, dict[str, Any]]:
     """Those of our own, by their names."""
-    names = ("id", "name", "scenario", "algorithm", "iteration", *_COLUMNS, "parameters", "provenance")
+    names = (
+        "id",
+        "name",
+        "scenario",
+        "algorithm",
+        "iteration",
+        *_COLUMNS,
+        "parameters",
+        "provenance",
+    )
     found = {}
-    for values in database.execute(f"SELECT {', '.join(names)} FROM runs ORDER BY name, id").fetchall():
+    for values in database.execute(
+        f"SELECT {', '.join(names)} FROM runs ORDER BY name, id"
+    ).fetchall():
         run = dict(zip(names, values, strict=True))
         run |= {name: json.loads(run[name] or "{}") for name in ("parameters", "provenance")}
         if "published" not in run["provenance"]:
@@ -75,16 +99,22 @@ def _summaries(database: sqlite3.Connection) -> Iterator[tuple[str, dict[str, di
 def parameters_of(run: dict[str, Any]) -> dict[str, Any]:
     """What a claim can name: the settings of the round, and columns of the run."""
     settings = {
-        key: "+".join(value) if isinstance(value, list | tuple) else value for key, value in run["parameters"].items() if not isinstance(value, dict)
+        key: "+".join(value) if isinstance(value, list | tuple) else value
+        for key, value in run["parameters"].items()
+        if not isinstance(value, dict)
     }
     settings |= {name: run[name] for name in _COLUMNS if run[name] is not None}
     return settings
 
 
-def _of_run(database: sqlite3.Connection, run: dict[str, Any], summaries: dict[str, dict[str, Any]]) -> Iterator[Row]:
+def _of_run(
+    database: sqlite3.Connection, run: dict[str, Any], summaries: dict[str, dict[str, Any]]
+) -> Iterator[Row]:
     more: dict[str, dict[str, float | None]] = {}
     for op, *values in database.execute(_MEANS, {"run": run["id"]}):
-        more[op] = dict(zip(("read_config_s", "read_config_share", "encode_s", "decode_s"), values, strict=True))
+        more[op] = dict(
+            zip(("read_config_s", "read_config_share", "encode_s", "decode_s"), values, strict=True)
+        )
     for op, share in database.execute(_ACKNOWLEDGED, {"run": run["id"]}):
         more.setdefault(op, {})["short_acks"] = share
     for op, share in _dead_in_quorums(database, run["id"]).items():
@@ -92,15 +122,30 @@ def _of_run(database: sqlite3.Connection, run: dict[str, Any], summaries: dict[s
     for op, row in summaries.items():
         figures = {name: row[name] for name in _SECONDS} | more.get(op, {})
         count, failed = row["n_ops"] or 0, row["n_unsuccessful"] or 0
-        if (checked := str(run["parameters"].get("checked", ""))).startswith(("linearizable", _WRONG)):
+        if (checked := str(run["parameters"].get("checked", ""))).startswith(
+            ("linearizable", _WRONG)
+        ):
             figures["wrong"] = float(checked.startswith(_WRONG))
         figures |= {
             "throughput": row["throughput_ops_s_per_client"],
             "operations": count,
             "failed": failed / (count + failed) if count + failed else None,
         }
-        name = _OF_FILES.get(op, f"{op} block" if op in ("read", "write") and not _OF_FILES.keys().isdisjoint(summaries) else op)
-        yield Row(run["scenario"], run["algorithm"] or "", name, parameters_of(run), figures, run["iteration"], _short(run["name"]))
+        name = _OF_FILES.get(
+            op,
+            f"{op} block"
+            if op in ("read", "write") and not _OF_FILES.keys().isdisjoint(summaries)
+            else op,
+        )
+        yield Row(
+            run["scenario"],
+            run["algorithm"] or "",
+            name,
+            parameters_of(run),
+            figures,
+            run["iteration"],
+            _short(run["name"]),
+        )
 
 
 def _dead_in_quorums(database: sqlite3.Connection, run: int) -> dict[str, float]:
@@ -108,36 +153,64 @@ def _dead_in_quorums(database: sqlite3.Connection, run: int) -> dict[str, float]
 
     Nothing is told of an operation whose quorums had none of these servers before either.
     """
-    crashes = database.execute("SELECT at_s, server FROM events WHERE run_id = ? AND what = 'crash'", (run,)).fetchall()
+    crashes = database.execute(
+        "SELECT at_s, server FROM events WHERE run_id = ? AND what = 'crash'", (run,)
+    ).fetchall()
     times, dead = [at_s for at_s, _ in crashes], {server for _, server in crashes}
     before, after = defaultdict[str, list[bool]](list), defaultdict[str, list[bool]](list)
     for op, began_s, servers in database.execute(_QUORUMS, {"run": run}) if crashes else ():
         if not min(times) <= began_s <= max(times):
-            (before if began_s < min(times) else after)[op].append(not dead.isdisjoint(json.loads(servers)))
+            (before if began_s < min(times) else after)[op].append(
+                not dead.isdisjoint(json.loads(servers))
+            )
     return {op: sum(each) / len(each) for op, each in after.items() if any(before[op])}
 
 
 def _of_load(database: sqlite3.Connection, run: dict[str, Any]) -> Iterator[Row]:
     """Rows `all`, `read` and `write` of each point of load."""
-    for values in database.execute(f"SELECT {', '.join(_OF_LOAD)} FROM load_points WHERE {_OF_LOAD_FILES}", (run["id"],)).fetchall():
+    for values in database.execute(
+        f"SELECT {', '.join(_OF_LOAD)} FROM load_points WHERE {_OF_LOAD_FILES}", (run["id"],)
+    ).fetchall():
         point = dict(zip(_OF_LOAD, values, strict=True))
-        parameters = parameters_of(run) | {name: point[name] for name in ("clients", "mode", "read_share")}
+        parameters = parameters_of(run) | {
+            name: point[name] for name in ("clients", "mode", "read_share")
+        }
         others = json.loads(point["figures"] or "{}")
         for op in ("all", "read", "write"):
             figures = others | {name: point[name] for name in ("per_s", "kept", "longest_pause_s")}
             figures |= {name: point.get(f"{op}_{name}") for name in _SECONDS}
-            figures["operations"] = point["read_count"] + point["write_count"] if op == "all" else point[f"{op}_count"]
-            yield Row(run["scenario"], run["algorithm"] or "", op, parameters, figures, run["iteration"], _short(run["name"]))
+            figures["operations"] = (
+                point["read_count"] + point["write_count"] if op == "all" else point[f"{op}_count"]
+            )
+            yield Row(
+                run["scenario"],
+                run["algorithm"] or "",
+                op,
+                parameters,
+                figures,
+                run["iteration"],
+                _short(run["name"]),
+            )
 
 
 def _not_linearizable(results: Path) -> Iterator[Row]:
     """Of rounds that failed since what their clients saw is not linearizable: no results are imported of them."""
     for path in sorted(results.glob("failed/*/*/run.json")):
         with suppress(OSError, msgspec.MsgspecError):
-            run = dict.fromkeys((*_COLUMNS, "iteration")) | msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+            run = dict.fromkeys((*_COLUMNS, "iteration")) | msgspec.json.decode(
+                path.read_bytes(), type=dict[str, Any]
+            )
             if str(run["parameters"].get("checked")).startswith(_WRONG):
                 figures = {"wrong": 1.0, "operations": 0}
-                yield Row(run["scenario"], run["algorithm"], "read", parameters_of(run), figures, run["iteration"], _short(path.parent))
+                yield Row(
+                    run["scenario"],
+                    run["algorithm"],
+                    "read",
+                    parameters_of(run),
+                    figures,
+                    run["iteration"],
+                    _short(path.parent),
+                )
 
 
 def _short(path: str | Path) -> str:

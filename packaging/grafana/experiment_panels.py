@@ -27,12 +27,24 @@ EXPERIMENTS = (
         "What was chosen",
         (
             Panel(
-                "Operations", "That succeeded.", [(f'SELECT sum("count") FROM "operation" WHERE {chosen()}', "")], "short", "stat", 6, 4, decimals=0
+                "Operations",
+                "That succeeded.",
+                [(f'SELECT sum("count") FROM "operation" WHERE {chosen()}', "")],
+                "short",
+                "stat",
+                6,
+                4,
+                decimals=0,
             ),
             Panel(
                 "Failed operations",
                 "Those whose outcome is not known included.",
-                [(f'SELECT count("count") FROM "operation" WHERE {chosen(chr(34) + "count" + chr(34) + " = 0")}', "")],
+                [
+                    (
+                        f'SELECT count("count") FROM "operation" WHERE {chosen(chr(34) + "count" + chr(34) + " = 0")}',
+                        "",
+                    )
+                ],
                 *("short", "stat", 6, 4),
                 steps=[(GREEN, 0), (YELLOW, 1)],
                 decimals=0,
@@ -96,7 +108,11 @@ EXPERIMENTS = (
                 "Means of read-config, phase 1 (get-tag, get-data) and phase 2 (put-data). Baselines have no phases.",
                 [
                     (
-                        select('mean("read_config_s") AS "read-config", mean("phase1_s") AS "phase 1", mean("phase2_s") AS "phase 2"', BY, OK),
+                        select(
+                            'mean("read_config_s") AS "read-config", mean("phase1_s") AS "phase 1", mean("phase2_s") AS "phase 2"',
+                            BY,
+                            OK,
+                        ),
                         BARS,
                     )
                 ],
@@ -105,7 +121,16 @@ EXPERIMENTS = (
             Panel(
                 "Within phase 2",
                 "Means of its read-config and its put-data: what ARES II takes away is the first.",
-                [(select('mean("p2_read_config_s") AS "read-config", mean("p2_put_data_s") AS "put-data"', BY, OK), BARS)],
+                [
+                    (
+                        select(
+                            'mean("p2_read_config_s") AS "read-config", mean("p2_put_data_s") AS "put-data"',
+                            BY,
+                            OK,
+                        ),
+                        BARS,
+                    )
+                ],
                 *("s", "bargauge", 12, 9),
             ),
             Panel(
@@ -117,7 +142,15 @@ EXPERIMENTS = (
                 12,
                 7,
             ),
-            Panel("Size", "Mean bytes of an object or a file.", [(select('mean("size") AS "bytes"', BY, OK), "")], "bytes", "table", 12, 7),
+            Panel(
+                "Size",
+                "Mean bytes of an object or a file.",
+                [(select('mean("size") AS "bytes"', BY, OK), "")],
+                "bytes",
+                "table",
+                12,
+                7,
+            ),
         ),
     ),
     Row(
@@ -126,21 +159,47 @@ EXPERIMENTS = (
             Panel(
                 "Latency: median",
                 "Choose a time range that holds one run, or a few. Runs have the time at which they were made.",
-                [(select('percentile("latency_s", 50)', 'time($__interval), "algorithm", "op" fill(none)', OK), LEGEND)],
+                [
+                    (
+                        select(
+                            'percentile("latency_s", 50)',
+                            'time($__interval), "algorithm", "op" fill(none)',
+                            OK,
+                        ),
+                        LEGEND,
+                    )
+                ],
                 "s",
                 width=12,
             ),
             Panel(
                 "Latency: p99",
                 "A fault or a reconfiguration shows as a step.",
-                [(select('percentile("latency_s", 99)', 'time($__interval), "algorithm", "op" fill(none)', OK), LEGEND)],
+                [
+                    (
+                        select(
+                            'percentile("latency_s", 99)',
+                            'time($__interval), "algorithm", "op" fill(none)',
+                            OK,
+                        ),
+                        LEGEND,
+                    )
+                ],
                 "s",
                 width=12,
             ),
             Panel(
                 "Throughput",
                 "Operations that succeeded, in each interval, divided by its length.",
-                [(select('sum("count") / ($__interval_ms / 1000)', 'time($__interval), "algorithm", "op" fill(null)'), LEGEND)],
+                [
+                    (
+                        select(
+                            'sum("count") / ($__interval_ms / 1000)',
+                            'time($__interval), "algorithm", "op" fill(null)',
+                        ),
+                        LEGEND,
+                    )
+                ],
                 "ops",
                 width=12,
             ),
@@ -149,7 +208,11 @@ EXPERIMENTS = (
                 "The slowest clients have the highest medians.",
                 [
                     (
-                        select('percentile("latency_s", 50)', 'time($__interval), "algorithm", "client" fill(none)', OK),
+                        select(
+                            'percentile("latency_s", 50)',
+                            'time($__interval), "algorithm", "client" fill(none)',
+                            OK,
+                        ),
                         "$tag_algorithm client $tag_client",
                     )
                 ],
@@ -164,12 +227,29 @@ EXPERIMENTS = (
 LEVELS = ("client", "user")
 """Who measured: the client of the protocol, or the user of it, who waits for more; stores to compare with have only the second."""
 
-PARAMETERS = ("object_size", "servers", "writers", "readers", "reconfigurers", "k", "m", "topology", "iteration", "run")
+PARAMETERS = (
+    "object_size",
+    "servers",
+    "writers",
+    "readers",
+    "reconfigurers",
+    "k",
+    "m",
+    "topology",
+    "iteration",
+    "run",
+)
 
 
 def experiments() -> dict[str, Any]:
     def tags(name: str, label: str, where: str = "", **more: Any) -> dict[str, Any]:
-        return query_variable(name, label, "influxdb", f'SHOW TAG VALUES FROM "operation" WITH KEY = "{name}"{where}', **more)
+        return query_variable(
+            name,
+            label,
+            "influxdb",
+            f'SHOW TAG VALUES FROM "operation" WITH KEY = "{name}"{where}',
+            **more,
+        )
 
     of_scenario = ' WHERE "scenario" =~ /^$scenario$/'
     variables = [
@@ -181,4 +261,12 @@ def experiments() -> dict[str, Any]:
         one_of("parameter", "Parameter", PARAMETERS),
     ]
     about = "Runs of experiments, as `ares-cli results import DIR --influx URL` writes them: choose a scenario, and the parameter that it varies."
-    return dashboard("ares-experiments", "Ares: experiments", about, "now-10y", "", variables, panels(EXPERIMENTS, "influxdb"))
+    return dashboard(
+        "ares-experiments",
+        "Ares: experiments",
+        about,
+        "now-10y",
+        "",
+        variables,
+        panels(EXPERIMENTS, "influxdb"),
+    )

@@ -28,7 +28,10 @@ def quantile(share: float, metric: str, labels: str = "", by: str = "le") -> str
 
 
 def quantiles(metric: str, labels: str = "") -> list[tuple[str, str]]:
-    return [(quantile(share, metric, labels), name) for share, name in ((0.5, "p50"), (0.9, "p90"), (0.99, "p99"))]
+    return [
+        (quantile(share, metric, labels), name)
+        for share, name in ((0.5, "p50"), (0.9, "p90"), (0.99, "p99"))
+    ]
 
 
 def each(metric: str, share: float = 0.99, labels: str = "") -> list[tuple[str, str]]:
@@ -59,7 +62,12 @@ LIVE = (
             Panel(
                 "Processes that are gone or cannot serve",
                 "Not scraped, or /health says 503: look at `why` there, and at the log of the process.",
-                [(f"(count(up{JOB} == 0) or vector(0)) + (count(ares_serving{JOB} == 0) or vector(0))", "")],
+                [
+                    (
+                        f"(count(up{JOB} == 0) or vector(0)) + (count(ares_serving{JOB} == 0) or vector(0))",
+                        "",
+                    )
+                ],
                 *("none", "stat", 4, 4),
                 steps=[(GREEN, 0), (RED, 1)],
                 decimals=0,
@@ -117,10 +125,16 @@ LIVE = (
                 "s",
             ),
             Panel(
-                "Writes: p99 of each server", "Who is slow? A quorum waits for its slowest.", each("ares_reply_seconds", labels=', kind="write"'), "s"
+                "Writes: p99 of each server",
+                "Who is slow? A quorum waits for its slowest.",
+                each("ares_reply_seconds", labels=', kind="write"'),
+                "s",
             ),
             Panel(
-                "Reads: p99 of each server", "Who is slow? A quorum waits for its slowest.", each("ares_reply_seconds", labels=', kind="read"'), "s"
+                "Reads: p99 of each server",
+                "Who is slow? A quorum waits for its slowest.",
+                each("ares_reply_seconds", labels=', kind="read"'),
+                "s",
             ),
             Panel(
                 "Event loop: p99 of being late",
@@ -156,10 +170,18 @@ LIVE = (
             Panel(
                 "Bytes",
                 "What came, and what left, all processes together.",
-                [(f"sum({rate('ares_received_bytes_total')})", "received"), (f"sum({rate('ares_sent_bytes_total')})", "sent")],
+                [
+                    (f"sum({rate('ares_received_bytes_total')})", "received"),
+                    (f"sum({rate('ares_sent_bytes_total')})", "sent"),
+                ],
                 "Bps",
             ),
-            Panel("Connections", "Clients that are connected, with each process.", [(of_process(f"ares_connections{JOB}"), "{{id}}")], decimals=0),
+            Panel(
+                "Connections",
+                "Clients that are connected, with each process.",
+                [(of_process(f"ares_connections{JOB}"), "{{id}}")],
+                decimals=0,
+            ),
             Panel(
                 "Refusals by reason",
                 "`unknown_configuration` is usual after a reconfiguration. `identity`, `other_cluster`: a server lost its memory, or a client has "
@@ -170,7 +192,10 @@ LIVE = (
             Panel(
                 "Strangers",
                 "Attempts to connect with a key that is not authorised, and batches that were not readable.",
-                [(f"sum({rate('ares_unknown_keys_total')})", "unknown keys"), (f"sum({rate('ares_bad_batches_total')})", "bad batches")],
+                [
+                    (f"sum({rate('ares_unknown_keys_total')})", "unknown keys"),
+                    (f"sum({rate('ares_bad_batches_total')})", "bad batches"),
+                ],
                 "reqps",
                 steps=[(GREEN, 0), (RED, 1)],
             ),
@@ -207,13 +232,17 @@ LIVE = (
                 "bytes",
                 steps=[(RED, 0), (GREEN, 2**30)],
             ),
-            Panel("Stores", "What each store takes on its disk.", gauge("ares_disk_bytes"), "bytes"),
+            Panel(
+                "Stores", "What each store takes on its disk.", gauge("ares_disk_bytes"), "bytes"
+            ),
             Panel(
                 "Needed of that",
                 "The rest is given back by and by, and a part is kept free for new data.",
                 [
                     (
-                        of_server('ares_disk_live_bytes{job=~"$job"} / ares_disk_bytes{job=~"$job"}'),
+                        of_server(
+                            'ares_disk_live_bytes{job=~"$job"} / ares_disk_bytes{job=~"$job"}'
+                        ),
                         "{{id}}",
                     )
                 ],
@@ -227,7 +256,10 @@ LIVE = (
                 steps=[(GREEN, 0), (RED, 0.1)],
             ),
             Panel(
-                "Group commit: p99", "From its begin until it was on the disk; it holds all that came meanwhile.", each("ares_commit_seconds"), "s"
+                "Group commit: p99",
+                "From its begin until it was on the disk; it holds all that came meanwhile.",
+                each("ares_commit_seconds"),
+                "s",
             ),
             Panel(
                 "Repaired elements",
@@ -246,7 +278,12 @@ LIVE = (
                 gauge("ares_objects"),
                 decimals=0,
             ),
-            Panel("Data", "Elements held by each server: its part of every version.", gauge("ares_element_bytes"), "bytes"),
+            Panel(
+                "Data",
+                "Elements held by each server: its part of every version.",
+                gauge("ares_element_bytes"),
+                "bytes",
+            ),
             Panel(
                 "Objects that are being moved",
                 "Of configurations whose successor is decided and pending; zero when the move is finalized.",
@@ -262,7 +299,10 @@ LIVE = (
             Panel(
                 "Configurations",
                 "That a server knows as a member, and those of them whose data is dropped.",
-                [(f"max(ares_configurations{JOB})", "known"), (f"max(ares_collected_configurations{JOB})", "collected")],
+                [
+                    (f"max(ares_configurations{JOB})", "known"),
+                    (f"max(ares_collected_configurations{JOB})", "collected"),
+                ],
                 decimals=0,
             ),
             Panel(
@@ -279,21 +319,46 @@ LIVE = (
             Panel(
                 "Appends",
                 "Entries a second that became committed, by server: the same at all nodes of a chain.",
-                [(of_server('deriv(ares_log_committed_entries{job=~"$job"}[$__rate_interval])'), "{{id}}")],
+                [
+                    (
+                        of_server(
+                            'deriv(ares_log_committed_entries{job=~"$job"}[$__rate_interval])'
+                        ),
+                        "{{id}}",
+                    )
+                ],
                 "ops",
             ),
-            Panel("Logs", "Those in whose chains each server is, or was.", gauge("ares_logs"), decimals=0),
-            Panel("Entries", "Of all logs, held by each server.", gauge("ares_log_entries"), decimals=0),
+            Panel(
+                "Logs",
+                "Those in whose chains each server is, or was.",
+                gauge("ares_logs"),
+                decimals=0,
+            ),
+            Panel(
+                "Entries",
+                "Of all logs, held by each server.",
+                gauge("ares_log_entries"),
+                decimals=0,
+            ),
             Panel(
                 "Logs that wait",
                 "Logs whose last chain is sealed, with nothing decided, so that they take no appends; and logs whose older entries a server fetches.",
-                [(f"max(ares_sealed_logs{JOB})", "sealed"), (f"max(ares_fetching_logs{JOB})", "fetching")],
+                [
+                    (f"max(ares_sealed_logs{JOB})", "sealed"),
+                    (f"max(ares_fetching_logs{JOB})", "fetching"),
+                ],
                 decimals=0,
             ),
             Panel(
                 "Entries that are still to be fetched",
                 "By servers that joined a chain; zero when the chain has all older entries. Until then the servers of the chain before must stay up.",
-                [(of_server(f"ares_log_fetch_entries{JOB} - ares_log_fetched_entries{JOB}"), "{{id}}")],
+                [
+                    (
+                        of_server(f"ares_log_fetch_entries{JOB} - ares_log_fetched_entries{JOB}"),
+                        "{{id}}",
+                    )
+                ],
                 decimals=0,
             ),
         ),
@@ -311,7 +376,10 @@ LIVE = (
             Panel(
                 "The move that it makes",
                 "Objects seen to, and all that are known, of the domain that it moves now.",
-                [(f"max(ares_autopilot_moved_objects{JOB})", "seen to"), (f"max(ares_autopilot_move_objects{JOB})", "all")],
+                [
+                    (f"max(ares_autopilot_moved_objects{JOB})", "seen to"),
+                    (f"max(ares_autopilot_move_objects{JOB})", "all"),
+                ],
                 decimals=0,
             ),
             Panel(
@@ -338,11 +406,19 @@ LIVE = (
                 [(of_member(f"ares_consensus_leads{JOB}"), "{{id}}")],
                 decimals=0,
             ),
-            Panel("Term", "Of Raft; it rises with every election.", [(of_member(f"ares_consensus_term{JOB}"), "{{id}}")], decimals=0),
+            Panel(
+                "Term",
+                "Of Raft; it rises with every election.",
+                [(of_member(f"ares_consensus_term{JOB}"), "{{id}}")],
+                decimals=0,
+            ),
             Panel(
                 "Members reachable",
                 "With which each is connected, itself included.",
-                [(of_member(f"ares_consensus_members_reachable{JOB}"), "{{id}}"), (f"max(ares_consensus_members{JOB})", "all")],
+                [
+                    (of_member(f"ares_consensus_members_reachable{JOB}"), "{{id}}"),
+                    (f"max(ares_consensus_members{JOB})", "all"),
+                ],
                 decimals=0,
             ),
             Panel(
@@ -351,7 +427,12 @@ LIVE = (
                 [(of_member(f"ares_consensus_decisions{JOB}"), "{{id}}")],
                 decimals=0,
             ),
-            Panel("Requests that wait", "For a decision, at each member.", [(of_member(f"ares_consensus_under_way{JOB}"), "{{id}}")], decimals=0),
+            Panel(
+                "Requests that wait",
+                "For a decision, at each member.",
+                [(of_member(f"ares_consensus_under_way{JOB}"), "{{id}}")],
+                decimals=0,
+            ),
         ),
     ),
     Row(
@@ -363,7 +444,12 @@ LIVE = (
                 [(of_process(rate("process_cpu_seconds_total")), "{{id}}")],
                 "percentunit",
             ),
-            Panel("Memory", "Resident, of each process.", [(of_process(f"process_resident_memory_bytes{JOB}"), "{{id}}")], "bytes"),
+            Panel(
+                "Memory",
+                "Resident, of each process.",
+                [(of_process(f"process_resident_memory_bytes{JOB}"), "{{id}}")],
+                "bytes",
+            ),
             Panel(
                 "Descriptors",
                 "In use, of those allowed: one for each connection and for each 32 MiB of store.",
@@ -380,7 +466,20 @@ def live() -> dict[str, Any]:
     variables = [
         datasource("prometheus", "Prometheus"),
         query_variable("job", "Job", "prometheus", "label_values(ares_info, job)"),
-        query_variable("server", "Server", "prometheus", 'label_values(ares_info{kind="server", job=~"$job"}, id)'),
+        query_variable(
+            "server",
+            "Server",
+            "prometheus",
+            'label_values(ares_info{kind="server", job=~"$job"}, id)',
+        ),
     ]
     about = "A cluster at work: is it well, how fast is it, what may still fail, where is it going. docs/operation.md says what to do."
-    return dashboard("ares-live", "Ares: live operation", about, "now-1h", "10s", variables, panels(LIVE, "prometheus"))
+    return dashboard(
+        "ares-live",
+        "Ares: live operation",
+        about,
+        "now-1h",
+        "10s",
+        variables,
+        panels(LIVE, "prometheus"),
+    )

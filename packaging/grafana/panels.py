@@ -36,18 +36,43 @@ class Row(NamedTuple):
 
 
 def datasource(kind: str, label: str) -> dict[str, Any]:
-    return {"type": "datasource", "name": "datasource", "label": label, "query": kind, "refresh": 1, "hide": 0, "multi": False, "includeAll": False}
+    return {
+        "type": "datasource",
+        "name": "datasource",
+        "label": label,
+        "query": kind,
+        "refresh": 1,
+        "hide": 0,
+        "multi": False,
+        "includeAll": False,
+    }
 
 
 def query_variable(name: str, label: str, kind: str, query: str, **more: Any) -> dict[str, Any]:
     everything = {"selected": True, "text": ["All"], "value": ["$__all"]}
     source = {"type": kind, "uid": "$datasource"}
     wide = {"multi": True, "includeAll": True, "current": everything}
-    return {"type": "query", "name": name, "label": label, "datasource": source, "query": query, "refresh": 2, "sort": 3, "hide": 0} | wide | more
+    return (
+        {
+            "type": "query",
+            "name": name,
+            "label": label,
+            "datasource": source,
+            "query": query,
+            "refresh": 2,
+            "sort": 3,
+            "hide": 0,
+        }
+        | wide
+        | more
+    )
 
 
 def one_of(name: str, label: str, values: Iterable[str]) -> dict[str, Any]:
-    options = [{"selected": position == 0, "text": value, "value": value} for position, value in enumerate(values)]
+    options = [
+        {"selected": position == 0, "text": value, "value": value}
+        for position, value in enumerate(values)
+    ]
     query = ",".join(option["value"] for option in options)
     return {
         "type": "custom",
@@ -62,12 +87,24 @@ def one_of(name: str, label: str, values: Iterable[str]) -> dict[str, Any]:
     }
 
 
-def target(kind: str, query: str, legend: str, position: int, table: bool, instant: bool) -> dict[str, Any]:
+def target(
+    kind: str, query: str, legend: str, position: int, table: bool, instant: bool
+) -> dict[str, Any]:
     base: dict[str, Any] = {"refId": "ABCDEFGH"[position]}
     if kind == "prometheus":
-        told = base | {"datasource": {"type": kind, "uid": "$datasource"}, "expr": query, "range": not instant, "instant": instant}
+        told = base | {
+            "datasource": {"type": kind, "uid": "$datasource"},
+            "expr": query,
+            "range": not instant,
+            "instant": instant,
+        }
         return told | {"legendFormat": legend} if legend else told
-    more = {"query": query, "rawQuery": True, "resultFormat": "table" if table else "time_series", "alias": legend}
+    more = {
+        "query": query,
+        "rawQuery": True,
+        "resultFormat": "table" if table else "time_series",
+        "alias": legend,
+    }
     return base | {"datasource": {"type": kind, "uid": "$datasource"}} | more
 
 
@@ -85,20 +122,37 @@ def options_of(panel: Panel) -> dict[str, Any]:
             return look | {"reduceOptions": reduced}
         case "timeseries":
             return {
-                "legend": {"displayMode": "list", "placement": "bottom", "showLegend": True, "calcs": []},
+                "legend": {
+                    "displayMode": "list",
+                    "placement": "bottom",
+                    "showLegend": True,
+                    "calcs": [],
+                },
                 "tooltip": {"mode": "multi", "sort": "desc"},
             }
         case "bargauge":
             reduced = {"calcs": ["lastNotNull"], "fields": "", "values": False}
-            return {"displayMode": "basic", "orientation": "horizontal", "showUnfilled": True, "valueMode": "color", "reduceOptions": reduced}
+            return {
+                "displayMode": "basic",
+                "orientation": "horizontal",
+                "showUnfilled": True,
+                "valueMode": "color",
+                "reduceOptions": reduced,
+            }
         case _:
             return {"showHeader": True, "frameIndex": 0}
 
 
 def field_config(panel: Panel) -> dict[str, Any]:
     steps = panel.steps or [(GREEN, 0)]
-    marks = [{"color": colour, "value": None if position == 0 else value} for position, (colour, value) in enumerate(steps)]
-    defaults: dict[str, Any] = {"unit": panel.unit, "thresholds": {"mode": "absolute", "steps": marks}}
+    marks = [
+        {"color": colour, "value": None if position == 0 else value}
+        for position, (colour, value) in enumerate(steps)
+    ]
+    defaults: dict[str, Any] = {
+        "unit": panel.unit,
+        "thresholds": {"mode": "absolute", "steps": marks},
+    }
     if panel.kind == "timeseries":
         defaults["color"] = {"mode": "palette-classic"}
         custom: dict[str, Any] = {
@@ -141,9 +195,22 @@ def panels(rows: Sequence[Row], kind: str) -> list[dict[str, Any]]:
                 x, y, height = 0, y + height, 0
             table, instant = panel.kind == "table", panel.kind == "stat"
             place = {"h": panel.height, "w": panel.width, "x": x, "y": y}
-            told = {"id": len(made) + 1, "type": panel.kind, "title": panel.title, "description": panel.description, "gridPos": place}
-            told |= {"datasource": {"type": kind, "uid": "$datasource"}, "pluginVersion": PLUGIN_VERSION, "transparent": False}
-            told["targets"] = [target(kind, query, legend, position, table, instant) for position, (query, legend) in enumerate(panel.queries)]
+            told = {
+                "id": len(made) + 1,
+                "type": panel.kind,
+                "title": panel.title,
+                "description": panel.description,
+                "gridPos": place,
+            }
+            told |= {
+                "datasource": {"type": kind, "uid": "$datasource"},
+                "pluginVersion": PLUGIN_VERSION,
+                "transparent": False,
+            }
+            told["targets"] = [
+                target(kind, query, legend, position, table, instant)
+                for position, (query, legend) in enumerate(panel.queries)
+            ]
             made.append(told | {"options": options_of(panel), "fieldConfig": field_config(panel)})
             x, height = x + panel.width, max(height, panel.height)
         y += height
@@ -151,9 +218,32 @@ def panels(rows: Sequence[Row], kind: str) -> list[dict[str, Any]]:
 
 
 def dashboard(
-    uid: str, title: str, about: str, since: str, refresh: str, variables: list[dict[str, Any]], made: list[dict[str, Any]]
+    uid: str,
+    title: str,
+    about: str,
+    since: str,
+    refresh: str,
+    variables: list[dict[str, Any]],
+    made: list[dict[str, Any]],
 ) -> dict[str, Any]:
     """What Grafana imports."""
-    head = {"uid": uid, "title": title, "description": about, "tags": ["ares"], "schemaVersion": SCHEMA_VERSION, "editable": True, "graphTooltip": 1}
+    head = {
+        "uid": uid,
+        "title": title,
+        "description": about,
+        "tags": ["ares"],
+        "schemaVersion": SCHEMA_VERSION,
+        "editable": True,
+        "graphTooltip": 1,
+    }
     times = {"time": {"from": since, "to": "now"}, "timezone": "browser", "refresh": refresh}
-    return head | times | {"templating": {"list": variables}, "annotations": {"list": []}, "links": [], "panels": made}
+    return (
+        head
+        | times
+        | {
+            "templating": {"list": variables},
+            "annotations": {"list": []},
+            "links": [],
+            "panels": made,
+        }
+    )

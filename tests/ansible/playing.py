@@ -26,7 +26,9 @@ def module_of(name: str) -> ModuleType:
     """A module of the collection; what modules share is found as ansible finds it."""
     if str(PLAYBOOKS / "collections") not in sys.path:
         sys.path.append(str(PLAYBOOKS / "collections"))
-    spec = importlib.util.spec_from_file_location(f"ares_{name}_module", COLLECTION / "plugins" / "modules" / f"{name}.py")
+    spec = importlib.util.spec_from_file_location(
+        f"ares_{name}_module", COLLECTION / "plugins" / "modules" / f"{name}.py"
+    )
     assert spec is not None
     assert spec.loader is not None
     loaded = importlib.util.module_from_spec(spec)
@@ -37,9 +39,21 @@ def module_of(name: str) -> ModuleType:
 def environment(place: Path) -> dict[str, str]:
     """Nothing of the user's own settings of Ansible."""
     (place / "ansible.cfg").touch()
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(("ANSIBLE_", "ARES_", "OTEL_"))}
-    places = {"ANSIBLE_CONFIG": place / "ansible.cfg", "ANSIBLE_HOME": place / "ansible-home", "ANSIBLE_LOCAL_TEMP": place / "ansible-tmp"}
-    chosen = {"ANSIBLE_PIPELINING": "1", "ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.default", "ANSIBLE_NOCOLOR": "1"}
+    kept = {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith(("ANSIBLE_", "ARES_", "OTEL_"))
+    }
+    places = {
+        "ANSIBLE_CONFIG": place / "ansible.cfg",
+        "ANSIBLE_HOME": place / "ansible-home",
+        "ANSIBLE_LOCAL_TEMP": place / "ansible-tmp",
+    }
+    chosen = {
+        "ANSIBLE_PIPELINING": "1",
+        "ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.default",
+        "ANSIBLE_NOCOLOR": "1",
+    }
     return kept | chosen | {name: str(path) for name, path in places.items()}
 
 
@@ -55,7 +69,11 @@ def inventory(place: Path, servers: int = 3, **more: Any) -> Path:
         port, http, consensus, raft, consensus_http = ports(5)
         hosts[f"n{number}"] = {"ares_server_port": port, "ares_server_http_port": http}
         if number == 0:
-            hosts["n0"] |= {"ares_consensus_port": consensus, "ares_consensus_raft_port": raft, "ares_consensus_http_port": consensus_http}
+            hosts["n0"] |= {
+                "ares_consensus_port": consensus,
+                "ares_consensus_raft_port": raft,
+                "ares_consensus_http_port": consensus_http,
+            }
     below = f"{place}/{{{{ inventory_hostname }}}}"
     names = {"config": "config", "data": "data", "log": "logs", "run": "run"}
     variables = {
@@ -72,7 +90,15 @@ def inventory(place: Path, servers: int = 3, **more: Any) -> Path:
         **{f"common_{key}_directory": f"{below}/{name}" for key, name in names.items()},
     }
     path = place / "inventory.json"
-    path.write_text(json.dumps({"all": {"vars": variables | more}, "servers": {"hosts": hosts}, "consensus": {"hosts": {"n0": {}}}}))
+    path.write_text(
+        json.dumps(
+            {
+                "all": {"vars": variables | more},
+                "servers": {"hosts": hosts},
+                "consensus": {"hosts": {"n0": {}}},
+            }
+        )
+    )
     return path
 
 
@@ -82,8 +108,17 @@ class Played:
     def __init__(self, status: int, output: str) -> None:
         self.status = status
         self.output = output
-        rows = [line.partition(":") for line in output.partition("PLAY RECAP")[2].splitlines() if " : " in line]
-        self.recap = {host.strip(): {key: int(value) for key, _, value in (word.partition("=") for word in row.split())} for host, _, row in rows}
+        rows = [
+            line.partition(":")
+            for line in output.partition("PLAY RECAP")[2].splitlines()
+            if " : " in line
+        ]
+        self.recap = {
+            host.strip(): {
+                key: int(value) for key, _, value in (word.partition("=") for word in row.split())
+            }
+            for host, _, row in rows
+        }
 
     @property
     def changed(self) -> int:
@@ -97,11 +132,25 @@ class Played:
 
 async def play(name: str, inventory: Path, *words: str) -> Played:
     """Run a playbook of the checkout to its end."""
-    command = [str(PROGRAMS / "ansible-playbook"), "-i", str(inventory), "--forks", "8", str(PLAYBOOKS / f"{name}.yml"), *words]
+    command = [
+        str(PROGRAMS / "ansible-playbook"),
+        "-i",
+        str(inventory),
+        "--forks",
+        "8",
+        str(PLAYBOOKS / f"{name}.yml"),
+        *words,
+    ]
     place = inventory.parent
-    remembered = {"ANSIBLE_GATHERING": "smart", "ANSIBLE_CACHE_PLUGIN": "jsonfile", "ANSIBLE_CACHE_PLUGIN_CONNECTION": str(place / "ansible-facts")}
+    remembered = {
+        "ANSIBLE_GATHERING": "smart",
+        "ANSIBLE_CACHE_PLUGIN": "jsonfile",
+        "ANSIBLE_CACHE_PLUGIN_CONNECTION": str(place / "ansible-facts"),
+    }
     pipe, both = asyncio.subprocess.PIPE, asyncio.subprocess.STDOUT
-    process = await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=both, cwd=place, env=environment(place) | remembered)
+    process = await asyncio.create_subprocess_exec(
+        *command, stdout=pipe, stderr=both, cwd=place, env=environment(place) | remembered
+    )
     output = (await process.communicate())[0].decode(errors="replace")
     assert process.returncode is not None
     return Played(process.returncode, output)

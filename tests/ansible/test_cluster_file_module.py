@@ -28,11 +28,22 @@ def server(number, **more):
     } | more
 
 
-MEMBER = {"id": "r0", "kind": "consensus", "address": "10.0.0.9:1", "raft": "10.0.0.9:2", "http": "10.0.0.9:3", "data": "/var/lib/ares/r0"}
+MEMBER = {
+    "id": "r0",
+    "kind": "consensus",
+    "address": "10.0.0.9:1",
+    "raft": "10.0.0.9:2",
+    "http": "10.0.0.9:3",
+    "data": "/var/lib/ares/r0",
+}
 
 
 def act(module, directory, count=3, check_mode=False, **more):
-    values = {"directory": str(directory), "name": "trial", "servers": [server(number) for number in range(count)]}
+    values = {
+        "directory": str(directory),
+        "name": "trial",
+        "servers": [server(number) for number in range(count)],
+    }
     values |= {
         "members": [MEMBER],
         "durability": "fsync",
@@ -45,7 +56,11 @@ def act(module, directory, count=3, check_mode=False, **more):
 
 
 def files(directory):
-    return {path.relative_to(directory).as_posix(): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+    return {
+        path.relative_to(directory).as_posix(): path.read_bytes()
+        for path in directory.rglob("*")
+        if path.is_file()
+    }
 
 
 def test_a_cluster_is_made_whole_and_the_second_time_left_alone(module, tmp_path):
@@ -56,8 +71,16 @@ def test_a_cluster_is_made_whole_and_the_second_time_left_alone(module, tmp_path
     assert settings.initial.server_ids == ("s0", "s1", "s2")
     assert str(settings.servers["s1"].data) == "/var/lib/ares/s1"
     before = files(tmp_path)
-    assert {name for name in before if (tmp_path / name).stat().st_mode & 0o077} == {"c/cluster.toml", "c/keys/clients.toml"}
-    assert act(module, tmp_path / "c") == {"changed": False, "path": made["path"], "added": [], "left": []}
+    assert {name for name in before if (tmp_path / name).stat().st_mode & 0o077} == {
+        "c/cluster.toml",
+        "c/keys/clients.toml",
+    }
+    assert act(module, tmp_path / "c") == {
+        "changed": False,
+        "path": made["path"],
+        "added": [],
+        "left": [],
+    }
     assert files(tmp_path) == before
 
 
@@ -70,15 +93,21 @@ def test_a_server_is_added_and_nothing_else_is_touched(module, tmp_path):
     settings = Settings.load(made["path"])
     settings.check_secrets()
     assert settings.initial == initial
-    assert {name: data for name, data in files(tmp_path).items() if name in before and name != "cluster.toml"} == {
-        name: data for name, data in before.items() if name != "cluster.toml"
-    }
+    assert {
+        name: data
+        for name, data in files(tmp_path).items()
+        if name in before and name != "cluster.toml"
+    } == {name: data for name, data in before.items() if name != "cluster.toml"}
     assert file.read_bytes().startswith(before["cluster.toml"])
     assert act(module, tmp_path, count=2)["left"] == ["s2", "s3"]
 
 
 def test_a_server_left_out_at_first_is_a_spare(module, tmp_path):
-    settings = Settings.load(act(module, tmp_path, servers=[server(number, spare=number == 3) for number in range(4)])["path"])
+    settings = Settings.load(
+        act(module, tmp_path, servers=[server(number, spare=number == 3) for number in range(4)])[
+            "path"
+        ]
+    )
     assert "s3" in settings.servers
     assert settings.initial.server_ids == ("s0", "s1", "s2")
 
@@ -86,13 +115,18 @@ def test_a_server_left_out_at_first_is_a_spare(module, tmp_path):
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"servers": [server(0, address="10.0.0.77:7400"), server(1)]}, "the inventory says address"),
+        (
+            {"servers": [server(0, address="10.0.0.77:7400"), server(1)]},
+            "the inventory says address",
+        ),
         ({"members": [MEMBER, MEMBER | {"id": "r1"}]}, "those that it began with"),
         ({"name": "other"}, "is of the cluster 'trial'"),
         ({"servers": [server(0), server(8, address="10.0.0.0:7400")]}, "expected one of its own"),
     ],
 )
-def test_what_the_inventory_cannot_mean_is_refused_and_changes_nothing(module, tmp_path, more, said):
+def test_what_the_inventory_cannot_mean_is_refused_and_changes_nothing(
+    module, tmp_path, more, said
+):
     act(module, tmp_path)
     before = files(tmp_path)
     with pytest.raises((AresError, ValueError), match=said):

@@ -16,7 +16,12 @@ ROLES = sorted(path.name for path in (COLLECTION / "roles").iterdir())
 NOT_OURS = {"collections", "__pycache__"}
 """A link to the collection, and what running it compiled."""
 
-FILES = [path for root in (COLLECTION, PLAYBOOKS) for path in sorted(root.rglob("*")) if path.is_file() and NOT_OURS.isdisjoint(path.parts)]
+FILES = [
+    path
+    for root in (COLLECTION, PLAYBOOKS)
+    for path in sorted(root.rglob("*"))
+    if path.is_file() and NOT_OURS.isdisjoint(path.parts)
+]
 SECRETS = re.compile(
     r"\b[0-9a-f]{40,}\b|PRIVATE KEY|\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"
     r"|(?i:password|passwd|token|secret)[\"']?\s*[:=]\s*[\"']?[A-Za-z0-9+/_-]{16,}"
@@ -24,13 +29,24 @@ SECRETS = re.compile(
 
 
 def test_the_roles_are_there():
-    assert ROLES == ["ares_client", "ares_consensus", "ares_server", "cassandra", "common", "etcd", "observability", "redis"]
+    assert ROLES == [
+        "ares_client",
+        "ares_consensus",
+        "ares_server",
+        "cassandra",
+        "common",
+        "etcd",
+        "observability",
+        "redis",
+    ]
 
 
 def test_every_playbook_has_a_correct_syntax(tmp_path):
     playbooks = sorted(str(path) for path in PLAYBOOKS.glob("*.yml"))
     command = [PROGRAMS / "ansible-playbook", "--syntax-check", "-i", "localhost,", *playbooks]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment(tmp_path), check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=environment(tmp_path), check=False
+    )
     assert done.returncode == 0, done.stderr[-4000:]
     assert done.stdout.count("playbook: ") == len(playbooks) >= 18
 
@@ -39,7 +55,9 @@ def test_every_playbook_has_a_correct_syntax(tmp_path):
 def test_every_variable_of_a_role_is_described(role):
     home = COLLECTION / "roles" / role
     defaults = yaml.safe_load((home / "defaults" / "main.yml").read_text())
-    (entry,) = yaml.safe_load((home / "meta" / "argument_specs.yml").read_text())["argument_specs"].values()
+    (entry,) = yaml.safe_load((home / "meta" / "argument_specs.yml").read_text())[
+        "argument_specs"
+    ].values()
     assert defaults.keys() == entry["options"].keys()
     assert all(name.startswith(f"{role}_") for name in defaults)
     text = (home / "README.md").read_text()
@@ -50,20 +68,39 @@ def test_every_variable_of_a_role_is_described(role):
 def test_variables_that_a_role_uses_have_a_value(role):
     """What begins with the name of a role is a default, registered, or set as a fact; a misspelt one would be found by nobody until that host."""
     home = COLLECTION / "roles" / role
-    text = "\n".join(path.read_text() for path in [*home.rglob("tasks/*.yml"), *home.rglob("templates/*"), *home.rglob("vars/*.yml")])
-    known = {name for path in home.glob("[dv]*/main.yml") for name in yaml.safe_load(path.read_text())}
+    text = "\n".join(
+        path.read_text()
+        for path in [
+            *home.rglob("tasks/*.yml"),
+            *home.rglob("templates/*"),
+            *home.rglob("vars/*.yml"),
+        ]
+    )
+    known = {
+        name for path in home.glob("[dv]*/main.yml") for name in yaml.safe_load(path.read_text())
+    }
     known |= set(re.findall(rf"(?:register: |^ +)({role}_\w+)(?:$|:)", text, re.MULTILINE))
-    given = {"common": {"common_process", "common_peer", "common_peer_packages", "common_ask_only"}}.get(role, set())
+    given = {
+        "common": {"common_process", "common_peer", "common_peer_packages", "common_ask_only"}
+    }.get(role, set())
     assert set(re.findall(rf"(?<![\w.]){role}_\w+", text)) - known - given == set()
 
 
 def test_no_secret_is_in_the_tree():
-    texts = {path.relative_to(CHECKOUT): path.read_text() for path in FILES if path.suffix != ".json"}
-    found = [f"{path}: {match[0][:20]}" for path, text in texts.items() for match in SECRETS.finditer(text)]
+    texts = {
+        path.relative_to(CHECKOUT): path.read_text() for path in FILES if path.suffix != ".json"
+    }
+    found = [
+        f"{path}: {match[0][:20]}"
+        for path, text in texts.items()
+        for match in SECRETS.finditer(text)
+    ]
     assert found == []
 
 
-@pytest.mark.parametrize("text", ["password: hunter2hunter2hunter2", "a" * 64, "-----BEGIN PRIVATE KEY-----"])
+@pytest.mark.parametrize(
+    "text", ["password: hunter2hunter2hunter2", "a" * 64, "-----BEGIN PRIVATE KEY-----"]
+)
 def test_a_secret_in_the_tree_would_be_noticed(text):
     assert SECRETS.search(text)
 
@@ -72,7 +109,11 @@ def test_tasks_that_handle_secrets_tell_nothing():
     for path in FILES:
         if path.suffix == ".yml" and "tasks" in path.parts:
             for task in yaml.safe_load(path.read_text()) or []:
-                if re.search(r"secrets\[|client\.secret", str(task)) and "copy" in str(task.keys()) and "content" in str(task) + "client_key":
+                if (
+                    re.search(r"secrets\[|client\.secret", str(task))
+                    and "copy" in str(task.keys())
+                    and "content" in str(task) + "client_key"
+                ):
                     assert task.get("no_log") or "client.sh" in str(task), (path, task["name"])
 
 
@@ -87,6 +128,16 @@ def test_ansible_lint_finds_nothing(tmp_path):
     lint = shutil.which("ansible-lint", path=str(PROGRAMS))
     if lint is None:
         pytest.skip("ansible-lint is not installed: pip install 'ares-storage[ansible-dev]'")
-    chosen = environment(tmp_path) | {"PATH": f"{PROGRAMS}:{os.environ['PATH']}", "ANSIBLE_COLLECTIONS_PATH": str(PLAYBOOKS / "collections")}
-    done = subprocess.run([lint, "-q", "--nocolor", "ansible", "playbooks"], cwd=CHECKOUT, capture_output=True, text=True, env=chosen, check=False)
+    chosen = environment(tmp_path) | {
+        "PATH": f"{PROGRAMS}:{os.environ['PATH']}",
+        "ANSIBLE_COLLECTIONS_PATH": str(PLAYBOOKS / "collections"),
+    }
+    done = subprocess.run(
+        [lint, "-q", "--nocolor", "ansible", "playbooks"],
+        cwd=CHECKOUT,
+        capture_output=True,
+        text=True,
+        env=chosen,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]

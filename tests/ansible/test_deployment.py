@@ -51,7 +51,11 @@ async def test_a_cluster_is_deployed_upgraded_and_destroyed(tmp_path):
     finally:
         gone = await play("destroy", hosts, "-e", "destroy=trial")
     gone.well()
-    left = [path for path in files(tmp_path) if path not in (hosts, tmp_path / "ansible.cfg") and "ansible-" not in str(path.parent)]
+    left = [
+        path
+        for path in files(tmp_path)
+        if path not in (hosts, tmp_path / "ansible.cfg") and "ansible-" not in str(path.parent)
+    ]
     assert left == []
 
 
@@ -61,7 +65,9 @@ async def deployed(place: Path, hosts: Path, file: Path) -> None:
     async with ares.connect(file) as store:
         await store.write("greeting", b"hello")
     secrets = [path for path in files(place) if path.suffix in (".secret", ".password")]
-    assert {path.relative_to(place).as_posix() for path in secrets if "controller" not in path.parts} == {
+    assert {
+        path.relative_to(place).as_posix() for path in secrets if "controller" not in path.parts
+    } == {
         "n0/config/keys/n0.secret",
         "n0/config/keys/n0-consensus.secret",
         "n0/config/keys/decisions.secret",

@@ -16,9 +16,16 @@ from experiments.testbeds.plan import HostPlan
 from .playing import MISSING, Played, play
 
 pytest.importorskip("ansible.release", reason=MISSING)
-pytestmark = [pytest.mark.process, pytest.mark.skipif(local.obstacle() is not None, reason=local.obstacle() or "")]
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.skipif(local.obstacle() is not None, reason=local.obstacle() or ""),
+]
 
-HOSTS = [HostPlan("s0", "here", ["servers", "consensus"]), HostPlan("s1", "here", ["servers"]), HostPlan("s2", "here", ["servers"])]
+HOSTS = [
+    HostPlan("s0", "here", ["servers", "consensus"]),
+    HostPlan("s1", "here", ["servers"]),
+    HostPlan("s2", "here", ["servers"]),
+]
 LEFT = ("etc/ares", "var/lib/ares", "var/log/ares", "opt/ares")
 
 
@@ -27,7 +34,10 @@ def test_a_cluster_is_deployed_over_ssh_and_removed(tmp_path):
     with local.testbed(HOSTS, [], tmp_path / "made") as made:
 
         def played(name: str, **more: str) -> Played:
-            given = {"ares_cluster_name": "trial", "common_controller_directory": str(controller)} | more
+            given = {
+                "ares_cluster_name": "trial",
+                "common_controller_directory": str(controller),
+            } | more
             return asyncio.run(play(name, made.inventory, "-e", json.dumps(given))).well()
 
         assert played("deploy").changed > 0

@@ -20,7 +20,13 @@ def module():
 
 
 def act(module, tmp_path, state, command=("sleep", "60"), check_mode=False, **more):
-    parameters = {"state": state, "pid_file": str(tmp_path / "p.pid"), "command": list(command), "log": str(tmp_path / "p.log"), "exit_status": None}
+    parameters = {
+        "state": state,
+        "pid_file": str(tmp_path / "p.pid"),
+        "command": list(command),
+        "log": str(tmp_path / "p.log"),
+        "exit_status": None,
+    }
     parameters |= {"once": False, "environment": {}, "user": "", "directory": "/", "stop_s": 5.0}
     parameters |= {"needs": [], "ready": {}, "ready_s": 5.0, "ended_s": 0.0} | more
 
@@ -48,7 +54,11 @@ def ended(module, tmp_path, **more):
 def test_it_is_started_once_and_ended(module, tmp_path):
     first = act(module, tmp_path, "started")
     assert first["changed"]
-    assert act(module, tmp_path, "started") == {"changed": False, "pid": first["pid"], "status": None}
+    assert act(module, tmp_path, "started") == {
+        "changed": False,
+        "pid": first["pid"],
+        "status": None,
+    }
     second = act(module, tmp_path, "restarted")
     assert second["pid"] not in (0, first["pid"])
     assert act(module, tmp_path, "stopped")["changed"]
@@ -85,7 +95,9 @@ def test_what_ignores_sigterm_is_killed_with_what_it_started(module, tmp_path):
 
 
 def test_a_child_that_outlives_the_end_of_its_parent_is_killed(module, tmp_path):
-    script = f"(trap '' TERM; exec sleep 60) & echo $! > {tmp_path}/child; touch {tmp_path}/up; wait"
+    script = (
+        f"(trap '' TERM; exec sleep 60) & echo $! > {tmp_path}/child; touch {tmp_path}/up; wait"
+    )
     act(module, tmp_path, "started", ("sh", "-c", script))
     while not (tmp_path / "up").exists():
         time.sleep(0.02)
@@ -108,7 +120,9 @@ def test_a_command_that_ends_is_waited_for_and_told_where_it_fails(module, tmp_p
     done = act(module, tmp_path, "started", ("sh", "-c", "sleep 0.2"), **more)
     assert (done["changed"], done["pid"], done["status"]) == (True, 0, 0)
     (tmp_path / "p.status").unlink()
-    with pytest.raises(AssertionError, match=r"it ended with status 3\. .*/p\.log ends with:\nwhat went wrong"):
+    with pytest.raises(
+        AssertionError, match=r"it ended with status 3\. .*/p\.log ends with:\nwhat went wrong"
+    ):
         act(module, tmp_path, "started", ("sh", "-c", "echo what went wrong; exit 3"), **more)
     (tmp_path / "p.status").unlink()
     with pytest.raises(AssertionError, match=r"it still runs after 0\.2 s"):
@@ -116,9 +130,7 @@ def test_a_command_that_ends_is_waited_for_and_told_where_it_fails(module, tmp_p
     act(module, tmp_path, "stopped")
 
 
-SERVER = (
-    "import socket, sys; s = socket.create_server(('127.0.0.1', int(sys.argv[1]))); c = s.accept()[0]; c.recv(9); c.send(b'I am well'); s.accept()"
-)
+SERVER = "import socket, sys; s = socket.create_server(('127.0.0.1', int(sys.argv[1]))); c = s.accept()[0]; c.recv(9); c.send(b'I am well'); s.accept()"
 
 
 def test_what_serves_is_waited_for_and_what_does_not_is_told(module, tmp_path):
@@ -128,15 +140,21 @@ def test_what_serves_is_waited_for_and_what_does_not_is_told(module, tmp_path):
     act(module, tmp_path, "stopped")
     with pytest.raises(AssertionError, match=r"it has ended\. .*/p\.log ends with:\nno such port"):
         act(module, tmp_path, "started", ("sh", "-c", "echo no such port; exit 1"), ready=ready)
-    with pytest.raises(AssertionError, match=r"it does not serve after 0\.2 s: nothing serves at 127\.0\.0\.1"):
+    with pytest.raises(
+        AssertionError, match=r"it does not serve after 0\.2 s: nothing serves at 127\.0\.0\.1"
+    ):
         act(module, tmp_path, "started", ready=ready, ready_s=0.2)
     act(module, tmp_path, "stopped")
 
 
 def test_what_a_host_lacks_is_told_with_how_to_get_it(module, tmp_path):
-    needs = [{"path": path, "how": "mvn gets it"} for path in ("/bin/sh", "env", "no-such-program", str(tmp_path / "*.jar"))]
+    needs = [
+        {"path": path, "how": "mvn gets it"}
+        for path in ("/bin/sh", "env", "no-such-program", str(tmp_path / "*.jar"))
+    ]
     with pytest.raises(
-        AssertionError, match=r"^no-such-program is not there: mvn gets it; /.*/\*\.jar is not there: mvn gets it\. Nothing was started"
+        AssertionError,
+        match=r"^no-such-program is not there: mvn gets it; /.*/\*\.jar is not there: mvn gets it\. Nothing was started",
     ):
         act(module, tmp_path, "started", needs=needs)
     assert os.listdir(tmp_path) == []
@@ -146,13 +164,22 @@ def test_a_directory_is_cleared_with_all_that_was_started_below_it(module, tmp_p
     clear, place, other = module_of("clear"), tmp_path / "round", tmp_path / "other"
     for directory in (place / "a" / "run", place / "b", other):
         directory.mkdir(parents=True)
-    pids = [act(module, directory, "started")["pid"] for directory in (place / "a" / "run", place / "b", other)]
+    pids = [
+        act(module, directory, "started")["pid"]
+        for directory in (place / "a" / "run", place / "b", other)
+    ]
 
     def fail(msg):
         raise AssertionError(msg)
 
     def cleared(directory, check_mode=False):
-        return clear.act(SimpleNamespace(params={"directory": str(directory), "stop_s": 5.0}, check_mode=check_mode, fail_json=fail))
+        return clear.act(
+            SimpleNamespace(
+                params={"directory": str(directory), "stop_s": 5.0},
+                check_mode=check_mode,
+                fail_json=fail,
+            )
+        )
 
     assert cleared(place, check_mode=True) == {"changed": True, "ended": sorted(pids[:2])}
     assert cleared(place) == {"changed": True, "ended": sorted(pids[:2])}

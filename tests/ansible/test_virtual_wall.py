@@ -25,12 +25,27 @@ ip route add default via 10.2.15.254
 def play_twice(name: str, place: Path) -> str:
     """The routes and the recap after the first and the second time."""
     host = f"n0 ansible_connection=local ansible_python_interpreter={PYTHON} ares_become=false"
-    (place / "hosts.ini").write_text(f"{host} virtual_wall_domain_name=n0.wall1.ilabt.iminds.be virtual_wall_public_ipv4=193.190.127.150\n")
+    (place / "hosts.ini").write_text(
+        f"{host} virtual_wall_domain_name=n0.wall1.ilabt.iminds.be virtual_wall_public_ipv4=193.190.127.150\n"
+    )
     command = f"{PROGRAMS}/ansible-playbook -i {place}/hosts.ini {PLAYBOOKS}/{name}.yml"
     script = f"{NODE}\n{command}; ip route; echo; {command}; ip route"
-    done = subprocess.run(["unshare", "-n", "-m", "sh", "-c", script], capture_output=True, text=True, env=environment(place), check=False)
-    if "unshare" in done.stderr or "RTNETLINK" in done.stderr or "mount" in done.stderr or "not found" in done.stderr:
-        pytest.skip(f"network namespaces, or ip (iproute2), are not to be had here: {done.stderr.strip()[-200:]}")
+    done = subprocess.run(
+        ["unshare", "-n", "-m", "sh", "-c", script],
+        capture_output=True,
+        text=True,
+        env=environment(place),
+        check=False,
+    )
+    if (
+        "unshare" in done.stderr
+        or "RTNETLINK" in done.stderr
+        or "mount" in done.stderr
+        or "not found" in done.stderr
+    ):
+        pytest.skip(
+            f"network namespaces, or ip (iproute2), are not to be had here: {done.stderr.strip()[-200:]}"
+        )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

@@ -26,5 +26,9 @@ def test_what_a_module_runs_when_it_is_started_stands_at_its_end() -> None:
     """What is defined below it is not there yet; `python -P -m ares.testing.fuzz.fuzz` once ended with a NameError."""
     for path in Path(ares.__file__).parent.rglob("*.py"):
         body = ast.parse(path.read_text(encoding="utf-8")).body
-        started = [place for place, node in enumerate(body, 1) if isinstance(node, ast.If) and "__main__" in ast.unparse(node.test)]
+        started = [
+            place
+            for place, node in enumerate(body, 1)
+            if isinstance(node, ast.If) and "__main__" in ast.unparse(node.test)
+        ]
         assert started in ([], [len(body)]), path

@@ -57,14 +57,22 @@ def test_links_of_a_page_lead_somewhere(page):
 def test_sections_that_a_page_cites_are_there(page):
     """``[limits.md](limits.md), Tags``, or the same with quotation marks."""
     as_in_code = _cited_link.sub(r"docs/\1, ", texts(page))
-    assert [(name, rest[:40]) for name, rest in cited_sections(as_in_code) if not has_section(CHECKOUT / "docs" / name, rest)] == []
+    assert [
+        (name, rest[:40])
+        for name, rest in cited_sections(as_in_code)
+        if not has_section(CHECKOUT / "docs" / name, rest)
+    ] == []
 
 
 def test_paths_that_are_not_there_are_noticed(tmp_path):
     (tmp_path / "ares/dap").mkdir(parents=True)
     (tmp_path / "ares/dap/list.py").touch()
     told = "ares/dap, (`ares/dap/list.py`), ares/dap/*.py; /var/lib/ares/s0; ares/runtime/zmtp.py and ares/net/*.py. -m ares.dap.list, -m ares.verify"
-    assert [*missing_paths(told, tmp_path), *missing_modules(told, tmp_path)] == ["ares/runtime/zmtp.py", "ares/net/*.py", "ares.verify"]
+    assert [*missing_paths(told, tmp_path), *missing_modules(told, tmp_path)] == [
+        "ares/runtime/zmtp.py",
+        "ares/net/*.py",
+        "ares.verify",
+    ]
 
 
 # -- docs/protocol.md -----------------------------------------------------------------------------------------------------
@@ -72,7 +80,12 @@ def test_paths_that_are_not_there_are_noticed(tmp_path):
 
 def code_words() -> set[str]:
     """Every word of the code, of tests and of docstrings there."""
-    return {word for root in ("ares", "tests") for module in modules(CHECKOUT / root) for word in re.findall(r"\w+", module.text)}
+    return {
+        word
+        for root in ("ares", "tests")
+        for module in modules(CHECKOUT / root)
+        for word in re.findall(r"\w+", module.text)
+    }
 
 
 def test_names_that_the_protocol_gives_are_in_the_code():
@@ -84,7 +97,9 @@ def test_names_that_the_protocol_gives_are_in_the_code():
 
 def test_the_protocol_has_a_row_for_every_message():
     page = texts(CHECKOUT / "docs/protocol.md")
-    text = next(module.text for module in modules(CHECKOUT / "ares") if module.name == "ares.model.messages")
+    text = next(
+        module.text for module in modules(CHECKOUT / "ares") if module.name == "ares.model.messages"
+    )
     messages = re.findall(r"^class (\w+)\(Message,", text, re.MULTILINE)
     assert len(messages) > 20
     assert [name for name in messages if page.count(f"\n| `{name}` |") != 1] == []
@@ -105,6 +120,7 @@ def test_what_two_puts_over_one_version_come_to_is_said_in_the_same_words():
     said += "that they took place; then one of them stands, whole."
     for page in ("README.md", "docs/files.md"):
         words = " ".join(texts(CHECKOUT / page).split()).replace(
-            "Of two puts over one version, of a block or of an atomic file, ", "two over one version, "
+            "Of two puts over one version, of a block or of an atomic file, ",
+            "two over one version, ",
         )
         assert said in words, page

@@ -8,7 +8,14 @@ import pytest
 import ares
 from ares.machine.interpreter import python
 
-from .floors import FILE_LINES_MAX, FOLDER_FILES_MAX, FUNCTION_LINES_MAX, RULES, modules, unsafe_advice
+from .floors import (
+    FILE_LINES_MAX,
+    FOLDER_FILES_MAX,
+    FUNCTION_LINES_MAX,
+    RULES,
+    modules,
+    unsafe_advice,
+)
 
 PACKAGE = Path(ares.__file__).parent
 CHECKOUT = PACKAGE.parent
@@ -34,7 +41,13 @@ def test_nothing_else_starts_python_otherwise(root):
 
 
 def test_no_document_says_to_start_python_otherwise():
-    texts = [*CHECKOUT.glob("*.md"), *CHECKOUT.glob("docs/*.md"), *CHECKOUT.glob("packaging/**/*"), CHECKOUT / "Makefile", CHECKOUT / ".ci/run"]
+    texts = [
+        *CHECKOUT.glob("*.md"),
+        *CHECKOUT.glob("docs/*.md"),
+        *CHECKOUT.glob("packaging/**/*"),
+        CHECKOUT / "Makefile",
+        CHECKOUT / ".ci/run",
+    ]
     texts = [path for path in texts if path.is_file() and path.suffix != ".pyc"]
     assert [said for path in texts for said in unsafe_advice(path.name, path.read_text())] == []
 
@@ -53,40 +66,165 @@ def tree(root: Path, **files: str):
 BREACHES = [
     ("homeless", {"elsewhere": ""}, "ares.elsewhere is not among PACKAGES"),
     ("homeless", {"elsewhere__tag": ""}, "ares.elsewhere is not among PACKAGES"),
-    ("upward", {"model__tag": "from ares.dap.list import Versions"}, "ares.model.tag imports ares.dap.list, which is above it"),
-    ("upward", {"dap__list": "def f():\n    import ares.replica.replica"}, "ares.dap.list imports ares.replica.replica, which is above it"),
-    ("upward", {"dap__list": "from ..replica import replica", "replica__replica": ""}, "imports ares.replica.replica, which is above it"),
-    ("upward", {"net__libzmq": "from ares.client.manager import Manager"}, "imports ares.client.manager, which is above it"),
-    ("upward", {"client__manager": "import ares"}, "ares.client.manager imports ares.__init__, which is above it"),
-    ("cycles", {"dap__list": "import ares.dap.coding", "dap__coding": "import ares.dap.list"}, "ares.dap.coding -> ares.dap.list -> ares.dap.coding"),
-    *[("impure", {"operation__session": f"import {name}"}, f"imports {name} below the purity line") for name in ("asyncio", "socket", "threading")],
-    *[("impure", {"dap__list": f"from {name} import x"}, f"imports {name} below") for name in ("time", "random", "uuid", "os", "secrets", "zmq")],
+    (
+        "upward",
+        {"model__tag": "from ares.dap.list import Versions"},
+        "ares.model.tag imports ares.dap.list, which is above it",
+    ),
+    (
+        "upward",
+        {"dap__list": "def f():\n    import ares.replica.replica"},
+        "ares.dap.list imports ares.replica.replica, which is above it",
+    ),
+    (
+        "upward",
+        {"dap__list": "from ..replica import replica", "replica__replica": ""},
+        "imports ares.replica.replica, which is above it",
+    ),
+    (
+        "upward",
+        {"net__libzmq": "from ares.client.manager import Manager"},
+        "imports ares.client.manager, which is above it",
+    ),
+    (
+        "upward",
+        {"client__manager": "import ares"},
+        "ares.client.manager imports ares.__init__, which is above it",
+    ),
+    (
+        "cycles",
+        {"dap__list": "import ares.dap.coding", "dap__coding": "import ares.dap.list"},
+        "ares.dap.coding -> ares.dap.list -> ares.dap.coding",
+    ),
+    *[
+        (
+            "impure",
+            {"operation__session": f"import {name}"},
+            f"imports {name} below the purity line",
+        )
+        for name in ("asyncio", "socket", "threading")
+    ],
+    *[
+        ("impure", {"dap__list": f"from {name} import x"}, f"imports {name} below")
+        for name in ("time", "random", "uuid", "os", "secrets", "zmq")
+    ],
     ("impure", {"replica__replica": "import logging"}, "imports logging below"),
     ("impure", {"replica__replica": "def f():\n    import os.path"}, "imports os.path below"),
-    ("strangers", {"client__manager": "from ares.net.libzmq import ZmqConnections"}, "only those who put a program together"),
-    ("strangers", {"server__host": "import ares.net.native"}, "only those who put a program together"),
-    ("wire_protocol", {"net__zmtp__frames": "from ares.security.keys import SecretKey"}, "the wire protocol knows only errors and the limits"),
-    ("wire_protocol", {"net__zmtp__connection": "from ares.net.links import tune"}, "ares.net.zmtp.connection imports ares.net.links"),
-    ("wire_protocol", {"net__native": "from ares.net.libzmq import ready"}, "only the choice of a transport names libzmq's"),
+    (
+        "strangers",
+        {"client__manager": "from ares.net.libzmq import ZmqConnections"},
+        "only those who put a program together",
+    ),
+    (
+        "strangers",
+        {"server__host": "import ares.net.native"},
+        "only those who put a program together",
+    ),
+    (
+        "wire_protocol",
+        {"net__zmtp__frames": "from ares.security.keys import SecretKey"},
+        "the wire protocol knows only errors and the limits",
+    ),
+    (
+        "wire_protocol",
+        {"net__zmtp__connection": "from ares.net.links import tune"},
+        "ares.net.zmtp.connection imports ares.net.links",
+    ),
+    (
+        "wire_protocol",
+        {"net__native": "from ares.net.libzmq import ready"},
+        "only the choice of a transport names libzmq's",
+    ),
     ("foreign_libraries", {"net__batching": "import zmq"}, "ares.net.batching imports zmq"),
-    ("foreign_libraries", {"consensus__local": "from pysyncobj.journal import FileJournal"}, "only ares.consensus.raft.*"),
-    ("foreign_libraries", {"dap__primitives": "from pyeclib.ec_iface import ECDriver"}, "only ares.dap.coding*"),
-    ("shape", {f"dap__file{number}": "" for number in range(FOLDER_FILES_MAX + 1)}, f"dap/ has {FOLDER_FILES_MAX + 1} files"),
-    ("shape", {"dap__coding": "", "net__coding": ""}, "coding stands for several things: ares.dap.coding, ares.net.coding"),
-    ("shape", {"dap__coding": "class Coding: ...", "net__wire": "class Coding: ..."}, "class Coding stands for several things"),
-    ("shape", {"model__tag": "x = 1\n" * FILE_LINES_MAX}, f"ares.model.tag has {FILE_LINES_MAX + 1} lines"),
-    ("shape", {"model__tag": "async def f():\n" + "    x = 1\n" * FUNCTION_LINES_MAX}, f"ares.model.tag.f has {FUNCTION_LINES_MAX + 1} lines"),
-    ("shape", {"model__tag": "try:\n    x = 1\nexcept:\n    pass"}, "ares.model.tag:3: bare except"),
-    *[("shape", {f"dap__{name}": ""}, f"ares.dap.{name}: name it") for name in ("utils", "helpers", "common", "misc")],
-    ("asserted_input", {"model__codec": "def decode(frames):\n    assert frames"}, "ares.model.codec:2: assert in a module that checks input"),
-    ("starting_python", {"cli__up": "import sys\ncommand = [sys.executable, '-m', 'x']"}, "ares.cli.up:2: sys.executable: only"),
-    ("starting_python", {"cli__up": "command = ['/usr/bin/python3.11', '-m', 'x']"}, "ares.cli.up:1: /usr/bin/python3.11: only"),
-    ("starting_python", {"cli__up": "# as python3 \x2dm ares.cli does"}, "python3 \x2dm ares: say python -P -m"),
-    ("citations", {"dap__list": "x = 1  # docs/nowhere\x2emd, Rules"}, "ares.dap.list: docs/nowhere.md has no section 'Rules'"),
-    ("citations", {"dap__list": "# docs/protocol\x2emd,\n# Rule, R1"}, "ares.dap.list: docs/protocol.md has no section 'Rule, R1'"),
-    ("references", {"dap__list": "x = 1  # ares\x2fdap/lists.py"}, "ares.dap.list: there is no ares/dap/lists\x2epy"),
-    ("references", {"dap__list": '"""See :class:`ares.dap.list.Version`."""\nVersions = 1'}, "there is no :class:`ares.dap.list.Version`"),
-    ("asserted_input", {"client__store": "class Store:\n    def f(self, key):\n        assert len(key) > 0"}, "assert on an argument of f"),
+    (
+        "foreign_libraries",
+        {"consensus__local": "from pysyncobj.journal import FileJournal"},
+        "only ares.consensus.raft.*",
+    ),
+    (
+        "foreign_libraries",
+        {"dap__primitives": "from pyeclib.ec_iface import ECDriver"},
+        "only ares.dap.coding*",
+    ),
+    (
+        "shape",
+        {f"dap__file{number}": "" for number in range(FOLDER_FILES_MAX + 1)},
+        f"dap/ has {FOLDER_FILES_MAX + 1} files",
+    ),
+    (
+        "shape",
+        {"dap__coding": "", "net__coding": ""},
+        "coding stands for several things: ares.dap.coding, ares.net.coding",
+    ),
+    (
+        "shape",
+        {"dap__coding": "class Coding: ...", "net__wire": "class Coding: ..."},
+        "class Coding stands for several things",
+    ),
+    (
+        "shape",
+        {"model__tag": "x = 1\n" * FILE_LINES_MAX},
+        f"ares.model.tag has {FILE_LINES_MAX + 1} lines",
+    ),
+    (
+        "shape",
+        {"model__tag": "async def f():\n" + "    x = 1\n" * (FUNCTION_LINES_MAX + 1)},
+        f"ares.model.tag.f has {FUNCTION_LINES_MAX + 1} lines",
+    ),
+    (
+        "shape",
+        {"model__tag": "try:\n    x = 1\nexcept:\n    pass"},
+        "ares.model.tag:3: bare except",
+    ),
+    *[
+        ("shape", {f"dap__{name}": ""}, f"ares.dap.{name}: name it")
+        for name in ("utils", "helpers", "common", "misc")
+    ],
+    (
+        "asserted_input",
+        {"model__codec": "def decode(frames):\n    assert frames"},
+        "ares.model.codec:2: assert in a module that checks input",
+    ),
+    (
+        "starting_python",
+        {"cli__up": "import sys\ncommand = [sys.executable, '-m', 'x']"},
+        "ares.cli.up:2: sys.executable: only",
+    ),
+    (
+        "starting_python",
+        {"cli__up": "command = ['/usr/bin/python3.11', '-m', 'x']"},
+        "ares.cli.up:1: /usr/bin/python3.11: only",
+    ),
+    (
+        "starting_python",
+        {"cli__up": "# as python3 \x2dm ares.cli does"},
+        "python3 \x2dm ares: say python -P -m",
+    ),
+    (
+        "citations",
+        {"dap__list": "x = 1  # docs/nowhere\x2emd, Rules"},
+        "ares.dap.list: docs/nowhere.md has no section 'Rules'",
+    ),
+    (
+        "citations",
+        {"dap__list": "# docs/protocol\x2emd,\n# Rule, R1"},
+        "ares.dap.list: docs/protocol.md has no section 'Rule, R1'",
+    ),
+    (
+        "references",
+        {"dap__list": "x = 1  # ares\x2fdap/lists.py"},
+        "ares.dap.list: there is no ares/dap/lists\x2epy",
+    ),
+    (
+        "references",
+        {"dap__list": '"""See :class:`ares.dap.list.Version`."""\nVersions = 1'},
+        "there is no :class:`ares.dap.list.Version`",
+    ),
+    (
+        "asserted_input",
+        {"client__store": "class Store:\n    def f(self, key):\n        assert len(key) > 0"},
+        "assert on an argument of f",
+    ),
 ]
 
 
@@ -112,7 +250,16 @@ def test_a_tree_that_keeps_the_rules_is_accepted(tmp_path):
     assert [sentence for rule in RULES.values() for sentence in rule(kept)] == []
 
 
-@pytest.mark.parametrize("module", ["ares", "ares.dap.primitives", "ares.operation.session", "ares.replica.replica", "ares.client.manager"])
+@pytest.mark.parametrize(
+    "module",
+    [
+        "ares",
+        "ares.dap.primitives",
+        "ares.operation.session",
+        "ares.replica.replica",
+        "ares.client.manager",
+    ],
+)
 def test_importing_a_part_loads_no_adapter(module):
     heavy = "('zmq', 'pysyncobj', 'uvloop', 'typer', 'rich')"
     program = f"import sys, {module}; print(*[name for name in {heavy} if name in sys.modules])"
@@ -121,5 +268,9 @@ def test_importing_a_part_loads_no_adapter(module):
 
 
 def test_the_subprocess_would_show_an_adapter():
-    program = "import sys, ares.net.libzmq; print(*[name for name in ('zmq',) if name in sys.modules])"
-    assert subprocess.run(python("-c", program), capture_output=True, text=True, check=True).stdout.split() == ["zmq"]
+    program = (
+        "import sys, ares.net.libzmq; print(*[name for name in ('zmq',) if name in sys.modules])"
+    )
+    assert subprocess.run(
+        python("-c", program), capture_output=True, text=True, check=True
+    ).stdout.split() == ["zmq"]

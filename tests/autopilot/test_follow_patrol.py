@@ -37,11 +37,15 @@ class Piloted:
 
     def __init__(self, cluster: Cluster, settings: AutopilotSettings = SETTINGS) -> None:
         self.cluster, self.leads = cluster, True
-        self.pilot = Autopilot(cluster.manager(), cluster.book, lambda: self.leads, settings, SITES, self.placed)
+        self.pilot = Autopilot(
+            cluster.manager(), cluster.book, lambda: self.leads, settings, SITES, self.placed
+        )
         self.tasks: list[asyncio.Task[None]] = []
 
     def placed(self, site: str, name: str, like: Configuration) -> Configuration:
-        return Configuration.abd([self.cluster.book[id] for id in (NANTES if site == "nantes" else RENNES)])
+        return Configuration.abd(
+            [self.cluster.book[id] for id in (NANTES if site == "nantes" else RENNES)]
+        )
 
     def users(self, site: str) -> asyncio.Task[None]:
         """Users at this site, who read and write until they are cancelled; every error ends them."""
@@ -65,14 +69,18 @@ class Piloted:
 
 
 @contextlib.asynccontextmanager
-async def flying(cluster: Cluster, settings: AutopilotSettings = SETTINGS) -> AsyncIterator[Piloted]:
+async def flying(
+    cluster: Cluster, settings: AutopilotSettings = SETTINGS
+) -> AsyncIterator[Piloted]:
     piloted = Piloted(cluster, settings)
     flight = asyncio.create_task(piloted.pilot.run())
     try:
         yield piloted
     finally:
         assert not flight.done(), "the autopilot ended by itself"
-        assert not [task for task in piloted.tasks if task.done() and not task.cancelled()], "users were disturbed"
+        assert not [task for task in piloted.tasks if task.done() and not task.cancelled()], (
+            "users were disturbed"
+        )
         for task in [flight, *piloted.tasks]:
             task.cancel()
         await asyncio.gather(flight, *piloted.tasks, return_exceptions=True)
@@ -102,13 +110,17 @@ async def test_it_follows_its_users_and_goes_back_with_them(cluster: Cluster) ->
     await manager.follow_users("photos")
     async with flying(cluster) as piloted:
         users = piloted.users("rennes")
-        await until(lambda: (piloted.told.site, piloted.told.decision) == ("rennes", following.HERE))
+        await until(
+            lambda: (piloted.told.site, piloted.told.decision) == ("rennes", following.HERE)
+        )
         assert (await store.current()).server_ids == RENNES
         assert await store.read("old") == b"value"
         assert not users.done()
         await gone(users)
         piloted.users("nantes")
-        await until(lambda: (piloted.told.site, piloted.told.decision) == ("nantes", following.HERE))
+        await until(
+            lambda: (piloted.told.site, piloted.told.decision) == ("nantes", following.HERE)
+        )
         assert (await store.current()).server_ids == NANTES
         assert piloted.pilot.counted.follows == 2
         assert "1 domain follows its users" in piloted.pilot.sentence()
@@ -194,7 +206,12 @@ async def test_a_change_of_somebody_else_is_not_undone(cluster: Cluster) -> None
     other = cluster.manager()
     await other.reconfigure(Configuration.abd(["s1", "s2", "s6"]), domain="photos")
     wished = await manager.identified(Configuration.abd(list(RENNES)))
-    assert await store.run(lambda view: follow_patrol.follow(view, last, wished, follow_patrol.Manner()), "move") is None
+    assert (
+        await store.run(
+            lambda view: follow_patrol.follow(view, last, wished, follow_patrol.Manner()), "move"
+        )
+        is None
+    )
     assert (await store.current()).server_ids == ("s1", "s2", "s6")
 
 
@@ -209,7 +226,9 @@ async def test_what_cannot_follow(cluster: Cluster) -> None:
     assert await manager.following() == []
 
 
-async def test_more_domains_than_can_follow_are_told(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_more_domains_than_can_follow_are_told(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(follow_patrol, "FOLLOWING_MAX", 2)
     monkeypatch.setattr(follow_patrol, "USAGES_MAX", 1)
     manager = cluster.manager()
@@ -217,7 +236,12 @@ async def test_more_domains_than_can_follow_are_told(cluster: Cluster, monkeypat
         await manager.domain(name, create=Configuration.abd(list(NANTES)))
         await manager.follow_users(name)
     async with flying(cluster) as piloted:
-        await until(lambda: "2 domains follow their users; 1 more do not: 2 at most can" in piloted.pilot.sentence())
+        await until(
+            lambda: (
+                "2 domains follow their users; 1 more do not: 2 at most can"
+                in piloted.pilot.sentence()
+            )
+        )
         await until(lambda: [each.domain for each in piloted.pilot.followed()] == ["a"])
         await until(lambda: len(piloted.pilot._follows._decisions) == 2)  # type: ignore[union-attr]
 

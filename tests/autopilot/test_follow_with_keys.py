@@ -29,7 +29,9 @@ async def reads(manager: Manager) -> None:
         await asyncio.sleep(0.005)
 
 
-async def test_it_follows_readers_that_have_a_key_and_nobody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_it_follows_readers_that_have_a_key_and_nobody_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(follow_patrol, "LOOK_S", 0.05)
     monkeypatch.setattr(follow_patrol, "LIST_S", 0.1)
     monkeypatch.setattr(following, "SUSTAINED_S", 0.3)
@@ -64,7 +66,9 @@ async def test_it_follows_readers_that_have_a_key_and_nobody_else(tmp_path: Path
         async with asyncio.timeout(WAIT_S_MAX):
             while [each.site for each in pilot.followed()] != ["rennes"]:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
-        assert set((await photos.current()).server_ids) == {ServerId(id) for id in ("s3", "s4", "s5")}
+        assert set((await photos.current()).server_ids) == {
+            ServerId(id) for id in ("s3", "s4", "s5")
+        }
         assert photos.configuration.certificate
         assert await photos.read("cat") == b"miaow"
     finally:

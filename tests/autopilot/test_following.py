@@ -35,12 +35,19 @@ class World:
     """A policy that looks at one domain once a second. ``site``: where the domain is; it goes where the policy says."""
 
     def __init__(self, site: str = "nantes", rest_s: float = REST_S) -> None:
-        self.policy, self.site, self.now, self.moves = FollowPolicy(rest_s, PER_HOUR, GAP_S), site, 100.0, 0
+        self.policy, self.site, self.now, self.moves = (
+            FollowPolicy(rest_s, PER_HOUR, GAP_S),
+            site,
+            100.0,
+            0,
+        )
 
     def look(self, bytes=10, answering=True, room="", passed_s=1.0, moves=True, **per_s):
         self.now += passed_s
         self.policy.look(self.now, ["photos"])
-        decision = self.policy.judge("photos", UsageSeen(self.site, per_s, bytes, answering), lambda site: room)
+        decision = self.policy.judge(
+            "photos", UsageSeen(self.site, per_s, bytes, answering), lambda site: room
+        )
         if moves and decision.word == MOVES:
             self.policy.begun(bytes)
             self.policy.moved("photos", bytes, bytes)
@@ -210,16 +217,29 @@ FORGED = {"rennes": 1e308}
     ],
 )
 def test_a_site_asks_what_half_of_the_servers_say(claims, servers, found):
-    assert {site: rate for site, rate in usual(claims, servers).items() if rate or site in found} == found
+    assert {
+        site: rate for site, rate in usual(claims, servers).items() if rate or site in found
+    } == found
 
 
 def test_one_server_that_forges_its_counts_moves_nothing():
     world = World()
     for _ in range(100):
-        assert world.look(**usual([{"nantes": 4.0}, {"nantes": 4.0}, FORGED | {"nantes": -1e308}], 3)).word == HERE
+        assert (
+            world.look(
+                **usual([{"nantes": 4.0}, {"nantes": 4.0}, FORGED | {"nantes": -1e308}], 3)
+            ).word
+            == HERE
+        )
 
 
-@given(st.lists(st.dictionaries(st.sampled_from("abc"), st.floats(allow_nan=True, allow_infinity=True)), max_size=6), st.integers(1, 6))
+@given(
+    st.lists(
+        st.dictionaries(st.sampled_from("abc"), st.floats(allow_nan=True, allow_infinity=True)),
+        max_size=6,
+    ),
+    st.integers(1, 6),
+)
 def test_whatever_servers_say_is_a_rate_or_nothing(claims, servers):
     rates = usual(claims, servers)
     assert all(math.isfinite(rate) and rate >= 0 for rate in rates.values())
@@ -227,5 +247,9 @@ def test_whatever_servers_say_is_a_rate_or_nothing(claims, servers):
 
 
 def test_every_word_is_another():
-    words = [value for name, value in vars(following).items() if name.isupper() and isinstance(value, str)]
+    words = [
+        value
+        for name, value in vars(following).items()
+        if name.isupper() and isinstance(value, str)
+    ]
     assert len(words) == len(set(words)) == 11

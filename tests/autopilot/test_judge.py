@@ -5,7 +5,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from ares.autopilot.judge import Finish, Replace, Roster, Sound, Stuck, Watch, judge, loads_of, urgency
+from ares.autopilot.judge import (
+    Finish,
+    Replace,
+    Roster,
+    Sound,
+    Stuck,
+    Watch,
+    judge,
+    loads_of,
+    urgency,
+)
 from ares.model.configuration import Configuration
 from ares.model.identity import ServerId
 
@@ -20,7 +30,9 @@ def ids(configuration):
 
 def test_a_domain_whose_servers_are_well_is_left_alone():
     assert judge([abd(0, 1, 2)], watched(), ROSTER) == Sound()
-    assert judge([abd(0, 1, 2)], watched(identities(0, 1), long=False), ROSTER) == Sound(), "not yet"
+    assert judge([abd(0, 1, 2)], watched(identities(0, 1), long=False), ROSTER) == Sound(), (
+        "not yet"
+    )
 
 
 def test_a_spare_takes_the_position_of_a_server_that_is_gone():
@@ -29,7 +41,11 @@ def test_a_spare_takes_the_position_of_a_server_that_is_gone():
     check([configuration], watch, verdict)
     assert isinstance(verdict, Replace)
     assert ids(verdict.wished) == ["s0", "s1", "s2", "s5", "s4"]
-    assert (verdict.wished.k, verdict.wished.delta, verdict.unfilled) == (3, configuration.delta, ())
+    assert (verdict.wished.k, verdict.wished.delta, verdict.unfilled) == (
+        3,
+        configuration.delta,
+        (),
+    )
     assert verdict.describe() == "s3 by s5"
     assert judge([verdict.wished.at("default", 1)], watch, ROSTER) == Sound(), "once is enough"
 
@@ -38,7 +54,12 @@ def test_the_spare_with_the_fewest_domains_is_taken():
     watch = watched(identities(0, 1, 5, 6, 7))
     roster = Roster(BOOK, {"s5": 2, "s6": 1, "s7": 1}, frozenset())
     assert ids(judge([abd(0, 1, 2)], watch, roster).wished) == ["s0", "s1", "s6"]
-    assert loads_of([[abd(0, 1, 2)], [abd(0, 1, 2), abd(1, 2, 3)]]) == {"s0": 1, "s1": 2, "s2": 2, "s3": 1}
+    assert loads_of([[abd(0, 1, 2)], [abd(0, 1, 2), abd(1, 2, 3)]]) == {
+        "s0": 1,
+        "s1": 2,
+        "s2": 2,
+        "s3": 1,
+    }
 
 
 def test_a_server_that_lost_its_memory_replaces_itself():
@@ -85,9 +106,13 @@ def test_with_too_few_spares_the_rest_stays_as_it_is():
 
 def test_without_a_quorum_nothing_is_done_and_that_is_said():
     verdict = judge([ec(0, 1, 2, 3, 4, k=3)], watched(identities(0, 1, 2, 5, 6, 7)), ROSTER)
-    assert verdict == Stuck("only 3 of 5 servers answer, and 4 make a quorum: one of s3, s4 must come back")
+    assert verdict == Stuck(
+        "only 3 of 5 servers answer, and 4 make a quorum: one of s3, s4 must come back"
+    )
     both = [abd(0, 1, 2), abd(3, 4, 5, index=1)]
-    assert isinstance(judge(both, watched(identities(0, 3, 4, 7)), Roster(BOOK, {}, {both[1].id})), Stuck), "data is moved from the earlier one"
+    assert isinstance(
+        judge(both, watched(identities(0, 3, 4, 7)), Roster(BOOK, {}, {both[1].id})), Stuck
+    ), "data is moved from the earlier one"
 
 
 def test_what_was_left_pending_is_completed():
@@ -110,25 +135,43 @@ def test_a_server_that_the_cluster_file_does_not_name_is_replaced_and_never_take
     assert ids(verdict.wished) == ["s0", "s1", "s3"]
 
 
-@pytest.mark.parametrize("learnt", [replace(BOOK["s2"], identity=NEW), replace(BOOK["s2"], id=ServerId("x9"))])
+@pytest.mark.parametrize(
+    "learnt", [replace(BOOK["s2"], identity=NEW), replace(BOOK["s2"], id=ServerId("x9"))]
+)
 def test_a_member_that_was_just_learnt_of_is_not_replaced(learnt):
     """Taken in by hand between two looks: under a new identity, or unknown so far. Once it is asked for, it is seen to be there."""
     configuration = Configuration.abd([BOOK["s0"], BOOK["s1"], learnt]).at("default", 1)
     assert judge([configuration], watched(), ROSTER) == Sound()
     watch = watched(asked=[*ALL, learnt])
-    assert isinstance(judge([configuration], watch, ROSTER), Replace), "it was asked for all the time"
+    assert isinstance(judge([configuration], watch, ROSTER), Replace), (
+        "it was asked for all the time"
+    )
     watch.look(10_000, identities(0, 1, 3) | {learnt.id: learnt.identity}, configuration.servers)
     assert judge([configuration], watch, ROSTER) == Sound()
 
 
 def test_the_most_endangered_domain_comes_first():
     watch = watched(identities(0, 1, 3, 4, 5, 6))
-    domains = [abd(0, 1, 2).at("b", 0), abd(0, 1, 2, 3, 4).at("a", 0), abd(0, 1, 2), abd(0, 1, 2).at("a", 0), abd(0, 2, 7).at("z", 0)]
+    domains = [
+        abd(0, 1, 2).at("b", 0),
+        abd(0, 1, 2, 3, 4).at("a", 0),
+        abd(0, 1, 2),
+        abd(0, 1, 2).at("a", 0),
+        abd(0, 2, 7).at("z", 0),
+    ]
     ordered = sorted(domains, key=lambda configuration: urgency([configuration], watch))
-    assert [(configuration.domain, configuration.n) for configuration in ordered] == [("z", 3), ("default", 3), ("a", 3), ("b", 3), ("a", 5)]
+    assert [(configuration.domain, configuration.n) for configuration in ordered] == [
+        ("z", 3),
+        ("default", 3),
+        ("a", 3),
+        ("b", 3),
+        ("a", 5),
+    ]
 
 
-answers = st.dictionaries(st.sampled_from(sorted(BOOK)), st.sampled_from(["same", "other", "third"]))
+answers = st.dictionaries(
+    st.sampled_from(sorted(BOOK)), st.sampled_from(["same", "other", "third"])
+)
 numbers = st.lists(st.integers(0, 7), min_size=1, max_size=7, unique=True)
 
 
@@ -143,12 +186,21 @@ def situations(draw):
     watch = Watch(AFTER_S, gap_s=2 * EVERY_S)
     now = 0.0
     for look in draw(st.lists(answers, min_size=1, max_size=4)):
-        said = {id: {"same": BOOK[id].identity, "other": NEW, "third": "d" * 32}[what] for id, what in look.items()}
+        said = {
+            id: {"same": BOOK[id].identity, "other": NEW, "third": "d" * 32}[what]
+            for id, what in look.items()
+        }
         for _ in range(draw(st.integers(1, 14))):
             watch.look(now, said, ALL)
             now += EVERY_S
     lingering = frozenset([active[-1].id]) if draw(st.booleans()) else frozenset()
-    return active, watch, Roster(BOOK, draw(st.dictionaries(st.sampled_from(sorted(BOOK)), st.integers(0, 3))), lingering)
+    return (
+        active,
+        watch,
+        Roster(
+            BOOK, draw(st.dictionaries(st.sampled_from(sorted(BOOK)), st.integers(0, 3))), lingering
+        ),
+    )
 
 
 @given(situations())
@@ -159,7 +211,9 @@ def test_no_verdict_loses_a_server_or_begins_what_could_get_stuck(situation):
     if isinstance(verdict, Replace):
         after = [verdict.wished.at("default", active[-1].index + 1)]
         again = judge(after, watch, roster)
-        assert isinstance(again, Stuck if verdict.unfilled and not isinstance(again, Sound) else Sound), "it would go on and on"
+        assert isinstance(
+            again, Stuck if verdict.unfilled and not isinstance(again, Sound) else Sound
+        ), "it would go on and on"
 
 
 WRONG = {
@@ -179,4 +233,8 @@ def test_the_check_rejects_wrong_verdicts(why):
 
 def test_the_check_rejects_what_moves_data_without_a_quorum():
     with pytest.raises(AssertionError, match="no quorum answers"):
-        check([abd(0, 1, 2)], watched(identities(0, 5)), Replace(abd(0, 1, 5), ((BOOK["s2"], BOOK["s5"]),), ("s1",)))
+        check(
+            [abd(0, 1, 2)],
+            watched(identities(0, 5)),
+            Replace(abd(0, 1, 5), ((BOOK["s2"], BOOK["s5"]),), ("s1",)),
+        )

@@ -32,7 +32,9 @@ def test_a_log_whose_servers_are_well_is_left_alone():
 
 
 def test_a_node_that_is_silent_for_a_moment_stays():
-    assert judged(chain(0, 1, 2), watch=watched(identities(0, 1), long=False), spare=(3,)) == Sound()
+    assert (
+        judged(chain(0, 1, 2), watch=watched(identities(0, 1), long=False), spare=(3,)) == Sound()
+    )
 
 
 def test_a_spare_stands_before_the_last_node():
@@ -50,9 +52,15 @@ def test_without_a_spare_the_chain_is_shorter_and_grows_later():
     shorter = chain(0, 2, index=1)
     assert judged(shorter, watch=watch) == Sound()
     assert ids(judged(shorter, watch=watch, spare=(3,))) == "s0 s3 s2"
-    assert judged(chain(0, 1, 2), shorter, watch=watch, spare=(3,)) == Sound(), "the first move is under way"
-    assert judged(shorter, watch=watched(identities(0, 3), long=False), spare=(3,)) == Sound(), "one of them is silent"
-    assert judged(shorter, watch=watch, spare=(3,), length=2) == Sound(), "it is as long as was asked for"
+    assert judged(chain(0, 1, 2), shorter, watch=watch, spare=(3,)) == Sound(), (
+        "the first move is under way"
+    )
+    assert judged(shorter, watch=watched(identities(0, 3), long=False), spare=(3,)) == Sound(), (
+        "one of them is silent"
+    )
+    assert judged(shorter, watch=watch, spare=(3,), length=2) == Sound(), (
+        "it is as long as was asked for"
+    )
 
 
 def test_one_that_lost_its_memory_is_gone_and_may_come_in_as_another():
@@ -74,7 +82,9 @@ def test_who_is_not_there_is_not_relied_on():
     assert judged(chain(0, 1, 2, 3, 4), watch=watch, spare=(5,), length=5) == Sound()
     watch = watched(identities(0, 1, 2, 3))
     watch.look(1000.0, identities(0, 1, 2), BOOK.values())
-    assert judged(chain(0, 1, 2, 3, 4), watch=watch, length=5) == Sound(), "s4 is gone, and s3 silent"
+    assert judged(chain(0, 1, 2, 3, 4), watch=watch, length=5) == Sound(), (
+        "s4 is gone, and s3 silent"
+    )
 
 
 def test_what_was_left_is_finished_after_a_while():
@@ -86,7 +96,9 @@ def test_what_was_left_is_finished_after_a_while():
     assert judged(one, two, watch=watched(), pending_s=AFTER_S - 1) == Sound()
     assert judged(one, two, watch=watched(), pending_s=AFTER_S) == FinishMove(two)
     watch = watched(identities(0, 1, 2, 3, 5))
-    assert ids(judged(one, two, watch=watch, pending_s=AFTER_S)) == "s3 s5", "what waits for a dead node is left for another chain"
+    assert ids(judged(one, two, watch=watch, pending_s=AFTER_S)) == "s3 s5", (
+        "what waits for a dead node is left for another chain"
+    )
 
 
 def test_who_was_left_out_often_must_be_there_for_longer():
@@ -99,16 +111,35 @@ def test_who_was_left_out_often_must_be_there_for_longer():
     assert "s1" not in watch.steady({ServerId("s1"): 2})
 
 
-@given(st.sets(st.integers(0, 7)), st.integers(1, 5), st.sets(st.integers(0, 7)), st.integers(1, 5), st.booleans(), st.floats(0, 200))
+@given(
+    st.sets(st.integers(0, 7)),
+    st.integers(1, 5),
+    st.sets(st.integers(0, 7)),
+    st.integers(1, 5),
+    st.booleans(),
+    st.floats(0, 200),
+)
 def test_every_verdict_can_be_carried_out(here, n, spare, length, pending, sealed_s):
     watch, last = watched(identities(*here)), chain(*range(n), index=1)
     active = [chain(5, 6, 7), last] if pending else [last]
-    verdict = judged(*active, watch=watch, spare=sorted(spare & here), length=length, sealed_s=sealed_s, pending_s=AFTER_S)
+    verdict = judged(
+        *active,
+        watch=watch,
+        spare=sorted(spare & here),
+        length=length,
+        sealed_s=sealed_s,
+        pending_s=AFTER_S,
+    )
     if isinstance(verdict, Reform):
         assert len(here & set(range(n))) >= last.quorum_size
         assert all(watch.is_here(server) for server in verdict.wished.servers)
         assert set(last.server_ids) - set(verdict.gone) <= set(verdict.wished.server_ids)
         assert len(set(verdict.wished.server_ids)) == verdict.wished.n <= max(length, n)
         assert verdict.gone or verdict.new or sealed_s >= AFTER_S
-    if not isinstance(verdict, Stuck) and set(range(n)) <= here and n >= length and sealed_s < AFTER_S:
+    if (
+        not isinstance(verdict, Stuck)
+        and set(range(n)) <= here
+        and n >= length
+        and sealed_s < AFTER_S
+    ):
         assert verdict == (FinishMove(last) if pending else Sound())

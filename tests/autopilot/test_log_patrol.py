@@ -70,7 +70,9 @@ async def test_appends_go_on_without_a_node_and_a_spare_comes_in(cluster, dead):
         await asyncio.sleep(1)
         assert (await log.current()) == chain, "it moved again"
     assert positions == list(range(10))
-    assert [await log.read(position) for position in positions] == [b"%d" % number for number in range(10)]
+    assert [await log.read(position) for position in positions] == [
+        b"%d" % number for number in range(10)
+    ]
 
 
 async def test_a_node_that_was_slow_for_a_moment_stays(cluster):
@@ -107,7 +109,9 @@ async def test_too_few_are_left_and_it_says_so(cluster):
     async with flying(cluster) as [pilot]:
         await until(lambda: "watches 1 log" in pilot.sentence(), pilot.sentence)
         cluster.stop("s0", "s1")
-        await until(lambda: "only 1 of 3 servers of the chain answer" in pilot.sentence(), pilot.sentence)
+        await until(
+            lambda: "only 1 of 3 servers of the chain answer" in pilot.sentence(), pilot.sentence
+        )
         cluster.restart("s0")
         await becomes(log, lambda chain: chain.index > 0)
         assert await log.append(b"second") == 1
@@ -145,7 +149,10 @@ async def test_two_autopilots_do_not_fight(cluster):
     log = await cluster.log()
     await log.append(b"first")
     async with flying(cluster, members=2) as pilots:
-        await until(lambda: all("watches 1 log" in pilot.sentence() for pilot in pilots), lambda: "they do not watch")
+        await until(
+            lambda: all("watches 1 log" in pilot.sentence() for pilot in pilots),
+            lambda: "they do not watch",
+        )
         await asyncio.sleep(2 * SETTINGS.after_s)
         cluster.stop("s1")
         assert await log.append(b"second") == 1

@@ -25,9 +25,27 @@ WITHOUT_APPENDS_S_MAX = 20.0
 def cli(tmp_path: Path) -> Iterator[Cli]:
     """Six servers, `default` on the first three; the log is on the others."""
     directory = tmp_path / "cluster"
-    ares("init", directory, "--servers", "3", "--spares", "3", "--consensus", "3", "--base-port", "0", "--autopilot", "--durability", "memory")
+    ares(
+        "init",
+        directory,
+        "--servers",
+        "3",
+        "--spares",
+        "3",
+        "--consensus",
+        "3",
+        "--base-port",
+        "0",
+        "--autopilot",
+        "--durability",
+        "memory",
+    )
     file = directory / "cluster.toml"
-    file.write_text(file.read_text().replace("after_s = 60", "after_s = 3", 1).replace("every_s = 5", "every_s = 0.5"))
+    file.write_text(
+        file.read_text()
+        .replace("after_s = 60", "after_s = 3", 1)
+        .replace("every_s = 5", "every_s = 0.5")
+    )
     ares("up", directory, "--detach")
     try:
         yield Cli(directory)
@@ -86,7 +104,8 @@ def test_appends_go_on_when_head_middle_or_tail_is_killed(cli: Cli) -> None:
         return status(cli, lambda told: "watches 1 log" in (told["autopilot"] or ""))
 
     without = asyncio.run(kill_each(cli, watching))
-    print("seconds without appends:", {place: round(seconds, 2) for place, seconds in without.items()})  # noqa: T201
+    rounded = {place: round(seconds, 2) for place, seconds in without.items()}
+    print("seconds without appends:", rounded)  # noqa: T201
     assert all(seconds < WITHOUT_APPENDS_S_MAX for seconds in without.values()), without
     told = status(cli, lambda told: "is gone" in (told["autopilot"] or ""))
     assert "log events: chain " in told["autopilot"]

@@ -94,5 +94,8 @@ def test_a_domain_that_does_not_answer_keeps_what_is_known_of_it():
 def test_nothing_is_done_where_nothing_can_be():
     world = World(INITIAL, range(6))
     client = world.client()
-    assert client.run(mend(client.view, lambda active: Stuck("no spare"), FAST)) == (Stuck("no spare"), None)
+    assert client.run(mend(client.view, lambda active: Stuck("no spare"), FAST)) == (
+        Stuck("no spare"),
+        None,
+    )
     assert world.decisions.count == 0

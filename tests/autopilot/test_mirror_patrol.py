@@ -9,7 +9,15 @@ from ares.client.mirrors import opened
 from ares.client.whereabouts import Whereabouts
 from ares.cluster.tables import AutopilotSettings
 from ares.model.configuration import Configuration
-from ares.model.errors import BadInput, DomainNotFound, MirrorNotFound, MirrorTooOld, NotInMirror, ObjectNotFound, Unavailable
+from ares.model.errors import (
+    BadInput,
+    DomainNotFound,
+    MirrorNotFound,
+    MirrorTooOld,
+    NotInMirror,
+    ObjectNotFound,
+    Unavailable,
+)
 from ares.model.identity import ServerId
 from ares.objects.mirroring import MirrorName
 from tests.autopilot.test_pilot import Leaders, becomes, until
@@ -33,18 +41,25 @@ async def state(manager, domain="default"):
 async def complete_since(manager, moment, domain="default"):
     """As soon as the mirror is younger than that moment, by the machine's clock."""
     async with asyncio.timeout(30.0):
-        while (age_s := (await state(manager, domain)).age_s) is None or time.time() - age_s < moment:  # noqa: ASYNC110
+        while True:
+            age_s = (await state(manager, domain)).age_s
+            if age_s is not None and time.time() - age_s >= moment:
+                return
             await asyncio.sleep(0.02)
 
 
-async def test_a_stale_read_is_answered_at_the_clients_site_and_says_how_old_it_is(cluster: Cluster) -> None:
+async def test_a_stale_read_is_answered_at_the_clients_site_and_says_how_old_it_is(
+    cluster: Cluster,
+) -> None:
     user, far = cluster.manager(), user_at(cluster)
     tag = await user.write("k", b"first")
     configuration, made = await user.create_mirror("default", "rennes", HERE)
     assert (made, configuration.server_ids) == (True, HERE.server_ids)
     assert (await user.create_mirror("default", "rennes", HERE))[1] is False
     first = await far.read_stale("k")
-    assert (first.value, first.age_s, first.site) == (b"first", 0.0, None), "the usual read, until there is a copy"
+    assert (first.value, first.age_s, first.site) == (b"first", 0.0, None), (
+        "the usual read, until there is a copy"
+    )
     async with Leaders(cluster, settings=SETTINGS).flying() as leaders:
         await complete_since(user, time.time())
         found = await far.read_stale("k")
@@ -63,7 +78,9 @@ async def test_a_stale_read_is_answered_at_the_clients_site_and_says_how_old_it_
     with pytest.raises(ObjectNotFound):
         await far.read_stale("k")
     assert (await user.read_stale("k")).value == b"third", "this client is at no site"
-    assert (await user_at(cluster, "lyon").read_stale("k")).value == b"third", "and that one where no mirror is"
+    assert (await user_at(cluster, "lyon").read_stale("k")).value == b"third", (
+        "and that one where no mirror is"
+    )
 
 
 async def test_a_copy_that_is_too_old_is_refused(cluster: Cluster) -> None:
@@ -73,7 +90,9 @@ async def test_a_copy_that_is_too_old_is_refused(cluster: Cluster) -> None:
     async with Leaders(cluster, settings=SETTINGS).flying():
         await complete_since(user, time.time())
     await asyncio.sleep(0.3)
-    with pytest.raises(MirrorTooOld, match=r"at rennes is .* old, and no more than 0.2 s were asked for"):
+    with pytest.raises(
+        MirrorTooOld, match=r"at rennes is .* old, and no more than 0.2 s were asked for"
+    ):
         await far.read_stale("k", max_age_s=0.2)
     assert (await far.read_stale("k", max_age_s=1000)).value == b"v"
     for bad in (-1, float("nan"), "1"):
@@ -81,7 +100,9 @@ async def test_a_copy_that_is_too_old_is_refused(cluster: Cluster) -> None:
             await far.read_stale("k", max_age_s=bad)
 
 
-async def test_clocks_that_disagree_make_no_negative_age(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_clocks_that_disagree_make_no_negative_age(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     user, far = cluster.manager(), user_at(cluster)
     await user.write("k", b"v")
     await user.create_mirror("default", "rennes", HERE)
@@ -92,7 +113,9 @@ async def test_clocks_that_disagree_make_no_negative_age(cluster: Cluster, monke
     assert (await far.read_stale("k", max_age_s=0)).age_s == 0.0
 
 
-async def test_what_is_at_the_clients_site_is_read_when_the_rest_is_cut_off(cluster: Cluster) -> None:
+async def test_what_is_at_the_clients_site_is_read_when_the_rest_is_cut_off(
+    cluster: Cluster,
+) -> None:
     user, far = cluster.manager(), user_at(cluster)
     await user.write("k", b"v")
     await user.create_mirror("default", "rennes", HERE)
@@ -106,7 +129,9 @@ async def test_what_is_at_the_clients_site_is_read_when_the_rest_is_cut_off(clus
         await until(lambda: "none complete yet" not in leaders.sentence())
 
 
-async def test_a_domain_at_the_clients_site_is_read_when_the_directory_is_cut_off(cluster: Cluster) -> None:
+async def test_a_domain_at_the_clients_site_is_read_when_the_directory_is_cut_off(
+    cluster: Cluster,
+) -> None:
     """Nobody says then whether there is a mirror, and none is needed."""
     far = user_at(cluster)
     await (await far.domain("photos", create=HERE)).write("k", b"v")
@@ -131,13 +156,17 @@ async def test_servers_of_a_mirror_that_was_removed_may_be_gone(cluster: Cluster
     assert (await user.create_mirror("default", "rennes", Configuration.abd(["s1", "s2", "s3"])))[1]
 
 
-async def test_a_mirror_that_cannot_be_copied_is_told_and_tried_again(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_mirror_that_cannot_be_copied_is_told_and_tried_again(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("ares.autopilot.mirror_patrol.STALL_S", 0.5)
     monkeypatch.setattr("ares.autopilot.mirror_patrol.ASK_S", 0.5)
     user = cluster.manager()
     await user.write("k", b"v")
     await user.create_mirror("default", "rennes", HERE)
-    async with Leaders(cluster, settings=AutopilotSettings(3600, 0.05, 10**9, mirror_every_s=0.1)).flying() as leaders:
+    async with Leaders(
+        cluster, settings=AutopilotSettings(3600, 0.05, 10**9, mirror_every_s=0.1)
+    ).flying() as leaders:
         await complete_since(user, time.time())
         cluster.stop("s5", "s6")
         await until(lambda: "mirror of default at rennes: " in leaders.sentence())
@@ -149,7 +178,9 @@ async def test_a_mirror_that_cannot_be_copied_is_told_and_tried_again(cluster: C
     assert (await user_at(cluster).read_stale("k")).value == b"goes on"
 
 
-async def test_a_mistake_in_a_pass_does_not_stop_what_replaces_servers(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_mistake_in_a_pass_does_not_stop_what_replaces_servers(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It counts from nothing whenever it begins again: with a mistake every tenth of a second no server would be gone for long enough."""
 
     async def mistaken(*_: object) -> str:
@@ -185,10 +216,14 @@ async def test_a_mirror_that_was_removed_is_emptied_and_can_be_made_again(cluste
         assert (await user.create_mirror("default", "rennes", HERE))[1]
         await complete_since(user, time.time())
         found = await far.read_stale("k")
-        assert (found.value, found.site) == (b"v", "rennes"), "though the first mirror had deleted it"
+        assert (found.value, found.site) == (b"v", "rennes"), (
+            "though the first mirror had deleted it"
+        )
 
 
-async def test_a_pass_between_the_parts_of_a_stale_read_makes_it_no_younger(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_pass_between_the_parts_of_a_stale_read_makes_it_no_younger(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A later record does not speak of the value that was read before."""
     user, far = cluster.manager(), user_at(cluster)
     await user.write("k", b"first")
@@ -213,7 +248,9 @@ async def test_a_pass_between_the_parts_of_a_stale_read_makes_it_no_younger(clus
         assert (found.value, time.time() - found.age_s < written) == (b"first", True)
 
 
-async def test_a_removal_between_the_parts_of_a_stale_read_is_noticed(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_removal_between_the_parts_of_a_stale_read_is_noticed(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Emptied after the record was read, the mirror would say that nothing is there."""
     user, far = cluster.manager(), user_at(cluster)
     await user.write("k", b"v")
@@ -243,7 +280,13 @@ async def test_nobody_writes_a_mirror_by_its_name(cluster: Cluster) -> None:
     await user.create_mirror("photos", "rennes", HERE)
     name = MirrorName("photos", "rennes", 1).name
     chain = Configuration.chain(["s0", "s1", "s2"])
-    for refused in (user.domain, user.create_domain, user.follow_users, user.log, lambda name: user.create_log(name, chain)):
+    for refused in (
+        user.domain,
+        user.create_domain,
+        user.follow_users,
+        user.log,
+        lambda name: user.create_log(name, chain),
+    ):
         with pytest.raises(BadInput):
             await refused(name)
         with pytest.raises((BadInput, DomainNotFound)):
@@ -256,7 +299,11 @@ async def test_what_can_have_no_mirror(cluster: Cluster) -> None:
     await user.create_log("events", Configuration.chain(["s0", "s1", "s2"]))
     await user.file("movie").write(b"m")
     await user.create_mirror("default", "rennes", HERE)
-    for domain, why in (("events", "is a log"), ("file/movie", "is a file"), (MirrorName("default", "rennes", 1).name, "is a mirror itself")):
+    for domain, why in (
+        ("events", "is a log"),
+        ("file/movie", "is a file"),
+        (MirrorName("default", "rennes", 1).name, "is a mirror itself"),
+    ):
         with pytest.raises(BadInput, match=why):
             await user.create_mirror(domain, "rennes", HERE)
     with pytest.raises(DomainNotFound):

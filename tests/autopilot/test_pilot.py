@@ -30,12 +30,18 @@ WAIT_S_MAX = 60.0
 class Leaders:
     """Autopilots of which one leads, or none."""
 
-    def __init__(self, cluster: Cluster, settings: AutopilotSettings = SETTINGS, book: "dict[ServerId, object] | None" = None) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        settings: AutopilotSettings = SETTINGS,
+        book: "dict[ServerId, object] | None" = None,
+    ) -> None:
         self.leader = 0
         self.managers = [cluster.manager() for _ in range(2)]
         book = book or cluster.book
         self.pilots = [
-            Autopilot(manager, book, lambda number=number: self.leader == number, settings) for number, manager in enumerate(self.managers)
+            Autopilot(manager, book, lambda number=number: self.leader == number, settings)
+            for number, manager in enumerate(self.managers)
         ]
 
     def sentence(self) -> str:
@@ -78,7 +84,9 @@ async def forget(cluster: Cluster, name: str, identity: str) -> None:
     cluster.listeners[int(name[1:])] = again
 
 
-async def test_a_spare_takes_over_in_every_domain(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_spare_takes_over_in_every_domain(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO, "ares.client")
     user = cluster.manager()
     await user.write("key", b"v")
@@ -91,8 +99,15 @@ async def test_a_spare_takes_over_in_every_domain(cluster: Cluster, caplog: pyte
         await becomes(user, "s0 s1 s6")
         await becomes(user, "s0 s1 s3", "file/movie")
         await becomes(user, "s6 s3 s4 s5", "photos")
-        await until(lambda: "replaced s2 by s6 in default, photos, replaced s2 by s3 in file/movie" in leaders.sentence())
-        await until(lambda: (leaders.pilots[0].counted.done, leaders.pilots[0].counted.absent) == (3, 0))
+        await until(
+            lambda: (
+                "replaced s2 by s6 in default, photos, replaced s2 by s3 in file/movie"
+                in leaders.sentence()
+            )
+        )
+        await until(
+            lambda: (leaders.pilots[0].counted.done, leaders.pilots[0].counted.absent) == (3, 0)
+        )
         cluster.stop("s0")
         await becomes(user, "s4 s1 s6")
         reader = cluster.manager()
@@ -109,7 +124,9 @@ async def test_nothing_happens_before_it_is_time(cluster: Cluster) -> None:
     """One that comes back soon enough keeps its place."""
     user = cluster.manager()
     await user.write("key", b"v")
-    async with Leaders(cluster, AutopilotSettings(after_s=3600, every_s=0.05, bytes_per_s=10**9)).flying() as leaders:
+    async with Leaders(
+        cluster, AutopilotSettings(after_s=3600, every_s=0.05, bytes_per_s=10**9)
+    ).flying() as leaders:
         cluster.stop("s2")
         await until(lambda: "absent: s2 for" in leaders.sentence())
         assert leaders.pilots[0].counted.absent == 1
@@ -132,7 +149,9 @@ async def test_a_server_that_lost_its_memory_is_taken_in_again(cluster: Cluster)
     assert await cluster.manager().read("key") == b"v"
 
 
-async def test_no_spare_is_said_once_and_one_that_comes_is_taken(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
+async def test_no_spare_is_said_once_and_one_that_comes_is_taken(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO, "ares.client")
     user = cluster.manager()
     await user.write("key", b"v")
@@ -149,7 +168,11 @@ async def test_no_spare_is_said_once_and_one_that_comes_is_taken(cluster: Cluste
         assert (await user.current()).index == 0
         cluster.restart("s4")
         await becomes(user, "s0 s1 s4")
-    told = [record.getMessage() for record in caplog.records if "no spare" in record.getMessage() and "no longer" not in record.getMessage()]
+    told = [
+        record.getMessage()
+        for record in caplog.records
+        if "no spare" in record.getMessage() and "no longer" not in record.getMessage()
+    ]
     assert 1 <= len(told) <= 2, told
 
 
@@ -177,10 +200,17 @@ async def test_two_that_both_think_they_lead_do_no_harm(cluster: Cluster) -> Non
     async with both[0].flying(), both[1].flying():
         cluster.stop("s2")
         await becomes(user, "s0 s1 s3")
-        await until(lambda: all(leaders.sentence().endswith("in default") for leaders in both) or user.configuration.index == 1)
+        await until(
+            lambda: (
+                all(leaders.sentence().endswith("in default") for leaders in both)
+                or user.configuration.index == 1
+            )
+        )
         await asyncio.sleep(3 * SETTINGS.after_s)
     assert (await user.current()).index == 1, "one replacement was enough"
-    assert [await user.read(f"key{number}") for number in range(50)] == [b"%d" % number for number in range(50)]
+    assert [await user.read(f"key{number}") for number in range(50)] == [
+        b"%d" % number for number in range(50)
+    ]
 
 
 async def test_what_somebody_else_decided_is_never_undone(cluster: Cluster) -> None:
@@ -215,7 +245,9 @@ async def test_a_server_unknown_so_far_keeps_the_place_that_it_was_given(cluster
 async def test_readers_and_writers_go_on_meanwhile(cluster: Cluster) -> None:
     user = cluster.manager()
     written = 0
-    async with Leaders(cluster, AutopilotSettings(after_s=0.8, every_s=0.05, bytes_per_s=100_000)).flying() as leaders:
+    async with Leaders(
+        cluster, AutopilotSettings(after_s=0.8, every_s=0.05, bytes_per_s=100_000)
+    ).flying() as leaders:
         await user.write("key", b"0")
         cluster.stop("s1")
         while "replaced s1" not in leaders.sentence():
@@ -229,7 +261,9 @@ async def test_a_server_of_another_cluster_is_nobody(cluster: Cluster) -> None:
     """It answers, under its name and identity, and would refuse the configuration for ever."""
     user = cluster.manager()
     await user.write("key", b"v")
-    other = Configuration.abd([cluster.book[ServerId("s4")], cluster.book[ServerId("s5")], cluster.book[ServerId("s6")]]).at("default", 0)
+    other = Configuration.abd(
+        [cluster.book[ServerId("s4")], cluster.book[ServerId("s5")], cluster.book[ServerId("s6")]]
+    ).at("default", 0)
     server = cluster.book[ServerId("s3")]
     await cluster.listeners[3].close()
     cluster.listeners[3] = InprocListener(cluster.network, server.address)
@@ -239,7 +273,9 @@ async def test_a_server_of_another_cluster_is_nobody(cluster: Cluster) -> None:
         await becomes(user, "s0 s1 s4")
 
 
-async def test_an_object_that_cannot_be_decoded_is_told_and_other_domains_go_on(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_object_that_cannot_be_decoded_is_told_and_other_domains_go_on(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nor is its domain tried hotly: each time takes as long again."""
     monkeypatch.setattr("ares.autopilot.pilot.ROUND_S", 0.5)
     user = cluster.manager()
@@ -248,8 +284,15 @@ async def test_an_object_that_cannot_be_decoded_is_told_and_other_domains_go_on(
     await photos.write("cat", b"c" * 100)
     bad = photos.configuration
     tag = Tag(1000, ClientId(77))
-    elements = [sealed(bad.id, "bad", tag, index, 100, (bytes(90 + index),)) for index in range(bad.n)]
-    puts = Gather(bad, lambda call: [PutData(call, bad.id, "bad", tag, element) for element in elements], "put-data", needed=bad.n)
+    elements = [
+        sealed(bad.id, "bad", tag, index, 100, (bytes(90 + index),)) for index in range(bad.n)
+    ]
+    puts = Gather(
+        bad,
+        lambda call: [PutData(call, bad.id, "bad", tag, element) for element in elements],
+        "put-data",
+        needed=bad.n,
+    )
     await photos.run(lambda view: (yield puts), "put")
     tries: list[float] = []
     mend = ares.autopilot.pilot.mend
@@ -264,7 +307,11 @@ async def test_an_object_that_cannot_be_decoded_is_told_and_other_domains_go_on(
         await until(lambda: leaders.sentence().startswith("watches 7 servers"))
         cluster.stop("s2")
         await becomes(user, "s0 s1 s6")
-        await until(lambda: "'bad': the elements of" in leaders.sentence() and "(photos)" in leaders.sentence())
+        await until(
+            lambda: (
+                "'bad': the elements of" in leaders.sentence() and "(photos)" in leaders.sentence()
+            )
+        )
         await until(lambda: len(tries) == 3)
         assert tries[1] - tries[0] >= 0.5
         assert tries[2] - tries[1] >= 1.0

@@ -27,10 +27,26 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cli]:
     """Five servers, two of them spares, with an autopilot that needs seconds to move a domain. All are traced."""
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", f"file:{tmp_path}/%p.spans")
     directory = tmp_path / "cluster"
-    words = ["--servers", "3", "--spares", "2", "--consensus", "3", "--base-port", "0", "--autopilot", "--durability", "memory"]
+    words = [
+        "--servers",
+        "3",
+        "--spares",
+        "2",
+        "--consensus",
+        "3",
+        "--base-port",
+        "0",
+        "--autopilot",
+        "--durability",
+        "memory",
+    ]
     ares("init", directory, *words)
     file = directory / "cluster.toml"
-    text = file.read_text().replace("after_s = 60", "after_s = 3").replace("every_s = 5", "every_s = 0.5")
+    text = (
+        file.read_text()
+        .replace("after_s = 60", "after_s = 3")
+        .replace("every_s = 5", "every_s = 0.5")
+    )
     file.write_text(text.replace("bytes_per_s = 33554432", f"bytes_per_s = {2 * BYTES}"))
     ares("up", directory, "--detach")
     try:
@@ -40,7 +56,9 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cli]:
 
 
 def ares(*words: str | Path) -> None:
-    done = subprocess.run(ares_cli(*words), capture_output=True, text=True, check=False, timeout=240)
+    done = subprocess.run(
+        ares_cli(*words), capture_output=True, text=True, check=False, timeout=240
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -72,21 +90,38 @@ def test_a_spare_takes_over_though_the_leader_dies_in_the_middle(cli: Cli) -> No
     assert moving["domains"][0]["index"] == 0
     killed = leader(moving)
     cli.kill(killed)
-    after = status(cli, lambda told: told["domains"][0]["index"] == 1 and "completed what was left" in (told["autopilot"] or ""))
+    after = status(
+        cli,
+        lambda told: (
+            told["domains"][0]["index"] == 1
+            and "completed what was left" in (told["autopilot"] or "")
+        ),
+    )
     assert leader(after) not in ("", killed)
     assert after["domains"][0]["outlook"] == "default: ABD 3, survives 1 more crash"
     assert "s1" not in after["domains"][0]["configuration"]
     cli.kill("s0")
     with connect_blocking(cli.settings) as store:
         assert {key: store.read(key) for key in values} == values
-    logged = [json.loads(line) for path in cli.directory.glob("logs/r*.log") for line in path.read_text().splitlines() if line.startswith("{")]
+    logged = [
+        json.loads(line)
+        for path in cli.directory.glob("logs/r*.log")
+        for line in path.read_text().splitlines()
+        if line.startswith("{")
+    ]
     begun = [line for line in logged if line["message"].startswith("replacing s1 by")]
     assert [(line["server"], line["domain"]) for line in begun] == [(killed, "default")]
     assert "autopilot: " in cli.ok("status").decode()
     ares("down", cli.directory)
     traced = b"".join(path.read_bytes() for path in cli.directory.parent.glob("*.spans"))
     spans = list(read_spans(traced.splitlines(), []))
-    [move] = [span for span in spans if span.name == "repair" and not span.parent and "ares.objects_moved" in span.attributes]
+    [move] = [
+        span
+        for span in spans
+        if span.name == "repair" and not span.parent and "ares.objects_moved" in span.attributes
+    ]
     assert move.attributes["ares.objects_moved"] > 0
-    assert {"StartReconRequest-MEMORY", "Consensus", "UpdateConfig", "FinalizeConfig"} <= {span.name for span in spans if span.trace == move.trace}
+    assert {"StartReconRequest-MEMORY", "Consensus", "UpdateConfig", "FinalizeConfig"} <= {
+        span.name for span in spans if span.trace == move.trace
+    }
     assert b"ares-autopilot" in traced

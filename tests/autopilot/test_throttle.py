@@ -37,7 +37,9 @@ def test_small_objects_count_too():
 def test_who_only_waits_makes_nobody_wait_longer():
     throttle = Throttle(100_000)
     throttle.wait_s(10.0, 100_000)
-    assert [throttle.wait_s(10.0, 100_000) for _ in range(20)] == [pytest.approx(1.0 - SAVED_S)] * 20
+    assert [throttle.wait_s(10.0, 100_000) for _ in range(20)] == [
+        pytest.approx(1.0 - SAVED_S)
+    ] * 20
 
 
 def moving(throttle, lengths, *more, moved=None):
@@ -154,7 +156,9 @@ async def test_a_slow_move_outlasts_the_timeout_of_a_standstill(cluster: Cluster
     for number in range(5):
         await store.write(f"key{number}", bytes(30_000))
     told = []
-    result = await store.reconfigure(Configuration.abd(["s3", "s4", "s5"]), bytes_per_s=100_000, progress=told.append)
+    result = await store.reconfigure(
+        Configuration.abd(["s3", "s4", "s5"]), bytes_per_s=100_000, progress=told.append
+    )
     assert (result.moved, result.bytes) == (5, 150_000)
     assert told[-1].moved == 5
 

@@ -35,7 +35,9 @@ async def test_a_server_that_lost_its_memory_is_taken_in_again(tmp_path: Path) -
     await cluster.listeners[server.id].close()
     guard = guard_of(settings, server.id, server.public_key)
     again = listener_at(server.address, guard.lock)
-    await again.serve(Host(Replica(server.id, AGAIN, settings.initial), admission=guard.admission).handler)
+    await again.serve(
+        Host(Replica(server.id, AGAIN, settings.initial), admission=guard.admission).handler
+    )
     try:
         async with asyncio.timeout(WAIT_S_MAX):
             while (await user.current()).servers[4].identity != AGAIN:  # noqa: ASYNC110
@@ -53,7 +55,9 @@ async def test_a_server_that_lost_its_memory_is_taken_in_again(tmp_path: Path) -
 async def test_a_mirror_is_made_copied_and_read_by_those_who_may(tmp_path: Path) -> None:
     cluster = SecureCluster(tmp_path / "cluster")
     await cluster.start()
-    settings = replace(cluster.settings, autopilot=AutopilotSettings(after_s=60, every_s=0.1, mirror_every_s=0.1))
+    settings = replace(
+        cluster.settings, autopilot=AutopilotSettings(after_s=60, every_s=0.1, mirror_every_s=0.1)
+    )
     [member] = settings.members.values()
     certified, make = certifying(settings), piloted(settings, member)
     assert certified is not None

@@ -32,17 +32,33 @@ class Log:
             for message in messages if server not in self.cut else ():
                 self.asked.append((server, message))
                 if isinstance(message, Describe):
-                    session.receive(server, [Description(message.call, server, server, b"", VERSION, 0.0, 0, ())], now)
+                    session.receive(
+                        server,
+                        [Description(message.call, server, server, b"", VERSION, 0.0, 0, ())],
+                        now,
+                    )
                 else:
                     self.nodes.hand(server, message)
         session.session.contacts.clear()
         asks, session.session.asks = session.session.asks, []
         for what, task in asks:
             place = what.configuration
-            answer = self.table.decide(place.domain, place.index, place, 1) if isinstance(what, Agree) else None
-            session.session.resume(task, True if answer is None else Decided(CallId(0), answer.content, ClientId(1)), now)
+            answer = (
+                self.table.decide(place.domain, place.index, place, 1)
+                if isinstance(what, Agree)
+                else None
+            )
+            session.session.resume(
+                task,
+                True if answer is None else Decided(CallId(0), answer.content, ClientId(1)),
+                now,
+            )
         for name in list(self.nodes.nodes):
-            told = [(sender, message) for sender, to, message in self.nodes.sent if to == "client" and sender == name]
+            told = [
+                (sender, message)
+                for sender, to, message in self.nodes.sent
+                if to == "client" and sender == name
+            ]
             self.nodes.sent = [each for each in self.nodes.sent if each[:2] != (name, "client")]
             for sender, message in told:
                 session.receive(sender, [message], now)
@@ -57,7 +73,9 @@ class Log:
             if ended:
                 break
             self.step()
-            if not (self.session.session._outbox or self.session.appender.has_orders or self.nodes.sent):
+            if not (
+                self.session.session._outbox or self.session.appender.has_orders or self.nodes.sent
+            ):
                 self.nodes.tick(0.03)
                 self.session.tick(self.nodes.now)
         (result, error) = ended[0]
@@ -67,12 +85,20 @@ class Log:
 
     def do(self, operation, timeout_s=SOON_S):
         ended = []
-        self.session.session.start(operation, "test", self.nodes.now, timeout_s, lambda result, error: ended.append((result, error)))
+        self.session.session.start(
+            operation,
+            "test",
+            self.nodes.now,
+            timeout_s,
+            lambda result, error: ended.append((result, error)),
+        )
         self.until(ended)
         return self.result
 
     def append(self, *entries, at=None):
         ended = []
-        self.session.append(lambda result, error: ended.append((result, error)), self.nodes.now, entries, at, SOON_S)
+        self.session.append(
+            lambda result, error: ended.append((result, error)), self.nodes.now, entries, at, SOON_S
+        )
         self.until(ended)
         return self.result

@@ -4,7 +4,14 @@ import contextlib
 import random
 from pathlib import Path
 
-from ares.chain.facts_of_log import ChainPointed, ChainSealed, ChainsKnown, LogTrimmed, PieceFetched, RecordsTaken
+from ares.chain.facts_of_log import (
+    ChainPointed,
+    ChainSealed,
+    ChainsKnown,
+    LogTrimmed,
+    PieceFetched,
+    RecordsTaken,
+)
 from ares.chain.log_state import LogState
 from ares.chain.node import LogNode
 from ares.model.configuration import Status, Successor
@@ -56,7 +63,9 @@ class LogOnDisk:
     def start(self):
         self.background = InTime()
         self.journal = LogJournal(Path("log"), OWNER, self.background, self.disk, self.place_bytes)
-        self.hosted = HostedLog(lambda make: LogNode(ME, ME, make), lambda: self.journal, self.place_bytes)
+        self.hosted = HostedLog(
+            lambda make: LogNode(ME, ME, make), lambda: self.journal, self.place_bytes
+        )
         self.hosted.begin()
         discard = self.journal.discard
 
@@ -102,7 +111,11 @@ class LogOnDisk:
         self.disk.lose_power()
         self.start()
         found = seen(self.state)
-        left = [count for count in range(self.durable, len(self.facts) + 1) if seen(plain(self.facts[:count])) == found]
+        left = [
+            count
+            for count in range(self.durable, len(self.facts) + 1)
+            if seen(plain(self.facts[:count])) == found
+        ]
         assert left, "it is no state that the log went through since what is durable"
         del self.facts[left[-1] :]
         self.durable = len(self.facts)
@@ -114,7 +127,13 @@ class LogOnDisk:
 
     def anything(self):
         rng = self.rng
-        action = rng.choice([self.take] * 8 + [self.fetch] * 4 + [self.settle] * 4 + [self.trim] * 3 + [self.move, self.seal, self.collect])
+        action = rng.choice(
+            [self.take] * 8
+            + [self.fetch] * 4
+            + [self.settle] * 4
+            + [self.trim] * 3
+            + [self.move, self.seal, self.collect]
+        )
         if self.live is None and rng.random() < 0.3:
             action = self.move
         action()
@@ -126,7 +145,9 @@ class LogOnDisk:
         client = ClientId(rng.randint(1, 4))
         number = self.numbers[client] = self.numbers.get(client, 0) + 1
         lowest = self.lowest[client] = max(self.lowest.get(client, 1), number - rng.randint(0, 3))
-        entries = tuple(rng.randbytes(rng.choice([5, 100, 600])) for _ in range(rng.choice([1, 1, 2, 3])))
+        entries = tuple(
+            rng.randbytes(rng.choice([5, 100, 600])) for _ in range(rng.choice([1, 1, 2, 3]))
+        )
         return LogRecord(first, client, number, lowest, entries)
 
     def row(self, first, count):
@@ -142,23 +163,37 @@ class LogOnDisk:
 
     def take(self):
         if self.live is not None:
-            self.tell(RecordsTaken(self.live.configuration.id, self.row(self.live.length, self.rng.choice([1, 1, 3]))))
+            self.tell(
+                RecordsTaken(
+                    self.live.configuration.id,
+                    self.row(self.live.length, self.rng.choice([1, 1, 3])),
+                )
+            )
 
     def fetch(self):
-        starts = [each.start for each in self.state.chains.values() if each.start > self.state.base_upto]
-        if starts and any(stretch.start > self.state.base_upto for stretch in self.state.stretches.values()):
+        starts = [
+            each.start for each in self.state.chains.values() if each.start > self.state.base_upto
+        ]
+        if starts and any(
+            stretch.start > self.state.base_upto for stretch in self.state.stretches.values()
+        ):
             first, records = self.state.base_upto, []
             for record in self.row(first, 3):
                 entries = record.entries[: min(starts) - first]
                 if entries:
-                    records.append(LogRecord(first, record.client, record.number, record.lowest, entries))
+                    records.append(
+                        LogRecord(first, record.client, record.number, record.lowest, entries)
+                    )
                     first = records[-1].end
             self.tell(PieceFetched(tuple(records)))
 
     def settle(self):
         """More is committed."""
         if self.live is not None:
-            ends = [record.end for record in self.live.entries.records(self.live.committed, self.live.length)]
+            ends = [
+                record.end
+                for record in self.live.entries.records(self.live.committed, self.live.length)
+            ]
             self.live.settled(self.rng.choice([self.live.committed, *ends]))
 
     def trim(self):
@@ -180,11 +215,15 @@ class LogOnDisk:
         stretch = self.state.stretches.get(chains[last].id)
         end = chains[last].start + rng.choice([0, 2, 7])
         if stretch is not None:
-            ends = [record.end for record in stretch.entries.records(stretch.committed, stretch.length)]
+            ends = [
+                record.end for record in stretch.entries.records(stretch.committed, stretch.length)
+            ]
             end = rng.choice([stretch.committed, stretch.length, stretch.length + 4, *ends])
         following = chain(last + 1, end, rng.choice(MEMBERS))
         if stretch is not None:
-            self.tell(ChainPointed(stretch.configuration.id, Successor(following, Status.PENDING), False))
+            self.tell(
+                ChainPointed(stretch.configuration.id, Successor(following, Status.PENDING), False)
+            )
         self.tell(ChainsKnown((following,)))
 
     def collect(self):
@@ -211,13 +250,34 @@ def seen(state):
     told = {}
     for id, stretch in state.stretches.items():
         records = held(stretch.entries, state)
-        told[id] = (stretch.sealed, stretch.successor, stretch.end, stretch.collected, stretch.merged, stretch.length, records)
+        told[id] = (
+            stretch.sealed,
+            stretch.successor,
+            stretch.end,
+            stretch.collected,
+            stretch.merged,
+            stretch.length,
+            records,
+        )
         told[id, "rows"] = rows_seen(stretch.rows, records, state.trimmed)
         for first in range(state.trimmed, stretch.length + 2, 3):
             answer = state.answer(stretch, ReadLog(call(), id, first, 5, 1500, uncommitted=True))
-            told[id, first] = (answer.first, answer.entries, answer.trimmed, answer.elsewhere, answer.successor)
+            told[id, first] = (
+                answer.first,
+                answer.entries,
+                answer.trimmed,
+                answer.elsewhere,
+                answer.successor,
+            )
     old = held(state.base, state)
-    return told, state.chains, state.trimmed, state.base_upto, old, rows_seen(state.base_rows, old, state.trimmed)
+    return (
+        told,
+        state.chains,
+        state.trimmed,
+        state.base_upto,
+        old,
+        rows_seen(state.base_rows, old, state.trimmed),
+    )
 
 
 def held(entries, state):
@@ -227,6 +287,13 @@ def held(entries, state):
 def rows_seen(rows, records, trimmed):
     lowest = {record.client: record.lowest for record in records}
     return {
-        client: (row.last, {number: place for number, place in row.places.items() if number >= lowest.get(client, 0) and place[1] > trimmed})
+        client: (
+            row.last,
+            {
+                number: place
+                for number, place in row.places.items()
+                if number >= lowest.get(client, 0) and place[1] > trimmed
+            },
+        )
         for client, row in rows._rows.items()
     }

@@ -26,7 +26,13 @@ class Client:
         return ClientId(next(self.ids))
 
     def append(self, *entries, at=None, now=0.0, timeout_s=10.0, together=False):
-        self.appender.submit(lambda position, error: self.told.append(error or position), now, entries or (b"x",), at, timeout_s)
+        self.appender.submit(
+            lambda position, error: self.told.append(error or position),
+            now,
+            entries or (b"x",),
+            at,
+            timeout_s,
+        )
         if not together:
             self.outbox += self.appender.take_outbox()
 
@@ -47,11 +53,17 @@ def test_many_are_in_flight_and_their_answers_come_in_any_order(client):
     for _ in range(3):
         client.append()
     first, second, third = client.sent()
-    assert [(each.number, each.lowest, each.since) for each in (first, second, third)] == [(1, 1, 0), (2, 1, 0), (3, 1, 0)]
+    assert [(each.number, each.lowest, each.since) for each in (first, second, third)] == [
+        (1, 1, 0),
+        (2, 1, 0),
+        (3, 1, 0),
+    ]
     client.answer(second, AppendOutcome.DONE, 8)
     client.append()
     (fourth,) = client.sent()
-    assert (fourth.lowest, fourth.since) == (1, 0), "since is of the lowest number, whatever is known by now"
+    assert (fourth.lowest, fourth.since) == (1, 0), (
+        "since is of the lowest number, whatever is known by now"
+    )
     client.answer(first, AppendOutcome.DONE, 7)
     client.append()
     (fifth,) = client.sent()
@@ -59,7 +71,9 @@ def test_many_are_in_flight_and_their_answers_come_in_any_order(client):
     assert client.told == [8, 7]
 
 
-def test_what_is_called_before_anything_leaves_is_one_append_and_each_caller_gets_its_position(client):
+def test_what_is_called_before_anything_leaves_is_one_append_and_each_caller_gets_its_position(
+    client,
+):
     client.append(b"a", together=True)
     client.append(b"b", b"c", together=True)
     client.append(b"d")
@@ -76,7 +90,11 @@ def test_what_is_called_before_anything_leaves_is_one_append_and_each_caller_get
 
 @pytest.mark.parametrize(
     ("each", "count", "sizes"),
-    [(1, 2 * TOGETHER_MAX + 1, [TOGETHER_MAX, TOGETHER_MAX, 1]), (TOGETHER_BYTES_MAX // 2, 3, [2, 1]), (TOGETHER_BYTES_MAX + 1, 2, [1, 1])],
+    [
+        (1, 2 * TOGETHER_MAX + 1, [TOGETHER_MAX, TOGETHER_MAX, 1]),
+        (TOGETHER_BYTES_MAX // 2, 3, [2, 1]),
+        (TOGETHER_BYTES_MAX + 1, 2, [1, 1]),
+    ],
 )
 def test_what_goes_together_is_bounded_in_entries_and_in_bytes(client, each, count, sizes):
     for _ in range(count):
@@ -164,7 +182,9 @@ def test_a_number_that_was_sent_once_goes_on_and_one_sent_twice_is_uncertain(cli
     assert all(each.may_have_taken_effect for each in client.told)
     client.append()
     (fresh,) = client.sent()
-    assert (fresh.client, fresh.number, fresh.lowest) == (2, 4, 4), "under a new client id; the numbers go on"
+    assert (fresh.client, fresh.number, fresh.lowest) == (2, 4, 4), (
+        "under a new client id; the numbers go on"
+    )
 
 
 def test_a_higher_number_waits_with_its_since_until_it_is_the_lowest(client):

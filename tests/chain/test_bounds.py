@@ -9,7 +9,18 @@ from ares.chain.log_operations import check_position
 from ares.model.codec import decode, decode_replies, encode
 from ares.model.configuration import POSITION_MAX, Configuration
 from ares.model.identity import NO_CALL, CallId, ConfigurationId
-from ares.model.log_messages import ENTRIES_MAX, ENTRY_BYTES_MAX, RECORD_BYTES_MAX, Append, Fetched, LogRecord, Look, LookDone, ReadLog, Trim
+from ares.model.log_messages import (
+    ENTRIES_MAX,
+    ENTRY_BYTES_MAX,
+    RECORD_BYTES_MAX,
+    Append,
+    Fetched,
+    LogRecord,
+    Look,
+    LookDone,
+    ReadLog,
+    Trim,
+)
 
 ID = ConfigurationId(b"0" * 16)
 
@@ -55,7 +66,17 @@ def test_what_is_in_bounds_comes_back():
     assert decode(encode(messages)) == messages
 
 
-@pytest.mark.parametrize("frames", [[], [b""], [b"\x01", b""], [b"\x02\x90"], [b"\x01\x91"], [b"\x01" + msgspec.msgpack.encode([["x"]])]])
+@pytest.mark.parametrize(
+    "frames",
+    [
+        [],
+        [b""],
+        [b"\x01", b""],
+        [b"\x02\x90"],
+        [b"\x01\x91"],
+        [b"\x01" + msgspec.msgpack.encode([["x"]])],
+    ],
+)
 def test_garbage_is_no_batch(frames):
     with pytest.raises(ares.BadMessage):
         decode(frames)
@@ -73,7 +94,13 @@ def test_what_is_no_position(position):
 
 
 @pytest.mark.parametrize(
-    "entries", [[], [b""] * (ENTRIES_MAX + 1), [bytes(ENTRY_BYTES_MAX + 1)], [bytes(ENTRY_BYTES_MAX)] * (RECORD_BYTES_MAX // ENTRY_BYTES_MAX + 1)]
+    "entries",
+    [
+        [],
+        [b""] * (ENTRIES_MAX + 1),
+        [bytes(ENTRY_BYTES_MAX + 1)],
+        [bytes(ENTRY_BYTES_MAX)] * (RECORD_BYTES_MAX // ENTRY_BYTES_MAX + 1),
+    ],
 )
 def test_what_cannot_be_appended(entries):
     with pytest.raises(ares.BadInput):

@@ -6,7 +6,16 @@ from pathlib import Path
 import pytest
 
 from ares.model.identity import ClientId
-from ares.model.log_messages import Append, AppendOutcome, Committed, Forward, LogRecord, Trim, TrimDone, seal_of
+from ares.model.log_messages import (
+    Append,
+    AppendOutcome,
+    Committed,
+    Forward,
+    LogRecord,
+    Trim,
+    TrimDone,
+    seal_of,
+)
 from ares.model.messages import Introduce, Reason, Refused
 from ares.server.hosted_logs import Logs
 from ares.store.journal.log import LogJournal
@@ -29,7 +38,17 @@ class FullServer:
         self.background = InTime()
         self.chain = chain(0, 0, servers)
         links = SimLinks(lambda server, messages: self.told.extend(messages))
-        self.logs = Logs("s0", "s0", self.chain, self.respond, self.failures.append, self, links, self, PLACE_BYTES)
+        self.logs = Logs(
+            "s0",
+            "s0",
+            self.chain,
+            self.respond,
+            self.failures.append,
+            self,
+            links,
+            self,
+            PLACE_BYTES,
+        )
         self.ask(Introduce(call(), self.chain))
 
     def respond(self, sender, messages):
@@ -64,7 +83,17 @@ class FullServer:
         return list(self.told)
 
     def append(self, number):
-        return self.ask(Append(call(number), self.chain.id, CLIENT, number, number, self.logs.nodes[0].state.trimmed, (ENTRY,)))
+        return self.ask(
+            Append(
+                call(number),
+                self.chain.id,
+                CLIENT,
+                number,
+                number,
+                self.logs.nodes[0].state.trimmed,
+                (ENTRY,),
+            )
+        )
 
 
 @pytest.fixture
@@ -96,7 +125,10 @@ def test_appends_are_refused_in_words_and_taken_again_after_a_trim(alone):
 
 
 def test_many_appends_of_one_turn_that_do_not_all_fit_are_refused_one_by_one(alone):
-    appends = [Append(call(number), alone.chain.id, ClientId(number), 1, 1, 0, (ENTRY,)) for number in range(1, 200)]
+    appends = [
+        Append(call(number), alone.chain.id, ClientId(number), 1, 1, 0, (ENTRY,))
+        for number in range(1, 200)
+    ]
     replies = alone.ask(*appends)
     refused = sum(isinstance(reply, Refused) for reply in replies)
     assert 0 < refused < 199

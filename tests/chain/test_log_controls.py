@@ -5,7 +5,16 @@ from ares.chain.log_operations import evidence
 from ares.chain.node import LogNode
 from ares.model.configuration import Status, Successor
 from ares.model.identity import NO_CALL, ClientId
-from ares.model.log_messages import Append, Appended, AppendOutcome, Look, LookDone, ReadLog, Seal, Trim
+from ares.model.log_messages import (
+    Append,
+    Appended,
+    AppendOutcome,
+    Look,
+    LookDone,
+    ReadLog,
+    Seal,
+    Trim,
+)
 from ares.model.messages import Introduce, WriteConfig
 from tests.simulation.log_controls import (
     a_later_start_taken_for_the_end,
@@ -39,7 +48,9 @@ def append(of, number, entry, lowest, since, client=CLIENT):
 
 
 def told(messages):
-    return [(message.outcome, message.position) for message in messages if isinstance(message, Appended)]
+    return [
+        (message.outcome, message.position) for message in messages if isinstance(message, Appended)
+    ]
 
 
 # -- evidence of sealed nodes ---------------------------------------------------------------------------------------------

@@ -68,7 +68,9 @@ def test_negative_answers_need_a_majority_and_one_silent_node_stops_none(log):
     log.cut = ("s0",)
     assert log.do(log.session.operations.tail()) == 1
     log.cut = ("s2",)
-    assert log.do(log.session.operations.tail()) == 1, "the head and the one behind it hold the same"
+    assert log.do(log.session.operations.tail()) == 1, (
+        "the head and the one behind it hold the same"
+    )
     log.cut = ("s1", "s2")
     with pytest.raises(ares.Unavailable):
         log.do(log.session.operations.tail())
@@ -94,7 +96,11 @@ def test_a_reconfiguration_moves_everything_and_every_operation_goes_on(log):
     made = log.do(on.reconfigure(wished), timeout_s=30.0)
     assert (made.index, made.start, made.server_ids) == (1, 2, ("s3", "s4", "s5"))
     assert all(log.nodes.nodes[name].state.base_upto == 2 for name in made.server_ids)
-    assert all(stretch.collected for name in NAMES for stretch in log.nodes.nodes[name].state.stretches.values())
+    assert all(
+        stretch.collected
+        for name in NAMES
+        for stretch in log.nodes.nodes[name].state.stretches.values()
+    )
     assert log.append(b"c") == 2
     log.cut = other.cut = NAMES[:1]
     assert other.do(other.session.operations.read_range(0, 9)) == [(0, b"a"), (1, b"b"), (2, b"c")]
@@ -105,7 +111,9 @@ def test_a_log_is_not_sealed_when_a_server_of_the_new_chain_is_down(log):
     log.append(b"a")
     log.cut = ("s5",)
     with pytest.raises(ares.Unavailable):
-        log.do(log.session.operations.reconfigure(chain(servers=("s3", "s4", "s5"))), timeout_s=30.0)
+        log.do(
+            log.session.operations.reconfigure(chain(servers=("s3", "s4", "s5"))), timeout_s=30.0
+        )
     assert log.nodes.nodes["s0"].state.stretches[C0.id].live
 
 

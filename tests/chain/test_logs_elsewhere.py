@@ -8,7 +8,20 @@ import pytest
 
 from ares.model.configuration import Status, Successor
 from ares.model.identity import ClientId
-from ares.model.log_messages import Append, Appended, AppendOutcome, Fetch, Fetched, LogEntries, Look, LookDone, ReadLog, Seal, Trim, TrimDone
+from ares.model.log_messages import (
+    Append,
+    Appended,
+    AppendOutcome,
+    Fetch,
+    Fetched,
+    LogEntries,
+    Look,
+    LookDone,
+    ReadLog,
+    Seal,
+    Trim,
+    TrimDone,
+)
 from ares.model.messages import Ack, Introduce, ReadConfig, Refused, WriteConfig
 
 from .chains import CLIENT, Wired, call, chain
@@ -26,7 +39,9 @@ def wired() -> Wired:
     for number in (1, 2):
         wired.hand("s0", Append(call(number), C0.id, CLIENT, number, number, 0, (b"%d" % number,)))
     told = wired.run()
-    assert [answer.outcome for answer in told if isinstance(answer, Appended)] == [AppendOutcome.DONE] * 2
+    assert [answer.outcome for answer in told if isinstance(answer, Appended)] == [
+        AppendOutcome.DONE
+    ] * 2
     return wired
 
 
@@ -39,10 +54,16 @@ def test_a_reader_that_waits_at_a_sealed_tail_is_told_of_the_next_chain(wired: W
     wired.hand("s2", Introduce(call(8), C1, (C0,)), "mover")
     told = {to: message for _, to, message in wired.sent if isinstance(message, LogEntries)}
     assert told.keys() == {"before", "after"}
-    assert {message.successor.configuration.id for message in told.values() if message.successor is not None} == {C1.id}
+    assert {
+        message.successor.configuration.id
+        for message in told.values()
+        if message.successor is not None
+    } == {C1.id}
 
 
-def test_a_reader_that_waits_where_nobody_tells_anything_gets_an_empty_answer_in_time(wired: Wired) -> None:
+def test_a_reader_that_waits_where_nobody_tells_anything_gets_an_empty_answer_in_time(
+    wired: Wired,
+) -> None:
     """The same, of a node that was left behind: an empty answer says nothing, and its client asks others."""
     wired.hand("s2", Seal(call(6), C0.id), "mover")
     wired.hand("s2", ReadLog(call(7), C0.id, 2, 10, wait_s=5.0), "reader")
@@ -51,10 +72,14 @@ def test_a_reader_that_waits_where_nobody_tells_anything_gets_an_empty_answer_in
     [told] = [message for _, to, message in wired.sent if to == "reader"]
     assert (told.entries, told.successor) == ((), None)
     wired.hand("s2", Look(call(9), C0.id), "reader")
-    assert [message.sealed for _, to, message in wired.sent if isinstance(message, LookDone)] == [True], "and that is no evidence"
+    assert [message.sealed for _, to, message in wired.sent if isinstance(message, LookDone)] == [
+        True
+    ], "and that is no evidence"
 
 
-def test_a_trim_is_never_beyond_what_is_there_and_what_it_took_is_told_as_trimmed(wired: Wired) -> None:
+def test_a_trim_is_never_beyond_what_is_there_and_what_it_took_is_told_as_trimmed(
+    wired: Wired,
+) -> None:
     """restate #2680: a trim point beyond the sealed tail looked like records that are missing."""
     wired.hand("s0", Trim(call(3), C0.id, 3), "trimmer")
     [refused] = [message for _, to, message in wired.sent if isinstance(message, TrimDone)]
@@ -89,14 +114,20 @@ def test_nothing_is_acknowledged_before_every_node_has_synced(wired: Wired) -> N
         wired.hand(behind, forward, {"s1": "s0", "s2": "s1"}[behind], sync=False)
         assert wired.sent == []
         wired.collect(behind)
-    assert [message.outcome for message in wired.run() if isinstance(message, Appended)] == [AppendOutcome.DONE]
+    assert [message.outcome for message in wired.run() if isinstance(message, Appended)] == [
+        AppendOutcome.DONE
+    ]
 
 
 def test_what_a_node_knows_of_chains_never_goes_back(wired: Wired) -> None:
     """3FS #412: the version of a chain table went backwards."""
     wired.hand("s0", WriteConfig(call(3), C0.id, Successor(C2, Status.FINALIZED)))
     wired.sent.clear()
-    for older in (Successor(C1, Status.PENDING), Successor(C1, Status.FINALIZED), Successor(C2, Status.PENDING)):
+    for older in (
+        Successor(C1, Status.PENDING),
+        Successor(C1, Status.FINALIZED),
+        Successor(C2, Status.PENDING),
+    ):
         wired.hand("s0", WriteConfig(call(4), C0.id, older))
         wired.hand("s0", ReadConfig(call(5), C0.id))
         told = [message.successor for message in wired.run() if isinstance(message, Ack)]
@@ -106,4 +137,6 @@ def test_what_a_node_knows_of_chains_never_goes_back(wired: Wired) -> None:
     assert isinstance(wired.run()[-1], Refused)
     wired.restart("s0")
     wired.hand("s0", ReadConfig(call(7), C0.id))
-    assert [message.successor for message in wired.run() if isinstance(message, Ack)] == [Successor(C2, Status.FINALIZED)]
+    assert [message.successor for message in wired.run() if isinstance(message, Ack)] == [
+        Successor(C2, Status.FINALIZED)
+    ]

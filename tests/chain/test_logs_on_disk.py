@@ -50,7 +50,9 @@ def test_a_trim_gives_back_its_places_at_once_however_many_and_however_large_its
     log.tell(LogTrimmed(400))
     log.sync()
     places = len(log.journal.places())
-    assert places <= before // DISCARDED_MAX + 1, "what tells of the places that are gone takes room, too"
+    assert places <= before // DISCARDED_MAX + 1, (
+        "what tells of the places that are gone takes room, too"
+    )
     assert sum(name.endswith(".log") for name in log.disk.files) == places + 1
     log.check()
     log.start()

@@ -26,7 +26,15 @@ from ares.model.log_messages import (
     TrimDone,
     seal_of,
 )
-from ares.model.messages import EARLIER_MAX, Ack, CollectConfig, Introduce, Reason, Refused, WriteConfig
+from ares.model.messages import (
+    EARLIER_MAX,
+    Ack,
+    CollectConfig,
+    Introduce,
+    Reason,
+    Refused,
+    WriteConfig,
+)
 
 from .chains import CLIENT, NAMES, Wired, call, chain
 
@@ -51,7 +59,12 @@ def test_no_entry_is_shown_at_a_position_that_is_not_its_own(wired):
         wired.run()
     stretch = wired.nodes["s1"].state.stretches[C0.id]
     del stretch.entries._records[2]
-    for first, count, entries in ((0, 5, (b"1", b"2")), (2, 1, ()), (2, 3, ()), (3, 2, (b"4", b"5"))):
+    for first, count, entries in (
+        (0, 5, (b"1", b"2")),
+        (2, 1, ()),
+        (2, 3, ()),
+        (3, 2, (b"4", b"5")),
+    ):
         wired.hand("s1", ReadLog(call(), C0.id, first, count))
         (reply,) = wired.run()
         assert reply.entries == entries
@@ -94,9 +107,14 @@ def test_nothing_leaves_before_it_is_durable(wired):
     assert seen.length == 0, "only what is durable counts"
     wired.sent.clear()
     wired.hand("s0", Seal(call(2), C0.id), sync=False)
-    assert all(isinstance(message, Appended) or not isinstance(message, SealDone) for _, _, message in wired.sent)
+    assert all(
+        isinstance(message, Appended) or not isinstance(message, SealDone)
+        for _, _, message in wired.sent
+    )
     wired.collect("s0")
-    assert any(isinstance(message, SealDone) and message.length == 1 for _, _, message in wired.sent)
+    assert any(
+        isinstance(message, SealDone) and message.length == 1 for _, _, message in wired.sent
+    )
 
 
 def test_numbers_are_taken_in_order_and_once(wired):
@@ -140,7 +158,9 @@ def test_a_sealed_node_takes_nothing_for_ever(wired):
     assert outcome(wired.run()) == (AppendOutcome.SEALED, 0)
     wired.hand("s0", append(1))
     wired.tick()
-    assert AppendOutcome.SEALED in {message.outcome for message in wired.run() if isinstance(message, Appended)}
+    assert AppendOutcome.SEALED in {
+        message.outcome for message in wired.run() if isinstance(message, Appended)
+    }
 
 
 def test_what_is_at_or_beyond_the_end_counts_for_nothing_and_rows_are_cut_with_it(wired):
@@ -167,7 +187,11 @@ def test_a_server_is_told_as_many_chains_as_a_message_holds(wired):
     wired.run()
     wired.hand("s0", Refused(call(), Reason.UNKNOWN_CONFIGURATION, ""), sender="s1")
     ((_, to, told),) = wired.sent
-    assert (to, told.configuration, len(told.earlier)) == ("s1", chain(EARLIER_MAX + 9), EARLIER_MAX)
+    assert (to, told.configuration, len(told.earlier)) == (
+        "s1",
+        chain(EARLIER_MAX + 9),
+        EARLIER_MAX,
+    )
     assert decode_requests(encode([told])) == [told]
 
 
@@ -182,7 +206,10 @@ def test_a_successor_that_starts_below_what_is_committed_is_refused_loudly(wired
 
 def test_a_later_chain_alone_does_not_tell_the_end(wired):
     wired.hand("s0", append(1))
-    wired.hand("s0", WriteConfig(call(), C0.id, Successor(chain(3, 7, ("s5", "s6", "s7")), Status.FINALIZED)))
+    wired.hand(
+        "s0",
+        WriteConfig(call(), C0.id, Successor(chain(3, 7, ("s5", "s6", "s7")), Status.FINALIZED)),
+    )
     wired.sent.clear()
     stretch = wired.nodes["s0"].state.stretches[C0.id]
     assert (stretch.end, stretch.length) == (None, 0)

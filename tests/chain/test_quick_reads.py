@@ -22,7 +22,9 @@ class Reader(Log):
         def done(result, error):
             self.told[first, upto] = result if error is None else error
 
-        self.session.reads.ask(done, self.nodes.now, first, upto, timeout_s, ReadManner(False, uncommitted))
+        self.session.reads.ask(
+            done, self.nodes.now, first, upto, timeout_s, ReadManner(False, uncommitted)
+        )
 
     def go_on(self):
         for _ in range(50):
@@ -47,7 +49,9 @@ def test_many_go_in_one_request_and_each_gets_its_own(reader):
     reader.read(2, 3)
     reader.go_on()
     assert reader.told == {(4, None): b"4", (0, None): b"0", (7, None): b"7", (2, 3): [(2, b"2")]}
-    assert [message.positions for _, message in reader.asked if isinstance(message, ReadEach)] == [(4, 0, 7, 4, 2)]
+    assert [message.positions for _, message in reader.asked if isinstance(message, ReadEach)] == [
+        (4, 0, 7, 4, 2)
+    ]
 
 
 def test_what_is_not_there_is_told_as_ever_and_the_others_do_not_wait_for_it(reader):
@@ -66,17 +70,34 @@ def test_ranges_go_alone_and_requests_are_bounded(reader):
     reader.read(0, 5)
     ((_, messages),) = reader.session.take_outbox().items()
     assert [type(message) for message in messages] == [ReadEach, ReadLog, ReadLog]
-    assert [len(messages[0].positions), messages[1].first, messages[2].count] == [EACH_MAX, EACH_MAX, 5]
+    assert [len(messages[0].positions), messages[1].first, messages[2].count] == [
+        EACH_MAX,
+        EACH_MAX,
+        5,
+    ]
 
 
 @pytest.mark.parametrize(
-    "answer", [EachRead(CallId(0), (b"x",), None), EachRead(CallId(0), (b"x",) * 3, None), LogEntries(CallId(0), 0, (b"x",), 0, 0, (), None)]
+    "answer",
+    [
+        EachRead(CallId(0), (b"x",), None),
+        EachRead(CallId(0), (b"x",) * 3, None),
+        LogEntries(CallId(0), 0, (b"x",), 0, 0, (), None),
+    ],
 )
 def test_an_answer_that_does_not_fit_is_none(reader, answer):
     reader.read(0)
     reader.read(1)
     ((server, (request,)),) = reader.session.take_outbox().items()
-    reader.session.receive(server, [type(answer)(request.call, *[getattr(answer, name) for name in answer.__struct_fields__[1:]])], reader.nodes.now)
+    reader.session.receive(
+        server,
+        [
+            type(answer)(
+                request.call, *[getattr(answer, name) for name in answer.__struct_fields__[1:]]
+            )
+        ],
+        reader.nodes.now,
+    )
     assert reader.told == {}
     reader.go_on()
     assert reader.told == {(0, None): b"0", (1, None): b"1"}
@@ -135,7 +156,10 @@ def test_uncommitted_ones_do_not_wait_and_go_in_requests_of_their_own(reader):
 def test_a_position_beyond_the_end_makes_no_dirty_one_visible(reader, positions):
     state = reader.nodes.nodes["s1"].state
     state.stretches[C0.id].committed = 5
-    alone = tuple(state.answer(state.stretches[C0.id], ReadLog(call(), C0.id, position)).entries or (None,) for position in positions)
+    alone = tuple(
+        state.answer(state.stretches[C0.id], ReadLog(call(), C0.id, position)).entries or (None,)
+        for position in positions
+    )
     assert state.each(positions) == tuple(entries[0] for entries in alone)
     assert state.each(positions)[positions.index(5)] is None
 
@@ -143,7 +167,11 @@ def test_a_position_beyond_the_end_makes_no_dirty_one_visible(reader, positions)
 def test_neighbours_in_one_record_are_read_once(reader, monkeypatch):
     state, asked = reader.nodes.nodes["s1"].state, []
     entries = state.stretches[C0.id].entries
-    monkeypatch.setattr(entries, "record", lambda position, record=entries.record: asked.append(position) or record(position))
+    monkeypatch.setattr(
+        entries,
+        "record",
+        lambda position, record=entries.record: asked.append(position) or record(position),
+    )
     assert state.each((5, 6, 7, 5)) == (b"5", b"6", b"7", b"5")
     assert asked == [5]
 

@@ -93,7 +93,13 @@ class OnDisk(RuleBasedStateMachine):
 
     def record(self, first, sizes):
         self.count += 1
-        return LogRecord(first, ClientId(self.count), 1, 1, tuple(b"%04d" % self.count + bytes(size) for size in sizes))
+        return LogRecord(
+            first,
+            ClientId(self.count),
+            1,
+            1,
+            tuple(b"%04d" % self.count + bytes(size) for size in sizes),
+        )
 
     @rule(batches=sizes)
     def take(self, batches):
@@ -157,7 +163,11 @@ class OnDisk(RuleBasedStateMachine):
 
     @rule()
     def give_back(self):
-        needed = [place for kept in (self.old, self.new) if (place := kept.stored.place_needed()) is not None]
+        needed = [
+            place
+            for kept in (self.old, self.new)
+            if (place := kept.stored.place_needed()) is not None
+        ]
         needed = min(needed, default=self.journal.place)
         for place in [place for place in self.journal.places if place < needed]:
             del self.journal.places[place]
@@ -168,8 +178,12 @@ class OnDisk(RuleBasedStateMachine):
         for kept in (self.old, self.new):
             reached = kept.plain.reach(first, first + count, bytes_max)
             assert kept.stored.reach(first, first + count, bytes_max) == reached
-            assert list(kept.stored.records(first, reached)) == list(kept.plain.records(first, reached))
-            assert list(kept.stored.records(first, first + count)) == list(kept.plain.records(first, first + count))
+            assert list(kept.stored.records(first, reached)) == list(
+                kept.plain.records(first, reached)
+            )
+            assert list(kept.stored.records(first, first + count)) == list(
+                kept.plain.records(first, first + count)
+            )
 
     @invariant()
     def everything_is_there(self):

@@ -18,8 +18,15 @@ class LogCluster:
 
     def __init__(self) -> None:
         self.network, self.consensus = InprocNetwork(), LocalConsensus()
-        self.book = {server.id: server for server in (Server(f"s{number}", f"host{number}:1", f"{number:032x}") for number in range(6))}
-        self.initial = Configuration.abd([self.book[f"s{number}"] for number in range(3)]).at(DEFAULT_DOMAIN, 0)
+        self.book = {
+            server.id: server
+            for server in (
+                Server(f"s{number}", f"host{number}:1", f"{number:032x}") for number in range(6)
+            )
+        }
+        self.initial = Configuration.abd([self.book[f"s{number}"] for number in range(3)]).at(
+            DEFAULT_DOMAIN, 0
+        )
         self.managers = []
         self._stops = []
         self._tasks = []
@@ -28,13 +35,30 @@ class LogCluster:
         for server in self.book.values():
             stop, links = asyncio.Event(), InprocConnections(self.network)
             listener = InprocListener(self.network, server.address)
-            self._tasks.append(asyncio.create_task(run_server(server.id, server.identity, self.initial, listener, stop, links=links)))
+            self._tasks.append(
+                asyncio.create_task(
+                    run_server(
+                        server.id, server.identity, self.initial, listener, stop, links=links
+                    )
+                )
+            )
             self._stops.append(stop)
         await asyncio.sleep(0.01)
 
     def manager(self, timeout_s=60.0, tracer=None) -> Manager:
         client, connect = ClientId(len(self.managers) + 1), lambda: InprocConnections(self.network)
-        self.managers.append(Manager(connect, self.consensus, self.initial, self.book, client, Switches(), timeout_s, tracer=tracer))
+        self.managers.append(
+            Manager(
+                connect,
+                self.consensus,
+                self.initial,
+                self.book,
+                client,
+                Switches(),
+                timeout_s,
+                tracer=tracer,
+            )
+        )
         return self.managers[-1]
 
     async def log(self, name="events", servers=("s0", "s1", "s2"), **options):

@@ -10,7 +10,13 @@ import ares
 from ares.chain import log_operations
 from ares.chain.appending import WINDOW, WINDOW_BYTES
 from ares.model.errors import ConnectionClosed, LogNotFound
-from ares.model.log_messages import ENTRIES_MAX, ENTRY_BYTES_MAX, PIECE_BYTES, RECORD_BYTES_MAX, ReadLog
+from ares.model.log_messages import (
+    ENTRIES_MAX,
+    ENTRY_BYTES_MAX,
+    PIECE_BYTES,
+    RECORD_BYTES_MAX,
+    ReadLog,
+)
 
 SPARES = ares.Configuration.chain(["s3", "s4", "s5"])
 
@@ -69,7 +75,11 @@ async def test_a_follower_asks_for_the_next_piece_before_it_goes_through_one(clu
     await asyncio.gather(*(log.append(large) for _ in range(4)))
     connections, asked = log._runner._connections, []
     post = connections.post
-    monkeypatch.setattr(connections, "post", lambda server, messages: asked.extend(messages) or post(server, messages))
+    monkeypatch.setattr(
+        connections,
+        "post",
+        lambda server, messages: asked.extend(messages) or post(server, messages),
+    )
     async with contextlib.aclosing(log.follow(0)) as entries:
         assert (await anext(entries))[0] == 0
     assert [message.first for message in asked if isinstance(message, ReadLog)] == [0, 2]
@@ -80,7 +90,10 @@ async def test_what_is_in_flight_is_bounded_in_bytes(cluster):
     await log.append(b"first")
     large = [log.append_many([bytes(ENTRY_BYTES_MAX)] * 4) for _ in range(6)]
     appender = log._session.appender
-    assert (len(appender._flights), appender.waiting is not None) == (WINDOW_BYTES // RECORD_BYTES_MAX, True)
+    assert (len(appender._flights), appender.waiting is not None) == (
+        WINDOW_BYTES // RECORD_BYTES_MAX,
+        True,
+    )
     assert await asyncio.gather(*large) == [1, 5, 9, 13, 17, 21]
 
 
@@ -122,7 +135,15 @@ async def test_what_is_no_entry_is_refused_before_anything_is_sent(cluster):
     for entry in ("text", 7, None, b"x" * (ENTRY_BYTES_MAX + 1)):
         with pytest.raises(ares.BadInput, match="nothing was sent"):
             log.append(entry)
-    for entries in ([], b"abc", "abc", 7, [b"x", 1], [b""] * (ENTRIES_MAX + 1), [b"x" * ENTRY_BYTES_MAX] * 5):
+    for entries in (
+        [],
+        b"abc",
+        "abc",
+        7,
+        [b"x", 1],
+        [b""] * (ENTRIES_MAX + 1),
+        [b"x" * ENTRY_BYTES_MAX] * 5,
+    ):
         with pytest.raises(ares.BadInput, match="nothing was sent"):
             log.append_many(entries)
     with pytest.raises(ares.BadInput, match="more than 0"):
@@ -158,7 +179,11 @@ async def test_logs_and_domains_of_objects_are_told_apart(cluster):
         await manager.log("nothing")
     with pytest.raises(ares.ConfigurationRefused, match="one crash stops it"):
         ares.Configuration.chain(["s0", "s1"])
-    for domain, wished in (("photos", chain), ("default", chain), ("events", ares.Configuration.abd(["s0", "s1", "s2"]))):
+    for domain, wished in (
+        ("photos", chain),
+        ("default", chain),
+        ("events", ares.Configuration.abd(["s0", "s1", "s2"])),
+    ):
         with pytest.raises(ares.ConfigurationRefused, match="othing was changed"):
             await manager.reconfigure(wished, domain=domain)
     found = {domain.name: type(domain).__name__ async for domain in manager.domains()}
@@ -182,7 +207,9 @@ async def test_a_log_moves_while_it_is_appended_to_and_followed(cluster):
     for servers in (["s3", "s4", "s5"], ["s5", "s0", "s1"], ["s0", "s1", "s2"]):
         stages = set()
         result = await mover.reconfigure(
-            ares.Configuration.chain(servers), domain="events", progress=lambda now, stages=stages: stages.add(now.stage)
+            ares.Configuration.chain(servers),
+            domain="events",
+            progress=lambda now, stages=stages: stages.add(now.stage),
         )
         assert list(result.configuration.server_ids) == servers
         assert {"read-config", "prepare", "seal", "fetch"} == stages
@@ -192,7 +219,9 @@ async def test_a_log_moves_while_it_is_appended_to_and_followed(cluster):
         seen.append(await anext(follower))
     assert seen == [(number, b"%d" % number) for number in range(count)]
     await follower.aclose()
-    assert [entry for _, entry in await log.read_range(0, count)] == [b"%d" % number for number in range(count)]
+    assert [entry for _, entry in await log.read_range(0, count)] == [
+        b"%d" % number for number in range(count)
+    ]
 
 
 async def test_a_move_to_a_server_that_dies_ends_in_time_and_is_finished_later(cluster):
@@ -233,20 +262,30 @@ async def test_one_server_dies_and_a_chain_without_it_goes_on(cluster, dead):
     under_way = log.append(b"20")
     assert await log.read(19) == b"19"
     assert (await log.read_range(0, 20))[0] == (0, b"0")
-    await cluster.manager().reconfigure(ares.Configuration.chain([name for name in ("s0", "s1", "s2", "s3") if name != dead]), domain="events")
+    await cluster.manager().reconfigure(
+        ares.Configuration.chain([name for name in ("s0", "s1", "s2", "s3") if name != dead]),
+        domain="events",
+    )
     assert await under_way == 20
     assert await log.append(b"21") == 21
     assert await log.tail() == 22
-    assert [entry for _, entry in await log.read_range(0, 22)] == [b"%d" % number for number in range(22)]
+    assert [entry for _, entry in await log.read_range(0, 22)] == [
+        b"%d" % number for number in range(22)
+    ]
 
 
-async def test_appends_that_nobody_answers_are_uncertain_and_those_that_were_not_sent_are_not(cluster):
+async def test_appends_that_nobody_answers_are_uncertain_and_those_that_were_not_sent_are_not(
+    cluster,
+):
     log = await cluster.log()
     await log.append(b"a")
     cluster.stop("s1")
     sent = [log.append(LARGE, timeout_s=1.5) for _ in range(LARGE_MAX)]
     outcomes = await asyncio.gather(*sent, log.append(b"c", timeout_s=0.1), return_exceptions=True)
-    assert all(isinstance(outcome, ares.AppendUncertain) and outcome.may_have_taken_effect for outcome in outcomes[:-1])
+    assert all(
+        isinstance(outcome, ares.AppendUncertain) and outcome.may_have_taken_effect
+        for outcome in outcomes[:-1]
+    )
     assert isinstance(outcomes[-1], ares.Unavailable)
     assert "nothing was changed" in str(outcomes[-1])
     assert isinstance(outcomes[0], ares.Uncertain)
@@ -260,7 +299,12 @@ async def test_a_log_whose_servers_are_all_gone(cluster, monkeypatch):
     await log.append(b"a")
     cluster.stop("s0", "s1", "s2")
     follower = log.follow(1, timeout_s=0.5)
-    for ask in (log.read(0, timeout_s=0.3), log.tail(timeout_s=0.3), log.trim(1, timeout_s=0.3), anext(follower)):
+    for ask in (
+        log.read(0, timeout_s=0.3),
+        log.tail(timeout_s=0.3),
+        log.trim(1, timeout_s=0.3),
+        anext(follower),
+    ):
         with pytest.raises(ares.Unavailable) as silent:
             await ask
         assert "(no answer)" in str(silent.value)
@@ -293,7 +337,13 @@ async def test_closing_ends_what_is_under_way_and_the_log_can_be_opened_again(cl
     log = await manager.log("events", ares.Configuration.chain(["s0", "s1", "s2"]))
     await log.append(b"a")
     cluster.stop("s0", "s1", "s2")
-    pending = [log.append(b"b"), log.append(b"c", at=5), log.read(0), asyncio.ensure_future(log.tail()), asyncio.ensure_future(anext(log.follow(1)))]
+    pending = [
+        log.append(b"b"),
+        log.append(b"c", at=5),
+        log.read(0),
+        asyncio.ensure_future(log.tail()),
+        asyncio.ensure_future(anext(log.follow(1))),
+    ]
     await asyncio.sleep(0.01)
     await log.close()
     outcomes = await asyncio.gather(*pending, return_exceptions=True)
@@ -330,7 +380,12 @@ async def test_a_cancelled_append_that_was_not_sent_is_not_sent(cluster):
 
 async def test_a_log_belongs_to_its_event_loop(cluster):
     log = await cluster.log()
-    for ask in (lambda: log.append(b"x"), lambda: log.read(0), lambda: log.tail(), lambda: anext(log.follow(0))):
+    for ask in (
+        lambda: log.append(b"x"),
+        lambda: log.read(0),
+        lambda: log.tail(),
+        lambda: anext(log.follow(0)),
+    ):
 
         async def elsewhere(ask=ask):
             return await ask()
@@ -361,11 +416,21 @@ async def test_operations_of_a_log_are_in_the_operation_log(cluster, tmp_path):
     from ares.tracing.operation_log import OperationLog
 
     path = tmp_path / "operations.log"
-    log = await cluster.log(tracer=tracer_of(TracingSettings(), "test", OperationLog(path, ClientId(1))))
+    log = await cluster.log(
+        tracer=tracer_of(TracingSettings(), "test", OperationLog(path, ClientId(1)))
+    )
     await log.append(b"a")
     await log.read(0)
     with pytest.raises(ares.PositionTaken):
         await log.append(b"a", at=0)
     lines = [json.loads(line) for line in path.read_text().splitlines()]
-    told = [(line["op"], line["objectID"], line["outcome"]) for line in lines if line["objectID"] == "events"]
-    assert told[-3:] == [("append", "events", "ok"), ("read", "events", "ok"), ("append", "events", "failed")]
+    told = [
+        (line["op"], line["objectID"], line["outcome"])
+        for line in lines
+        if line["objectID"] == "events"
+    ]
+    assert told[-3:] == [
+        ("append", "events", "ok"),
+        ("read", "events", "ok"),
+        ("append", "events", "failed"),
+    ]

@@ -40,8 +40,13 @@ async def test_status_shows_the_chain_and_how_far_a_move_is(cluster, slow):
     await log.trim(10)
     watcher = cluster.manager()
     [_, standing] = (await survey(watcher))[1]
-    assert standing.outlook() == "events: chain 3, survives 1 more crash; appends stop then until a chain without that server is made"
-    assert standing.log.lines() == ["chain 0: s0 (head), s1, s2 (tail); appends from position 0 on; entries from 10 to 49"]
+    assert (
+        standing.outlook()
+        == "events: chain 3, survives 1 more crash; appends stop then until a chain without that server is made"
+    )
+    assert standing.log.lines() == [
+        "chain 0: s0 (head), s1, s2 (tail); appends from position 0 on; entries from 10 to 49"
+    ]
     wished = await watcher.identified(Configuration.chain(["s1", "s2", "s3"]))
     await log.operate(lambda operations: hold(operations, wished), "half a move")
     assert await log.append(b"more") == 50
@@ -52,7 +57,9 @@ async def test_status_shows_the_chain_and_how_far_a_move_is(cluster, slow):
         "must stay up until that is over and told: s0",
     ]
     assert (standing.log.moved, standing.log.total) == (0, 40)
-    assert standing.log.as_data()["fetched"] == {"s1": 50, "s2": 50, "s3": 10}, "what is trimmed need not be fetched"
+    assert standing.log.as_data()["fetched"] == {"s1": 50, "s2": 50, "s3": 10}, (
+        "what is trimmed need not be fetched"
+    )
     cluster.stop("s3")
     [_, standing] = (await survey(watcher))[1]
     assert "s3 does not say" in standing.log.lines()[1]
@@ -61,7 +68,9 @@ async def test_status_shows_the_chain_and_how_far_a_move_is(cluster, slow):
     slow.undo()
     await log.reconfigure(wished)
     [_, standing] = (await survey(watcher))[1]
-    assert standing.log.lines() == ["chain 1: s1 (head), s2, s3 (tail); appends from position 50 on; entries from 10 to 50"]
+    assert standing.log.lines() == [
+        "chain 1: s1 (head), s2, s3 (tail); appends from position 50 on; entries from 10 to 50"
+    ]
 
 
 async def test_status_says_that_a_chain_is_sealed_and_nothing_decided(cluster):
@@ -75,7 +84,9 @@ async def test_status_says_that_a_chain_is_sealed_and_nothing_decided(cluster):
     with pytest.raises(AresError, match="it died"):
         await store.operate(seals, "half a reconfiguration")
     [_, standing] = (await survey(cluster.manager()))[1]
-    assert "NO APPENDS: its chain is sealed, and nobody decided what comes next" in standing.outlook()
+    assert (
+        "NO APPENDS: its chain is sealed, and nobody decided what comes next" in standing.outlook()
+    )
     assert standing.margin < 0
     assert "sealed at s0, s1, s2" in standing.log.lines()[1]
     await log.reconfigure(Configuration.chain(["s0", "s1", "s2"]))
@@ -85,7 +96,9 @@ async def test_status_says_that_a_chain_is_sealed_and_nothing_decided(cluster):
 
 async def test_servers_of_earlier_releases_say_nothing_of_chains(cluster):
     chain = Configuration.chain([cluster.book[name] for name in ("s0", "s1", "s2")]).at("events", 0)
-    assert chains_seen([chain], {}).lines() == ["chain 0: s0 (head), s1, s2 (tail); appends from position 0 on; entries none"]
+    assert chains_seen([chain], {}).lines() == [
+        "chain 0: s0 (head), s1, s2 (tail); appends from position 0 on; entries none"
+    ]
     assert chains_seen([cluster.initial], {}) is None
 
 
@@ -109,10 +122,16 @@ async def test_metrics_sum_logs_up_without_their_names():
     nodes = moving(3, 10, Throttle(1))
     assert held_logs([nodes.nodes["s3"].state]) == HeldLogs(1, 0, 3, 0, 1, 3, 0)
     states = [nodes.nodes[name].state for name in NAMES]
-    assert held_logs([*states, LogNode(ServerId("s9"), "s9").state]) == HeldLogs(3, 9, 9, 0, 0, 0, 0)
+    assert held_logs([*states, LogNode(ServerId("s9"), "s9").state]) == HeldLogs(
+        3, 9, 9, 0, 0, 0, 0
+    )
     nodes.hand("s0", Seal(call(), C0.id))
     assert held_logs(states).sealed == 1
-    replica = Replica(ServerId("s0"), "s0", Configuration.abd([Server(name, f"{name}:1", name) for name in NAMES]).at("default", 0))
+    replica = Replica(
+        ServerId("s0"),
+        "s0",
+        Configuration.abd([Server(name, f"{name}:1", name) for name in NAMES]).at("default", 0),
+    )
     vitals = replace(Host(replica).vitals(), logs=held_logs(states))
     page = render(of_server(vitals, Histogram(DISK_S)))
     assert b"ares_log_committed_entries 9.0" in page

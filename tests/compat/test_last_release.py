@@ -21,7 +21,18 @@ from ares.cluster.settings import Settings
 from ares.machine.interpreter import python
 from ares.model.codec import decode, encode
 from ares.model.log_messages import ChainReply, ChainRequest
-from ares.model.messages import Bring, ConsensusDescription, Describe, Description, Finalize, Keyed, Located, ObjectsReply, Timed, Where
+from ares.model.messages import (
+    Bring,
+    ConsensusDescription,
+    Describe,
+    Description,
+    Finalize,
+    Keyed,
+    Located,
+    ObjectsReply,
+    Timed,
+    Where,
+)
 
 from ..transport.samples import SAMPLES, SINCE
 
@@ -50,7 +61,10 @@ def cluster(tmp_path: Path) -> Path:
 
 def test_its_cluster_file_is_read(cluster: Path) -> None:
     settings = Settings.load(cluster / "cluster.toml")
-    assert (list(settings.servers), list(settings.members)) == (["s0", "s1", "s2", "s3", "s4"], ["r0"])
+    assert (list(settings.servers), list(settings.members)) == (
+        ["s0", "s1", "s2", "s3", "s4"],
+        ["r0"],
+    )
     assert settings.initial.id.hex() == "6bbfc8a7a6e2c1d6c406b553bef3990c"
 
 
@@ -80,7 +94,12 @@ status=$?
 @needs_namespace
 def test_its_cluster_starts_and_goes_on(cluster: Path) -> None:
     commands = COMMANDS.format(cluster=cluster, program=PROGRAM.replace("'", '"'), numbers=NUMBERS)
-    told = subprocess.run(["unshare", "--net", "bash", "-c", commands, "-", *python()], capture_output=True, text=True, timeout=300)
+    told = subprocess.run(
+        ["unshare", "--net", "bash", "-c", commands, "-", *python()],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
     assert (told.returncode, told.stderr) == (0, "")
     assert told.stdout.splitlines() == [
         "b'hello' b'move' b'picture' 40000 ['after', 'greeting', 'large']",
@@ -98,7 +117,10 @@ KNOWN = [sample for sample in SAMPLES if sample not in SINCE and not isinstance(
 RECORDED = json.loads((HERE / "last_release_messages.json").read_text(encoding="ascii"))
 
 
-@pytest.mark.parametrize(("kind", "frames", "sample"), [(kind, frames, sample) for (kind, *frames), sample in zip(RECORDED, KNOWN, strict=True)])
+@pytest.mark.parametrize(
+    ("kind", "frames", "sample"),
+    [(kind, frames, sample) for (kind, *frames), sample in zip(RECORDED, KNOWN, strict=True)],
+)
 def test_its_messages_have_the_same_bytes(kind: str, frames: list[str], sample: object) -> None:
     """But for what was added at the end: of what can be traced, of descriptions and of what they say of the store, of configurations and of their
     introduction, of how domains are used, and of pages of names. Older releases pass over it."""
@@ -123,13 +145,17 @@ def test_its_messages_have_the_same_bytes(kind: str, frames: list[str], sample: 
         if isinstance(sample, Description) and sample.stored is not None:
             assert values[-1].pop() == -1
         header = header[:1] + msgspec.msgpack.encode([values])
-    assert [_recorded(frame, said) for frame, said in zip([header, *others], frames, strict=True)] == frames
+    assert [
+        _recorded(frame, said) for frame, said in zip([header, *others], frames, strict=True)
+    ] == frames
 
 
 def test_what_it_said_and_what_is_added_since_is_understood() -> None:
     for (_, *frames), sample in zip(RECORDED, KNOWN, strict=True):
         added_to = Keyed | Timed | Describe | Description | ConsensusDescription
-        if isinstance(sample, added_to) and not any(frame.startswith("blake2b:") for frame in frames):
+        if isinstance(sample, added_to) and not any(
+            frame.startswith("blake2b:") for frame in frames
+        ):
             assert decode([bytes.fromhex(frame) for frame in frames]) == [sample]
 
 
@@ -153,4 +179,8 @@ INTRODUCE, SCRUB_REPLY = 8, 38
 
 
 def _recorded(frame: bytes, said: str) -> str:
-    return f"blake2b:{hashlib.blake2b(frame, digest_size=16).hexdigest()}" if said.startswith("blake2b:") else frame.hex()
+    return (
+        f"blake2b:{hashlib.blake2b(frame, digest_size=16).hexdigest()}"
+        if said.startswith("blake2b:")
+        else frame.hex()
+    )

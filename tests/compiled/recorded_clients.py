@@ -17,20 +17,28 @@ class Began:
     """An operation before its first step: enough to make it again, of other views."""
 
     def __init__(self, code, globals, arguments) -> None:
-        assert not code.co_freevars, f"{code.co_qualname} refers to variables around it, and cannot be made again"
+        assert not code.co_freevars, (
+            f"{code.co_qualname} refers to variables around it, and cannot be made again"
+        )
         self.code = code
         self._globals = globals
         self.arguments = arguments
 
     def again(self, views):
         """``views``: what stands for each view."""
-        arguments = {name: views[value] if isinstance(value, View) else value for name, value in self.arguments.items()}
+        arguments = {
+            name: views[value] if isinstance(value, View) else value
+            for name, value in self.arguments.items()
+        }
         return FunctionType(self.code, self._globals)(**arguments)
 
 
 def posted(letters):
     """What leaves for each server: batches, as frames."""
-    return {server: [[letter]] if isinstance(letter, bytes) else _frames(letter) for server, letter in letters.items()}
+    return {
+        server: [[letter]] if isinstance(letter, bytes) else _frames(letter)
+        for server, letter in letters.items()
+    }
 
 
 def _frames(messages):
@@ -74,14 +82,40 @@ class RecordedSession(Session):
         self._numbers[handle] = len(self._numbers)
         self.course.append(("begin", operation, label, now, timeout_s, idle, key))
 
-    def start(self, operation, label, now, timeout_s, done, *, idle=False, key=None, progress=None, recording=None):
-        began = Began(operation.gi_code, operation.gi_frame.f_globals, dict(operation.gi_frame.f_locals))
-        job = super().start(operation, label, now, timeout_s, done, idle=idle, key=key, progress=progress, recording=recording)
+    def start(
+        self,
+        operation,
+        label,
+        now,
+        timeout_s,
+        done,
+        *,
+        idle=False,
+        key=None,
+        progress=None,
+        recording=None,
+    ):
+        began = Began(
+            operation.gi_code, operation.gi_frame.f_globals, dict(operation.gi_frame.f_locals)
+        )
+        job = super().start(
+            operation,
+            label,
+            now,
+            timeout_s,
+            done,
+            idle=idle,
+            key=key,
+            progress=progress,
+            recording=recording,
+        )
         self.begin(job, began, label, now, timeout_s, idle, key)
         return job
 
     def cancel(self, job) -> None:
-        self._note("cancel", self._numbers.get(job))  # a job that was the core's has no number, and is cancelled from within
+        self._note(
+            "cancel", self._numbers.get(job)
+        )  # a job that was the core's has no number, and is cancelled from within
         self._run(super().cancel, job)
 
     def cancel_small(self, done) -> None:
@@ -146,11 +180,20 @@ class _RecordedObjects:
         future = self._objects.write(key, value, done, now, timeout_s)
         if future is not None:
             began = self._began(write, key, value=value)
-            self._session.begin(future, began, About("write", key), now, timeout_s, key=(self._view.domain, ObjectName(key)))
+            self._session.begin(
+                future,
+                began,
+                About("write", key),
+                now,
+                timeout_s,
+                key=(self._view.domain, ObjectName(key)),
+            )
         return future
 
     def _began(self, function, key, **more) -> Began:
-        return Began(function.__code__, function.__globals__, {"view": self._view, "object": key, **more})
+        return Began(
+            function.__code__, function.__globals__, {"view": self._view, "object": key, **more}
+        )
 
 
 def record_sessions(monkeypatch):
@@ -193,7 +236,9 @@ class Twin:
             self.small += 1
             self._handles.append((self.session.cancel_small, done))
         else:
-            job = self.session.start(operation.again(self._views), label, now, timeout_s, done, idle=idle, key=key)
+            job = self.session.start(
+                operation.again(self._views), label, now, timeout_s, done, idle=idle, key=key
+            )
             self._handles.append((self.session.cancel, job))
 
     def _began_small(self, operation: Began, done, now, timeout_s) -> bool:
@@ -226,7 +271,13 @@ class Twin:
     def knows(self):
         """All that later operations depend on."""
         session, readiness = self.session, self.session.readiness
-        taken = [{name: (each.number, each.completed, each.writers) for name, each in view.tags._taken.items()} for view in self._views.values()]
+        taken = [
+            {
+                name: (each.number, each.completed, each.writers)
+                for name, each in view.tags._taken.items()
+            }
+            for view in self._views.values()
+        ]
         servers = readiness.sent, readiness._heard, readiness.suspects, readiness.turn
         orders = session.contacts, session.hints, [what for what, _ in session.asks]
         sequences = [view.sequence.active for view in self._views.values()]
@@ -239,5 +290,8 @@ def replay(recorded: RecordedSession, compiled: Twin, pure: Twin) -> None:
         for twin in (compiled, pure):
             twin.do(*event)
         assert (compiled.ends, compiled.knows) == (pure.ends, pure.knows)
-    ended, given_up = {number for number, _, _ in pure.ends}, {event[1] for event in recorded.course if event[0] == "cancel"}
+    ended, given_up = (
+        {number for number, _, _ in pure.ends},
+        {event[1] for event in recorded.course if event[0] == "cancel"},
+    )
     assert ended | given_up == set(range(len(pure._handles)))

@@ -107,7 +107,14 @@ class RecordedJournal:
 def recorded_host(course: ServerCourse, listener: RecordedListener, journal=None) -> Host:
     """A host that is as it is made in a process, but for what its course is told."""
     recorded = None if journal is None else RecordedJournal(journal, course)
-    host = Host(course.replica(), recorded, listener.reply, admission=course.admission, loop=RecordedLoop(course), sites=["here"])
+    host = Host(
+        course.replica(),
+        recorded,
+        listener.reply,
+        admission=course.admission,
+        loop=RecordedLoop(course),
+        sites=["here"],
+    )
     listener.seen, listener.core = host.users.seen, host.core
     return host
 
@@ -138,13 +145,20 @@ def answers(sent):
     replies = defaultdict(list)
     for sender, frames in sent:
         if isinstance(frames, list):
-            replies[sender] += [reply for reply in decode_replies(frames) if not isinstance(reply, Description) and reply.call != 0]
+            replies[sender] += [
+                reply
+                for reply in decode_replies(frames)
+                if not isinstance(reply, Description) and reply.call != 0
+            ]
     return replies
 
 
 def holds(replica):
     """All that a server answers from, whatever became of it on the way."""
-    return {id: (hosting.describe(), {name: _versions(each) for name, each in hosting.objects.items()}) for id, hosting in replica.hosted.items()}
+    return {
+        id: (hosting.describe(), {name: _versions(each) for name, each in hosting.objects.items()})
+        for id, hosting in replica.hosted.items()
+    }
 
 
 def _versions(versions):

@@ -90,13 +90,29 @@ class _Recording(MemoryJournal):
 class Half:
     """One of the two. ``sent``: what its replies are on the wire, in the order in which they left; ``quick``: batches that the core took."""
 
-    def __init__(self, compiled: bool, replica: Replica, admission: Admission | None, server=None, place_bytes: int = 1 << 16) -> None:
+    def __init__(
+        self,
+        compiled: bool,
+        replica: Replica,
+        admission: Admission | None,
+        server=None,
+        place_bytes: int = 1 << 16,
+    ) -> None:
         self.loop, self.disk = Steps(), Steps()
-        self.journal = _Recording(Kept(), self.disk.call_soon, place_bytes) if replica.journaled else None
+        self.journal = (
+            _Recording(Kept(), self.disk.call_soon, place_bytes) if replica.journaled else None
+        )
         self.replica = replica
         self.sent = []
         self.quick = 0
-        self.host = Host(self.replica, self.journal, self._respond, admission=admission, loop=self.loop, sites=["here"])
+        self.host = Host(
+            self.replica,
+            self.journal,
+            self._respond,
+            admission=admission,
+            loop=self.loop,
+            sites=["here"],
+        )
         if not compiled:
             self.host._core = None
         elif server is not None:
@@ -112,7 +128,11 @@ class Half:
 
     def receive_batches(self, sender, batches, raw) -> None:
         """As :meth:`receive`, with all frames of each batch."""
-        came = memoryview(b"".join(head(len(frame)) + frame for [frame] in batches)) if raw else batches
+        came = (
+            memoryview(b"".join(head(len(frame)) + frame for [frame] in batches))
+            if raw
+            else batches
+        )
         served = self.host.serve(sender, came)
         if served is not None:
             self.quick += 1
@@ -139,30 +159,60 @@ class Half:
     @property
     def state(self):
         """All that later replies may depend on, and all that is told of it."""
-        commits = [commit for commit in (self.host._gathering, self.host._syncing) if commit is not None]
+        commits = [
+            commit for commit in (self.host._gathering, self.host._syncing) if commit is not None
+        ]
         return (
             {id: _table(hosting) for id, hosting in self.replica.hosted.items()},
             dict(self.replica.account.live) if self.journal is not None else None,
-            (self.replica.account.died, self.replica.account.repaired, self.replica.account.hollows) if self.journal is not None else None,
-            (self.journal.told, self.journal.count, self.journal._sizes) if self.journal is not None else None,
-            [(commit.objects, commit.pointers, commit.appended, commit.bytes, commit._rows) for commit in commits],
-            [{sender: encode_array(replies) for sender, replies in commit.replies.items()} for commit in commits],
-            [[sum(numbers) for numbers in list(zip(*commit.waited, strict=True))[1:]] for commit in commits],
+            (self.replica.account.died, self.replica.account.repaired, self.replica.account.hollows)
+            if self.journal is not None
+            else None,
+            (self.journal.told, self.journal.count, self.journal._sizes)
+            if self.journal is not None
+            else None,
+            [
+                (commit.objects, commit.pointers, commit.appended, commit.bytes, commit._rows)
+                for commit in commits
+            ],
+            [
+                {sender: encode_array(replies) for sender, replies in commit.replies.items()}
+                for commit in commits
+            ],
+            [
+                [sum(numbers) for numbers in list(zip(*commit.waited, strict=True))[1:]]
+                for commit in commits
+            ],
         )
 
 
 def _table(hosting):
     rows = {
-        name: (versions.trimmed, versions.trimmed_place if hosting._journaled else None, list(map(tuple, versions.entries)))
+        name: (
+            versions.trimmed,
+            versions.trimmed_place if hosting._journaled else None,
+            list(map(tuple, versions.entries)),
+        )
         for name, versions in hosting.objects.items()
     }
-    return hosting.describe(), hosting.elements, hosting.bytes, hosting.carried, hosting._following, list(hosting.objects), rows
+    return (
+        hosting.describe(),
+        hosting.elements,
+        hosting.bytes,
+        hosting.carried,
+        hosting._following,
+        list(hosting.objects),
+        rows,
+    )
 
 
 def twins(journaled=False, keyed=False, server=None) -> tuple[Half, Half]:
     assert CORE is not None
     admission = Admission(_Everybody(), lambda configuration: True) if keyed else None
-    halves = [Half(compiled, Replica(ME.id, ME.identity, INITIAL, journaled=journaled), admission, server) for compiled in (True, False)]
+    halves = [
+        Half(compiled, Replica(ME.id, ME.identity, INITIAL, journaled=journaled), admission, server)
+        for compiled in (True, False)
+    ]
     for half in halves:
         half.host.handle(None, [Introduce(1, configuration) for configuration in HOSTED[1:]])
         half.take_steps()

@@ -37,7 +37,12 @@ from tests.compiled.traffic import record
 
 pytestmark = pytest.mark.skipif(CORE is None, reason="nothing is compiled")
 
-KINDS = {"usual": {}, "recorded without the core": {"core": False}, "keys": {"keyed": True}, "fsync": {"durable": True}}
+KINDS = {
+    "usual": {},
+    "recorded without the core": {"core": False},
+    "keys": {"keyed": True},
+    "fsync": {"durable": True},
+}
 
 TOLD_BY = (TagReply, DataReply, Ack)
 """What says that a successor is there."""
@@ -86,7 +91,11 @@ def test_clients(recording):
     for session in recording.sessions:
         compiled, pure = Twin(session, client_core()), Twin(session)
         recorded_clients.replay(session, compiled, pure)
-        operations, small, quick = operations + len(pure.ends), small + compiled.small, quick + compiled.quick
+        operations, small, quick = (
+            operations + len(pure.ends),
+            small + compiled.small,
+            quick + compiled.quick,
+        )
         letters += sum(len(event[1]) for event in session.course if event[0] == "post")
         assert (pure.small, pure.quick) == (0, 0)
     assert operations > 400
@@ -98,16 +107,34 @@ def test_clients(recording):
 def test_requests_of_every_kind_were_recorded(courses):
     requests = [request for course in courses for _, request in _requests(course)]
     assert {type(request) for request in requests} >= {
-        *(GetTag, GetData, PutData, ReadConfig, WriteConfig, ListObjects, Introduce, Describe, CollectConfig, Bring)
+        *(
+            GetTag,
+            GetData,
+            PutData,
+            ReadConfig,
+            WriteConfig,
+            ListObjects,
+            Introduce,
+            Describe,
+            CollectConfig,
+            Bring,
+        )
     }
     puts = [request.element for request in requests if isinstance(request, PutData)]
     assert any(element.size > INLINE_BYTES_MAX for element in puts)
     assert any(element.length == DELETED for element in puts)
-    assert any(isinstance(request, GetData) and request.successor is not None for request in requests), "a mover's"
-    assert any(isinstance(request, GetData) and request.held is not None for request in requests), "of who knows the value"
+    assert any(
+        isinstance(request, GetData) and request.successor is not None for request in requests
+    ), "a mover's"
+    assert any(isinstance(request, GetData) and request.held is not None for request in requests), (
+        "of who knows the value"
+    )
     for kind in (GetData, GetTag):
         calls = Counter(
-            (sender, request.call, request.object) for course in courses for sender, request in _requests(course) if type(request) is kind
+            (sender, request.call, request.object)
+            for course in courses
+            for sender, request in _requests(course)
+            if type(request) is kind
         )
         assert max(calls.values()) > 1, f"no {kind.__name__} was sent again"
 
@@ -122,19 +149,44 @@ def _requests(course):
 
 @pytest.mark.usefixtures("_still")
 def test_replies_of_every_kind_were_recorded(courses):
-    replies = [reply for course in courses for said in answers(course.sent).values() for reply in said]
-    told = {(type(reply), reply.successor.status) for reply in replies if isinstance(reply, TOLD_BY) and reply.successor is not None}
+    replies = [
+        reply for course in courses for said in answers(course.sent).values() for reply in said
+    ]
+    told = {
+        (type(reply), reply.successor.status)
+        for reply in replies
+        if isinstance(reply, TOLD_BY) and reply.successor is not None
+    }
     assert told >= {(kind, Status.PENDING) for kind in TOLD_BY}
     assert {status for _, status in told} == {Status.PENDING, Status.FINALIZED}
-    assert any(isinstance(reply, DataReply) and reply.element is not None and reply.element.size > INLINE_BYTES_MAX for reply in replies)
+    assert any(
+        isinstance(reply, DataReply)
+        and reply.element is not None
+        and reply.element.size > INLINE_BYTES_MAX
+        for reply in replies
+    )
     refused = {reply.reason for reply in replies if isinstance(reply, Refused)}
     assert refused >= {Reason.NOT_BROUGHT, Reason.NOT_AUTHORIZED, Reason.UNKNOWN_CONFIGURATION}
     assert all(("disk" in course.events) is course.journaled for course in courses)
 
 
 def test_all_that_happens_to_sessions_was_recorded(recordings):
-    happened = {event[0] for kind in KINDS for session in recordings(kind).sessions for event in session.course}
-    assert happened >= {"open", "begin", "cancel", "post", "receive_frames", "resume", "tick", "close"}
+    happened = {
+        event[0]
+        for kind in KINDS
+        for session in recordings(kind).sessions
+        for event in session.course
+    }
+    assert happened >= {
+        "open",
+        "begin",
+        "cancel",
+        "post",
+        "receive_frames",
+        "resume",
+        "tick",
+        "close",
+    }
 
 
 class _Miswritten:
@@ -148,7 +200,9 @@ class _Miswritten:
         if served is None or served.reply is None:
             return served
         said = {name: getattr(served, name) for name in dir(served) if not name.startswith("_")}
-        return SimpleNamespace(**said | {"reply": served.reply[:-1] + bytes([served.reply[-1] ^ 1])})
+        return SimpleNamespace(
+            **said | {"reply": served.reply[:-1] + bytes([served.reply[-1] ^ 1])}
+        )
 
 
 class _Misposted:

@@ -12,7 +12,18 @@ from ares.testing.sim.run import drawn, quiet, run_plan
 
 pytestmark = pytest.mark.skipif(CORE is None, reason="nothing is compiled")
 
-SCENARIOS = ["general", "calm", "crash", "moving", "coverable", "journal", "rot", "gone", "transfer", "overload"]
+SCENARIOS = [
+    "general",
+    "calm",
+    "crash",
+    "moving",
+    "coverable",
+    "journal",
+    "rot",
+    "gone",
+    "transfer",
+    "overload",
+]
 SEEDS = range(500, 502)
 _PROGRAM = "from tests.compiled.test_same_digests import digests; print(digests())"
 
@@ -24,7 +35,14 @@ def digests(scenarios=SCENARIOS):
 
 def test_runs_are_the_same_without_the_core():
     environment = os.environ | {PURE: "1", "PYTHONPATH": str(Path(__file__).parents[2])}
-    pure = subprocess.run(python("-c", _PROGRAM), env=environment, capture_output=True, text=True, timeout=120, check=True)
+    pure = subprocess.run(
+        python("-c", _PROGRAM),
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
     assert pure.stdout.strip() == str(digests())
 
 
@@ -51,5 +69,7 @@ def test_another_answer_is_noticed(monkeypatch):
         def __getattr__(self, name):
             return getattr(self._served, name)
 
-    monkeypatch.setattr("ares.testing.sim.simulated_server.CORE", type("Module", (), {"Server": Forgetful}))
+    monkeypatch.setattr(
+        "ares.testing.sim.simulated_server.CORE", type("Module", (), {"Server": Forgetful})
+    )
     assert digests(["general"]) != before

@@ -10,7 +10,19 @@ from ares.machine.compiled import CORE
 from ares.model.codec import BATCH_MESSAGES_MAX, decode_replies, encode
 from ares.model.configuration import Status, Successor
 from ares.model.element import checksum, hollow, sealed
-from ares.model.messages import DELETED, LEFT, Ack, CollectConfig, Element, GetData, GetTag, ListObjects, PutData, ReadConfig, WriteConfig
+from ares.model.messages import (
+    DELETED,
+    LEFT,
+    Ack,
+    CollectConfig,
+    Element,
+    GetData,
+    GetTag,
+    ListObjects,
+    PutData,
+    ReadConfig,
+    WriteConfig,
+)
 from ares.model.tag import NUMBER_FLOOR, Tag
 from ares.net.zmtp.frames import head
 from ares.security.roles import Role
@@ -18,14 +30,31 @@ from tests.compiled.server_twins import CODED, DEEP, FOREIGN, HOSTED, INITIAL, K
 
 pytestmark = pytest.mark.skipif(CORE is None, reason="nothing is compiled")
 
-NAMES = ["a", "b", "c", "ü" * 20, "\0file", "\0domain/x", "\0follow/x", "n" * 1024, "n" * 1025, "é" * 512, "é" * 513, ""]
+NAMES = [
+    "a",
+    "b",
+    "c",
+    "ü" * 20,
+    "\0file",
+    "\0domain/x",
+    "\0follow/x",
+    "n" * 1024,
+    "n" * 1025,
+    "é" * 512,
+    "é" * 513,
+    "",
+]
 USUAL = ["a", "b", "c"]
 NUMBERS = [1, 2, 3, 4, 5, 200, 70_000]
 ODD_NUMBERS = [0, NUMBER_FLOOR, NUMBER_FLOOR + 1, 2**64 - 1]
 SIZES = [0, 1, 10, 300] * 20 + [8191, 8192, 9000]
 CALLS = [0, 1, 127, 128, 255, 256, 65_535, 65_536, 2**32 - 1, 2**32, 2**64 - 1]
 WRITERS = [0, 1, 2**32, 2**64 - 1]
-SENDERS = [Keyed(role, site) for role in (Role.READ, Role.WRITE, Role.RECONFIGURE, None) for site in ("", "here")]
+SENDERS = [
+    Keyed(role, site)
+    for role in (Role.READ, Role.WRITE, Role.RECONFIGURE, None)
+    for site in ("", "here")
+]
 
 tags = some.builds(Tag, some.sampled_from(NUMBERS * 20 + ODD_NUMBERS), some.sampled_from(WRITERS))
 names = some.sampled_from(USUAL * 60 + NAMES)
@@ -42,7 +71,10 @@ def puts(draw, odd):
     what = draw(some.sampled_from(["usual"] * 6 + odd))
     match what:
         case "deleted" | "left":
-            length, parts = DELETED if what == "deleted" else LEFT, draw(some.sampled_from([(), (b"",)]))
+            length, parts = (
+                DELETED if what == "deleted" else LEFT,
+                draw(some.sampled_from([(), (b"",)])),
+            )
         case "parts":
             parts = (*parts, b"more" * 300)
         case "index":
@@ -55,39 +87,74 @@ def puts(draw, odd):
         element = Element(index, length, 1, parts)
     if what == "seal":
         element = Element(index, length, element.checksum ^ 1, parts)
-    return PutData(draw(calls), configuration.id, name, tag, element, b"t" * 25 if what == "traced" else None)
+    return PutData(
+        draw(calls), configuration.id, name, tag, element, b"t" * 25 if what == "traced" else None
+    )
 
 
 def successors(configuration):
     following = INITIAL if configuration is FOREIGN else configuration
-    return Successor(following.at(following.domain, following.index + 1, INITIAL.id), Status.PENDING)
+    return Successor(
+        following.at(following.domain, following.index + 1, INITIAL.id), Status.PENDING
+    )
 
 
 @some.composite
 def gets(draw):
-    configuration, wanted, held = draw(configurations), draw(some.none() | tags), draw(some.none() | some.none() | tags)
+    configuration, wanted, held = (
+        draw(configurations),
+        draw(some.none() | tags),
+        draw(some.none() | some.none() | tags),
+    )
     successor = successors(configuration) if draw(some.integers(0, 9)) == 0 else None
-    return GetData(draw(calls), configuration.id, draw(names), draw(some.booleans()), wanted, successor, held)
+    return GetData(
+        draw(calls), configuration.id, draw(names), draw(some.booleans()), wanted, successor, held
+    )
 
 
-asks = some.builds(GetTag, calls, configurations.map(lambda configuration: configuration.id), names, some.sampled_from([None] * 60 + [b"t" * 25]))
+asks = some.builds(
+    GetTag,
+    calls,
+    configurations.map(lambda configuration: configuration.id),
+    names,
+    some.sampled_from([None] * 60 + [b"t" * 25]),
+)
 ODD = ["deleted", "deleted", "left", "parts", "index", "length", "seal", "traced"]
 others = some.one_of(
     some.builds(ReadConfig, calls, configurations.map(lambda configuration: configuration.id)),
-    some.builds(ListObjects, calls, configurations.map(lambda configuration: configuration.id), some.just(""), some.just(10)),
-    configurations.map(lambda configuration: WriteConfig(3, configuration.id, successors(configuration))),
+    some.builds(
+        ListObjects,
+        calls,
+        configurations.map(lambda configuration: configuration.id),
+        some.just(""),
+        some.just(10),
+    ),
     configurations.map(
-        lambda configuration: CollectConfig(3, configuration.id, Successor(successors(configuration).configuration, Status.FINALIZED))
+        lambda configuration: WriteConfig(3, configuration.id, successors(configuration))
+    ),
+    configurations.map(
+        lambda configuration: CollectConfig(
+            3,
+            configuration.id,
+            Successor(successors(configuration).configuration, Status.FINALIZED),
+        )
     ),
 )
 usual = some.one_of(asks, gets(), puts(["deleted"]))
-batches = some.one_of(some.lists(usual, min_size=1, max_size=8), some.lists(usual, min_size=1, max_size=8), some.lists(puts(ODD), max_size=3))
+batches = some.one_of(
+    some.lists(usual, min_size=1, max_size=8),
+    some.lists(usual, min_size=1, max_size=8),
+    some.lists(puts(ODD), max_size=3),
+)
 
 
 @some.composite
 def damaged(draw, frame):
     """One that differs a little from what any program sends."""
-    at, byte = draw(some.integers(0, max(0, len(frame) - 1))), bytes([draw(some.sampled_from([0, 1, 0x91, 0xC0, 0xCC, 0xCD, 0xD0, 0xDC, 0xFF]))])
+    at, byte = (
+        draw(some.integers(0, max(0, len(frame) - 1))),
+        bytes([draw(some.sampled_from([0, 1, 0x91, 0xC0, 0xCC, 0xCD, 0xD0, 0xDC, 0xFF]))]),
+    )
     match draw(some.sampled_from(["cut", "put in", "changed", "more"])):
         case "cut":
             return frame[:at]
@@ -101,7 +168,11 @@ def damaged(draw, frame):
 @some.composite
 def steps(draw):
     """What is received at once; or that disks and loops go on."""
-    kind = draw(some.sampled_from(["batch"] * 8 + ["odd", "damaged", "damaged", "other", "commit", "loop", "disk"]))
+    kind = draw(
+        some.sampled_from(
+            ["batch"] * 8 + ["odd", "damaged", "damaged", "other", "commit", "loop", "disk"]
+        )
+    )
     if kind in ("commit", "loop", "disk"):
         return kind, None, None, None
     came = draw(some.lists(batches, min_size=1, max_size=3))
@@ -161,7 +232,13 @@ def test_both_paths_are_one(journaled, keyed):
 
 def put(name, number, data=b"0123456789", configuration=INITIAL, writer=7, call=9):
     index = int(configuration.dap == "ec")
-    return PutData(call, configuration.id, name, Tag(number, writer), sealed(configuration.id, name, Tag(number, writer), index, len(data), (data,)))
+    return PutData(
+        call,
+        configuration.id,
+        name,
+        Tag(number, writer),
+        sealed(configuration.id, name, Tag(number, writer), index, len(data), (data,)),
+    )
 
 
 @pytest.mark.parametrize("journaled", [False, True])
@@ -171,9 +248,14 @@ def test_long_courses_of_usual_batches(journaled):
     for number in range(1, 40):
         configuration = HOSTED[number % 3]
         order = number * 7 % 40 + 1
-        messages = [put(f"key-{place % 5}", order + place, bytes([place]) * (place * 40), configuration) for place in range(20)]
+        messages = [
+            put(f"key-{place % 5}", order + place, bytes([place]) * (place * 40), configuration)
+            for place in range(20)
+        ]
         messages += [GetTag(place, configuration.id, f"key-{place}") for place in range(7)]
-        messages += [GetData(place, configuration.id, f"key-{place}", bool(place % 2)) for place in range(7)]
+        messages += [
+            GetData(place, configuration.id, f"key-{place}", bool(place % 2)) for place in range(7)
+        ]
         for half in (compiled, pure):
             half.receive(SENDERS[0], encode(messages), True)
             if number % 3 == 0:
@@ -191,12 +273,21 @@ def test_what_rotted(journaled):
     for half in (compiled, pure):
         half.receive(SENDERS[0], encode([small, other]))
         half.take_steps()
-        half.replica.hosted[INITIAL.id].move(PutData(0, INITIAL.id, "a", small.tag, hollow(small.element)), 1)
-        for asked in ([GetTag(1, INITIAL.id, "a")], [GetData(1, INITIAL.id, "a", True)], [put("b", 2), again], [GetData(1, INITIAL.id, "a", True)]):
+        half.replica.hosted[INITIAL.id].move(
+            PutData(0, INITIAL.id, "a", small.tag, hollow(small.element)), 1
+        )
+        for asked in (
+            [GetTag(1, INITIAL.id, "a")],
+            [GetData(1, INITIAL.id, "a", True)],
+            [put("b", 2), again],
+            [GetData(1, INITIAL.id, "a", True)],
+        ):
             half.receive(SENDERS[0], encode(asked))
             half.take_steps()
     assert (compiled.sent, compiled.state) == (pure.sent, pure.state)
-    assert compiled.quick == 2, "the first batch, and the last one: nothing of the object that rotted"
+    assert compiled.quick == 2, (
+        "the first batch, and the last one: nothing of the object that rotted"
+    )
 
 
 @pytest.mark.parametrize("journaled", [False, True])
@@ -211,14 +302,27 @@ def test_a_domain_that_moves(journaled):
         half.take_steps()
         quick = half.quick
         for asked in (
-            [GetData(3, INITIAL.id, "a", True, None, successor), GetTag(4, INITIAL.id, "a"), GetData(5, INITIAL.id, "never", True)],
-            [put("a", 2), GetData(6, INITIAL.id, "a", True), GetData(7, INITIAL.id, "b", True), put("b", 1), GetData(8, INITIAL.id, "b", True)],
+            [
+                GetData(3, INITIAL.id, "a", True, None, successor),
+                GetTag(4, INITIAL.id, "a"),
+                GetData(5, INITIAL.id, "never", True),
+            ],
+            [
+                put("a", 2),
+                GetData(6, INITIAL.id, "a", True),
+                GetData(7, INITIAL.id, "b", True),
+                put("b", 1),
+                GetData(8, INITIAL.id, "b", True),
+            ],
             [ListObjects(9, INITIAL.id, "", 10)],
         ):
             half.receive(SENDERS[0], encode(asked))
             half.take_steps()
         assert half.quick == quick + (2 if half is compiled else 0)
-        half.host.handle(SENDERS[0], [WriteConfig(2, INITIAL.id, Successor(successor.configuration, Status.FINALIZED))])
+        half.host.handle(
+            SENDERS[0],
+            [WriteConfig(2, INITIAL.id, Successor(successor.configuration, Status.FINALIZED))],
+        )
         half.receive(SENDERS[0], encode([GetData(10, INITIAL.id, "a", True)]))
         half.take_steps()
         assert half.quick <= quick + 2
@@ -287,7 +391,14 @@ def test_only_whole_messages_are_taken():
     compiled, _ = twins()
     [frame] = encode([put("a", 1)])
     read = head(len(frame)) + frame
-    for came in (read[:-1], read + b"\0", b"\x01" + read[1:], b"\x04" + read[1:], b"\x02" + b"\xff" * 8 + frame, b""):
+    for came in (
+        read[:-1],
+        read + b"\0",
+        b"\x01" + read[1:],
+        b"\x04" + read[1:],
+        b"\x02" + b"\xff" * 8 + frame,
+        b"",
+    ):
         assert compiled.host.serve(SENDERS[0], memoryview(came)) is None
     assert not compiled.replica.hosted[INITIAL.id].objects
     assert compiled.host.serve(SENDERS[0], memoryview(read * 3)).puts == 3
@@ -296,9 +407,17 @@ def test_only_whole_messages_are_taken():
 def test_roles():
     compiled, _ = twins(keyed=True)
     reader, writer, _, stranger = SENDERS[::2]
-    asked, changed, moved = encode([GetTag(1, INITIAL.id, "a")]), encode([put("a", 1)]), encode([put("\0domain/a", 1)])
-    assert [compiled.host.serve(sender, [asked]) is not None for sender in (reader, writer, stranger)] == [True, True, False]
-    assert [compiled.host.serve(sender, [changed]) is not None for sender in (reader, writer, stranger)] == [False, True, False]
+    asked, changed, moved = (
+        encode([GetTag(1, INITIAL.id, "a")]),
+        encode([put("a", 1)]),
+        encode([put("\0domain/a", 1)]),
+    )
+    assert [
+        compiled.host.serve(sender, [asked]) is not None for sender in (reader, writer, stranger)
+    ] == [True, True, False]
+    assert [
+        compiled.host.serve(sender, [changed]) is not None for sender in (reader, writer, stranger)
+    ] == [False, True, False]
     assert compiled.host.serve(writer, [moved]) is None
 
 
@@ -306,7 +425,9 @@ def test_users_are_counted():
     compiled, _ = twins()
     here, nowhere = Keyed(Role.READ, "here"), Keyed(Role.READ)
     for sender in (here, nowhere):
-        compiled.receive(sender, [encode([GetTag(1, INITIAL.id, "a")] * 3 + [GetTag(1, CODED.id, "a")])[0]])
+        compiled.receive(
+            sender, [encode([GetTag(1, INITIAL.id, "a")] * 3 + [GetTag(1, CODED.id, "a")])[0]]
+        )
     assert compiled.quick == 2
     assert compiled.host.users._counts["here"] == {INITIAL.id: 3.0, CODED.id: 1.0}
 
@@ -338,5 +459,8 @@ def test_seals_are_the_same():
     for size in (0, 1, 3, 4, 8, 9, 16, 17, 128, 129, 240, 241, 1024, 8191):
         data = bytes(range(256)) * 32
         messages = [put("s" * (size % 200 + 1), size + 1, data[:size], DEEP)]
-        assert checksum(DEEP.id, messages[0].object, messages[0].tag, 1, size, (data[:size],)) == messages[0].element.checksum
+        assert (
+            checksum(DEEP.id, messages[0].object, messages[0].tag, 1, size, (data[:size],))
+            == messages[0].element.checksum
+        )
         assert compiled.host.serve(SENDERS[0], [encode(messages)]).puts == 1

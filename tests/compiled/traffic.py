@@ -30,7 +30,11 @@ from tests.transport.wires import until
 
 SERVERS = [f"s{number}" for number in range(5)]
 SMALL, LARGE = [0, 10, 300, 3000, 8000], [9_000, 40_000]
-SIZES = {f"key-{number}": SMALL for number in range(4)} | {"ü" * 20: SMALL, "large": LARGE, "either": SMALL + LARGE}
+SIZES = {f"key-{number}": SMALL for number in range(4)} | {
+    "ü" * 20: SMALL,
+    "large": LARGE,
+    "either": SMALL + LARGE,
+}
 """Of the values of each object."""
 
 STEPS, SIDE_BY_SIDE = 60, 4
@@ -49,7 +53,10 @@ class Cluster:
 
     def __init__(self, directory, keyed, durable, recording: Recording) -> None:
         security, durability = "curve" if keyed else "none", "fsync" if durable else "memory"
-        self.settings = create(directory / "cluster", Plan(consensus=1, security=security, durability=durability, base_port=0))
+        self.settings = create(
+            directory / "cluster",
+            Plan(consensus=1, security=security, durability=durability, base_port=0),
+        )
         self.listeners = []
         self._directory = directory
         self._durable = durable
@@ -66,13 +73,19 @@ class Cluster:
             await listener.serve(host.handler)
             self._recording.courses.append(course)
             self.listeners.append(listener)
-            self._closing.callback(lambda course=course, host=host: self._recording.held.update({course: holds(host.replica)}))
+            self._closing.callback(
+                lambda course=course, host=host: self._recording.held.update(
+                    {course: holds(host.replica)}
+                )
+            )
             self._closing.push_async_callback(listener.close)
             self._closing.push_async_callback(host.finish)
         [member] = settings.members.values()
         guard, certified = guard_of(settings, member.id, member.public_key), certifying(settings)
         consensus, listener = LocalConsensus(), ZmtpListener(member.address, guard.lock)
-        service = ConsensusHost(certified(consensus) if certified is not None else consensus, listener, guard.admission)
+        service = ConsensusHost(
+            certified(consensus) if certified is not None else consensus, listener, guard.admission
+        )
         await service.start()
         self._closing.push_async_callback(service.close)
         return self
@@ -80,7 +93,10 @@ class Cluster:
     def _journal(self, server):
         if not self._durable:
             return None
-        journal = open_journal(self._directory / f"{server.id}.store", Owner(self.settings.initial.cluster_id, server.id, server.identity))
+        journal = open_journal(
+            self._directory / f"{server.id}.store",
+            Owner(self.settings.initial.cluster_id, server.id, server.identity),
+        )
         assert not list(journal.recover()), "it is new"
         self._closing.callback(journal.close)
         return journal
@@ -92,7 +108,9 @@ class Cluster:
             authorise(settings.security, name, role)
             settings = with_key(settings, settings.security.secret_path(name))
         client = settings.client
-        store = await ares.connect(structs.replace(settings, client=structs.replace(client, timeout_s=WAIT_S_MAX)))
+        store = await ares.connect(
+            structs.replace(settings, client=structs.replace(client, timeout_s=WAIT_S_MAX))
+        )
         self._closing.push_async_callback(store.close)
         return store
 
@@ -117,7 +135,9 @@ async def _use(stores, rng, steps=STEPS) -> None:
                 case "stat":
                     await store.stat(key)
                 case "if":
-                    versions[store, key] = (await store.write_versioned(key, value, versions.get((store, key)))).version
+                    versions[store, key] = (
+                        await store.write_versioned(key, value, versions.get((store, key)))
+                    ).version
 
 
 async def _move(stores) -> None:
@@ -132,7 +152,11 @@ async def _move(stores) -> None:
 
 async def _domains(store):
     coded, copied = Configuration.ec(SERVERS, 3), Configuration.abd(SERVERS[1:4])
-    return [store, await store.domain("photos", create=coded), await store.domain("notes", create=copied)]
+    return [
+        store,
+        await store.domain("photos", create=coded),
+        await store.domain("notes", create=copied),
+    ]
 
 
 async def _refused(cluster) -> None:
@@ -166,10 +190,24 @@ async def _stall(cluster, users) -> None:
     for listener in cluster.listeners[-2:]:
         listener.pause()
     default = users[0][0]
-    given_up = [asyncio.ensure_future(operation) for operation in (default.read("key-1"), default.write("key-2", b"late"), default.delete("key-3"))]
-    jobs = [asyncio.ensure_future(_use(stores, random.Random(number), SIDE_BY_SIDE)) for number, stores in enumerate(users)]
-    await until(lambda: default._runner.session.readiness.suspects.issuperset(SERVERS[-2:]))  # as they are from when they are asked again
-    await asyncio.sleep(2 * TICK_S)  # an operation that began a moment later is asked again at the next tick
+    given_up = [
+        asyncio.ensure_future(operation)
+        for operation in (
+            default.read("key-1"),
+            default.write("key-2", b"late"),
+            default.delete("key-3"),
+        )
+    ]
+    jobs = [
+        asyncio.ensure_future(_use(stores, random.Random(number), SIDE_BY_SIDE))
+        for number, stores in enumerate(users)
+    ]
+    await until(
+        lambda: default._runner.session.readiness.suspects.issuperset(SERVERS[-2:])
+    )  # as they are from when they are asked again
+    await asyncio.sleep(
+        2 * TICK_S
+    )  # an operation that began a moment later is asked again at the next tick
     for operation in given_up:
         operation.cancel()
     for listener in cluster.listeners:
@@ -181,7 +219,11 @@ async def _stall(cluster, users) -> None:
 async def _work(cluster: Cluster) -> None:
     await _refused(cluster)
     mover, *users = [await _domains(await cluster.client()) for _ in range(4)]
-    jobs = [_use(stores, random.Random(number * 10 + place)) for number, stores in enumerate(users) for place in range(SIDE_BY_SIDE)]
+    jobs = [
+        _use(stores, random.Random(number * 10 + place))
+        for number, stores in enumerate(users)
+        for place in range(SIDE_BY_SIDE)
+    ]
     async with asyncio.timeout(WAIT_S_MAX):
         await asyncio.gather(*jobs, _hiccups(cluster), _move(mover))
         await _stall(cluster, users)
@@ -198,7 +240,9 @@ def record(directory, keyed=False, durable=False, core=True) -> Recording:
     with pytest.MonkeyPatch.context() as patch:
         if not core:
             patch.setattr(compiled, "CORE", None)
-        patch.setattr(batching, "TURN_S", WAIT_S_MAX)  # what came together is answered together, as it will be in replays
+        patch.setattr(
+            batching, "TURN_S", WAIT_S_MAX
+        )  # what came together is answered together, as it will be in replays
         recording.sessions = record_sessions(patch)
         asyncio.run(_recorded(directory, keyed, durable, recording))
     return recording

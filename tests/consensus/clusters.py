@@ -54,7 +54,9 @@ class LocalMembers:
         return self._directory / member
 
     def make(self, member: ServerId) -> RaftMember:
-        return RaftMember(member, self.raft_addresses, self.directory(member), PASSWORD, self.beat_s)
+        return RaftMember(
+            member, self.raft_addresses, self.directory(member), PASSWORD, self.beat_s
+        )
 
     async def start(self, member: ServerId) -> RaftMember:
         raft = self.make(member)
@@ -77,7 +79,9 @@ class LocalMembers:
             await self.stop(member)
 
     def client(self) -> RemoteConsensus:
-        return RemoteConsensus(InprocConnections(self._network), {member: member for member in self.raft_addresses})
+        return RemoteConsensus(
+            InprocConnections(self._network), {member: member for member in self.raft_addresses}
+        )
 
 
 class MemberProcesses:
@@ -96,9 +100,17 @@ class MemberProcesses:
     def start(self, *members: ServerId) -> None:
         for member in members:
             script = Path(__file__).with_name("member_process.py")
-            arguments = [member, self._addresses[member], json.dumps(self._raft_addresses), str(self._directory / member), PASSWORD]
+            arguments = [
+                member,
+                self._addresses[member],
+                json.dumps(self._raft_addresses),
+                str(self._directory / member),
+                PASSWORD,
+            ]
             with (self._directory / f"{member}.log").open("ab") as log:
-                self._processes[member] = subprocess.Popen(python(str(script), *arguments), stdout=log, stderr=log)
+                self._processes[member] = subprocess.Popen(
+                    python(str(script), *arguments), stdout=log, stderr=log
+                )
 
     def kill(self, *members: ServerId) -> None:
         """kill -9."""
@@ -122,11 +134,15 @@ class MemberProcesses:
             await client.close()
 
     def client(self, *members: ServerId) -> RemoteConsensus:
-        client = RemoteConsensus(ZmqConnections(), {member: self._addresses[member] for member in members or MEMBERS})
+        client = RemoteConsensus(
+            ZmqConnections(), {member: self._addresses[member] for member in members or MEMBERS}
+        )
         self._clients.append(client)
         return client
 
-    async def described(self, client: RemoteConsensus, condition: Callable[[list[ConsensusDescription]], bool]) -> list[ConsensusDescription]:
+    async def described(
+        self, client: RemoteConsensus, condition: Callable[[list[ConsensusDescription]], bool]
+    ) -> list[ConsensusDescription]:
         """What the members say of themselves, as soon as ``condition`` holds for it."""
         async with asyncio.timeout(PATIENCE_S):
             while True:
@@ -140,6 +156,10 @@ class MemberProcesses:
 
         def agreed(descriptions: list[ConsensusDescription]) -> bool:
             leaders = {description.leader for description in descriptions}
-            return len(descriptions) == len(self._processes) and len(leaders) == 1 and leaders <= set(self._processes)
+            return (
+                len(descriptions) == len(self._processes)
+                and len(leaders) == 1
+                and leaders <= set(self._processes)
+            )
 
         return ServerId((await self.described(client, agreed))[0].leader)

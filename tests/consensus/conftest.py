@@ -63,7 +63,9 @@ async def lone_etcd(tmp_path: Path) -> AsyncIterator[EtcdProcesses]:
 
 
 @pytest.fixture(params=["local", "raft", "etcd"])
-async def consensus(request: pytest.FixtureRequest, members: LocalMembers) -> AsyncIterator[Consensus]:
+async def consensus(
+    request: pytest.FixtureRequest, members: LocalMembers
+) -> AsyncIterator[Consensus]:
     client: Consensus = LocalConsensus()
     if request.param == "raft":
         await members.start_all()

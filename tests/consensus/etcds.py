@@ -34,7 +34,9 @@ def etcd_program() -> str:
 class EtcdProcesses:
     """The members of one etcd cluster; ``options`` are added to every command line (``--name`` and the addresses are there already)."""
 
-    def __init__(self, directory: Path, count: int = 1, scheme: str = "http", options: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, directory: Path, count: int = 1, scheme: str = "http", options: tuple[str, ...] = ()
+    ) -> None:
         addresses = free_addresses(2 * count)
         self._program = etcd_program()
         self._directory = directory
@@ -58,15 +60,25 @@ class EtcdProcesses:
                 "advertise-client-urls": client,
                 "listen-peer-urls": peer,
                 "initial-advertise-peer-urls": peer,
-                "initial-cluster": ",".join(f"m{index}=http://{address}" for index, address in enumerate(self._peers)),
+                "initial-cluster": ",".join(
+                    f"m{index}=http://{address}" for index, address in enumerate(self._peers)
+                ),
                 "initial-cluster-token": self._token,
                 "heartbeat-interval": "50",
                 "election-timeout": "500",
             }
-            words = [self._program, *(f"--{key}={value}" for key, value in arguments.items()), *self._options]
-            environment = {key: value for key, value in os.environ.items() if not key.startswith("ETCD")}
+            words = [
+                self._program,
+                *(f"--{key}={value}" for key, value in arguments.items()),
+                *self._options,
+            ]
+            environment = {
+                key: value for key, value in os.environ.items() if not key.startswith("ETCD")
+            }
             with (self._directory / f"m{number}.log").open("ab") as log:
-                self._processes[endpoint] = subprocess.Popen(words, stdout=log, stderr=log, env=environment)
+                self._processes[endpoint] = subprocess.Popen(
+                    words, stdout=log, stderr=log, env=environment
+                )
 
     def kill(self, *endpoints: str) -> None:
         """kill -9, of all if none is named."""
@@ -77,14 +89,18 @@ class EtcdProcesses:
             self._processes.pop(endpoint).wait()
 
     def settings(self, *endpoints: str, **others: object) -> EtcdSettings:
-        return EtcdSettings(endpoints or self.endpoints, file=self._directory / "cluster.toml", **others)  # type: ignore[arg-type]
+        return EtcdSettings(
+            endpoints or self.endpoints, file=self._directory / "cluster.toml", **others
+        )  # type: ignore[arg-type]
 
     def client(self, *endpoints: str, cluster: bytes = CLUSTER, **others: object) -> EtcdConsensus:
         client = EtcdConsensus(self.settings(*endpoints, **others), cluster)
         self._clients.append(client)
         return client
 
-    async def described(self, client: EtcdConsensus, condition: Callable[[list[ConsensusDescription]], bool]) -> list[ConsensusDescription]:
+    async def described(
+        self, client: EtcdConsensus, condition: Callable[[list[ConsensusDescription]], bool]
+    ) -> list[ConsensusDescription]:
         """What the members say of themselves, as soon as ``condition`` holds for it."""
         async with asyncio.timeout(PATIENCE_S):
             while True:
@@ -97,7 +113,10 @@ class EtcdProcesses:
         """Where the member serves that all running ones call leader."""
 
         def agreed(descriptions: list[ConsensusDescription]) -> bool:
-            return len(descriptions) == len(self._processes) and len({each.leader for each in descriptions} - {""}) == 1
+            return (
+                len(descriptions) == len(self._processes)
+                and len({each.leader for each in descriptions} - {""}) == 1
+            )
 
         return (await self.described(client, agreed))[0].leader
 
@@ -106,7 +125,9 @@ class EtcdProcesses:
         service, _, name = method.partition(".")
         channel = rpc.insecure_channel(endpoint, options=(("grpc.enable_http_proxy", 0),))
         try:
-            return await getattr(getattr(rpc, f"{service}Stub")(channel), name)(request, wait_for_ready=True, timeout=PATIENCE_S)
+            return await getattr(getattr(rpc, f"{service}Stub")(channel), name)(
+                request, wait_for_ready=True, timeout=PATIENCE_S
+            )
         finally:
             await channel.close()
 

@@ -13,10 +13,20 @@ from ares.model.identity import ServerId
 from ares.net.libzmq import ZmqListener
 
 
-async def main(member: str, address: str, raft_addresses: str, directory: str, password: str) -> None:
+async def main(
+    member: str, address: str, raft_addresses: str, directory: str, password: str
+) -> None:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    await run_consensus_member(ServerId(member), json.loads(raft_addresses), ZmqListener(address), Path(directory), password, BEAT_S, stop)
+    await run_consensus_member(
+        ServerId(member),
+        json.loads(raft_addresses),
+        ZmqListener(address),
+        Path(directory),
+        password,
+        BEAT_S,
+        stop,
+    )
 
 
 if __name__ == "__main__":

@@ -27,7 +27,9 @@ async def said_when_idle(members: LocalMembers, said: list[float]) -> int:
         await members.stop_all()
 
 
-async def test_a_longer_beat_is_fewer_messages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_longer_beat_is_fewer_messages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     said: list[float] = []
     send = Transport.send
 

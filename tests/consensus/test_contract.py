@@ -35,7 +35,11 @@ async def test_a_repeated_proposal_gets_the_same_answer(consensus: Consensus) ->
 
 
 async def test_places_are_independent(consensus: Consensus) -> None:
-    places = [configuration(0, "a", "s0 s1 s2"), configuration(1, "a", "s1 s2 s3"), configuration(0, "b", "s2 s3 s4")]
+    places = [
+        configuration(0, "a", "s0 s1 s2"),
+        configuration(1, "a", "s1 s2 s3"),
+        configuration(0, "b", "s2 s3 s4"),
+    ]
     for place in places:
         assert (await consensus.propose(place, ALICE, PATIENCE_S)).configuration == place
     async with asyncio.timeout(PATIENCE_S):
@@ -45,7 +49,9 @@ async def test_places_are_independent(consensus: Consensus) -> None:
 
 
 async def test_erasure_coded_configurations_come_back_whole(consensus: Consensus) -> None:
-    proposed = Configuration.ec(["s0", "s1", "s2", "s3", "s4"], k=3, delta=5).at(DomainName("photos/ü"), 7)
+    proposed = Configuration.ec(["s0", "s1", "s2", "s3", "s4"], k=3, delta=5).at(
+        DomainName("photos/ü"), 7
+    )
     assert (await consensus.propose(proposed, ALICE, PATIENCE_S)).configuration == proposed
 
 
@@ -74,12 +80,21 @@ async def test_closing_twice_is_allowed(consensus: Consensus) -> None:
 _fresh = itertools.count()
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(made=st.lists(st.tuples(st.integers(0, 2), st.integers(1, 5)), min_size=1, max_size=20))
-async def test_concurrent_proposers_agree(consensus: Consensus, made: list[tuple[int, int]]) -> None:
+async def test_concurrent_proposers_agree(
+    consensus: Consensus, made: list[tuple[int, int]]
+) -> None:
     domain = f"example {next(_fresh)}"
-    proposed = [(configuration(index, domain, f"s0 s1 t{proposer}"), ClientId(proposer)) for index, proposer in made]
-    decided = await asyncio.gather(*(consensus.propose(placed, proposer, PATIENCE_S) for placed, proposer in proposed))
+    proposed = [
+        (configuration(index, domain, f"s0 s1 t{proposer}"), ClientId(proposer))
+        for index, proposer in made
+    ]
+    decided = await asyncio.gather(
+        *(consensus.propose(placed, proposer, PATIENCE_S) for placed, proposer in proposed)
+    )
     answers: dict[int, set[tuple[bytes, ClientId]]] = {}
     for (placed, _), decision in zip(proposed, decided, strict=True):
         assert (decision.configuration, decision.proposer) in proposed

@@ -11,7 +11,14 @@ from ares.model.errors import ConfigurationRefused
 
 from .clusters import configuration
 
-proposals = st.lists(st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 4), st.binary(max_size=4), st.integers(0, 2**64 - 1)))
+proposals = st.lists(
+    st.tuples(
+        st.sampled_from(["a", "b"]),
+        st.integers(0, 4),
+        st.binary(max_size=4),
+        st.integers(0, 2**64 - 1),
+    )
+)
 
 
 @given(proposals)
@@ -37,7 +44,9 @@ def test_hints_move_to_higher_indices_only(told: list[tuple[str, int, bytes, int
 
 
 @given(proposals, proposals)
-def test_a_snapshot_goes_on_as_the_original_would(before: list[tuple[str, int, bytes, int]], after: list[tuple[str, int, bytes, int]]) -> None:
+def test_a_snapshot_goes_on_as_the_original_would(
+    before: list[tuple[str, int, bytes, int]], after: list[tuple[str, int, bytes, int]]
+) -> None:
     original: DecisionTable[bytes] = DecisionTable()
     for domain, index, content, proposer in before:
         original.decide(domain, index, content, proposer)
@@ -45,8 +54,12 @@ def test_a_snapshot_goes_on_as_the_original_would(before: list[tuple[str, int, b
     restored = msgspec.msgpack.decode(msgspec.msgpack.encode(original), type=DecisionTable[bytes])
     assert restored == original
     for domain, index, content, proposer in after:
-        assert restored.decide(domain, index, content, proposer) == original.decide(domain, index, content, proposer)
-        assert restored.tell_finalized(domain, index, content) == original.tell_finalized(domain, index, content)
+        assert restored.decide(domain, index, content, proposer) == original.decide(
+            domain, index, content, proposer
+        )
+        assert restored.tell_finalized(domain, index, content) == original.tell_finalized(
+            domain, index, content
+        )
 
 
 def test_tables_do_not_share_state() -> None:

@@ -31,7 +31,9 @@ HINT = f"/ares/{CLUSTER.hex()}/hint/default".encode()
 
 
 async def propose(client: EtcdConsensus, proposer: ClientId, index: int) -> Decided:
-    return await client.propose(configuration(index, servers=f"s0 s1 t{proposer}"), proposer, PATIENCE_S)
+    return await client.propose(
+        configuration(index, servers=f"s0 s1 t{proposer}"), proposer, PATIENCE_S
+    )
 
 
 async def stream(client: EtcdConsensus, proposer: ClientId, into: list[Decided]) -> None:
@@ -43,13 +45,19 @@ def decided_twice(answers: Iterable[Decided]) -> set[int]:
     """The indices for which the answers name more than one decision."""
     made: dict[int, set[tuple[bytes, int]]] = {}
     for answer in answers:
-        made.setdefault(answer.configuration.index, set()).add((answer.configuration.id, answer.proposer))
+        made.setdefault(answer.configuration.index, set()).add(
+            (answer.configuration.id, answer.proposer)
+        )
     return {index for index, different in made.items() if len(different) > 1}
 
 
 async def again(client: EtcdConsensus, decided: list[Decided]) -> list[Decided]:
     """What a further proposer is told."""
-    return list(await asyncio.gather(*(propose(client, CAROL, each.configuration.index) for each in decided)))
+    return list(
+        await asyncio.gather(
+            *(propose(client, CAROL, each.configuration.index) for each in decided)
+        )
+    )
 
 
 async def test_etcd_killed_in_a_stream_of_proposals(lone_etcd: EtcdProcesses) -> None:
@@ -88,13 +96,20 @@ async def test_the_leader_killed_in_a_stream_of_proposals(etcd: EtcdProcesses) -
 
 async def test_racing_proposers_agree(etcd: EtcdProcesses) -> None:
     etcd.start()
-    rivals = {ClientId(number): etcd.client(endpoint) for number, endpoint in enumerate(etcd.endpoints * 3)}
+    rivals = {
+        ClientId(number): etcd.client(endpoint)
+        for number, endpoint in enumerate(etcd.endpoints * 3)
+    }
     for index in range(10):
-        answers = await asyncio.gather(*(propose(client, proposer, index) for proposer, client in rivals.items()))
+        answers = await asyncio.gather(
+            *(propose(client, proposer, index) for proposer, client in rivals.items())
+        )
         assert decided_twice(answers) == set()
 
 
-async def test_a_put_without_condition_would_be_found_out(shared_etcd: EtcdProcesses, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_put_without_condition_would_be_found_out(
+    shared_etcd: EtcdProcesses, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The check of the tests above rejects the mistake that they are there for."""
     conditional = etcd_consensus._put_if
 
@@ -124,7 +139,9 @@ async def test_without_a_majority_it_is_unavailable_and_then_goes_on(etcd: EtcdP
     decided = [await propose(client, ALICE, index) for index in range(5)]
     one, two, three = etcd.endpoints
     etcd.kill(one, two)
-    with pytest.raises(ConsensusUnavailable, match=r"within 3 s etcd said: .*Reads and writes go on") as caught:
+    with pytest.raises(
+        ConsensusUnavailable, match=r"within 3 s etcd said: .*Reads and writes go on"
+    ) as caught:
         await client.propose(configuration(5), BOB, 3.0)
     for dead in (one, two):
         assert f"{dead} (unreachable: Connection refused)" in str(caught.value)
@@ -143,11 +160,21 @@ async def test_members_describe_themselves(etcd: EtcdProcesses) -> None:
     for index in range(3):
         await propose(client, ALICE, index)
     leader = await etcd.leader(client)
-    described = await etcd.described(client, lambda all_: [each.decisions for each in all_] == [3, 3, 3])
+    described = await etcd.described(
+        client, lambda all_: [each.decisions for each in all_] == [3, 3, 3]
+    )
     assert {each.member for each in described} == set(etcd.endpoints)
-    assert {(each.leader, each.members_reachable, each.members_total) for each in described} == {(leader, 3, 3)}
-    [alone] = await etcd.client(next(each for each in etcd.endpoints if each != leader)).describe(PATIENCE_S)
-    assert (alone.leader, alone.members_reachable, alone.members_total) == (f"m{etcd.endpoints.index(leader)}", 1, 3)
+    assert {(each.leader, each.members_reachable, each.members_total) for each in described} == {
+        (leader, 3, 3)
+    }
+    [alone] = await etcd.client(next(each for each in etcd.endpoints if each != leader)).describe(
+        PATIENCE_S
+    )
+    assert (alone.leader, alone.members_reachable, alone.members_total) == (
+        f"m{etcd.endpoints.index(leader)}",
+        1,
+        3,
+    )
 
 
 def written(content: Configuration) -> bytes:
@@ -157,15 +184,23 @@ def written(content: Configuration) -> bytes:
 STRANGE = {
     "foreign": (b"hello", "ares did not write"),
     "empty": (b"", "ares did not write"),
-    "newer": (MAGIC + bytes([FORMAT + 1]) + b"whatever", rf"format {FORMAT + 1}, this release reads {FORMAT}"),
+    "newer": (
+        MAGIC + bytes([FORMAT + 1]) + b"whatever",
+        rf"format {FORMAT + 1}, this release reads {FORMAT}",
+    ),
     "cut": (written(configuration(7))[:-5], "damaged"),
-    "no configuration": (MAGIC + bytes([FORMAT]) + msgspec.msgpack.encode([["abd", [], 1], 1]), "damaged"),
+    "no configuration": (
+        MAGIC + bytes([FORMAT]) + msgspec.msgpack.encode([["abd", [], 1], 1]),
+        "damaged",
+    ),
     "moved": (written(configuration(8)), "index 8 of domain 'default'"),
 }
 
 
 @pytest.mark.parametrize("case", STRANGE)
-async def test_what_cannot_be_read_is_a_named_error_and_left_as_it_is(shared_etcd: EtcdProcesses, case: str) -> None:
+async def test_what_cannot_be_read_is_a_named_error_and_left_as_it_is(
+    shared_etcd: EtcdProcesses, case: str
+) -> None:
     value, why = STRANGE[case]
     client, [endpoint] = EtcdConsensus(shared_etcd.settings(), CLUSTER), shared_etcd.endpoints
     for key in (DECISION, HINT):
@@ -186,7 +221,9 @@ async def test_what_cannot_be_read_is_a_named_error_and_left_as_it_is(shared_etc
 
 async def test_hints_told_at_once_leave_the_latest(shared_etcd: EtcdProcesses) -> None:
     client = EtcdConsensus(shared_etcd.settings(), secrets.token_bytes(16))
-    await asyncio.gather(*(client.tell_finalized(configuration(index), PATIENCE_S) for index in (3, 9, 1, 7, 5, 8)))
+    await asyncio.gather(
+        *(client.tell_finalized(configuration(index), PATIENCE_S) for index in (3, 9, 1, 7, 5, 8))
+    )
     assert await client.hint(DEFAULT, PATIENCE_S) == configuration(9)
     await client.close()
 
@@ -194,13 +231,23 @@ async def test_hints_told_at_once_leave_the_latest(shared_etcd: EtcdProcesses) -
 async def test_an_oversized_description_is_refused(shared_etcd: EtcdProcesses) -> None:
     client = EtcdConsensus(shared_etcd.settings(), CLUSTER)
     with pytest.raises(ConfigurationRefused, match="at most"):
-        await client.propose(configuration(0, servers=" ".join(f"s{number}-{'x' * 5000}" for number in range(20))), ALICE, PATIENCE_S)
+        await client.propose(
+            configuration(0, servers=" ".join(f"s{number}-{'x' * 5000}" for number in range(20))),
+            ALICE,
+            PATIENCE_S,
+        )
     await client.close()
 
 
-async def test_a_short_request_gets_past_an_endpoint_that_is_silent(shared_etcd: EtcdProcesses) -> None:
+async def test_a_short_request_gets_past_an_endpoint_that_is_silent(
+    shared_etcd: EtcdProcesses,
+) -> None:
     """A new client has two seconds to ask where a domain is now, and one silent endpoint takes one of them."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        client = shared_etcd.client(f"127.0.0.1:{silent.getsockname()[1]}", *shared_etcd.endpoints, cluster=secrets.token_bytes(16))
+        client = shared_etcd.client(
+            f"127.0.0.1:{silent.getsockname()[1]}",
+            *shared_etcd.endpoints,
+            cluster=secrets.token_bytes(16),
+        )
         assert await client.hint(DEFAULT, HINT_TIMEOUT_S) is None
         await client.close()

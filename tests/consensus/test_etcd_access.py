@@ -27,10 +27,14 @@ DEFAULT = DomainName("default")
 
 
 async def propose(client: EtcdConsensus, proposer: ClientId, index: int) -> Decided:
-    return await client.propose(configuration(index, servers=f"s0 s1 t{proposer}"), proposer, PATIENCE_S)
+    return await client.propose(
+        configuration(index, servers=f"s0 s1 t{proposer}"), proposer, PATIENCE_S
+    )
 
 
-async def test_unreachable_endpoints_are_passed_over_and_named(shared_etcd: EtcdProcesses, tmp_path: Path) -> None:
+async def test_unreachable_endpoints_are_passed_over_and_named(
+    shared_etcd: EtcdProcesses, tmp_path: Path
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         mute = f"127.0.0.1:{silent.getsockname()[1]}"
         [closed] = free_addresses(1)
@@ -40,7 +44,11 @@ async def test_unreachable_endpoints_are_passed_over_and_named(shared_etcd: Etcd
         assert len(await client.describe(1.5)) == 1
         await client.close()
         client = EtcdConsensus(EtcdSettings((mute, closed), file=tmp_path), cluster)
-        for attempt in (client.propose(configuration(0), BOB, 1.5), client.tell_finalized(configuration(0), 1.5), client.hint(DEFAULT, 1.5)):
+        for attempt in (
+            client.propose(configuration(0), BOB, 1.5),
+            client.tell_finalized(configuration(0), 1.5),
+            client.hint(DEFAULT, 1.5),
+        ):
             with pytest.raises(ConsensusUnavailable, match=r"within 1\.5 s etcd said: ") as caught:
                 await attempt
             assert f"{closed} (unreachable: Connection refused)" in str(caught.value)
@@ -51,7 +59,9 @@ async def test_unreachable_endpoints_are_passed_over_and_named(shared_etcd: Etcd
 
 async def test_closing_ends_what_is_under_way(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        client = EtcdConsensus(EtcdSettings((f"127.0.0.1:{silent.getsockname()[1]}",), file=tmp_path), CLUSTER)
+        client = EtcdConsensus(
+            EtcdSettings((f"127.0.0.1:{silent.getsockname()[1]}",), file=tmp_path), CLUSTER
+        )
         asking = asyncio.create_task(client.propose(configuration(0), ALICE, PATIENCE_S))
         await asyncio.sleep(0.1)
         await client.close()
@@ -62,18 +72,25 @@ async def test_closing_ends_what_is_under_way(tmp_path: Path) -> None:
         assert await client.describe(1.0) == []
 
 
-async def test_endpoints_of_two_etcd_clusters_are_refused_before_anything_is_decided(lone_etcd: EtcdProcesses, shared_etcd: EtcdProcesses) -> None:
+async def test_endpoints_of_two_etcd_clusters_are_refused_before_anything_is_decided(
+    lone_etcd: EtcdProcesses, shared_etcd: EtcdProcesses
+) -> None:
     lone_etcd.start()
     await lone_etcd.client().hint(DEFAULT, PATIENCE_S)
     client = lone_etcd.client(*lone_etcd.endpoints, *shared_etcd.endpoints)
-    with pytest.raises(ConsensusUnavailable, match="no members of one etcd cluster, and two would decide apart"):
+    with pytest.raises(
+        ConsensusUnavailable, match="no members of one etcd cluster, and two would decide apart"
+    ):
         await propose(client, ALICE, 0)
     assert (await lone_etcd.client().describe(PATIENCE_S))[0].decisions == 0
 
 
 async def test_clusters_and_prefixes_are_apart(shared_etcd: EtcdProcesses) -> None:
     one, two = secrets.token_bytes(16), secrets.token_bytes(16)
-    clients = [EtcdConsensus(shared_etcd.settings(prefix=prefix), cluster) for prefix, cluster in (("/a", one), ("/a", two), ("/b/c", one))]
+    clients = [
+        EtcdConsensus(shared_etcd.settings(prefix=prefix), cluster)
+        for prefix, cluster in (("/a", one), ("/a", two), ("/b/c", one))
+    ]
     for proposer, client in enumerate(clients):
         assert (await propose(client, ClientId(proposer), 0)).proposer == proposer
         assert [each.decisions for each in await client.describe(PATIENCE_S)] == [1]
@@ -83,12 +100,17 @@ async def test_clusters_and_prefixes_are_apart(shared_etcd: EtcdProcesses) -> No
 async def require_logins(etcd: EtcdProcesses) -> None:
     """Users root and ares; ares may use the keys under /ares only."""
     [endpoint] = etcd.endpoints
-    everything_of_ares = rpc.Permission(permType=rpc.Permission.READWRITE, key=b"/ares/", range_end=b"/ares0")
+    everything_of_ares = rpc.Permission(
+        permType=rpc.Permission.READWRITE, key=b"/ares/", range_end=b"/ares0"
+    )
     for method, request in (
         ("AuthEnable", rpc.AuthEnableRequest()),
         ("UserGrantRole", rpc.AuthUserGrantRoleRequest(user="ares", role="ares")),
         ("UserGrantRole", rpc.AuthUserGrantRoleRequest(user="root", role="root")),
-        ("RoleGrantPermission", rpc.AuthRoleGrantPermissionRequest(name="ares", perm=everything_of_ares)),
+        (
+            "RoleGrantPermission",
+            rpc.AuthRoleGrantPermissionRequest(name="ares", perm=everything_of_ares),
+        ),
         ("RoleAdd", rpc.AuthRoleAddRequest(name="ares")),
         ("UserAdd", rpc.AuthUserAddRequest(name="ares", password="a password")),
         ("UserAdd", rpc.AuthUserAddRequest(name="root", password="another")),
@@ -110,11 +132,15 @@ async def test_a_user_logs_in_and_in_again(lone_etcd: EtcdProcesses, tmp_path: P
     assert (await propose(client, BOB, 0)).proposer == ALICE
     started_s = time.monotonic()
     with pytest.raises(ConsensusUnavailable, match="refuses: etcdserver: permission denied"):
-        await propose(lone_etcd.client(user="ares", password_path=secret, prefix="/elsewhere"), ALICE, 0)
+        await propose(
+            lone_etcd.client(user="ares", password_path=secret, prefix="/elsewhere"), ALICE, 0
+        )
     with pytest.raises(ConsensusUnavailable, match="refuses: etcdserver: user name is empty"):
         await propose(lone_etcd.client(), ALICE, 0)
     secret.write_text("a wrong one")
-    with pytest.raises(ConsensusUnavailable, match="refuses: etcdserver: authentication failed") as caught:
+    with pytest.raises(
+        ConsensusUnavailable, match="refuses: etcdserver: authentication failed"
+    ) as caught:
         await propose(lone_etcd.client(user="ares", password_path=secret), ALICE, 0)
     assert "a wrong one" not in str(caught.value)
     assert time.monotonic() - started_s < PATIENCE_S  # it did not wait for something to change
@@ -126,14 +152,23 @@ async def test_a_user_logs_in_and_in_again(lone_etcd: EtcdProcesses, tmp_path: P
 async def test_tls_with_certificates_of_both_sides(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     server, mine = authority.issue("server"), authority.issue("client")
-    options = (f"--cert-file={server.certificate}", f"--key-file={server.key}", f"--trusted-ca-file={authority.path}", "--client-cert-auth")
+    options = (
+        f"--cert-file={server.certificate}",
+        f"--key-file={server.key}",
+        f"--trusted-ca-file={authority.path}",
+        "--client-cert-auth",
+    )
     etcd = EtcdProcesses(tmp_path, scheme="https", options=options)
     try:
         etcd.start()
         client = etcd.client(ca=authority.path, certificate=mine.certificate, key=mine.key)
         assert (await propose(client, ALICE, 0)).proposer == ALICE
         stranger = Authority(tmp_path / "stranger")
-        for others in ({}, {"ca": authority.path}, {"ca": stranger.path, "certificate": mine.certificate, "key": mine.key}):
+        for others in (
+            {},
+            {"ca": authority.path},
+            {"ca": stranger.path, "certificate": mine.certificate, "key": mine.key},
+        ):
             with pytest.raises(ConsensusUnavailable, match="within 1 s etcd said"):
                 await etcd.client(**others).propose(configuration(0), BOB, 1.0)
         with pytest.raises(BadInput, match=r"etcd.ca: .*missing.pem cannot be read"):

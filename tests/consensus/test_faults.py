@@ -19,7 +19,9 @@ STREAM = 150
 
 
 async def propose(client: RemoteConsensus, proposer: ClientId, index: int) -> Decided:
-    return await client.propose(configuration(index, servers=f"s0 s1 t{proposer}"), proposer, PATIENCE_S)
+    return await client.propose(
+        configuration(index, servers=f"s0 s1 t{proposer}"), proposer, PATIENCE_S
+    )
 
 
 async def decide(client: RemoteConsensus, indices: range) -> list[Decided]:
@@ -28,8 +30,12 @@ async def decide(client: RemoteConsensus, indices: range) -> list[Decided]:
 
 async def check(client: RemoteConsensus, decided: list[Decided]) -> None:
     """A further proposer gets what was decided."""
-    again = await asyncio.gather(*(propose(client, CAROL, each.configuration.index) for each in decided))
-    assert [(each.configuration, each.proposer) for each in again] == [(each.configuration, each.proposer) for each in decided]
+    again = await asyncio.gather(
+        *(propose(client, CAROL, each.configuration.index) for each in decided)
+    )
+    assert [(each.configuration, each.proposer) for each in again] == [
+        (each.configuration, each.proposer) for each in decided
+    ]
 
 
 async def test_a_leader_killed_in_a_stream_of_proposals(processes: MemberProcesses) -> None:
@@ -48,21 +54,27 @@ async def test_a_leader_killed_in_a_stream_of_proposals(processes: MemberProcess
         await until(lambda: len(decided[ALICE]) >= 30)
         assert len(decided[ALICE]) < STREAM
         processes.kill(leader)
-    assert [(each.configuration, each.proposer) for each in decided[ALICE]] == [(each.configuration, each.proposer) for each in decided[BOB]]
+    assert [(each.configuration, each.proposer) for each in decided[ALICE]] == [
+        (each.configuration, each.proposer) for each in decided[BOB]
+    ]
     assert {each.proposer for each in decided[ALICE]} <= {ALICE, BOB}
     await check(rivals[ALICE], decided[ALICE])
     processes.start(leader)
     await check(processes.client(leader), decided[ALICE])
 
 
-async def test_a_restarted_member_completes_a_majority_from_its_journal(processes: MemberProcesses) -> None:
+async def test_a_restarted_member_completes_a_majority_from_its_journal(
+    processes: MemberProcesses,
+) -> None:
     processes.start(*MEMBERS)
     client = processes.client()
     decided = await decide(client, range(20))
     processes.kill(R1)
     decided += await decide(client, range(20, 40))
     processes.start(R1)
-    await processes.described(client, lambda all_: {each.member: each.decisions for each in all_}.get(R1) == 40)
+    await processes.described(
+        client, lambda all_: {each.member: each.decisions for each in all_}.get(R1) == 40
+    )
     processes.kill(R0)
     await check(processes.client(R1, R2), decided)
 
@@ -78,10 +90,14 @@ async def test_all_members_killed_and_restarted_keep_everything(processes: Membe
     await check(client, decided)
     assert await client.hint(DomainName("default"), PATIENCE_S) == decided[-1].configuration
     await processes.leader(client)  # everybody has heard of the new term
-    assert min(each.term for each in await client.describe(PATIENCE_S)) > max(terms)  # a vote was not forgotten
+    assert min(each.term for each in await client.describe(PATIENCE_S)) > max(
+        terms
+    )  # a vote was not forgotten
 
 
-async def test_without_a_majority_it_is_unavailable_and_then_goes_on(processes: MemberProcesses) -> None:
+async def test_without_a_majority_it_is_unavailable_and_then_goes_on(
+    processes: MemberProcesses,
+) -> None:
     processes.start(*MEMBERS)
     client = processes.client()
     decided = await decide(client, range(5))
@@ -101,6 +117,8 @@ async def test_a_member_describes_itself_and_ends_cleanly(processes: MemberProce
     for each in await client.describe(PATIENCE_S):
         assert (each.leader, each.members_total) == (leader, 3)
     processes.kill(leader)
-    left = await processes.described(client, lambda all_: len(all_) == 2 and {each.members_reachable for each in all_} == {2})
+    left = await processes.described(
+        client, lambda all_: len(all_) == 2 and {each.members_reachable for each in all_} == {2}
+    )
     assert leader not in {each.member for each in left}
     assert processes.stop(left[0].member) == 0

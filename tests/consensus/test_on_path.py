@@ -109,7 +109,13 @@ class Members:
     """So many members, of which only those that are started run; each is found by the others at a proxy."""
 
     def __init__(self, directory: Path, count: int, detours: dict[str, int]) -> None:
-        self.addresses = dict(zip((ServerId(f"r{index}") for index in range(count)), sorted(free_addresses(count)), strict=True))
+        self.addresses = dict(
+            zip(
+                (ServerId(f"r{index}") for index in range(count)),
+                sorted(free_addresses(count)),
+                strict=True,
+            )
+        )
         self.proxies = {member: Proxy(address) for member, address in self.addresses.items()}
         self.running: dict[ServerId, RaftMember] = {}
         self._directory = directory
@@ -149,7 +155,11 @@ class Members:
 def detours(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     """The port at which others look for the member that listens at an address."""
     known: dict[str, int] = {}
-    monkeypatch.setattr(TCPNode, "port", property(lambda node: known.get(node.address) or int(node.address.rpartition(":")[2])))
+    monkeypatch.setattr(
+        TCPNode,
+        "port",
+        property(lambda node: known.get(node.address) or int(node.address.rpartition(":")[2])),
+    )
     return known
 
 
@@ -237,8 +247,12 @@ def send_back(crossing: Crossing, way: int, number: int, message: bytes) -> list
 
 
 @pytest.mark.parametrize("way", [INWARD, OUTWARD], ids=["inward", "outward"])
-@pytest.mark.parametrize("harm", [repeat, repeat_an_earlier_one, repeat_the_handshake, swap, leave_out, send_back])
-async def test_what_was_tampered_with_ends_the_connection_and_nothing_else(three: Members, harm: Fate, way: int) -> None:
+@pytest.mark.parametrize(
+    "harm", [repeat, repeat_an_earlier_one, repeat_the_handshake, swap, leave_out, send_back]
+)
+async def test_what_was_tampered_with_ends_the_connection_and_nothing_else(
+    three: Members, harm: Fate, way: int
+) -> None:
     await three.decide(0)
     harmed = three.proxies[ServerId("r0")].fate = Once(way, harm)
     await until(lambda: harmed.crossing is not None)
@@ -287,21 +301,33 @@ async def test_messages_that_are_late_and_in_order_are_taken(three: Members) -> 
     assert not crossing.ended.is_set()
 
 
-async def test_a_member_is_not_taken_for_another_one(five: Members, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_member_is_not_taken_for_another_one(
+    five: Members, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What is meant for r0 is led to r1: nothing that r1 says there counts as said by r0."""
     heard: list[str] = []
     take = PysyncTransport._onMessageReceived
-    monkeypatch.setattr(PysyncTransport, "_onMessageReceived", lambda self, node, message: heard.append(node.id) or take(self, node, message))
+    monkeypatch.setattr(
+        PysyncTransport,
+        "_onMessageReceived",
+        lambda self, node, message: heard.append(node.id) or take(self, node, message),
+    )
     five.proxies[ServerId("r0")].target = five.addresses[ServerId("r1")]
     five.start("r1", "r2")
     astray = five.proxies[ServerId("r0")].crossings
     await until(lambda: sum(crossing.ended.is_set() for crossing in astray) >= 2)
     assert five.addresses[ServerId("r0")] not in heard
-    assert max(len(crossing.passed[INWARD]) for crossing in astray) > HANDSHAKE[INWARD], "the handshake was done"
-    assert not next(iter(five.proxies[ServerId("r1")].crossings)).ended.is_set(), "the connection of r2 with r1 itself stays as it is"
+    assert max(len(crossing.passed[INWARD]) for crossing in astray) > HANDSHAKE[INWARD], (
+        "the handshake was done"
+    )
+    assert not next(iter(five.proxies[ServerId("r1")].crossings)).ended.is_set(), (
+        "the connection of r2 with r1 itself stays as it is"
+    )
 
 
-async def test_a_member_that_was_led_astray_breaks_no_connection_of_others_for_good(three: Members) -> None:
+async def test_a_member_that_was_led_astray_breaks_no_connection_of_others_for_good(
+    three: Members,
+) -> None:
     """r1 connects to r0, and r2 to r1. Led to r2, r1 must not take the place of the connection that r2 makes."""
     await three.decide(0)
     proxy = three.proxies[ServerId("r0")]
@@ -321,7 +347,9 @@ class Earlier(Transport):
 
     def send(self, node: Any, message: dict[str, Any]) -> bool:
         self._syncObj.make_durable(message)
-        return bool(TCPTransport.send(self, node, {**message, "sender_term": self._syncObj._getTerm()}))
+        return bool(
+            TCPTransport.send(self, node, {**message, "sender_term": self._syncObj._getTerm()})
+        )
 
     def _onMessageReceived(self, node: Any, message: dict[str, Any]) -> None:
         admitted = self._syncObj.admitted(node.address, message)
@@ -329,9 +357,17 @@ class Earlier(Transport):
             TCPTransport._onMessageReceived(self, node, admitted)
 
 
-@pytest.mark.parametrize("earlier", [{"r0"}, {"r1"}, {"r2"}, {"r0", "r2"}, {"r0", "r1"}], ids=lambda members: " ".join(sorted(members)))
+@pytest.mark.parametrize(
+    "earlier",
+    [{"r0"}, {"r1"}, {"r2"}, {"r0", "r2"}, {"r0", "r1"}],
+    ids=lambda members: " ".join(sorted(members)),
+)
 async def test_members_of_the_last_release_are_heard_and_named(
-    tmp_path: Path, detours: dict[str, int], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, earlier: set[str]
+    tmp_path: Path,
+    detours: dict[str, int],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    earlier: set[str],
 ) -> None:
     """One by one is how members are brought to another release."""
     members = Members(tmp_path, 3, detours)
@@ -342,7 +378,12 @@ async def test_members_of_the_last_release_are_heard_and_named(
                 patch.setattr(raft_consensus, "Transport", Earlier)
             members.start(member)
     await members.decide(0)
-    await until(lambda: all(f"{members.addresses[ServerId(member)]} is of an earlier release" in caplog.text for member in earlier))
+    await until(
+        lambda: all(
+            f"{members.addresses[ServerId(member)]} is of an earlier release" in caplog.text
+            for member in earlier
+        )
+    )
     for member in earlier:
         await members.stop(member)
         members.start(member)

@@ -24,7 +24,11 @@ class Machine:
         self.handed_in: list[tuple[str, Callable[[Any, int], None]]] = []
 
     def ask(self, key: str = "key", timeout_s: float = PATIENCE_S) -> asyncio.Task[Any]:
-        return asyncio.create_task(self.commands.run(key, lambda callback: self.handed_in.append((key, callback)), timeout_s))
+        return asyncio.create_task(
+            self.commands.run(
+                key, lambda callback: self.handed_in.append((key, callback)), timeout_s
+            )
+        )
 
     def answer(self, position: int, result: Any, reason: int = SUCCESS) -> None:
         self.handed_in[position][1](result, reason)
@@ -38,7 +42,9 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 
 async def given_up(machine: Machine) -> None:
-    with pytest.raises(ConsensusUnavailable, match="no majority of the members confirmed it in time"):
+    with pytest.raises(
+        ConsensusUnavailable, match="no majority of the members confirmed it in time"
+    ):
         await machine.ask(timeout_s=0.01)
 
 
@@ -70,7 +76,9 @@ async def test_a_command_outlasts_who_gave_up(machine: Machine) -> None:
     assert await again == "late"
 
 
-async def test_it_is_handed_in_again_ever_more_rarely_and_any_copy_counts(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_it_is_handed_in_again_ever_more_rarely_and_any_copy_counts(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(raft_member, "ATTEMPT_S", 0.02)
     asking, loop = machine.ask(), asyncio.get_running_loop()
     begin_s = loop.time()
@@ -101,7 +109,9 @@ async def test_a_failure_to_hand_in_leaves_nothing(machine: Machine) -> None:
     assert len(machine.commands) == 0
 
 
-async def test_what_nobody_asks_for_any_more_is_forgotten(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_nobody_asks_for_any_more_is_forgotten(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(raft_member, "KEPT_S", 0.02)
     await given_up(machine)
     await until(lambda: len(machine.commands) == 0)

@@ -23,14 +23,18 @@ R0, R1, R2 = MEMBERS
 
 
 async def propose_many(member: RaftMember, indices: range) -> None:
-    await asyncio.gather(*(member.propose(configuration(index), ME, PATIENCE_S) for index in indices))
+    await asyncio.gather(
+        *(member.propose(configuration(index), ME, PATIENCE_S) for index in indices)
+    )
 
 
 async def check_decided(member: RaftMember, indices: range) -> None:
     """Everybody gets what ME proposed."""
     rivals = [configuration(index, servers="x0 x1 x2") for index in indices]
     decided = await asyncio.gather(*(member.propose(rival, OTHER, PATIENCE_S) for rival in rivals))
-    assert [(each.configuration, each.proposer) for each in decided] == [(configuration(index), ME) for index in indices]
+    assert [(each.configuration, each.proposer) for each in decided] == [
+        (configuration(index), ME) for index in indices
+    ]
 
 
 async def decisions(member: RaftMember) -> int:
@@ -41,7 +45,13 @@ async def compact(member: RaftMember, directory: Path) -> None:
     assert member._machine is not None
     entries = member._machine._getRaftLogSize()
     member._machine.forceLogCompaction()
-    await until(lambda: (directory / "dump").exists() and member._machine is not None and member._machine._getRaftLogSize() < entries)
+    await until(
+        lambda: (
+            (directory / "dump").exists()
+            and member._machine is not None
+            and member._machine._getRaftLogSize() < entries
+        )
+    )
 
 
 def test_an_empty_password_is_refused(tmp_path: Path) -> None:
@@ -58,7 +68,9 @@ def test_an_empty_password_is_refused(tmp_path: Path) -> None:
         ({R0: "127.0.0.1:1", R1: "[::1]:2"}, "address of consensus member r1"),
     ],
 )
-def test_impossible_addresses_are_refused(tmp_path: Path, addresses: dict[ServerId, str], what: str) -> None:
+def test_impossible_addresses_are_refused(
+    tmp_path: Path, addresses: dict[ServerId, str], what: str
+) -> None:
     with pytest.raises(BadInput, match=what):
         RaftMember(R0, addresses, tmp_path, PASSWORD)
 
@@ -96,7 +108,11 @@ async def test_a_directory_has_one_process_and_one_member(single: LocalMembers) 
 async def test_an_oversized_description_is_refused(single: LocalMembers) -> None:
     member = await single.start(R0)
     with pytest.raises(ConfigurationRefused, match="at most"):
-        await member.propose(configuration(0, servers=" ".join(f"s{number}-{'x' * 5000}" for number in range(20))), ME, PATIENCE_S)
+        await member.propose(
+            configuration(0, servers=" ".join(f"s{number}-{'x' * 5000}" for number in range(20))),
+            ME,
+            PATIENCE_S,
+        )
 
 
 async def test_before_start_and_after_close_it_is_unavailable(single: LocalMembers) -> None:
@@ -121,7 +137,9 @@ async def test_members_with_another_password_are_not_heard(members: LocalMembers
         await stranger.close()
 
 
-async def test_many_at_once_rewrite_no_applied_entry(members: LocalMembers, caplog: pytest.LogCaptureFixture) -> None:
+async def test_many_at_once_rewrite_no_applied_entry(
+    members: LocalMembers, caplog: pytest.LogCaptureFixture
+) -> None:
     """PySyncObj on its own cuts a follower's log back while its leader repeats itself, and says so."""
     await members.start_all()
     with caplog.at_level(logging.CRITICAL, "pysyncobj"):
@@ -152,7 +170,9 @@ async def test_a_compacted_member_keeps_decisions_and_hint(single: LocalMembers)
     assert await member.hint(DomainName("default"), PATIENCE_S) == configuration(19)
 
 
-async def test_a_crash_between_dump_and_cut_forgets_nothing(single: LocalMembers, tmp_path: Path) -> None:
+async def test_a_crash_between_dump_and_cut_forgets_nothing(
+    single: LocalMembers, tmp_path: Path
+) -> None:
     """A dump beside the whole journal, both of one run (entries of another run may have other numbers): the state that such a crash leaves."""
     directory, whole = single.directory(R0), tmp_path / "whole"
     await propose_many(await single.start(R0), range(10))
@@ -185,8 +205,12 @@ async def test_a_member_that_missed_a_compaction_gets_the_dump(members: LocalMem
     await check_decided(members.running[R2], range(50))
 
 
-@pytest.mark.parametrize("damage", ["dump flipped", "dump gone", "journal empty", "journal gone", "votes gone"])
-async def test_damaged_files_are_refused_not_taken_for_empty_ones(single: LocalMembers, damage: str) -> None:
+@pytest.mark.parametrize(
+    "damage", ["dump flipped", "dump gone", "journal empty", "journal gone", "votes gone"]
+)
+async def test_damaged_files_are_refused_not_taken_for_empty_ones(
+    single: LocalMembers, damage: str
+) -> None:
     member = await single.start(R0)
     await propose_many(member, range(10))
     directory = single.directory(R0)
@@ -207,15 +231,23 @@ async def test_damaged_files_are_refused_not_taken_for_empty_ones(single: LocalM
 
 
 @pytest.mark.parametrize("sync", ["sync_journal", "sync_votes"])
-async def test_nothing_is_promised_that_the_disk_does_not_have(members: LocalMembers, monkeypatch: pytest.MonkeyPatch, sync: str) -> None:
+async def test_nothing_is_promised_that_the_disk_does_not_have(
+    members: LocalMembers, monkeypatch: pytest.MonkeyPatch, sync: str
+) -> None:
     def fail(_: MemberDirectory) -> None:
         raise OSError("no such luck")
 
     monkeypatch.setattr(MemberDirectory, sync, fail)
     await members.start_all()
     with pytest.raises(ConsensusUnavailable):
-        await asyncio.gather(*(raft.propose(configuration(0), ME, 4.0) for raft in members.running.values()))
-    stopped = [raft for raft in members.running.values() if raft._machine is not None and not raft._machine.tick_thread_alive()]
+        await asyncio.gather(
+            *(raft.propose(configuration(0), ME, 4.0) for raft in members.running.values())
+        )
+    stopped = [
+        raft
+        for raft in members.running.values()
+        if raft._machine is not None and not raft._machine.tick_thread_alive()
+    ]
     assert stopped
     with pytest.raises(ConsensusUnavailable, match="its disk failed"):
         await stopped[0].propose(configuration(0), ME, 1.0)
@@ -225,14 +257,27 @@ async def test_an_acknowledgement_of_an_earlier_term_does_not_count(single: Loca
     member = await single.start(R0)
     await member.propose(configuration(0), ME, PATIENCE_S)
     assert member._machine is not None
-    acknowledgement = {"type": "next_node_idx", "next_node_idx": 9, "success": True, "reset": False, "sender_term": member._machine._getTerm()}
+    acknowledgement = {
+        "type": "next_node_idx",
+        "next_node_idx": 9,
+        "success": True,
+        "reset": False,
+        "sender_term": member._machine._getTerm(),
+    }
     assert member._machine.admitted(R1, acknowledgement) == acknowledgement
-    assert member._machine.admitted(R1, {**acknowledgement, "sender_term": acknowledgement["sender_term"] - 1}) is None
+    assert (
+        member._machine.admitted(
+            R1, {**acknowledgement, "sender_term": acknowledgement["sender_term"] - 1}
+        )
+        is None
+    )
 
 
 async def test_the_vote_of_a_member_counts_once_in_a_term(tmp_path: Path) -> None:
     """Whatever the transport lets through: of five, a candidate with its own vote and one other is no leader."""
-    addresses = dict(zip([*MEMBERS, ServerId("r3"), ServerId("r4")], free_addresses(5), strict=True))
+    addresses = dict(
+        zip([*MEMBERS, ServerId("r3"), ServerId("r4")], free_addresses(5), strict=True)
+    )
     prepare(tmp_path)
     member = RaftMember(R0, addresses, tmp_path, PASSWORD)
     member.start()
@@ -244,9 +289,20 @@ async def test_the_vote_of_a_member_counts_once_in_a_term(tmp_path: Path) -> Non
     transport = machine._SyncObj__transport
     for voter in voters[:2]:
         transport._onNodeConnected(voter)
-    for voter, vote_term in [(0, term), (0, term), (0, term - 1), (0, term), (0, term + 1), (0, term)]:
-        transport._onMessageReceived(voters[voter], {"type": "response_vote", "term": vote_term, "sender_term": vote_term})
+    for voter, vote_term in [
+        (0, term),
+        (0, term),
+        (0, term - 1),
+        (0, term),
+        (0, term + 1),
+        (0, term),
+    ]:
+        transport._onMessageReceived(
+            voters[voter], {"type": "response_vote", "term": vote_term, "sender_term": vote_term}
+        )
         assert not machine._isLeader()
-    transport._onMessageReceived(voters[1], {"type": "response_vote", "term": term, "sender_term": term})
+    transport._onMessageReceived(
+        voters[1], {"type": "response_vote", "term": term, "sender_term": term}
+    )
     assert machine._isLeader()
     await member.close()

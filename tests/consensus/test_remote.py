@@ -14,7 +14,16 @@ from ares.consensus.remote import RemoteConsensus
 from ares.model.configuration import Configuration
 from ares.model.errors import ConsensusUnavailable, NotAuthorized
 from ares.model.identity import CallId, ClientId, DomainName, ServerId
-from ares.model.messages import AnyMessage, Decided, Describe, GetHint, Propose, Reason, Refused, Undecided
+from ares.model.messages import (
+    AnyMessage,
+    Decided,
+    Describe,
+    GetHint,
+    Propose,
+    Reason,
+    Refused,
+    Undecided,
+)
 from ares.net.port import Sender
 from tests.inproc.network import InprocConnections, InprocListener, InprocNetwork
 
@@ -38,7 +47,9 @@ class Service:
             await ConsensusHost(self.consensus, Recording(self, member)).start()
 
     def client(self) -> RemoteConsensus:
-        return RemoteConsensus(InprocConnections(self.network), {member: member for member in MEMBERS})
+        return RemoteConsensus(
+            InprocConnections(self.network), {member: member for member in MEMBERS}
+        )
 
 
 class Recording(InprocListener):
@@ -68,7 +79,9 @@ async def test_one_member_is_asked_at_a_time(service: Service) -> None:
     assert service.asked == [R0] * 5
 
 
-async def test_a_silent_member_is_passed_over_and_the_one_that_answered_is_asked_first(service: Service) -> None:
+async def test_a_silent_member_is_passed_over_and_the_one_that_answered_is_asked_first(
+    service: Service,
+) -> None:
     client = service.client()
     service.network.stop(R0)
     for index in range(3):
@@ -78,7 +91,9 @@ async def test_a_silent_member_is_passed_over_and_the_one_that_answered_is_asked
 
 async def test_replies_meet_their_calls(service: Service) -> None:
     client = service.client()
-    decided = await asyncio.gather(*(client.propose(configuration(index), ME, PATIENCE_S) for index in range(200)))
+    decided = await asyncio.gather(
+        *(client.propose(configuration(index), ME, PATIENCE_S) for index in range(200))
+    )
     assert [each.configuration.index for each in decided] == list(range(200))
 
 
@@ -86,7 +101,9 @@ async def test_a_failure_names_every_member_and_its_last_words(service: Service)
     client = service.client()
     service.network.stop(R0)
     refusing = InprocListener(service.network, "elsewhere")
-    await refusing.serve(lambda _, messages: [Undecided(message.call, "no leader") for message in messages])
+    await refusing.serve(
+        lambda _, messages: [Undecided(message.call, "no leader") for message in messages]
+    )
     client = RemoteConsensus(InprocConnections(service.network), {R0: R0, R1: "elsewhere"})
     with pytest.raises(ConsensusUnavailable, match=r"r0 \(no answer\), r1 \(no leader\)") as caught:
         await client.propose(configuration(0), ME, 1.5)
@@ -95,10 +112,15 @@ async def test_a_failure_names_every_member_and_its_last_words(service: Service)
 
 def denying(call: int | None) -> Callable[[Sender, Sequence[AnyMessage]], list[AnyMessage]]:
     """Says over a connection that this client may not (None), or in the handshake (0)."""
-    return lambda _, messages: [Refused(CallId(message.call if call is None else call), Reason.NOT_AUTHORIZED, "no") for message in messages]
+    return lambda _, messages: [
+        Refused(CallId(message.call if call is None else call), Reason.NOT_AUTHORIZED, "no")
+        for message in messages
+    ]
 
 
-@pytest.mark.parametrize(("call", "uncertain"), [(None, False), (0, True)], ids=["over a connection", "in the handshake"])
+@pytest.mark.parametrize(
+    ("call", "uncertain"), [(None, False), (0, True)], ids=["over a connection", "in the handshake"]
+)
 async def test_what_all_members_deny_is_known_to_have_changed_nothing_if_they_said_so_to_it(
     service: Service, call: int | None, uncertain: bool
 ) -> None:
@@ -111,10 +133,14 @@ async def test_what_all_members_deny_is_known_to_have_changed_nothing_if_they_sa
     assert caught.value.may_have_taken_effect is uncertain
 
 
-async def test_one_member_that_denies_in_the_handshake_keeps_no_other_from_deciding(service: Service) -> None:
+async def test_one_member_that_denies_in_the_handshake_keeps_no_other_from_deciding(
+    service: Service,
+) -> None:
     await InprocListener(service.network, "elsewhere").serve(denying(0))
     client = RemoteConsensus(InprocConnections(service.network), {R0: "elsewhere", R1: R1})
-    assert (await client.propose(configuration(0), ME, PATIENCE_S)).configuration == configuration(0)
+    assert (await client.propose(configuration(0), ME, PATIENCE_S)).configuration == configuration(
+        0
+    )
 
 
 async def test_a_failure_tells_why_a_member_could_not_be_reached(service: Service) -> None:
@@ -130,14 +156,20 @@ async def test_a_failure_tells_why_a_member_could_not_be_reached(service: Servic
 async def test_a_deadline_that_passes_early_says_who_was_not_asked(service: Service) -> None:
     for member in MEMBERS:
         service.network.stop(member)
-    with pytest.raises(ConsensusUnavailable, match=r"r0 \(no answer\), r1 \(not asked\), r2 \(not asked\)"):
+    with pytest.raises(
+        ConsensusUnavailable, match=r"r0 \(no answer\), r1 \(not asked\), r2 \(not asked\)"
+    ):
         await service.client().hint(DomainName("default"), 0.2)
 
 
 async def test_a_cluster_without_consensus_members_says_so() -> None:
     client = RemoteConsensus(InprocConnections(InprocNetwork()), {})
     placed = configuration(0)
-    for attempt in (client.propose(placed, ME, 1.0), client.tell_finalized(placed, 1.0), client.hint(placed.domain, 1.0)):
+    for attempt in (
+        client.propose(placed, ME, 1.0),
+        client.tell_finalized(placed, 1.0),
+        client.hint(placed.domain, 1.0),
+    ):
         with pytest.raises(ConsensusUnavailable, match="names no consensus members") as caught:
             await attempt
         assert not caught.value.may_have_taken_effect
@@ -165,7 +197,9 @@ async def test_a_member_refuses_what_is_for_storage_servers(service: Service) ->
 
 
 async def test_a_member_refuses_an_unplaced_proposal_itself(service: Service) -> None:
-    reply = await ask(service.network, R0, Propose(CallId(8), Configuration.abd(["s0", "s1", "s2"]), ME))
+    reply = await ask(
+        service.network, R0, Propose(CallId(8), Configuration.abd(["s0", "s1", "s2"]), ME)
+    )
     assert isinstance(reply, Undecided)
     assert reply.call == 8
     assert "no place" in reply.why
@@ -195,7 +229,9 @@ async def test_no_client_alone_keeps_a_member_busy() -> None:
     network = InprocNetwork()
     host = ConsensusHost(Endless(), InprocListener(network, R0))
     await host.start()
-    many: list[AnyMessage] = [GetHint(CallId(call), DomainName("d")) for call in range(UNDER_WAY_OF_CLIENT_MAX + 3)]
+    many: list[AnyMessage] = [
+        GetHint(CallId(call), DomainName("d")) for call in range(UNDER_WAY_OF_CLIENT_MAX + 3)
+    ]
     replies: dict[str, list[AnyMessage]] = {}
     for who, asked in (("greedy", many), ("modest", [Propose(CallId(1), configuration(1), ME)])):
         connections, replies[who] = InprocConnections(network), []
@@ -204,6 +240,8 @@ async def test_no_client_alone_keeps_a_member_busy() -> None:
         connections.post(R0, asked)
         for _ in range(10):
             await asyncio.sleep(0)
-    assert [(type(reply), reply.call) for reply in replies["greedy"]] == [(Undecided, UNDER_WAY_OF_CLIENT_MAX + more) for more in range(3)]
+    assert [(type(reply), reply.call) for reply in replies["greedy"]] == [
+        (Undecided, UNDER_WAY_OF_CLIENT_MAX + more) for more in range(3)
+    ]
     assert [type(reply) for reply in replies["modest"]] == [Decided]
     await host.close()

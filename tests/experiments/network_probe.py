@@ -12,7 +12,10 @@ PIECE = b"x" * 65536
 
 def serve(address: str) -> None:
     """Send everything back that comes by TCP or UDP on one port, which is printed; but what comes by TCP after an "s" is only counted."""
-    streams, datagrams = socket.create_server((address, 0)), socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    streams, datagrams = (
+        socket.create_server((address, 0)),
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM),
+    )
     datagrams.bind(streams.getsockname())
     threading.Thread(target=_echo_datagrams, args=(datagrams,), daemon=True).start()
     sys.stdout.write(f"{streams.getsockname()[1]}\n")
@@ -89,5 +92,7 @@ if __name__ == "__main__":
     if sys.argv[1] == "serve":
         serve(sys.argv[2])
     else:
-        tried = {"rtt": rtt, "lost": lost, "rate": rate}[sys.argv[1]]((sys.argv[2], int(sys.argv[3])), int(sys.argv[4]))
+        tried = {"rtt": rtt, "lost": lost, "rate": rate}[sys.argv[1]](
+            (sys.argv[2], int(sys.argv[3])), int(sys.argv[4])
+        )
         sys.stdout.write(f"{tried}\n")

@@ -13,7 +13,11 @@ from experiments.rounds.layout import PATTERNS, HostSeen, placed
 from experiments.rounds.playing import RoundFailed
 from experiments.rounds.scenario import Fault, Parameters, Round
 
-HOSTS = {name: HostSeen(name, (group,), {"ares_address": name}) for group in ("servers", "writers", "readers") for name in (f"{group}0", f"{group}1")}
+HOSTS = {
+    name: HostSeen(name, (group,), {"ares_address": name})
+    for group in ("servers", "writers", "readers")
+    for name in (f"{group}0", f"{group}1")
+}
 SHORT = Parameters(servers=2, parity=1, operations=1, interval_s=0.0)
 
 
@@ -49,13 +53,19 @@ def befall(tmp_path, testbed, fault, protocol="ARES_ABD", ends_at_once=False):
 def test_a_round_whose_fault_came_too_late_is_none(tmp_path):
     """Else it would tell of two crashes, and none was."""
     testbed = Asked()
-    with pytest.raises(RoundFailed, match=r"the fault crash was due 60\.0 s after the work began, and the work ended before"):
+    with pytest.raises(
+        RoundFailed,
+        match=r"the fault crash was due 60\.0 s after the work began, and the work ended before",
+    ):
         befall(tmp_path, testbed, Fault("crash", at_s=60.0), ends_at_once=True).require_done()
     befall(tmp_path, testbed, Fault("join", at_s=60.0), ends_at_once=True).require_done()
     assert testbed.asked == []
 
 
-@pytest.mark.parametrize("wrong", [subprocess.TimeoutExpired("ansible", 60), OSError("no such host"), RoundFailed("it is gone")])
+@pytest.mark.parametrize(
+    "wrong",
+    [subprocess.TimeoutExpired("ansible", 60), OSError("no such host"), RoundFailed("it is gone")],
+)
 def test_a_fault_that_cannot_be_made_fails_the_round(tmp_path, wrong):
     with pytest.raises(RoundFailed, match="the fault crash could not be made"):
         befall(tmp_path, Asked(wrong), Fault("crash", at_s=0.0)).require_done()
@@ -67,7 +77,9 @@ def test_who_was_slowed_is_let_go_though_another_leads_by_then(tmp_path, monkeyp
     testbed = Asked()
     befall(tmp_path, testbed, Fault("slow", at_s=0.0, server="leader"), "ETCD").require_done()
     assert testbed.asked == [("slow", "servers0", 20), ("slow", "servers0", 100)]
-    assert [json.loads(line)["event"] for line in (tmp_path / "events.jsonl").read_text().splitlines()] == ["phase", "slow", "phase"]
+    assert [
+        json.loads(line)["event"] for line in (tmp_path / "events.jsonl").read_text().splitlines()
+    ] == ["phase", "slow", "phase"]
 
 
 @pytest.mark.parametrize("who", ["leader", "replica"])

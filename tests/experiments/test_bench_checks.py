@@ -62,7 +62,9 @@ class Shelf:
 
     def __init__(self, wrong: bool, values: Values, workload: Workload) -> None:
         self._wrong = wrong
-        self._kept = {workload.key(number): values.make(PRELOADER, number) for number in range(workload.keys)}
+        self._kept = {
+            workload.key(number): values.make(PRELOADER, number) for number in range(workload.keys)
+        }
         self._last = self._kept[workload.key(0)]
 
     async def read(self, key: str) -> bytes:
@@ -84,7 +86,10 @@ async def test_the_load_finds_a_store_that_returns_wrong_values(wrong):
     record.begun.writes[PRELOADER] = KEYS
     keys = [workload.key(number) for number in range(KEYS)]
     shelf = Shelf(wrong, values, workload)
-    loops = [ClosedLoop(writer, 0.5, keys, values, record, time.perf_counter() + 0.05) for writer in range(1, 5)]
+    loops = [
+        ClosedLoop(writer, 0.5, keys, values, record, time.perf_counter() + 0.05)
+        for writer in range(1, 5)
+    ]
     await Coroutines(shelf, (), shelf.close).run(loops)
     assert record.operations
     assert bool(record.wrong) is wrong
@@ -92,16 +97,23 @@ async def test_the_load_finds_a_store_that_returns_wrong_values(wrong):
 
 
 def turn(wrong: dict[str, int]) -> Turn:
-    measured = Measured(100.0, {0: 50}, {0: 50}, {}, {}, 0, [0.5], {"s0": 0.5}, 0.0, 0.0, 1.0, {100: 100}, {}, wrong)
+    measured = Measured(
+        100.0, {0: 50}, {0: 50}, {}, {}, 0, [0.5], {"s0": 0.5}, 0.0, 0.0, 1.0, {100: 100}, {}, wrong
+    )
     return Turn("ares-abd", FULL[0].name, 0, measured, 2**20)
 
 
 def test_a_wrong_read_is_told_in_every_output(tmp_path):
-    found = points([turn({"a read of k returned nothing": 1})], [Ares("ares-abd")], {FULL[0].name: (10, 1)})
+    found = points(
+        [turn({"a read of k returned nothing": 1})], [Ares("ares-abd")], {FULL[0].name: (10, 1)}
+    )
     report = Report("here", "once", found, [], {}, {}, {"ares-abd": "memory"})
     assert report.wrong == ["ares-abd, 10 B, 1 client: a read of k returned nothing"]
     assert "WRONG READ: ares-abd" in write(report, tmp_path)
-    assert msgspec.json.decode((tmp_path / "bench.json").read_bytes(), type=Report).wrong == report.wrong
+    assert (
+        msgspec.json.decode((tmp_path / "bench.json").read_bytes(), type=Report).wrong
+        == report.wrong
+    )
 
 
 def test_the_longest_pause_is_found_where_nothing_is_done():
@@ -146,16 +158,34 @@ class Script:
 @pytest.mark.parametrize("piece", [1, 3, 1000])
 async def test_answers_of_redis_are_understood_however_they_are_cut(piece):
     wire, connection = Wire(), Connection(wait=2)
-    script = Script([("k", None), ("k", b"v\r\n"), ("k", None), ("k", b"w"), ("k", b"x"), ("k", None)])
+    script = Script(
+        [("k", None), ("k", b"v\r\n"), ("k", None), ("k", b"w"), ("k", b"x"), ("k", None)]
+    )
     connection.connection_made(wire)
     connection.go(script)
-    answers = [b"$3\r\n\r\nv\r\n", b"+OK\r\n:4\r\n", b"$-1\r\n", b"+OK\r\n:1\r\n", b"-OOM no memory\r\n:0\r\n", b"-LOADING\r\n"]
+    answers = [
+        b"$3\r\n\r\nv\r\n",
+        b"+OK\r\n:4\r\n",
+        b"$-1\r\n",
+        b"+OK\r\n:1\r\n",
+        b"-OOM no memory\r\n:0\r\n",
+        b"-LOADING\r\n",
+    ]
     for answer in answers:
         for begin in range(0, len(answer), piece):
             connection.data_received(answer[begin : begin + piece])
-    assert script.told == [b"\r\nv", None, None, "WAIT 2 ended with 1", "-OOM no memory", "-LOADING"]
+    assert script.told == [
+        b"\r\nv",
+        None,
+        None,
+        "WAIT 2 ended with 1",
+        "-OOM no memory",
+        "-LOADING",
+    ]
     assert connection.over.done()
-    assert wire.sent.startswith(b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$3\r\nv\r\n\r\n*3\r\n$4\r\nWAIT\r\n$1\r\n2\r\n")
+    assert wire.sent.startswith(
+        b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$3\r\nv\r\n\r\n*3\r\n$4\r\nWAIT\r\n$1\r\n2\r\n"
+    )
 
 
 def test_what_is_unknown_is_refused():

@@ -43,7 +43,9 @@ def test_an_operation_that_is_watched_still_learns_what_went_wrong():
 
 
 def test_latencies_and_pauses_are_those_of_their_windows():
-    operations = [Watched(at / 10, at / 10 + 0.001 * (at + 1), True, 1, 1) for at in range(10) if at != 5]
+    operations = [
+        Watched(at / 10, at / 10 + 0.001 * (at + 1), True, 1, 1) for at in range(10) if at != 5
+    ]
     found = latency(operations, [(0.0, 0.95)])
     assert (found.count, found.rounds) == (9, 1.0)
     assert found.slowest_ms == pytest.approx(10)
@@ -62,19 +64,43 @@ def test_the_goal(p99_ms, met):
 
 @pytest.mark.process
 def test_the_smallest_run(tmp_path, capsys):
-    assert main(["--objects", "30", "--seconds", "0.2", "--only", "ABD to EC", "--slow", "0.3", "--out", str(tmp_path)]) == 0
+    assert (
+        main(
+            [
+                "--objects",
+                "30",
+                "--seconds",
+                "0.2",
+                "--only",
+                "ABD to EC",
+                "--slow",
+                "0.3",
+                "--out",
+                str(tmp_path),
+            ]
+        )
+        == 0
+    )
     report = json.loads((tmp_path / "moving.json").read_text())
     assert len(report["loads"]) == 3
     for one in report["loads"]:
         assert one["moved"] + one["skipped"] == 30
         assert (one["failed"], one["wrong"]) == (0, [])
-        assert [name for name, _ in one["stages"]] == ["read-config", "add-config", "update-config", "finalize-config", "gc-config"]
+        assert [name for name, _ in one["stages"]] == [
+            "read-config",
+            "add-config",
+            "update-config",
+            "finalize-config",
+            "gc-config",
+        ]
         assert one["extra_s"] > 0
     assert {one["batch"] for one in report["durations"]} == {True, False}
     told = (tmp_path / "moving.txt").read_text()
     assert told in capsys.readouterr().out
     page = (tmp_path / "report.html").read_text()
-    runs = json.loads(page.split('<script id="data" type="application/json">')[1].split("</script>")[0])["runs"]
+    runs = json.loads(
+        page.split('<script id="data" type="application/json">')[1].split("</script>")[0]
+    )["runs"]
     moved = [run for run in runs if run["scenario"] == "moving"]
     assert len(moved) == 3
     for run in moved:

@@ -21,7 +21,19 @@ STORES = ["ares-abd", *(["redis-wait"] if shutil.which("redis-server") else [])]
 
 @pytest.mark.process
 def test_the_smallest_bench(tmp_path, capsys):
-    words = ["--only", ",".join(STORES), "--workloads", "10 B, 1 client", "--rounds", "1", "--seconds", "0.1", "--no-faults", "--out", str(tmp_path)]
+    words = [
+        "--only",
+        ",".join(STORES),
+        "--workloads",
+        "10 B, 1 client",
+        "--rounds",
+        "1",
+        "--seconds",
+        "0.1",
+        "--no-faults",
+        "--out",
+        str(tmp_path),
+    ]
     assert main(words) == 0
     report = json.loads((tmp_path / "bench.json").read_text())
     assert [point["peer"] for point in report["points"]] == STORES
@@ -38,26 +50,55 @@ def test_the_smallest_bench(tmp_path, capsys):
     shown = points_in(tmp_path)
     assert set(shown) == {f"{store}_10_1" for store in STORES}
     for store, point in zip(STORES, report["points"], strict=True):
-        assert shown[f"{store}_10_1"][0]["per_s"] == pytest.approx(point["per_s"]["median"], rel=1e-3)
+        assert shown[f"{store}_10_1"][0]["per_s"] == pytest.approx(
+            point["per_s"]["median"], rel=1e-3
+        )
 
 
 def points_in(out: Path) -> dict[str, list[dict[str, Any]]]:
     """By the run's name the points that the page of ``out`` shows."""
     page = (out / "report.html").read_text()
-    data = json.loads(page.split('<script id="data" type="application/json">')[1].split("</script>")[0])
+    data = json.loads(
+        page.split('<script id="data" type="application/json">')[1].split("</script>")[0]
+    )
     assert data["notes"] == []
-    return {run["path"].rpartition("/")[2]: run["load"]["points"] for run in data["runs"] if run["load"]}
+    return {
+        run["path"].rpartition("/")[2]: run["load"]["points"] for run in data["runs"] if run["load"]
+    }
 
 
 def point(peer: str = "etcd", clients: int = 1, median: float = 10.0, **others: object) -> Point:
     one = Figure(median, median / 2, median * 2)
-    shape = {"peer": peer, "workload": f"10 B, {clients} clients", "value_bytes": 10, "clients": clients, "per_s": one, "p50_ms": one, "p99_ms": one}
-    rest = {"read_p50_ms": 1.0, "write_p50_ms": 1.0, "server_cpu": 1.0, "generator_cpu": [0.95], "others_cpu": 0.0, "resident_mib": 1.0}
+    shape = {
+        "peer": peer,
+        "workload": f"10 B, {clients} clients",
+        "value_bytes": 10,
+        "clients": clients,
+        "per_s": one,
+        "p50_ms": one,
+        "p99_ms": one,
+    }
+    rest = {
+        "read_p50_ms": 1.0,
+        "write_p50_ms": 1.0,
+        "server_cpu": 1.0,
+        "generator_cpu": [0.95],
+        "others_cpu": 0.0,
+        "resident_mib": 1.0,
+    }
     return Point(**{**shape, **rest, "ratios": {"ABD": one}, "failed": 0, "wrong": [], **others})  # type: ignore[arg-type]
 
 
 def report(*points: Point) -> Report:
-    return Report("here", "once", list(points), [], {}, {"x": "x is not installed"}, {each.peer: "fsync" for each in points})
+    return Report(
+        "here",
+        "once",
+        list(points),
+        [],
+        {},
+        {"x": "x is not installed"},
+        {each.peer: "fsync" for each in points},
+    )
 
 
 def test_the_baseline_is_shown_beside_todays_ratio(tmp_path):
@@ -82,7 +123,12 @@ def test_a_generator_that_was_the_bottleneck_and_a_busy_machine_are_marked():
 
 
 def test_what_grows_is_told_and_kept_as_runs(tmp_path):
-    samples = [Sample("keys", "ABD", "keys", count, {"op/s": 10.0, "bytes": 7.0 * count, "cost": float("inf")}) for count in (1, 100)]
+    samples = [
+        Sample(
+            "keys", "ABD", "keys", count, {"op/s": 10.0, "bytes": 7.0 * count, "cost": float("inf")}
+        )
+        for count in (1, 100)
+    ]
     samples.append(Sample("clients", "EC", "clients", 5, {"op/s": 20.0, "failed": 3.0}))
     assert scale_text(samples).count("op/s 10") == 2
     for _ in range(2):  # those of the last bench are replaced
@@ -94,11 +140,15 @@ def test_what_grows_is_told_and_kept_as_runs(tmp_path):
         "ABD_1": [{"bytes": 700.0}],
         "EC_2": [{}],
     }
-    assert [(point["clients"], point["per_s"], point["failed"]) for point in found["EC_2"]] == [(5, 20.0, 3)]
+    assert [(point["clients"], point["per_s"], point["failed"]) for point in found["EC_2"]] == [
+        (5, 20.0, 3)
+    ]
 
 
 def test_a_page_that_cannot_be_made_is_told_and_the_rounds_stay(tmp_path):
-    write_samples(tmp_path, [Sample("keys", "ABD", "keys", 1, {"op/s": 10.0})], {"keys": "Keys"}, "here")
+    write_samples(
+        tmp_path, [Sample("keys", "ABD", "keys", 1, {"op/s": 10.0})], {"keys": "Keys"}, "here"
+    )
     (tmp_path / "report.html").mkdir()
     with pytest.raises(BenchError, match="no page was made of"):
         make_page(tmp_path)

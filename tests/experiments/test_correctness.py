@@ -12,7 +12,12 @@ from experiments.rounds.worker import Witness
 
 
 def round_of(directory, protocol="ABD", **parameters):
-    about = {"algorithm": protocol, "object_size": 8, "parameters": {"check": True, **parameters}, "provenance": {"seed": 3}}
+    about = {
+        "algorithm": protocol,
+        "object_size": 8,
+        "parameters": {"check": True, **parameters},
+        "provenance": {"seed": 3},
+    }
     (directory / "run.json").write_text(json.dumps(about))
     return directory
 
@@ -90,10 +95,18 @@ class Shelf:
 
 
 def test_a_history_has_what_the_client_saw(tmp_path):
-    witness = Witness(Shelf([True, False, AresError("no"), b"v", ObjectNotFound("k", "d"), AresError("no")]), History(tmp_path, 1, "object"))
+    witness = Witness(
+        Shelf([True, False, AresError("no"), b"v", ObjectNotFound("k", "d"), AresError("no")]),
+        History(tmp_path, 1, "object"),
+    )
 
     async def live():
-        for asked in (*(witness.write(value) for value in (b"1", b"2", b"3")), witness.read(), witness.read(), witness.read()):
+        for asked in (
+            *(witness.write(value) for value in (b"1", b"2", b"3")),
+            witness.read(),
+            witness.read(),
+            witness.read(),
+        ):
             try:
                 await asked
             except AresError:
@@ -101,5 +114,12 @@ def test_a_history_has_what_the_client_saw(tmp_path):
 
     asyncio.run(live())
     [path] = tmp_path.glob("*.history")
-    seen = [(event.operation, event.value, event.outcome) for event in load(path.read_bytes(), "it")]
-    assert seen == [("write", value_of(b"1"), "ok"), ("write", value_of(b"3"), "unknown"), ("read", value_of(b"v"), "ok"), ("read", None, "ok")]
+    seen = [
+        (event.operation, event.value, event.outcome) for event in load(path.read_bytes(), "it")
+    ]
+    assert seen == [
+        ("write", value_of(b"1"), "ok"),
+        ("write", value_of(b"3"), "unknown"),
+        ("read", value_of(b"v"), "ok"),
+        ("read", None, "ok"),
+    ]

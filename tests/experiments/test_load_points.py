@@ -11,11 +11,25 @@ import msgspec
 import pytest
 
 from ares.results.database import opened
-from ares.results.load_points import STEPS_MAX, LoadFile, LoadLatency, LoadPoint, points_of, read_points
+from ares.results.load_points import (
+    STEPS_MAX,
+    LoadFile,
+    LoadLatency,
+    LoadPoint,
+    points_of,
+    read_points,
+)
 from experiments.bench.closed_loop import Arrivals, ClosedLoop, OpenLoop, Record
 from experiments.bench.generator import bucket
 from experiments.bench.load import Measured, within_s
-from experiments.bench.measured_points import goes_on, longest_pause_s, point_of, read_load, under_fault, write_load
+from experiments.bench.measured_points import (
+    goes_on,
+    longest_pause_s,
+    point_of,
+    read_load,
+    under_fault,
+    write_load,
+)
 from experiments.bench.stores import Coroutines
 from experiments.bench.values import Values
 from experiments.bench.workload import Workload
@@ -50,7 +64,9 @@ def test_arrivals_are_a_poisson_process():
     assert 5.0 < times[0] < times[-1] < 25.0
     gaps = [later - earlier for earlier, later in pairwise(times)]
     assert len(times) == pytest.approx(20_000, rel=0.03)
-    assert statistics.stdev(gaps) == pytest.approx(statistics.mean(gaps), rel=0.03)  # of a Poisson process they are the same
+    assert statistics.stdev(gaps) == pytest.approx(
+        statistics.mean(gaps), rel=0.03
+    )  # of a Poisson process they are the same
     assert arrivals.take() is None
     assert Arrivals(1000.0, 5.0, 25.0, "seed").left() == len(times)
     assert Arrivals(1000.0, 5.0, 25.0, "other").left() != len(times)
@@ -85,12 +101,17 @@ async def test_an_open_loop_counts_from_when_an_operation_was_due():
     assert all(wait >= 0 for wait in waits)
     assert waits[-1] > 0.05 > waits[0]
     assert not record.wrong, "a key without a value may be found without"
-    assert len(record.operations) + loop.missed + arrivals.left() == Arrivals(100.0, begin_s, begin_s + 0.5, 3).left()
+    assert (
+        len(record.operations) + loop.missed + arrivals.left()
+        == Arrivals(100.0, begin_s, begin_s + 0.5, 3).left()
+    )
 
 
 async def test_a_closed_loop_ends_with_its_operations():
     record, store, begin_s = Record(), Slow(0.0), time.perf_counter()
-    loop = ClosedLoop(1, 0.5, ["k"], Values(16, 1), record, begin_s + 30.0, begin_s=begin_s, most=7, written=0)
+    loop = ClosedLoop(
+        1, 0.5, ["k"], Values(16, 1), record, begin_s + 30.0, begin_s=begin_s, most=7, written=0
+    )
     await Coroutines(store, (), store.close).run([loop])
     assert len(record.operations) == 7
     assert all(due_s == began_s for due_s, began_s, _, _ in record.operations)
@@ -98,7 +119,9 @@ async def test_a_closed_loop_ends_with_its_operations():
 
 async def test_a_read_that_finds_nothing_where_a_value_was_is_wrong():
     record, store = Record(), Slow(0.0)
-    await Coroutines(store, (), store.close).run([ClosedLoop(1, 1.0, ["k"], Values(16, 1), record, time.perf_counter() + 30.0, most=1)])
+    await Coroutines(store, (), store.close).run(
+        [ClosedLoop(1, 1.0, ["k"], Values(16, 1), record, time.perf_counter() + 30.0, most=1)]
+    )
     assert list(record.wrong) == ["a read of k returned what no write of it wrote: nothing"]
 
 
@@ -109,12 +132,23 @@ def test_percentiles_are_those_of_the_latencies():
     for latency in latencies:
         counts[bucket(latency)] = counts.get(bucket(latency), 0) + 1
     for share in (0.5, 0.99):
-        assert within_s(counts, share) == pytest.approx(latencies[int(share * len(latencies)) - 1], rel=0.02)
+        assert within_s(counts, share) == pytest.approx(
+            latencies[int(share * len(latencies)) - 1], rel=0.02
+        )
     slots = {100_000 + number // 10: 10 for number in range(0, 10_000, 10)}
-    measured = Measured(1e4, counts, {}, {}, {}, 0, [], {}, 0.0, 100.0, 101.0, slots, {"why": 2}, {})
+    measured = Measured(
+        1e4, counts, {}, {}, {}, 0, [], {}, 0.0, 100.0, 101.0, slots, {"why": 2}, {}
+    )
     point = point_of(measured, Workload(8, read_share=1.0), curve=True)
     assert point.read is not None
-    assert (point.clients, point.mode, point.write, point.wait, point.failed, point.read.count) == (8, "closed", None, None, 2, 10_000)
+    assert (point.clients, point.mode, point.write, point.wait, point.failed, point.read.count) == (
+        8,
+        "closed",
+        None,
+        None,
+        2,
+        10_000,
+    )
     assert point.read.mean_s == pytest.approx(statistics.mean(latencies), rel=0.01)
     assert point.curve == pytest.approx([1e4] * 10, rel=0.02)
 
@@ -123,7 +157,13 @@ def bad_run(**changes: object) -> LoadPoint:
     """Five seconds; 100 a second, and from 2 s on half of them, after half a second of nothing."""
     curve = [100.0] * 20 + [0.0] * 5 + [50.0] * 25
     pauses = [(1.0, 0.2), (1.98, 0.52), (4.0, 0.1)]
-    fields = {"clients": 100, "per_s": 65.0, "curve": curve, "pauses": pauses, "began": BEGAN.isoformat()} | changes
+    fields = {
+        "clients": 100,
+        "per_s": 65.0,
+        "curve": curve,
+        "pauses": pauses,
+        "began": BEGAN.isoformat(),
+    } | changes
     return LoadPoint(**fields)  # type: ignore[arg-type]
 
 
@@ -145,7 +185,10 @@ def test_a_round_with_a_fault_is_completed_by_its_events(tmp_path):
     write_load(below, LoadFile([bad_run()], "ETCD"))
     assert judge_load(tmp_path, Parameters(load=Load())) is None
     assert judge_load(tmp_path, bad) == "no server was made bad: killed leader was asked for"
-    events = [{"time": (BEGAN + timedelta(seconds=at_s)).isoformat(), "event": event} for at_s, event in ((0, "phase"), (2.0, "crash"))]
+    events = [
+        {"time": (BEGAN + timedelta(seconds=at_s)).isoformat(), "event": event}
+        for at_s, event in ((0, "phase"), (2.0, "crash"))
+    ]
     logs.write(tmp_path / "events.jsonl", *events)
     assert judge_load(tmp_path, bad) is None
     judged = read_load(below / "load.json")
@@ -161,12 +204,17 @@ def test_a_round_with_a_fault_is_completed_by_its_events(tmp_path):
 def test_points_become_rows_and_are_shown(tmp_path):
     latency = LoadLatency(10, 0.001, 0.009, 0.002)
     long = bad_run(
-        curve=[float(number) for number in range(3 * STEPS_MAX)], read=latency, figures={"evil\u202e": 1.5}, server_cpu={"s0": 0.5, "s1": 0.25}
+        curve=[float(number) for number in range(3 * STEPS_MAX)],
+        read=latency,
+        figures={"evil\u202e": 1.5},
+        server_cpu={"s0": 0.5, "s1": 0.25},
     )
     directory = tmp_path / "runs" / "one"
     directory.mkdir(parents=True)
     (directory / "run.json").write_text(json.dumps({"scenario": "s", "algorithm": "ABD"}))
-    write_load(directory, LoadFile([LoadPoint(1, "open", 50.0), long], "ABD", "10 B", "a killed leader"))
+    write_load(
+        directory, LoadFile([LoadPoint(1, "open", 50.0), long], "ABD", "10 B", "a killed leader")
+    )
     database = tmp_path / "results.db"
     report = logs.imported(database, tmp_path / "runs")
     assert report.points == 2
@@ -176,9 +224,19 @@ def test_points_become_rows_and_are_shown(tmp_path):
         shown = points_of(connection, run)
         assert shown is not None
         assert points_of(connection, run + 1) is None
-    assert (shown["peer"], shown["workload"], shown["fault"], shown["wrong"]) == ("ABD", "10 B", "a killed leader", 0)
+    assert (shown["peer"], shown["workload"], shown["fault"], shown["wrong"]) == (
+        "ABD",
+        "10 B",
+        "a killed leader",
+        0,
+    )
     first, second = shown["points"]
-    assert (first["clients"], first["mode"], first["offered_per_s"], "read_p50_s" in first) == (1, "open", 50.0, False)
+    assert (first["clients"], first["mode"], first["offered_per_s"], "read_p50_s" in first) == (
+        1,
+        "open",
+        50.0,
+        False,
+    )
     assert second["curve"][0] == pytest.approx(0.3)
     assert second["curve"][1:] == [1.0 + 3 * step for step in range(STEPS_MAX)]
     assert second["figures"] == {"evil?": 1.5, "processors of all servers": 0.75}
@@ -191,7 +249,15 @@ def test_points_become_rows_and_are_shown(tmp_path):
 @pytest.mark.parametrize(
     "line",
     [
-        *(b"", b"[]", b"{", b'{"points": 5}', b'{"points": [{}]}', b'{"points": [{"clients": -1}]}', b'{"points": [{"clients": 1, "kept": -5}]}'),
+        *(
+            b"",
+            b"[]",
+            b"{",
+            b'{"points": 5}',
+            b'{"points": [{}]}',
+            b'{"points": [{"clients": -1}]}',
+            b'{"points": [{"clients": 1, "kept": -5}]}',
+        ),
         *(
             b'{"points": [{"clients": 1, "mode": "half"}]}',
             b'{"points": [{"clients": 99999999999999999999}]}',

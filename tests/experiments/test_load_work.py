@@ -24,7 +24,16 @@ from tests.results import logs
 
 pytestmark = pytest.mark.process
 
-CURVE = Load(keys=50, written=20, operations=300, seconds=2.0, clients=2, clients_max=4, offered=(0.5,), processes=2)
+CURVE = Load(
+    keys=50,
+    written=20,
+    operations=300,
+    seconds=2.0,
+    clients=2,
+    clients_max=4,
+    offered=(0.5,),
+    processes=2,
+)
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +42,9 @@ def running(tmp_path_factory):
         yield started
 
 
-@pytest.mark.parametrize(("protocol", "read_share"), [("ARES_ABD", 0.5), ("ABD", 1.0), ("ARES_EC", 0.0)])
+@pytest.mark.parametrize(
+    ("protocol", "read_share"), [("ARES_ABD", 0.5), ("ABD", 1.0), ("ARES_EC", 0.0)]
+)
 def test_a_curve_has_closed_and_open_points(tmp_path, running, protocol, read_share):
     store = msgspec.structs.replace(running.store, domain=None)
     parameters = Parameters(servers=3, parity=1, object_size=10, load=CURVE, read_share=read_share)
@@ -44,7 +55,11 @@ def test_a_curve_has_closed_and_open_points(tmp_path, running, protocol, read_sh
     assert judge_load(tmp_path, parameters) is None
     file = read_load(tmp_path / "load.json")
     assert (file.peer, file.wrong, file.fault) == (protocol, [], None)
-    assert [(point.clients, point.mode) for point in file.points] == [(2, "closed"), (4, "closed"), (4, "open")]
+    assert [(point.clients, point.mode) for point in file.points] == [
+        (2, "closed"),
+        (4, "closed"),
+        (4, "open"),
+    ]
     for point in file.points:
         assert (point.failed, point.curve) == (0, None)
         assert (point.read is not None) is (read_share > 0)
@@ -64,7 +79,13 @@ def test_a_killed_replica_is_survived_and_what_was_kept_is_told(tmp_path):
     parameters = Parameters(servers=3, parity=1, object_size=10, load=load, bad="killed replica")
     with Ares("ares", n=3, consensus=1).running(tmp_path) as running:
         prepare_load(running.store, "ARES_ABD", parameters)
-        make_load(running.store, "ARES_ABD", parameters, lambda: _kill_soon(running, tmp_path / "events.jsonl"), tmp_path)
+        make_load(
+            running.store,
+            "ARES_ABD",
+            parameters,
+            lambda: _kill_soon(running, tmp_path / "events.jsonl"),
+            tmp_path,
+        )
     assert judge_load(tmp_path, parameters) is None
     file = read_load(tmp_path / "load.json")
     [point] = file.points
@@ -77,7 +98,10 @@ def test_a_killed_replica_is_survived_and_what_was_kept_is_told(tmp_path):
 def _kill_soon(running: Running, events: Path) -> None:
     def kill() -> None:
         os.kill(running.servers[running.replica], signal.SIGKILL)
-        logs.write(events, {"time": datetime.now(UTC).isoformat(), "event": "crash", "server": running.replica})
+        logs.write(
+            events,
+            {"time": datetime.now(UTC).isoformat(), "event": "crash", "server": running.replica},
+        )
 
     threading.Timer(0.8, kill).start()
 
@@ -85,23 +109,43 @@ def _kill_soon(running: Running, events: Path) -> None:
 def test_a_store_that_does_not_answer_is_told(tmp_path, running):
     parameters = Parameters(servers=3, parity=1, object_size=10, load=CURVE)
     with pytest.raises(BenchError):
-        make_load(AresStore(str(tmp_path / "none.toml")), "ARES_ABD", parameters, lambda: None, tmp_path)
+        make_load(
+            AresStore(str(tmp_path / "none.toml")), "ARES_ABD", parameters, lambda: None, tmp_path
+        )
     assert not (tmp_path / "load.json").exists()
 
 
 def _writes(logs: Path) -> list[dict[str, Any]]:
-    lines = (msgspec.json.decode(line) for path in logs.glob("*.log") for line in path.read_bytes().splitlines())
+    lines = (
+        msgspec.json.decode(line)
+        for path in logs.glob("*.log")
+        for line in path.read_bytes().splitlines()
+    )
     return [line for line in lines if line["op"] == "write"]
 
 
-def test_operations_of_stochastic_clients_are_due_whether_their_client_is_free_or_not(tmp_path, running):
+def test_operations_of_stochastic_clients_are_due_whether_their_client_is_free_or_not(
+    tmp_path, running
+):
     """Between two operations are 0.25 ms in the mean, which is less than one takes: most wait, and longer and longer."""
-    parameters = Parameters(servers=3, parity=1, operations=40, interval_s=0.0005, arrivals="open", object_size=10_000, check=True)
+    parameters = Parameters(
+        servers=3,
+        parity=1,
+        operations=40,
+        interval_s=0.0005,
+        arrivals="open",
+        object_size=10_000,
+        check=True,
+    )
     work = Work(running.store, "ARES_ABD", parameters, "create", (1,), 3, str(tmp_path / "first"))
     (tmp_path / "first").mkdir()
     (tmp_path / "logs").mkdir()
     run(Worker(work).run())
-    run(Worker(msgspec.structs.replace(work, role="write", clients=(1, 2), logs=str(tmp_path / "logs"))).run())
+    run(
+        Worker(
+            msgspec.structs.replace(work, role="write", clients=(1, 2), logs=str(tmp_path / "logs"))
+        ).run()
+    )
     lines, first = (_writes(tmp_path / name) for name in ("logs", "first"))
     assert len(lines) == 80
     waited = [line["waited"] for line in lines]

@@ -45,7 +45,10 @@ def test_the_points_of_a_scale_are_different_and_few(scale):
     planned = runs(scale)
     assert len({each.name for each in planned}) == len(planned)
     points = sum(len(each.windows) for each in planned)
-    assert points * EXTENTS[scale].seconds * EXTENTS[scale].iterations < {"quick": 300, "paper": 1500}[scale]
+    assert (
+        points * EXTENTS[scale].seconds * EXTENTS[scale].iterations
+        < {"quick": 300, "paper": 1500}[scale]
+    )
 
 
 def test_positions_are_of_what_is_there():
@@ -89,11 +92,16 @@ async def test_an_entry_of_a_stream_counts_when_a_replica_has_it(answer, done, c
     connection, appending = StreamConnection(wait=1), work(left=1)
     connection.connection_made(transport := Transport())
     connection.go(LogLoop(appending))
-    assert transport.sent == b"*5\r\n$4\r\nXADD\r\n$3\r\nlog\r\n$1\r\n*\r\n$1\r\ne\r\n$1\r\ne\r\n*3\r\n$4\r\nWAIT\r\n$1\r\n1\r\n$5\r\n10000\r\n"
+    assert (
+        transport.sent
+        == b"*5\r\n$4\r\nXADD\r\n$3\r\nlog\r\n$1\r\n*\r\n$1\r\ne\r\n$1\r\ne\r\n*3\r\n$4\r\nWAIT\r\n$1\r\n1\r\n$5\r\n10000\r\n"
+    )
     for part in filter(None, (answer[:cut], answer[cut:])):
         connection.data_received(part)
     assert connection.over.done()
-    assert (len(appending.appends), sum(appending.troubles.values())) == ((1, 0) if done else (0, 1))
+    assert (len(appending.appends), sum(appending.troubles.values())) == (
+        (1, 0) if done else (0, 1)
+    )
 
 
 async def test_nats_answers_by_number_in_any_pieces():
@@ -115,21 +123,42 @@ async def test_nats_answers_by_number_in_any_pieces():
 
 def test_figures_of_a_point_are_there_for_claims(tmp_path):
     each, directory = LogRun("CRAQ", read_share=1.0), tmp_path / "log" / "CRAQ_1"
-    write(directory / "run.json", {"scenario": "log", "algorithm": "CRAQ", "iteration": 1, "parameters": each.parameters()})
-    write_load(directory, LoadFile([LoadPoint(50, read_share=1.0, per_s=3.0, figures={"busiest_per_s": 7.0})], "CRAQ"))
+    write(
+        directory / "run.json",
+        {"scenario": "log", "algorithm": "CRAQ", "iteration": 1, "parameters": each.parameters()},
+    )
+    write_load(
+        directory,
+        LoadFile(
+            [LoadPoint(50, read_share=1.0, per_s=3.0, figures={"busiest_per_s": 7.0})], "CRAQ"
+        ),
+    )
     imported(tmp_path / "results.db", tmp_path / "log")
     [row] = [row for row in read_rows(tmp_path)[0] if row.op == "all"]
-    assert (row.figures["busiest_per_s"], row.figures["per_s"], row.parameters["clients"], row.parameters["interval"]) == (7.0, 3.0, 50, 0)
+    assert (
+        row.figures["busiest_per_s"],
+        row.figures["per_s"],
+        row.parameters["clients"],
+        row.parameters["interval"],
+    ) == (7.0, 3.0, 50, 0)
 
 
 @pytest.mark.process
 async def test_a_chain_under_load_says_what_it_took():
     with local_cluster(3, "abd", consensus=1) as file:
         async with AsyncExitStack() as closing:
-            logs = [await opened(closing, file, "events", ["s0", "s1", "s2"], number) for number in range(3)]
+            logs = [
+                await opened(closing, file, "events", ["s0", "s1", "s2"], number)
+                for number in range(3)
+            ]
             mixed = work(left=300, read_share=0.5)
             await logs[0].append(b"e")
-            clients = Together([Coroutines(OurLog(log, mixed, name), (), log.close) for log, name in zip(logs, ("CR", "CRAQ", "UCRAQ"), strict=True)])
+            clients = Together(
+                [
+                    Coroutines(OurLog(log, mixed, name), (), log.close)
+                    for log, name in zip(logs, ("CR", "CRAQ", "UCRAQ"), strict=True)
+                ]
+            )
             spent = await asyncio.wait_for(go_through(clients, mixed, 6, pids_of(file)), 30)
             assert await logs[0].tail() == len(mixed.appends) + 1
         assert states_asked(file) > 0

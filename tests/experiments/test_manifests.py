@@ -27,8 +27,15 @@ def test_a_manifest_of_jfed_gives_hosts_behind_their_bastion(tmp_path):
     assert main(["inventory", "fed4fire", str(SAMPLES / "jfed.rspec"), *words]) == 0
     all_ = inventory_of(out)["all"]
     server, writer = all_["hosts"]["server0"], all_["hosts"]["writer_1"]
-    assert (server["ansible_host"], server["ansible_user"], server["ares_address"]) == ("n091-03a.wall1.ilabt.iminds.be", "jdoe", "192.168.0.1")
-    assert (server["ares_site"], writer["ares_site"]) == ("wall1-ilabt-iminds-be", "wall2-ilabt-iminds-be")
+    assert (server["ansible_host"], server["ansible_user"], server["ares_address"]) == (
+        "n091-03a.wall1.ilabt.iminds.be",
+        "jdoe",
+        "192.168.0.1",
+    )
+    assert (server["ares_site"], writer["ares_site"]) == (
+        "wall1-ilabt-iminds-be",
+        "wall2-ilabt-iminds-be",
+    )
     assert "fffjdoe@bastion.test.iminds.be" in server["ansible_ssh_common_args"]
     assert "ProxyCommand" not in writer["ansible_ssh_common_args"]
     assert "StrictHostKeyChecking=yes" in server["ansible_ssh_common_args"]
@@ -58,7 +65,9 @@ def test_at_emulab_somebody_has_to_say_whose_logins():
 def test_processes_listen_on_inner_addresses_only_if_all_have_one(tmp_path):
     machines = rspec.machines(JFED, "fed4fire")
     some = [machines[0], *rspec.machines(EMULAB, "emulab", "jdoe")]
-    addresses = [host.variables["ares_address"] for host in reserved.hosts(some, Access(tmp_path), PATTERNS)]
+    addresses = [
+        host.variables["ares_address"] for host in reserved.hosts(some, Access(tmp_path), PATTERNS)
+    ]
     assert addresses == ["10.2.0.47", "155.98.36.136", "128.110.216.38"]
 
 
@@ -70,12 +79,16 @@ def test_instances_of_aws_that_run():
     ]
     together = INSTANCES.replace(b"vpc-2", b"vpc-1").replace(b"172.31.4.10", b"172.31.4.11", 1)
     assert [machine.inner for machine in aws.machines(together)] == ["172.31.4.11", "172.31.4.10"]
-    with pytest.raises(BadInput, match="none of 3 instances is running: i-0abc000000000001 is stopped"):
+    with pytest.raises(
+        BadInput, match="none of 3 instances is running: i-0abc000000000001 is stopped"
+    ):
         aws.machines(INSTANCES.replace(b"running", b"stopped"))
 
 
 def test_a_plain_list():
-    machines = aws.machines(b"# of today\n203.0.113.1 server0 eu\n\nec2-1.example.org writer0 # far\n2001:db8::1\n")
+    machines = aws.machines(
+        b"# of today\n203.0.113.1 server0 eu\n\nec2-1.example.org writer0 # far\n2001:db8::1\n"
+    )
     assert [(machine.name, machine.site, machine.login) for machine in machines] == [
         ("server0", "eu", "203.0.113.1"),
         ("writer0", "aws", "ec2-1.example.org"),
@@ -99,10 +112,19 @@ REMOTE = b"""<!DOCTYPE rspec SYSTEM "file:///etc/passwd"><rspec xmlns="http://ww
         (b"<a>" * 200_000, "in more than 64 others"),
         (b"<rspec/>", "no RSpec of version 3"),
         (JFED.replace(b"resources/rspec/3", b"resources/rspec/2"), "no RSpec of version 3"),
-        (b'<rspec xmlns="http://www.geni.net/resources/rspec/3" type="manifest"/>', "has 0 nodes, and none that one can log in to"),
+        (
+            b'<rspec xmlns="http://www.geni.net/resources/rspec/3" type="manifest"/>',
+            "has 0 nodes, and none that one can log in to",
+        ),
         (JFED.replace(b"login", b"logout").replace(b"manifest", b"request"), "this is a request"),
-        (JFED.replace(b"wall1.ilabt.iminds.be+authority", b"example.org+authority"), "is from example.org, and fed4fire has .* --authority"),
-        (JFED.replace(b"wall1.ilabt.iminds.be+authority", b"evilimec.be+authority"), "is from evilimec.be"),
+        (
+            JFED.replace(b"wall1.ilabt.iminds.be+authority", b"example.org+authority"),
+            "is from example.org, and fed4fire has .* --authority",
+        ),
+        (
+            JFED.replace(b"wall1.ilabt.iminds.be+authority", b"evilimec.be+authority"),
+            "is from evilimec.be",
+        ),
         (JFED.replace(b"+authority+cm", b""), "is from urn:"),
         (JFED.replace(b'port="22"', b'port="ssh"'), "'ssh' is not a port"),
         (JFED.replace(b'proxy="fffjdoe@', b'proxy="'), "not user@host:port"),
@@ -120,7 +142,19 @@ def test_a_manifest_of_another_testbed_is_told_apart():
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"{}", b"[]", b"{", b'{"Reservations": 3}', b'{"Reservations": []}', b"[" * 100_000, b"a b c d", b"\xff", b"-x -y"]
+    "content",
+    [
+        b"",
+        b"{}",
+        b"[]",
+        b"{",
+        b'{"Reservations": 3}',
+        b'{"Reservations": []}',
+        b"[" * 100_000,
+        b"a b c d",
+        b"\xff",
+        b"-x -y",
+    ],
 )
 def test_what_is_no_list_is_refused(content):
     with pytest.raises(BadInput, match="nothing was written"):
@@ -141,7 +175,9 @@ def test_what_is_no_list_is_refused(content):
 )
 def test_what_would_be_evaluated_does_not_get_into_an_inventory(old, new, tmp_path):
     with pytest.raises(BadInput):
-        reserved.hosts(rspec.machines(JFED.replace(old, new), "fed4fire"), Access(tmp_path), PATTERNS)
+        reserved.hosts(
+            rspec.machines(JFED.replace(old, new), "fed4fire"), Access(tmp_path), PATTERNS
+        )
     with pytest.raises(BadInput, match="braces"):
         inventory.write(tmp_path / "i.yml", [inventory.Host("a", [], {"x": "{{ 1 }}"})], "")
 
@@ -149,7 +185,11 @@ def test_what_would_be_evaluated_does_not_get_into_an_inventory(old, new, tmp_pa
 def test_names_that_yaml_takes_for_something_else_stay_names(tmp_path):
     yaml = pytest.importorskip("yaml", reason="pip install 'ares-storage[ansible]'")
     names = ["server0", "no", "On", "y", "null", "true", "1", "1e3", "0x10", "1.5", "nova", "a-b.c"]
-    inventory.write(tmp_path / "i.yml", [inventory.Host(name, ["servers"], {"ares_address": "10.0.0.1"}) for name in names], "")
+    inventory.write(
+        tmp_path / "i.yml",
+        [inventory.Host(name, ["servers"], {"ares_address": "10.0.0.1"}) for name in names],
+        "",
+    )
     assert list(yaml.safe_load((tmp_path / "i.yml").read_text())["all"]["hosts"]) == names
 
 
@@ -161,12 +201,29 @@ def test_the_command_says_what_is_wrong_and_writes_nothing(tmp_path, capsys):
     known.touch()
     assert main(["inventory", "aws", str(tmp_path / "missing"), *given]) == 1
     assert main(["inventory", "aws", str(tmp_path), *given]) == 1
-    assert main(["inventory", "aws", str(SAMPLES / "instances.json"), *given, "--group", "serfs=*"]) == 1
+    assert (
+        main(["inventory", "aws", str(SAMPLES / "instances.json"), *given, "--group", "serfs=*"])
+        == 1
+    )
     assert "there is no group 'serfs'" in capsys.readouterr().err
     assert not out.exists()
     with pytest.raises(SystemExit):
         main(["inventory", "planetlab", str(SAMPLES / "instances.json"), *given])
-    assert main(["inventory", "aws", str(SAMPLES / "instances.json"), *given, "--group", "servers=*", "--group", "writers=i-*"]) == 0
+    assert (
+        main(
+            [
+                "inventory",
+                "aws",
+                str(SAMPLES / "instances.json"),
+                *given,
+                "--group",
+                "servers=*",
+                "--group",
+                "writers=i-*",
+            ]
+        )
+        == 0
+    )
     assert inventory_of(out)["all"]["children"]["writers"]["hosts"] == {"i-0def000000000003": {}}
 
 

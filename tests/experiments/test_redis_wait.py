@@ -18,14 +18,21 @@ from experiments.rounds.worker import Work, Worker
 
 pytestmark = [
     pytest.mark.process,
-    pytest.mark.skipif(shutil.which("redis-server") is None, reason="redis-server is not installed: sudo apt-get install redis-server"),
+    pytest.mark.skipif(
+        shutil.which("redis-server") is None,
+        reason="redis-server is not installed: sudo apt-get install redis-server",
+    ),
 ]
 
-FEWER = "SELECT count(*) FROM operations WHERE NOT ok AND more ->> 'wait_acks' < more ->> 'majority'"
+FEWER = (
+    "SELECT count(*) FROM operations WHERE NOT ok AND more ->> 'wait_acks' < more ->> 'majority'"
+)
 
 
 async def test_a_paused_replica_is_in_the_log_and_in_the_results(tmp_path, monkeypatch):
-    monkeypatch.setattr(redis_client, "WAIT_MS", 1500)  # a replica is fed only after its first word, which takes it a second
+    monkeypatch.setattr(
+        redis_client, "WAIT_MS", 1500
+    )  # a replica is fed only after its first word, which takes it a second
     store, logs = tmp_path / "store", tmp_path / "results" / "round"
     store.mkdir()
     logs.mkdir(parents=True)
@@ -33,13 +40,24 @@ async def test_a_paused_replica_is_in_the_log_and_in_the_results(tmp_path, monke
     with Redis("redis", wait=2, n=3).running(store) as running:
 
         async def write(client: int) -> list[dict[str, object]]:
-            await Worker(Work(running.store, "REDIS_W", parameters, "write", (client,), 1, str(logs))).run()
-            return [json.loads(line) for line in (logs / f"client-{client}.log").read_text().splitlines()]
+            await Worker(
+                Work(running.store, "REDIS_W", parameters, "write", (client,), 1, str(logs))
+            ).run()
+            return [
+                json.loads(line)
+                for line in (logs / f"client-{client}.log").read_text().splitlines()
+            ]
 
         well = await write(1)
         os.kill(running.servers["r2"], signal.SIGSTOP)
         ill = await write(2)
-    told = [[(line["status"], line["outcome"], line["wait"], line["wait_acks"], line["majority"]) for line in lines] for lines in (well, ill)]
+    told = [
+        [
+            (line["status"], line["outcome"], line["wait"], line["wait_acks"], line["majority"])
+            for line in lines
+        ]
+        for lines in (well, ill)
+    ]
     assert told == [[("SUCCESS", "ok", "Yes", 2, 2)], [("UNSUCCESS", "unknown", "Yes", 1, 2)]]
     assert ill[0]["error"] == "WAIT 2 ended with 1"
     words = python("-m", "ares", "results", "import", logs, "--into", tmp_path / "results.db")

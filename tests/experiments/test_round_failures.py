@@ -6,15 +6,21 @@ from experiments.rounds.playing import PlayFailure, failure_of, reason_of, told
 
 
 def event(kind="failed", **more):
-    return {"event": kind, "play": "Wait", "task": "Wait for the end of the work", "host": "reader0", "message": "it ended"} | more
+    return {
+        "event": kind,
+        "play": "Wait",
+        "task": "Wait for the end of the work",
+        "host": "reader0",
+        "message": "it ended",
+    } | more
 
 
 def test_the_reason_of_a_module_is_its_first_sentence_and_the_end_of_its_log():
     message = "work: it ended with status 1. /var/lib/r/logs/work.out ends with:\nTraceback\n  File x\nBadInput: no such key\n"
     assert reason_of(message) == "work: it ended with status 1: BadInput: no such key"
-    assert reason_of("Failed to connect to the host via ssh: Host key verification failed.\r\nmore") == (
-        "Failed to connect to the host via ssh: Host key verification failed."
-    )
+    assert reason_of(
+        "Failed to connect to the host via ssh: Host key verification failed.\r\nmore"
+    ) == ("Failed to connect to the host via ssh: Host key verification failed.")
     assert reason_of("") == "it does not say why"
     assert "\x1b" not in reason_of("a\x1b[31mb")
 
@@ -22,7 +28,9 @@ def test_the_reason_of_a_module_is_its_first_sentence_and_the_end_of_its_log():
 def test_only_failures_are_failures():
     assert failure_of(event("ok")) is None
     assert failure_of({}) is None
-    assert failure_of(event()) == PlayFailure("reader0", "Wait: Wait for the end of the work", "it ended", False)
+    assert failure_of(event()) == PlayFailure(
+        "reader0", "Wait: Wait for the end of the work", "it ended", False
+    )
     assert failure_of(event("unreachable")).unreachable
 
 
@@ -35,7 +43,11 @@ def test_only_failures_are_failures():
             "",
             "a: cannot be reached: timed out (1 more host failed)",
         ),
-        ([], "warning\nERROR! no such file\nlast", "ansible-playbook ended with status 4: ERROR! no such file"),
+        (
+            [],
+            "warning\nERROR! no such file\nlast",
+            "ansible-playbook ended with status 4: ERROR! no such file",
+        ),
         ([], "", "ansible-playbook ended with status 4: it said nothing"),
     ],
 )

@@ -8,25 +8,56 @@ from ares.model.errors import BadInput
 from experiments.rounds.beds import seen
 from experiments.rounds.befalling import ordered
 from experiments.rounds.engine import playbooks_of, why_not
-from experiments.rounds.layout import DISK, HostSeen, check_private, command, inventory_of, placed, store_of, wanted, works
+from experiments.rounds.layout import (
+    DISK,
+    HostSeen,
+    check_private,
+    command,
+    inventory_of,
+    placed,
+    store_of,
+    wanted,
+    works,
+)
 from experiments.rounds.scenario import Fault, Parameters, Round
 
-NAMES = {"servers": ("u0", "u1", "u2", "e0", "e1"), "writers": ("wu", "we"), "readers": ("ru", "re", "re2"), "recons": ("cu",)}
+NAMES = {
+    "servers": ("u0", "u1", "u2", "e0", "e1"),
+    "writers": ("wu", "we"),
+    "readers": ("ru", "re", "re2"),
+    "recons": ("cu",),
+}
 HOSTS = {
-    name: HostSeen(name, (group,), {"ares_address": f"10.0.0.{number}", "ares_site": "E" if "e" in name else "U", "ares_python": "/venv/bin/py"})
-    for number, (name, group) in enumerate((name, group) for group, names in NAMES.items() for name in names)
+    name: HostSeen(
+        name,
+        (group,),
+        {
+            "ares_address": f"10.0.0.{number}",
+            "ares_site": "E" if "e" in name else "U",
+            "ares_python": "/venv/bin/py",
+        },
+    )
+    for number, (name, group) in enumerate(
+        (name, group) for group, names in NAMES.items() for name in names
+    )
 }
 
 
 def round_of(protocol="ARES_EC", faults=(), **parameters):
-    return Round("one", protocol, Parameters(**({"servers": 3, "parity": 1} | parameters)), {}, 1, faults)
+    return Round(
+        "one", protocol, Parameters(**({"servers": 3, "parity": 1} | parameters)), {}, 1, faults
+    )
 
 
 def test_a_round_takes_the_first_hosts_that_do():
     layout = placed(round_of(servers=4, readers=3, reconfigurers=1), HOSTS)
     assert layout.servers == ("u0", "u1", "u2", "e0")
     assert layout.consensus == ("u0", "u1", "u2")
-    assert (layout.writers, layout.readers, layout.recons) == (("wu",), ("ru", "re", "re2"), ("cu",))
+    assert (layout.writers, layout.readers, layout.recons) == (
+        ("wu",),
+        ("ru", "re", "re2"),
+        ("cu",),
+    )
     assert placed(round_of("ETCD"), HOSTS).consensus == ()
     assert len(placed(round_of(), HOSTS).consensus) == 1
 
@@ -39,7 +70,10 @@ def test_clients_are_where_the_servers_are():
 def test_a_store_without_a_password_does_not_listen_in_public():
     public = [HostSeen("p", ("servers",), {"ares_address": "8.8.8.8"})]
     check_private("ARES_EC", public)
-    check_private("REDIS", [*HOSTS.values(), HostSeen("named", ("servers",), {"ares_address": "name.example"})])
+    check_private(
+        "REDIS",
+        [*HOSTS.values(), HostSeen("named", ("servers",), {"ares_address": "name.example"})],
+    )
     with pytest.raises(BadInput, match=r"8\.8\.8\.8 of p is public"):
         check_private("REDIS", public)
 
@@ -54,8 +88,14 @@ def test_a_placement_says_where_servers_and_clients_are():
     ("parameters", "why"),
     [
         ({"servers": 6}, "6 hosts are asked for as servers, and the testbed has 5"),
-        ({"placement": "3E+0U", "client_site": "E"}, "3 hosts are asked for as servers at site E, and the testbed has 2"),
-        ({"placement": "1E+2U", "client_site": "E", "reconfigurers": 1}, "1 hosts are asked for as recons at site E, and the testbed has 0"),
+        (
+            {"placement": "3E+0U", "client_site": "E"},
+            "3 hosts are asked for as servers at site E, and the testbed has 2",
+        ),
+        (
+            {"placement": "1E+2U", "client_site": "E", "reconfigurers": 1},
+            "1 hosts are asked for as recons at site E, and the testbed has 0",
+        ),
     ],
 )
 def test_what_a_testbed_lacks_is_told(parameters, why):
@@ -64,7 +104,10 @@ def test_what_a_testbed_lacks_is_told(parameters, why):
 
 
 def test_a_testbed_is_made_for_the_largest_of_all_rounds():
-    rounds = [round_of(servers=11, readers=30), round_of(placement="5E+10U", client_site="U", reconfigurers=2)]
+    rounds = [
+        round_of(servers=11, readers=30),
+        round_of(placement="5E+10U", client_site="U", reconfigurers=2),
+    ]
     rounds.append(round_of(servers=5, faults=(Fault("fill", at_share=0.1, server=1),)))
     hosts = {plan.name: plan for plan in wanted(rounds, clients_per_host=20)}
     assert sum(plan.site == "U" and "servers" in plan.groups for plan in hosts.values()) == 11
@@ -78,9 +121,21 @@ def test_every_client_works_once_and_all_but_the_creator_read_first():
     round = round_of(writers=2, readers=25, reconfigurers=2)
     layout = placed(round, HOSTS)
     given = works(round, layout, store_of(round, layout, HOSTS, "/r"), 7)
-    at_work = [client for mine in given.values() for name, work in mine.items() if name.startswith("work-") for client in work.clients]
+    at_work = [
+        client
+        for mine in given.values()
+        for name, work in mine.items()
+        if name.startswith("work-")
+        for client in work.clients
+    ]
     assert sorted(at_work) == list(range(1, 30))
-    first = [client for mine in given.values() for name, work in mine.items() if name.startswith("first_read-") for client in work.clients]
+    first = [
+        client
+        for mine in given.values()
+        for name, work in mine.items()
+        if name.startswith("first_read-")
+        for client in work.clients
+    ]
     assert sorted(first) == list(range(2, 28))
     assert [host for host, mine in given.items() if "create-create-1" in mine] == ["wu"]
     assert [host for host, mine in given.items() if "read_file-read-1" in mine] == ["ru"]
@@ -90,7 +145,9 @@ def test_every_client_works_once_and_all_but_the_creator_read_first():
 def test_the_inventory_has_who_takes_part_and_what_each_does():
     round = round_of(faults=(Fault("fill", at_share=0.1, server=1),))
     layout = placed(round, HOSTS)
-    made = inventory_of(round, layout, HOSTS, dict.fromkeys(HOSTS, "/var/lib/r"), {"round_results": "/res"}, 7)
+    made = inventory_of(
+        round, layout, HOSTS, dict.fromkeys(HOSTS, "/var/lib/r"), {"round_results": "/res"}, 7
+    )
     json.dumps(made)
     described = made["all"]["hosts"]
     assert set(described) == {"u0", "u1", "u2", "wu", "ru"}
@@ -98,8 +155,14 @@ def test_the_inventory_has_who_takes_part_and_what_each_does():
     assert described["u1"]["round_data_directory"].startswith(DISK)
     assert "round_data_directory" not in described["u0"]
     assert described["u0"]["round_command"] == ""
-    assert "/venv/bin/py -P -m experiments.rounds.worker < work/work-write-1.json" in described["wu"]["round_command"]
-    assert json.loads(described["wu"]["round_files"]["work/work-write-1.json"])["store"]["file"] == "/var/lib/r/config/cluster.toml"
+    assert (
+        "/venv/bin/py -P -m experiments.rounds.worker < work/work-write-1.json"
+        in described["wu"]["round_command"]
+    )
+    assert (
+        json.loads(described["wu"]["round_files"]["work/work-write-1.json"])["store"]["file"]
+        == "/var/lib/r/config/cluster.toml"
+    )
     assert command("py -P", []) == ""
 
 
@@ -107,20 +170,30 @@ def test_stores_are_reached_by_the_addresses_of_their_hosts():
     layout = placed(round_of("REDIS_W"), HOSTS)
     assert store_of(round_of("REDIS_W"), layout, HOSTS, "/r").wait == 1
     assert store_of(round_of("REDIS"), layout, HOSTS, "/r").address == "10.0.0.0:6379"
-    assert store_of(round_of("ETCD"), layout, HOSTS, "/r").endpoints == ("10.0.0.0:2379", "10.0.0.1:2379", "10.0.0.2:2379")
+    assert store_of(round_of("ETCD"), layout, HOSTS, "/r").endpoints == (
+        "10.0.0.0:2379",
+        "10.0.0.1:2379",
+        "10.0.0.2:2379",
+    )
     assert store_of(round_of("CASSANDRA"), layout, HOSTS, "/r").nodes[2] == ("10.0.0.2", 9042)
 
 
 def test_faults_come_in_the_order_of_their_times():
     faults = (Fault("crash", at_share=0.5), Fault("slow", at_s=2.0), Fault("join", at_share=0.9))
-    assert [(at_s, fault.event) for at_s, fault in ordered(faults, 10.0)] == [(2.0, "slow"), (5.0, "crash"), (9.0, "join")]
+    assert [(at_s, fault.event) for at_s, fault in ordered(faults, 10.0)] == [
+        (2.0, "slow"),
+        (5.0, "crash"),
+        (9.0, "join"),
+    ]
     with pytest.raises(ValueError, match="at_share or at_s"):
         Fault("crash")
 
 
 def test_hosts_of_an_inventory_keep_their_order():
     tree = {
-        "_meta": {"hostvars": {"b": {"ares_address": "10.0.0.2"}, "a": {"ansible_host": "10.0.0.1"}}},
+        "_meta": {
+            "hostvars": {"b": {"ares_address": "10.0.0.2"}, "a": {"ansible_host": "10.0.0.1"}}
+        },
         "all": {"children": ["servers"]},
         "servers": {"hosts": ["b", "a"]},
         "consensus": {"hosts": ["b"]},
@@ -141,9 +214,21 @@ def test_another_store_has_its_own_first_steps():
 @pytest.mark.parametrize(
     ("round", "testbed", "why"),
     [
-        (round_of("ETCD", object_size=8 * 2**20), "local", "etcd takes values of 1568768 bytes at most, and 8388608 are asked for"),
-        (round_of(placement="1E+2U", client_site="U"), "processes", "several sites need hosts with networks of their own: testbed local"),
-        (round_of(faults=(Fault("fill", at_share=0.1),)), "processes", "testbed processes does not fill: testbed local does"),
+        (
+            round_of("ETCD", object_size=8 * 2**20),
+            "local",
+            "etcd takes values of 1568768 bytes at most, and 8388608 are asked for",
+        ),
+        (
+            round_of(placement="1E+2U", client_site="U"),
+            "processes",
+            "several sites need hosts with networks of their own: testbed local",
+        ),
+        (
+            round_of(faults=(Fault("fill", at_share=0.1),)),
+            "processes",
+            "testbed processes does not fill: testbed local does",
+        ),
         (round_of(faults=(Fault("cut", at_share=0.1),)), "aws", "testbed aws does not cut"),
     ],
 )

@@ -23,11 +23,24 @@ from experiments.rounds.scenario import Fault, Parameters, Round
 from experiments.testbeds import slots
 from experiments.testbeds.local import obstacle
 
-MISSING = None if Path(python()[0]).with_name("ansible-playbook").exists() else "ansible-core is not installed: pip install 'ares-storage[ansible]'"
+MISSING = (
+    None
+    if Path(python()[0]).with_name("ansible-playbook").exists()
+    else "ansible-core is not installed: pip install 'ares-storage[ansible]'"
+)
 pytestmark = [pytest.mark.process, pytest.mark.skipif(MISSING is not None, reason=MISSING or "")]
 
 SMALL = Parameters(servers=3, parity=1, operations=4, interval_s=0.2, readers=2)
-SHORT = Parameters(servers=4, parity=2, operations=5, interval_s=0.2, readers=2, reconfigurers=1, reconfigurations=1, reconfigure_every_s=0.5)
+SHORT = Parameters(
+    servers=4,
+    parity=2,
+    operations=5,
+    interval_s=0.2,
+    readers=2,
+    reconfigurers=1,
+    reconfigurations=1,
+    reconfigure_every_s=0.5,
+)
 
 
 def round_of(protocol="ARES_EC", parameters=SHORT, faults=(), iteration=1):
@@ -44,42 +57,82 @@ def test_a_round_leaves_its_logs_and_what_befell_and_is_not_done_again(tmp_path)
     assert Engine(tmp_path, 7, told.append).run(rounds, resume=False) == []
     directory = tmp_path / "short" / "ARES_EC_servers-4_1"
     described = json.loads((directory / "run.json").read_text())
-    assert (described["algorithm"], described["servers"], described["k"], described["m"]) == ("ARES_EC", 4, 2, 2)
+    assert (described["algorithm"], described["servers"], described["k"], described["m"]) == (
+        "ARES_EC",
+        4,
+        2,
+        2,
+    )
     assert described["provenance"]["seed"] == 1007, "the one given, and that of the first iteration"
     events = lines(directory / "events.jsonl")
     assert [event["event"] for event in events] == ["phase", "crash", "phase"]
     operations = [line for path in directory.glob("logs/*/client-*.log") for line in lines(path)]
-    done = {op: [line["status"] for line in operations if line["op"] == op] for op in ("read", "write", "reconfigure")}
-    assert {op: len(statuses) for op, statuses in done.items()} == {"read": 10, "write": 5, "reconfigure": 1}
+    done = {
+        op: [line["status"] for line in operations if line["op"] == op]
+        for op in ("read", "write", "reconfigure")
+    }
+    assert {op: len(statuses) for op, statuses in done.items()} == {
+        "read": 10,
+        "write": 5,
+        "reconfigure": 1,
+    }
     assert set(done["read"] + done["write"]) == {"SUCCESS"}  # one crash of four is survived
     with pytest.raises(BadInput, match="1 of these 1 rounds already: --resume goes on"):
         Engine(tmp_path, 7, told.append).run(rounds, resume=False)
     before = (directory / "run.json").read_bytes()
     assert Engine(tmp_path, 7, told.append).run(rounds, resume=True) == []
     assert (directory / "run.json").read_bytes() == before
-    asked = subprocess.run(python("-m", "experiments", "report", "--results", tmp_path), env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    asked = subprocess.run(
+        python("-m", "experiments", "report", "--results", tmp_path),
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert asked.returncode == 0, asked.stderr
     assert (tmp_path / "report.html").stat().st_size > 10_000
     with sqlite3.connect(tmp_path / "results.db") as database:
-        assert database.execute("select count(*) from operations where op in ('read', 'write', 'recon')").fetchone() == (16,)
+        assert database.execute(
+            "select count(*) from operations where op in ('read', 'write', 'recon')"
+        ).fetchone() == (16,)
 
 
 @pytest.mark.skipif(obstacle() is not None, reason=obstacle() or "")
 def test_rounds_on_testbed_local_go_over_ssh_and_leave_nothing(tmp_path):
     told: list[str] = []
-    rounds = [round_of("ARES_ABD", SMALL, (Fault("crash", at_share=0.5, server=2),)), round_of("ARES_EC", SMALL)]
+    rounds = [
+        round_of("ARES_ABD", SMALL, (Fault("crash", at_share=0.5, server=2),)),
+        round_of("ARES_EC", SMALL),
+    ]
     rounds += [round_of("REDIS_W", SMALL)] if shutil.which("redis-server") else []
     assert Engine(tmp_path, 1, told.append, "local").run(rounds, resume=False) == [], told
     for round in rounds:
         directory = tmp_path / "short" / round.name
-        operations = [line for path in directory.glob("logs/*/client-*.log") for line in lines(path) if line["op"] in ("read", "write")]
+        operations = [
+            line
+            for path in directory.glob("logs/*/client-*.log")
+            for line in lines(path)
+            if line["op"] in ("read", "write")
+        ]
         assert sorted(line["op"] for line in operations) == ["read"] * 8 + ["write"] * 4
         assert {line["status"] for line in operations} == {"SUCCESS"}
-        assert {path.name for path in (directory / "logs").iterdir()} >= {"server0", "writer0", "reader0"}
-        assert json.loads((directory / "inventory.json").read_text())["all"]["hosts"]["server0"]["ansible_ssh_private_key_file"]
-    crash = [event for event in lines(tmp_path / "short" / rounds[0].name / "events.jsonl") if event["event"] == "crash"]
+        assert {path.name for path in (directory / "logs").iterdir()} >= {
+            "server0",
+            "writer0",
+            "reader0",
+        }
+        assert json.loads((directory / "inventory.json").read_text())["all"]["hosts"]["server0"][
+            "ansible_ssh_private_key_file"
+        ]
+    crash = [
+        event
+        for event in lines(tmp_path / "short" / rounds[0].name / "events.jsonl")
+        if event["event"] == "crash"
+    ]
     assert [event["server"] for event in crash] == ["server2"]
-    assert f"process {os.getpid()};" not in "".join(slots.status()), "others may have testbeds meanwhile"
+    assert f"process {os.getpid()};" not in "".join(slots.status()), (
+        "others may have testbeds meanwhile"
+    )
 
 
 def test_a_round_that_fails_is_told_and_kept_aside_and_the_others_go_on(tmp_path):
@@ -87,7 +140,9 @@ def test_a_round_that_fails_is_told_and_kept_aside_and_the_others_go_on(tmp_path
     impossible = Parameters(servers=3, parity=1, operations=2, interval_s=0.0, block_min=7)
     quick = Parameters(servers=3, parity=1, operations=2, interval_s=0.0)
     rounds = [round_of("COARES_ABD_F", impossible), round_of("ARES_ABD", quick)]
-    assert Engine(tmp_path, 1, told.append).run(rounds, resume=False) == ["short/COARES_ABD_F_servers-3_1"]
+    assert Engine(tmp_path, 1, told.append).run(rounds, resume=False) == [
+        "short/COARES_ABD_F_servers-3_1"
+    ]
     assert "FAILED: writer0: Create the object: " in told[0]
     assert "it ended with status 1" in told[0]
     assert "\n" not in told[0]
@@ -105,7 +160,9 @@ def test_a_machine_that_cannot_write_results_fails_the_round_and_says_so(tmp_pat
 
     monkeypatch.setattr(subject._OneRound, "run", full)
     monkeypatch.setattr(subject.Beds, "bed", lambda _: None)
-    assert Engine(tmp_path, 1, told.append).run([round_of()], resume=False) == ["short/ARES_EC_servers-4_1"]
+    assert Engine(tmp_path, 1, told.append).run([round_of()], resume=False) == [
+        "short/ARES_EC_servers-4_1"
+    ]
     assert "FAILED: this machine cannot write" in told[0]
     assert "No space left on device" in told[0]
 
@@ -113,9 +170,18 @@ def test_a_machine_that_cannot_write_results_fails_the_round_and_says_so(tmp_pat
 def test_a_round_says_the_seed_that_its_clients_have(tmp_path):
     """Its check knows from it what the first readers find; another seed would call that wrong."""
     layout = Layout(("s0",), ("s0",), ("w0",), ("r0",), ())
-    one = subject._OneRound(round_of(parameters=SMALL, iteration=2), Bed("processes", None, tmp_path, {}, {}), tmp_path, 2001)
+    one = subject._OneRound(
+        round_of(parameters=SMALL, iteration=2),
+        Bed("processes", None, tmp_path, {}, {}),
+        tmp_path,
+        2001,
+    )
     described = one._description(layout, {"seed": 1, "versions": {}})
-    [work] = [work for name, work in works(one._round, layout, AresStore("f"), one._seed)["w0"].items() if name.startswith("create")]
+    [work] = [
+        work
+        for name, work in works(one._round, layout, AresStore("f"), one._seed)["w0"].items()
+        if name.startswith("create")
+    ]
     assert described["provenance"]["seed"] == work.seed == 2001
 
 
@@ -141,13 +207,22 @@ def test_after_a_host_was_lost_the_testbed_is_made_again(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("protocol", "parameters", "why"),
     [
-        ("ARES_ABD", Parameters(placement="1E+2U", client_site="U"), "servers at several sites need hosts with networks of their own"),
+        (
+            "ARES_ABD",
+            Parameters(placement="1E+2U", client_site="U"),
+            "servers at several sites need hosts with networks of their own",
+        ),
         ("ETCD", Parameters(object_size=8 * 2**20), "etcd takes values of 1568768 bytes at most"),
     ],
 )
 def test_what_a_store_cannot_do_is_left_out_and_told_once(tmp_path, protocol, parameters, why):
     told: list[str] = []
-    assert Engine(tmp_path, 1, told.append).run([round_of(protocol, parameters, iteration=number) for number in (1, 2)], resume=False) == []
+    assert (
+        Engine(tmp_path, 1, told.append).run(
+            [round_of(protocol, parameters, iteration=number) for number in (1, 2)], resume=False
+        )
+        == []
+    )
     assert len(told) == 1
     assert told[0].startswith(f"left out: {why}")
     assert not (tmp_path / "short").exists()

@@ -3,7 +3,14 @@
 import pytest
 
 from ares.model.errors import BadInput
-from experiments.rounds.scenario import OF_ARES, PROTOCOLS, SCALES, Parameters, protocols_of, scenarios
+from experiments.rounds.scenario import (
+    OF_ARES,
+    PROTOCOLS,
+    SCALES,
+    Parameters,
+    protocols_of,
+    scenarios,
+)
 
 WHOLE = """
 title = "A title"
@@ -38,20 +45,47 @@ def test_the_rounds_of_a_scenario_differ_in_their_names(name, scale):
     assert all(len(round.name) < 200 and "/" not in round.name for round in rounds)
     of_others = [round for round in rounds if round.protocol not in OF_ARES and round.faults]
     assert all(round.parameters.bad != "nobody" for round in of_others)
-    assert not any(round.protocol in OF_ARES and fault.server == "leader" for round in rounds for fault in round.faults)
+    assert not any(
+        round.protocol in OF_ARES and fault.server == "leader"
+        for round in rounds
+        for fault in round.faults
+    )
 
 
 def test_all_quick_rounds_take_less_than_half_an_hour():
-    assert sum(round.expected_s for scenario in scenarios().values() for round in scenario.rounds("quick")) < 30 * 60
+    assert (
+        sum(
+            round.expected_s
+            for scenario in scenarios().values()
+            for round in scenario.rounds("quick")
+        )
+        < 30 * 60
+    )
 
 
 def test_a_list_varies_and_the_scale_wins(tmp_path):
     scenario = written(tmp_path, WHOLE)
     assert scenario.varies("quick") == {"readers": [1, 2], "servers": [3, 11]}
-    quick = [(round.protocol, round.parameters.readers, round.parameters.servers, round.parameters.parity) for round in scenario.rounds("quick")]
-    assert quick == [(protocol, readers, servers, m) for readers in (1, 2) for servers, m in ((3, 1), (11, 5)) for protocol in ("ABD", "ETCD")]
+    quick = [
+        (
+            round.protocol,
+            round.parameters.readers,
+            round.parameters.servers,
+            round.parameters.parity,
+        )
+        for round in scenario.rounds("quick")
+    ]
+    assert quick == [
+        (protocol, readers, servers, m)
+        for readers in (1, 2)
+        for servers, m in ((3, 1), (11, 5))
+        for protocol in ("ABD", "ETCD")
+    ]
     paper = list(scenario.rounds("paper", ["ETCD"]))
-    assert [(round.name, round.iteration, round.parameters.readers) for round in paper] == [("ETCD_1", 1, 7), ("ETCD_2", 2, 7)]
+    assert [(round.name, round.iteration, round.parameters.readers) for round in paper] == [
+        ("ETCD_1", 1, 7),
+        ("ETCD_2", 2, 7),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -98,12 +132,16 @@ def test_a_load_that_cannot_be_is_refused(tmp_path, table, why):
 
 
 def test_who_is_bad_is_a_fault_of_the_round_and_ares_has_no_leader(tmp_path):
-    head = (
-        "title = ''\nseen_in = ''\nprotocols = ['ABD', 'ETCD']\n[paper]\n[quick]\nbad = ['nobody', 'killed replica', 'slowed leader']\n[fixed.load]\n"
-    )
+    head = "title = ''\nseen_in = ''\nprotocols = ['ABD', 'ETCD']\n[paper]\n[quick]\nbad = ['nobody', 'killed replica', 'slowed leader']\n[fixed.load]\n"
     rounds = list(written(tmp_path, head).rounds("quick"))
     assert [(round.protocol, round.parameters.bad) for round in rounds] == [
-        *(("ABD", "nobody"), ("ETCD", "nobody"), ("ABD", "killed replica"), ("ETCD", "killed replica"), ("ETCD", "slowed leader"))
+        *(
+            ("ABD", "nobody"),
+            ("ETCD", "nobody"),
+            ("ABD", "killed replica"),
+            ("ETCD", "killed replica"),
+            ("ETCD", "slowed leader"),
+        )
     ]
     assert [[(fault.event, fault.server) for fault in round.faults] for round in rounds] == [
         *([], [], [("crash", "replica")], [("crash", "replica")], [("slow", "leader")])
@@ -115,4 +153,13 @@ def test_who_is_bad_is_a_fault_of_the_round_and_ares_has_no_leader(tmp_path):
 
 def test_how_long_the_work_takes():
     assert Parameters(operations=10, interval_s=2.0).expected_s == pytest.approx(10.2)
-    assert Parameters(operations=1, interval_s=1.0, reconfigurers=1, reconfigurations=3, reconfigure_every_s=4.0).expected_s == 12.0
+    assert (
+        Parameters(
+            operations=1,
+            interval_s=1.0,
+            reconfigurers=1,
+            reconfigurations=3,
+            reconfigure_every_s=4.0,
+        ).expected_s
+        == 12.0
+    )

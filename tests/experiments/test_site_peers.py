@@ -40,7 +40,10 @@ class TestPlacement:
 class TestRados:
     def test_a_rule_takes_the_sites_that_hold_copies_in_their_order(self) -> None:
         rules = rados.crush_map(SITES, 3).partition("rule ")[2].split("rule ")
-        taken = {rule.split()[0]: [line.split()[2] for line in rule.splitlines() if "step take" in line] for rule in rules}
+        taken = {
+            rule.split()[0]: [line.split()[2] for line in rule.splitlines() if "step take" in line]
+            for rule in rules
+        }
         assert taken == {site: holders(SITES, site, 3) for site in SITES}
 
     def test_every_site_has_its_own_osd(self) -> None:
@@ -75,7 +78,10 @@ class TestIpfs:
         assert made["Identity"] == IPFS_CONFIG["Identity"]
 
     def test_nothing_is_synced(self) -> None:
-        assert ipfs.configured(IPFS_CONFIG, "10.0.0.1", [])["Datastore"]["Spec"]["mounts"] == [{"type": "flatfs", "sync": False}, {"type": "levelds"}]
+        assert ipfs.configured(IPFS_CONFIG, "10.0.0.1", [])["Datastore"]["Spec"]["mounts"] == [
+            {"type": "flatfs", "sync": False},
+            {"type": "levelds"},
+        ]
 
     def test_a_request_that_nobody_takes_has_failed(self) -> None:
         with pytest.raises(OperationFailed, match=r"id at 127\.0\.0\.1"):
@@ -90,7 +96,11 @@ NODE = {
 
 class TestCassandra:
     def files(self, **more: str) -> dict[str, str]:
-        return described("cassandra", "nantes", {f"cassandra_{name}": value for name, value in (NODE | more).items()}).files
+        return described(
+            "cassandra",
+            "nantes",
+            {f"cassandra_{name}": value for name, value in (NODE | more).items()},
+        ).files
 
     def test_a_node_with_a_site_has_a_data_centre(self) -> None:
         files = self.files(site="nantes")
@@ -118,12 +128,21 @@ class Rows:
         self.levels: list[int] = []
 
     def prepare(self, text: str) -> SimpleNamespace:
-        return SimpleNamespace(bind=lambda values: SimpleNamespace(text=text, values=values, consistency_level=None))
+        return SimpleNamespace(
+            bind=lambda values: SimpleNamespace(text=text, values=values, consistency_level=None)
+        )
 
     def execute_async(self, bound: SimpleNamespace) -> SimpleNamespace:
-        return SimpleNamespace(add_callbacks=lambda succeed, fail: self._answer(bound, succeed, fail))
+        return SimpleNamespace(
+            add_callbacks=lambda succeed, fail: self._answer(bound, succeed, fail)
+        )
 
-    def _answer(self, bound: SimpleNamespace, succeed: Callable[[object], None], fail: Callable[[BaseException], None]) -> None:
+    def _answer(
+        self,
+        bound: SimpleNamespace,
+        succeed: Callable[[object], None],
+        fail: Callable[[BaseException], None],
+    ) -> None:
         from cassandra.cluster import NoHostAvailable
         from cassandra.connection import ConnectionBusy
 
@@ -145,9 +164,13 @@ class TestUsersOfCassandra:
     @pytest.fixture
     def made(self) -> "Callable[..., CassandraUser]":
         driver = pytest.importorskip("experiments.sites.cassandra_driver")
-        return lambda session, site="nantes", copies=1: driver.CassandraUser(None, session, {"sites": SITES, "copies": copies}, site)
+        return lambda session, site="nantes", copies=1: driver.CassandraUser(
+            None, session, {"sites": SITES, "copies": copies}, site
+        )
 
-    async def test_a_write_that_stops_midway_leaves_the_value_before(self, made: "Callable[..., CassandraUser]") -> None:
+    async def test_a_write_that_stops_midway_leaves_the_value_before(
+        self, made: "Callable[..., CassandraUser]"
+    ) -> None:
         old, new = os.urandom(2_500_000), os.urandom(2_500_000)
         for succeed in range(3):
             session = Rows()
@@ -158,12 +181,16 @@ class TestUsersOfCassandra:
                 await user.put("nantes/a", new)
             assert await user.get("nantes/a") == old
 
-    async def test_a_request_waits_while_the_driver_has_no_room(self, made: "Callable[..., CassandraUser]") -> None:
+    async def test_a_request_waits_while_the_driver_has_no_room(
+        self, made: "Callable[..., CassandraUser]"
+    ) -> None:
         user = made(Rows(busy=5))
         await user.put("nantes/a", b"value")
         assert await user.get("nantes/a") == b"value"
 
-    async def test_a_row_that_is_not_there_yet_is_no_value(self, made: "Callable[..., CassandraUser]") -> None:
+    async def test_a_row_that_is_not_there_yet_is_no_value(
+        self, made: "Callable[..., CassandraUser]"
+    ) -> None:
         session = Rows()
         user = made(session)
         await user.put("nantes/a", bytes(2_000_000))
@@ -173,7 +200,10 @@ class TestUsersOfCassandra:
         with pytest.raises(OperationFailed, match="no object"):
             await user.get("nantes/b")
 
-    @pytest.mark.parametrize(("site", "copies", "level"), [("nantes", 1, "LOCAL_QUORUM"), ("lyon", 1, "ONE"), ("rennes", 3, "LOCAL_QUORUM")])
+    @pytest.mark.parametrize(
+        ("site", "copies", "level"),
+        [("nantes", 1, "LOCAL_QUORUM"), ("lyon", 1, "ONE"), ("rennes", 3, "LOCAL_QUORUM")],
+    )
     async def test_a_copy_at_the_own_site_is_the_one_that_is_asked(
         self, made: "Callable[..., CassandraUser]", site: str, copies: int, level: str
     ) -> None:
@@ -208,7 +238,10 @@ class TestBlocking:
 
     def test_a_server_that_ended_is_told_with_its_last_words(self, tmp_path: Path) -> None:
         (tmp_path / "node.log").write_text("no such heap")
-        with subprocess.Popen(["true"]) as server, pytest.raises(NotDeployed, match="node ended: no such heap"):
+        with (
+            subprocess.Popen(["true"]) as server,
+            pytest.raises(NotDeployed, match="node ended: no such heap"),
+        ):
             await_that(lambda: False, "it serves", 10.0, tmp_path / "other.log", {"node": server})
 
     def test_one_that_is_silent_is_given_up(self, tmp_path: Path) -> None:
@@ -217,7 +250,10 @@ class TestBlocking:
 
 
 @pytest.mark.process
-@pytest.mark.skipif(os.environ.get("ARES_TEST_PEERS") != "1", reason="minutes, and programs that are not ours: ARES_TEST_PEERS=1 runs them")
+@pytest.mark.skipif(
+    os.environ.get("ARES_TEST_PEERS") != "1",
+    reason="minutes, and programs that are not ours: ARES_TEST_PEERS=1 runs them",
+)
 @pytest.mark.parametrize("store", PEERS)
 def test_objects_are_read_where_they_were_written_and_elsewhere(store: str) -> None:
     if why := obstacle() or module_of(STORES[store]).missing():
@@ -231,14 +267,24 @@ async def _written_and_read(made: Bed, store: str) -> None:
     names = [f"nantes/{number}" for number in range(3)]
     try:
         await deployment.start(made, STORES[store].replicas)
-        async with user(made, store, deployment, "nantes") as writer, user(made, store, deployment, "rennes") as reader:
+        async with (
+            user(made, store, deployment, "nantes") as writer,
+            user(made, store, deployment, "rennes") as reader,
+        ):
             wrote = await writer.do(
-                Order(tuple(Operation("put", (name,), size) for name, size in zip(names, (100, 1_000_001, 10_000_000), strict=True)))
+                Order(
+                    tuple(
+                        Operation("put", (name,), size)
+                        for name, size in zip(names, (100, 1_000_001, 10_000_000), strict=True)
+                    )
+                )
             )
             own = await writer.do(Order(tuple(Operation("get", (name,)) for name in names)))
             deadline_s = time.monotonic() + 30.0
             while True:  # Cassandra's other copies get a write later
-                other = await reader.do(Order(tuple(Operation("get", (name,)) for name in names), known=wrote.known))
+                other = await reader.do(
+                    Order(tuple(Operation("get", (name,)) for name in names), known=wrote.known)
+                )
                 if not any(each.failed for each in other.done) or time.monotonic() > deadline_s:
                     break
                 await asyncio.sleep(0.5)

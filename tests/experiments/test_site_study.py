@@ -43,7 +43,11 @@ def random_of_seed():
 
 def test_the_hash_is_that_of_ycsb():
     """The names of its first three records, as YCSB prints them."""
-    assert [fnv(number) for number in range(3)] == [6284781860667377211, 8517097267634966620, 1820151046732198393]
+    assert [fnv(number) for number in range(3)] == [
+        6284781860667377211,
+        8517097267634966620,
+        1820151046732198393,
+    ]
 
 
 def test_zipfian_numbers_come_in_proportion_to_a_power_of_their_rank(random_of_seed):
@@ -52,7 +56,9 @@ def test_zipfian_numbers_come_in_proportion_to_a_power_of_their_rank(random_of_s
     zeta = sum((rank + 1) ** -ycsb.ZIPFIAN for rank in range(1000))
     for rank in (0, 1):
         assert drawn[rank] / COUNT == pytest.approx((rank + 1) ** -ycsb.ZIPFIAN / zeta, rel=0.1)
-    assert sum(drawn[rank] for rank in range(10)) / COUNT == pytest.approx(sum((rank + 1) ** -ycsb.ZIPFIAN for rank in range(10)) / zeta, rel=0.1)
+    assert sum(drawn[rank] for rank in range(10)) / COUNT == pytest.approx(
+        sum((rank + 1) ** -ycsb.ZIPFIAN for rank in range(10)) / zeta, rel=0.1
+    )
     assert set(drawn) <= set(range(1000))
     assert len(drawn) > 500
 
@@ -62,7 +68,9 @@ def test_a_zipfian_that_grows_is_one_of_the_larger_count(random_of_seed):
     grown.below(10)
     drawn = Counter(grown.below(1000) for _ in range(COUNT))
     assert max(drawn) > 100
-    assert drawn[0] / COUNT == pytest.approx(1 / sum((rank + 1) ** -ycsb.ZIPFIAN for rank in range(1000)), rel=0.1)
+    assert drawn[0] / COUNT == pytest.approx(
+        1 / sum((rank + 1) ** -ycsb.ZIPFIAN for rank in range(1000)), rel=0.1
+    )
 
 
 def test_scrambled_numbers_are_as_popular_and_lie_apart(random_of_seed):
@@ -80,7 +88,11 @@ def test_a_workload_has_its_shares_and_asks_for_what_is_there(name):
     mix, records = WORKLOADS[name], 200
     done = list(operations(mix, "a", records, COUNT, 7))
     kinds = Counter(each.kind for each in done)
-    inserted = [each.names[0] for each in done if each.kind == "put" and int(each.names[0].removeprefix("a/user")) >= records]
+    inserted = [
+        each.names[0]
+        for each in done
+        if each.kind == "put" and int(each.names[0].removeprefix("a/user")) >= records
+    ]
     assert len(done) == COUNT
     assert kinds["get"] / COUNT == pytest.approx(mix.read, abs=0.02)
     assert kinds["scan"] / COUNT == pytest.approx(mix.scan, abs=0.02)
@@ -109,7 +121,10 @@ def test_lengths_of_scans_are_uniform():
 
 def test_the_newest_records_are_read_most():
     records = 1000
-    read = Counter(int(each.names[0].removeprefix("a/user")) for each in operations(Mix(read=1.0, latest=True), "a", records, COUNT, 3))
+    read = Counter(
+        int(each.names[0].removeprefix("a/user"))
+        for each in operations(Mix(read=1.0, latest=True), "a", records, COUNT, 3)
+    )
     assert read.most_common(1)[0][0] == records - 1
     assert sum(count for number, count in read.items() if number >= records - 100) > COUNT / 2
 
@@ -143,7 +158,9 @@ async def test_a_worker_reads_by_the_name_that_a_put_gave():
     answer = await worker.obey(Order(pair("a/x", 100)))
     assert [(each.kind, each.failed) for each in answer.done] == [("put", ""), ("get", "")]
     assert answer.known == {"a/x": "a/x#0"}
-    again = await worker.obey(Order((Operation("modify", ("a/x",), 100), Operation("scan", ("a/x", "a/x")))))
+    again = await worker.obey(
+        Order((Operation("modify", ("a/x",), 100), Operation("scan", ("a/x", "a/x"))))
+    )
     assert [each.failed for each in again.done] == ["", ""]
     assert again.known == {"a/x": "a/x#1"}
 
@@ -157,10 +174,22 @@ async def test_a_worker_knows_what_others_wrote():
 
 async def test_what_fails_is_told_and_the_others_go_on():
     order = Order(
-        (Operation("put", ("a/lost",), 10), Operation("get", ("a/slow",)), Operation("get", ("a/wrong",)), *pair("a/x", 10)), timeout_s=0.05
+        (
+            Operation("put", ("a/lost",), 10),
+            Operation("get", ("a/slow",)),
+            Operation("get", ("a/wrong",)),
+            *pair("a/x", 10),
+        ),
+        timeout_s=0.05,
     )
     answer = await Worker(Memory()).obey(order)
-    assert [each.failed for each in answer.done] == ["no room", "no answer in 0.05 s", "WRONG: this value was not written", "", ""]
+    assert [each.failed for each in answer.done] == [
+        "no room",
+        "no answer in 0.05 s",
+        "WRONG: this value was not written",
+        "",
+        "",
+    ]
     assert answer.known == {"a/x": "a/x#0"}
 
 
@@ -168,7 +197,9 @@ async def test_so_many_operations_are_under_way_as_there_are_lanes():
     memory = Memory()
     worker = Worker(memory)
     await worker.obey(Order(tuple(Operation("put", (f"a/{number}",), 10) for number in range(20))))
-    answer = await worker.obey(Order(tuple(Operation("get", (f"a/{number}",)) for number in range(20)), 5))
+    answer = await worker.obey(
+        Order(tuple(Operation("get", (f"a/{number}",)) for number in range(20)), 5)
+    )
     assert (len(answer.done), memory.most) == (20, 5)
 
 
@@ -197,21 +228,36 @@ def test_what_was_kept_and_the_longest_pause():
     done = [*ended((0, 1), (10, 11), (12, 13), (19, 21)), *ended((14, 15), failed="no")]
     assert disturbances.kept(done, 10, 20) == 0.75
     assert disturbances.kept(done, 100, 200) == 0
-    assert disturbances.longest_pause_s(done, 10, 20) == 7, "from 13 on; what ends after it counts for nothing"
+    assert disturbances.longest_pause_s(done, 10, 20) == 7, (
+        "from 13 on; what ends after it counts for nothing"
+    )
     assert disturbances.longest_pause_s([], 10, 20) == 10
 
 
 def test_what_a_cut_did():
-    across = [*ended((8, 9), (9.5, 12)), *ended((12, 17), (17, 22), failed="no answer"), *ended((22, 23), (23, 24))]
-    figures = disturbances.cut_figures(ended((9, 11), (11, 12), (12, 19), (21, 22)), ended((11, 19)), across, 10, 20)
+    across = [
+        *ended((8, 9), (9.5, 12)),
+        *ended((12, 17), (17, 22), failed="no answer"),
+        *ended((22, 23), (23, 24)),
+    ]
+    figures = disturbances.cut_figures(
+        ended((9, 11), (11, 12), (12, 19), (21, 22)), ended((11, 19)), across, 10, 20
+    )
     shares = {"inside_kept": 1.0, "outside_kept": 1.0, "across_kept": 0.0, "after_kept": 1.0}
     assert figures == shares | {"inside_pause_s": 7.0, "outside_pause_s": 9.0, "healed_s": 3.0}
-    assert "healed_s" not in disturbances.cut_figures([], [], ended((21, 22), failed="no answer"), 10, 20)
+    assert "healed_s" not in disturbances.cut_figures(
+        [], [], ended((21, 22), failed="no answer"), 10, 20
+    )
 
 
 def test_when_reads_are_near():
-    slow, fast = [(float(number), 9.0) for number in range(5)], [(5.0 + number, 1.0) for number in range(5)]
-    assert disturbances.settled_s([*slow, *fast], 1.5) == 4.0, "the median of three is near one round before the first fast one"
+    slow, fast = (
+        [(float(number), 9.0) for number in range(5)],
+        [(5.0 + number, 1.0) for number in range(5)],
+    )
+    assert disturbances.settled_s([*slow, *fast], 1.5) == 4.0, (
+        "the median of three is near one round before the first fast one"
+    )
     assert disturbances.settled_s([*fast, *slow], 1.5) is None
     assert disturbances.settled_s(fast, 1.5) == 5.0
     assert disturbances.settled_s([(1.0, 1.0)], 1.5) == 1.0
@@ -219,7 +265,9 @@ def test_when_reads_are_near():
 
 LOCAL = {"write_between_share": 0.001, "read_between_share": 0.019, "failed": 0.0}
 CONTAINMENT = {"bytes_per_op": 10.0, "idle_per_site_B_s": 500.0}
-CUT = dict.fromkeys(("inside_kept", "outside_kept", "new_inside", "new_outside", "written_in_cut_read"), 1.0) | {"inside_pause_s": 0.2}
+CUT = dict.fromkeys(
+    ("inside_kept", "outside_kept", "new_inside", "new_outside", "written_in_cut_read"), 1.0
+) | {"inside_pause_s": 0.2}
 MOVE = {"first_over_local": 9.0, "second_over_local": 5.0, "last_over_local": 1.2, "failed": 0.0}
 
 
@@ -255,7 +303,10 @@ def test_a_cell_of_table_one_follows_from_figures(test, property, figures, word)
 
 def test_a_cell_is_as_good_as_the_worst_measurement_and_one_site_counts_for_none():
     bad = CUT | {"inside_kept": 0.0}
-    assert table([measured("cut", CUT), measured("cut", bad, 11)])["ares x1"]["disconnected"].word == NO
+    assert (
+        table([measured("cut", CUT), measured("cut", bad, 11)])["ares x1"]["disconnected"].word
+        == NO
+    )
     cells = table([measured("local", LOCAL, 1), measured("local", LOCAL, 1, "ipfs")])
     assert {cell.word for found in cells.values() for cell in found.values()} == {UNKNOWN}
     assert list(cells) == ["ares x1", "ipfs"]
@@ -269,13 +320,24 @@ def test_a_latency_is_of_what_took_so_long():
 
 def test_table_one_says_its_criteria():
     text = table_text([measured("cut", CUT)])
-    assert any("disconnected" in line and YES in line and "100% of operations" in line for line in text)
+    assert any(
+        "disconnected" in line and YES in line and "100% of operations" in line for line in text
+    )
     assert all(any(criterion in line for line in text) for criterion in outcome.CRITERIA.values())
 
 
 def test_measurements_are_kept_and_become_rows_for_verdicts(tmp_path):
     work = {"objects": 10, "object_size": 1_000_000, "parallel": 10}
-    one = Measurement("ares x3", 7, 1, "local", work, {"write_all_s": 2.5, "failed": 0.0}, outcome.latency([0.2, 0.1]), outcome.latency([0.3]))
+    one = Measurement(
+        "ares x3",
+        7,
+        1,
+        "local",
+        work,
+        {"write_all_s": 2.5, "failed": 0.0},
+        outcome.latency([0.2, 0.1]),
+        outcome.latency([0.3]),
+    )
     other = structs.replace(one, sites=1, figures={"write_all_s": 2.0, "failed": 0.0})
     for each in (one, other):
         outcome.append(tmp_path / "results" / outcome.FILE, each)
@@ -284,8 +346,16 @@ def test_measurements_are_kept_and_become_rows_for_verdicts(tmp_path):
     keep(tmp_path, [one, other], "2026-01-01T00:00:00+00:00")
     rows, _ = read_rows(tmp_path)
     found = {row.parameters["sites"]: row for row in rows if row.op == "all"}
-    assert (found[7].figures["write_all_s"], found[1].figures["write_all_s"], found[7].figures["operations"]) == (2.5, 2.0, 3)
-    assert (found[7].scenario, found[7].algorithm, found[7].parameters["object_size"]) == (fog_plan.SCENARIO, "ares x3", 1_000_000)
+    assert (
+        found[7].figures["write_all_s"],
+        found[1].figures["write_all_s"],
+        found[7].figures["operations"],
+    ) == (2.5, 2.0, 3)
+    assert (found[7].scenario, found[7].algorithm, found[7].parameters["object_size"]) == (
+        fog_plan.SCENARIO,
+        "ares x3",
+        1_000_000,
+    )
 
 
 # -- stores ---------------------------------------------------------------------------------------------------------------
@@ -294,7 +364,10 @@ def test_measurements_are_kept_and_become_rows_for_verdicts(tmp_path):
 def test_stores_are_chosen_by_name():
     assert chosen("ares x1, ares x3") == ["ares x1", "ares x3"]
     assert chosen(",".join(STORES)) == list(STORES)
-    with pytest.raises(BadInput, match=r"there is no store 'riak'; there are ares x1, .*ipfs.* Nothing was measured"):
+    with pytest.raises(
+        BadInput,
+        match=r"there is no store 'riak'; there are ares x1, .*ipfs.* Nothing was measured",
+    ):
         chosen("ares x1,riak")
 
 
@@ -321,8 +394,19 @@ def test_processes_of_a_cluster_file_listen_at_their_sites():
 
 
 def test_the_program_refuses_what_it_does_not_have():
-    for words, why in ((["--stores", "riak"], "no store"), (["--only", "all"], "no part"), (["--sites", "0"], "numbers from 1 to 30")):
-        done = subprocess.run(python("-m", "experiments.sites", *words), capture_output=True, text=True, check=False, timeout=60, env=ENVIRONMENT)
+    for words, why in (
+        (["--stores", "riak"], "no store"),
+        (["--only", "all"], "no part"),
+        (["--sites", "0"], "numbers from 1 to 30"),
+    ):
+        done = subprocess.run(
+            python("-m", "experiments.sites", *words),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+            env=ENVIRONMENT,
+        )
         assert (done.returncode, why in done.stderr) == (2, True)
     assert set(PARTS) == {"access", "containment", "cut", "move", "ycsb"}
 
@@ -354,14 +438,22 @@ def test_sites_are_apart_are_counted_and_can_be_cut():
             made.start(site, f"listen-{site}", *python("-c", LISTEN, made.address(site)))
 
         def connects(command, site):
-            done = subprocess.run([*command, *python("-c", CONNECT, made.address(site))], capture_output=True, text=True, check=True, timeout=20)
+            done = subprocess.run(
+                [*command, *python("-c", CONNECT, made.address(site))],
+                capture_output=True,
+                text=True,
+                check=True,
+                timeout=20,
+            )
             return None if done.stdout.strip() == "nothing" else float(done.stdout)
 
         deadline_s = time.monotonic() + 20
         while connects(made.among_users("a"), "a") is None:
             assert time.monotonic() < deadline_s
         assert connects(made.among_users("a"), "a") >= 0.010
-        assert set(made.left().values()) == {0}, "what users say to their own site's servers does not leave it"
+        assert set(made.left().values()) == {0}, (
+            "what users say to their own site's servers does not leave it"
+        )
         assert connects(made.among_users("a"), "b") >= 0.060
         assert float(made.run("a", *python("-c", CONNECT, made.address("c")))) >= 0.050
         left = made.left()

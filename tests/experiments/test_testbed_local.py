@@ -23,7 +23,10 @@ from experiments.testbeds.plan import HostPlan, LinkPlan
 
 from .inventories import inventory_of
 
-pytestmark = [pytest.mark.process, pytest.mark.skipif(obstacle() is not None, reason=obstacle() or "")]
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.skipif(obstacle() is not None, reason=obstacle() or ""),
+]
 
 PROBE = Path(__file__).with_name("network_probe.py")
 ANSIBLE = shutil.which("ansible", path=f"{Path(python()[0]).parent}:{os.environ['PATH']}")
@@ -46,20 +49,40 @@ with testbed([HostPlan("a", "x"), HostPlan("b", "y")], [LinkPlan("x", "y", 5)], 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory) -> Iterator[LocalTestbed]:
-    with local.testbed(HOSTS, [LinkPlan("nantes", "lille", 20)], tmp_path_factory.mktemp("made")) as made:
+    with local.testbed(
+        HOSTS, [LinkPlan("nantes", "lille", 20)], tmp_path_factory.mktemp("made")
+    ) as made:
         yield made
 
 
 def ssh(made: LocalTestbed, host: str, *words: str) -> list[str]:
     """A command on a host, as ansible would start it with the inventory."""
     known = inventory_of(made.inventory)["all"]["hosts"][host]
-    kept = ["-o", "ControlMaster=auto", "-o", "ControlPersist=60s", "-o", f"ControlPath={known['ansible_control_path_dir']}/%C"]
-    where = ["-i", known["ansible_ssh_private_key_file"], f"{known['ansible_user']}@{known['ansible_host']}"]
+    kept = [
+        "-o",
+        "ControlMaster=auto",
+        "-o",
+        "ControlPersist=60s",
+        "-o",
+        f"ControlPath={known['ansible_control_path_dir']}/%C",
+    ]
+    where = [
+        "-i",
+        known["ansible_ssh_private_key_file"],
+        f"{known['ansible_user']}@{known['ansible_host']}",
+    ]
     return ["ssh", *kept, *shlex.split(known["ansible_ssh_common_args"]), *where, shlex.join(words)]
 
 
 def on(made: LocalTestbed, host: str, *words: str) -> str:
-    done = subprocess.run(ssh(made, host, *words), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        ssh(made, host, *words),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
@@ -103,7 +126,12 @@ def test_another_host_key_is_refused(made):
     command = ssh(made, "s1", "true")
     at = made.through("nantes", "s0", 22).removesuffix(":22")
     command[1:1] = ["-o", "ControlPath=none"]
-    command[-2:] = ["-o", "HostKeyAlias=" + made.through("nantes", "s1", 22).removesuffix(":22"), f"root@{at}", "true"]
+    command[-2:] = [
+        "-o",
+        "HostKeyAlias=" + made.through("nantes", "s1", 22).removesuffix(":22"),
+        f"root@{at}",
+        "true",
+    ]
     refused = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert refused.returncode == 255
     assert "IDENTIFICATION HAS CHANGED" in refused.stderr
@@ -189,7 +217,13 @@ def test_processes_are_slowed(made):
 
 def test_disks_are_filled_and_emptied(made):
     def written() -> str:
-        return on(made, "s0", "sh", "-c", "head -c 500000 /dev/zero >/var/lib/small/data && echo all || echo full")
+        return on(
+            made,
+            "s0",
+            "sh",
+            "-c",
+            "head -c 500000 /dev/zero >/var/lib/small/data && echo all || echo full",
+        )
 
     made.fill("s0", "/var/lib/small", 0)
     assert written() == "full"
@@ -215,31 +249,57 @@ def test_bad_orders_change_nothing(made):
 
 def left_of(number: int, directory: Path) -> list[str]:
     """What there is of a testbed: namespaces, interfaces, mounts, rules, processes, and its own files. Others may have testbeds meanwhile."""
-    commands = ["ip netns list", "ip -o link show", "ip route", "cat /proc/self/mounts", "iptables-legacy-save", "ls -A /var/tmp", "ps -eo args"]
-    shown = [subprocess.run(command.split(), capture_output=True, text=True, check=False).stdout for command in commands]
+    commands = [
+        "ip netns list",
+        "ip -o link show",
+        "ip route",
+        "cat /proc/self/mounts",
+        "iptables-legacy-save",
+        "ls -A /var/tmp",
+        "ps -eo args",
+    ]
+    shown = [
+        subprocess.run(command.split(), capture_output=True, text=True, check=False).stdout
+        for command in commands
+    ]
     marks = re.compile(rf"arestb{number}\b|{re.escape(str(directory))}")
     own = [str(path) for path in slots.PLACE.iterdir() if path.name == str(number)]
     return own + [line for text in shown for line in text.splitlines() if marks.search(line)]
 
 
 def experiments(*words: str) -> str:
-    done = subprocess.run(python("-m", "experiments", *words), capture_output=True, text=True, env=ENVIRONMENT, timeout=60, check=True)
+    done = subprocess.run(
+        python("-m", "experiments", *words),
+        capture_output=True,
+        text=True,
+        env=ENVIRONMENT,
+        timeout=60,
+        check=True,
+    )
     return done.stdout
 
 
 def test_nothing_is_left_of_a_testbed_whose_maker_was_killed(made, tmp_path):
-    with subprocess.Popen(python("-c", MAKER, tmp_path), stdout=subprocess.PIPE, text=True, env=ENVIRONMENT) as maker:
+    with subprocess.Popen(
+        python("-c", MAKER, tmp_path), stdout=subprocess.PIPE, text=True, env=ENVIRONMENT
+    ) as maker:
         try:
             assert maker.stdout is not None
             number = int(maker.stdout.readline())
-            assert f"testbed {number}: used by process {maker.pid}; hosts: 2, sites: 2" in experiments("local", "status")
+            assert (
+                f"testbed {number}: used by process {maker.pid}; hosts: 2, sites: 2"
+                in experiments("local", "status")
+            )
             assert f"testbed {number} is in use" in experiments("local", "clean")
             assert (tmp_path / "testbed/inventory.yml").exists()
         finally:
             maker.send_signal(signal.SIGKILL)
     assert f"arestb{number}-a" in "".join(left_of(number, tmp_path))
     told = experiments("local", "clean")
-    assert f"testbed {number}: removed 5 processes, interface arestb{number}, 3 namespaces, {tmp_path}/testbed" in told
+    assert (
+        f"testbed {number}: removed 5 processes, interface arestb{number}, 3 namespaces, {tmp_path}/testbed"
+        in told
+    )
     assert f"testbed {made._slot.number} is in use" in told, "the other testbed is left alone"
     assert left_of(number, tmp_path) == []
     assert not (tmp_path / "testbed").exists()
@@ -250,7 +310,10 @@ def test_two_testbeds_have_addresses_of_their_own_and_one_directory_is_for_one(m
     with local.testbed([HostPlan("s0", "nantes")], [], tmp_path) as other:
         assert other.through("nantes", "s0", 1) != made.through("nantes", "s0", 1)
         assert on(other, "s0", "hostname") == "s0"
-        with pytest.raises(BadInput, match="is there already"), local.testbed([HostPlan("s0", "nantes")], [], tmp_path):
+        with (
+            pytest.raises(BadInput, match="is there already"),
+            local.testbed([HostPlan("s0", "nantes")], [], tmp_path),
+        ):
             pass
         assert on(other, "s0", "hostname") == "s0"
     assert not (tmp_path / "testbed").exists()
@@ -261,15 +324,24 @@ def test_nothing_is_left_of_one_that_fails(made, tmp_path, monkeypatch):
     claim = slots.claim
     monkeypatch.setattr(slots, "claim", lambda: claimed.append(claim()) or claimed[-1])
     monkeypatch.setattr(local, "_HOST_SCRIPT", tmp_path / "missing.sh")
-    with pytest.raises(local.NamespaceFailed, match="is host s0 ended"), local.testbed([HostPlan("s0", "x")], [], tmp_path):
+    with (
+        pytest.raises(local.NamespaceFailed, match="is host s0 ended"),
+        local.testbed([HostPlan("s0", "x")], [], tmp_path),
+    ):
         pass
     assert left_of(claimed[0].number, tmp_path) == []
 
 
 def test_directories_that_will_not_do_are_refused(tmp_path):
     (tmp_path / "file").touch()
-    for directory, why in ((tmp_path / "a b", "options of a mount"), (tmp_path / "file", "is no directory")):
-        with pytest.raises(BadInput, match=why), local.testbed([HostPlan("s0", "x")], [], directory):
+    for directory, why in (
+        (tmp_path / "a b", "options of a mount"),
+        (tmp_path / "file", "is no directory"),
+    ):
+        with (
+            pytest.raises(BadInput, match=why),
+            local.testbed([HostPlan("s0", "x")], [], directory),
+        ):
             pass
     over, layers = tmp_path / "over", tmp_path / "layers"
     over.mkdir()
@@ -280,7 +352,13 @@ def test_directories_that_will_not_do_are_refused(tmp_path):
         exec "$@" --directory {over}
     """
     up = python("-m", "experiments", "local", "up", "1")
-    refused = subprocess.run(["unshare", "--mount", "sh", "-euc", script, "sh", *up], capture_output=True, text=True, env=ENVIRONMENT, check=False)
+    refused = subprocess.run(
+        ["unshare", "--mount", "sh", "-euc", script, "sh", *up],
+        capture_output=True,
+        text=True,
+        env=ENVIRONMENT,
+        check=False,
+    )
     assert refused.returncode == 1
     assert "is on an overlay" in refused.stderr
 
@@ -290,7 +368,11 @@ def test_a_state_that_cannot_be_read_removes_nothing(tmp_path, monkeypatch):
     slot = slots.claim()
     assert slots.status() == [f"testbed {slot.number}: nothing was made yet"]
     slot.release()
-    for content in ("", '{"number": 0', '{"number":0,"maker":1,"directory":"/tmp","link":"eth0","namespaces":[]}'):
+    for content in (
+        "",
+        '{"number": 0',
+        '{"number":0,"maker":1,"directory":"/tmp","link":"eth0","namespaces":[]}',
+    ):
         (slot.place / "state.json").write_text(content)
         (told,) = slots.clean()
         assert "othing was removed" in told

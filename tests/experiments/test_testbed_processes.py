@@ -19,7 +19,11 @@ from experiments.testbeds.plan import HostPlan, LinkPlan
 from .inventories import inventory_of
 from .network_probe import rtt
 
-HOSTS = [HostPlan("s0", "nantes", ["servers"]), HostPlan("s1", "nantes", ["servers"]), HostPlan("w0", "lille", ["writers"])]
+HOSTS = [
+    HostPlan("s0", "nantes", ["servers"]),
+    HostPlan("s1", "nantes", ["servers"]),
+    HostPlan("w0", "lille", ["writers"]),
+]
 
 
 @pytest.fixture
@@ -84,9 +88,14 @@ def test_what_goes_between_sites_is_counted(made, port):
 
 def test_processes_of_a_host_are_slowed_and_no_others(made):
     busy = ["-c", "while True: pass", "busy"]
-    with subprocess.Popen(python(*busy), cwd=made.home("s0")) as mine, subprocess.Popen(python(*busy)) as other:
+    with (
+        subprocess.Popen(python(*busy), cwd=made.home("s0")) as mine,
+        subprocess.Popen(python(*busy)) as other,
+    ):
         try:
-            while "pass busy" not in loopback.command_line(mine.pid) or "pass busy" not in loopback.command_line(other.pid):
+            while "pass busy" not in loopback.command_line(
+                mine.pid
+            ) or "pass busy" not in loopback.command_line(other.pid):
                 time.sleep(0.01)
             assert made.slow("s0", "pass busy$", 20) == [mine.pid]
             before = cpu_s(mine.pid)
@@ -102,7 +111,11 @@ def test_processes_of_a_host_are_slowed_and_no_others(made):
 
 def test_the_inventory_has_hosts_with_places_of_their_own(made):
     hosts = inventory_of(made.inventory)["all"]["hosts"]
-    assert len({host["ares_address"] for host in hosts.values()}) == len({host["common_data_directory"] for host in hosts.values()}) == 3
+    assert (
+        len({host["ares_address"] for host in hosts.values()})
+        == len({host["common_data_directory"] for host in hosts.values()})
+        == 3
+    )
     assert {host["ansible_connection"] for host in hosts.values()} == {"local"}
     assert hosts["w0"]["ares_site"] == "lille"
 
@@ -113,10 +126,19 @@ def test_two_testbeds_have_other_addresses(made, tmp_path):
 
 
 def test_what_it_cannot_do_is_refused(made, tmp_path):
-    for order in (lambda: made.delay("nantes", "lille", 1, loss=0.1), lambda: made.bandwidth("s0", 10**6), lambda: made.fill("s0", "/data", 0)):
-        with pytest.raises(BadInput, match=r"testbed local can do that, as root. Nothing was changed"):
+    for order in (
+        lambda: made.delay("nantes", "lille", 1, loss=0.1),
+        lambda: made.bandwidth("s0", 10**6),
+        lambda: made.fill("s0", "/data", 0),
+    ):
+        with pytest.raises(
+            BadInput, match=r"testbed local can do that, as root. Nothing was changed"
+        ):
             order()
-    with pytest.raises(BadInput, match="disk"), loopback.testbed([HostPlan("s0", "x", [], {"/data": 1 << 20})], [], tmp_path / "other"):
+    with (
+        pytest.raises(BadInput, match="disk"),
+        loopback.testbed([HostPlan("s0", "x", [], {"/data": 1 << 20})], [], tmp_path / "other"),
+    ):
         pass
 
 

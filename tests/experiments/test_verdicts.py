@@ -16,7 +16,15 @@ from experiments.logs import log_plan
 from experiments.rounds.scenario import PROTOCOLS, SCALES, Parameters, scenarios
 from experiments.sites import fog_plan
 from experiments.sites.stores import STORES
-from experiments.verdicts.claim import CANNOT, CONFIRMED, NOT_CONFIRMED, Claim, Quotient, Source, sources
+from experiments.verdicts.claim import (
+    CANNOT,
+    CONFIRMED,
+    NOT_CONFIRMED,
+    Claim,
+    Quotient,
+    Source,
+    sources,
+)
 from experiments.verdicts.commands import check, scale_of
 from experiments.verdicts.evaluate import EXTREMES, Row, evaluate
 from experiments.verdicts.reproduction import FEW_MARK, NOT_YET, _ours, number, render
@@ -41,7 +49,12 @@ IN_THE_SOURCES = {
         *("Hardware", "Latencies and bandwidth", "Testing Correctness"),
         *("Plots of latency and throughput", "Percentiles", "Graph of QPS"),
     },
-    "Ikaria": {"Fig. 2.1", "Fig. 4.1", *(f"Fig. 3.{n}" for n in range(1, 10)), *(f"Fig. 5.{n}" for n in range(1, 9))}
+    "Ikaria": {
+        "Fig. 2.1",
+        "Fig. 4.1",
+        *(f"Fig. 3.{n}" for n in range(1, 10)),
+        *(f"Fig. 5.{n}" for n in range(1, 9)),
+    }
     | {"Section 5.1", "Section 5.2", "Section 5.4", "Section 5.5"},
     "Fog study": numbered("Fig.", 7) | {"Table I", "Table II", "Table III"},
 }
@@ -72,10 +85,23 @@ def test_a_claim_names_what_there_is(claim):
         assert not test or f"def {name}(" in (ROOT / test).read_text()
         return
     others = {log_plan.SCENARIO: log_plan.PROTOCOLS, fog_plan.SCENARIO: STORES}
-    protocols = others[claim.scenario] if claim.scenario in others else scenarios()[claim.scenario].protocols
-    quotients = [Quotient(claim.where | claim.of, claim.to), *([claim.beside] if claim.beside else [])]
-    filters = [each for quotient in quotients for each in (quotient.of, quotient.to) if each] + [*claim.each_where, *claim.each_to]
-    algorithms = {each["algorithm"] for each in filters if "algorithm" in each} | {*claim.each, *(name for pair in claim.each_pair for name in pair)}
+    protocols = (
+        others[claim.scenario]
+        if claim.scenario in others
+        else scenarios()[claim.scenario].protocols
+    )
+    quotients = [
+        Quotient(claim.where | claim.of, claim.to),
+        *([claim.beside] if claim.beside else []),
+    ]
+    filters = [each for quotient in quotients for each in (quotient.of, quotient.to) if each] + [
+        *claim.each_where,
+        *claim.each_to,
+    ]
+    algorithms = {each["algorithm"] for each in filters if "algorithm" in each} | {
+        *claim.each,
+        *(name for pair in claim.each_pair for name in pair),
+    }
     assert algorithms <= set(protocols) <= {*PROTOCOLS, *log_plan.PROTOCOLS, *STORES}
     known = {
         *Parameters.__struct_fields__,
@@ -91,15 +117,29 @@ def test_a_claim_names_what_there_is(claim):
         "mode",
     }
     assert {key for each in filters for key in each} <= known
-    words = [value for each in filters for key, value in each.items() if isinstance(value, str) and key in NUMBERS]
+    words = [
+        value
+        for each in filters
+        for key, value in each.items()
+        if isinstance(value, str) and key in NUMBERS
+    ]
     assert set(words) <= set(EXTREMES)
 
 
-NUMBERS = {name for name, default in msgspec.to_builtins(Parameters()).items() if isinstance(default, int | float)} | {"k", "m"}
+NUMBERS = {
+    name
+    for name, default in msgspec.to_builtins(Parameters()).items()
+    if isinstance(default, int | float)
+} | {"k", "m"}
 
 
 STATISTICS = {claim.statistic for claim in CLAIMS} | {"p50_s", "p99_s", "operations"}
-STATISTICS |= {side["statistic"] for claim in CLAIMS for side in (claim.of, claim.to) if side and "statistic" in side}
+STATISTICS |= {
+    side["statistic"]
+    for claim in CLAIMS
+    for side in (claim.of, claim.to)
+    if side and "statistic" in side
+}
 
 
 def rows_of(scale):
@@ -107,43 +147,106 @@ def rows_of(scale):
     for scenario in scenarios().values():
         for each in scenario.rounds(scale):
             settings = msgspec.to_builtins(each.parameters) | {"load": None}
-            told = parameters_of({"parameters": settings} | dict.fromkeys(COLUMNS) | {"k": each.parameters.k})
-            points = [{}] if each.parameters.load is None else [{"clients": 2**number, "mode": "closed"} for number in range(4)]
+            told = parameters_of(
+                {"parameters": settings} | dict.fromkeys(COLUMNS) | {"k": each.parameters.k}
+            )
+            points = (
+                [{}]
+                if each.parameters.load is None
+                else [{"clients": 2**number, "mode": "closed"} for number in range(4)]
+            )
             for op, point in itertools.product(("read", "write", "recon", "all"), points):
-                yield Row(each.scenario, each.protocol, op, told | point, dict.fromkeys(STATISTICS, 1.0), each.iteration, each.name)
+                yield Row(
+                    each.scenario,
+                    each.protocol,
+                    op,
+                    told | point,
+                    dict.fromkeys(STATISTICS, 1.0),
+                    each.iteration,
+                    each.name,
+                )
     for each in log_plan.runs(scale):
         for op, window in itertools.product(("read", "write", "all"), each.windows):
             told = each.parameters() | {"clients": window, "mode": "closed"}
-            yield Row(log_plan.SCENARIO, each.protocol, op, told, dict.fromkeys(STATISTICS, 1.0), 1, each.name)
+            yield Row(
+                log_plan.SCENARIO,
+                each.protocol,
+                op,
+                told,
+                dict.fromkeys(STATISTICS, 1.0),
+                1,
+                each.name,
+            )
     for store, told in itertools.product(STORES, fog_plan.tests()):
-        yield Row(fog_plan.SCENARIO, store, "all", told, dict.fromkeys(STATISTICS, 1.0), 1, f"{store} {told}")
+        yield Row(
+            fog_plan.SCENARIO,
+            store,
+            "all",
+            told,
+            dict.fromkeys(STATISTICS, 1.0),
+            1,
+            f"{store} {told}",
+        )
 
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_the_rounds_of_a_scale_measure_every_claim_that_says_so(scale):
     """Else `--check` after a whole run would never pass."""
     rows = list(rows_of(scale))
-    measured = [claim for claim in CLAIMS if claim.of is not None and claim.scale in ("quick", scale)]
+    measured = [
+        claim for claim in CLAIMS if claim.of is not None and claim.scale in ("quick", scale)
+    ]
     assert [claim.id for claim in measured if not evaluate(claim, rows).word] == []
 
 
 def test_the_bound_of_eleven_servers_and_parity_five():
     """ceil((11 + 6) / 2) = 9 have to answer: two crashes, not five. ABD survives five."""
     servers = [f"s{number}" for number in range(11)]
-    assert (Configuration.ec(servers, 6).quorum_size, Configuration.ec(servers, 6).crashes_survived) == (9, 2)
-    assert (Configuration.ec(servers, 7).quorum_size, Configuration.ec(servers, 7).crashes_survived) == (9, 2)
-    assert (Configuration.abd(servers).quorum_size, Configuration.abd(servers).crashes_survived) == (6, 5)
+    assert (
+        Configuration.ec(servers, 6).quorum_size,
+        Configuration.ec(servers, 6).crashes_survived,
+    ) == (9, 2)
+    assert (
+        Configuration.ec(servers, 7).quorum_size,
+        Configuration.ec(servers, 7).crashes_survived,
+    ) == (9, 2)
+    assert (
+        Configuration.abd(servers).quorum_size,
+        Configuration.abd(servers).crashes_survived,
+    ) == (6, 5)
 
 
 def claim(**more):
     return Claim(
-        "one", ("Fig. 1",), "A sentence.", "0.5", **{"scenario": "s", "op": "read", "of": {"algorithm": "A"}, "to": {"algorithm": "B"}} | more
+        "one",
+        ("Fig. 1",),
+        "A sentence.",
+        "0.5",
+        **{"scenario": "s", "op": "read", "of": {"algorithm": "A"}, "to": {"algorithm": "B"}}
+        | more,
     )
 
 
-def row(algorithm="A", mean_s=1.0, op="read", iteration=1, operations=100, scenario="s", figures=None, **parameters):
+def row(
+    algorithm="A",
+    mean_s=1.0,
+    op="read",
+    iteration=1,
+    operations=100,
+    scenario="s",
+    figures=None,
+    **parameters,
+):
     name = f"{algorithm} {op} {iteration} {parameters}"
-    return Row(scenario, algorithm, op, parameters, {"mean_s": mean_s, "operations": operations} | (figures or {}), iteration, name)
+    return Row(
+        scenario,
+        algorithm,
+        op,
+        parameters,
+        {"mean_s": mean_s, "operations": operations} | (figures or {}),
+        iteration,
+        name,
+    )
 
 
 def value(verdict):
@@ -182,7 +285,12 @@ def test_without_runs_a_claim_is_not_measured_and_where_there_can_be_none_it_can
     assert evaluate(claim(cannot="no such machine"), []).word == ""
     assert evaluate(claim(cannot="no such machine"), [row()]).word == CANNOT
     assert evaluate(claim(cannot="no such machine"), [row(), row("B", 4.0)]).word == CONFIRMED
-    assert evaluate(Claim("one", ("Fig. 1",), "A sentence.", "-", cannot="no such machine"), [row()]).word == CANNOT
+    assert (
+        evaluate(
+            Claim("one", ("Fig. 1",), "A sentence.", "-", cannot="no such machine"), [row()]
+        ).word
+        == CANNOT
+    )
 
 
 def test_a_divisor_of_zero_is_told():
@@ -201,31 +309,69 @@ def test_one_operation_is_few_and_is_marked():
 
 def test_runs_are_paired_by_iteration_and_by_what_varies():
     """Of readers 1 there is a ratio of 2, of 9 one of 8: 4 is their geometric mean. What has no other side counts for nothing."""
-    rows = [row(mean_s=2, readers=1), row("B", 1, readers=1), row(mean_s=24, readers=9), row("B", 3, readers=9), row("B", 1e6, readers=99)]
+    rows = [
+        row(mean_s=2, readers=1),
+        row("B", 1, readers=1),
+        row(mean_s=24, readers=9),
+        row("B", 3, readers=9),
+        row("B", 1e6, readers=99),
+    ]
     assert value(evaluate(claim(), rows)) == 4
     assert value(evaluate(claim(), [*rows, row(mean_s=1e9, iteration=2, readers=1)])) == 4
-    assert evaluate(claim(), [row(iteration=1), row("B", iteration=2)]).comparisons[0].missing.startswith("no two runs")
-    assert value(evaluate(claim(), [row(mean_s=2, readers=1), row("B", 1, readers=1), row(mean_s=24, readers=9)])) == 2, "9 varies on one side only"
+    assert (
+        evaluate(claim(), [row(iteration=1), row("B", iteration=2)])
+        .comparisons[0]
+        .missing.startswith("no two runs")
+    )
+    assert (
+        value(
+            evaluate(
+                claim(),
+                [row(mean_s=2, readers=1), row("B", 1, readers=1), row(mean_s=24, readers=9)],
+            )
+        )
+        == 2
+    ), "9 varies on one side only"
 
 
 def test_extremes_are_of_what_both_sides_have():
-    rows = [row(mean_s=2, size=1), row("B", 1, size=1), row(mean_s=6, size=4), row("B", 2, size=4), row(mean_s=99, size=8)]
+    rows = [
+        row(mean_s=2, size=1),
+        row("B", 1, size=1),
+        row(mean_s=6, size=4),
+        row("B", 2, size=4),
+        row(mean_s=99, size=8),
+    ]
     verdict = evaluate(claim(where={"size": "largest"}), rows)
     assert (value(verdict), verdict.comparisons[0].at) == (3, "size 4")
-    grown = evaluate(claim(where={"algorithm": "A"}, of={"size": "largest"}, to={"size": "smallest"}), rows)
+    grown = evaluate(
+        claim(where={"algorithm": "A"}, of={"size": "largest"}, to={"size": "smallest"}), rows
+    )
     assert (value(grown), grown.comparisons[0].at) == (49.5, "size 8 : 1")
-    last = evaluate(claim(where={"algorithm": "A"}, of={"size": "largest"}, to={"size": "second largest"}), rows)
+    last = evaluate(
+        claim(where={"algorithm": "A"}, of={"size": "largest"}, to={"size": "second largest"}), rows
+    )
     assert value(last) == 16.5
-    alone = evaluate(claim(where={"algorithm": "B"}, of={"size": "largest"}, to={"size": "smallest"}), rows[1:2])
+    alone = evaluate(
+        claim(where={"algorithm": "B"}, of={"size": "largest"}, to={"size": "smallest"}), rows[1:2]
+    )
     assert alone.comparisons[0].missing == "only one value of size was measured"
-    assert "no run says its nothing" in evaluate(claim(where={"nothing": "largest"}), rows).comparisons[0].missing
+    assert (
+        "no run says its nothing"
+        in evaluate(claim(where={"nothing": "largest"}), rows).comparisons[0].missing
+    )
 
 
 def test_a_quotient_beside_divides():
     rows = [row(mean_s=8, size=2), row(mean_s=2, size=1), row("B", 2, size=2), row("B", 1, size=1)]
     of, to = {"size": "largest"}, {"size": "smallest"}
     verdict = evaluate(
-        claim(where={}, of={"algorithm": "A"} | of, to={"algorithm": "A"} | to, beside=Quotient({"algorithm": "B"} | of, {"algorithm": "B"} | to)),
+        claim(
+            where={},
+            of={"algorithm": "A"} | of,
+            to={"algorithm": "A"} | to,
+            beside=Quotient({"algorithm": "B"} | of, {"algorithm": "B"} | to),
+        ),
         rows,
     )
     assert value(verdict) == 2
@@ -243,23 +389,42 @@ def test_a_quotient_beside_divides():
 def test_the_page_says_what_was_seen_instead(confirms, mean_s, told):
     source = Source("A paper", "P", (claim(confirms=confirms),))
     verdict = evaluate(source.claim[0], [row(mean_s=mean_s), row("B")])
-    assert f"*not confirmed* | A ratio of {'0.8 to 1.25' if confirms == 'about' else '0.9 or less' if confirms == 'less' else '1.1 or more'}" in (
-        page := render([source], [verdict], [], "quick")
+    assert (
+        f"*not confirmed* | A ratio of {'0.8 to 1.25' if confirms == 'about' else '0.9 or less' if confirms == 'less' else '1.1 or more'}"
+        in (page := render([source], [verdict], [], "quick"))
     )
     assert told in page
 
 
 def test_switches_are_on_or_off():
-    rows = [row(mean_s=2, switches=""), row(mean_s=1, switches="gc+piggyback"), row(mean_s=7, switches="gc")]
-    verdict = evaluate(claim(where={"algorithm": "A"}, of={"switches": "+piggyback +gc"}, to={"switches": "-piggyback -gc"}), rows)
+    rows = [
+        row(mean_s=2, switches=""),
+        row(mean_s=1, switches="gc+piggyback"),
+        row(mean_s=7, switches="gc"),
+    ]
+    verdict = evaluate(
+        claim(
+            where={"algorithm": "A"},
+            of={"switches": "+piggyback +gc"},
+            to={"switches": "-piggyback -gc"},
+        ),
+        rows,
+    )
     assert value(verdict) == 0.5
 
 
 def test_a_claim_of_several_holds_if_it_holds_of_each_that_was_measured():
     several = claim(of={}, each=("A", "C", "D"), each_op=("read", "write"))
-    rows = [row(name, mean_s, op) for name, mean_s in (("A", 0.5), ("C", 0.5), ("B", 1.0)) for op in ("read", "write")]
+    rows = [
+        row(name, mean_s, op)
+        for name, mean_s in (("A", 0.5), ("C", 0.5), ("B", 1.0))
+        for op in ("read", "write")
+    ]
     verdict = evaluate(several, rows)
-    assert (verdict.word, [each.label for each in verdict.measured]) == (CONFIRMED, ["read, A", "read, C", "write, A", "write, C"])
+    assert (verdict.word, [each.label for each in verdict.measured]) == (
+        CONFIRMED,
+        ["read, A", "read, C", "write, A", "write, C"],
+    )
     assert [each.label for each in verdict.comparisons if each.missing] == ["read, D", "write, D"]
     worse = evaluate(several, [*rows, row("D", 0.99)])
     assert worse.word == NOT_CONFIRMED
@@ -268,68 +433,170 @@ def test_a_claim_of_several_holds_if_it_holds_of_each_that_was_measured():
 
 
 def test_a_round_is_counted_once_however_many_comparisons_it_is_in():
-    rows = [msgspec.structs.replace(row(name, 0.5, op), run=name) for name in ("A", "B") for op in ("read", "write")]
+    rows = [
+        msgspec.structs.replace(row(name, 0.5, op), run=name)
+        for name in ("A", "B")
+        for op in ("read", "write")
+    ]
     assert "2 rounds, " in _ours(evaluate(claim(each_op=("read", "write")), rows))
 
 
 def test_a_figure_without_a_baseline_is_taken_itself():
-    verdict = evaluate(claim(statistic="failed", of={}, to=None, bound=0.0), [row(figures={"failed": 0.0}), row("B", figures={"failed": 0.0})])
+    verdict = evaluate(
+        claim(statistic="failed", of={}, to=None, bound=0.0),
+        [row(figures={"failed": 0.0}), row("B", figures={"failed": 0.0})],
+    )
     assert (verdict.word, value(verdict)) == (CONFIRMED, 0)
-    assert evaluate(claim(statistic="failed", of={}, to=None, bound=0.0), [row(figures={"failed": 0.01})]).word == NOT_CONFIRMED
+    assert (
+        evaluate(
+            claim(statistic="failed", of={}, to=None, bound=0.0), [row(figures={"failed": 0.01})]
+        ).word
+        == NOT_CONFIRMED
+    )
 
 
 def measured_directory(top: Path, parameters: Parameters) -> Path:
     """Two runs as the engine leaves them, one of a fragmented algorithm, and points of load."""
     for protocol, mean_s in (("ARES_EC", 2.0), ("COARES_EC_F", 1.0)):
         directory = top / "piggyback" / f"{protocol}_1"
-        about = {"scenario": "piggyback", "algorithm": protocol, "servers": 11, "object_size": 1048576, "iteration": 1}
-        origin = {"commit": "abc", "machine": "a machine", "testbed": "processes", "began": "2026-11-22T10:00:00+00:00", "versions": {"ares": "1"}}
-        write(directory / "run.json", about | {"parameters": msgspec.to_builtins(parameters), "provenance": origin})
+        about = {
+            "scenario": "piggyback",
+            "algorithm": protocol,
+            "servers": 11,
+            "object_size": 1048576,
+            "iteration": 1,
+        }
+        origin = {
+            "commit": "abc",
+            "machine": "a machine",
+            "testbed": "processes",
+            "began": "2026-11-22T10:00:00+00:00",
+            "versions": {"ares": "1"},
+        }
+        write(
+            directory / "run.json",
+            about | {"parameters": msgspec.to_builtins(parameters), "provenance": origin},
+        )
         write(directory / "client-1.log", *lines(mean_s, fragmented=protocol.endswith("F")))
-        write(directory / "events.jsonl", {"time": "2026-11-22T10:00:05+00:00", "event": "crash", "server": "s0" if protocol == "ARES_EC" else "s9"})
-    load = {"points": [{"clients": 4, "mode": "closed", "per_s": 7.0, "kept": None, "read": {"count": 9, "p50_s": 1.0, "p99_s": 2.0, "mean_s": 1.5}}]}
+        write(
+            directory / "events.jsonl",
+            {
+                "time": "2026-11-22T10:00:05+00:00",
+                "event": "crash",
+                "server": "s0" if protocol == "ARES_EC" else "s9",
+            },
+        )
+    load = {
+        "points": [
+            {
+                "clients": 4,
+                "mode": "closed",
+                "per_s": 7.0,
+                "kept": None,
+                "read": {"count": 9, "p50_s": 1.0, "p99_s": 2.0, "mean_s": 1.5},
+            }
+        ]
+    }
     write(
-        top / "throughput" / "ETCD_1" / "run.json", {"scenario": "throughput", "algorithm": "ETCD", "iteration": 1, "parameters": {"read_share": 0.5}}
+        top / "throughput" / "ETCD_1" / "run.json",
+        {
+            "scenario": "throughput",
+            "algorithm": "ETCD",
+            "iteration": 1,
+            "parameters": {"read_share": 0.5},
+        },
     )
     write(top / "throughput" / "ETCD_1" / "load.json", load)
     judged = {"scenario": "correctness", "algorithm": "ABD", "iteration": 1}
-    write(top / "correctness" / "ABD_1" / "run.json", judged | {"parameters": {"checked": "linearizable (9 operations)"}})
+    write(
+        top / "correctness" / "ABD_1" / "run.json",
+        judged | {"parameters": {"checked": "linearizable (9 operations)"}},
+    )
     write(top / "correctness" / "ABD_1" / "client-1.log", *lines(1.0, fragmented=False))
-    write(top / "failed" / "correctness" / "ABD_1.1" / "run.json", judged | {"parameters": {"checked": "NOT LINEARIZABLE"}})
+    write(
+        top / "failed" / "correctness" / "ABD_1.1" / "run.json",
+        judged | {"parameters": {"checked": "NOT LINEARIZABLE"}},
+    )
     imported(top / "results.db", *(path for path in sorted(top.iterdir()) if path.name != "failed"))
     return top
 
 
 def lines(mean_s: float, fragmented: bool) -> Iterable[dict[str, object]]:
     for count, servers in enumerate((["s0", "s1"], ["s1", "s2"], ["s0", "s2"])):
-        told = {"asctime": f"2026-11-22T10:00:{10 * count:02}+00:00", "status": "SUCCESS", "clientID": "1", "op_latency": mean_s}
+        told = {
+            "asctime": f"2026-11-22T10:00:{10 * count:02}+00:00",
+            "status": "SUCCESS",
+            "clientID": "1",
+            "op_latency": mean_s,
+        }
         phases = {
             "read_config_latency_total": 0.25 * mean_s,
             "phase1_latency": 0.5,
             "phase2_latency": 0.1,
             "p2_read_config_time_total": 0.25 * mean_s,
         }
-        yield told | phases | {"message": "READ-COMPLETE-DSMM", "op": "read", "quorum_phase1_servers": servers, "decode_latency": 0.125}
+        yield (
+            told
+            | phases
+            | {
+                "message": "READ-COMPLETE-DSMM",
+                "op": "read",
+                "quorum_phase1_servers": servers,
+                "decode_latency": 0.125,
+            }
+        )
         if fragmented:
             yield told | {"message": "READ-COMPLETE", "op": "get"}
-    acknowledged = {"wait": "Yes", "majority": 2, "op": "write", "message": "WRITE-COMPLETE-DSMM", "clientID": "1", "op_latency": 1.0}
+    acknowledged = {
+        "wait": "Yes",
+        "majority": 2,
+        "op": "write",
+        "message": "WRITE-COMPLETE-DSMM",
+        "clientID": "1",
+        "op_latency": 1.0,
+    }
     for count in (1, 2):
-        yield {"asctime": "2026-11-22T10:01:00+00:00", "status": "SUCCESS", "wait_acks": count} | acknowledged
+        yield {
+            "asctime": "2026-11-22T10:01:00+00:00",
+            "status": "SUCCESS",
+            "wait_acks": count,
+        } | acknowledged
 
 
 def test_rows_are_those_of_the_database_and_of_points_of_load(tmp_path):
     rows, runs = read_rows(measured_directory(tmp_path, Parameters()))
     figures = {(row.algorithm, row.op): row.figures for row in rows}
     assert figures["ARES_EC", "read"]["mean_s"] == 2.0
-    assert (figures["ARES_EC", "read"]["read_config_s"], figures["ARES_EC", "read"]["read_config_share"]) == (1.0, 0.5)
-    assert (figures["ARES_EC", "read"]["decode_s"], figures["ARES_EC", "read"]["dead_in_quorums"]) == (0.125, 0.5)
+    assert (
+        figures["ARES_EC", "read"]["read_config_s"],
+        figures["ARES_EC", "read"]["read_config_share"],
+    ) == (1.0, 0.5)
+    assert (
+        figures["ARES_EC", "read"]["decode_s"],
+        figures["ARES_EC", "read"]["dead_in_quorums"],
+    ) == (0.125, 0.5)
     assert figures["ARES_EC", "write"]["short_acks"] == 0.5
-    assert "dead_in_quorums" not in figures["COARES_EC_F", "read block"]  # s9 was in no quorum before its crash either
-    assert {op for algorithm, op in figures if algorithm == "COARES_EC_F"} == {"read", "read block", "write block"}
-    assert (figures["ETCD", "all"]["per_s"], figures["ETCD", "all"]["operations"], figures["ETCD", "read"]["p99_s"]) == (7.0, 9, 2.0)
-    assert [row.figures["wrong"] for row in rows if row.algorithm == "ABD" and row.op == "read"] == [0.0, 1.0]
+    assert (
+        "dead_in_quorums" not in figures["COARES_EC_F", "read block"]
+    )  # s9 was in no quorum before its crash either
+    assert {op for algorithm, op in figures if algorithm == "COARES_EC_F"} == {
+        "read",
+        "read block",
+        "write block",
+    }
+    assert (
+        figures["ETCD", "all"]["per_s"],
+        figures["ETCD", "all"]["operations"],
+        figures["ETCD", "read"]["p99_s"],
+    ) == (7.0, 9, 2.0)
+    assert [
+        row.figures["wrong"] for row in rows if row.algorithm == "ABD" and row.op == "read"
+    ] == [0.0, 1.0]
     assert next(row for row in rows if row.op == "all").parameters["clients"] == 4
-    assert next(row for row in rows if row.algorithm == "ARES_EC").parameters["switches"] == "piggyback+gc+batch+fast_read+optimised"
+    assert (
+        next(row for row in rows if row.algorithm == "ARES_EC").parameters["switches"]
+        == "piggyback+gc+batch+fast_read+optimised"
+    )
     assert {run["scenario"] for run in runs} >= {"piggyback"}
 
 
@@ -342,7 +609,9 @@ def test_the_scale_is_that_of_the_rounds(scale):
 
 
 def test_the_page_is_the_same_bytes_for_the_same_results(tmp_path, capsys):
-    results = measured_directory(tmp_path / "results", next(scenarios()["piggyback"].rounds("quick")).parameters)
+    results = measured_directory(
+        tmp_path / "results", next(scenarios()["piggyback"].rounds("quick")).parameters
+    )
     pages = []
     for name in ("one.md", "two.md"):
         assert main(["verdicts", "--results", str(results), "--out", str(tmp_path / name)]) == 0
@@ -350,7 +619,14 @@ def test_the_page_is_the_same_bytes_for_the_same_results(tmp_path, capsys):
     assert pages[0] == pages[1]
     text = pages[0].decode()
     assert str(tmp_path) not in text
-    for told in ("| scale | quick |", "abc", "a machine", "2026-11-22", "| rounds | 4 |", "`python -m experiments run node_crashes`"):
+    for told in (
+        "| scale | quick |",
+        "abc",
+        "a machine",
+        "2026-11-22",
+        "| rounds | 4 |",
+        "`python -m experiments run node_crashes`",
+    ):
         assert told in text
     assert all(at in text for at in IN_THE_SOURCES["ARES II"])
     assert FEW_MARK in text
@@ -371,7 +647,12 @@ def test_no_results_and_no_place_for_the_page_are_refused(tmp_path, capsys):
     assert main(["verdicts", "--results", str(tmp_path)]) == 1
     assert "there are no results" in capsys.readouterr().err
     results = measured_directory(tmp_path / "results", Parameters())
-    assert main(["verdicts", "--results", str(results), "--out", str(tmp_path / "nowhere" / "page.md")]) == 1
+    assert (
+        main(
+            ["verdicts", "--results", str(results), "--out", str(tmp_path / "nowhere" / "page.md")]
+        )
+        == 1
+    )
     assert "cannot be written" in capsys.readouterr().err
 
 
@@ -384,10 +665,23 @@ def test_no_results_and_no_place_for_the_page_are_refused(tmp_path, capsys):
             'name="n"\nshort="s"\n[[claim]]\nid="a"\nat=["Fig. 1"]\nclaim="c"\npublished="p"\nscenario="piggyback"\nof={}\nto={}',
             "needs a scenario and an operation",
         ),
-        ('name="n"\nshort="s"\n[[claim]]\nid="a"\nat=["Fig. 1"]\nclaim="c"\npublished="p"', "either measured, or shown"),
-        ('name="n"\nshort="s"\n[[claim]]\nid="a"\nat=[]\nclaim="c"\npublished="p"\ncannot="x"', "needs the figures"),
-        ('name="n"\nshort="s"\n[[claim]]\nid="a"\nat=["Fig. 1"]\nclaim="c"\npublished="p"\nverdict="confirmed"', "what shows it"),
-        ('name="n"\nshort="s"\n' + 2 * '[[claim]]\nid="a"\nat=["Fig. 1"]\nclaim="c"\npublished="p"\ncannot="x"\n', "two claims are called a"),
+        (
+            'name="n"\nshort="s"\n[[claim]]\nid="a"\nat=["Fig. 1"]\nclaim="c"\npublished="p"',
+            "either measured, or shown",
+        ),
+        (
+            'name="n"\nshort="s"\n[[claim]]\nid="a"\nat=[]\nclaim="c"\npublished="p"\ncannot="x"',
+            "needs the figures",
+        ),
+        (
+            'name="n"\nshort="s"\n[[claim]]\nid="a"\nat=["Fig. 1"]\nclaim="c"\npublished="p"\nverdict="confirmed"',
+            "what shows it",
+        ),
+        (
+            'name="n"\nshort="s"\n'
+            + 2 * '[[claim]]\nid="a"\nat=["Fig. 1"]\nclaim="c"\npublished="p"\ncannot="x"\n',
+            "two claims are called a",
+        ),
     ],
 )
 def test_a_file_that_is_no_claims_is_refused(tmp_path, text, why):
@@ -397,4 +691,10 @@ def test_a_file_that_is_no_claims_is_refused(tmp_path, text, why):
 
 
 def test_figures_have_three_digits():
-    assert [number(each) for each in (0.12345, 1.0, 12.345, 1234.5, None)] == ["0.123", "1", "12.3", "1234", "–"]
+    assert [number(each) for each in (0.12345, 1.0, 12.345, 1234.5, None)] == [
+        "0.123",
+        "1",
+        "12.3",
+        "1234",
+        "–",
+    ]

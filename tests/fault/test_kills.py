@@ -58,7 +58,9 @@ def in_session(leader: int) -> list[str]:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_nothing_is_left_running_by_a_run_that_is_ended(tmp_path, number):
     command = python("-m", "ares.testing.kills.kills", "--kills", "100000", "--dir", tmp_path)
-    run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+    run = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+    )
     try:
         while len(in_session(run.pid)) < 8:
             assert run.poll() is None

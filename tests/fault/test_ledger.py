@@ -14,9 +14,13 @@ def identities(life: int = 1) -> dict[ServerId, str]:
     return {name: f"{name}/{life}" for name in NAMES}
 
 
-def configuration(names: list[str], index: int, ids: dict[ServerId, str] | None = None) -> Configuration:
+def configuration(
+    names: list[str], index: int, ids: dict[ServerId, str] | None = None
+) -> Configuration:
     known = ids or identities()
-    return Configuration.abd([Server(ServerId(name), "h:1", known[ServerId(name)]) for name in names]).at("default", index)
+    return Configuration.abd(
+        [Server(ServerId(name), "h:1", known[ServerId(name)]) for name in names]
+    ).at("default", index)
 
 
 @pytest.fixture
@@ -107,4 +111,6 @@ def test_never_more_than_a_minority_of_the_consensus_members(ledger):
     assert ledger.may_hurt("r0")
     ledger.hurt("r0", "dead")
     assert not ledger.may_hurt("r1")
-    assert not NemesisLedger(configuration(["s0", "s1", "s2"], 0), identities(), ["r0", "r1"]).may_hurt("r0")
+    assert not NemesisLedger(
+        configuration(["s0", "s1", "s2"], 0), identities(), ["r0", "r1"]
+    ).may_hurt("r0")

@@ -92,7 +92,11 @@ class World:
         if len(self.ailing & set(MEMBERS)) > 1:
             raise Broken("a majority of the consensus members")
         for configuration in self.in_use:
-            lost = {server.id for server in configuration.servers if server.id in self.ailing or server.identity != self.identity(server.id)}
+            lost = {
+                server.id
+                for server in configuration.servers
+                if server.id in self.ailing or server.identity != self.identity(server.id)
+            }
             if len(lost) > configuration.crashes_survived:
                 raise Broken(f"{configuration.describe()}: {lost}")
 
@@ -102,7 +106,14 @@ class World:
         if self.ailing & set(wish.servers):
             return Declined("silent")
         index, content = self.index + 1, wish.configuration()
-        placed = Configuration(content.dap, self.named(wish.servers).servers, content.k, content.delta, content.backend, index=index)
+        placed = Configuration(
+            content.dap,
+            self.named(wish.servers).servers,
+            content.k,
+            content.delta,
+            content.backend,
+            index=index,
+        )
         await asyncio.sleep(chance.uniform(0, 0.5))
         if wish.dies_in == "read-config" or (kill_after_s is not None and chance.random() < 0.5):
             return Killed(True)
@@ -126,7 +137,9 @@ class Reckless(NemesisLedger):
         return {server.id for server in configuration.servers if server.id in self.trouble}
 
 
-def rage(seed: int, servers: int, book: type[NemesisLedger] = NemesisLedger, seconds: float = 300.0) -> tuple[World, Nemesis]:
+def rage(
+    seed: int, servers: int, book: type[NemesisLedger] = NemesisLedger, seconds: float = 300.0
+) -> tuple[World, Nemesis]:
     world = World(servers, Random(f"{seed} world"))
     ledger = book(world.in_use[0], {id: world.identity(id) for id in world.lives}, MEMBERS)
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
@@ -173,7 +186,13 @@ async def test_wishes_name_only_servers_that_are_well_and_survive_a_crash():
     assert all(configuration.crashes_survived >= 1 for configuration in configurations)
     assert {configuration.dap for configuration in configurations} == {"abd", "ec"}
     assert {configuration.n for configuration in configurations} == {3, 4, 5}
-    assert {wish.dies_in for wish in wishes} >= {None, "read-config", "update-config", "finalize-config", "gc-config"}
+    assert {wish.dies_in for wish in wishes} >= {
+        None,
+        "read-config",
+        "update-config",
+        "finalize-config",
+        "gc-config",
+    }
     for id in ("s2", "s3", "s4"):
         ledger.hurt(id, "dead")
     assert nemesis.wish() is None
@@ -220,7 +239,11 @@ class Mute(World):
 
     async def reconfigure(self, wish, kill_after_s):
         self.attempts += 1
-        return Declined("silent") if self.attempts <= self.deaf_to else await super().reconfigure(wish, kill_after_s)
+        return (
+            Declined("silent")
+            if self.attempts <= self.deaf_to
+            else await super().reconfigure(wish, kill_after_s)
+        )
 
 
 @pytest.mark.parametrize(("deaf_to", "problems"), [(3, 0), (1000, 1)])

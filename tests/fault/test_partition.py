@@ -35,13 +35,20 @@ def arrives(network: Network, sender: str, receiver: str, *, expected: bool) -> 
     with subprocess.Popen(listen, stdout=subprocess.PIPE, text=True) as listener:
         assert listener.stdout is not None
         assert listener.stdout.readline() == "bound\n"
-        subprocess.run([*network.inside(sender), *python("-c", SEND, place)], capture_output=True, check=False, timeout=120)
+        subprocess.run(
+            [*network.inside(sender), *python("-c", SEND, place)],
+            capture_output=True,
+            check=False,
+            timeout=120,
+        )
         return listener.stdout.readline() == "hello\n"
 
 
 def left() -> list[str]:
     """Namespaces of this process that there are."""
-    shown = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
+    shown = subprocess.run(
+        ["ip", "netns", "list"], capture_output=True, text=True, check=True
+    ).stdout
     return [line for line in shown.splitlines() if line.startswith(f"ares{os.getpid()}-")]
 
 
@@ -69,7 +76,9 @@ def test_packets_are_dropped_in_the_direction_that_was_asked_for():
 def test_names_carry_the_pid_and_nothing_is_left_of_them():
     before = socket.if_nameindex()
     with Network(["s0", "a"]):
-        assert sorted(line.split()[0] for line in left()) == sorted(f"ares{os.getpid()}-{name}" for name in ("hub", "s0", "a"))
+        assert sorted(line.split()[0] for line in left()) == sorted(
+            f"ares{os.getpid()}-{name}" for name in ("hub", "s0", "a")
+        )
         assert socket.if_nameindex() == before, "the machine's own interfaces stay as they are"
     assert left() == []
     assert socket.if_nameindex() == before
@@ -86,7 +95,9 @@ def test_nothing_is_left_when_something_fails():
 
 
 def test_what_is_missing_is_named_with_the_way_to_get_it(monkeypatch):
-    monkeypatch.setattr(namespaces.shutil, "which", lambda tool: None if tool == "iptables" else f"/sbin/{tool}")
+    monkeypatch.setattr(
+        namespaces.shutil, "which", lambda tool: None if tool == "iptables" else f"/sbin/{tool}"
+    )
     assert "sudo apt-get install iptables" in (obstacle() or "")
     monkeypatch.setattr(namespaces.shutil, "which", lambda _: None)
     assert "sudo apt-get install iproute2 iptables" in (obstacle() or "")

@@ -28,8 +28,12 @@ from ares.testing.kills.kill_members import Decisions
 from ares.testing.promises import Promises, Witness
 
 NAMES = ("s0", "s1", "s2")
-C0 = Configuration.abd([Server(ServerId(name), "h:1", name * 16) for name in NAMES]).at("default", 0)
-C1 = Configuration.abd([Server(ServerId(name), "h:1", name * 16) for name in NAMES]).at("default", 1, C0.id)
+C0 = Configuration.abd([Server(ServerId(name), "h:1", name * 16) for name in NAMES]).at(
+    "default", 0
+)
+C1 = Configuration.abd([Server(ServerId(name), "h:1", name * 16) for name in NAMES]).at(
+    "default", 1, C0.id
+)
 ID: ConfigurationId = C0.id
 KEY = ObjectName("key")
 CALL = CallId(1)
@@ -48,10 +52,24 @@ def put(number: int) -> PutData:
     return PutData(CALL, ID, KEY, tag(number), element(number))
 
 
-def data(number: int, *, tags: tuple[int, ...] | None = None, trimmed: int = 0, successor: Successor | None = None, its=None) -> DataReply:
+def data(
+    number: int,
+    *,
+    tags: tuple[int, ...] | None = None,
+    trimmed: int = 0,
+    successor: Successor | None = None,
+    its=None,
+) -> DataReply:
     """A right answer for the newest element, unless something is given."""
     held = tuple(tag(each) for each in tags) if tags is not None else (tag(number),)
-    return DataReply(CALL, held, 5, tag(trimmed) if trimmed else TAG_ZERO, element(number) if its is None else its, successor)
+    return DataReply(
+        CALL,
+        held,
+        5,
+        tag(trimmed) if trimmed else TAG_ZERO,
+        element(number) if its is None else its,
+        successor,
+    )
 
 
 def broken(promises: Promises, reply) -> str:
@@ -105,7 +123,10 @@ def test_what_is_forgotten(promises, reply, words):
     [
         (GetTag(CALL, ID, KEY), TagReply(CALL, tag(5), None)),
         (GetData(CALL, ID, KEY, False), data(5, trimmed=4)),
-        (ListObjects(CALL, ID, "", 10), ObjectsReply(CALL, (Listed(KEY, tag(5), False),), False, None)),
+        (
+            ListObjects(CALL, ID, "", 10),
+            ObjectsReply(CALL, (Listed(KEY, tag(5), False),), False, None),
+        ),
     ],
 )
 def test_what_was_shown_is_promised_as_well(promises, request_, reply):
@@ -132,13 +153,17 @@ def test_what_may_be_collected_may_be_gone_and_only_with_a_successor_that_is_fin
     assert broken(promises, gone) == ""
     assert broken(promises, DataReply(CALL, (), -1, TAG_ZERO, None, PENDING))
     promises.told(put(8), Ack(CALL, None))
-    assert broken(promises, data(4, trimmed=3)) == "", "what is acknowledged from then on need not be stored"
+    assert broken(promises, data(4, trimmed=3)) == "", (
+        "what is acknowledged from then on need not be stored"
+    )
     promises.told(CollectConfig(CALL, ID, FINALIZED), Ack(CALL, FINALIZED))
     assert promises.versions() == []
 
 
 def describe(successor: Successor | None, collected: bool = False, objects: int = 0) -> Description:
-    return Description(CALL, ServerId("s0"), "", b"", "", 0.0, 0, (Hosted(C0, objects, 0, collected, successor),))
+    return Description(
+        CALL, ServerId("s0"), "", b"", "", 0.0, 0, (Hosted(C0, objects, 0, collected, successor),)
+    )
 
 
 def test_pointers_never_go_back(promises):
@@ -146,7 +171,11 @@ def test_pointers_never_go_back(promises):
     promises.told(WriteConfig(CALL, ID, FINALIZED), Ack(CALL, FINALIZED))
     promises.told(ReadConfig(CALL, ID), Ack(CALL, PENDING))
     assert promises.broken_by(describe(FINALIZED), *promises.pointers()) == []
-    for description in (describe(PENDING), describe(None), Description(CALL, ServerId("s0"), "", b"", "", 0.0, 0, ())):
+    for description in (
+        describe(PENDING),
+        describe(None),
+        Description(CALL, ServerId("s0"), "", b"", "", 0.0, 0, ()),
+    ):
         [words] = promises.broken_by(description, *promises.pointers())
         assert "FINALIZED 1" in words
 

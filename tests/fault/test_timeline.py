@@ -46,13 +46,17 @@ def chronicle() -> Timeline:
     made = Timeline()
     made.state("s0", "up", new_life=True)
     made.state("r0", "up", new_life=True)
-    first = Configuration.abd([Server(name, "h:1", "1") for name in ("s0", "s1", "s2")]).at("default", 0)
+    first = Configuration.abd([Server(name, "h:1", "1") for name in ("s0", "s1", "s2")]).at(
+        "default", 0
+    )
     made.reigns_now(first, None)
     made.mark("kill", "s0", fault=True)
     made.state("s0", "dead")
     made.state("s0", "up", new_life=True)
     made.mark("new life", "s0")
-    made.reigns_now(Configuration.ec([*first.servers, Server("s3", "h:1", "1")], 2).at("default", 1), 0.0)
+    made.reigns_now(
+        Configuration.ec([*first.servers, Server("s3", "h:1", "1")], 2).at("default", 1), 0.0
+    )
     made.close()
     return made
 
@@ -68,7 +72,25 @@ def operations() -> list[Record]:
 
 @pytest.fixture
 def page(chronicle) -> str:
-    summary = Summary(5, 30.0, 4, 1, True, {"read": {"ok": 1}}, {"kill": 1}, {"done": 1}, 2, NOTHING, NOTHING, 0.5, [], [], [NASTY], [], [])
+    summary = Summary(
+        5,
+        30.0,
+        4,
+        1,
+        True,
+        {"read": {"ok": 1}},
+        {"kill": 1},
+        {"done": 1},
+        2,
+        NOTHING,
+        NOTHING,
+        0.5,
+        [],
+        [],
+        [NASTY],
+        [],
+        [],
+    )
     return render(operations(), chronicle, summary)
 
 
@@ -77,7 +99,9 @@ def test_it_is_well_formed_and_complete_in_itself(page):
     assert parsed.open == []
     assert page.startswith("<!doctype html>")
     assert not {"src", "href", "srcset"} & {name for name, _ in parsed.attributes}
-    assert not any(word in page for word in ("http:", "https:", "@import", "url(", "fetch(", "XMLHttpRequest"))
+    assert not any(
+        word in page for word in ("http:", "https:", "@import", "url(", "fetch(", "XMLHttpRequest")
+    )
     assert len(parsed.text["script"]) == 2, "text from outside starts no script"
 
 
@@ -90,23 +114,56 @@ def test_everything_that_happened_is_in_it(page):
     kinds, outcomes = data["kinds"], data["outcomes"]
     assert writes == [
         [1000, 500, kinds.index("write"), outcomes.index("ok"), "hot/0", "a.writer-1"],
-        [2000, 20000, kinds.index("write"), outcomes.index("unknown"), "hot/1", "a.writer-2", NASTY],
+        [
+            2000,
+            20000,
+            kinds.index("write"),
+            outcomes.index("unknown"),
+            "hot/1",
+            "a.writer-2",
+            NASTY,
+        ],
     ]
-    assert reads == [[1000, 250, kinds.index("read"), 0, "hot/0"], [3000, 1, kinds.index("delete"), outcomes.index("abandoned"), "hot/1"]]
+    assert reads == [
+        [1000, 250, kinds.index("read"), 0, "hot/0"],
+        [3000, 1, kinds.index("delete"), outcomes.index("abandoned"), "hot/1"],
+    ]
     assert data["processes"] == ["s0", "r0"]
     states = data["states"]
-    assert [(spell[2], spell[3]) for spell in data["spells"][0]] == [(states.index("up"), 1), (states.index("dead"), 1), (states.index("up"), 2)]
-    assert [mark[1:] for mark in data["marks"]] == [["kill", "s0", "", 1], ["new life", "s0", "", 0]]
-    assert [(each[3], each[4].split(" on ")[0]) for each in data["configurations"]] == [(0, "ABD n=3"), (1, "EC n=4 k=2 delta=8")]
+    assert [(spell[2], spell[3]) for spell in data["spells"][0]] == [
+        (states.index("up"), 1),
+        (states.index("dead"), 1),
+        (states.index("up"), 2),
+    ]
+    assert [mark[1:] for mark in data["marks"]] == [
+        ["kill", "s0", "", 1],
+        ["new life", "s0", "", 0],
+    ]
+    assert [(each[3], each[4].split(" on ")[0]) for each in data["configurations"]] == [
+        (0, "ABD n=3"),
+        (1, "EC n=4 k=2 delta=8"),
+    ]
     assert data["end"] == 22000
 
 
 def test_a_run_of_a_hundred_thousand_operations_stays_a_page_that_can_be_opened(chronicle):
     many = [
-        Record(Event(f"c{number % 12}", "read", "hot/0", f"c1-{number}", number / 500, number / 500 + 0.001), number / 500 + 0.001)
+        Record(
+            Event(
+                f"c{number % 12}",
+                "read",
+                "hot/0",
+                f"c1-{number}",
+                number / 500,
+                number / 500 + 0.001,
+            ),
+            number / 500 + 0.001,
+        )
         for number in range(100_000)
     ]
-    summary = Summary(5, 200.0, 4, 1, False, {}, {}, {"done": 1}, 2, NOTHING, NOTHING, 0.5, [], [], [], [], [])
+    summary = Summary(
+        5, 200.0, 4, 1, False, {}, {}, {"done": 1}, 2, NOTHING, NOTHING, 0.5, [], [], [], [], []
+    )
     page = render(many, chronicle, summary)
     assert sum(map(len, json.loads(Page(page).text["script"][0])["operations"])) == 100_000
     assert len(page) < 6_000_000

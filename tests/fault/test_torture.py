@@ -28,7 +28,9 @@ def start(tmp_path: Path, *arguments: str) -> subprocess.Popen[str]:
     (tmp_path / "tmp").mkdir()
     command = python("-m", "ares", "torture", "--out", str(tmp_path / "out"), *arguments)
     environment = os.environ | {"TMPDIR": str(tmp_path / "tmp")}
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    )
 
 
 def running(tmp_path: Path) -> list[str]:
@@ -52,12 +54,28 @@ def finished(run: subprocess.Popen[str], tmp_path: Path) -> dict:
     assert (report["ok"], report["verdict"][:5]) == (True, "clean")
     assert running(tmp_path) == []
     assert list((tmp_path / "tmp").iterdir()) == []
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["history.jsonl", "timeline.html"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "history.jsonl",
+        "timeline.html",
+    ]
     return report
 
 
 def test_a_short_run_without_partitions_is_clean(tmp_path):
-    report = finished(start(tmp_path, "--minutes", "0.25", "--seed", "11", "--no-partitions", "--durability", "memory", "--json"), tmp_path)
+    report = finished(
+        start(
+            tmp_path,
+            "--minutes",
+            "0.25",
+            "--seed",
+            "11",
+            "--no-partitions",
+            "--durability",
+            "memory",
+            "--json",
+        ),
+        tmp_path,
+    )
     assert report["faults"]["kill"] > 0
     assert report["faults"]["stop"] > 0
     assert report["reconfigurations"]["done"] > 1
@@ -66,29 +84,86 @@ def test_a_short_run_without_partitions_is_clean(tmp_path):
     assert len(events) == sum(sum(outcomes.values()) for outcomes in report["operations"].values())
     assert check(events).ok
     assert {event.operation for event in events} == {"read", "write", "delete"}
-    assert {event.client for event in events} >= {"a.writer", "b.reader", "a.slow-reader", "b.plain", "a.mixed", "b.deleter", "final"}
+    assert {event.client for event in events} >= {
+        "a.writer",
+        "b.reader",
+        "a.slow-reader",
+        "b.plain",
+        "a.mixed",
+        "b.deleter",
+        "final",
+    }
     stale = with_stale_read(events)
     assert judge([Record(event, event.responded or event.invoked) for event in stale]).violations
 
 
 def test_a_short_run_with_a_log_is_clean_and_its_history_is_judged(tmp_path):
-    arguments = ("--workload", "log", "--minutes", "0.25", "--seed", "21", "--servers", "5", "--no-partitions", "--durability", "memory", "--json")
+    arguments = (
+        "--workload",
+        "log",
+        "--minutes",
+        "0.25",
+        "--seed",
+        "21",
+        "--servers",
+        "5",
+        "--no-partitions",
+        "--durability",
+        "memory",
+        "--json",
+    )
     report = finished(start(tmp_path, *arguments), tmp_path)
     assert report["faults"]["kill"] > 0
     assert report["reconfigurations"]["done"] > 0
     events = load_log(Path(report["history"]).read_bytes(), "history")
     assert {event.operation for event in events} >= {"append", "read", "tail", "follow"}
-    assert {event.client.partition("/")[0] for event in events} >= {"a.appender", "b.batcher", "a.conditional", "b.follower", "final"}
-    last = max((event for event in events if event.client == "final" and event.entries), key=lambda event: event.position)
-    assert last.position + len(last.entries) == max(event.position for event in events if event.client == "final" and event.operation == "tail")
-    lost = next(event for event in events if event.operation == "append" and event.outcome == "ok" and event.entries[0] in last.entries)
-    moved = [structs.replace(event, position=event.position + 1) if event is lost else event for event in events]
-    assert judge_log([LogRecorded(event, event.responded or event.invoked) for event in moved]).violations
+    assert {event.client.partition("/")[0] for event in events} >= {
+        "a.appender",
+        "b.batcher",
+        "a.conditional",
+        "b.follower",
+        "final",
+    }
+    last = max(
+        (event for event in events if event.client == "final" and event.entries),
+        key=lambda event: event.position,
+    )
+    assert last.position + len(last.entries) == max(
+        event.position for event in events if event.client == "final" and event.operation == "tail"
+    )
+    lost = next(
+        event
+        for event in events
+        if event.operation == "append"
+        and event.outcome == "ok"
+        and event.entries[0] in last.entries
+    )
+    moved = [
+        structs.replace(event, position=event.position + 1) if event is lost else event
+        for event in events
+    ]
+    assert judge_log(
+        [LogRecorded(event, event.responded or event.invoked) for event in moved]
+    ).violations
 
 
 @pytest.mark.skipif(shutil.which("etcd") is None, reason="etcd is not installed")
 def test_a_short_run_on_etcd_is_clean(tmp_path):
-    report = finished(start(tmp_path, "--minutes", "0.25", "--seed", "13", "--servers", "5", "--etcd", "--no-partitions", "--json"), tmp_path)
+    report = finished(
+        start(
+            tmp_path,
+            "--minutes",
+            "0.25",
+            "--seed",
+            "13",
+            "--servers",
+            "5",
+            "--etcd",
+            "--no-partitions",
+            "--json",
+        ),
+        tmp_path,
+    )
     assert report["reconfigurations"]["done"] > 1
     assert any(kind.endswith("consensus") for kind in report["faults"])
 
@@ -109,7 +184,9 @@ def test_a_short_run_with_partitions_is_clean(tmp_path):
     assert report["partitions"] is True
     assert any(kind.startswith("partition") for kind in report["faults"])
     assert report["reconfigurations"]["done"] > 1
-    namespaces = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
+    namespaces = subprocess.run(
+        ["ip", "netns", "list"], capture_output=True, text=True, check=True
+    ).stdout
     assert f"ares{run.pid}-" not in namespaces
 
 
@@ -132,5 +209,11 @@ def test_nothing_is_left_running_by_a_run_that_is_ended(tmp_path, number):
 
 def test_wrong_usage_is_refused_before_anything_starts(tmp_path):
     for arguments in (["--servers", "2"], ["--minutes", "0"], ["--consensus", "0"]):
-        refused = subprocess.run(python("-m", "ares", "torture", *arguments), capture_output=True, text=True, check=False, timeout=240)
+        refused = subprocess.run(
+            python("-m", "ares", "torture", *arguments),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=240,
+        )
         assert refused.returncode == 2, arguments

@@ -4,8 +4,25 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from ares.testing.torture.records import LogRecorded, Record, Spell, Timeline, load_log_records, load_records, name_of, value_of
-from ares.testing.torture.verdict import Latency, Summary, count_operations, judge, judge_log, latencies, longest_pause_s
+from ares.testing.torture.records import (
+    LogRecorded,
+    Record,
+    Spell,
+    Timeline,
+    load_log_records,
+    load_records,
+    name_of,
+    value_of,
+)
+from ares.testing.torture.verdict import (
+    Latency,
+    Summary,
+    count_operations,
+    judge,
+    judge_log,
+    latencies,
+    longest_pause_s,
+)
 from ares.testing.verify.history import Event
 from ares.testing.verify.log_history import LogEvent
 
@@ -56,15 +73,24 @@ def test_a_note_does_not_make_a_run_unclean():
 
 
 def test_counts_and_the_longest_pause():
-    abandoned = Record(Event("a.writer", "write", "hot/0", "y", 50.0, None, "unknown"), 50.1, "", True)
+    abandoned = Record(
+        Event("a.writer", "write", "hot/0", "y", 50.0, None, "unknown"), 50.1, "", True
+    )
     late = Record(Event("b.reader", "read", "hot/0", "a.writer-9", 14.9, 15.0), 15.0)
-    assert count_operations([*records(10), abandoned]) == {"read": {"ok": 10}, "write": {"ok": 10, "abandoned": 1}}
+    assert count_operations([*records(10), abandoned]) == {
+        "read": {"ok": 10},
+        "write": {"ok": 10, "abandoned": 1},
+    }
     assert longest_pause_s([*records(10), abandoned, late]) == pytest.approx(15.0 - 9.3)
 
 
 def test_latencies_during_faults_are_those_of_operations_that_overlap_with_one():
     chronicle = Timeline()
-    chronicle.spells = [Spell("s0", "dead", 1, 2.95, 3.05), Spell("s1", "up", 1, 0.0, 9.0), Spell("s2", "stopped", 1, 5.15, 6.05)]
+    chronicle.spells = [
+        Spell("s0", "dead", 1, 2.95, 3.05),
+        Spell("s1", "up", 1, 0.0, 9.0),
+        Spell("s2", "stopped", 1, 5.15, 6.05),
+    ]
     overall, during = latencies(records(10), chronicle)
     assert (overall.count, overall.p50_ms) == (20, 100.0)
     assert during.count == 3  # the writes that began at 3 and at 6, the read that began at 5.2
@@ -89,8 +115,16 @@ def test_records_are_read_back_in_order_without_a_torn_line(tmp_path):
 
 def log_records():
     """Two appends, one of two entries; both are read, and the log is asked where it ends."""
-    told = [("w", "append", 0, ("a",)), ("w", "append", 1, ("b", "c")), ("r", "read", 0, ("a", "b", "c")), ("r", "tail", 3, ())]
-    events = [LogEvent(client, kind, "events", place, at, at + 0.5, entries) for at, (client, kind, place, entries) in enumerate(told)]
+    told = [
+        ("w", "append", 0, ("a",)),
+        ("w", "append", 1, ("b", "c")),
+        ("r", "read", 0, ("a", "b", "c")),
+        ("r", "tail", 3, ()),
+    ]
+    events = [
+        LogEvent(client, kind, "events", place, at, at + 0.5, entries)
+        for at, (client, kind, place, entries) in enumerate(told)
+    ]
     return [LogRecorded(event, event.responded) for event in events]
 
 
@@ -106,14 +140,23 @@ def log_records():
 def test_what_a_log_lost_or_doubled_is_a_violation(number, changes, finding):
     records = log_records()
     assert judge_log(records).violations == []
-    records[number] = structs.replace(records[number], event=structs.replace(records[number].event, **changes))
+    records[number] = structs.replace(
+        records[number], event=structs.replace(records[number].event, **changes)
+    )
     assert finding in judge_log(records).violations[0]
 
 
 def test_records_of_a_log_are_read_back_and_a_failure_names_its_position(tmp_path):
-    silent = LogRecorded(LogEvent("w", "append", "events", None, 1.0, None, ("d",), "unknown", 7), 21.0, "Unavailable: nobody")
+    silent = LogRecorded(
+        LogEvent("w", "append", "events", None, 1.0, None, ("d",), "unknown", 7),
+        21.0,
+        "Unavailable: nobody",
+    )
     file = tmp_path / "log.jsonl"
-    file.write_bytes(b"".join(msgspec.json.encode(record) + b"\n" for record in [*log_records(), silent]) + b'{"event"')
+    file.write_bytes(
+        b"".join(msgspec.json.encode(record) + b"\n" for record in [*log_records(), silent])
+        + b'{"event"'
+    )
     found = load_log_records([file], 0.0)
     assert (len(found), silent in found) == (5, True)
     [failure] = judge_log(found).liveness_failures

@@ -24,13 +24,17 @@ _count = itertools.count()
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if Path(__file__).parent in item.path.parents and "settings" in getattr(item, "fixturenames", ()):
+        if Path(__file__).parent in item.path.parents and "settings" in getattr(
+            item, "fixturenames", ()
+        ):
             item.add_marker(pytest.mark.process)
 
 
 @pytest.fixture(scope="session")
 def settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
-    settings = create(tmp_path_factory.mktemp("files") / "cluster", Plan(servers=3, consensus=1, base_port=0))
+    settings = create(
+        tmp_path_factory.mktemp("files") / "cluster", Plan(servers=3, consensus=1, base_port=0)
+    )
     supervisor = Supervisor(settings.path)
     with supervisor.alone():
         supervisor.start(members_of(settings), 30.0, lambda: False)

@@ -32,7 +32,12 @@ def test_the_protocol_is_registered(settings: Settings, here: str) -> None:
     fs, path = fsspec.url_to_fs(f"ares://{here}", **options)
     assert fs.ls(path, detail=False) == [f"{here}/f.txt"]
     assert fs is fsspec.filesystem("ares", **options)
-    assert fs.to_dict() == {"cls": "ares.filesystem.system:AresFileSystem", "protocol": "ares", "args": [], **options}
+    assert fs.to_dict() == {
+        "cls": "ares.filesystem.system:AresFileSystem",
+        "protocol": "ares",
+        "args": [],
+        **options,
+    }
 
 
 def test_it_pickles_by_its_options(make: Make, here: str) -> None:
@@ -47,7 +52,13 @@ def test_another_process_connects_anew(make: Make, here: str) -> None:
     fs = make()
     fs.pipe_file(f"{here}/f", b"x")
     program = "import sys, pickle; fs, path = pickle.load(sys.stdin.buffer); print(fs.cat_file(path), fs.ls('', detail=False) != [])"
-    done = subprocess.run(python("-c", program), input=pickle.dumps((fs, f"{here}/f")), capture_output=True, timeout=240, check=True)
+    done = subprocess.run(
+        python("-c", program),
+        input=pickle.dumps((fs, f"{here}/f")),
+        capture_output=True,
+        timeout=240,
+        check=True,
+    )
     assert (done.stdout.split(), done.stderr) == ([b"b'x'", b"True"], b"")
 
 
@@ -76,8 +87,12 @@ def test_a_child_process_connects_anew(settings: Settings, fs: AresFileSystem, h
 async def test_without_threads_in_an_event_loop(make: Make, here: str) -> None:
     fs = make(asynchronous=True)
     threads = threading.active_count()
-    await asyncio.gather(*(fs._pipe_file(f"{here}/{number}", b"%d" % number) for number in range(20)))
-    assert await fs._cat(await fs._find(here)) == {f"{here}/{number}": b"%d" % number for number in range(20)}
+    await asyncio.gather(
+        *(fs._pipe_file(f"{here}/{number}", b"%d" % number) for number in range(20))
+    )
+    assert await fs._cat(await fs._find(here)) == {
+        f"{here}/{number}": b"%d" % number for number in range(20)
+    }
     assert [name async for name, _, _ in fs._walk(here)] == [here]
     await fs._rm(here, recursive=True)
     assert not await fs._exists(here)
@@ -117,7 +132,9 @@ def test_many_threads_share_one(fs: AresFileSystem, here: str) -> None:
 
 
 def test_what_nobody_uses_any_more_is_closed(settings: Settings) -> None:
-    fs = fsspec.filesystem("ares", cluster=str(settings.path), domain=DOMAIN, create=True, skip_instance_cache=True)
+    fs = fsspec.filesystem(
+        "ares", cluster=str(settings.path), domain=DOMAIN, create=True, skip_instance_cache=True
+    )
     fs.exists("f")
     connection = fs._connection
     manager = connection._manager
@@ -131,7 +148,9 @@ def test_what_nobody_uses_any_more_is_closed(settings: Settings) -> None:
     assert manager._runner._closed
 
 
-def test_a_program_that_closes_nothing_ends(settings: Settings, fs: AresFileSystem, here: str) -> None:
+def test_a_program_that_closes_nothing_ends(
+    settings: Settings, fs: AresFileSystem, here: str
+) -> None:
     fs.pipe_file(f"{here}/f", b"x")
     program = "import sys, fsspec; print(fsspec.open(sys.argv[1], cluster=sys.argv[2], domain=sys.argv[3]).open().read())"
     command = python("-c", program, f"ares://{here}/f", str(settings.path), DOMAIN)

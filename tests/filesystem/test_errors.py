@@ -39,7 +39,9 @@ Make = Callable[..., AresFileSystem]
         (BadBlock("o", "why"), OSError, errno.EIO),
     ],
 )
-def test_every_error_has_its_number_and_keeps_its_text(error: AresError, kind: type[OSError], number: int) -> None:
+def test_every_error_has_its_number_and_keeps_its_text(
+    error: AresError, kind: type[OSError], number: int
+) -> None:
     seen = as_os_error(error)
     assert type(seen) is kind
     assert (seen.errno, seen.strerror) == (number, str(error))  # type: ignore[attr-defined]
@@ -51,7 +53,9 @@ def test_input_that_makes_no_sense_stays_a_value_error() -> None:
     assert isinstance(error, ValueError)
 
 
-@pytest.mark.parametrize("use", ["cat_file", "info", "size", "open", "rm_file", "rm", "modified", "ukey"])
+@pytest.mark.parametrize(
+    "use", ["cat_file", "info", "size", "open", "rm_file", "rm", "modified", "ukey"]
+)
 def test_a_file_that_is_not_there(fs: AresFileSystem, here: str, use: str) -> None:
     with pytest.raises(FileNotFoundError):
         getattr(fs, use)(f"{here}/none")
@@ -68,9 +72,13 @@ def test_copies_of_what_is_not_there(fs: AresFileSystem, here: str, tmp_path: Pa
     assert not fs.exists(here)
 
 
-def test_a_local_place_that_cannot_be_written(fs: AresFileSystem, here: str, tmp_path: Path) -> None:
+def test_a_local_place_that_cannot_be_written(
+    fs: AresFileSystem, here: str, tmp_path: Path
+) -> None:
     fs.pipe_file(f"{here}/f", b"x")
-    with pytest.raises(FileNotFoundError, match="cannot be written: No such file or directory; it is as it was"):
+    with pytest.raises(
+        FileNotFoundError, match="cannot be written: No such file or directory; it is as it was"
+    ):
         fs.get_file(f"{here}/f", str(tmp_path / "no" / "where"))
     with pytest.raises(ValueError, match="is not a regular file; it is as it was"):
         fs.get_file(f"{here}/f", str(tmp_path))
@@ -99,7 +107,15 @@ def test_a_domain_that_was_never_made(make: Make) -> None:
 def test_too_few_servers(make: Make, tmp_path: Path) -> None:
     nobody = create(tmp_path / "cluster", Plan(servers=3, consensus=1, base_port=0))
     fs = make(cluster=str(nobody.path), domain="default", create=False, timeout_s=0.2)
-    for use in (fs.exists, fs.isfile, fs.isdir, fs.cat_file, fs.ls, fs.rm_file, lambda path: fs.pipe_file(path, b"x")):
+    for use in (
+        fs.exists,
+        fs.isfile,
+        fs.isdir,
+        fs.cat_file,
+        fs.ls,
+        fs.rm_file,
+        lambda path: fs.pipe_file(path, b"x"),
+    ):
         with pytest.raises(OSError, match="0 of the 2 servers needed answered") as failed:
             use("f")
         assert failed.value.errno == errno.EHOSTUNREACH
@@ -107,7 +123,9 @@ def test_too_few_servers(make: Make, tmp_path: Path) -> None:
 
 def test_which_cluster(make: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("ARES_CLUSTER", raising=False)
-    with pytest.raises(ValueError, match="Give the storage option cluster=FILE or set ARES_CLUSTER"):
+    with pytest.raises(
+        ValueError, match="Give the storage option cluster=FILE or set ARES_CLUSTER"
+    ):
         make(cluster=None).ls("")
     with pytest.raises(ValueError, match=r"missing\.toml"):
         make(cluster=tmp_path / "missing.toml").exists("f")
@@ -115,6 +133,8 @@ def test_which_cluster(make: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
         make(timeout_s=0)
 
 
-def test_the_cluster_of_the_environment(make: Make, monkeypatch: pytest.MonkeyPatch, settings) -> None:
+def test_the_cluster_of_the_environment(
+    make: Make, monkeypatch: pytest.MonkeyPatch, settings
+) -> None:
     monkeypatch.setenv("ARES_CLUSTER", str(settings.path))
     assert make(cluster=None).exists("")

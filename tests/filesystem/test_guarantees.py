@@ -72,7 +72,9 @@ def test_a_mixture_is_recognised(make: Make, here: str) -> None:
     assert strangers([puts[0], mixed, puts[1], b""], puts) == [1, 3]
 
 
-def test_a_put_that_ended_is_what_everybody_reads_and_an_open_file_is_not_changed_by_it(make: Make, here: str) -> None:
+def test_a_put_that_ended_is_what_everybody_reads_and_an_open_file_is_not_changed_by_it(
+    make: Make, here: str
+) -> None:
     ours, theirs, path = make(), make(), f"{here}/f"
     ours.pipe_file(path, content(1))
     with ours.open(path, "rb", block_size=MIB, cache_type="none") as file:
@@ -83,7 +85,9 @@ def test_a_put_that_ended_is_what_everybody_reads_and_an_open_file_is_not_change
         assert file.info()["version"] != ours.info(path)["version"]
 
 
-def test_an_open_file_that_is_deleted_or_changed_block_by_block_is_stale(make: Make, here: str) -> None:
+def test_an_open_file_that_is_deleted_or_changed_block_by_block_is_stale(
+    make: Make, here: str
+) -> None:
     fs, path = make(), f"{here}/f"
     fs.pipe_file(path, content(1))
     file = fs.open(path, "rb", cache_type="none")
@@ -93,7 +97,9 @@ def test_an_open_file_that_is_deleted_or_changed_block_by_block_is_stale(make: M
     assert stale.value.errno == errno.ESTALE
 
 
-async def test_a_shared_file_is_read_and_a_put_makes_it_atomic(make: Make, here: str, settings) -> None:
+async def test_a_shared_file_is_read_and_a_put_makes_it_atomic(
+    make: Make, here: str, settings
+) -> None:
     fs, path = make(asynchronous=True), f"{here}/shared"
     async with connect(settings) as manager:
         shared = (await manager.create_domain(DOMAIN))[0].file(path)
@@ -111,7 +117,9 @@ async def test_a_shared_file_is_read_and_a_put_makes_it_atomic(make: Make, here:
 
 
 @pytest.mark.parametrize("mode", ["wb", "xb", "ab"])
-def test_nothing_shows_before_it_is_closed_and_nothing_of_what_fails(fs: AresFileSystem, here: str, mode: str) -> None:
+def test_nothing_shows_before_it_is_closed_and_nothing_of_what_fails(
+    fs: AresFileSystem, here: str, mode: str
+) -> None:
     path = f"{here}/f"
 
     def fail() -> None:
@@ -170,7 +178,9 @@ def test_what_was_appended_meanwhile_is_not_lost(make: Make, here: str) -> None:
     ours.write(b"ours\n")
     with make().open(path, "ab") as theirs:
         theirs.write(b"theirs\n")
-    with pytest.raises(OSError, match="replaced by another put meanwhile; nothing of what was written is there") as stale:
+    with pytest.raises(
+        OSError, match="replaced by another put meanwhile; nothing of what was written is there"
+    ) as stale:
         ours.close()
     assert stale.value.errno == errno.ESTALE
     assert fs.cat_file(path) == b"one\ntheirs\n"
@@ -186,20 +196,26 @@ def test_creating_refuses_what_somebody_else_created_meanwhile(make: Make, here:
     assert fs.cat_file(path) == b"theirs"
 
 
-def test_a_deletion_meanwhile_does_not_stop_a_put_that_can_begin_again(make: Make, here: str, tmp_path: Path) -> None:
+def test_a_deletion_meanwhile_does_not_stop_a_put_that_can_begin_again(
+    make: Make, here: str, tmp_path: Path
+) -> None:
     fs, path = make(), f"{here}/f"
     fs.pipe_file(path, content(1))
     with fs.open(path, "wb", block_size=MIB) as file:
         file.write(content(1))
         make().rm_file(path)
-        with pytest.raises(OSError, match="deleted meanwhile; nothing of what was written is there, write it again"):
+        with pytest.raises(
+            OSError, match="deleted meanwhile; nothing of what was written is there, write it again"
+        ):
             file.close()
     assert not fs.exists(path)
     fs.pipe_file(path, content(1))
     assert fs.cat_file(path) == content(1)
 
 
-async def test_a_put_begins_again_with_its_content_when_the_file_is_deleted_under_it(make: Make, here: str) -> None:
+async def test_a_put_begins_again_with_its_content_when_the_file_is_deleted_under_it(
+    make: Make, here: str
+) -> None:
     fs, path, begun = make(asynchronous=True), f"{here}/f", 0
     await fs._pipe_file(path, content(1))
 

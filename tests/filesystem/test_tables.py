@@ -16,12 +16,16 @@ def options(settings: Settings) -> dict[str, Any]:
 
 @pytest.fixture
 def pandas() -> Any:
-    return pytest.importorskip("pandas", reason="pandas is not installed: pip install pandas pyarrow")
+    return pytest.importorskip(
+        "pandas", reason="pandas is not installed: pip install pandas pyarrow"
+    )
 
 
 @pytest.fixture
 def pyarrow() -> Any:
-    return pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install pandas pyarrow")
+    return pytest.importorskip(
+        "pyarrow", reason="pyarrow is not installed: pip install pandas pyarrow"
+    )
 
 
 def test_pandas_writes_and_reads_csv(pandas: Any, options: dict[str, Any], here: str) -> None:
@@ -32,10 +36,14 @@ def test_pandas_writes_and_reads_csv(pandas: Any, options: dict[str, Any], here:
     assert pandas.read_csv(f"ares://{here}/t.csv.gz", storage_options=options).equals(frame)
 
 
-def test_pandas_writes_and_reads_parquet(pandas: Any, pyarrow: Any, options: dict[str, Any], here: str) -> None:
+def test_pandas_writes_and_reads_parquet(
+    pandas: Any, pyarrow: Any, options: dict[str, Any], here: str
+) -> None:
     frame = pandas.DataFrame({"number": range(300_000)})
     frame.to_parquet(f"ares://{here}/t.parquet", storage_options=options)
-    assert pandas.read_parquet(f"ares://{here}/t.parquet", storage_options=options, columns=["number"]).equals(frame)
+    assert pandas.read_parquet(
+        f"ares://{here}/t.parquet", storage_options=options, columns=["number"]
+    ).equals(frame)
 
 
 def test_pyarrow_writes_and_reads_a_partitioned_dataset(pyarrow: Any, fs: Any, here: str) -> None:

@@ -20,7 +20,17 @@ def tree(fs: AresFileSystem, here: str) -> AresFileSystem:
     return fs
 
 
-@pytest.mark.parametrize(("path", "name"), [("/", ""), ("a", "a"), ("/a//b/", "a/b"), ("ares://a/b", "a/b"), ("ares:///a", "a"), ("ares://", "")])
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("/", ""),
+        ("a", "a"),
+        ("/a//b/", "a/b"),
+        ("ares://a/b", "a/b"),
+        ("ares:///a", "a"),
+        ("ares://", ""),
+    ],
+)
 def test_a_path_is_a_name_without_empty_segments(path: str, name: str) -> None:
     assert AresFileSystem._strip_protocol(path) == canonical(path.removeprefix("ares://")) == name
     assert AresFileSystem._strip_protocol([path]) == [name]
@@ -42,18 +52,29 @@ def test_listings(tree: AresFileSystem, here: str) -> None:
 
     assert tree.ls(here, detail=False) == names("a", "d")
     assert tree.ls(f"ares://{here}/d/", detail=False) == names("d/b", "d/c", "d/e")
-    assert [(entry["type"], entry["size"]) for entry in tree.ls(f"{here}/d")] == [("file", 3), ("file", 3), ("directory", 0)]
+    assert [(entry["type"], entry["size"]) for entry in tree.ls(f"{here}/d")] == [
+        ("file", 3),
+        ("file", 3),
+        ("directory", 0),
+    ]
     assert tree.ls(f"{here}/a", detail=False) == names("a")
     assert tree.find(here) == names(*NAMES)
     assert tree.find(here, maxdepth=2) == names("a", "d/b", "d/c")
-    assert tree.find(f"{here}/d", withdirs=True) == names("d", "d/b", "d/c", "d/e", "d/e/f", "d/e/g", "d/e/g/h")
+    assert tree.find(f"{here}/d", withdirs=True) == names(
+        "d", "d/b", "d/c", "d/e", "d/e/f", "d/e/g", "d/e/g/h"
+    )
     assert tree.find(f"{here}/a") == names("a")
     assert tree.find(f"{here}/none") == []
     assert tree.find(f"{here}/d", detail=True)[f"{here}/d/e/f"]["size"] == 5
     assert tree.glob(f"{here}/d/*") == names("d/b", "d/c", "d/e")
     assert tree.glob(f"{here}/**/[fh]") == names("d/e/f", "d/e/g/h")
     assert tree.du(here) == sum(map(len, NAMES))
-    assert [path.removeprefix(here) for path, _, _ in tree.walk(here)] == ["", "/d", "/d/e", "/d/e/g"]
+    assert [path.removeprefix(here) for path, _, _ in tree.walk(here)] == [
+        "",
+        "/d",
+        "/d/e",
+        "/d/e/g",
+    ]
     assert here.split("/")[0] in tree.ls("", detail=False)
     with pytest.raises(ValueError, match="maxdepth"):
         tree.find(here, maxdepth=0)
@@ -88,24 +109,37 @@ def test_moving(tree: AresFileSystem, here: str) -> None:
     assert not tree.exists(f"{here}/a")
     assert tree.cat_file(f"{here}/b") == b"a"
     tree.mv(f"{here}/d", f"{here}/moved", recursive=True)
-    assert tree.find(here) == [f"{here}/{name}" for name in ["b", "moved/b", "moved/c", "moved/e/f", "moved/e/g/h"]]
+    assert tree.find(here) == [
+        f"{here}/{name}" for name in ["b", "moved/b", "moved/c", "moved/e/f", "moved/e/g/h"]
+    ]
 
 
 def test_times_are_those_of_the_last_put(fs: AresFileSystem, here: str) -> None:
     fs.touch(f"{here}/f")
     assert abs(datetime.now(UTC) - fs.modified(f"{here}/f")) < timedelta(minutes=10)
-    assert fs.created(f"{here}/f") == fs.modified(f"{here}/f") == datetime.fromtimestamp(fs.info(f"{here}/f")["mtime"], UTC)
+    assert (
+        fs.created(f"{here}/f")
+        == fs.modified(f"{here}/f")
+        == datetime.fromtimestamp(fs.info(f"{here}/f")["mtime"], UTC)
+    )
     with pytest.raises(IsADirectoryError):
         fs.modified(here)
 
 
-@pytest.mark.parametrize(("start", "end"), [(None, 3), (2, None), (-3, None), (1, -1), (-4, -2), (5, 2), (3, 100), (0, 0)])
-def test_a_part_of_a_file(fs: AresFileSystem, here: str, start: int | None, end: int | None) -> None:
+@pytest.mark.parametrize(
+    ("start", "end"),
+    [(None, 3), (2, None), (-3, None), (1, -1), (-4, -2), (5, 2), (3, 100), (0, 0)],
+)
+def test_a_part_of_a_file(
+    fs: AresFileSystem, here: str, start: int | None, end: int | None
+) -> None:
     fs.pipe_file(f"{here}/f", b"0123456789")
     assert fs.cat_file(f"{here}/f", start, end) == b"0123456789"[start:end]
 
 
-def test_local_files_come_and_go_with_progress(fs: AresFileSystem, here: str, tmp_path: Path) -> None:
+def test_local_files_come_and_go_with_progress(
+    fs: AresFileSystem, here: str, tmp_path: Path
+) -> None:
     (tmp_path / "in").write_bytes(bytes(5_000_000))
     told: list[tuple[str, int | None, int]] = []
 
@@ -122,10 +156,15 @@ def test_local_files_come_and_go_with_progress(fs: AresFileSystem, here: str, tm
     assert (tmp_path / "out").read_bytes() == bytes(5_000_000)
 
 
-def test_files_that_are_domains_of_their_own(make: Callable[..., AresFileSystem], here: str) -> None:
+def test_files_that_are_domains_of_their_own(
+    make: Callable[..., AresFileSystem], here: str
+) -> None:
     fs = make(domain=None)
     fs.pipe({f"{here}/a": b"1", f"{here}/d/b": b"22"})
-    assert [(entry["name"], entry["size"]) for entry in fs.ls(here)] == [(f"{here}/a", 1), (f"{here}/d", 0)]
+    assert [(entry["name"], entry["size"]) for entry in fs.ls(here)] == [
+        (f"{here}/a", 1),
+        (f"{here}/d", 0),
+    ]
     assert make().find(here) == []
     fs.rm(here, recursive=True)
     assert fs.find(here) == []

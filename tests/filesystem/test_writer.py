@@ -56,7 +56,9 @@ def pieces(data: bytes, seed: int) -> list[bytes]:
 
 
 @pytest.mark.parametrize("size", [0, 1, 300, 100_000])
-async def test_pieces_of_any_size_make_the_file_that_the_whole_makes(manager: Manager, size: int) -> None:
+async def test_pieces_of_any_size_make_the_file_that_the_whole_makes(
+    manager: Manager, size: int
+) -> None:
     data = content(size, size)
     file = await opened(manager)
     async with file.writer() as writer:
@@ -108,7 +110,9 @@ async def test_leaving_by_an_error_leaves_nothing(manager: Manager) -> None:
             await late
 
 
-async def test_few_blocks_are_under_way_at_once(manager: Manager, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_few_blocks_are_under_way_at_once(
+    manager: Manager, monkeypatch: pytest.MonkeyPatch
+) -> None:
     active, most, place = 0, 0, Put.place
 
     def counted(*arguments: Any) -> Any:
@@ -134,7 +138,9 @@ async def test_over_a_put_meanwhile_is_a_conflict_and_with_mine_it_is_not(manage
         await writer.write(content(1))
         await (await opened(manager)).write(b"theirs")
         report = await writer.close()
-        assert [conflict.why for conflict in report.conflicts] == ([] if mine else [REPLACED_MEANWHILE])
+        assert [conflict.why for conflict in report.conflicts] == (
+            [] if mine else [REPLACED_MEANWHILE]
+        )
         assert await (await opened(manager)).read() == stands
 
 
@@ -166,7 +172,9 @@ async def test_a_file_deleted_under_the_writer_is_not_half_there(manager: Manage
     assert await blocks(manager) == 0
 
 
-async def test_a_failure_gives_up_the_whole_put_and_says_that_nothing_changed(cluster: Cluster) -> None:
+async def test_a_failure_gives_up_the_whole_put_and_says_that_nothing_changed(
+    cluster: Cluster,
+) -> None:
     file = await opened(cluster.manager())
     await file.write(b"old")
     writer = (await opened(cluster.manager(timeout_s=1.0))).writer()
@@ -180,7 +188,9 @@ async def test_a_failure_gives_up_the_whole_put_and_says_that_nothing_changed(cl
     assert await file.read() == b"old"
 
 
-async def test_blocks_stay_when_nobody_knows_whether_they_were_published(manager: Manager, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_blocks_stay_when_nobody_knows_whether_they_were_published(
+    manager: Manager, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def published(put: Put, overwrite: bool) -> Any:
         error = Unavailable(2, 1, {})
         error.may_have_taken_effect = uncertain

@@ -53,10 +53,17 @@ class Wish(NamedTuple):
 def wishes(base: FileState, data: bytes) -> dict[int, Wish]:
     """By index of the block (GENESIS: before all): what an update from ``base`` to ``data`` writes."""
     wanted = content(data)
-    found = match([(part.length, part.digest) for part in base.parts], [(chunk.length, chunk.digest) for chunk in wanted.chunks])
+    found = match(
+        [(part.length, part.digest) for part in base.parts],
+        [(chunk.length, chunk.digest) for chunk in wanted.chunks],
+    )
     return {
         edit.block: Wish(
-            b"" if edit.empty else None if edit.chunk is None else bytes(wanted.load(wanted.chunks[edit.chunk])),
+            b""
+            if edit.empty
+            else None
+            if edit.chunk is None
+            else bytes(wanted.load(wanted.chunks[edit.chunk])),
             tuple(bytes(wanted.load(chunk)) for chunk in wanted.chunks[slice(*edit.insert)]),
         )
         for edit in found.edits

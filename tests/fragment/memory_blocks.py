@@ -31,15 +31,35 @@ class MemoryBlocks:
         yield from self._step()
         tag, value = self.world.latest(name)
         yield from self._step()
-        return Found(tag, self._move(value) if tag != held else WITHHELD, 0, tag, True, None, ConfigurationId(bytes(16)))
+        return Found(
+            tag,
+            self._move(value) if tag != held else WITHHELD,
+            0,
+            tag,
+            True,
+            None,
+            ConfigurationId(bytes(16)),
+        )
 
     def create(self, name: ObjectName, value: bytes) -> Operation[Tag]:
         tag = yield from self._put(name, value, TAG_ZERO)
         return tag
 
-    def write(self, name: ObjectName, value: Value, version: Tag | None, *, number: int = 0, beside: ObjectName | None = None) -> Operation[Covered]:
+    def write(
+        self,
+        name: ObjectName,
+        value: Value,
+        version: Tag | None,
+        *,
+        number: int = 0,
+        beside: ObjectName | None = None,
+    ) -> Operation[Covered]:
         yield from self._step()
-        above = max(self.world.latest(beside)[0].number, self.world.latest(name)[0].number) + 1 if beside is not None else number - 1
+        above = (
+            max(self.world.latest(beside)[0].number, self.world.latest(name)[0].number) + 1
+            if beside is not None
+            else number - 1
+        )
         tag, there = self.world.latest(name)
         late = number and max(tag.number, self._spent.get(name, 0)) >= number
         if late or self.stale(tag, there, version):

@@ -11,7 +11,15 @@ from collections.abc import Callable
 from typing import Any
 
 from ares.client.local_copy import Assembled, content_of_bytes
-from ares.fragment.block import BlockId, BlockIds, Genesis, block_name, decode_block, decode_genesis, genesis_name
+from ares.fragment.block import (
+    BlockId,
+    BlockIds,
+    Genesis,
+    block_name,
+    decode_block,
+    decode_genesis,
+    genesis_name,
+)
 from ares.fragment.divide import Content, Sizes
 from ares.fragment.read import FileProgress, FileState, Sink, fm_read
 from ares.fragment.replace import fm_put
@@ -123,7 +131,11 @@ class World:
         return b"".join(data for _, data in self.chain(file))
 
     def names(self, prefix: str = "") -> list[ObjectName]:
-        return sorted(name for name, (_, value) in self.objects.items() if name.startswith(prefix) and value is not TOMBSTONE)
+        return sorted(
+            name
+            for name, (_, value) in self.objects.items()
+            if name.startswith(prefix) and value is not TOMBSTONE
+        )
 
 
 class Running:
@@ -174,7 +186,14 @@ class Client:
         self._pending.append(running)
 
         def begin() -> None:
-            self._session.start(operation, "an operation", self.world.now, 1e9, running.end, progress=running.progress.append)
+            self._session.start(
+                operation,
+                "an operation",
+                self.world.now,
+                1e9,
+                running.end,
+                progress=running.progress.append,
+            )
 
         self._run(begin)
         return running
@@ -202,13 +221,23 @@ class Client:
         self.world.settle()
         return running.result()
 
-    def update(self, base: FileState, data: bytes, *, mine: bool = False, file: str = NAME) -> Operation[tuple[WriteReport, FileState]]:
-        return fm_update(self.blocks, file, base, content(data), self.ids, self.world.now_s, mine=mine)
+    def update(
+        self, base: FileState, data: bytes, *, mine: bool = False, file: str = NAME
+    ) -> Operation[tuple[WriteReport, FileState]]:
+        return fm_update(
+            self.blocks, file, base, content(data), self.ids, self.world.now_s, mine=mine
+        )
 
-    def put(self, base: FileState, data: bytes, *, overwrite: bool = False, file: str = NAME) -> Operation[tuple[WriteReport, FileState]]:
-        return fm_put(self.blocks, file, base, content(data), self.ids, self.world.now_s, mine=overwrite)
+    def put(
+        self, base: FileState, data: bytes, *, overwrite: bool = False, file: str = NAME
+    ) -> Operation[tuple[WriteReport, FileState]]:
+        return fm_put(
+            self.blocks, file, base, content(data), self.ids, self.world.now_s, mine=overwrite
+        )
 
-    def reading(self, known: FileState | None = None, before: Assembled | None = None, file: str = NAME) -> Operation[tuple[bytes, FileState]]:
+    def reading(
+        self, known: FileState | None = None, before: Assembled | None = None, file: str = NAME
+    ) -> Operation[tuple[bytes, FileState]]:
         sink = Assembled(before)
         state = yield from fm_read(self.blocks, file, known, sink)
         return sink.finish(), state

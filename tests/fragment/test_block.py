@@ -33,7 +33,14 @@ words = st.integers(0, 2**64 - 1)
 tags = st.builds(Tag, words, words)
 ids = st.builds(BlockId, words, words)
 seconds = st.integers(0, 2**40)
-parts = st.builds(Part, ids, tags, st.integers(0, 2**28), st.binary(min_size=DIGEST_BYTES, max_size=DIGEST_BYTES), st.none() | ids)
+parts = st.builds(
+    Part,
+    ids,
+    tags,
+    st.integers(0, 2**28),
+    st.binary(min_size=DIGEST_BYTES, max_size=DIGEST_BYTES),
+    st.none() | ids,
+)
 genesis_blocks = st.builds(
     Genesis,
     ids,
@@ -77,19 +84,35 @@ def test_a_genesis_block_comes_back(genesis):
 
 
 def test_a_genesis_block_of_many_parts():
-    many = tuple(Part(BlockId(2**64 - 1, n), Tag(n, 2**64 - 1), 2**20, bytes(DIGEST_BYTES), BlockId(2**64 - 1, n + 1)) for n in range(6000))
+    many = tuple(
+        Part(
+            BlockId(2**64 - 1, n),
+            Tag(n, 2**64 - 1),
+            2**20,
+            bytes(DIGEST_BYTES),
+            BlockId(2**64 - 1, n + 1),
+        )
+        for n in range(6000)
+    )
     genesis = msgspec.structs.replace(EMPTY, parts=many)
     value = encode_genesis(genesis)
     assert len(value) < 6000 * 100
     assert decode_genesis(value, "g") == genesis
 
 
-DECODERS = [(decode_block, encode_block(Block(BlockId(1, 2), Tag(3, 4), 5, b"data"))), (decode_genesis, encode_genesis(EMPTY))]
+DECODERS = [
+    (decode_block, encode_block(Block(BlockId(1, 2), Tag(3, 4), 5, b"data"))),
+    (decode_genesis, encode_genesis(EMPTY)),
+]
 
 
 @pytest.mark.parametrize(("decode", "value"), DECODERS)
 def test_what_cannot_be_read_names_the_object(decode, value):
-    for bad, told in [(b"", "no bytes"), (b"\0" + value[1:], "begins with 0"), (bytes([FORMAT + 1]) + value[1:], "use a newer release")]:
+    for bad, told in [
+        (b"", "no bytes"),
+        (b"\0" + value[1:], "begins with 0"),
+        (bytes([FORMAT + 1]) + value[1:], "use a newer release"),
+    ]:
         with pytest.raises(BadBlock, match=told) as raised:
             decode(bad, "\0file/x")
         assert raised.value.object == "\0file/x"
@@ -149,7 +172,9 @@ def test_ids_as_text_and_in_order():
 
 def test_names():
     assert genesis_name("a/b") == "\0file/a/b"
-    assert block_name(BlockId(1, 2), BlockId(3, 4)) == "\0block/0000000000000001.2/0000000000000003.4"
+    assert (
+        block_name(BlockId(1, 2), BlockId(3, 4)) == "\0block/0000000000000001.2/0000000000000003.4"
+    )
 
 
 @given(ids, ids, ids)

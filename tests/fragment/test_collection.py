@@ -3,7 +3,14 @@
 import msgspec
 import pytest
 
-from ares.fragment.block import Block, block_name, decode_block, encode_block, encode_genesis, genesis_name
+from ares.fragment.block import (
+    Block,
+    block_name,
+    decode_block,
+    encode_block,
+    encode_genesis,
+    genesis_name,
+)
 from ares.fragment.collect import fm_collect, fm_remove
 from ares.fragment.shared_memory import RETRIES_MAX, list_files
 from ares.model.errors import BadBlock, FileChanged, ObjectNotFound, Unavailable
@@ -21,14 +28,20 @@ def orphan(client, created_s=None):
     """A block that nobody points to."""
     world = client.world
     name = block_name(client.ids.next(), client.ids.next())
-    value = encode_block(Block(None, TAG_ZERO, world.now_s if created_s is None else created_s, b"lost"))
+    value = encode_block(
+        Block(None, TAG_ZERO, world.now_s if created_s is None else created_s, b"lost")
+    )
     world.land(name, Tag(1, client.id), value)
     return name
 
 
 def full(world):
     """The objects that are there, without blocks that hold nothing."""
-    return [name for name in world.names() if not name.startswith("\0block/") or _holds_data(world.latest(name)[1])]
+    return [
+        name
+        for name in world.names()
+        if not name.startswith("\0block/") or _holds_data(world.latest(name)[1])
+    ]
 
 
 def _holds_data(value):
@@ -69,7 +82,10 @@ def test_two_remove_the_same_file():
         world = World(seed, weak=True)
         clients = [world.client(), world.client()]
         clients[0].make(noise(3, 2000))
-        running = [client.start(fm_remove(client.blocks, "f", client.ids, client.world.now_s)) for client in clients]
+        running = [
+            client.start(fm_remove(client.blocks, "f", client.ids, client.world.now_s))
+            for client in clients
+        ]
         world.settle()
         assert all(one.error is None or isinstance(one.error, ObjectNotFound) for one in running)
         assert not world.names()
@@ -137,7 +153,9 @@ def test_a_file_that_was_made_anew_meanwhile_stays_and_the_old_blocks_go():
         def write(self, object, value, version, **more):
             covered = yield from super().write(object, value, version, **more)
             if value is TOMBSTONE:
-                genesis = msgspec.structs.replace(old.genesis, file=client.ids.next(), first=None, parts=())
+                genesis = msgspec.structs.replace(
+                    old.genesis, file=client.ids.next(), first=None, parts=()
+                )
                 world.land(object, Tag(covered.tag.number + 1, 99), encode_genesis(genesis))
             return covered
 
@@ -171,7 +189,10 @@ def test_a_removal_that_fails_says_how_far_it_came():
 def test_orphans_go_when_they_are_old_enough():
     world = World()
     client = world.client()
-    shared, atomic = client.make(noise(9, 2000)), client.make(noise(10, 2000), atomic=True, file="g")
+    shared, atomic = (
+        client.make(noise(9, 2000)),
+        client.make(noise(10, 2000), atomic=True, file="g"),
+    )
     client.run(client.put(atomic, noise(11, 2000), file="g"))
     young, old = orphan(client, world.now_s - 99), orphan(client, world.now_s - 100)
     before = set(world.names())
@@ -262,4 +283,6 @@ def test_a_block_that_cannot_be_read_may_be_of_a_put_and_keeps_the_others_when_t
     world.land(newer, Tag(9, 9), b"\xff")
     client.run(fm_remove(client.blocks, "f", client.ids, world.now_s))
     assert world.genesis() is None
-    assert {block_name(state.genesis.file, part.id) for part in state.parts} | {newer} <= set(world.names())
+    assert {block_name(state.genesis.file, part.id) for part in state.parts} | {newer} <= set(
+        world.names()
+    )

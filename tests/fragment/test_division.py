@@ -13,7 +13,14 @@ from ares.model.errors import BadInput, ConfigurationRefused
 
 SMALL = Sizes(64, 256, 1024)
 USUAL = Sizes()
-SIZES = [SMALL, Sizes(64, 1024, 8192), Sizes(256, 256, 1024), Sizes(1024, 1024, 1024), Sizes(64 * KIB, 128 * KIB, 512 * KIB), USUAL]
+SIZES = [
+    SMALL,
+    Sizes(64, 1024, 8192),
+    Sizes(256, 256, 1024),
+    Sizes(1024, 1024, 1024),
+    Sizes(64 * KIB, 128 * KIB, 512 * KIB),
+    USUAL,
+]
 
 
 def reader(data):
@@ -41,16 +48,35 @@ def check(data, sizes):
         assert chunk.offset == end
         end += chunk.length
         assert chunk.digest == digest(data[chunk.offset : end])
-        assert sizes.min <= chunk.length <= sizes.max or (end == len(data) and 0 < chunk.length <= sizes.max)
+        assert sizes.min <= chunk.length <= sizes.max or (
+            end == len(data) and 0 < chunk.length <= sizes.max
+        )
     assert end == len(data)
-    assert [data[chunk.offset : chunk.offset + chunk.length] for chunk in chunks] == whole(data, sizes)
+    assert [data[chunk.offset : chunk.offset + chunk.length] for chunk in chunks] == whole(
+        data, sizes
+    )
     assert chunked(data, sizes) == chunks
 
 
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
-@pytest.mark.parametrize("make", [noise, bytes, lambda size: (b"to and fro, " * (size // 12 + 1))[:size]], ids=["random", "zeros", "repetitive"])
+@pytest.mark.parametrize(
+    "make",
+    [noise, bytes, lambda size: (b"to and fro, " * (size // 12 + 1))[:size]],
+    ids=["random", "zeros", "repetitive"],
+)
 def test_chunks_cover_the_data(sizes, make):
-    edges = [0, 1, sizes.min - 1, sizes.min, sizes.min + 1, sizes.max - 1, sizes.max, sizes.max + 1, 3 * sizes.max, 5 * sizes.max + 17]
+    edges = [
+        0,
+        1,
+        sizes.min - 1,
+        sizes.min,
+        sizes.min + 1,
+        sizes.max - 1,
+        sizes.max,
+        sizes.max + 1,
+        3 * sizes.max,
+        5 * sizes.max + 17,
+    ]
     for size in edges:
         check(make(size), sizes)
 
@@ -75,11 +101,20 @@ def test_the_check_notices_cuts_at_windows(monkeypatch):
     monkeypatch.setattr(division, "WINDOW_BYTES", 1000)
     expected = whole(noise(50_000), SMALL)
     monkeypatch.setattr(division, "_cuts", lambda window, sizes, last: cuts(window, sizes, True))
-    assert [chunk.length for chunk in chunked(noise(50_000), SMALL)] != [len(part) for part in expected]
+    assert [chunk.length for chunk in chunked(noise(50_000), SMALL)] != [
+        len(part) for part in expected
+    ]
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.binary(max_size=3000) | st.integers(0, 3000).map(bytes) | st.integers(0, 9).map(lambda seed: noise(2500, seed)), max_size=12))
+@given(
+    st.lists(
+        st.binary(max_size=3000)
+        | st.integers(0, 3000).map(bytes)
+        | st.integers(0, 9).map(lambda seed: noise(2500, seed)),
+        max_size=12,
+    )
+)
 def test_pushed_data_is_divided_as_pulled(pieces):
     data = b"".join(pieces)
     divider = Divider(SMALL)
@@ -114,7 +149,10 @@ def test_cuts_at_fixed_offsets_would_change_half_of_all():
     """Negative control: what the test above would see of a division that does not look at the content."""
     data = noise(8 * MIB)
     edited = data[: 4 * MIB] + b"!" + data[4 * MIB :]
-    old, new = ({digest(stream[at : at + 256 * KIB]) for at in range(0, len(stream), 256 * KIB)} for stream in (data, edited))
+    old, new = (
+        {digest(stream[at : at + 256 * KIB]) for at in range(0, len(stream), 256 * KIB)}
+        for stream in (data, edited)
+    )
     assert len(new - old) > 16
 
 
@@ -159,7 +197,15 @@ def test_the_papers_sizes_are_the_default():
     assert Sizes() == Sizes(512 * KIB, 512 * KIB, MIB)
 
 
-@pytest.mark.parametrize("sizes", [(64, 256, 1024), (64, 64 * MIB, 128 * MIB), (64 * MIB, 128 * MIB, 128 * MIB), (1024, 1024, 1024)])
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        (64, 256, 1024),
+        (64, 64 * MIB, 128 * MIB),
+        (64 * MIB, 128 * MIB, 128 * MIB),
+        (1024, 1024, 1024),
+    ],
+)
 def test_sizes_at_the_limits_are_taken_by_the_library_too(sizes):
     assert [chunk.length for chunk in chunked(b"few", Sizes(*sizes))] == [3]
 

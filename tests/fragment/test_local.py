@@ -55,7 +55,17 @@ def test_any_copy_becomes_the_file(tmp_path_factory, data, first, second):
             assert brought(client, path) is False
 
 
-@pytest.mark.parametrize("there", [None, b"", noise(1, 5000)[:2000], noise(1, 5000) + b"more", noise(2, 3000), noise(1, 5000)[300:]])
+@pytest.mark.parametrize(
+    "there",
+    [
+        None,
+        b"",
+        noise(1, 5000)[:2000],
+        noise(1, 5000) + b"more",
+        noise(2, 3000),
+        noise(1, 5000)[300:],
+    ],
+)
 def test_missing_shorter_longer_and_other_copies(world, tmp_path, there):
     client = world.client()
     client.make(noise(1, 5000))
@@ -155,7 +165,11 @@ def test_what_cannot_be_a_copy(world, tmp_path):
     client.make(b"x")
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "directory").mkdir()
-    for name, why in (("pipe", "not a regular file"), ("directory", "regular file|directory"), ("missing/file", "cannot be written: No such file")):
+    for name, why in (
+        ("pipe", "not a regular file"),
+        ("directory", "regular file|directory"),
+        ("missing/file", "cannot be written: No such file"),
+    ):
         with pytest.raises(BadInput, match=why):
             brought(client, tmp_path / name)
     assert left(tmp_path) == ["directory", "pipe"]
@@ -183,7 +197,9 @@ def test_a_disk_that_is_full(world, tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "write", full)
-    with pytest.raises(BadInput, match="cannot be written: No space left on device; it is as it was"):
+    with pytest.raises(
+        BadInput, match="cannot be written: No space left on device; it is as it was"
+    ):
         brought(client, tmp_path / "copy")
     assert (tmp_path / "copy").read_bytes() == b"old"
     assert left(tmp_path) == ["copy"]
@@ -230,7 +246,9 @@ def test_a_local_file_that_changes_while_it_is_put(tmp_path):
         os.close(file)
 
 
-@pytest.mark.parametrize("data", [b"", b"abc", bytearray(b"abc"), memoryview(b"abc"), memoryview(b"abcdefgh").cast("H")])
+@pytest.mark.parametrize(
+    "data", [b"", b"abc", bytearray(b"abc"), memoryview(b"abc"), memoryview(b"abcdefgh").cast("H")]
+)
 def test_content_of_bytes(data):
     whole = bytes(data)
     source = content(data)

@@ -45,7 +45,9 @@ def flaws(old, new, matching):
     if blocks != sorted(set(blocks)) or not all(GENESIS <= block < len(old) for block in blocks):
         found.append("two edits of a block, or out of order")
     for edit in matching.edits:
-        if edit == Edit(edit.block) or (edit.empty and (edit.chunk is not None or not old[edit.block])):
+        if edit == Edit(edit.block) or (
+            edit.empty and (edit.chunk is not None or not old[edit.block])
+        ):
             found.append("an edit that changes nothing")
         if edit.block == GENESIS and (edit.empty or edit.chunk is not None):
             found.append("content in the genesis block")
@@ -54,10 +56,16 @@ def flaws(old, new, matching):
         found.append("unequal blocks kept")
     if any(a[0] >= b[0] or a[1] >= b[1] for a, b in pairwise(matching.kept)):
         found.append("kept out of order")
-    if any(edit.block in kept and (edit.empty or edit.chunk is not None) for edit in matching.edits):
+    if any(
+        edit.block in kept and (edit.empty or edit.chunk is not None) for edit in matching.edits
+    ):
         found.append("a kept block rewritten")
     placed = [chunk for _, chunk in matching.kept]
-    placed += [chunk for edit in matching.edits for chunk in ([] if edit.chunk is None else [edit.chunk]) + list(range(*edit.insert))]
+    placed += [
+        chunk
+        for edit in matching.edits
+        for chunk in ([] if edit.chunk is None else [edit.chunk]) + list(range(*edit.insert))
+    ]
     if sorted(placed) != list(range(len(new))):
         found.append("not every chunk exactly once")
     return found
@@ -115,12 +123,24 @@ CASES = {
     "inserted after a kept block": ([A, B], [A, X, Y, B], [Edit(0, insert=(1, 3))]),
     "inserted at the end": ([A, B], [A, B, X], [Edit(1, insert=(2, 3))]),
     "removed in the middle": ([A, B, C], [A, C], [Edit(1, empty=True)]),
-    "surplus chunks after the last that is rewritten": ([A, B, C], [A, X, Y, Z, C], [Edit(1, 1, insert=(2, 4))]),
-    "surplus blocks emptied": ([A, B, C, B], [X, B], [Edit(0, 0), Edit(1, empty=True), Edit(2, empty=True)]),
+    "surplus chunks after the last that is rewritten": (
+        [A, B, C],
+        [A, X, Y, Z, C],
+        [Edit(1, 1, insert=(2, 4))],
+    ),
+    "surplus blocks emptied": (
+        [A, B, C, B],
+        [X, B],
+        [Edit(0, 0), Edit(1, empty=True), Edit(2, empty=True)],
+    ),
     "empty blocks left alone": ([b"", A, b"", B, b""], [A, B], []),
     "an empty block used again": ([A, b"", B], [A, X, B], [Edit(1, 1)]),
     "an empty block used again at the beginning": ([b"", A], [X, A], [Edit(0, 0)]),
-    "empty blocks used up, then inserted": ([A, b"", b"", B], [A, X, Y, Z, B], [Edit(1, 1), Edit(2, 2, insert=(3, 4))]),
+    "empty blocks used up, then inserted": (
+        [A, b"", b"", B],
+        [A, X, Y, Z, B],
+        [Edit(1, 1), Edit(2, 2, insert=(3, 4))],
+    ),
     "more empty blocks than chunks": ([A, b"", b"", B], [A, X, B], [Edit(1, 1)]),
     "a full block before an empty one, wherever they stand": ([b"", A], [X], [Edit(1, 0)]),
     "full and empty ones in order": ([A, b"", B], [X, Y, Z], [Edit(0, 0), Edit(1, 1), Edit(2, 2)]),
@@ -165,7 +185,9 @@ def edited(count, seed):
     new = list(old)
     for _ in range(100):
         at, removed = chance.randrange(len(new)), chance.randrange(3)
-        new[at : at + removed] = [chance.randrange(count).to_bytes(4, "big") for _ in range(chance.randrange(3))]
+        new[at : at + removed] = [
+            chance.randrange(count).to_bytes(4, "big") for _ in range(chance.randrange(3))
+        ]
     return old, new
 
 

@@ -1,6 +1,14 @@
 """How many blocks are under way at once: bounded in bytes, growing while they come back quickly."""
 
-from ares.fragment.shared_memory import BYTES_MAX, SLOW_S, SURGE_BYTES_MAX, WINDOW_FIRST, WINDOW_MAX, WINDOW_MIN, Pace
+from ares.fragment.shared_memory import (
+    BYTES_MAX,
+    SLOW_S,
+    SURGE_BYTES_MAX,
+    WINDOW_FIRST,
+    WINDOW_MAX,
+    WINDOW_MIN,
+    Pace,
+)
 
 MIB = 2**20
 
@@ -39,7 +47,9 @@ def test_so_many_bytes_and_no_more():
     assert Pace(128 * MIB).window() == WINDOW_MIN
     pace = Pace()
     assert pace.window() == WINDOW_MAX
-    assert told(pace, 1, 0.01, 2 * MIB) == BYTES_MAX // (2 * MIB), "the first large block counts at once"
+    assert told(pace, 1, 0.01, 2 * MIB) == BYTES_MAX // (2 * MIB), (
+        "the first large block counts at once"
+    )
     assert told(pace, 100, 0.01, 0) == WINDOW_MAX, "what was known already moves nothing"
 
 

@@ -52,7 +52,10 @@ def test_one_writer(data, edits, seed):
         assert reader.read()[0] == world.content() == data
         assert reader.read(state)[0] == data
         genesis = world.genesis()
-        held = {block_name(genesis.file, id) for id in [*(part.id for part in genesis.parts), *(id for id, _ in genesis.retired)]}
+        held = {
+            block_name(genesis.file, id)
+            for id in [*(part.id for part in genesis.parts), *(id for id, _ in genesis.retired)]
+        }
         assert set(world.names("\0block/")) == held
         assert all(world.now_s - since_s < GRACE_S for _, since_s in genesis.retired)
 
@@ -64,12 +67,17 @@ def test_readers_beside_puts_see_one_of_them():
         data = noise(1, 3000)
         base = writers[0].make(data, atomic=True)
         puts = [noise(2 + number, 1000) + data[:2000] for number in range(3)]
-        running = [writer.start(writer.put(base, put, overwrite=bool(seed % 2))) for writer, put in zip(writers, puts, strict=True)]
+        running = [
+            writer.start(writer.put(base, put, overwrite=bool(seed % 2)))
+            for writer, put in zip(writers, puts, strict=True)
+        ]
         reads = []
         while any(writer.busy for writer in writers):
             world.advance()
             if world.rng.random() < 0.2:
-                reads.append(reader.start(reader.reading(base if world.rng.random() < 0.5 else None)))
+                reads.append(
+                    reader.start(reader.reading(base if world.rng.random() < 0.5 else None))
+                )
         world.settle()
         assert {one.result()[0] for one in reads} <= {data, *puts}
         assert world.content() in puts
@@ -83,7 +91,10 @@ def _stand(world, overwrite):
     a, b = world.clients
     base = a.make(b"old", atomic=True)
     data = noise(1, 400), noise(2, 400)
-    running = [client.start(client.put(base, one, overwrite=overwrite)) for client, one in zip((a, b), data, strict=True)]
+    running = [
+        client.start(client.put(base, one, overwrite=overwrite))
+        for client, one in zip((a, b), data, strict=True)
+    ]
     world.settle()
     return data, [not one.result()[0].conflicts for one in running]
 
@@ -119,7 +130,9 @@ def test_stale_puts():
     _, newer = b.run(b.put(base, noise(4, 3000)))
     there = world.names("\0block/")
     report, state = a.run(a.put(base, noise(5, 3000)))
-    assert [(found.why, found.offset, found.length) for found in report.conflicts] == [(REPLACED_MEANWHILE, 0, 3000)]
+    assert [(found.why, found.offset, found.length) for found in report.conflicts] == [
+        (REPLACED_MEANWHILE, 0, 3000)
+    ]
     assert state == base
     assert world.names("\0block/") == there, "what was made for nothing is gone"
     assert world.content() == noise(4, 3000)
@@ -189,7 +202,10 @@ def test_a_put_that_failed_or_died(overwrite):
         assert isinstance(running.error, Unavailable)
         assert world.content() == data or running.error.may_have_taken_effect
         assert world.content() in (data, edited)
-        assert not running.error.may_have_taken_effect or "its old content or its new one, whole" in str(running.error)
+        assert (
+            not running.error.may_have_taken_effect
+            or "its old content or its new one, whole" in str(running.error)
+        )
         report, _ = writer.run(writer.put(base, edited, overwrite=overwrite))
         assert not report.conflicts
         other.run(fm_collect(other.blocks, world.now_s, 0))
@@ -229,7 +245,9 @@ def test_a_shared_file_becomes_atomic_whole():
     assert world.genesis().atomic
     assert a.read()[0] == noise(19, 2000)
     a.run(fm_collect(a.blocks, world.now_s, 0))
-    assert sum(len(decode_block(world.latest(name)[1], name).data) > 0 for name in world.names("\0block/")) == len(state.parts)
+    assert sum(
+        len(decode_block(world.latest(name)[1], name).data) > 0 for name in world.names("\0block/")
+    ) == len(state.parts)
 
 
 def test_what_a_list_named_stays_for_its_readers():
@@ -238,11 +256,20 @@ def test_what_a_list_named_stays_for_its_readers():
         world = World(seed, weak=True, ticks_max=2)
         a, b = world.client(), world.client()
         base = a.make(b"old", atomic=True)
-        running = [client.start(client.put(base, noise(number, 500))) for number, client in enumerate((a, b))]
+        running = [
+            client.start(client.put(base, noise(number, 500)))
+            for number, client in enumerate((a, b))
+        ]
         world.settle()
-        lists = [decode_genesis(value, "") for value in world.written[genesis_name("f")] if isinstance(value, bytes)]
+        lists = [
+            decode_genesis(value, "")
+            for value in world.written[genesis_name("f")]
+            if isinstance(value, bytes)
+        ]
         there = set(world.names("\0block/"))
-        assert {block_name(genesis.file, part.id) for genesis in lists for part in genesis.parts} <= there
+        assert {
+            block_name(genesis.file, part.id) for genesis in lists for part in genesis.parts
+        } <= there
         if len(lists) == 3 and any(one.result()[0].conflicts for one in running):
             return
     raise AssertionError("no put was overtaken")

@@ -30,12 +30,22 @@ def _overtake(world, client, base, block, run, data=None):
     other = world.client()
     file, id = base.genesis.file, other.ids.next()
     following = base.genesis.first if block is None else base.parts[block].next
-    world.land(block_name(file, id), Tag(1, 99), encode_block(Block(following, TAG_ZERO, world.now_s, run)))
+    world.land(
+        block_name(file, id), Tag(1, 99), encode_block(Block(following, TAG_ZERO, world.now_s, run))
+    )
     if block is None:
         genesis = world.genesis()
-        client.blocks.arm(genesis_name("f"), lambda version: encode_genesis(msgspec.structs.replace(genesis, first=id, base=version)))
+        client.blocks.arm(
+            genesis_name("f"),
+            lambda version: encode_genesis(
+                msgspec.structs.replace(genesis, first=id, base=version)
+            ),
+        )
     else:
-        client.blocks.arm(block_name(file, base.parts[block].id), lambda version: encode_block(Block(id, version, world.now_s, data)))
+        client.blocks.arm(
+            block_name(file, base.parts[block].id),
+            lambda version: encode_block(Block(id, version, world.now_s, data)),
+        )
 
 
 @pytest.mark.parametrize("mine", [False, True])
@@ -52,10 +62,14 @@ def test_an_insertion_that_was_overtaken(place, mine):
         _overtake(world, client, base, None, b"THEIRS")
     else:
         _overtake(world, client, base, last, b"THEIRS", changed)
-    report, state = client.run(client.update(base, brought + data if place == "front" else data + brought, mine=mine))
+    report, state = client.run(
+        client.update(base, brought + data if place == "front" else data + brought, mine=mine)
+    )
     old = data if place == "front" else data[: -base.parts[last].length] + changed
     ours = brought if mine else b""
-    assert world.content() == (ours + b"THEIRS" + old if place == "front" else old + ours + b"THEIRS")
+    assert world.content() == (
+        ours + b"THEIRS" + old if place == "front" else old + ours + b"THEIRS"
+    )
     assert len(report.conflicts) == (0 if mine else 1)
     assert report.merged or not mine
     for known in (None, base, state):
@@ -85,7 +99,10 @@ def _race(seed, data, edited, *, mine, ticks_max=4):
     world = World(seed, weak=True, ticks_max=ticks_max)
     clients = [world.client() for _ in edited]
     base = clients[0].make(data)
-    running = [client.start(client.update(base, one, mine=mine)) for client, one in zip(clients, edited, strict=True)]
+    running = [
+        client.start(client.update(base, one, mine=mine))
+        for client, one in zip(clients, edited, strict=True)
+    ]
     world.settle()
     return world, base, [one.result() for one in running]
 
@@ -96,9 +113,15 @@ def test_whoever_was_overtaken_is_told():
     for seed in range(60):
         edited = [bytes([65 + number]) * 50 for number in range(3)]
         world, _, results = _race(seed, b"old", edited, mine=False)
-        stand = [one for one, (report, _) in zip(edited, results, strict=True) if not report.conflicts]
-        assert world.content() in stand or world.content() in edited  # (a write that lands after the others have looked)
-        overtaken += sum(found.why == OVERTAKEN for report, _ in results for found in report.conflicts)
+        stand = [
+            one for one, (report, _) in zip(edited, results, strict=True) if not report.conflicts
+        ]
+        assert (
+            world.content() in stand or world.content() in edited
+        )  # (a write that lands after the others have looked)
+        overtaken += sum(
+            found.why == OVERTAKEN for report, _ in results for found in report.conflicts
+        )
         if len(stand) == 1:
             assert world.content() == stand[0]
         assert stand
@@ -133,11 +156,19 @@ def test_a_refreshed_hint_does_not_cost_an_insertion_at_the_front():
         running = writer.start(writer.update(base, front + data))
         for _ in range(seed % 12):
             world.advance()
-        refreshing = other.start(other.blocks.write(genesis_name("f"), encode_genesis(hint), base.tag))
+        refreshing = other.start(
+            other.blocks.write(genesis_name("f"), encode_genesis(hint), base.tag)
+        )
         world.settle()
         report, state = running.result()
         assert not report.conflicts
-        assert world.content() in (front + data, data), "a hint that lands after the last look is seen by nobody"
-        if refreshing.result().changed and world.content() == front + data and state.tag.number > base.tag.number + 1:
+        assert world.content() in (front + data, data), (
+            "a hint that lands after the last look is seen by nobody"
+        )
+        if (
+            refreshing.result().changed
+            and world.content() == front + data
+            and state.tag.number > base.tag.number + 1
+        ):
             overtaken += 1
     assert overtaken

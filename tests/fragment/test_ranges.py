@@ -18,7 +18,11 @@ def ranged(client, state, start, stop):
 
 
 @settings(max_examples=40, deadline=None)
-@given(contents, st.booleans(), st.lists(st.tuples(st.integers(0, 13_000), st.integers(0, 13_000)), max_size=5))
+@given(
+    contents,
+    st.booleans(),
+    st.lists(st.tuples(st.integers(0, 13_000), st.integers(0, 13_000)), max_size=5),
+)
 def test_ranges_are_slices(data, atomic, ranges):
     world = World(ticks_max=1)
     client = world.client()
@@ -46,7 +50,10 @@ def test_a_changed_block_is_no_part_of_the_old_file():
     state = client.make(data)
     client.run(client.update(state, edited))
     assert ranged(client, state, 0, 100) == data[:100]
-    with pytest.raises(FileChanged, match="'f' was changed since it was opened here; nothing was lost: open it again"):
+    with pytest.raises(
+        FileChanged,
+        match="'f' was changed since it was opened here; nothing was lost: open it again",
+    ):
         ranged(client, state, 2400, 2600)
     assert ranged(client, client.look(), 2400, 2600) == edited[2400:2600]
 

@@ -6,7 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ares.client.local_copy import Assembled
-from ares.fragment.block import Block, Part, block_name, decode_block, encode_block, encode_genesis, genesis_name
+from ares.fragment.block import (
+    Block,
+    Part,
+    block_name,
+    decode_block,
+    encode_block,
+    encode_genesis,
+    genesis_name,
+)
 from ares.fragment.collect import fm_remove
 from ares.fragment.divide import digest
 from ares.fragment.read import RESTARTS_MAX, fm_read
@@ -29,11 +37,20 @@ def rewritten(world, name, value):
 
 def hinted(world, parts):
     """Put another hint into the genesis block."""
-    rewritten(world, genesis_name("f"), encode_genesis(msgspec.structs.replace(world.genesis(), parts=tuple(parts))))
+    rewritten(
+        world,
+        genesis_name("f"),
+        encode_genesis(msgspec.structs.replace(world.genesis(), parts=tuple(parts))),
+    )
 
 
 @QUICK
-@given(contents, st.lists(changes, min_size=1, max_size=4), st.randoms(use_true_random=False), st.integers(0, 1000))
+@given(
+    contents,
+    st.lists(changes, min_size=1, max_size=4),
+    st.randoms(use_true_random=False),
+    st.integers(0, 1000),
+)
 def test_no_hint_and_no_memory_makes_a_reader_see_anything_else(data, edits, chance, seed):
     """Hints and memories of any age, shuffled, with holes and with blocks that never were."""
     world = World(seed)
@@ -46,14 +63,21 @@ def test_no_hint_and_no_memory_makes_a_reader_see_anything_else(data, edits, cha
         known.append(state)
     pool = [part for old in known if old is not None for part in old.parts]
     pool.append(Part(world.client().ids.next(), Tag(3, 3), 10, bytes(16)))
-    hints = [state.parts, (), tuple(reversed(state.parts)), tuple(dict.fromkeys(chance.sample(pool, chance.randint(0, len(pool)))))]
+    hints = [
+        state.parts,
+        (),
+        tuple(reversed(state.parts)),
+        tuple(dict.fromkeys(chance.sample(pool, chance.randint(0, len(pool))))),
+    ]
     for parts in hints:
         unique = {part.id: part for part in parts}
         hinted(world, unique.values())
         for old in known:
             back, seen = reader.read(old)
             assert back == data
-            assert [(part.id, part.tag, part.digest) for part in seen.parts] == [(part.id, part.tag, part.digest) for part in state.parts]
+            assert [(part.id, part.tag, part.digest) for part in seen.parts] == [
+                (part.id, part.tag, part.digest) for part in state.parts
+            ]
 
 
 class Forgetful(MemoryBlocks):
@@ -61,7 +85,9 @@ class Forgetful(MemoryBlocks):
 
     def read(self, name, held=None):
         found = yield from super().read(name, held)
-        return msgspec.structs.replace(found, value=WITHHELD, tag=held) if held is not None else found
+        return (
+            msgspec.structs.replace(found, value=WITHHELD, tag=held) if held is not None else found
+        )
 
 
 def test_control_a_memory_that_says_unchanged_is_seen():
@@ -147,7 +173,10 @@ def test_a_hole_and_a_cycle_are_named():
         reader.read()
     assert caught.value.object == block_name(state.genesis.file, state.parts[1].id)
     rewritten(world, name, TOMBSTONE)
-    with pytest.raises(BadBlock, match="it is gone, although the file still lists it; delete the file and put it again") as caught:
+    with pytest.raises(
+        BadBlock,
+        match="it is gone, although the file still lists it; delete the file and put it again",
+    ) as caught:
         reader.read()
     assert caught.value.object == name
     reader.run(fm_remove(reader.blocks, "f", reader.ids, reader.world.now_s))
@@ -199,7 +228,9 @@ def test_a_reader_beside_writers_sees_whole_blocks():
         world = World(seed, weak=True, ticks_max=3)
         writer, reader = world.client(), world.client()
         base = writer.make(noise(7, 3000))
-        writing = writer.start(writer.update(base, noise(8, 1500) + noise(7, 3000)[500:] + noise(9, 1500)))
+        writing = writer.start(
+            writer.update(base, noise(8, 1500) + noise(7, 3000)[500:] + noise(9, 1500))
+        )
         pieces = []
 
         class Pieces(Assembled):
@@ -232,7 +263,10 @@ def test_an_atomic_file_that_is_replaced_under_a_reader_again_and_again():
             return found
 
     reader.blocks = Restless(reader)
-    with pytest.raises(BadBlock, match=f"replaced {RESTARTS_MAX} times while it was being read; nothing was lost, try again"):
+    with pytest.raises(
+        BadBlock,
+        match=f"replaced {RESTARTS_MAX} times while it was being read; nothing was lost, try again",
+    ):
         reader.read(state)
     assert len(reads) >= RESTARTS_MAX
 
@@ -244,7 +278,13 @@ def test_progress_counts_blocks_and_bytes():
     running = reader.start(reader.reading())
     world.settle()
     last = running.progress[-1]
-    assert (last.stage, last.done, last.total, last.done_bytes, last.moved_bytes) == ("read", len(state.parts), len(state.parts), 5000, 5000)
+    assert (last.stage, last.done, last.total, last.done_bytes, last.moved_bytes) == (
+        "read",
+        len(state.parts),
+        len(state.parts),
+        5000,
+        5000,
+    )
     assert [entry.done for entry in running.progress] == list(range(1, len(state.parts) + 1))
 
 

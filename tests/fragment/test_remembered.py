@@ -18,8 +18,25 @@ COPY = LocalName(b"\1" * 16, "file/film", "film", b"/home/ann/film.mkv")
 
 
 def state(number: int = 1) -> FileState:
-    parts = tuple(Part(BlockId(7, index), Tag(number, 3), 100 + index, bytes([index] * 16), BlockId(7, index + 1)) for index in range(3))
-    genesis = Genesis(BlockId(7, 99), False, Sizes(), BlockId(7, 0), (), ((BlockId(7, 50), 1_700_000_000),), 1_700_000_001)
+    parts = tuple(
+        Part(
+            BlockId(7, index),
+            Tag(number, 3),
+            100 + index,
+            bytes([index] * 16),
+            BlockId(7, index + 1),
+        )
+        for index in range(3)
+    )
+    genesis = Genesis(
+        BlockId(7, 99),
+        False,
+        Sizes(),
+        BlockId(7, 0),
+        (),
+        ((BlockId(7, 50), 1_700_000_000),),
+        1_700_000_001,
+    )
     return FileState(genesis, Tag(number, 3), parts)
 
 
@@ -50,7 +67,9 @@ def test_what_was_in_the_copy_is_known_until_it_is_not(cache: Remembered) -> Non
     assert not Remembered(None).keeps
 
 
-def test_an_entry_of_an_earlier_release_says_nothing_of_the_copy(cache: Remembered, tmp_path: Path) -> None:
+def test_an_entry_of_an_earlier_release_says_nothing_of_the_copy(
+    cache: Remembered, tmp_path: Path
+) -> None:
     cache.remember(COPY, state(1), b"digest")
     path = entry(tmp_path)
     data = path.read_bytes()
@@ -60,7 +79,9 @@ def test_an_entry_of_an_earlier_release_says_nothing_of_the_copy(cache: Remember
 
 def test_the_parts_are_kept_once(cache: Remembered) -> None:
     whole = state()
-    with_hint = msgspec.structs.replace(whole, genesis=msgspec.structs.replace(whole.genesis, parts=whole.parts))
+    with_hint = msgspec.structs.replace(
+        whole, genesis=msgspec.structs.replace(whole.genesis, parts=whole.parts)
+    )
     cache.remember(COPY, with_hint)
     assert cache.recall(COPY) == whole
 
@@ -101,12 +122,16 @@ def broken(data: bytes) -> dict[str, bytes]:
         "not MessagePack": bytes([FORMAT]) + b"\xc1",
         "another shape": bytes([FORMAT]) + msgspec.msgpack.encode([1, 2]),
         "somebody else's": bytes([FORMAT]) + msgspec.msgpack.encode([foreign, state()]),
-        "impossible sizes": data.replace(msgspec.msgpack.encode(Sizes()), msgspec.msgpack.encode([3, 2, 1])),
+        "impossible sizes": data.replace(
+            msgspec.msgpack.encode(Sizes()), msgspec.msgpack.encode([3, 2, 1])
+        ),
     }
 
 
 @pytest.mark.parametrize("kind", broken(b" "))
-def test_what_cannot_be_read_is_ignored_and_said(cache: Remembered, tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str) -> None:
+def test_what_cannot_be_read_is_ignored_and_said(
+    cache: Remembered, tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str
+) -> None:
     cache.remember(COPY, state())
     path = entry(tmp_path)
     data = path.read_bytes()
@@ -138,7 +163,9 @@ def test_the_oldest_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (tmp_path / "somebody else's").exists()
 
 
-def test_a_place_that_cannot_be_written_is_said_and_stops_nobody(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_place_that_cannot_be_written_is_said_and_stops_nobody(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     (tmp_path / "file").write_text("in the way")
     cache = Remembered(tmp_path / "file")
     with caplog.at_level(logging.WARNING):
@@ -158,6 +185,12 @@ def test_nowhere_keeps_nothing() -> None:
 def test_where_it_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/ann")
     assert cache_directory({"ARES_CACHE": "off", "XDG_CACHE_HOME": "/x"}) is None
-    assert cache_directory({"ARES_CACHE": "some/where", "XDG_CACHE_HOME": "/x"}) == Path("some/where")
+    assert cache_directory({"ARES_CACHE": "some/where", "XDG_CACHE_HOME": "/x"}) == Path(
+        "some/where"
+    )
     assert cache_directory({"ARES_CACHE": "", "XDG_CACHE_HOME": "/x"}) == Path("/x/ares")
-    assert cache_directory({"XDG_CACHE_HOME": "relative"}) == cache_directory({}) == Path("/home/ann/.cache/ares")
+    assert (
+        cache_directory({"XDG_CACHE_HOME": "relative"})
+        == cache_directory({})
+        == Path("/home/ann/.cache/ares")
+    )

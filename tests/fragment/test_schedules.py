@@ -44,9 +44,15 @@ def _flaws_of_a_race(world, data, edits, pauses):
     refused = [{conflict.block for conflict in one.result()[0].conflicts} for one in running]
     for index in range(GENESIS, len(base.parts)):
         id = base.parts[index].id if index != GENESIS else None
-        place = next(at for at, (other, _) in enumerate(chain) if other == id) if id is not None else -1
+        place = (
+            next(at for at, (other, _) in enumerate(chain) if other == id) if id is not None else -1
+        )
         wanted = [wish[index] for wish in wished if index in wish]
-        got_in = [wish[index] for wish, lost in zip(wished, refused, strict=True) if index in wish and id not in lost]
+        got_in = [
+            wish[index]
+            for wish, lost in zip(wished, refused, strict=True)
+            if index in wish and id not in lost
+        ]
         if wanted and len(set(got_in)) != 1:
             yield f"block {index}: {len(got_in)} of {len(wanted)} got in"
         for wish in got_in[:1]:
@@ -60,7 +66,12 @@ def _flaws_of_a_race(world, data, edits, pauses):
 
 
 @settings(max_examples=150, deadline=None)
-@given(contents, st.lists(changes, min_size=2, max_size=3), st.lists(st.integers(0, 12), min_size=3, max_size=3), st.integers(0, 1000))
+@given(
+    contents,
+    st.lists(changes, min_size=2, max_size=3),
+    st.lists(st.integers(0, 12), min_size=3, max_size=3),
+    st.integers(0, 1000),
+)
 def test_of_writes_of_one_block_one_prevails_and_of_different_blocks_all(data, edits, pauses, seed):
     assert not list(_flaws_of_a_race(World(seed), data, edits, pauses))
 
@@ -70,7 +81,11 @@ def test_control_a_memory_without_versions_is_seen():
     for client in (world.client(), world.client()):
         client.blocks = Careless(client)
     data = noise(1, 3000)
-    assert list(_flaws_of_a_race(world, data, [Change(500, 0, b"mine"), Change(500, 0, b"theirs")], [200, 0]))
+    assert list(
+        _flaws_of_a_race(
+            world, data, [Change(500, 0, b"mine"), Change(500, 0, b"theirs")], [200, 0]
+        )
+    )
 
 
 def test_different_blocks_merge():
@@ -82,7 +97,10 @@ def test_different_blocks_merge():
         clients = [world.client() for _ in range(3)]
         base = clients[0].make(data)
         edits = [front + data, data[:half] + b"MIDDLE" + data[half:], data + noise(4, 1500)]
-        running = [client.start(client.update(base, edited)) for client, edited in zip(clients, edits, strict=True)]
+        running = [
+            client.start(client.update(base, edited))
+            for client, edited in zip(clients, edits, strict=True)
+        ]
         world.settle()
         assert not any(one.result()[0].conflicts for one in running)
         assert world.content() == front + data[:half] + b"MIDDLE" + data[half:] + noise(4, 1500)
@@ -103,7 +121,9 @@ class Turn(NamedTuple):
 
 
 fates = st.sampled_from(["none", "none", "none", "fails", "dies"])
-turns = st.builds(Turn, changes, st.booleans(), st.booleans(), st.integers(0, 15), fates, st.integers(0, 60))
+turns = st.builds(
+    Turn, changes, st.booleans(), st.booleans(), st.integers(0, 15), fates, st.integers(0, 60)
+)
 rounds = st.lists(st.lists(turns, min_size=1, max_size=3), min_size=1, max_size=4)
 
 
@@ -126,7 +146,13 @@ def _play(world, data, turns_of_rounds):
             base, known = bases[place]
             client.die_at = client.steps + turn.step if turn.fate == "dies" else None
             client.fail_at = client.steps + turn.step if turn.fate == "fails" else None
-            running.append((place, client.start(client.update(base, turn.change.on(known), mine=turn.mine)), turn))
+            running.append(
+                (
+                    place,
+                    client.start(client.update(base, turn.change.on(known), mine=turn.mine)),
+                    turn,
+                )
+            )
             for _ in range(turn.pause):
                 world.advance()
         world.settle()
@@ -147,7 +173,10 @@ def _check(world, states):
     genesis = world.genesis()
     for id, data in chain:
         name = block_name(genesis.file, id)
-        assert any(isinstance(value, bytes) and bytes(decode_block(value, name).data) == data for value in world.written[name])
+        assert any(
+            isinstance(value, bytes) and bytes(decode_block(value, name).data) == data
+            for value in world.written[name]
+        )
     reader = world.client()
     fresh = reader.read()
     assert fresh[0] == everything
@@ -172,7 +201,11 @@ def test_the_file_stays_whole(data, turns_of_rounds, seed, weak):
     world.now_s += 2 * DAY_S
     reader.run(fm_collect(reader.blocks, world.now_s, DAY_S))
     used = {block_name(world.genesis().file, id) for id, _ in world.chain()}
-    full = {name for name in world.names("\0block/") if len(decode_block(world.latest(name)[1], name).data)}
+    full = {
+        name
+        for name in world.names("\0block/")
+        if len(decode_block(world.latest(name)[1], name).data)
+    }
     assert full <= used, "whatever nobody points to holds nothing in the end"
 
 
@@ -199,7 +232,14 @@ def test_crowds_on_one_block():
                 place = world.rng.choice([0, len(data) // 2, len(data)])
                 brought = noise(world.rng.randrange(10**6), world.rng.choice([3, 400, 3000]))
                 mine = world.rng.random() < 0.5
-                running.append((mine, client.start(client.update(base, data[:place] + brought + data[place:], mine=mine))))
+                running.append(
+                    (
+                        mine,
+                        client.start(
+                            client.update(base, data[:place] + brought + data[place:], mine=mine)
+                        ),
+                    )
+                )
             world.settle()
             for mine, one in running:
                 report, state = one.result()

@@ -53,7 +53,12 @@ async def test_files_come_back(cluster, atomic, size):
         assert await file.read() == data
         assert await file.read() == data
         about = await file.stat()
-        assert (about.name, about.domain, about.size_bytes, about.atomic) == ("f", "files", size, atomic)
+        assert (about.name, about.domain, about.size_bytes, about.atomic) == (
+            "f",
+            "files",
+            size,
+            atomic,
+        )
         assert about.modified_s > 1_000_000_000
         await file.delete()
         with pytest.raises(ObjectNotFound):
@@ -69,7 +74,9 @@ async def test_a_file_is_a_domain_of_its_own(cluster):
     async with manager.file("own", sizes=SIZES) as file:
         await file.write(noise(1, 3000))
         assert (await file.stat()).domain == "file/own"
-        moved = await file.reconfigure(Configuration.abd([cluster.book[name] for name in ("s3", "s4", "s5")]))
+        moved = await file.reconfigure(
+            Configuration.abd([cluster.book[name] for name in ("s3", "s4", "s5")])
+        )
         assert moved.ours
         assert await file.read() == noise(1, 3000)
     async with cluster.manager().file("own") as file:
@@ -126,7 +133,11 @@ async def test_paths(cluster, tmp_path):
     assert (report.modified, report.inserted) == (0, 0)
     assert await file.read() == noise(5, 5000)
     os.mkfifo(tmp_path / "pipe")
-    for bad, why in ((tmp_path / "none", "cannot be read: No such file"), (tmp_path, "not a regular file"), (tmp_path / "pipe", "not a regular")):
+    for bad, why in (
+        (tmp_path / "none", "cannot be read: No such file"),
+        (tmp_path, "not a regular file"),
+        (tmp_path / "pipe", "not a regular"),
+    ):
         with pytest.raises(BadInput, match=why):
             await file.write(bad)
     with pytest.raises(BadInput, match="bytes, or the path of a local file, not int"):
@@ -174,12 +185,19 @@ async def test_mine_prevails_over_a_file_that_was_deleted_or_made_anew(cluster, 
 
 async def test_two_make_a_file_at_once(cluster):
     files = [(await store(cluster)).file("new", sizes=SIZES) for _ in range(4)]
-    reports = await asyncio.gather(*(file.write(noise(number, 2000)) for number, file in enumerate(files)))
+    reports = await asyncio.gather(
+        *(file.write(noise(number, 2000)) for number, file in enumerate(files))
+    )
     there = await files[0].read()
     assert there in [noise(number, 2000) for number in range(4)]
-    assert {found.why for report in reports for found in report.conflicts} <= {MADE_MEANWHILE, REPLACED_MEANWHILE}
+    assert {found.why for report in reports for found in report.conflicts} <= {
+        MADE_MEANWHILE,
+        REPLACED_MEANWHILE,
+    }
     assert sum(not report.conflicts for report in reports) <= 2
-    reports = await asyncio.gather(*(file.write(noise(number, 2000), mine=True) for number, file in enumerate(files)))
+    reports = await asyncio.gather(
+        *(file.write(noise(number, 2000), mine=True) for number, file in enumerate(files))
+    )
     assert not any(report.conflicts for report in reports)
 
 
@@ -190,7 +208,9 @@ async def test_many_writers_of_different_places(cluster):
     await files[0].write(data)
     await asyncio.gather(*(file.read() for file in files))
     edits = [data[:place] + b"!" + data[place + 1 :] for place in places]
-    reports = await asyncio.gather(*(file.write(edit) for file, edit in zip(files, edits, strict=True)))
+    reports = await asyncio.gather(
+        *(file.write(edit) for file, edit in zip(files, edits, strict=True))
+    )
     assert not any(report.conflicts for report in reports)
     merged = bytearray(data)
     for place in places:

@@ -46,7 +46,11 @@ def test_the_only_writer_gets_its_content_in_and_knows_the_file(data, edits, see
         assert world.content() == data
         back, seen = reader.read()
         assert back == data
-        assert (seen.parts, seen.tag, seen.genesis.first) == (state.parts, state.tag, state.genesis.first)
+        assert (seen.parts, seen.tag, seen.genesis.first) == (
+            state.parts,
+            state.tag,
+            state.genesis.first,
+        )
         assert seen.genesis.modified_s == state.genesis.modified_s
 
 
@@ -57,11 +61,19 @@ def test_only_what_differs_moves():
     before = world.moved_bytes
     report, state = writer.run(writer.update(state, data[:20_000] + b"x" + data[20_000:]))
     assert report.modified + report.inserted <= 3
-    assert report.kept == sum(1 for part in state.parts if part.length) - report.modified - report.inserted
+    assert (
+        report.kept
+        == sum(1 for part in state.parts if part.length) - report.modified - report.inserted
+    )
     assert world.moved_bytes - before < 4 * SIZES.max
     before = world.moved_bytes
     report, _ = writer.run(writer.update(state, data[:20_000] + b"x" + data[20_000:]))
-    assert (report.modified, report.inserted, report.deleted, world.moved_bytes) == (0, 0, 0, before)
+    assert (report.modified, report.inserted, report.deleted, world.moved_bytes) == (
+        0,
+        0,
+        0,
+        before,
+    )
 
 
 def test_emptied_blocks_are_used_again():
@@ -142,7 +154,9 @@ def test_mine_prevails_in_its_blocks(data, first, second, seed):
     for block in ours.keys() & theirs.keys():
         mine, other = ours[block], theirs[block]
         if mine != other:
-            both[block] = Wish(other.own if mine.own is None else mine.own, mine.behind + other.behind)
+            both[block] = Wish(
+                other.own if mine.own is None else mine.own, mine.behind + other.behind
+            )
     assert world.content() == carried_out(old, both)
     assert report.merged or world.content() == second.on(data)
     assert b.read(state)[0] == world.content()
@@ -155,7 +169,9 @@ def test_a_run_that_begins_like_another_is_not_that_one(mine, front):
     a, b = world.client(), world.client()
     data, first, second = whole_chunks(40, 1500), whole_chunks(41, 1500), whole_chunks(42, 1500)
     base = a.make(data)
-    longer, shorter = (first + second + data, first + data) if front else (data + first + second, data + first)
+    longer, shorter = (
+        (first + second + data, first + data) if front else (data + first + second, data + first)
+    )
     a.run(a.update(base, longer))
     report, _ = b.run(b.update(base, shorter, mine=mine))
     assert bool(report.conflicts) is not mine
@@ -189,4 +205,7 @@ def test_conflicts_name_the_range_and_what_is_there():
     assert found.why == CHANGED_MEANWHILE
     assert found.offset <= place < found.offset + found.length
     assert found.block == base.parts[3].id
-    assert found.theirs == (data[:place] + b"A" + data[place + 1 :])[found.offset : found.offset + found.length]
+    assert (
+        found.theirs
+        == (data[:place] + b"A" + data[place + 1 :])[found.offset : found.offset + found.length]
+    )

@@ -21,7 +21,12 @@ def test_a_put_that_failed_is_put_again(edit, mine):
     """Wherever it failed, the same put from the same base then finishes it, without a conflict with itself and without doubling anything."""
     data = noise(8, 3000)
     new = noise(9, 2500)
-    edited = {"front": new + data, "middle": data[:1500] + new + data[2000:], "end": data + new, "empty": b""}[edit]
+    edited = {
+        "front": new + data,
+        "middle": data[:1500] + new + data[2000:],
+        "end": data + new,
+        "empty": b"",
+    }[edit]
     for weak in (False, True):
         for step in range(200):
             world = World(step, weak=weak)
@@ -65,13 +70,24 @@ def test_a_writer_that_dies_leaves_old_or_new_blocks():
 def _mixtures(old, wished):
     blocks = list(wished)
     for chosen in range(2 ** len(blocks)):
-        yield carried_out(old, {block: wished[block] for place, block in enumerate(blocks) if chosen >> place & 1})
+        yield carried_out(
+            old, {block: wished[block] for place, block in enumerate(blocks) if chosen >> place & 1}
+        )
 
 
 def test_what_failed_is_said_truly():
     """Before anything is published nothing was changed; from then on it may have been, even when only the last look fails."""
     data, outcomes = noise(12, 3000), set()
-    edited = whole_chunks(13, 1500) + b"x" + data[:1500] + b"y" + data[1501:2500] + b"z" + data[2501:] + noise(13, 3000)
+    edited = (
+        whole_chunks(13, 1500)
+        + b"x"
+        + data[:1500]
+        + b"y"
+        + data[1501:2500]
+        + b"z"
+        + data[2501:]
+        + noise(13, 3000)
+    )
     for step in range(200):
         world = World(step, ticks_max=6)
         writer = world.client()
@@ -82,11 +98,19 @@ def test_what_failed_is_said_truly():
         if running.error is None:
             break
         assert world.content() == data or running.error.may_have_taken_effect
-        outcomes.add((running.error.may_have_taken_effect, str(running.error).partition("; ")[2].partition("; ")[2]))
+        outcomes.add(
+            (
+                running.error.may_have_taken_effect,
+                str(running.error).partition("; ")[2].partition("; ")[2],
+            )
+        )
     assert outcomes == {
         (False, "nothing was changed"),
         (True, "some blocks of the file may have their new content, others not: put it again"),
-        (True, "the file was written, but whether that stands could not be seen: read it, or put it again"),
+        (
+            True,
+            "the file was written, but whether that stands could not be seen: read it, or put it again",
+        ),
     }
 
 
@@ -146,7 +170,9 @@ def test_a_file_that_was_deleted_takes_the_whole_put_with_it():
                 b.run(b.blocks.write(genesis_name("f"), TOMBSTONE, base.tag))
             for mine in (False, True):
                 report, _ = a.run(a.update(base, edited, mine=mine))
-                assert [(found.why, found.offset, found.length) for found in report.conflicts] == [(DELETED_MEANWHILE, 0, len(edited))]
+                assert [(found.why, found.offset, found.length) for found in report.conflicts] == [
+                    (DELETED_MEANWHILE, 0, len(edited))
+                ]
             assert world.genesis() is None
 
 
@@ -158,7 +184,9 @@ def test_a_block_that_is_gone_takes_the_whole_put_with_it():
         base = a.make(data)
         world.land(block_name(base.genesis.file, base.parts[4].id), Tag(9, 9), TOMBSTONE)
         report, _ = a.run(a.update(base, edited + data))
-        assert [(found.why, found.length) for found in report.conflicts] == [(DELETED_MEANWHILE, 3001)]
+        assert [(found.why, found.length) for found in report.conflicts] == [
+            (DELETED_MEANWHILE, 3001)
+        ]
 
 
 def test_a_file_that_was_replaced_takes_the_whole_put_with_it():

@@ -26,8 +26,30 @@ SERVES_S = 3.0
 """What serves is asked to stop after so long."""
 
 SERVING = {"up", "server", "consensus"}
-_PACKAGES = tuple(f"ares.{name}." for name in ("cli", "client", "cluster", "consensus", "machine", "net", "security", "server", "store", "testing"))
-_PRELOADED = ["ares.client.connect", "rich.console", "rich.markup", "rich.progress", "rich.table", "typer._adapters", "uvloop"]
+_PACKAGES = tuple(
+    f"ares.{name}."
+    for name in (
+        "cli",
+        "client",
+        "cluster",
+        "consensus",
+        "machine",
+        "net",
+        "security",
+        "server",
+        "store",
+        "testing",
+    )
+)
+_PRELOADED = [
+    "ares.client.connect",
+    "rich.console",
+    "rich.markup",
+    "rich.progress",
+    "rich.table",
+    "typer._adapters",
+    "uvloop",
+]
 _PR_SET_CHILD_SUBREAPER = 36
 _OUT_BYTES_MAX = 1 << 16
 _DESCRIPTORS_MAX = 100
@@ -53,7 +75,9 @@ def _lines() -> Any:
             yield line
 
 
-def _put_in_place(environment: dict[str, str], streams: list[str], encoding: str, directory: str, usual: list[int]) -> None:
+def _put_in_place(
+    environment: dict[str, str], streams: list[str], encoding: str, directory: str, usual: list[int]
+) -> None:
     """In the command's process: make it one that was started so."""
     os.setsid()
     os.chdir(directory)
@@ -78,7 +102,9 @@ def _put_in_place(environment: dict[str, str], streams: list[str], encoding: str
     os.closerange(3, _DESCRIPTORS_MAX)
     as_python_does = [(0, "r", "strict"), (1, "w", "strict"), (2, "w", "backslashreplace")]
     sys.stdin, sys.stdout, sys.stderr = (  # type: ignore[assignment]
-        None if how == "closed" else os.fdopen(place, mode, encoding=encoding, errors=errors, closefd=False)
+        None
+        if how == "closed"
+        else os.fdopen(place, mode, encoding=encoding, errors=errors, closefd=False)
         for how, (place, mode, errors) in zip(streams, as_python_does, strict=True)
     )
 
@@ -111,7 +137,9 @@ def _outcome(pid: int, serves: bool, said: list[int]) -> Outcome:
     status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     seconds = time.monotonic() - begin
     _end_children()
-    out, err = (os.pread(stream, _OUT_BYTES_MAX, 0).decode("utf-8", "backslashreplace") for stream in said)
+    out, err = (
+        os.pread(stream, _OUT_BYTES_MAX, 0).decode("utf-8", "backslashreplace") for stream in said
+    )
     return Outcome(status, late, seconds, out, err)
 
 
@@ -135,7 +163,11 @@ def become_command() -> list[str]:
 
 if __name__ == "__main__":
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    found = [module.name for module in pkgutil.walk_packages(ares.__path__, "ares.") if module.name.startswith(_PACKAGES)]
+    found = [
+        module.name
+        for module in pkgutil.walk_packages(ares.__path__, "ares.")
+        if module.name.startswith(_PACKAGES)
+    ]
     for module in [*_PRELOADED, *found]:
         import_module(module)
     gc.collect()

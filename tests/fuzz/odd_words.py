@@ -22,8 +22,41 @@ WORDS = [
     "abd", "ec", "admin", "debug", "127.0.0.1", "[::1]", "[::1]:80", "localhost:99999", "1K", "9" * 12 + "G", "24h", "true", "None",
     "--json", "--help", "--version", "--dap", "--timeout", "@file",
 ]  # fmt: skip
-NUMBERS = ["0", "1", "2", "3", "-1", "nan", "inf", "-inf", "1e999", "1e-300", "9" * 20, "9" * 5000, "0x1", "1_0", "", " 1", "٣", "1.5", "\udcff"]
-REFUSED = ["0", "-1", "nan", "inf", "-inf", "1e999", "1e-300", "9" * 20, "9" * 5000, "0x1", "", "\udcff"]
+NUMBERS = [
+    "0",
+    "1",
+    "2",
+    "3",
+    "-1",
+    "nan",
+    "inf",
+    "-inf",
+    "1e999",
+    "1e-300",
+    "9" * 20,
+    "9" * 5000,
+    "0x1",
+    "1_0",
+    "",
+    " 1",
+    "٣",
+    "1.5",
+    "\udcff",
+]
+REFUSED = [
+    "0",
+    "-1",
+    "nan",
+    "inf",
+    "-inf",
+    "1e999",
+    "1e-300",
+    "9" * 20,
+    "9" * 5000,
+    "0x1",
+    "",
+    "\udcff",
+]
 """By every command that takes an amount of time or of data."""
 
 LITERALS = [
@@ -114,7 +147,15 @@ def odd_files(directory: Path, good: Path) -> list[str]:
         "/proc/self/mem",
         "/proc/1/environ",
     ]
-    return [*here, *devices, str(directory / "empty/below"), str(directory / "nowhere"), str(directory / ("n" * 300)), "", "-"]
+    return [
+        *here,
+        *devices,
+        str(directory / "empty/below"),
+        str(directory / "nowhere"),
+        str(directory / ("n" * 300)),
+        "",
+        "-",
+    ]
 
 
 def odd_settings(source: random.Random, text: str) -> str:
@@ -136,7 +177,21 @@ def odd_settings(source: random.Random, text: str) -> str:
 def odd_pids(source: random.Random, run: Path) -> None:
     """Pid files that name no process of a cluster, in the directory ``run``, which is made."""
     run.mkdir(exist_ok=True)
-    contents = [b"9" * 30, b"9" * 5000, b"-1", b"0", b"1", b"", b"\0", b"\xff", b"1.5", b"1\n2", str(os.getpid()).encode(), b"4194305", b"2147483648"]
+    contents = [
+        b"9" * 30,
+        b"9" * 5000,
+        b"-1",
+        b"0",
+        b"1",
+        b"",
+        b"\0",
+        b"\xff",
+        b"1.5",
+        b"1\n2",
+        str(os.getpid()).encode(),
+        b"4194305",
+        b"2147483648",
+    ]
     for name in ["s0", "s1", "r0", "x", "-", "\udcff"]:
         path = run / f"{name}.pid"
         match source.randrange(8):
@@ -170,8 +225,15 @@ class Invocations:
             words = [*name, *self._arguments(command)]
             if self._source.random() < 0.03:
                 words.insert(self._source.randrange(len(words) + 1), self._source.choice(WORDS))
-            environment = {variable: self._source.choice(values) for variable, values in self._source.sample(ENVIRONMENTS, 2)}
-            streams = (self._source.choice(STREAMS), self._source.choice(STREAMS), self._source.choice(STREAMS))
+            environment = {
+                variable: self._source.choice(values)
+                for variable, values in self._source.sample(ENVIRONMENTS, 2)
+            }
+            streams = (
+                self._source.choice(STREAMS),
+                self._source.choice(STREAMS),
+                self._source.choice(STREAMS),
+            )
             yield Case(words, environment, streams, self._source.choice(ENCODINGS))
 
     def _arguments(self, command: Any) -> list[str]:
@@ -187,7 +249,12 @@ class Invocations:
         return words
 
     def _is_given(self, parameter: Any) -> bool:
-        always = {"cluster": 0.9, "timeout_s": 1.0, "minutes": 1.0, "mib": 1.0}  # with good ones torture and demo would last
+        always = {
+            "cluster": 0.9,
+            "timeout_s": 1.0,
+            "minutes": 1.0,
+            "mib": 1.0,
+        }  # with good ones torture and demo would last
         likely = 0.95 if parameter.required else always.get(parameter.name, 0.15)
         return parameter.name != "help" and self._source.random() < likely
 
@@ -200,14 +267,24 @@ class Invocations:
             case "minutes" | "mib":
                 return self._source.choice(REFUSED)
             case "directory":
-                return str(self._cluster_directory()) if self._source.random() < 0.6 else self._source.choice(self._files)
+                return (
+                    str(self._cluster_directory())
+                    if self._source.random() < 0.6
+                    else self._source.choice(self._files)
+                )
         kind = parameter.type_descriptor.annotation
         if choices := get_args(kind):
             return str(self._source.choice(choices if self._source.random() < 0.8 else WORDS))
         if issubclass(kind, Path) and parameter.name in ("file", "output") and waits:
-            return self._source.choice([file for file in self._files if not file.endswith(("/fifo", "/dev/stdout"))])
+            return self._source.choice(
+                [file for file in self._files if not file.endswith(("/fifo", "/dev/stdout"))]
+            )
         if issubclass(kind, Path):
-            return self._cluster_file() if self._source.random() < 0.3 else self._source.choice(self._files)
+            return (
+                self._cluster_file()
+                if self._source.random() < 0.3
+                else self._source.choice(self._files)
+            )
         if issubclass(kind, int | float):
             return self._source.choice(NUMBERS)
         return self._source.choice(WORDS)
@@ -224,15 +301,27 @@ class Invocations:
         directory = self._directory / f"cluster{self._made}-{self._source.randrange(1 << 30)}"
         shutil.copytree(self._keyed, directory)
         file = directory / "cluster.toml"
-        file.write_text(odd_settings(self._source, (self._good if self._source.random() < 0.5 else file).read_text()))
+        file.write_text(
+            odd_settings(
+                self._source, (self._good if self._source.random() < 0.5 else file).read_text()
+            )
+        )
         if self._source.random() < 0.5:
             odd_pids(self._source, directory / "run")
         if self._source.random() < 0.3:
-            self._spoil(self._source.choice([path for path in directory.rglob("*") if stat.S_ISREG(path.lstat().st_mode)]))
+            self._spoil(
+                self._source.choice(
+                    [path for path in directory.rglob("*") if stat.S_ISREG(path.lstat().st_mode)]
+                )
+            )
         return directory
 
     def _spoil(self, path: Path) -> None:
         """Put something else in the place of a file."""
         path.unlink()
-        other = Path(self._source.choice([file for file in self._files if file.startswith(str(self._directory))]))
+        other = Path(
+            self._source.choice(
+                [file for file in self._files if file.startswith(str(self._directory))]
+            )
+        )
         path.symlink_to(other)

@@ -27,7 +27,9 @@ def chain(name: str, servers: list, cluster: bytes, index: int = 0, start: int =
 
 def id_of(content: list) -> bytes:
     """Its name."""
-    return hashlib.blake2b(msgspec.msgpack.encode([*content[:8], content[9]]), digest_size=16).digest()
+    return hashlib.blake2b(
+        msgspec.msgpack.encode([*content[:8], content[9]]), digest_size=16
+    ).digest()
 
 
 class Stranger:
@@ -67,7 +69,9 @@ class Stranger:
     def ask(self, message: list) -> list:
         """Its answer."""
         self.say(message)
-        return next(answer for answer in iter(lambda: self.answers(1)[0], None) if answer[1] == message[1])
+        return next(
+            answer for answer in iter(lambda: self.answers(1)[0], None) if answer[1] == message[1]
+        )
 
     def _take(self, count: int) -> bytes:
         while len(self._got) < count:

@@ -77,12 +77,18 @@ def test_every_kind_of_message_is_made() -> None:
 
 
 def test_every_request_about_logs_is_made_of_a_chain_that_the_server_takes() -> None:
-    chain = Configuration.chain([Server(ServerId(name), "127.0.0.1:9", "0" * 32) for name in ("s0", "s1", "s2")]).at(DomainName("x"), 0, b"c" * 16)
+    chain = Configuration.chain(
+        [Server(ServerId(name), "127.0.0.1:9", "0" * 32) for name in ("s0", "s1", "s2")]
+    ).at(DomainName("x"), 0, b"c" * 16)
     mint, kinds = Mint(random.Random(13), b"c" * 16, chain), set()
     for _ in range(RUNS):
         batch = mint.batch()
         if taken(batch):
-            kinds |= {type(message) for message in decode(batch) if getattr(message, "configuration", None) in (chain, chain.id)}
+            kinds |= {
+                type(message)
+                for message in decode(batch)
+                if getattr(message, "configuration", None) in (chain, chain.id)
+            }
     assert kinds >= {Introduce, *get_args(ChainRequest)} - {Seal}
 
 

@@ -27,18 +27,32 @@ SEED = int(os.environ.get("ARES_TESTS_SEED", "7"))
 
 CHECKOUT = Path(__file__).parents[2]
 ARES_CLI = str(Path(sysconfig.get_path("scripts")) / "ares-cli")
-MARKS = ("Traceback", "a mistake in ares", "Exception ignored", "Logging error", "was never retrieved", "was never awaited", "core dumped")
+MARKS = (
+    "Traceback",
+    "a mistake in ares",
+    "Exception ignored",
+    "Logging error",
+    "was never retrieved",
+    "was never awaited",
+    "core dumped",
+)
 
 
 def wrong(outcome: Outcome, serves: bool = False, told: bool = False) -> str:
     """What is wrong with it; empty if nothing is. ``told``: someone could read what was said on stderr."""
     if outcome.late:
         return f"it hung for {LIMIT_S:g} s"
-    if outcome.status not in (0, 1, 2) and not (serves and outcome.status in (130, 143, -signal.SIGTERM)):
+    if outcome.status not in (0, 1, 2) and not (
+        serves and outcome.status in (130, 143, -signal.SIGTERM)
+    ):
         return f"it ended with {outcome.status}"
     if marks := [mark for mark in MARKS if mark in outcome.out + outcome.err]:
         return f"it said {marks[0]!r}"
-    return "it failed without a word" if told and outcome.status in (1, 2) and not outcome.out + outcome.err else ""
+    return (
+        "it failed without a word"
+        if told and outcome.status in (1, 2) and not outcome.out + outcome.err
+        else ""
+    )
 
 
 class Runner:
@@ -46,10 +60,21 @@ class Runner:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._base = {"PATH": os.environ["PATH"], "HOME": str(directory), "XDG_CACHE_HOME": str(directory), "LANG": "C.UTF-8"}
+        self._base = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(directory),
+            "XDG_CACHE_HOME": str(directory),
+            "LANG": "C.UTF-8",
+        }
         environment = os.environ | {"PYTHONPATH": str(CHECKOUT)}
         command = python("-m", "tests.fuzz.odd_runs")
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, start_new_session=True)
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment,
+            start_new_session=True,
+        )
 
     def __enter__(self) -> "Runner":
         return self
@@ -58,7 +83,11 @@ class Runner:
         self._process.communicate(timeout=60)
 
     def run(self, case: Case) -> Outcome:
-        environment = {name: value for name, value in (self._base | case.environment).items() if value is not None}
+        environment = {
+            name: value
+            for name, value in (self._base | case.environment).items()
+            if value is not None
+        }
         said = case._asdict() | {"environment": environment, "directory": str(self._directory)}
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -81,9 +110,24 @@ def runner(tmp_path: Path) -> Iterator[Runner]:
 
 @pytest.mark.slow
 def test_a_thousand_odd_invocations(cli: Cli, runner: Runner, tmp_path: Path) -> None:
-    cli.ok("init", tmp_path / "keyed", "--servers", "3", "--consensus", "1", "--base-port", "0", "--security", "curve")
+    cli.ok(
+        "init",
+        tmp_path / "keyed",
+        "--servers",
+        "3",
+        "--consensus",
+        "1",
+        "--base-port",
+        "0",
+        "--security",
+        "curve",
+    )
     all, met, statuses = commands(), set[tuple[str, ...]](), set[int]()
-    for number, case in enumerate(itertools.islice(Invocations(SEED, tmp_path / "odd", cli.directory, tmp_path / "keyed"), INVOCATIONS)):
+    for number, case in enumerate(
+        itertools.islice(
+            Invocations(SEED, tmp_path / "odd", cli.directory, tmp_path / "keyed"), INVOCATIONS
+        )
+    ):
         outcome = runner.run(case)
         told = case.streams[1] != "broken" and case.streams[2] not in ("closed", "full", "broken")
         why = wrong(outcome, case.words[:1] and case.words[0] in SERVING, told)
@@ -108,7 +152,9 @@ def test_a_thousand_odd_invocations(cli: Cli, runner: Runner, tmp_path: Path) ->
 )
 def test_what_is_wrong_is_found(program: str, why: str) -> None:
     """The control."""
-    with subprocess.Popen(python("-c", program), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        python("-c", program), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         try:
             late = process.wait(2) is None
         except subprocess.TimeoutExpired:
@@ -120,15 +166,21 @@ def test_what_is_wrong_is_found(program: str, why: str) -> None:
     assert bool(found) == bool(why)
 
 
-def started(words: list[str | Path], redirections: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def started(
+    words: list[str | Path], redirections: str, **environment: str
+) -> subprocess.CompletedProcess[str]:
     """The console script, started by a shell; ``redirections`` in its words."""
     shell = ["bash", "-c", f'exec "$@" {redirections}', "bash", ARES_CLI, *words]
     said = {"text": True, "errors": "backslashreplace", "check": False, "timeout": 60}
-    return subprocess.run(shell, stdin=subprocess.DEVNULL, capture_output=True, env=os.environ | environment, **said)
+    return subprocess.run(
+        shell, stdin=subprocess.DEVNULL, capture_output=True, env=os.environ | environment, **said
+    )
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&-", "<&- 2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize(
+    "closed", ["<&-", ">&-", "2>&-", "<&- >&-", "<&- 2>&-", ">&- 2>&-", "<&- >&- 2>&-"]
+)
 def test_standard_streams_that_are_closed(cli: Cli, closed: str, tmp_path: Path) -> None:
     """A command does its work; what it cannot say, or hear, is a failure with a status."""
     (tmp_path / "value").write_text("value")
@@ -142,7 +194,10 @@ def test_standard_streams_that_are_closed(cli: Cli, closed: str, tmp_path: Path)
         (["down", tmp_path], 2),
     ):
         done = started(words, closed)
-        assert not wrong(Outcome(done.returncode, False, 0.0, done.stdout, done.stderr), told="2>&-" not in closed.split()), done
+        assert not wrong(
+            Outcome(done.returncode, False, 0.0, done.stdout, done.stderr),
+            told="2>&-" not in closed.split(),
+        ), done
         assert done.returncode == status, (words, done)
     assert (tmp_path / "out").read_text() in ("value", "")
 
@@ -152,13 +207,20 @@ def test_output_to_a_full_device_or_a_pipe_that_nobody_reads(cli: Cli) -> None:
     for words in (["read", "key"], ["ls"], ["status"], ["--help"], ["--version"]):
         for where in (">/dev/full", ">/dev/full 2>/dev/full", "> >(true)"):
             done = started(["-c", cli.settings.path, *words], where)
-            assert not wrong(Outcome(done.returncode, False, 0.0, done.stdout, done.stderr)), (words, where, done)
+            assert not wrong(Outcome(done.returncode, False, 0.0, done.stdout, done.stderr)), (
+                words,
+                where,
+                done,
+            )
             assert done.returncode == 1 or ">(" in where, (words, where, done)
 
 
 def test_what_an_encoding_lacks_is_written_with_backslashes(cli: Cli) -> None:
     cli.ok("write", "日本", stdin=b"value")
-    assert started(["-c", cli.settings.path, "ls", "日"], "", PYTHONIOENCODING="latin-1").stdout == "\\u65e5\\u672c\n"
+    assert (
+        started(["-c", cli.settings.path, "ls", "日"], "", PYTHONIOENCODING="latin-1").stdout
+        == "\\u65e5\\u672c\n"
+    )
 
 
 @pytest.mark.parametrize("prefix", ["\udcff", "a" * 100_000])
@@ -170,18 +232,44 @@ def test_a_prefix_that_no_name_has(cli: Cli, words: list[str], prefix: str) -> N
 
 def test_a_home_that_is_not_set(cli: Cli, runner: Runner) -> None:
     environment: dict[str, str | None] = {"HOME": None, "XDG_CACHE_HOME": None, "ARES_CACHE": "off"}
-    assert runner.run(Case(["-c", str(cli.settings.path), "status"], environment, ("usual", "usual", "usual"), "utf-8")).status == 0
+    assert (
+        runner.run(
+            Case(
+                ["-c", str(cli.settings.path), "status"],
+                environment,
+                ("usual", "usual", "usual"),
+                "utf-8",
+            )
+        ).status
+        == 0
+    )
 
 
-@pytest.mark.parametrize("pid", ["9" * 30, "9" * 5000, "-1", "0", "1", "", "\0", "x", str(2**31), "this process"])
-def test_a_pid_file_that_names_no_process_of_the_cluster(cli: Cli, tmp_path: Path, pid: str) -> None:
-    cli.ok("init", tmp_path / "c", "--servers", "1", "--consensus", "0", "--base-port", "0", "--allow-no-faults")
+@pytest.mark.parametrize(
+    "pid", ["9" * 30, "9" * 5000, "-1", "0", "1", "", "\0", "x", str(2**31), "this process"]
+)
+def test_a_pid_file_that_names_no_process_of_the_cluster(
+    cli: Cli, tmp_path: Path, pid: str
+) -> None:
+    cli.ok(
+        "init",
+        tmp_path / "c",
+        "--servers",
+        "1",
+        "--consensus",
+        "0",
+        "--base-port",
+        "0",
+        "--allow-no-faults",
+    )
     (tmp_path / "c/run").mkdir()
     (tmp_path / "c/run/s0.pid").write_text(str(os.getpid()) if pid == "this process" else pid)
     assert cli.ok("down", tmp_path / "c") == b"nothing was running\n"
 
 
-def test_what_had_begun_is_stopped_when_another_process_cannot_be_started(cli: Cli, tmp_path: Path) -> None:
+def test_what_had_begun_is_stopped_when_another_process_cannot_be_started(
+    cli: Cli, tmp_path: Path
+) -> None:
     """At once, when it may not have a command line yet by which a stranger would know it."""
     cli.ok("init", tmp_path / "c", "--servers", "3", "--consensus", "0", "--base-port", "0")
     (tmp_path / "c/run/s1.pid").mkdir(parents=True)
@@ -192,7 +280,17 @@ def test_what_had_begun_is_stopped_when_another_process_cannot_be_started(cli: C
 
 def test_a_pipe_in_the_place_of_a_pid_file(cli: Cli, tmp_path: Path) -> None:
     """It is not waited for, and the process that starts gets its own file."""
-    cli.ok("init", tmp_path / "c", "--servers", "1", "--consensus", "0", "--base-port", "0", "--allow-no-faults")
+    cli.ok(
+        "init",
+        tmp_path / "c",
+        "--servers",
+        "1",
+        "--consensus",
+        "0",
+        "--base-port",
+        "0",
+        "--allow-no-faults",
+    )
     (tmp_path / "c/run").mkdir()
     os.mkfifo(tmp_path / "c/run/s0.pid")
     assert cli.ok("down", tmp_path / "c") == b"nothing was running\n"
@@ -206,11 +304,17 @@ def test_a_signal_at_any_time_ends_a_command_without_a_traceback(cli: Cli) -> No
     for step in range(24):
         number = (signal.SIGINT, signal.SIGTERM)[step % 2]
         words = [ARES_CLI, "-c", str(cli.settings.path), "status"]
-        with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        with subprocess.Popen(
+            words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as process:
             time.sleep(0.02 * step)
             process.send_signal(number)
             _, err = process.communicate(timeout=60)
         if "Traceback" in err and not re.search(r'entry\.py", line \d+, in main', err):
             continue
         assert "Traceback" not in err, (step, err)
-        assert process.returncode in (0, 130, 143, -signal.SIGINT, -signal.SIGTERM), (step, process.returncode, err)
+        assert process.returncode in (0, 130, 143, -signal.SIGINT, -signal.SIGTERM), (
+            step,
+            process.returncode,
+            err,
+        )

@@ -61,14 +61,22 @@ class Server:
     """One that keeps everything in memory, without keys."""
 
     def __init__(self, home: Path) -> None:
-        settings = create(home, Plan(1, 1, base_port=0, security="none", allow_no_faults=True, durability="memory"))
+        settings = create(
+            home,
+            Plan(1, 1, base_port=0, security="none", allow_no_faults=True, durability="memory"),
+        )
         self.cluster = Cluster(settings, None)
         asyncio.run(self.cluster.start())
-        self.address, self.pid = settings.servers[ServerId("s0")].address, self.cluster.pid(ServerId("s0"))
+        self.address, self.pid = (
+            settings.servers[ServerId("s0")].address,
+            self.cluster.pid(ServerId("s0")),
+        )
         self.itself = ["s0", self.address, self.cluster.identity(ServerId("s0"))]
         with Stranger(self.address) as stranger:
             description = stranger.ask([DESCRIBE, 1, True])
-        self.name = next(field for field in description if isinstance(field, bytes) and len(field) == 16)
+        self.name = next(
+            field for field in description if isinstance(field, bytes) and len(field) == 16
+        )
 
     def chain(self, name: str, *others: list, index: int = 0, start: int = 0) -> list:
         return chain(name, [self.itself, *others], self.name, index, start)
@@ -102,12 +110,22 @@ def server(tmp_path_factory: pytest.TempPathFactory):
     server.cluster.stop()
 
 
-def append(log: bytes, number: int, entries: list, *, client: int = 7, lowest: int = 1, at: int | None = None) -> list:
+def append(
+    log: bytes,
+    number: int,
+    entries: list,
+    *,
+    client: int = 7,
+    lowest: int = 1,
+    at: int | None = None,
+) -> list:
     return [APPEND, number, log, client, number, lowest, 0, entries, at]
 
 
 @pytest.mark.parametrize("kind", [READ, FETCH])
-def test_answers_larger_than_what_asks_for_them_are_made_as_they_are_taken(server: Server, kind: int) -> None:
+def test_answers_larger_than_what_asks_for_them_are_made_as_they_are_taken(
+    server: Server, kind: int
+) -> None:
     """A batch of a few kilobytes asked for gigabytes, made in one go: nobody else was answered for minutes."""
     log = server.made(f"large-{kind}")
     with Stranger(server.address) as stranger:
@@ -117,7 +135,11 @@ def test_answers_larger_than_what_asks_for_them_are_made_as_they_are_taken(serve
             follower = server.chain(f"large-{kind}", ABSENT, index=1, start=16)
             assert stranger.ask([WRITE_CONFIG, 1, log, [follower, FINALIZED]])[0] == ACK
         before = server.memory_bytes
-        question = [READ, 1, log, 0, 65536, 16 * MIB, False, 0.0] if kind == READ else [FETCH, 1, log, 0, None]
+        question = (
+            [READ, 1, log, 0, 65536, 16 * MIB, False, 0.0]
+            if kind == READ
+            else [FETCH, 1, log, 0, None]
+        )
         stranger.say(*[question] * 512)
         assert server.answer_s() < 10
         assert server.memory_bytes - before < 400 * MIB
@@ -127,7 +149,9 @@ def test_answers_larger_than_what_asks_for_them_are_made_as_they_are_taken(serve
 def test_one_append_that_ends_many_waiting_reads_makes_few_large_answers(server: Server) -> None:
     log = server.made("held")
     with Stranger(server.address) as followers, Stranger(server.address) as writer:
-        followers.say(*[[READ, number, log, 0, 65536, 16 * MIB, False, 60.0] for number in range(1, 2001)])
+        followers.say(
+            *[[READ, number, log, 0, 65536, 16 * MIB, False, 60.0] for number in range(1, 2001)]
+        )
         at_once = followers.answers(1000)
         assert len(at_once) == 1000, "a thousand wait, and no more"
         before = server.memory_bytes
@@ -176,7 +200,12 @@ def test_names_of_servers_that_are_in_no_chain_are_not_kept(server: Server) -> N
     with Stranger(server.address) as stranger:
         before = server.memory_bytes
         for batch in range(100):
-            stranger.say(*[[COMMITTED, 1, log, f"{batch}-{number}-{'x' * 500}", 0, 0, 0, False] for number in range(1000)])
+            stranger.say(
+                *[
+                    [COMMITTED, 1, log, f"{batch}-{number}-{'x' * 500}", 0, 0, 0, False]
+                    for number in range(1000)
+                ]
+            )
         stranger.say([FORWARD, 1, log, "absent", 0, [], HIGHEST])
         assert stranger.ask([LOOK, 2, log])[:5] == [LOOKED, 2, False, 0, 0]
         assert server.memory_bytes - before < 20 * MIB
@@ -184,19 +213,27 @@ def test_names_of_servers_that_are_in_no_chain_are_not_kept(server: Server) -> N
 
 def test_many_successors_cost_each_the_same(server: Server) -> None:
     """Each new one looked at all that were known, with all of their servers: 4000 took a minute."""
-    log, others = server.made("bombs"), [[f"z{number}", "127.0.0.1:9", "0" * 32] for number in range(31)]
+    log, others = (
+        server.made("bombs"),
+        [[f"z{number}", "127.0.0.1:9", "0" * 32] for number in range(31)],
+    )
     spent = []
     with Stranger(server.address) as stranger:
         for batch in range(15):
             begin = time.monotonic()
-            bombs = [server.chain("bombs", *others, index=1 + 100 * batch + number) for number in range(100)]
+            bombs = [
+                server.chain("bombs", *others, index=1 + 100 * batch + number)
+                for number in range(100)
+            ]
             stranger.say(*[[WRITE_CONFIG, 1, log, [bomb, FINALIZED]] for bomb in bombs])
             assert {answer[0] for answer in stranger.answers(100)} == {ACK}
             spent.append(time.monotonic() - begin)
     assert min(spent[-5:]) < 5 * min(spent[:5]) + 0.5
 
 
-def test_a_server_speaks_to_the_neighbours_of_a_chain_only_when_there_is_something_to_say(server: Server) -> None:
+def test_a_server_speaks_to_the_neighbours_of_a_chain_only_when_there_is_something_to_say(
+    server: Server,
+) -> None:
     """Of 32 servers at made-up addresses it connects to the one behind it in the chain, and not before an append."""
     with socket.socket() as trap:
         trap.bind(("127.0.0.1", 0))
@@ -233,7 +270,10 @@ def test_a_sender_that_vanishes_leaves_nothing_that_stops_others(server: Server)
     log = server.made("gone")
     for number in range(1, 21):
         with Stranger(server.address) as stranger:
-            stranger.say(append(log, number, [bytes(1000)], lowest=number), [READ, 1, log, 1000, 1, 1, False, 60.0])
+            stranger.say(
+                append(log, number, [bytes(1000)], lowest=number),
+                [READ, 1, log, 1000, 1, 1, False, 60.0],
+            )
     with Stranger(server.address) as stranger:
         answer = stranger.ask(append(log, 21, [b"x"], lowest=21))
         while answer[3] == GAP:
@@ -243,7 +283,10 @@ def test_a_sender_that_vanishes_leaves_nothing_that_stops_others(server: Server)
 
 def test_a_key_that_only_reads_makes_no_log_and_changes_none(tmp_path: Path) -> None:
     """With keys: what is sent in a server's name, what no consensus decided, and all that changes a log is refused, whoever asks."""
-    settings = create(tmp_path / "c", Plan(1, 1, base_port=0, security="curve", allow_no_faults=True, durability="memory"))
+    settings = create(
+        tmp_path / "c",
+        Plan(1, 1, base_port=0, security="curve", allow_no_faults=True, durability="memory"),
+    )
     assert settings.security is not None
     made = Cli(tmp_path / "c").json("keys", "new", "reader", "--role", "read")
     secret = settings.security.client_key(made["secret"])
@@ -254,11 +297,15 @@ async def _refused_a_reader(settings: Settings, secret: SecretKey) -> None:
     cluster, server = Cluster(settings, None), settings.servers[ServerId("s0")]
     try:
         await cluster.start()
-        log = Configuration.chain([Member(server.id, server.address, cluster.identity(server.id))], allow_no_faults=True)
+        log = Configuration.chain(
+            [Member(server.id, server.address, cluster.identity(server.id))], allow_no_faults=True
+        )
         log = log.at(DomainName("stolen"), 0, settings.initial.id)
         told: asyncio.Queue[AnyMessage] = asyncio.Queue()
         connections = ZmtpConnections(secret)
-        connections.open(lambda _, messages: [told.put_nowait(message) for message in messages] and None)
+        connections.open(
+            lambda _, messages: [told.put_nowait(message) for message in messages] and None
+        )
         connections.learn(server.id, keyed(server.address, server.public_key))
         questions = {
             Reason.NOT_CERTIFIED: [Introduce(CallId(1), log)],
@@ -269,7 +316,11 @@ async def _refused_a_reader(settings: Settings, secret: SecretKey) -> None:
                 Trim(CallId(5), log.id, 1),
                 Seal(CallId(6), log.id),
             ],
-            Reason.UNKNOWN_CONFIGURATION: [ReadLog(CallId(7), log.id, 0), Fetch(CallId(8), log.id, 0, None), LookRow(CallId(9), log.id, 1, 0, None)],
+            Reason.UNKNOWN_CONFIGURATION: [
+                ReadLog(CallId(7), log.id, 0),
+                Fetch(CallId(8), log.id, 0, None),
+                LookRow(CallId(9), log.id, 1, 0, None),
+            ],
         }
         for reason, asked in questions.items():
             for question in asked:

@@ -8,7 +8,16 @@ import pytest
 
 from ares.cluster.cluster_file import Plan, create
 from ares.testing.fuzz import fuzz, fuzz_attacks
-from ares.testing.fuzz.fuzz import GROWN_BYTES_MAX, FuzzTarget, ProcessSize, asked, fuzz_processes, judge, refuses, serves
+from ares.testing.fuzz.fuzz import (
+    GROWN_BYTES_MAX,
+    FuzzTarget,
+    ProcessSize,
+    asked,
+    fuzz_processes,
+    judge,
+    refuses,
+    serves,
+)
 from ares.testing.torture.cluster import Cluster
 
 FRAMES = 6_000
@@ -18,8 +27,13 @@ STRANGERS = 20
 @pytest.mark.process
 @pytest.mark.parametrize("security", ["none", "curve"])
 def test_a_server_and_a_member_stand_a_hose_of_garbage(tmp_path: Path, security: str) -> None:
-    settings = create(tmp_path / "c", Plan(1, 1, base_port=0, security=security, allow_no_faults=True, durability="memory"))
-    outcomes = fuzz_processes(settings, FRAMES if security == "none" else FRAMES // 10, 5, STRANGERS)
+    settings = create(
+        tmp_path / "c",
+        Plan(1, 1, base_port=0, security=security, allow_no_faults=True, durability="memory"),
+    )
+    outcomes = fuzz_processes(
+        settings, FRAMES if security == "none" else FRAMES // 10, 5, STRANGERS
+    )
     assert [outcome.target.split()[0] for outcome in outcomes] == ["server", "consensus"]
     for outcome in outcomes:
         assert outcome.findings == []
@@ -64,15 +78,22 @@ async def mute() -> AsyncIterator[FuzzTarget]:
     server.close()
 
 
-async def test_what_does_not_answer_is_found(mute: FuzzTarget, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_does_not_answer_is_found(
+    mute: FuzzTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(fuzz, "SERVES_S", 0.3)
-    monkeypatch.setattr(fuzz_attacks, "CONNECT_S", 1.0)  # it never greets, however long it is waited for
+    monkeypatch.setattr(
+        fuzz_attacks, "CONNECT_S", 1.0
+    )  # it never greets, however long it is waited for
     outcome = await fuzz.fuzz(mute, 50, 1)
     assert outcome.findings == ["it does not answer any more"]
 
 
 async def test_a_key_is_refused_only_if_it_is_unknown(tmp_path: Path) -> None:
-    settings = create(tmp_path / "c", Plan(1, 0, base_port=0, security="curve", allow_no_faults=True, durability="memory"))
+    settings = create(
+        tmp_path / "c",
+        Plan(1, 0, base_port=0, security="curve", allow_no_faults=True, durability="memory"),
+    )
     cluster = Cluster(settings, None)
     try:
         await cluster.start()

@@ -23,8 +23,15 @@ class Cluster:
 
     def __init__(self, initial: tuple[int, ...] = (0, 1, 2)) -> None:
         self.network, self.consensus = InprocNetwork(), LocalConsensus()
-        self.book = {server.id: server for server in (Server(f"s{number}", f"host{number}:1", f"{number:032x}") for number in range(7))}
-        self.initial = Configuration.abd([self.book[f"s{number}"] for number in initial]).at(DEFAULT_DOMAIN, 0)
+        self.book = {
+            server.id: server
+            for server in (
+                Server(f"s{number}", f"host{number}:1", f"{number:032x}") for number in range(7)
+            )
+        }
+        self.initial = Configuration.abd([self.book[f"s{number}"] for number in initial]).at(
+            DEFAULT_DOMAIN, 0
+        )
         self.listeners: list[InprocListener] = []
         self.managers: list[Manager] = []
         self.requests = 0
@@ -32,7 +39,9 @@ class Cluster:
 
     async def start(self) -> None:
         for server in self.book.values():
-            host = Host(Replica(server.id, server.identity, self.initial), sites=("nantes", "rennes"))
+            host = Host(
+                Replica(server.id, server.identity, self.initial), sites=("nantes", "rennes")
+            )
             listener = InprocListener(self.network, server.address)
             listener.seen = host.users.seen
             await listener.serve(self._counting(host))
@@ -48,10 +57,25 @@ class Cluster:
 
         return handle
 
-    def manager(self, timeout_s: float = 10.0, switches: Switches | None = None, consensus: Any = None, book: Any = None, site: str = "") -> Manager:
+    def manager(
+        self,
+        timeout_s: float = 10.0,
+        switches: Switches | None = None,
+        consensus: Any = None,
+        book: Any = None,
+        site: str = "",
+    ) -> Manager:
         client = ClientId(len(self.managers) + 1)
         connect = partial(InprocConnections, self.network, site)
-        manager = Manager(connect, consensus or self.consensus, self.initial, book or self.book, client, switches or Switches(), timeout_s)
+        manager = Manager(
+            connect,
+            consensus or self.consensus,
+            self.initial,
+            book or self.book,
+            client,
+            switches or Switches(),
+            timeout_s,
+        )
         self.managers.append(manager)
         return manager
 

@@ -39,7 +39,9 @@ class InprocNetwork:
     def attach(self, address: str, listener: "InprocListener") -> None:
         """Raises :class:`BadInput` if the address is taken."""
         if address in self._listeners:
-            raise BadInput(f"cannot listen on {address}: another listener has this address; close it or choose another")
+            raise BadInput(
+                f"cannot listen on {address}: another listener has this address; close it or choose another"
+            )
         self._listeners[address] = listener
 
     def detach(self, address: str) -> None:
@@ -65,7 +67,9 @@ class InprocConnections(BatchConnections):
 
     def _send(self, server: ServerId, messages: Sequence[AnyMessage]) -> None:
         for _, frames in batches(messages):
-            self._loop.call_soon(self._network.carry_request, self._addresses[server], _Origin(self, server), frames)
+            self._loop.call_soon(
+                self._network.carry_request, self._addresses[server], _Origin(self, server), frames
+            )
 
     def take(self, server: ServerId, frames: Sequence[Frame]) -> None:
         if self._opened:
@@ -101,7 +105,9 @@ class InprocListener(BatchListener):
     def _send(self, sender: Sender, messages: Sequence[AnyMessage]) -> None:
         assert isinstance(sender, _Origin)
         for _, frames in batches(messages):
-            copied = [bytes(frame) for frame in frames]  # as a wire would: a client never shares memory with a server's mapped store
+            copied = [
+                bytes(frame) for frame in frames
+            ]  # as a wire would: a client never shares memory with a server's mapped store
             self._loop.call_soon(self._network.carry_reply, self.address, sender, copied)
 
     async def close(self) -> None:

@@ -11,7 +11,10 @@ from ares.model.errors import BadInput, ObjectNotFound
 from experiments.algorithms import open_register
 from experiments.paper_algorithms import ALGORITHMS, algorithm
 
-CONFIGURATIONS = {"abd": Configuration.abd(["s0", "s1", "s2"]), "ec": Configuration.ec(["s2", "s3", "s4", "s5", "s6"], 3)}
+CONFIGURATIONS = {
+    "abd": Configuration.abd(["s0", "s1", "s2"]),
+    "ec": Configuration.ec(["s2", "s3", "s4", "s5", "s6"], 3),
+}
 NAMES = [known.name for known in ALGORITHMS]
 PLAIN, COVERABLE = ["AresABD", "AresEC"], ["CoAresABD", "CoAresEC"]
 SIZES = Sizes(1024, 1024, 2048)
@@ -22,7 +25,9 @@ async def register(cluster, name, domain=None):
     """The object as a client of its own has it; domain and configuration are those of its primitives."""
     known = algorithm(name)
     domain, wished = domain or f"over {known.dap}", CONFIGURATIONS[known.dap]
-    return await open_register(cluster.manager(), known, "object", domain, create=wished, sizes=SIZES)
+    return await open_register(
+        cluster.manager(), known, "object", domain, create=wished, sizes=SIZES
+    )
 
 
 def test_names():
@@ -46,7 +51,13 @@ async def test_what_one_client_writes_another_one_reads(cluster, name):
     writer, reader = await register(cluster, name), await register(cluster, name)
     with pytest.raises(ObjectNotFound):
         await reader.read()
-    for value in (b"first", b"", CONTENT, CONTENT[:20_000] + b"!" + CONTENT[20_000:], b"in front" * 1000 + CONTENT):
+    for value in (
+        b"first",
+        b"",
+        CONTENT,
+        CONTENT[:20_000] + b"!" + CONTENT[20_000:],
+        b"in front" * 1000 + CONTENT,
+    ):
         assert await writer.write(value)
         assert await reader.read() == value
         assert await reader.read() == value

@@ -16,7 +16,9 @@ async def listed(store, prefix):
 
 
 async def in_file(store, method, *arguments, **named):
-    return await getattr((await store.domain("files", create=ABD)).file("f"), method)(*arguments, **named)
+    return await getattr((await store.domain("files", create=ABD)).file("f"), method)(
+        *arguments, **named
+    )
 
 
 CALLS = {
@@ -32,7 +34,10 @@ CALLS = {
         lambda store: store.files(5),
         lambda store: store.files(None),
     ],
-    "a timeout is a number": [lambda store: store.read("k", timeout_s="5"), lambda store: store.files(timeout_s=[1])],
+    "a timeout is a number": [
+        lambda store: store.read("k", timeout_s="5"),
+        lambda store: store.files(timeout_s=[1]),
+    ],
     "a domain's name is text": [
         lambda store: store.domain(5),
         lambda store: store.domain(b"photos"),
@@ -46,16 +51,34 @@ CALLS = {
         lambda store: store.reconfigure(None),
         lambda store: store.file("new", create="abd").write(b"x"),
     ],
-    "a version is a Tag": [lambda store: store.write_versioned("k", b"", "v"), lambda store: store.write_versioned("k", b"", 5)],
-    "progress is a function": [lambda store: store.reconfigure(ABD, progress=5), lambda store: in_file(store, "write", b"x", progress=5)],
-    "a local file is named": [lambda store: in_file(store, "read_into", 5), lambda store: in_file(store, "read_into", b"/path")],
-    "a range is of a FileState": [lambda store: in_file(store, "read_range", "state", 0, 1), lambda store: in_file(store, "read_range", None, 0, 1)],
-    "a whole number of seconds": [partial(in_file, method="collect", grace_s=grace_s) for grace_s in ("1h", -1, 1.5, None)],
-    "a file.s content is bytes": [partial(in_file, method="write", data=data) for data in (5, None, [1])],
+    "a version is a Tag": [
+        lambda store: store.write_versioned("k", b"", "v"),
+        lambda store: store.write_versioned("k", b"", 5),
+    ],
+    "progress is a function": [
+        lambda store: store.reconfigure(ABD, progress=5),
+        lambda store: in_file(store, "write", b"x", progress=5),
+    ],
+    "a local file is named": [
+        lambda store: in_file(store, "read_into", 5),
+        lambda store: in_file(store, "read_into", b"/path"),
+    ],
+    "a range is of a FileState": [
+        lambda store: in_file(store, "read_range", "state", 0, 1),
+        lambda store: in_file(store, "read_range", None, 0, 1),
+    ],
+    "a whole number of seconds": [
+        partial(in_file, method="collect", grace_s=grace_s) for grace_s in ("1h", -1, 1.5, None)
+    ],
+    "a file.s content is bytes": [
+        partial(in_file, method="write", data=data) for data in (5, None, [1])
+    ],
 }
 
 
-@pytest.mark.parametrize(("why", "call"), [(why, call) for why, calls in CALLS.items() for call in calls])
+@pytest.mark.parametrize(
+    ("why", "call"), [(why, call) for why, calls in CALLS.items() for call in calls]
+)
 async def test_what_is_awaited(cluster, why, call):
     store = cluster.manager()
     await in_file(store, "write", b"content")
@@ -74,7 +97,10 @@ async def test_what_is_awaited(cluster, why, call):
         ("a server is named by its id", lambda: ares.Configuration.abd([0, 1, 2])),
         ("k is a whole number, not '2'", lambda: ares.Configuration.ec(["s0", "s1", "s2"], "2")),
         ("k is a whole number, not 1.5", lambda: ares.Configuration.ec(["s0", "s1", "s2"], 1.5)),
-        ("delta is a whole number, not None", lambda: ares.Configuration.ec(["s0", "s1", "s2"], 1, None)),
+        (
+            "delta is a whole number, not None",
+            lambda: ares.Configuration.ec(["s0", "s1", "s2"], 1, None),
+        ),
         ("block sizes are whole numbers", lambda: ares.Sizes("a", "b", "c")),
         ("block sizes are whole numbers", lambda: ares.Sizes(64.5, 300.0, 2000)),
         ("named by the path of its file, not by NoneType", lambda: ares.connect(None)),

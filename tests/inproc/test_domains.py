@@ -13,7 +13,9 @@ ABD = Configuration.abd(["s4", "s5", "s6"])
 
 async def test_two_managers_that_create_a_domain_get_the_same_one(cluster):
     one, two, late = cluster.manager(), cluster.manager(), cluster.manager()
-    created = await asyncio.gather(one.create_domain("photos", EC), two.create_domain("photos", ABD))
+    created = await asyncio.gather(
+        one.create_domain("photos", EC), two.create_domain("photos", ABD)
+    )
     assert sorted(ours for _, ours in created) == [False, True]
     stores = [store for store, _ in created]
     assert stores[0].configuration == stores[1].configuration
@@ -85,7 +87,12 @@ async def test_a_manager_reconfigures_any_domain(cluster):
     photos = await store.domain("photos", create=ABD)
     await photos.write("key", b"a photo")
     result = await store.reconfigure(EC, domain="photos", progress=told.append)
-    assert (result.configuration.domain, result.configuration.index, result.ours, result.moved) == ("photos", 1, True, 1)
+    assert (result.configuration.domain, result.configuration.index, result.ours, result.moved) == (
+        "photos",
+        1,
+        True,
+        1,
+    )
     assert result.configuration.same_content(await store.identified(EC))
     assert told[0].stage == "read-config"
     assert photos.configuration == result.configuration

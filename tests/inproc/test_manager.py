@@ -15,7 +15,11 @@ async def listed(store, prefix=""):
     return [name async for name in store.list(prefix)]
 
 
-@pytest.mark.parametrize("value", [b"", b"x", bytes(range(256)) * (MIB // 256), bytearray(b"mutable"), memoryview(b"a view")], ids=len)
+@pytest.mark.parametrize(
+    "value",
+    [b"", b"x", bytes(range(256)) * (MIB // 256), bytearray(b"mutable"), memoryview(b"a view")],
+    ids=len,
+)
 async def test_values_come_back(cluster, value):
     writer, reader = cluster.manager(), cluster.manager()
     tag = await writer.write("key", value)
@@ -24,7 +28,12 @@ async def test_values_come_back(cluster, value):
     assert back == bytes(value)
     assert type(back) is bytes
     found = await reader.stat("key")
-    assert (found.key, found.domain, found.tag, found.size_bytes) == ("key", "default", tag, len(value))
+    assert (found.key, found.domain, found.tag, found.size_bytes) == (
+        "key",
+        "default",
+        tag,
+        len(value),
+    )
 
 
 async def test_a_mutable_value_is_taken_as_it_was(cluster):
@@ -49,7 +58,10 @@ async def test_delete(cluster):
 
 
 async def test_list(cluster):
-    store, names = cluster.manager(), [f"a/{number:03}" for number in range(30)] + ["b", "\N{SNOWMAN}"]
+    store, names = (
+        cluster.manager(),
+        [f"a/{number:03}" for number in range(30)] + ["b", "\N{SNOWMAN}"],
+    )
     await asyncio.gather(*(store.write(name, b"v") for name in names))
     await store.delete("a/007")
     other = cluster.manager()
@@ -65,7 +77,16 @@ async def test_a_listing_of_several_pages(cluster, monkeypatch):
     assert await listed(store) == names
 
 
-@pytest.mark.parametrize("key", ["", "k" * (KEY_BYTES_MAX + 1), "\N{SNOWMAN}" * (KEY_BYTES_MAX // 3 + 1), "\0domain/x", "\ud800"])
+@pytest.mark.parametrize(
+    "key",
+    [
+        "",
+        "k" * (KEY_BYTES_MAX + 1),
+        "\N{SNOWMAN}" * (KEY_BYTES_MAX // 3 + 1),
+        "\0domain/x",
+        "\ud800",
+    ],
+)
 async def test_bad_keys_are_refused_before_anything_is_sent(cluster, key):
     store = cluster.manager()
     for refused in (store.write(key, b"v"), store.read(key), store.delete(key), store.stat(key)):

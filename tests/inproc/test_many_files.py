@@ -21,7 +21,9 @@ async def crowded(cluster: Cluster) -> Cluster:
     return cluster
 
 
-async def test_who_only_asks_for_identities_is_told_nothing_else(crowded: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_only_asks_for_identities_is_told_nothing_else(
+    crowded: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     told: list[Hosted] = []
     describe = Hosting.describe
 
@@ -32,7 +34,9 @@ async def test_who_only_asks_for_identities_is_told_nothing_else(crowded: Cluste
     monkeypatch.setattr(Hosting, "describe", counted)
     manager = crowded.manager()
     wished = await manager.identified(Configuration.abd(["s0", "s1", "s2"]))
-    assert [server.identity for server in wished.servers] == [crowded.book[ServerId(name)].identity for name in ("s0", "s1", "s2")]
+    assert [server.identity for server in wished.servers] == [
+        crowded.book[ServerId(name)].identity for name in ("s0", "s1", "s2")
+    ]
     assert told == []
     described = (await manager.status()).servers[ServerId("s0")]
     assert described is not None
@@ -41,17 +45,25 @@ async def test_who_only_asks_for_identities_is_told_nothing_else(crowded: Cluste
 
 
 @pytest.mark.parametrize("every", [False, True])
-async def test_all_of_them_are_seen_however_they_are_asked_for(crowded: Cluster, every: bool) -> None:
+async def test_all_of_them_are_seen_however_they_are_asked_for(
+    crowded: Cluster, every: bool
+) -> None:
     before = crowded.requests
     manager = crowded.manager()
     _, standings = await survey(manager, every)
     assert len(standings) == FILES + 1
     assert (standings[0].domain, standings[1].domain) == ("default", "file/many/000")
     assert (crowded.requests - before < 100) is not every
-    assert outlook_of_files(standings[1:]) == f"{FILES} domains of single files: each survives 1 more crash or more"
+    assert (
+        outlook_of_files(standings[1:])
+        == f"{FILES} domains of single files: each survives 1 more crash or more"
+    )
     crowded.stop("s0")
     _, standings = await survey(manager, every)
-    assert outlook_of_files(standings[1:]) == f"{FILES} domains of single files: {FILES} of them survive no more crashes"
+    assert (
+        outlook_of_files(standings[1:])
+        == f"{FILES} domains of single files: {FILES} of them survive no more crashes"
+    )
 
 
 async def test_files_whose_servers_are_all_silent_are_not_passed_over(cluster: Cluster) -> None:
@@ -59,9 +71,17 @@ async def test_files_whose_servers_are_all_silent_are_not_passed_over(cluster: C
     await manager.file("lost", create=Configuration.abd(["s4", "s5", "s6"])).write(b"content")
     cluster.stop("s4", "s5", "s6")
     _, standings = await survey(cluster.manager(timeout_s=3.0), False)
-    assert [(standing.domain, standing.serves) for standing in standings] == [("default", True), ("file/lost", False)]
-    assert outlook_of_files(standings[1:]) == "1 domain of a single file: 1 of them without a quorum: 'file/lost'"
+    assert [(standing.domain, standing.serves) for standing in standings] == [
+        ("default", True),
+        ("file/lost", False),
+    ]
+    assert (
+        outlook_of_files(standings[1:])
+        == "1 domain of a single file: 1 of them without a quorum: 'file/lost'"
+    )
 
 
 async def test_the_names_of_all_files(crowded: Cluster) -> None:
-    assert await crowded.manager().files("many/29") == [f"many/{number}" for number in range(290, 300)]
+    assert await crowded.manager().files("many/29") == [
+        f"many/{number}" for number in range(290, 300)
+    ]

@@ -8,7 +8,13 @@ import pytest
 
 from ares.client.runner import HINT_ATTEMPTS
 from ares.model.configuration import Configuration
-from ares.model.errors import BadInput, ConfigurationRefused, ConnectionClosed, ConsensusUnavailable, Unavailable
+from ares.model.errors import (
+    BadInput,
+    ConfigurationRefused,
+    ConnectionClosed,
+    ConsensusUnavailable,
+    Unavailable,
+)
 from ares.reconfig.view import Switches
 from ares.replica.replica import Replica
 from ares.server.host import Host
@@ -22,7 +28,9 @@ ABD = Configuration.abd(["s4", "s5", "s6"])
 
 async def test_reconfigure_beside_writers_and_readers(cluster):
     """Every value that a writer was told is stored is the newest or older than what a reader gets, whatever moves meanwhile."""
-    writer, reader, mover = (cluster.manager(switches=Switches(fast_read=fast)) for fast in (True, False, True))
+    writer, reader, mover = (
+        cluster.manager(switches=Switches(fast_read=fast)) for fast in (True, False, True)
+    )
     keys = [f"key{number}" for number in range(5)]
     await asyncio.gather(*(writer.write(key, b"0") for key in keys))
     written, seen, stopped = dict.fromkeys(keys, 0), [], False
@@ -84,7 +92,9 @@ async def test_a_new_configuration_begins_with_servers_that_run(cluster):
 
 async def test_an_address_at_which_another_server_answers_is_refused(cluster):
     """As with the addresses of another cluster file: what s6 is must not be taken for what s5 is."""
-    book = cluster.book | {"s5": msgspec.structs.replace(cluster.book["s5"], address=cluster.book["s6"].address)}
+    book = cluster.book | {
+        "s5": msgspec.structs.replace(cluster.book["s5"], address=cluster.book["s6"].address)
+    }
     store = cluster.manager(book=book)
     for wished in (EC, ABD):
         with pytest.raises(BadInput, match="at host6:1 answers s6, not s5"):
@@ -93,14 +103,18 @@ async def test_an_address_at_which_another_server_answers_is_refused(cluster):
         await store.create_domain("photos", EC)
     assert store.configuration == cluster.initial
     assert (await cluster.consensus.describe(1.0))[0].decisions == 0
-    assert (await store.reconfigure(Configuration.abd(["s3", "s4", "s6"]))).ours, "the others are who they are"
+    assert (await store.reconfigure(Configuration.abd(["s3", "s4", "s6"]))).ours, (
+        "the others are who they are"
+    )
 
 
 async def test_a_decision_for_another_cluster_is_refused(cluster):
     """The consensus service runs on the journals of another cluster file."""
     other = ABD.resolved(cluster.book).at("default", 0)
     for name, index in (("default", 1), ("photos", 0)):
-        await cluster.consensus.propose(EC.resolved(cluster.book).at(name, index, other.id), 99, 1.0)
+        await cluster.consensus.propose(
+            EC.resolved(cluster.book).at(name, index, other.id), 99, 1.0
+        )
     store = cluster.manager()
     await store.write("key", b"v")
     with pytest.raises(ConfigurationRefused, match="of another cluster"):
@@ -109,8 +123,12 @@ async def test_a_decision_for_another_cluster_is_refused(cluster):
         await store.create_domain("photos", ABD)
     assert [domain.name async for domain in store.domains()] == ["default"]
     status = await store.status()
-    assert [hosted.configuration for described in status.servers.values() for hosted in described.hosted] == [cluster.initial] * 3
-    assert {hosted.successor for described in status.servers.values() for hosted in described.hosted} == {None}
+    assert [
+        hosted.configuration for described in status.servers.values() for hosted in described.hosted
+    ] == [cluster.initial] * 3
+    assert {
+        hosted.successor for described in status.servers.values() for hosted in described.hosted
+    } == {None}
     assert await store.read("key") == b"v"
 
 
@@ -123,7 +141,16 @@ async def test_reconfigurations_at_once_in_one_manager(cluster):
         assert result.ours == result.configuration.same_content(await store.identified(wished))
     assert any(result.ours for result in results)
     for place in {result.configuration.index for result in results}:
-        assert len({result.configuration.id for result in results if result.configuration.index == place}) == 1
+        assert (
+            len(
+                {
+                    result.configuration.id
+                    for result in results
+                    if result.configuration.index == place
+                }
+            )
+            == 1
+        )
     assert await cluster.manager().read("key") == b"v"
 
 
@@ -133,7 +160,10 @@ async def test_reconfigurers_that_race_agree(cluster):
     results = await asyncio.gather(stores[0].reconfigure(EC), stores[1].reconfigure(ABD))
     placed = {}
     for result in results:
-        assert placed.setdefault(result.configuration.index, result.configuration) == result.configuration
+        assert (
+            placed.setdefault(result.configuration.index, result.configuration)
+            == result.configuration
+        )
     assert any(result.ours for result in results)
     assert await cluster.manager().read("key") == b"v"
 
@@ -151,13 +181,19 @@ class NoConsensus:
         pass
 
 
-async def test_without_consensus_reads_and_writes_go_on_and_reconfiguration_ends_at_its_timeout(cluster):
+async def test_without_consensus_reads_and_writes_go_on_and_reconfiguration_ends_at_its_timeout(
+    cluster,
+):
     store = cluster.manager(consensus=NoConsensus())
     await store.write("key", b"v")
-    with pytest.raises(Unavailable, match=r"reconfiguration of 'default'.*the proposal may still be decided") as caught:
+    with pytest.raises(
+        Unavailable, match=r"reconfiguration of 'default'.*the proposal may still be decided"
+    ) as caught:
         await store.reconfigure(EC, timeout_s=0.5)
     assert caught.value.may_have_taken_effect
-    with pytest.raises(Unavailable, match=r"creation of domain 'photos'.*the proposal may still be decided") as caught:
+    with pytest.raises(
+        Unavailable, match=r"creation of domain 'photos'.*the proposal may still be decided"
+    ) as caught:
         await store.create_domain("photos", EC, timeout_s=0.5)
     assert caught.value.may_have_taken_effect
     assert await store.read("key") == b"v"
@@ -183,7 +219,9 @@ async def forgotten(cluster, *names):
         server = cluster.book[name]
         await cluster.listeners[int(name[1:])].close()
         cluster.listeners[int(name[1:])] = InprocListener(cluster.network, server.address)
-        await cluster.listeners[int(name[1:])].serve(Host(Replica(server.id, f"f{server.identity[1:]}", cluster.initial)).handler)
+        await cluster.listeners[int(name[1:])].serve(
+            Host(Replica(server.id, f"f{server.identity[1:]}", cluster.initial)).handler
+        )
 
 
 async def test_a_new_client_is_told_where_the_domain_is_when_a_leader_is_elected(cluster):
@@ -191,7 +229,10 @@ async def test_a_new_client_is_told_where_the_domain_is_when_a_leader_is_elected
     await store.write("key", b"v")
     await store.reconfigure(Configuration.abd(["s3", "s4", "s5"]))
     await forgotten(cluster, "s0", "s1", "s2")
-    assert await cluster.manager(consensus=Electing(cluster.consensus, HINT_ATTEMPTS - 1)).read("key") == b"v"
+    assert (
+        await cluster.manager(consensus=Electing(cluster.consensus, HINT_ATTEMPTS - 1)).read("key")
+        == b"v"
+    )
     with pytest.raises(Unavailable, match="lost its memory"):
         await cluster.manager(consensus=Electing(cluster.consensus, HINT_ATTEMPTS)).read("key")
 
@@ -200,7 +241,9 @@ async def test_a_cancelled_reconfiguration_is_finished_by_the_next(cluster):
     store = cluster.manager()
     await asyncio.gather(*(store.write(f"key{number}", b"v") for number in range(20)))
     moving = asyncio.Event()
-    running = asyncio.create_task(store.reconfigure(EC, progress=lambda progress: moving.set() if progress.moved else None))
+    running = asyncio.create_task(
+        store.reconfigure(EC, progress=lambda progress: moving.set() if progress.moved else None)
+    )
     await moving.wait()
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -241,9 +284,13 @@ async def test_a_progress_callback_that_raises_fails_the_call(cluster):
             await store.reconfigure(EC, progress=progress)
 
 
-async def test_servers_that_run_with_another_cluster_file_are_noticed_before_anything_is_proposed(cluster):
+async def test_servers_that_run_with_another_cluster_file_are_noticed_before_anything_is_proposed(
+    cluster,
+):
     """Same names, same addresses, another c0: they would refuse the configuration after it was decided, for ever."""
-    other = Configuration.abd([cluster.book["s4"], cluster.book["s5"], cluster.book["s6"]]).at("default", 0)
+    other = Configuration.abd([cluster.book["s4"], cluster.book["s5"], cluster.book["s6"]]).at(
+        "default", 0
+    )
     for listener in cluster.listeners[4:6]:
         await listener.close()
     for name in ("s4", "s5"):

@@ -49,7 +49,17 @@ async def test_what_is_absent(cluster):
     assert await other.read("key") == b"anew"
 
 
-BAD_VERSIONS = [(1, 1), 1, "1.1", b"", Tag(-1, 1), Tag(2**64, 1), Tag(1, 2**64), Tag("1", 1), Tag(1, None)]
+BAD_VERSIONS = [
+    (1, 1),
+    1,
+    "1.1",
+    b"",
+    Tag(-1, 1),
+    Tag(2**64, 1),
+    Tag(1, 2**64),
+    Tag("1", 1),
+    Tag(1, None),
+]
 
 
 @pytest.mark.parametrize("version", BAD_VERSIONS, ids=repr)
@@ -69,7 +79,11 @@ async def test_the_highest_version_that_can_be_sent(cluster):
 
 async def test_bad_keys_and_values_are_refused_before_anything_is_sent(cluster):
     store = cluster.manager()
-    for refused in (store.read_versioned(""), store.write_versioned("\0file/x", b"v", None), store.write_versioned("key", "text", None)):
+    for refused in (
+        store.read_versioned(""),
+        store.write_versioned("\0file/x", b"v", None),
+        store.write_versioned("key", "text", None),
+    ):
         with pytest.raises(BadInput):
             await refused
     assert cluster.requests == 0
@@ -77,7 +91,11 @@ async def test_bad_keys_and_values_are_refused_before_anything_is_sent(cluster):
 
 async def test_counting_by_optimistic_retries(cluster):
     """Clients that raise a counter, each until it is told that its write took place. Weak coverability loses some; none is torn, none goes back."""
-    stores = [cluster.manager(), cluster.manager(switches=Switches(optimised=False)), cluster.manager(switches=Switches(False, optimised=True))]
+    stores = [
+        cluster.manager(),
+        cluster.manager(switches=Switches(optimised=False)),
+        cluster.manager(switches=Switches(False, optimised=True)),
+    ]
     start = await stores[0].write_versioned("counter", b"0", None)
     told = {start.version: b"0"}
 
@@ -124,7 +142,9 @@ async def test_in_another_domain(cluster):
 async def test_writes_of_one_key_at_once_over_one_version(cluster):
     """One client has one write of an object under way at a time: the first takes place, the others are told of it."""
     store = cluster.manager()
-    results = await asyncio.gather(*(store.write_versioned("key", bytes([number]), None) for number in range(10)))
+    results = await asyncio.gather(
+        *(store.write_versioned("key", bytes([number]), None) for number in range(10))
+    )
     assert [result.changed for result in results] == [True] + [False] * 9
     assert {(result.version, result.value) for result in results} == {(results[0].version, b"\0")}
 

@@ -27,24 +27,48 @@ class Cluster:
     def __init__(self, directory: Path, dap: str, every_s: float = 0) -> None:
         self.every_s = every_s
         self.directory, self.network, self.consensus = directory, InprocNetwork(), LocalConsensus()
-        self.book = {server.id: server for server in (Server(f"s{number}", f"host{number}:1", f"{number:032x}") for number in range(5))}
+        self.book = {
+            server.id: server
+            for server in (
+                Server(f"s{number}", f"host{number}:1", f"{number:032x}") for number in range(5)
+            )
+        }
         members = self.book.values()
-        self.initial = (Configuration.abd(members) if dap == "abd" else Configuration.ec(members, 3, 2)).at(DEFAULT_DOMAIN, 0)
+        self.initial = (
+            Configuration.abd(members) if dap == "abd" else Configuration.ec(members, 3, 2)
+        ).at(DEFAULT_DOMAIN, 0)
         self.hosts, self.running, self.open = {}, {}, []
 
     async def start(self, *names):
         for name in names or self.book:
             server = self.book[name]
-            journal = open_journal(self.store(name), Owner(self.initial.id, name, server.identity), 256 * KIB)
+            journal = open_journal(
+                self.store(name), Owner(self.initial.id, name, server.identity), 256 * KIB
+            )
             runner = self._runner(100 + int(name[1:]))
-            plan = ScrubPlan(self.every_s, 1 << 30, self.directory / f"{name}.scrubbed", self._pull(name, runner))
-            stop, listener, began = asyncio.Event(), InprocListener(self.network, server.address), asyncio.Event()
+            plan = ScrubPlan(
+                self.every_s, 1 << 30, self.directory / f"{name}.scrubbed", self._pull(name, runner)
+            )
+            stop, listener, began = (
+                asyncio.Event(),
+                InprocListener(self.network, server.address),
+                asyncio.Event(),
+            )
 
             def serving(host, name=name, began=began):
                 self.hosts[name] = host
                 began.set()
 
-            server = run_server(server.id, server.identity, self.initial, listener, stop, journal, serving=serving, plan=plan)
+            server = run_server(
+                server.id,
+                server.identity,
+                self.initial,
+                listener,
+                stop,
+                journal,
+                serving=serving,
+                plan=plan,
+            )
             self.running[name] = (asyncio.create_task(server), stop, runner)
             await asyncio.wait_for(began.wait(), WAIT_S_MAX)
 
@@ -61,7 +85,9 @@ class Cluster:
         async with asyncio.timeout(WAIT_S_MAX):
             while True:
                 await asyncio.sleep(0.01)
-                if not any(host._syncing or host._gathering.appended for host in self.hosts.values()):
+                if not any(
+                    host._syncing or host._gathering.appended for host in self.hosts.values()
+                ):
                     return
 
     def store(self, name):
@@ -69,7 +95,15 @@ class Cluster:
 
     def manager(self, timeout_s=10.0):
         number = len(self.open) + 1
-        manager = Manager(lambda: InprocConnections(self.network), self.consensus, self.initial, self.book, ClientId(number), Switches(), timeout_s)
+        manager = Manager(
+            lambda: InprocConnections(self.network),
+            self.consensus,
+            self.initial,
+            self.book,
+            ClientId(number),
+            Switches(),
+            timeout_s,
+        )
         self.open.append(manager)
         return manager
 
@@ -95,6 +129,10 @@ class Cluster:
     def _pull(self, name, runner):
         async def pull(configuration, object, tag, length):
             suspects = runner.session.readiness.suspects
-            return await runner.run(rebuild_element(configuration, object, tag, length, name, suspects), "repair", WAIT_S_MAX)
+            return await runner.run(
+                rebuild_element(configuration, object, tag, length, name, suspects),
+                "repair",
+                WAIT_S_MAX,
+            )
 
         return pull

@@ -45,7 +45,14 @@ class Server:
         self.loop = ManualLoop()
         self.later, self.failures = [], []
         replica = recovered(ME.id, ME.identity, INITIAL, self.journal)
-        self.host = Host(replica, self.journal, lambda _, replies: self.later.extend(replies), self.failures.append, None, self.loop)
+        self.host = Host(
+            replica,
+            self.journal,
+            lambda _, replies: self.later.extend(replies),
+            self.failures.append,
+            None,
+            self.loop,
+        )
 
     def ask(self, *requests):
         """The replies, once everything that they wait for is durable."""
@@ -56,7 +63,10 @@ class Server:
         return replies + later
 
     def examine(self) -> dict[int, Verdict]:
-        return {place: self.journal.examination(place).run(lambda bytes: None) for place in self.journal.durable()}
+        return {
+            place: self.journal.examination(place).run(lambda bytes: None)
+            for place in self.journal.durable()
+        }
 
     def scrub(self) -> dict[int, Verdict]:
         """Examine, and leave what is damaged; the verdicts on that."""
@@ -92,7 +102,13 @@ def puts(count: int, seed: int):
     rng = random.Random(seed)
     for number in range(count):
         size = rng.choice([0, 7, 300, 3 * KIB, 9 * KIB, 20 * KIB])
-        yield put(f"o{number}", 5, rng.randbytes(size), rng.choice([INITIAL, INITIAL, PHOTOS]), rng.choice([1, 1, 3]))
+        yield put(
+            f"o{number}",
+            5,
+            rng.randbytes(size),
+            rng.choice([INITIAL, INITIAL, PHOTOS]),
+            rng.choice([1, 1, 3]),
+        )
         if rng.random() < 0.2:
             yield put(f"o{number}", 4, rng.randbytes(rng.choice([300, 9 * KIB])), INITIAL)
 
@@ -110,7 +126,11 @@ def story(directory: Path, count: int = 40, seed: int = 1):
 
 
 def truth_of(requests):
-    return {(it.configuration, it.object, it.tag): b"".join(it.element.parts) for it in requests[1:] if it.element.length != DELETED}
+    return {
+        (it.configuration, it.object, it.tag): b"".join(it.element.parts)
+        for it in requests[1:]
+        if it.element.length != DELETED
+    }
 
 
 def flip(path: Path, at: int, bit: int = 0) -> None:
@@ -137,7 +157,9 @@ def anatomy(path: Path) -> dict[str, list[range]]:
     found = {"head": [range(40 + len(head.body))], "metadata": [], "data": []}
     for frame in walk(view, head.end, told.salt, told.first):
         assert frame.magic == BATCH
-        found["metadata"].append(range(frame.start, frame.start + 40 + 8 * len(frame.parts) + len(frame.body)))
+        found["metadata"].append(
+            range(frame.start, frame.start + 40 + 8 * len(frame.parts) + len(frame.body))
+        )
         found["data"] += [range(begin, end) for begin, end in frame.parts if end > begin]
     return found
 
@@ -158,7 +180,10 @@ class RottenDisk(ClosingDisk):
 
     def read_into(self, descriptor, buffer, offset):
         name = self.opened[descriptor]
-        if any(name == bad and offset <= block * 4096 < offset + len(buffer) for bad, block in self.dead):
+        if any(
+            name == bad and offset <= block * 4096 < offset + len(buffer)
+            for bad, block in self.dead
+        ):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         read = super().read_into(descriptor, buffer, offset)
         for bad, at in self.flips:

@@ -104,7 +104,9 @@ def test_many_flips_at_once(life, tmp_path, seed):
 
 def test_a_file_that_is_gone_or_cut(life, tmp_path):
     directory, _ = life
-    for number, harm in enumerate([lambda path: path.unlink(), lambda path: path.write_bytes(path.read_bytes()[:5000])]):
+    for number, harm in enumerate(
+        [lambda path: path.unlink(), lambda path: path.write_bytes(path.read_bytes()[:5000])]
+    ):
         copy_store(directory, copy := tmp_path / f"{number}")
         server = Server(copy)
         before, path = server.state, min(copy.glob("*.log"))
@@ -140,8 +142,12 @@ def test_blocks_that_cannot_be_read(life, tmp_path):
             [verdict] = server.scrub().values()
             assert verdict.readable is not None
             block = range(at // 4096 * 4096, at // 4096 * 4096 + 4096)
-            touched = sum(1 for place in anatomy(directory / path.name)["data"] if set(place) & set(block))
-            assert len(server.quarantined) <= touched + 2 * BATCH_MAX, "no more than what is there, and what batches hold whose metadata is there"
+            touched = sum(
+                1 for place in anatomy(directory / path.name)["data"] if set(place) & set(block)
+            )
+            assert len(server.quarantined) <= touched + 2 * BATCH_MAX, (
+                "no more than what is there, and what batches hold whose metadata is there"
+            )
             assert server.quarantined or kind != "data"
             server.check(truth_of(requests))
             disk.dead.clear()
@@ -155,7 +161,10 @@ def test_blocks_that_cannot_be_read(life, tmp_path):
 def test_whole_segments_are_whole(life):
     directory, _ = life
     for disk in (None, RottenDisk(), CachedDisk()):
-        assert all(verdict.whole and verdict.readable is None for verdict in Server(directory, disk).examine().values())
+        assert all(
+            verdict.whole and verdict.readable is None
+            for verdict in Server(directory, disk).examine().values()
+        )
 
 
 class CachedDisk(Disk):
@@ -178,4 +187,6 @@ def test_an_examination_that_passes_data_over_is_noticed(life, tmp_path, monkeyp
 
 def test_elements_without_data_of_their_own_are_not_hollow(life):
     _, requests = life
-    assert any(request.element.length == 0 and not is_hollow(request.element) for request in requests[1:])
+    assert any(
+        request.element.length == 0 and not is_hollow(request.element) for request in requests[1:]
+    )

@@ -5,7 +5,18 @@ import pytest
 
 from ares.model.configuration import Status, Successor
 from ares.model.element import hollow, intact, sealed
-from ares.model.messages import Ack, CollectConfig, Describe, GetData, GetTag, Introduce, ListObjects, Reason, Refused, WriteConfig
+from ares.model.messages import (
+    Ack,
+    CollectConfig,
+    Describe,
+    GetData,
+    GetTag,
+    Introduce,
+    ListObjects,
+    Reason,
+    Refused,
+    WriteConfig,
+)
 from ares.model.tag import Tag
 from tests.journal.memory_journal import Kept, MemoryJournal
 
@@ -55,7 +66,11 @@ def test_it_is_found_by_a_read_and_outlasts_a_restart(server, which):
         [description] = one.ask(Describe(1))
         assert (description.stored.quarantined, description.stored.repaired) == (1, 0)
         hosting = one.host.replica.hosted[INITIAL.id]
-        assert hosting.bytes == sum(element.size for versions in hosting.objects.values() for _, element, _ in versions.entries)
+        assert hosting.bytes == sum(
+            element.size
+            for versions in hosting.objects.values()
+            for _, element, _ in versions.entries
+        )
 
 
 @pytest.mark.parametrize("which", [OLD, NEW], ids=["old", "new"])
@@ -67,7 +82,10 @@ def test_the_same_version_heals_it_and_nothing_else_moves(server, which):
     [tags, listed] = server.ask(GetTag(1, INITIAL.id, "a"), ListObjects(2, INITIAL.id, "", 9))
     assert server.host.repair(which)
     server.loop.run()
-    assert server.ask(GetTag(1, INITIAL.id, "a"), ListObjects(2, INITIAL.id, "", 9)) == [tags, listed]
+    assert server.ask(GetTag(1, INITIAL.id, "a"), ListObjects(2, INITIAL.id, "", 9)) == [
+        tags,
+        listed,
+    ]
     assert (server.state, server.quarantined) == (before, set())
     assert not server.host.repair(which), "it is not missed any more"
     again = Server(server.directory)
@@ -174,11 +192,16 @@ def test_a_journal_in_memory_is_examined_as_well():
     server.ask(OLD, NEW)
     assert all(verdict.whole for verdict in server.examine().values())
     [place] = kept.facts
-    kept.facts[place][0] = msgspec.structs.replace(OLD, element=msgspec.structs.replace(OLD.element, parts=(b"rotten",)))
+    kept.facts[place][0] = msgspec.structs.replace(
+        OLD, element=msgspec.structs.replace(OLD.element, parts=(b"rotten",))
+    )
     [verdict] = server.scrub().values()
     assert verdict.damaged == (key(OLD),)
     assert not server.quarantined, "what is served was in memory all along"
-    assert Server(None, journal=MemoryJournal(kept, lambda step: step(), 64 * KIB)).state == server.state
+    assert (
+        Server(None, journal=MemoryJournal(kept, lambda step: step(), 64 * KIB)).state
+        == server.state
+    )
 
 
 def test_the_place_that_is_written_to_is_left_as_well(tmp_path):
@@ -189,5 +212,9 @@ def test_the_place_that_is_written_to_is_left_as_well(tmp_path):
     disk.flips.add((path.name, 50))
     assert list(server.scrub()) == [1]
     server.ask(NEW)
-    assert {int(path.stem) for path in server.directory.glob("*.log")} == set(server.journal.durable()) == {2}
+    assert (
+        {int(path.stem) for path in server.directory.glob("*.log")}
+        == set(server.journal.durable())
+        == {2}
+    )
     assert Server(server.directory).state == server.state

@@ -21,7 +21,9 @@ def number_put(number):
 
 def deletion(number):
     tag = Tag(2, 1)
-    return PutData(7, PHOTOS.id, f"{number}", tag, sealed(PHOTOS.id, f"{number}", tag, 0, DELETED, ()))
+    return PutData(
+        7, PHOTOS.id, f"{number}", tag, sealed(PHOTOS.id, f"{number}", tag, 0, DELETED, ())
+    )
 
 
 @pytest.fixture
@@ -72,7 +74,10 @@ def test_others_are_given_back_and_then_it_is_left(server):
     server.host.go_on()
     server.loop.run()
     assert_whole(server)
-    assert all(isinstance(server.ask(number_put(server.taken + 1 + number))[0], Ack) for number in range(20))
+    assert all(
+        isinstance(server.ask(number_put(server.taken + 1 + number))[0], Ack)
+        for number in range(20)
+    )
 
 
 def test_one_that_is_mostly_dead_may_take_the_spare(server):
@@ -113,11 +118,15 @@ def test_what_died_while_it_waited_needs_no_room(server):
     assert_whole(server)
 
 
-async def test_a_scrub_says_that_it_waits_and_goes_on_by_itself(server, disk, tmp_path, monkeypatch):
+async def test_a_scrub_says_that_it_waits_and_goes_on_by_itself(
+    server, disk, tmp_path, monkeypatch
+):
     monkeypatch.setattr(scrubbing, "LOOK_S", 0.01)
     path = min(server.directory.glob("*.log"))
     flip(path, anatomy(path)["metadata"][0].start + 41)
-    task = asyncio.create_task(Scrubbing(server.host, server.journal, ScrubPlan(0, 1 << 30, tmp_path / "told")).run())
+    task = asyncio.create_task(
+        Scrubbing(server.host, server.journal, ScrubPlan(0, 1 << 30, tmp_path / "told")).run()
+    )
     told = server.host.scrub(Scrub(1, True, 0))
 
     async def until(ended):

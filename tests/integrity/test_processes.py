@@ -22,7 +22,18 @@ FLIPS = 40
 def cluster(request, tmp_path, monkeypatch):
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", f"file:{tmp_path}/%p.spans")
     directory = tmp_path / "c"
-    init = ["init", directory, "--servers", "5", "--consensus", "0", "--dap", request.param, "--base-port", "0"]
+    init = [
+        "init",
+        directory,
+        "--servers",
+        "5",
+        "--consensus",
+        "0",
+        "--dap",
+        request.param,
+        "--base-port",
+        "0",
+    ]
     for words in (init, ["up", directory, "--detach"]):
         subprocess.run(ares_cli(*words), check=True, timeout=240)
     yield Cli(directory)
@@ -40,7 +51,10 @@ def damage(directory: Path, rng: random.Random) -> int:
 
 def test_scrub(cluster, tmp_path):
     rng = random.Random(1)
-    values = {f"key {number}": rng.randbytes(size) for number, size in enumerate([0, 10, 3000, 50_000, 300_000, 3_000_000])}
+    values = {
+        f"key {number}": rng.randbytes(size)
+        for number, size in enumerate([0, 10, 3000, 50_000, 300_000, 3_000_000])
+    }
     with ares.connect_blocking(cluster.settings.path) as store:
         for key, value in values.items():
             store.write(key, value)
@@ -55,7 +69,9 @@ def test_scrub(cluster, tmp_path):
     assert "repaired from other servers" in said
     after = cluster.json("scrub")["servers"]
     assert after["s1"]["damaged"] == 0
-    assert after["s3"]["repaired"] >= 2, "by this scrub, or when the other server asked it for elements that it found damaged"
+    assert after["s3"]["repaired"] >= 2, (
+        "by this scrub, or when the other server asked it for elements that it found damaged"
+    )
     cluster.kill("s4")  # repairs asked s0 first, and a killed server takes its last spans along
     check(cluster, values)
     cluster.ok("down", cluster.directory)
@@ -84,13 +100,30 @@ def test_what_cannot_be_repaired_is_said(cluster):
     report = cluster.json("scrub", status=1)
     assert not report["whole"]
     assert sum(server["quarantined"] for server in report["servers"].values()) >= 4
-    assert "not repaired yet" in cluster.run("scrub", "--server", "s0", "--server", "s1").stdout.decode()
+    assert (
+        "not repaired yet"
+        in cluster.run("scrub", "--server", "s0", "--server", "s1").stdout.decode()
+    )
     cluster.kill("s2")
-    assert cluster.json("scrub", status=1)["servers"]["s2"] == {"reachable": False, "why": "connection refused: is it running?"}
+    assert cluster.json("scrub", status=1)["servers"]["s2"] == {
+        "reachable": False,
+        "why": "connection refused: is it running?",
+    }
 
 
 def test_there_is_nothing_on_a_disk_to_verify(tmp_path):
-    words = ["init", tmp_path / "c", "--servers", "3", "--consensus", "0", "--durability", "memory", "--base-port", "0"]
+    words = [
+        "init",
+        tmp_path / "c",
+        "--servers",
+        "3",
+        "--consensus",
+        "0",
+        "--durability",
+        "memory",
+        "--base-port",
+        "0",
+    ]
     subprocess.run(ares_cli(*words), check=True, timeout=240)
     cli = Cli(tmp_path / "c")
     assert b"nothing on a disk" in cli.ok("scrub")

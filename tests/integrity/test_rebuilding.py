@@ -25,7 +25,10 @@ TAG, OLDER, NEWER = Tag(5, 1), Tag(4, 1), Tag(6, 1)
 def elements(configuration, tag, value):
     if configuration.dap == "abd":
         return [sealed(configuration.id, "o", tag, 0, len(value), (value,))] * configuration.n
-    return [sealed(configuration.id, "o", tag, i, len(value), parts) for i, parts in enumerate(coding_for(configuration).encode(value))]
+    return [
+        sealed(configuration.id, "o", tag, i, len(value), parts)
+        for i, parts in enumerate(coding_for(configuration).encode(value))
+    ]
 
 
 class Cluster(World):
@@ -41,7 +44,9 @@ class Cluster(World):
                     replica.handle(PutData(1, configuration.id, "o", tag, element))
 
     def rebuilt(self, own="s0", tag=TAG, **more):
-        return self.client(1).run(rebuild_element(self.initial, "o", tag, self.lengths[tag], own, **more))
+        return self.client(1).run(
+            rebuild_element(self.initial, "o", tag, self.lengths[tag], own, **more)
+        )
 
 
 VALUES = {OLDER: b"older" * 3000, TAG: b"value" * 3000, NEWER: b"newer" * 3000}
@@ -61,9 +66,13 @@ def test_a_replica_is_what_another_has(own):
     assert world.rebuilt(own) == world.truth[TAG][0]
 
 
-@pytest.mark.parametrize("length", [1, STRIPE_BYTES, STRIPE_BYTES + 1, (STRIPES_AT_ONCE + 1) * STRIPE_BYTES + 5])
+@pytest.mark.parametrize(
+    "length", [1, STRIPE_BYTES, STRIPE_BYTES + 1, (STRIPES_AT_ONCE + 1) * STRIPE_BYTES + 5]
+)
 def test_a_large_one_some_stripes_at_a_time(length):
-    world = Cluster(EC, {TAG: bytes(range(256)) * (length // 256) + b"x" * (length % 256)}, {("s0", TAG)})
+    world = Cluster(
+        EC, {TAG: bytes(range(256)) * (length // 256) + b"x" * (length % 256)}, {("s0", TAG)}
+    )
     assert world.rebuilt() == world.truth[TAG][0]
 
 
@@ -123,7 +132,9 @@ def test_elements_that_fit_no_value():
 def test_a_repair_asks_for_no_more_than_it_needs():
     world = Cluster(EC, VALUES, {("s0", TAG)})
     asked = []
-    world.watch = lambda source, target, message: asked.append(target) if hasattr(message, "wanted") else None
+    world.watch = lambda source, target, message: (
+        asked.append(target) if hasattr(message, "wanted") else None
+    )
     element = world.rebuilt()
     assert isinstance(element, Element)
     assert len(asked) == EC.k

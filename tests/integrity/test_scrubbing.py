@@ -43,7 +43,9 @@ def damage(directory, rng, count):
     """Flip bits everywhere in a server's files."""
     flips = 0
     for path in sorted(directory.glob("*.log")):
-        with contextlib.suppress(FileNotFoundError, Headless):  # one may be given back meanwhile, or begun
+        with contextlib.suppress(
+            FileNotFoundError, Headless
+        ):  # one may be given back meanwhile, or begun
             spots = [place for kind in anatomy(path).values() for place in kind if len(place)]
             for _ in range(count):
                 flip(path, rng.choice(rng.choice(spots)), rng.randrange(8))
@@ -65,7 +67,9 @@ async def check(cluster, values):
         if down:
             await cluster.stop(down)
         store = cluster.manager()
-        assert dict(zip(values, await asyncio.gather(*map(store.read, values)), strict=True)) == values
+        assert (
+            dict(zip(values, await asyncio.gather(*map(store.read, values)), strict=True)) == values
+        )
         if down:
             await cluster.start(down)
 
@@ -97,7 +101,9 @@ async def test_what_others_lack_too_is_kept_for_later(cluster, monkeypatch):
     await cluster.settled()
     has_it = "s4"
     await cluster.stop(has_it)
-    rotten = [name for name in cluster.book if name != has_it][: 4 if cluster.initial.dap == "abd" else 2]
+    rotten = [name for name in cluster.book if name != has_it][
+        : 4 if cluster.initial.dap == "abd" else 2
+    ]
     for name in rotten:
         for path in sorted(cluster.store(name).glob("*.log")):
             for place in anatomy(path)["data"]:
@@ -105,7 +111,10 @@ async def test_what_others_lack_too_is_kept_for_later(cluster, monkeypatch):
     lost = [(await cluster.scrubbed(name)).quarantined for name in rotten]
     assert all(lost)
     said = await asyncio.gather(*map(store.read, values), return_exceptions=True)
-    assert all(answer == value or isinstance(answer, AresError) for answer, value in zip(said, values.values(), strict=True))
+    assert all(
+        answer == value or isinstance(answer, AresError)
+        for answer, value in zip(said, values.values(), strict=True)
+    )
     assert any(isinstance(answer, AresError) for answer in said)
     await cluster.start(has_it)
     for name in rotten:
@@ -254,5 +263,8 @@ async def test_it_begins_by_itself_when_it_is_time(tmp_path, monkeypatch):
             await asyncio.sleep(0.01)
     await asyncio.sleep(0.1)
     assert rounds == [1, 0, 0, 0, 0]
-    assert all(float((tmp_path / f"{server}.scrubbed").read_text()) > time.time() - 60 for server in ("s0", "s3", "s4"))
+    assert all(
+        float((tmp_path / f"{server}.scrubbed").read_text()) > time.time() - 60
+        for server in ("s0", "s3", "s4")
+    )
     await cluster.close()

@@ -28,11 +28,17 @@ class MemoryJournal:
 
     keeps = True
 
-    def __init__(self, kept: Kept, later: Callable[[Callable[[], None]], object], place_bytes: int = 1 << 20) -> None:
+    def __init__(
+        self, kept: Kept, later: Callable[[Callable[[], None]], object], place_bytes: int = 1 << 20
+    ) -> None:
         self._kept = kept
         self._later = later
         self._place_bytes = place_bytes
-        self._left = {Use.DATA: place_bytes // 8, Use.POINTERS: place_bytes // 16, Use.COMPACTION: 0}
+        self._left = {
+            Use.DATA: place_bytes // 8,
+            Use.POINTERS: place_bytes // 16,
+            Use.COMPACTION: 0,
+        }
         self._place = max(kept.facts, default=0)
         self._sizes = {place: _size(facts) for place, facts in kept.facts.items()}
         self._appended: list[tuple[int, Fact]] = []
@@ -56,7 +62,11 @@ class MemoryJournal:
 
     def at_hand(self, bytes: int) -> int | None:
         fits = self._place != 0 and self._sizes[self._place] + bytes <= self._place_bytes
-        return self._place if fits and self.bytes_on_disk + bytes + self._left[Use.DATA] <= self._kept.room else None
+        return (
+            self._place
+            if fits and self.bytes_on_disk + bytes + self._left[Use.DATA] <= self._kept.room
+            else None
+        )
 
     def extend(self, facts: Encoded, bytes: int) -> None:
         self._sizes[self._place] += bytes
@@ -76,7 +86,11 @@ class MemoryJournal:
         self._later(finish)
 
     def places(self) -> Mapping[int, int]:
-        return {place: size for place, size in self._sizes.items() if place != self._place and place in self._kept.facts}
+        return {
+            place: size
+            for place, size in self._sizes.items()
+            if place != self._place and place in self._kept.facts
+        }
 
     def read(self, place: int) -> Iterator[Fact]:
         yield from list(self._kept.facts[place])
@@ -115,8 +129,16 @@ class _KeptExamination:
 
     def run(self, pace: Callable[[int], None]) -> Verdict:
         pace(_size(self._facts))
-        puts = [fact for fact in self._facts if isinstance(fact, PutData) and not is_hollow(fact.element)]
-        damaged = tuple(key for put in puts if not intact(*(key := (put.configuration, put.object, put.tag)), put.element))
+        puts = [
+            fact
+            for fact in self._facts
+            if isinstance(fact, PutData) and not is_hollow(fact.element)
+        ]
+        damaged = tuple(
+            key
+            for put in puts
+            if not intact(*(key := (put.configuration, put.object, put.tag)), put.element)
+        )
         return Verdict(not damaged, damaged)
 
 

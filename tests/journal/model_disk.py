@@ -32,10 +32,18 @@ class RecordedDisk(Disk):
         self._inodes: dict[int, int] = {}
         self._names: dict[str, int] = {}
         self._last = 0
-        for path in [*sorted(directory.iterdir()), *filter(Path.exists, [anchor_of(directory)])] if directory else ():
+        for path in (
+            [*sorted(directory.iterdir()), *filter(Path.exists, [anchor_of(directory)])]
+            if directory
+            else ()
+        ):
             self._last += 1
             self._names[name_of(path)] = self._last
-            self.ops += [Op("create", self._last, name_of(path)), Op("write", self._last, data=path.read_bytes()), Op("sync", self._last)]
+            self.ops += [
+                Op("create", self._last, name_of(path)),
+                Op("write", self._last, data=path.read_bytes()),
+                Op("sync", self._last),
+            ]
         self.ops.append(Op("sync-directory"))
 
     def told(self, count: int) -> None:
@@ -60,7 +68,9 @@ class RecordedDisk(Disk):
 
     def write(self, descriptor, buffers, offset):
         super().write(descriptor, buffers, offset)
-        self.ops.append(Op("write", self._inodes[descriptor], offset=offset, data=b"".join(buffers)))
+        self.ops.append(
+            Op("write", self._inodes[descriptor], offset=offset, data=b"".join(buffers))
+        )
 
     def sync(self, descriptor):
         super().sync(descriptor)

@@ -84,8 +84,12 @@ def _close(descriptors):
         os.close(descriptor)
 
 
-def log_journal(directory: Path, disk=None, segment_bytes: int = 64 * KIB, background=None) -> LogJournal:
-    return LogJournal(directory, OWNER, background or AtOnce(), disk or ClosingDisk(), segment_bytes)
+def log_journal(
+    directory: Path, disk=None, segment_bytes: int = 64 * KIB, background=None
+) -> LogJournal:
+    return LogJournal(
+        directory, OWNER, background or AtOnce(), disk or ClosingDisk(), segment_bytes
+    )
 
 
 class Node:
@@ -160,7 +164,13 @@ def state(replica: Replica):
             hosting.collected,
             hosting.bytes,
             {
-                name: (versions.trimmed, [(tag, element.checksum, b"".join(element.parts)) for tag, element, _ in versions.entries])
+                name: (
+                    versions.trimmed,
+                    [
+                        (tag, element.checksum, b"".join(element.parts))
+                        for tag, element, _ in versions.entries
+                    ],
+                )
                 for name, versions in hosting.objects.items()
             },
         )
@@ -168,12 +178,25 @@ def state(replica: Replica):
     }
 
 
-def put(object: str, number: int, data: bytes = b"", configuration: Configuration = INITIAL, parts: int = 1, writer: int = 1) -> PutData:
+def put(
+    object: str,
+    number: int,
+    data: bytes = b"",
+    configuration: Configuration = INITIAL,
+    parts: int = 1,
+    writer: int = 1,
+) -> PutData:
     tag, index = Tag(number, writer), 1 if configuration.dap == "ec" else 0
     parts = min(parts, 1 + len(data) // KIB)
     step = -(-len(data) // parts) or 1
     pieces = tuple(data[start : start + step] for start in range(0, len(data), step))
-    return PutData(7, configuration.id, object, tag, sealed(configuration.id, object, tag, index, len(data), pieces))
+    return PutData(
+        7,
+        configuration.id,
+        object,
+        tag,
+        sealed(configuration.id, object, tag, index, len(data), pieces),
+    )
 
 
 def requests(count: int, seed: int = 1, sizes=(5, 300, 9 * KIB, 20 * KIB)) -> Iterator[Request]:
@@ -191,5 +214,14 @@ def requests(count: int, seed: int = 1, sizes=(5, 300, 9 * KIB, 20 * KIB)) -> It
             continue
         size = rng.choice(sizes)
         where = rng.choice([INITIAL, INITIAL, PHOTOS])
-        done.append(put(rng.choice("abcd"), rng.randint(1, number + 1), rng.randbytes(size), where, rng.choice([1, 2]), rng.randint(1, 2)))
+        done.append(
+            put(
+                rng.choice("abcd"),
+                rng.randint(1, number + 1),
+                rng.randbytes(size),
+                where,
+                rng.choice([1, 2]),
+                rng.randint(1, 2),
+            )
+        )
         yield done[-1]

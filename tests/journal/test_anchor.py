@@ -51,7 +51,10 @@ def said(directory):
 
 
 def contents(directory):
-    return {path.name: path.read_bytes() for path in [*directory.iterdir(), *filter(os.path.exists, [anchor_of(directory)])]}
+    return {
+        path.name: path.read_bytes()
+        for path in [*directory.iterdir(), *filter(os.path.exists, [anchor_of(directory)])]
+    }
 
 
 def as_an_earlier_release_left_it(directory):
@@ -67,7 +70,12 @@ def refused(directory, why):
     with pytest.raises(StoreDamaged, match=why) as caught:
         facts(directory)
     assert contents(directory) == before
-    for words in ("The server was not started", "nothing was changed", "bring all of them back", "prepare FILE ID --forget"):
+    for words in (
+        "The server was not started",
+        "nothing was changed",
+        "bring all of them back",
+        "prepare FILE ID --forget",
+    ):
         assert words in str(caught.value)
 
 
@@ -75,7 +83,9 @@ def test_all_segments_gone(directory):
     last = segments(directory)[-1]
     for path in segments(directory):
         path.unlink()
-    refused(directory, f"segments up to {int(last.stem)} had begun, says .*j.anchor, and none is there")
+    refused(
+        directory, f"segments up to {int(last.stem)} had begun, says .*j.anchor, and none is there"
+    )
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -85,7 +95,10 @@ def test_the_newest_segments_gone(directory, count):
     for path in segments(directory)[-count:]:
         path.unlink()
     gone = f"segment {last}" if count == 1 else f"segments up to {last}"
-    refused(directory, f"{gone} had begun, says .*j.anchor, and {int(left[-1].stem)} is the newest that is there")
+    refused(
+        directory,
+        f"{gone} had begun, says .*j.anchor, and {int(left[-1].stem)} is the newest that is there",
+    )
 
 
 def test_the_only_segment_gone(tmp_path):
@@ -100,7 +113,10 @@ def test_the_anchor_gone_and_the_newest_segments_with_it(directory, count):
     for path in segments(directory)[-count:] if count else ():
         path.unlink()
     anchor_of(directory).unlink()
-    refused(directory, "j.anchor is damaged: it is missing, and nothing else tells which segment of the journal was the last")
+    refused(
+        directory,
+        "j.anchor is damaged: it is missing, and nothing else tells which segment of the journal was the last",
+    )
 
 
 def test_a_journal_of_a_release_that_only_had_an_anchor_is_noted(directory):
@@ -123,7 +139,9 @@ def test_an_anchor_of_another_life_is_none_of_this_journal(directory):
 def test_a_pipe_in_the_place_of_the_anchor_is_named(directory):
     anchor_of(directory).unlink()
     os.mkfifo(anchor_of(directory))
-    with pytest.raises(BadInput, match=r"it is a pipe or a device, and a file was expected \(.*j\.anchor\)"):
+    with pytest.raises(
+        BadInput, match=r"it is a pipe or a device, and a file was expected \(.*j\.anchor\)"
+    ):
         facts(directory)
 
 
@@ -195,14 +213,19 @@ def test_one_slot_that_a_crash_tore_leaves_the_other(directory, slot):
 
 def test_an_anchor_that_cannot_be_read_is_damage(directory):
     spoil(directory, 0, 1)
-    refused(directory, "it cannot be read, and nothing else tells which segment of the journal was the last")
+    refused(
+        directory,
+        "it cannot be read, and nothing else tells which segment of the journal was the last",
+    )
     for content in (b"", bytes(2 * BLOCK_BYTES)):
         anchor_of(directory).write_bytes(content)
         refused(directory, "it cannot be read")
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_after_a_crash_at_any_moment_it_starts_and_without_its_last_segment_it_forgets_nothing(tmp_path, seed):
+def test_after_a_crash_at_any_moment_it_starts_and_without_its_last_segment_it_forgets_nothing(
+    tmp_path, seed
+):
     story, rng, lost = Story(tmp_path / "life", seed), random.Random(seed), 0
     for moment in range(0, len(story.disk.ops) + 1, 2):
         where = tmp_path / f"{moment}"

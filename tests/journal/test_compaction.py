@@ -49,15 +49,26 @@ def seal_place(node, filler=20, name="filler"):
 
 
 def test_what_survives_of_a_place(tmp_path):
-    overwritten = [put("o", number, b"v") for number in range(1, 6)]  # capacity 2: 4 and 5 stay, 3 is the highest dropped
-    requests = [Introduce(1, PHOTOS), *overwritten, put("kept", 1, b"k" * 9 * KIB), put("p", 1, b"x", PHOTOS)]
+    overwritten = [
+        put("o", number, b"v") for number in range(1, 6)
+    ]  # capacity 2: 4 and 5 stay, 3 is the highest dropped
+    requests = [
+        Introduce(1, PHOTOS),
+        *overwritten,
+        put("kept", 1, b"k" * 9 * KIB),
+        put("p", 1, b"x", PHOTOS),
+    ]
     node = node_with(tmp_path, *requests)
     node.handle(CollectConfig(1, PHOTOS.id, Successor(NEXT, Status.FINALIZED)))
     seal_place(node)
     place = min(node.journal.places())
     facts = list(node.journal.read(place))
     kept = [kept for fact in facts if (kept := node.replica.surviving(fact, place)) is not None]
-    assert [fact for fact in kept if not (isinstance(fact, PutData) and fact.object.startswith("filler"))] == [
+    assert [
+        fact
+        for fact in kept
+        if not (isinstance(fact, PutData) and fact.object.startswith("filler"))
+    ] == [
         TagsTrimmed(INITIAL.id, "o", Tag(3, 1)),
         overwritten[3],
         overwritten[4],
@@ -72,7 +83,9 @@ def test_what_survives_of_a_place(tmp_path):
 
 def test_a_pointer_of_an_earlier_release_after_one_that_says_finalized_survives(tmp_path):
     """A release that does not know that word leaves it out when the pointer moves. Who reads both must not take neither for what is told."""
-    node = node_with(tmp_path, Introduce(1, PHOTOS), put("a", 1, b"v", PHOTOS), Finalize(1, PHOTOS.id))
+    node = node_with(
+        tmp_path, Introduce(1, PHOTOS), put("a", 1, b"v", PHOTOS), Finalize(1, PHOTOS.id)
+    )
     earlier = Pointed(PHOTOS, Successor(NEXT, Status.PENDING), False)
     assert node.journal.reserve(fact_bytes_max(earlier), Use.DATA) is not None
     node.journal.append(earlier, fact_bytes_max(earlier))
@@ -102,17 +115,33 @@ def test_the_account_of_what_lives_is_right_after_anything(tmp_path):
     """Counted anew by a restart, it is the same."""
     node = node_with(tmp_path, Introduce(1, PHOTOS))
     for number in range(1, 150):
-        node.handle(put("abcde"[number % 5], number % 37, b"d" * (number * 97 % 3000), [INITIAL, PHOTOS][number % 2], writer=number % 3))
+        node.handle(
+            put(
+                "abcde"[number % 5],
+                number % 37,
+                b"d" * (number * 97 % 3000),
+                [INITIAL, PHOTOS][number % 2],
+                writer=number % 3,
+            )
+        )
         node.commit()
         if number % 50 == 49:
             for place in list(node.journal.places()):
                 assert node.compact(place)
-    counted = {place: bytes for place, bytes in Node(log_journal(tmp_path / "j")).replica.account.live.items() if bytes}
+    counted = {
+        place: bytes
+        for place, bytes in Node(log_journal(tmp_path / "j")).replica.account.live.items()
+        if bytes
+    }
     assert counted == {place: bytes for place, bytes in node.replica.account.live.items() if bytes}
     node.handle(CollectConfig(1, PHOTOS.id, Successor(NEXT, Status.FINALIZED)))
     node.commit()
     after = sum(node.replica.account.live.values())
-    assert after == sum(Node(log_journal(tmp_path / "j")).replica.account.live.values()) < sum(counted.values())
+    assert (
+        after
+        == sum(Node(log_journal(tmp_path / "j")).replica.account.live.values())
+        < sum(counted.values())
+    )
 
 
 def test_views_stay_valid_when_their_segment_is_gone(tmp_path):
@@ -155,11 +184,20 @@ def test_an_element_that_rotted_counts_as_missing_before_and_after_compaction(tm
         hosting = node.replica.hosted[INITIAL.id]
         if place in node.journal.places():
             assert node.compact(place)
-            assert hosting.bytes == sum(element.size for versions in hosting.objects.values() for _, element, _ in versions.entries)
+            assert hosting.bytes == sum(
+                element.size
+                for versions in hosting.objects.values()
+                for _, element, _ in versions.entries
+            )
 
 
 def test_a_resend_leaves_no_fact(tmp_path):
-    once = [Introduce(1, PHOTOS), put("a", 1, b"x" * 9 * KIB), put("b", 2, b"y"), CollectConfig(1, PHOTOS.id, Successor(NEXT, Status.FINALIZED))]
+    once = [
+        Introduce(1, PHOTOS),
+        put("a", 1, b"x" * 9 * KIB),
+        put("b", 2, b"y"),
+        CollectConfig(1, PHOTOS.id, Successor(NEXT, Status.FINALIZED)),
+    ]
     node = node_with(tmp_path, *once)
     before = node.journal.bytes_on_disk
     for request in once * 50:
@@ -180,7 +218,12 @@ class Undying(Disk):
 def test_what_was_copied_is_not_counted_on_where_it_was_before(tmp_path):
     """A crash after the copies were durable leaves the place that was to go; the next start removes it."""
     node = Node(log_journal(tmp_path / "j", Undying()))
-    for request in [Introduce(1, PHOTOS), put("o", 1, b"v"), put("kept", 1, b"k" * 9 * KIB), put("p", 1, b"x", PHOTOS)]:
+    for request in [
+        Introduce(1, PHOTOS),
+        put("o", 1, b"v"),
+        put("kept", 1, b"k" * 9 * KIB),
+        put("p", 1, b"x", PHOTOS),
+    ]:
         node.handle(request)
     seal_place(node)
     for request in [put("o", number, b"v") for number in (2, 3)]:

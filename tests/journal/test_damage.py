@@ -6,7 +6,16 @@ import random
 import pytest
 
 from ares.model.errors import BadInput, ForeignStore, StoreDamaged
-from ares.store.journal.format import BATCH, FORMAT, HEAD, Head, decode_head, encode_head, parse_frame, walk
+from ares.store.journal.format import (
+    BATCH,
+    FORMAT,
+    HEAD,
+    Head,
+    decode_head,
+    encode_head,
+    parse_frame,
+    walk,
+)
 from ares.store.journal.log import LogJournal
 from ares.store.journal.segments import Owner
 
@@ -38,7 +47,9 @@ def metadata(path):
     spots = list(range(32 + len(head.body)))
     for frame in walk(view, head.end, told.salt, told.first):
         assert frame.magic == BATCH
-        spots += range(frame.start, frame.parts[0][0] if frame.parts else frame.start + 40 + len(frame.body))
+        spots += range(
+            frame.start, frame.parts[0][0] if frame.parts else frame.start + 40 + len(frame.body)
+        )
     return spots
 
 
@@ -50,13 +61,17 @@ def test_flipped_bits_in_metadata(directory, tmp_path):
             with pytest.raises((StoreDamaged, ForeignStore), match="was not started"):
                 list(log_journal(directory).recover())
             flip(path, at)
-    assert len([fact for _, facts in log_journal(directory).recover() for fact in facts]) == 29, "nothing was changed by looking"
+    assert len([fact for _, facts in log_journal(directory).recover() for fact in facts]) == 29, (
+        "nothing was changed by looking"
+    )
 
 
 def test_flipped_bits_elsewhere_do_not_stop_it(directory):
     for path in sorted(directory.glob("*.log")):
         spots = set(metadata(path))
-        for at in random.Random(2).sample([at for at in range(path.stat().st_size) if at not in spots], 10):
+        for at in random.Random(2).sample(
+            [at for at in range(path.stat().st_size) if at not in spots], 10
+        ):
             flip(path, at)
     assert len([fact for _, facts in log_journal(directory).recover() for fact in facts]) == 29
 
@@ -84,7 +99,10 @@ def test_a_segment_in_the_place_of_another(directory):
 
 STRANGERS = [
     (Owner(b"another", OWNER.server, OWNER.identity), "made in another cluster"),
-    (Owner(OWNER.cluster, "s9", OWNER.identity), r"s1 made it, and this is s9 \(is the right disk mounted"),
+    (
+        Owner(OWNER.cluster, "s9", OWNER.identity),
+        r"s1 made it, and this is s9 \(is the right disk mounted",
+    ),
     (Owner(OWNER.cluster, "s1", "f"), "now: it is an old copy"),
 ]
 
@@ -96,7 +114,9 @@ def test_the_store_of_another(directory, owner, why):
 
 
 def test_a_newer_format(tmp_path):
-    (tmp_path / "00000001.log").write_bytes(b"".join(encode_head(Head(FORMAT + 1, INITIAL.id, "s1", "", 1, 0, 1, ()))))
+    (tmp_path / "00000001.log").write_bytes(
+        b"".join(encode_head(Head(FORMAT + 1, INITIAL.id, "s1", "", 1, 0, 1, ())))
+    )
     with pytest.raises(ForeignStore, match=f"format {FORMAT + 1}"):
         list(log_journal(tmp_path).recover())
 
@@ -129,4 +149,8 @@ def test_the_last_batch_is_no_torn_write_however_often_it_was_opened_since(direc
     path = max(directory.glob("*.log"))
     at = path.read_bytes().rindex(b"x" * 64)
     flip(path, at)
-    assert "last" in {getattr(fact, "object", None) for _, facts in log_journal(directory).recover() for fact in facts}
+    assert "last" in {
+        getattr(fact, "object", None)
+        for _, facts in log_journal(directory).recover()
+        for fact in facts
+    }

@@ -8,7 +8,9 @@ from ares.store.journal.disk import BUFFERS_MAX, Disk
 
 
 @pytest.mark.parametrize("at_once", [1, 7, 1000, 1 << 20])
-def test_everything_is_written_however_little_the_system_takes_at_once(tmp_path, monkeypatch, at_once):
+def test_everything_is_written_however_little_the_system_takes_at_once(
+    tmp_path, monkeypatch, at_once
+):
     """And buffers are given to it by the hundred, each as often as it was not taken."""
     given = []
 

@@ -11,7 +11,17 @@ from ares.consensus.local import LocalConsensus
 from ares.model.configuration import Configuration, Server, Status, Successor
 from ares.model.errors import StoreFailed, Unavailable
 from ares.model.identity import DEFAULT_DOMAIN, ClientId
-from ares.model.messages import Ack, Describe, GetData, GetHint, GetTag, Introduce, ListObjects, ReadConfig, WriteConfig
+from ares.model.messages import (
+    Ack,
+    Describe,
+    GetData,
+    GetHint,
+    GetTag,
+    Introduce,
+    ListObjects,
+    ReadConfig,
+    WriteConfig,
+)
 from ares.reconfig.view import Switches
 from ares.replica import unsynced
 from ares.server import host
@@ -36,7 +46,12 @@ class Waiting:
         self.background = AtOnce(waiting=True)
         self.node = Node(log_journal(directory, background=self.background))
         self.later: list = []
-        self.host = Host(self.node.replica, self.node.journal, lambda sender, replies: self.later.extend(replies), lambda error: None)
+        self.host = Host(
+            self.node.replica,
+            self.node.journal,
+            lambda sender, replies: self.later.extend(replies),
+            lambda error: None,
+        )
 
     def calls(self, *requests):
         """Which are answered at once."""
@@ -60,14 +75,26 @@ async def waiting(tmp_path):
 
 async def test_what_needs_not_wait(waiting):
     assert waiting.calls(put("new", 1, b"x")) == []
-    quick = [GetTag(1, INITIAL.id, "old"), GetData(2, INITIAL.id, "old", True), ReadConfig(3, INITIAL.id), ListObjects(4, PHOTOS.id, "", 9)]
-    assert waiting.calls(*quick, put("old", 1, b"x"), GetTag(5, b"unknown", "new"), GetHint(6, "d")) == [1, 2, 3, 4, 7, 5, 6]
+    quick = [
+        GetTag(1, INITIAL.id, "old"),
+        GetData(2, INITIAL.id, "old", True),
+        ReadConfig(3, INITIAL.id),
+        ListObjects(4, PHOTOS.id, "", 9),
+    ]
+    assert waiting.calls(
+        *quick, put("old", 1, b"x"), GetTag(5, b"unknown", "new"), GetHint(6, "d")
+    ) == [1, 2, 3, 4, 7, 5, 6]
     assert await waiting.synced() == [7]
 
 
 @pytest.mark.parametrize(
     "shows",
-    [GetTag(1, INITIAL.id, "new"), GetData(1, INITIAL.id, "new", True), ListObjects(1, INITIAL.id, "", 9), Describe(1)],
+    [
+        GetTag(1, INITIAL.id, "new"),
+        GetData(1, INITIAL.id, "new", True),
+        ListObjects(1, INITIAL.id, "", 9),
+        Describe(1),
+    ],
     ids=lambda request: type(request).__name__,
 )
 async def test_what_shows_an_unsynced_element_waits(waiting, shows):
@@ -86,7 +113,9 @@ async def test_a_client_has_so_much_waiting_for_a_slow_disk_and_no_more(waiting,
     monkeypatch.setattr(unsynced, "ROWS_MAX", 30)
     waiting.calls(put("new", 1, b"x"))
     for call in range(100, 200):
-        assert waiting.calls(ListObjects(call, INITIAL.id, "", 9)) == []  # three rows: two objects, and itself
+        assert (
+            waiting.calls(ListObjects(call, INITIAL.id, "", 9)) == []
+        )  # three rows: two objects, and itself
     assert waiting.host.handle("another client", [GetTag(2, INITIAL.id, "new")]) == []
     assert await waiting.synced() == [7, *range(100, 109), 2]
     assert waiting.calls(ListObjects(109, INITIAL.id, "", 9)) == [109]
@@ -97,19 +126,34 @@ async def test_a_resend_of_what_is_not_durable_waits(waiting):
     assert await waiting.synced() == [7, 7]
 
 
-ABOUT = [GetTag(1, PHOTOS.id, "p"), GetData(1, PHOTOS.id, "p", True), put("p", 1, b"x", PHOTOS), ListObjects(1, PHOTOS.id, "", 9)]
+ABOUT = [
+    GetTag(1, PHOTOS.id, "p"),
+    GetData(1, PHOTOS.id, "p", True),
+    put("p", 1, b"x", PHOTOS),
+    ListObjects(1, PHOTOS.id, "", 9),
+]
 
 
-@pytest.mark.parametrize("shows", [ReadConfig(1, PHOTOS.id), *ABOUT], ids=lambda request: type(request).__name__)
+@pytest.mark.parametrize(
+    "shows", [ReadConfig(1, PHOTOS.id), *ABOUT], ids=lambda request: type(request).__name__
+)
 async def test_every_answer_about_a_configuration_shows_its_pointer(waiting, shows):
-    assert waiting.calls(WriteConfig(9, PHOTOS.id, Successor(NEXT, Status.PENDING)), shows, GetTag(5, INITIAL.id, "old")) == [5]
+    assert waiting.calls(
+        WriteConfig(9, PHOTOS.id, Successor(NEXT, Status.PENDING)),
+        shows,
+        GetTag(5, INITIAL.id, "old"),
+    ) == [5]
     assert await waiting.synced() == [9, shows.call]
 
 
 async def test_carried_successors_wait_too(waiting):
-    assert waiting.calls(GetData(4, PHOTOS.id, "p", True, None, Successor(NEXT, Status.PENDING))) == []
+    assert (
+        waiting.calls(GetData(4, PHOTOS.id, "p", True, None, Successor(NEXT, Status.PENDING))) == []
+    )
     assert await waiting.synced() == [4]
-    assert waiting.calls(GetData(4, PHOTOS.id, "p", True, None, Successor(NEXT, Status.PENDING))) == [4], "again, it changes nothing"
+    assert waiting.calls(
+        GetData(4, PHOTOS.id, "p", True, None, Successor(NEXT, Status.PENDING))
+    ) == [4], "again, it changes nothing"
 
 
 async def test_a_turn_of_the_loop_is_one_commit(waiting):
@@ -122,7 +166,9 @@ async def test_a_turn_of_the_loop_is_one_commit(waiting):
         await asyncio.sleep(0)
     assert len(waiting.background.jobs) == 1, "one is under way; the next gathers"
     assert len(await waiting.synced()) == 20
-    assert waiting.background.jobs == [], "the replies leave first: to sync is to keep the loop, perhaps"
+    assert waiting.background.jobs == [], (
+        "the replies leave first: to sync is to keep the loop, perhaps"
+    )
     assert len(await waiting.synced()) == 10
 
 
@@ -134,7 +180,12 @@ class Cluster:
 
     def __init__(self, directory: Path):
         self.directory, self.network, self.consensus = directory, InprocNetwork(), LocalConsensus()
-        self.book = {server.id: server for server in (Server(f"s{number}", f"host{number}:1", f"{number:032x}") for number in range(3))}
+        self.book = {
+            server.id: server
+            for server in (
+                Server(f"s{number}", f"host{number}:1", f"{number:032x}") for number in range(3)
+            )
+        }
         self.initial = Configuration.abd(self.book.values()).at(DEFAULT_DOMAIN, 0)
         self.running: dict = {}
         self.disks: dict = {}
@@ -146,9 +197,13 @@ class Cluster:
             owner = Owner(self.initial.id, name, server.identity)
             journal = open_journal(self.directory / name, owner, 256 * KIB)
             if name in self.disks:
-                journal = LogJournal(self.directory / name, owner, WriterThread(), self.disks[name], 256 * KIB)
+                journal = LogJournal(
+                    self.directory / name, owner, WriterThread(), self.disks[name], 256 * KIB
+                )
             stop, listener = asyncio.Event(), InprocListener(self.network, server.address)
-            task = asyncio.create_task(run_server(server.id, server.identity, self.initial, listener, stop, journal))
+            task = asyncio.create_task(
+                run_server(server.id, server.identity, self.initial, listener, stop, journal)
+            )
             self.running[name] = (task, stop)
             await asyncio.sleep(0)
 
@@ -160,7 +215,15 @@ class Cluster:
 
     def manager(self, timeout_s=10.0):
         client = ClientId(len(self.managers) + 1)
-        manager = Manager(lambda: InprocConnections(self.network), self.consensus, self.initial, self.book, client, Switches(), timeout_s)
+        manager = Manager(
+            lambda: InprocConnections(self.network),
+            self.consensus,
+            self.initial,
+            self.book,
+            client,
+            Switches(),
+            timeout_s,
+        )
         self.managers.append(manager)
         return manager
 
@@ -188,14 +251,18 @@ async def test_everything_is_there_after_all_servers_were_stopped(cluster):
         await cluster.stop()
         await cluster.start()
         again = cluster.manager()
-        assert dict(zip(values, await asyncio.gather(*map(again.read, values)), strict=True)) == values
+        assert (
+            dict(zip(values, await asyncio.gather(*map(again.read, values)), strict=True)) == values
+        )
 
 
 async def test_overwriting_takes_bounded_space(cluster):
     await cluster.start()
     store = cluster.manager()
     for number in range(60):
-        await asyncio.gather(*(store.write(f"key {key}", bytes([number]) * 20_000) for key in range(5)))
+        await asyncio.gather(
+            *(store.write(f"key {key}", bytes([number]) * 20_000) for key in range(5))
+        )
     await cluster.stop()
     size = sum(path.stat().st_blocks * 512 for path in (cluster.directory / "s0").iterdir())
     assert size < 1_500 * KIB
@@ -268,4 +335,6 @@ async def test_a_turn_ends_when_much_was_verified(waiting, monkeypatch):
     while left := length_hint(asked):
         turns.append([reply.call for reply in waiting.host.handle("client", asked)])
         assert length_hint(asked) < left
-    assert turns == [[0, 1, 2], [3, 4, 5], [6, 7]], "an element has 10 KiB, and a turn ends with the one by which it is too much"
+    assert turns == [[0, 1, 2], [3, 4, 5], [6, 7]], (
+        "an element has 10 KiB, and a turn ends with the one by which it is too much"
+    )

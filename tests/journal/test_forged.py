@@ -29,7 +29,10 @@ SALT, FIRST = 0x1234, 5
 def forged(bytes_all):
     """The beginnings of as many frames as fit; each would end where all of this does."""
     count = bytes_all // PREFIX_BYTES
-    return b"".join(struct.pack("<8sQQIIQ", BATCH, FIRST + 1, 0, (count - number - 1) * PREFIX_BYTES, 0, 0) for number in range(count))
+    return b"".join(
+        struct.pack("<8sQQIIQ", BATCH, FIRST + 1, 0, (count - number - 1) * PREFIX_BYTES, 0, 0)
+        for number in range(count)
+    )
 
 
 @pytest.fixture
@@ -55,7 +58,9 @@ def test_a_torn_tail(work):
     works = []
     for kib in (64, 128, 256):
         mark = b"".join(encode_mark(FIRST - 1, SALT))
-        frames, _, end = kept_of_torn(memoryview(bytes(PREFIX_BYTES) + forged(kib * KIB) + mark), 0, SALT, FIRST)
+        frames, _, end = kept_of_torn(
+            memoryview(bytes(PREFIX_BYTES) + forged(kib * KIB) + mark), 0, SALT, FIRST
+        )
         assert (frames, end) == ([], 0)
         works.append(work())
     assert all(later <= 2.2 * earlier for earlier, later in itertools.pairwise(works))
@@ -64,7 +69,12 @@ def test_a_torn_tail(work):
 def test_a_mark_is_found_among_them():
     mark = b"".join(encode_mark(FIRST, SALT))
     with pytest.raises(Damage, match=f"those up to {FIRST} were durable"):
-        kept_of_torn(memoryview(bytes(PREFIX_BYTES) + forged(64 * KIB) + mark + forged(64 * KIB)), 0, SALT, FIRST)
+        kept_of_torn(
+            memoryview(bytes(PREFIX_BYTES) + forged(64 * KIB) + mark + forged(64 * KIB)),
+            0,
+            SALT,
+            FIRST,
+        )
 
 
 class CountingDisk(Disk):
@@ -81,7 +91,9 @@ def damaged(head, kib):
     start = sum(map(len, encode_head(head)))
     for padding in range(8):
         facts = enumerate([put("a", 1, bytes(padding) + forged(kib * KIB)), put("b", 1)], FIRST)
-        batches = [buffer for number, fact in facts for buffer in encode_batch(number, 0, SALT, [fact])]
+        batches = [
+            buffer for number, fact in facts for buffer in encode_batch(number, 0, SALT, [fact])
+        ]
         content = bytearray(b"".join([*encode_head(head), *batches]))
         if content.index(BATCH, start + 1) % ALIGNMENT == 0:
             content[start + 9] ^= 1

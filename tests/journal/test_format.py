@@ -59,7 +59,9 @@ def test_what_is_written_is_read():
     assert end == ends[-1]
     assert all(end % ALIGNMENT == 0 for end in ends)
     assert [decode_batch(frame, memoryview(data)).facts for frame in frames] == FACTS
-    [large] = [fact for fact in decode_batch(frames[1], memoryview(data)).facts if fact.object == "b"]
+    [large] = [
+        fact for fact in decode_batch(frames[1], memoryview(data)).facts if fact.object == "b"
+    ]
     assert isinstance(large, PutData)
     assert {type(part) for part in large.element.parts} == {memoryview}
 
@@ -68,9 +70,14 @@ def test_what_is_written_is_read():
 def test_what_an_earlier_release_took_in_more_parts_than_are_taken_now_comes_in_one(bytes_each):
     """It was acknowledged: a store with it starts, and answers it."""
     count, tag = PARTS_MAX + 9, Tag(1, 1)
-    element = sealed(INITIAL.id, "many", tag, 1, 5, (b"1234" * 10, *[b"p" * bytes_each] * (count - 1)))
+    element = sealed(
+        INITIAL.id, "many", tag, 1, 5, (b"1234" * 10, *[b"p" * bytes_each] * (count - 1))
+    )
     many = PutData(7, INITIAL.id, "many", tag, element)
-    batches = [[put("a", 1, b"x"), many, Pointed(PHOTOS, None, False)], [TagsTrimmed(INITIAL.id, "a", Tag(1, 1)), put("b", 2, b"y" * 9 * KIB), many]]
+    batches = [
+        [put("a", 1, b"x"), many, Pointed(PHOTOS, None, False)],
+        [TagsTrimmed(INITIAL.id, "a", Tag(1, 1)), put("b", 2, b"y" * 9 * KIB), many],
+    ]
     data, _ = segment(batches=batches)
     frames, _ = torn(data)
     for frame, facts in zip(frames, batches, strict=True):
@@ -124,7 +131,9 @@ def test_what_was_durable_and_is_broken_is_damage(known):
         start = ([0, *ends])[number]
         frame = parse_frame(memoryview(data), start, SALT)
         body_end = frame.parts[0][0] if frame.parts else end
-        metadata |= set(range(start, start + PREFIX_BYTES + 8 * len(frame.parts) + len(frame.body))) & set(range(start, body_end))
+        metadata |= set(
+            range(start, start + PREFIX_BYTES + 8 * len(frame.parts) + len(frame.body))
+        ) & set(range(start, body_end))
     for at in sorted(metadata)[::7]:
         flipped = bytearray(data)
         flipped[at] ^= 0x10

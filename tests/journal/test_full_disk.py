@@ -57,7 +57,9 @@ class SmallDisk(Disk):
 
 def host_of(node):
     later, failures = [], []
-    host = Host(node.replica, node.journal, lambda sender, replies: later.extend(replies), failures.append)
+    host = Host(
+        node.replica, node.journal, lambda sender, replies: later.extend(replies), failures.append
+    )
     return host, later, failures
 
 
@@ -90,9 +92,13 @@ async def life_on_a_full_disk(node, host, later, free):
         assert isinstance(reply, DataReply)
         assert reply.element is not None
     assert (await ask(host, later, GetData(1, INITIAL.id, f"{taken}", True))).tags == ()
-    assert await ask(host, later, put("0", 1, b"d" * 3 * KIB)) == Ack(7, None), "what it has it need not write"
+    assert await ask(host, later, put("0", 1, b"d" * 3 * KIB)) == Ack(7, None), (
+        "what it has it need not write"
+    )
     pointer = Successor(NEXT, Status.FINALIZED)
-    assert await ask(host, later, CollectConfig(2, PHOTOS.id, pointer)) == Ack(2, pointer), "what frees space takes the spare"
+    assert await ask(host, later, CollectConfig(2, PHOTOS.id, pointer)) == Ack(2, pointer), (
+        "what frees space takes the spare"
+    )
     free()
     assert await fill(host, later) > 10
     return taken
@@ -121,11 +127,18 @@ async def test_collecting_makes_room(tmp_path):
     host, later, _ = host_of(node)
     host.handle("client", [Introduce(1, PHOTOS)])
     number = 0
-    while not isinstance(await ask(host, later, put(f"{number}", 1, b"d" * 3 * KIB, [INITIAL, PHOTOS, PHOTOS][number % 3])), Refused):
+    while not isinstance(
+        await ask(
+            host, later, put(f"{number}", 1, b"d" * 3 * KIB, [INITIAL, PHOTOS, PHOTOS][number % 3])
+        ),
+        Refused,
+    ):
         number += 1
     await ask(host, later, CollectConfig(2, PHOTOS.id, Successor(NEXT, Status.FINALIZED)))
     assert isinstance(await ask(host, later, put("more", 1, b"d" * 30 * KIB)), Refused)
-    assert await ask(host, later, put("more", 1, b"d" * 30 * KIB)) == Ack(7, None), "who is refused makes it look for what can be given back"
+    assert await ask(host, later, put("more", 1, b"d" * 30 * KIB)) == Ack(7, None), (
+        "who is refused makes it look for what can be given back"
+    )
     assert disk.used < 350 * KIB
     assert Node(log_journal(tmp_path / "j")).state == node.state
 
@@ -133,7 +146,11 @@ async def test_collecting_makes_room(tmp_path):
 @contextmanager
 def tmpfs(directory, kib):
     directory.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={kib}k", "tmpfs", str(directory)], capture_output=True, check=False)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={kib}k", "tmpfs", str(directory)],
+        capture_output=True,
+        check=False,
+    )
     if mounted.returncode:
         pytest.skip("only root mounts a disk of its own")
     try:
@@ -207,8 +224,13 @@ async def test_a_disk_that_fails_ends_the_server(tmp_path, what):
         assert (what, replies + later) == ("allocate", [Ack(7, None)] * (number + 1))
     [error] = failures
     assert error.errno == errno.EIO
-    assert host.handle("client", [GetData(1, INITIAL.id, "a", True)]) == [], "after that it is silent"
-    assert Node(log_journal(tmp_path / "j")).state[INITIAL.id][3]["a"] == state(plain([put("a", 1, b"x")]))[INITIAL.id][3]["a"]
+    assert host.handle("client", [GetData(1, INITIAL.id, "a", True)]) == [], (
+        "after that it is silent"
+    )
+    assert (
+        Node(log_journal(tmp_path / "j")).state[INITIAL.id][3]["a"]
+        == state(plain([put("a", 1, b"x")]))[INITIAL.id][3]["a"]
+    )
 
 
 class Growing(Segment):

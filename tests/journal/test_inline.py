@@ -31,7 +31,9 @@ class Bench:
         self.soon = []
         self.done = []
         waits = lambda: self.hindered_s  # noqa: E731
-        self.writer = InlineWriter(self.thread, lambda *call: self.soon.append(call), lambda: self.now, waits, waits)
+        self.writer = InlineWriter(
+            self.thread, lambda *call: self.soon.append(call), lambda: self.now, waits, waits
+        )
 
     def sync(self):
         self.now += self.takes
@@ -42,7 +44,9 @@ class Bench:
     def submit(self, job=None, short=True, name=None):
         """Whether the thread got it; nobody was told."""
         told, handed = len(self.done), len(self.thread.jobs)
-        self.writer.submit(job or self.sync, lambda error: self.done.append(error if name is None else name), short)
+        self.writer.submit(
+            job or self.sync, lambda error: self.done.append(error if name is None else name), short
+        )
         assert len(self.done) == told
         return len(self.thread.jobs) > handed
 
@@ -104,7 +108,9 @@ def test_a_slow_disk_is_left_to_the_thread(bench):
     assert all(bench.jobs(1000, 2 * QUICK_S))
 
 
-def test_one_slow_sync_sends_the_next_to_the_thread_for_a_time_and_a_quick_one_then_brings_them_back(quick):
+def test_one_slow_sync_sends_the_next_to_the_thread_for_a_time_and_a_quick_one_then_brings_them_back(
+    quick,
+):
     assert quick.jobs(3, SLOW) == [False, True, True]
     assert quick.away_s() == pytest.approx(SLOW / SHARE, rel=0.1)
     assert quick.jobs(5) == [False] * 5
@@ -114,7 +120,9 @@ def test_many_that_are_a_little_slow_do_so_too_and_all_of_them_count(quick):
     handed = quick.jobs(MEMORY, 2 * QUICK_S)
     assert not handed[0]
     assert handed[-1]
-    assert quick.away_s() > 0.9 * MEMORY * QUICK_S / SHARE, "as after one that took as long as all of these"
+    assert quick.away_s() > 0.9 * MEMORY * QUICK_S / SHARE, (
+        "as after one that took as long as all of these"
+    )
 
 
 def test_a_little_slow_now_and_then_is_quick(quick):
@@ -196,7 +204,13 @@ def test_a_wait_for_a_processor_is_not_the_disk_s(quick):
 
 def test_waits_are_looked_at_again_only_after_a_job_that_took_long():
     bench, looks = Bench(), []
-    bench.writer = InlineWriter(bench.thread, lambda *call: bench.soon.append(call), lambda: bench.now, lambda: looks.append(1) or 0.0, lambda: 0.0)
+    bench.writer = InlineWriter(
+        bench.thread,
+        lambda *call: bench.soon.append(call),
+        lambda: bench.now,
+        lambda: looks.append(1) or 0.0,
+        lambda: 0.0,
+    )
     bench.jobs(101)
     assert len(looks) == 100
     bench.jobs(1, 2 * QUICK_S)
@@ -206,7 +220,9 @@ def test_waits_are_looked_at_again_only_after_a_job_that_took_long():
 def test_jobs_are_done_in_order(quick):
     order = []
     assert quick.submit(lambda: order.append("long"), short=False, name="long")
-    assert quick.submit(lambda: order.append("short"), name="short"), "one is under way in the thread"
+    assert quick.submit(lambda: order.append("short"), name="short"), (
+        "one is under way in the thread"
+    )
     quick.turn()
     assert order == quick.done == ["long", "short"]
     assert not quick.submit(), "none is"
@@ -235,7 +251,9 @@ def test_nobody_is_told_after_it_was_closed(quick):
 
 
 def _inline():
-    return InlineWriter(WriterThread(), asyncio.get_running_loop().call_soon, lambda: 0.0, lambda: 0.0, lambda: 0.0)
+    return InlineWriter(
+        WriterThread(), asyncio.get_running_loop().call_soon, lambda: 0.0, lambda: 0.0, lambda: 0.0
+    )
 
 
 @pytest.fixture(params=[WriterThread, _inline], ids=["thread", "inline"])
@@ -256,7 +274,10 @@ async def told(background, job, short=True):
 async def test_each_job_is_done_once_and_told_after_it(background):
     done = []
     for number in range(20):
-        assert await told(background, lambda number=number: done.append(number), number % 5 != 0) is None
+        assert (
+            await told(background, lambda number=number: done.append(number), number % 5 != 0)
+            is None
+        )
     assert done == list(range(20))
 
 
@@ -305,7 +326,9 @@ def test_a_small_write_and_its_sync_are_short_and_nothing_else_is(tmp_path):
     assert not commit(put("a", 1, b"x")), "a segment begins"
     assert commit(put("a", 2, b"x"))
     assert not commit(put("b", 1, bytes(SHORT_BYTES_MAX)))
-    assert not all(commit(put("c", number, bytes(8000))) for number in range(1, 30)), "room is taken ahead now and then"
+    assert not all(commit(put("c", number, bytes(8000))) for number in range(1, 30)), (
+        "room is taken ahead now and then"
+    )
     assert commit(put("a", 3, b"x"))
     [place] = node.journal.durable()
     assert node.journal.seal(place)
@@ -323,7 +346,9 @@ class Writes(ClosingDisk):
         self.zeros = []
 
     def write(self, descriptor, buffers, offset):
-        self.zeros.append(len(buffers[-1]) if len(buffers[-1]) >= ALIGNMENT and not any(buffers[-1]) else 0)
+        self.zeros.append(
+            len(buffers[-1]) if len(buffers[-1]) >= ALIGNMENT and not any(buffers[-1]) else 0
+        )
         if self.full and self.zeros[-1]:
             raise OSError(errno.ENOSPC, "full")
         super().write(descriptor, buffers, offset)
@@ -351,7 +376,10 @@ def test_zeros_are_written_ahead_while_batches_are_small(tmp_path):
     commits(1, SMALL_BYTES * 3)  # small ones were in its stretch
     assert commits(10, SMALL_BYTES * 3) == (0, 10 * SMALL_BYTES * 3 // stretch)
     node.journal.close()
-    assert Node(log_journal(tmp_path / "j", ClosingDisk(), segment_bytes=4096 * KIB)).state == node.state
+    assert (
+        Node(log_journal(tmp_path / "j", ClosingDisk(), segment_bytes=4096 * KIB)).state
+        == node.state
+    )
 
 
 def test_zeros_that_find_no_room_are_left_out(tmp_path):
@@ -363,13 +391,18 @@ def test_zeros_that_find_no_room_are_left_out(tmp_path):
     assert any(disk.zeros)
     assert not any(node.errors)
     node.journal.close()
-    assert Node(log_journal(tmp_path / "j", ClosingDisk(), segment_bytes=4096 * KIB)).state == node.state
+    assert (
+        Node(log_journal(tmp_path / "j", ClosingDisk(), segment_bytes=4096 * KIB)).state
+        == node.state
+    )
 
 
 async def test_the_same_is_recovered_whoever_waited(tmp_path):
     """On a real disk, with the real clock."""
     loop = asyncio.get_running_loop()
-    background = InlineWriter(WriterThread(), loop.call_soon, time.perf_counter, ProcessorWaits(), ProcessorWaits())
+    background = InlineWriter(
+        WriterThread(), loop.call_soon, time.perf_counter, ProcessorWaits(), ProcessorWaits()
+    )
     node = Node(log_journal(tmp_path / "j", Disk(), background=background))
     for number in range(1, 30):
         done = loop.create_future()

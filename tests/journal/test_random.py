@@ -22,12 +22,24 @@ OWNER = Owner(INITIAL.cluster_id, MEMBERS[ME].id, MEMBERS[ME].identity)
 
 @st.composite
 def large_puts(draw):
-    object, tag, size = draw(st.sampled_from(["a", "b"])), draw(few_tags), draw(st.sampled_from([8 * KIB, 20 * KIB]))
+    object, tag, size = (
+        draw(st.sampled_from(["a", "b"])),
+        draw(few_tags),
+        draw(st.sampled_from([8 * KIB, 20 * KIB])),
+    )
     data = bytes([tag.number]) * size
-    return PutData(1, INITIAL.id, object, tag, sealed(INITIAL.id, object, tag, ME, size, (data[:100], data[100:])))
+    return PutData(
+        1,
+        INITIAL.id,
+        object,
+        tag,
+        sealed(INITIAL.id, object, tag, ME, size, (data[:100], data[100:])),
+    )
 
 
-steps = st.one_of(likely, likely, likely, large_puts(), st.sampled_from(["commit", "commit", "compact", "crash"]))
+steps = st.one_of(
+    likely, likely, likely, large_puts(), st.sampled_from(["commit", "commit", "compact", "crash"])
+)
 
 
 class Node(PlainNode):
@@ -63,7 +75,9 @@ def test_requests_crashes_and_compactions(story, seed):
                 disk = RecordedDisk(where)
                 node = Node(LogJournal(where, OWNER, AtOnce(), disk, 48 * KIB))
                 survived = [plain(handled[:some]) for some in range(told, len(handled) + 1)]
-                matching = [some for some, replica in enumerate(survived) if state(replica) == node.state]
+                matching = [
+                    some for some, replica in enumerate(survived) if state(replica) == node.state
+                ]
                 assert matching, "it is no state that the server went through since the last commit"
                 handled = handled[: told + matching[-1]]
             else:

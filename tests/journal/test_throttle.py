@@ -28,7 +28,13 @@ async def test_requests_are_kept_away_while_much_waits_for_the_disk(tmp_path, mo
     monkeypatch.setattr("ares.server.host.GATHERED_BYTES_MAX", 100 * KIB)
     background, tap, answered = AtOnce(waiting=True), Tap(), []
     node = Node(log_journal(tmp_path / "j", background=background))
-    host = Host(node.replica, node.journal, lambda sender, replies: answered.extend(replies), lambda error: None, throttle=tap)
+    host = Host(
+        node.replica,
+        node.journal,
+        lambda sender, replies: answered.extend(replies),
+        lambda error: None,
+        throttle=tap,
+    )
 
     names = itertools.count()
 
@@ -55,7 +61,9 @@ async def test_a_little_at_a_time_never_stops_anybody(tmp_path, monkeypatch):
     monkeypatch.setattr("ares.server.host.GATHERED_BYTES_MAX", 100 * KIB)
     background, tap = AtOnce(waiting=True), Tap()
     node = Node(log_journal(tmp_path / "j", background=background))
-    host = Host(node.replica, node.journal, lambda sender, replies: None, lambda error: None, throttle=tap)
+    host = Host(
+        node.replica, node.journal, lambda sender, replies: None, lambda error: None, throttle=tap
+    )
     for number in range(50):
         host.handle("client", [put(f"{number}", 1, bytes(10 * KIB))])
         await asyncio.sleep(0)

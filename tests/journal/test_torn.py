@@ -87,7 +87,9 @@ def test_crashing_again_while_recovering(tmp_path, seed):
             where = tmp_path / f"{moment}-{cut}"
             crash(ops[:cut], rng, where)
             left = recovered(where)
-            assert cut < len(ops) or left.state == shown, "what was shown after the first crash is gone after the second"
+            assert cut < len(ops) or left.state == shown, (
+                "what was shown after the first crash is gone after the second"
+            )
             check(story, told, left)
 
 
@@ -121,7 +123,16 @@ def test_large_elements_are_views(tmp_path):
     node.commit()
     for one in (node, Node(log_journal(tmp_path / "j"))):
         assert one.state == state(plain(handled))
-        elements = [e for h in one.replica.hosted.values() for v in h.objects.values() for _, e, _ in v.entries]
-        assert {isinstance(part, memoryview) for e in elements if e.size >= 8 * KIB for part in e.parts} == {True}
-        assert {isinstance(part, bytes) for e in elements if e.size < 8 * KIB for part in e.parts} == {True}
+        elements = [
+            e
+            for h in one.replica.hosted.values()
+            for v in h.objects.values()
+            for _, e, _ in v.entries
+        ]
+        assert {
+            isinstance(part, memoryview) for e in elements if e.size >= 8 * KIB for part in e.parts
+        } == {True}
+        assert {
+            isinstance(part, bytes) for e in elements if e.size < 8 * KIB for part in e.parts
+        } == {True}
     assert any(isinstance(request, PutData) for request in handled)

@@ -30,12 +30,24 @@ sys.path.insert(0, sys.argv[1])
 import ares.cli.entry, ares.machine.compiled as found
 print(found.__file__, found.NAME)
 """
-CORE_LINES_MAX = 2500
-BUILT_OF = ("ares", "core/src", "core/Cargo.toml", "core/Cargo.lock", "setup.py", "MANIFEST.in", "pyproject.toml", "README.md", "LICENSE")
+CORE_LINES_MAX = 3000
+BUILT_OF = (
+    "ares",
+    "core/src",
+    "core/Cargo.toml",
+    "core/Cargo.lock",
+    "setup.py",
+    "MANIFEST.in",
+    "pyproject.toml",
+    "README.md",
+    "LICENSE",
+)
 
 
 def run(*words: str | Path, **environment: str) -> str:
-    return subprocess.run(words, capture_output=True, text=True, check=True, timeout=240, env=os.environ | environment).stdout
+    return subprocess.run(
+        words, capture_output=True, text=True, check=True, timeout=240, env=os.environ | environment
+    ).stdout
 
 
 def test_the_version_names_the_core():
@@ -47,19 +59,30 @@ def test_the_version_names_the_core():
 async def test_a_server_tells_its_core_to_clients_and_to_prometheus():
     described = Host(plain(requests(5))).vitals().description
     assert (described.core, _server_data(described)["core"]) == (compiled.NAME, compiled.NAME)
-    assert f'core="{compiled.NAME}"' in render(of_process("s1", "server", True, Histogram(LAG_S))).decode()
+    assert (
+        f'core="{compiled.NAME}"'
+        in render(of_process("s1", "server", True, Histogram(LAG_S))).decode()
+    )
 
 
 def test_status_says_which_servers_have_which_core():
     def said(core: str) -> Description:
         return Description(1, "s0", "", b"c", "1", 0.0, 0, (), core=core)
 
-    assert _cores({"s0": said(RUST), "s1": said(PYTHON), "s2": None, "s3": said(RUST), "s4": said("")}) == "core: python (s1), rust (s0, s3)"
+    assert (
+        _cores({"s0": said(RUST), "s1": said(PYTHON), "s2": None, "s3": said(RUST), "s4": said("")})
+        == "core: python (s1), rust (s0, s3)"
+    )
     assert _cores({"s0": None, "s1": said("")}) == ""
 
 
 def test_the_crate_is_of_the_same_release():
-    assert tomllib.loads((CHECKOUT / "core/Cargo.toml").read_text(encoding="utf-8"))["package"]["version"] == VERSION
+    assert (
+        tomllib.loads((CHECKOUT / "core/Cargo.toml").read_text(encoding="utf-8"))["package"][
+            "version"
+        ]
+        == VERSION
+    )
 
 
 def test_a_core_of_another_release_is_left_aside(monkeypatch):
@@ -70,7 +93,13 @@ def test_a_core_of_another_release_is_left_aside(monkeypatch):
 
 
 def test_the_crate_stays_small():
-    assert sum(len(path.read_text(encoding="utf-8").splitlines()) for path in CHECKOUT.glob("core/src/**/*.rs")) <= CORE_LINES_MAX
+    assert (
+        sum(
+            len(path.read_text(encoding="utf-8").splitlines())
+            for path in CHECKOUT.glob("core/src/**/*.rs")
+        )
+        <= CORE_LINES_MAX
+    )
 
 
 def wheel(directory: Path, path: str) -> tuple[Path, list[str]]:
@@ -80,10 +109,25 @@ def wheel(directory: Path, path: str) -> tuple[Path, list[str]]:
         place = source / name
         place.parent.mkdir(parents=True, exist_ok=True)
         if (CHECKOUT / name).is_dir():
-            shutil.copytree(CHECKOUT / name, place, ignore=shutil.ignore_patterns("__pycache__", "_core*.so"))
+            shutil.copytree(
+                CHECKOUT / name, place, ignore=shutil.ignore_patterns("__pycache__", "_core*.so")
+            )
         else:
             shutil.copy(CHECKOUT / name, place)
-    run(*python("-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", directory, source), PATH=path)
+    run(
+        *python(
+            "-m",
+            "pip",
+            "wheel",
+            "--quiet",
+            "--no-deps",
+            "--no-build-isolation",
+            "--wheel-dir",
+            directory,
+            source,
+        ),
+        PATH=path,
+    )
     [built] = directory.glob("*.whl")
     with zipfile.ZipFile(built) as archive:
         archive.extractall(directory / "installed")
@@ -94,7 +138,10 @@ def test_where_nothing_compiles_the_package_is_pure_and_complete(tmp_path):
     pytest.importorskip("setuptools_rust")
     built, compiled_files = wheel(tmp_path, str(tmp_path))
     assert (built.name.endswith("-py3-none-any.whl"), compiled_files) == (True, [])
-    assert run(*python("-c", INSTALLED, tmp_path / "installed")).split() == [str(tmp_path / "installed/ares/machine/compiled.py"), PYTHON]
+    assert run(*python("-c", INSTALLED, tmp_path / "installed")).split() == [
+        str(tmp_path / "installed/ares/machine/compiled.py"),
+        PYTHON,
+    ]
 
 
 def test_a_compiler_that_is_too_old_is_not_tried(tmp_path):

@@ -50,7 +50,9 @@ EMPTY_BY_NATURE: dict[str, str] = {}
 
 def get(address: str, path: str, **about: str) -> Any:
     """The JSON that is answered. Raises urllib.error.HTTPError."""
-    with urllib.request.urlopen(f"http://{address}{path}?{urllib.parse.urlencode(about)}", timeout=30) as answer:
+    with urllib.request.urlopen(
+        f"http://{address}{path}?{urllib.parse.urlencode(about)}", timeout=30
+    ) as answer:
         return json.loads(answer.read())
 
 
@@ -61,7 +63,10 @@ def running(*command: str, ready: str) -> Iterator[None]:
         try:
             until = time.monotonic() + PATIENCE_S
             while True:
-                with contextlib.suppress(OSError), urllib.request.urlopen(f"http://{ready}", timeout=5):
+                with (
+                    contextlib.suppress(OSError),
+                    urllib.request.urlopen(f"http://{ready}", timeout=5),
+                ):
                     break
                 assert process.poll() is None, process.stderr.read()
                 assert time.monotonic() < until
@@ -76,7 +81,9 @@ def running(*command: str, ready: str) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
-    yield from running_cluster(tmp_path_factory.mktemp("cluster") / "c", "--autopilot", "--spares", "1")
+    yield from running_cluster(
+        tmp_path_factory.mktemp("cluster") / "c", "--autopilot", "--spares", "1"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -85,23 +92,41 @@ def prometheus(cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> Iterator[s
     directory = tmp_path_factory.mktemp("prometheus")
     [address] = free_addresses(1)
     roles = {"server": cli.settings.servers.values(), "consensus": cli.settings.members.values()}
-    static = [{"labels": {"role": role}, "targets": [process.http for process in processes]} for role, processes in roles.items()]
-    scraping = {"global": {"scrape_interval": "1s"}, "scrape_configs": [{"job_name": "ares", "static_configs": static}]}
+    static = [
+        {"labels": {"role": role}, "targets": [process.http for process in processes]}
+        for role, processes in roles.items()
+    ]
+    scraping = {
+        "global": {"scrape_interval": "1s"},
+        "scrape_configs": [{"job_name": "ares", "static_configs": static}],
+    }
     (directory / "prometheus.yml").write_text(json.dumps(scraping))  # JSON is YAML
-    words = (f"--config.file={directory}/prometheus.yml", f"--storage.tsdb.path={directory}/data", f"--web.listen-address={address}")
+    words = (
+        f"--config.file={directory}/prometheus.yml",
+        f"--storage.tsdb.path={directory}/data",
+        f"--web.listen-address={address}",
+    )
     with running("prometheus", *words, "--log.level=error", ready=f"{address}/-/ready"):
         yield address
 
 
 def asked(address: str, query: str) -> list[float]:
     """The values that a query of a panel has now, those that are no numbers left out."""
-    for name, value in {"$__rate_interval": "10s", "$job": "ares|other", "$server": "s0|s1|s2|s3|s4"}.items():
+    for name, value in {
+        "$__rate_interval": "10s",
+        "$job": "ares|other",
+        "$server": "s0|s1|s2|s3|s4",
+    }.items():
         query = query.replace(name, value)
     found = get(address, "/api/v1/query", query=query)["data"]["result"]
-    return [float(series["value"][1]) for series in found if not math.isnan(float(series["value"][1]))]
+    return [
+        float(series["value"][1]) for series in found if not math.isnan(float(series["value"][1]))
+    ]
 
 
-@pytest.mark.skipif(shutil.which("prometheus") is None, reason="needs Prometheus: apt-get install prometheus")
+@pytest.mark.skipif(
+    shutil.which("prometheus") is None, reason="needs Prometheus: apt-get install prometheus"
+)
 def test_every_panel_of_live_operation_shows_something(cli: Cli, prometheus: str) -> None:
     load = subprocess.Popen(python("-c", LOAD, str(cli.settings.path)), stdout=subprocess.PIPE)
     try:
@@ -110,12 +135,18 @@ def test_every_panel_of_live_operation_shows_something(cli: Cli, prometheus: str
         missing = dict.fromkeys(title for title, _ in queries("live.json"))
         seen: dict[str, list[float]] = {}
         until = time.monotonic() + PATIENCE_S
-        while missing or not seen["Moves under way"][0] > 0 or not max(seen["Objects that are being moved"]) > 0:
+        while (
+            missing
+            or not seen["Moves under way"][0] > 0
+            or not max(seen["Objects that are being moved"]) > 0
+        ):
             assert time.monotonic() < until, (missing, seen)
             time.sleep(1.0)
             answers = [(title, asked(prometheus, query)) for title, query in queries("live.json")]
             seen = dict(answers)
-            missing = dict.fromkeys(title for title, values in answers if not values and title not in EMPTY_BY_NATURE)
+            missing = dict.fromkeys(
+                title for title, values in answers if not values and title not in EMPTY_BY_NATURE
+            )
     finally:
         load.kill()
         load.wait()
@@ -126,11 +157,18 @@ def test_every_panel_of_live_operation_shows_something(cli: Cli, prometheus: str
     assert 0 < max(seen["Writes: p99 of each server"]) < 10
 
 
-@pytest.mark.skipif(shutil.which("prometheus") is None, reason="needs Prometheus: apt-get install prometheus")
-def test_every_alert_can_be_asked_and_one_that_is_gone_is_counted(cli: Cli, prometheus: str) -> None:
+@pytest.mark.skipif(
+    shutil.which("prometheus") is None, reason="needs Prometheus: apt-get install prometheus"
+)
+def test_every_alert_can_be_asked_and_one_that_is_gone_is_counted(
+    cli: Cli, prometheus: str
+) -> None:
     rules = (Path(__file__).parents[2] / "packaging/prometheus/ares.rules.yml").read_text()
     for expression in re.findall(r"expr: (?:>-\n)?((?:.+\n)(?: {10}- .+\n)*)", rules):
-        assert get(prometheus, "/api/v1/query", query=" ".join(expression.split()))["status"] == "success"
+        assert (
+            get(prometheus, "/api/v1/query", query=" ".join(expression.split()))["status"]
+            == "success"
+        )
     cli.kill("s2")
     until = time.monotonic() + PATIENCE_S
     by_title = dict(queries("live.json"))
@@ -186,7 +224,12 @@ def _filled(address: str) -> bool:
 
 
 def post(address: str, path: str, body: bytes, **about: str) -> None:
-    urllib.request.urlopen(urllib.request.Request(f"http://{address}{path}?{urllib.parse.urlencode(about)}", body, method="POST"), timeout=30).close()
+    urllib.request.urlopen(
+        urllib.request.Request(
+            f"http://{address}{path}?{urllib.parse.urlencode(about)}", body, method="POST"
+        ),
+        timeout=30,
+    ).close()
 
 
 def points() -> Iterator[str]:
@@ -198,7 +241,11 @@ def points() -> Iterator[str]:
             tags = f"{run},level=client,run=r-{algorithm}-{size}"
             for number in range(60):
                 op, ok = ("read", "write")[number % 2], number % 20 != 0
-                phases = "" if algorithm == "ABD" else "read_config_s=0.001,p2_read_config_s=0.002,p2_put_data_s=0.003,"
+                phases = (
+                    ""
+                    if algorithm == "ABD"
+                    else "read_config_s=0.001,p2_read_config_s=0.002,p2_put_data_s=0.003,"
+                )
                 latency_s = size / 1e7 + number / 1e3
                 fields = f"latency_s={latency_s},phase1_s=0.004,phase2_s=0.005,{phases}ok={'true' if ok else 'false'},count={int(ok)}i,size={size}i"
                 yield f"operation,{tags},op={op},client={number % 5} {fields} {end_ns - number * 10**9}"
@@ -206,8 +253,18 @@ def points() -> Iterator[str]:
 
 def selected(address: str, query: str) -> list[dict[str, Any]]:
     """The series that a query of a panel returns; Grafana puts in what is chosen in the same way."""
-    chosen = {"$timeFilter": "time > now() - 1h", "$__interval_ms": "10000", "$__interval": "10s", "$parameter": "object_size"}
-    chosen |= {"$scenario": "(object_size|other)", "$algorithm": "(ARES_EC|ABD)", "$level": "client", "$op": "(read|write)"}
+    chosen = {
+        "$timeFilter": "time > now() - 1h",
+        "$__interval_ms": "10000",
+        "$__interval": "10s",
+        "$parameter": "object_size",
+    }
+    chosen |= {
+        "$scenario": "(object_size|other)",
+        "$algorithm": "(ARES_EC|ABD)",
+        "$level": "client",
+        "$op": "(read|write)",
+    }
     for name, value in chosen.items():
         query = query.replace(name, value)
     [result] = get(address, "/query", q=query, db="ares", epoch="ms")["results"]
@@ -215,19 +272,37 @@ def selected(address: str, query: str) -> list[dict[str, Any]]:
     return result.get("series", [])
 
 
-needs_influxdb = pytest.mark.skipif(shutil.which("influxd") is None, reason="needs InfluxDB: apt-get install influxdb")
+needs_influxdb = pytest.mark.skipif(
+    shutil.which("influxd") is None, reason="needs InfluxDB: apt-get install influxdb"
+)
 
 
 @needs_influxdb
 def test_every_panel_of_experiments_shows_something(influxdb: str) -> None:
     for title, query in queries("experiments.json"):
         series = selected(influxdb, query)
-        values = [value for each in series for row in each["values"] for value in row[1:] if value is not None]
+        values = [
+            value
+            for each in series
+            for row in each["values"]
+            for value in row[1:]
+            if value is not None
+        ]
         assert values, (title, query)
     by_title = dict(queries("experiments.json"))
-    table = {(each["tags"]["algorithm"], each["tags"]["op"], each["tags"]["object_size"]): each for each in selected(influxdb, by_title["Latency"])}
+    table = {
+        (each["tags"]["algorithm"], each["tags"]["op"], each["tags"]["object_size"]): each
+        for each in selected(influxdb, by_title["Latency"])
+    }
     assert len(table) == 8
-    assert table["ABD", "read", "65536"]["columns"] == ["time", "operations", "mean", "p50", "p90", "p99"]
+    assert table["ABD", "read", "65536"]["columns"] == [
+        "time",
+        "operations",
+        "mean",
+        "p50",
+        "p90",
+        "p99",
+    ]
     assert table["ABD", "read", "65536"]["values"][0][1] == 27
     assert selected(influxdb, by_title["Operations"])[0]["values"][0][1] == 4 * 57
     assert selected(influxdb, by_title["Failed operations"])[0]["values"][0][1] == 4 * 3
@@ -243,6 +318,25 @@ def test_every_variable_of_experiments_offers_something(influxdb: str) -> None:
 def test_what_the_importer_writes_is_what_panels_ask_for() -> None:
     influx = pytest.importorskip("ares.results.influx", reason="needs the extra `results`")
     text = " ".join(query for _, query in queries("experiments.json"))
-    quoted = set(re.findall(r'"(\w+)"', text)) - {"mean", "p50", "p90", "p99", "operations", "bytes", "failed", "operation"}
-    written = {"run", *influx._RUN[1:], "level", "op", "client", "count", "ok", "size", *influx._FIELDS}
+    quoted = set(re.findall(r'"(\w+)"', text)) - {
+        "mean",
+        "p50",
+        "p90",
+        "p99",
+        "operations",
+        "bytes",
+        "failed",
+        "operation",
+    }
+    written = {
+        "run",
+        *influx._RUN[1:],
+        "level",
+        "op",
+        "client",
+        "count",
+        "ok",
+        "size",
+        *influx._FIELDS,
+    }
     assert quoted <= written, quoted - written

@@ -24,7 +24,18 @@ from .pages import samples
 PACKAGING = Path(__file__).parents[2] / "packaging"
 NAMES = ("live.json", "experiments.json")
 RULES = PACKAGING / "prometheus/ares.rules.yml"
-BUILTIN = {"__all", "__rate_interval", "__interval", "__interval_ms", "timeFilter", "col", "tag_algorithm", "tag_op", "tag_client", "tag_"}
+BUILTIN = {
+    "__all",
+    "__rate_interval",
+    "__interval",
+    "__interval_ms",
+    "timeFilter",
+    "col",
+    "tag_algorithm",
+    "tag_op",
+    "tag_client",
+    "tag_",
+}
 
 
 def dashboard(name: str) -> dict[str, Any]:
@@ -37,12 +48,18 @@ def panels(name: str) -> list[dict[str, Any]]:
 
 def queries(name: str) -> list[tuple[str, str]]:
     """The titles of panels, and their queries."""
-    return [(panel["title"], target.get("expr") or target["query"]) for panel in panels(name) for target in panel["targets"]]
+    return [
+        (panel["title"], target.get("expr") or target["query"])
+        for panel in panels(name)
+        for target in panel["targets"]
+    ]
 
 
 def definitions(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.syspath_prepend(PACKAGING / "grafana")
-    spec = importlib.util.spec_from_file_location("grafana_dashboards", PACKAGING / "grafana/dashboards.py")
+    spec = importlib.util.spec_from_file_location(
+        "grafana_dashboards", PACKAGING / "grafana/dashboards.py"
+    )
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -52,7 +69,9 @@ def test_the_files_are_what_the_definitions_make(monkeypatch):
     module = definitions(monkeypatch)
     assert tuple(module.DASHBOARDS) == NAMES
     for name, make in module.DASHBOARDS.items():
-        assert (PACKAGING / "grafana" / name).read_text(encoding="utf-8") == module.rendered(make()), "run packaging/grafana/dashboards.py"
+        assert (PACKAGING / "grafana" / name).read_text(encoding="utf-8") == module.rendered(
+            make()
+        ), "run packaging/grafana/dashboards.py"
 
 
 def lost(told: Any, understood: Any, at: str = "") -> Iterator[str]:
@@ -60,11 +79,19 @@ def lost(told: Any, understood: Any, at: str = "") -> Iterator[str]:
     if isinstance(told, dict):
         for key, value in told.items():
             if value is not None:
-                yield from lost(value, understood.get(key), f"{at}.{key}") if isinstance(understood, dict) else (f"{at}.{key}",)
+                yield from (
+                    lost(value, understood.get(key), f"{at}.{key}")
+                    if isinstance(understood, dict)
+                    else (f"{at}.{key}",)
+                )
     elif isinstance(told, list):
         others = understood if isinstance(understood, list) else []
         for position, value in enumerate(told):
-            yield from lost(value, others[position], f"{at}[{position}]") if position < len(others) else (f"{at}[{position}]",)
+            yield from (
+                lost(value, others[position], f"{at}[{position}]")
+                if position < len(others)
+                else (f"{at}[{position}]",)
+            )
     elif told != understood:
         yield f"{at}: {told!r} is read as {understood!r}"
 
@@ -72,10 +99,17 @@ def lost(told: Any, understood: Any, at: str = "") -> Iterator[str]:
 def through_schema(told: dict[str, Any]) -> list[str]:
     """What Grafana's published types do not know of it."""
     sdk = "grafana_foundation_sdk"
-    pytest.importorskip(sdk, reason="needs Grafana's published types: pip install grafana-foundation-sdk")
-    plugins, encoder, models = (importlib.import_module(f"{sdk}.{name}") for name in ("cog.plugins", "cog.encoder", "models.dashboard"))
+    pytest.importorskip(
+        sdk, reason="needs Grafana's published types: pip install grafana-foundation-sdk"
+    )
+    plugins, encoder, models = (
+        importlib.import_module(f"{sdk}.{name}")
+        for name in ("cog.plugins", "cog.encoder", "models.dashboard")
+    )
     plugins.register_default_plugins()
-    return list(lost(told, json.loads(encoder.JSONEncoder().encode(models.Dashboard.from_json(told)))))
+    return list(
+        lost(told, json.loads(encoder.JSONEncoder().encode(models.Dashboard.from_json(told))))
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -83,7 +117,10 @@ def test_grafanas_published_types_know_every_word(name):
     assert through_schema(dashboard(name)) == []
 
 
-@pytest.mark.parametrize("change", [{"titel": "x"}, {"options": {"legend": {"placment": "bottom"}}}, {"gridPos": {"hight": 8}}])
+@pytest.mark.parametrize(
+    "change",
+    [{"titel": "x"}, {"options": {"legend": {"placment": "bottom"}}}, {"gridPos": {"hight": 8}}],
+)
 def test_what_grafana_does_not_know_is_noticed(change):
     told = dashboard("live.json")
     chosen = next(panel for panel in told["panels"] if panel["type"] == "timeseries")
@@ -99,7 +136,11 @@ def test_panels_have_their_own_ids_and_places(name):
     for panel in told:
         place = panel["gridPos"]
         assert place["x"] + place["w"] <= 24, panel["title"]
-        cells = {(x, y) for x in range(place["x"], place["x"] + place["w"]) for y in range(place["y"], place["y"] + place["h"])}
+        cells = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
         assert not taken & cells, panel["title"]
         taken |= cells
 
@@ -144,7 +185,11 @@ async def exported() -> set[str]:
     traffic = Traffic()
     traffic.count_batch([GetTag(1, INITIAL.id, "a")], [b"1"])
     pages = [
-        [*of_process("s0", "server", True, Histogram(LAG_S)), *of_traffic(traffic, 0, 0), *of_server(full, Histogram(DISK_S))],
+        [
+            *of_process("s0", "server", True, Histogram(LAG_S)),
+            *of_traffic(traffic, 0, 0),
+            *of_server(full, Histogram(DISK_S)),
+        ],
         [*of_member(ConsensusDescription(0, "r0", "r0", 1, 1, 1, 1), 0, 0, Autopiloted())],
     ]
     return {name.partition("{")[0] for page in pages for name in samples(render(page).decode())}
@@ -153,25 +198,42 @@ async def exported() -> set[str]:
 async def test_every_metric_that_is_named_is_exported():
     there = await exported()
     texts = [query for _, query in queries("live.json")] + [RULES.read_text(encoding="utf-8")]
-    named = {name for text in texts for name in re.findall(r"\b(?:ares|process)_[a-z_]+", text)} - {"process_id", "ares_rules"}
+    named = {name for text in texts for name in re.findall(r"\b(?:ares|process)_[a-z_]+", text)} - {
+        "process_id",
+        "ares_rules",
+    }
     assert named <= there, named - there
     assert len(named) > 30
 
 
 async def test_every_metric_that_is_exported_is_on_the_dashboard_or_left_out_on_purpose():
     text = " ".join(query for _, query in queries("live.json"))
-    families = {re.sub(r"_(bucket|count|sum|total|created)$", "", name) for name in await exported() if name.startswith("ares_")}
+    families = {
+        re.sub(r"_(bucket|count|sum|total|created)$", "", name)
+        for name in await exported()
+        if name.startswith("ares_")
+    }
     unused = {name for name in families if not re.search(rf"\b{name}(_bucket|_total)?\b", text)}
-    assert unused == {"ares_consensus_leader_known"}  # where none is known, the member does not serve
+    assert unused == {
+        "ares_consensus_leader_known"
+    }  # where none is known, the member does not serve
 
 
-needs_promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool: apt-get install prometheus")
+needs_promtool = pytest.mark.skipif(
+    shutil.which("promtool") is None, reason="needs promtool: apt-get install prometheus"
+)
 
 
 @needs_promtool
 def test_prometheus_takes_the_rules_and_the_configuration():
     for words in (["rules", "ares.rules.yml"], ["config", "prometheus.yml"]):
-        done = subprocess.run(["promtool", "check", *words], capture_output=True, text=True, cwd=PACKAGING / "prometheus", timeout=60)
+        done = subprocess.run(
+            ["promtool", "check", *words],
+            capture_output=True,
+            text=True,
+            cwd=PACKAGING / "prometheus",
+            timeout=60,
+        )
         assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -180,6 +242,14 @@ def test_alerts_are_raised_when_they_should_be(tmp_path):
     """Prometheus' own tests of rules: a cluster that is well raises nothing; each thing that goes wrong raises its alert."""
     shutil.copy(RULES, tmp_path)
     shutil.copy(Path(__file__).parent / "alerts.yml", tmp_path)
-    assert set(re.findall(r"alert: (\w+)", RULES.read_text())) == set(re.findall(r'alertname="(\w+)"', (tmp_path / "alerts.yml").read_text()))
-    done = subprocess.run(["promtool", "test", "rules", "alerts.yml"], capture_output=True, text=True, cwd=tmp_path, timeout=60)
+    assert set(re.findall(r"alert: (\w+)", RULES.read_text())) == set(
+        re.findall(r'alertname="(\w+)"', (tmp_path / "alerts.yml").read_text())
+    )
+    done = subprocess.run(
+        ["promtool", "test", "rules", "alerts.yml"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        timeout=60,
+    )
     assert done.returncode == 0, done.stdout + done.stderr

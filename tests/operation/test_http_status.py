@@ -103,7 +103,10 @@ def test_no_more_than_a_few_at_once(address):
 
 
 def test_an_address_that_is_taken_is_refused(address):
-    with pytest.raises(BadInput, match=f"http: cannot listen on {address}: Address already in use.*Nothing was started"):
+    with pytest.raises(
+        BadInput,
+        match=f"http: cannot listen on {address}: Address already in use.*Nothing was started",
+    ):
         HttpStatus(address, {}).start()
 
 

@@ -18,9 +18,18 @@ def logged(cli: Cli, id: str) -> str:
 
 
 def test_it_is_changed_everywhere_and_at_one(cli):
-    everybody = [process.id for process in Settings.load(cli.directory / "cluster.toml").processes()]
-    assert cli.json("log-level", "error") == {"level": "error", "changed": everybody, "unchanged": {}}
-    assert cli.json("log-level", "debug", "--server", "s1", "--server", "r0")["changed"] == ["s1", "r0"]
+    everybody = [
+        process.id for process in Settings.load(cli.directory / "cluster.toml").processes()
+    ]
+    assert cli.json("log-level", "error") == {
+        "level": "error",
+        "changed": everybody,
+        "unchanged": {},
+    }
+    assert cli.json("log-level", "debug", "--server", "s1", "--server", "r0")["changed"] == [
+        "s1",
+        "r0",
+    ]
     assert cli.ok("log-level", "info", "--server", "r0") == b"r0: logs from info on\n"
 
 
@@ -33,12 +42,18 @@ def test_it_takes_effect(cli):
 
 
 def test_what_is_no_level_and_who_is_not_there(cli):
-    assert "one of debug, info, warning, error, not 'loud'; nothing was changed" in cli.fails(2, "log-level", "loud")
-    assert "has no server or consensus member 's9'" in cli.fails(2, "log-level", "info", "--server", "s9")
+    assert "one of debug, info, warning, error, not 'loud'; nothing was changed" in cli.fails(
+        2, "log-level", "loud"
+    )
+    assert "has no server or consensus member 's9'" in cli.fails(
+        2, "log-level", "info", "--server", "s9"
+    )
 
 
 def test_who_does_not_answer_is_told(cli):
     cli.kill("s3")
     told = cli.json("log-level", "info", "--timeout", "3", status=1)
-    assert told["unchanged"] == {"s3": "its level is as it was (connection refused: is it running?)"}
+    assert told["unchanged"] == {
+        "s3": "its level is as it was (connection refused: is it running?)"
+    }
     assert "s0" in told["changed"]

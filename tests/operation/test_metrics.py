@@ -6,7 +6,16 @@ from msgspec.structs import replace
 from ares.machine.metrics import DISK_S, LAG_S, Autopiloted, Histogram, Traffic, holding
 from ares.model.codec import encode
 from ares.model.configuration import Configuration, Status, Successor
-from ares.model.messages import Ack, CollectConfig, ConsensusDescription, GetTag, Reason, Refused, Stored, WriteConfig
+from ares.model.messages import (
+    Ack,
+    CollectConfig,
+    ConsensusDescription,
+    GetTag,
+    Reason,
+    Refused,
+    Stored,
+    WriteConfig,
+)
 from ares.net.batching import BatchListener
 from ares.server.host import Host
 from ares.server.prometheus import of_member, of_process, of_server, of_traffic, render
@@ -35,7 +44,11 @@ def test_traffic_counts_requests_by_kind_and_refusals_by_reason():
     assert found['ares_requests_total{kind="put_data"}'] == 1
     assert found['ares_refused_total{reason="storage"}'] == 2
     assert found['ares_refused_total{reason="identity"}'] == 0
-    assert (found["ares_bad_batches_total"], found["ares_connections"], found["ares_received_bytes_total"]) == (3, 2, 8)
+    assert (
+        found["ares_bad_batches_total"],
+        found["ares_connections"],
+        found["ares_received_bytes_total"],
+    ) == (3, 2, 8)
     assert check_histogram(found, "ares_batch_seconds") == 1
     assert found['ares_reply_seconds_count{kind="write"}'] == 2
     assert found['ares_reply_seconds_bucket{kind="write",le="0.01"}'] == 1
@@ -45,7 +58,12 @@ def test_traffic_counts_requests_by_kind_and_refusals_by_reason():
 
 def counted(replica):
     """The same as :func:`holding`, object by object."""
-    elements = [element for hosting in replica.hosted.values() for versions in hosting.objects.values() for _, element, _ in versions.entries]
+    elements = [
+        element
+        for hosting in replica.hosted.values()
+        for versions in hosting.objects.values()
+        for _, element, _ in versions.entries
+    ]
     return len(elements), sum(element.size for element in elements)
 
 
@@ -66,7 +84,10 @@ def test_what_a_finalized_successor_has_too_is_withheld():
     replica.handle(WriteConfig(1, PHOTOS.id, Successor(NEXT, Status.FINALIZED)))
     assert holding(replica.hosted.values()).withheld == 1
     replica.handle(CollectConfig(1, PHOTOS.id, Successor(NEXT, Status.FINALIZED)))
-    assert (holding(replica.hosted.values()).withheld, holding(replica.hosted.values()).objects) == (0, 1)
+    assert (
+        holding(replica.hosted.values()).withheld,
+        holding(replica.hosted.values()).objects,
+    ) == (0, 1)
 
 
 def test_what_is_being_moved_and_how_many_servers_may_fail():
@@ -74,8 +95,19 @@ def test_what_is_being_moved_and_how_many_servers_may_fail():
     held = holding(replica.hosted.values())
     spare = INITIAL.n - INITIAL.quorum_size
     assert (held.moving, held.moving_objects, held.spare_servers) == (0, 0, spare)
-    replica.handle(WriteConfig(1, INITIAL.id, Successor(Configuration.abd(INITIAL.servers).at("default", 1, INITIAL.cluster_id), Status.PENDING)))
-    assert [(held.moving, held.moving_objects) for held in [holding(replica.hosted.values())]] == [(1, 1)]
+    replica.handle(
+        WriteConfig(
+            1,
+            INITIAL.id,
+            Successor(
+                Configuration.abd(INITIAL.servers).at("default", 1, INITIAL.cluster_id),
+                Status.PENDING,
+            ),
+        )
+    )
+    assert [(held.moving, held.moving_objects) for held in [holding(replica.hosted.values())]] == [
+        (1, 1)
+    ]
     assert holding([]).spare_servers == -1
 
 
@@ -84,14 +116,24 @@ async def test_the_page_of_a_server():
     vitals = host.vitals()
     commits = Histogram(DISK_S)
     commits.add(0.003)
-    stored = replace(vitals, description=replace(vitals.description, stored=Stored(100, 50, 2, 3)), commits=commits)
+    stored = replace(
+        vitals,
+        description=replace(vitals.description, stored=Stored(100, 50, 2, 3)),
+        commits=commits,
+    )
     lag = Histogram(LAG_S)
-    found = samples(render([*of_process("s1", "server", True, lag), *of_server(stored, commits)]).decode())
+    found = samples(
+        render([*of_process("s1", "server", True, lag), *of_server(stored, commits)]).decode()
+    )
     assert found["ares_serving"] == 1
     assert found["ares_element_bytes"] == vitals.holding.bytes > 0
     assert (found["ares_disk_bytes"], found["ares_disk_live_bytes"]) == (100, 50)
     assert (found["ares_quarantined_elements"], found["ares_repaired_elements_total"]) == (2, 3)
-    assert check_histogram(found, "ares_commit_seconds") == check_histogram(found, "ares_fsync_seconds") == 1
+    assert (
+        check_histogram(found, "ares_commit_seconds")
+        == check_histogram(found, "ares_fsync_seconds")
+        == 1
+    )
     assert found["process_resident_memory_bytes"] > 10**6
     assert "ares_disk_free_bytes" not in found, "the file system did not say"
     in_memory = samples(render(of_server(vitals, commits)).decode())
@@ -100,14 +142,37 @@ async def test_the_page_of_a_server():
 
 
 def test_the_page_of_a_consensus_member():
-    found = samples(render(of_member(ConsensusDescription(0, "r0", "r1", 4, 7, 2, 3), 5, 6)).decode())
-    assert (found["ares_consensus_leader_known"], found["ares_consensus_leads"], found["ares_consensus_decisions"]) == (1, 0, 7)
-    assert (found["ares_consensus_members_reachable"], found["ares_consensus_under_way"], found["ares_unknown_keys_total"]) == (2, 5, 6)
+    found = samples(
+        render(of_member(ConsensusDescription(0, "r0", "r1", 4, 7, 2, 3), 5, 6)).decode()
+    )
+    assert (
+        found["ares_consensus_leader_known"],
+        found["ares_consensus_leads"],
+        found["ares_consensus_decisions"],
+    ) == (1, 0, 7)
+    assert (
+        found["ares_consensus_members_reachable"],
+        found["ares_consensus_under_way"],
+        found["ares_unknown_keys_total"],
+    ) == (2, 5, 6)
     alone = samples(render(of_member(ConsensusDescription(0, "r0", "", 4, 7, 1, 3), 0, 0)).decode())
     assert alone["ares_consensus_leader_known"] == 0
     assert "ares_autopilot_moves_total" not in alone
-    flown = samples(render(of_member(ConsensusDescription(0, "r0", "r0", 4, 7, 1, 1), 0, 0, Autopiloted(1, 2, 3, 4, 5, 6, 7))).decode())
-    assert {name.removeprefix("ares_autopilot_"): value for name, value in flown.items() if "autopilot" in name} == {
+    flown = samples(
+        render(
+            of_member(
+                ConsensusDescription(0, "r0", "r0", 4, 7, 1, 1),
+                0,
+                0,
+                Autopiloted(1, 2, 3, 4, 5, 6, 7),
+            )
+        ).decode()
+    )
+    assert {
+        name.removeprefix("ares_autopilot_"): value
+        for name, value in flown.items()
+        if "autopilot" in name
+    } == {
         "absent_servers": 1,
         "troubled_domains": 2,
         "moved_objects": 3,
@@ -127,7 +192,14 @@ async def test_no_name_that_a_client_chose_is_on_the_page():
     assert b"ares_objects 1.0" in page
 
 
-@pytest.mark.parametrize("page", ["ares_x{ 1\n", "# TYPE ares_x counter\nares_x_total one\n", "# HELP ares_x y\nares_x 1\nares_x 2\n"])
+@pytest.mark.parametrize(
+    "page",
+    [
+        "ares_x{ 1\n",
+        "# TYPE ares_x counter\nares_x_total one\n",
+        "# HELP ares_x y\nares_x 1\nares_x 2\n",
+    ],
+)
 def test_the_reader_of_these_tests_refuses_what_is_no_page(page):
     with pytest.raises((ValueError, AssertionError)):
         samples(page)

@@ -41,7 +41,12 @@ async def test_one_life(monitor):
     monitor.watch(WatchedServer(Host(plain(requests(20))), Histogram(DISK_S)))
     status, told = await elsewhere(health, monitor.address)
     assert status == 200
-    assert (told["serving"], told["kind"], told["durable"], told["configurations"]) == (True, "server", False, 2)
+    assert (told["serving"], told["kind"], told["durable"], told["configurations"]) == (
+        True,
+        "server",
+        False,
+        2,
+    )
     status, page = await elsewhere(fetch, monitor.address, "/metrics")
     assert (status, samples(page)["ares_serving"]) == (200, 1)
     monitor.ending()

@@ -51,10 +51,18 @@ def test_a_service_manager_that_is_gone_is_no_trouble(monkeypatch, caplog, tmp_p
 def verified(directory: Path, text: str, name: str) -> subprocess.CompletedProcess[str]:
     path = directory / name
     path.write_text(text.replace("/opt/ares/bin/ares-cli", shutil.which("true") or "/bin/true"))
-    return subprocess.run(["systemd-analyze", "verify", "--man=no", str(path)], capture_output=True, text=True, timeout=240, env=dict(os.environ))
+    return subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", str(path)],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        env=dict(os.environ),
+    )
 
 
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
+@pytest.mark.skipif(
+    shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed"
+)
 @pytest.mark.parametrize("name", ["ares-server@.service", "ares-consensus@.service"])
 def test_unit_files(tmp_path, name):
     text = (UNITS / name).read_text()

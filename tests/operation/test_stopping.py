@@ -35,7 +35,11 @@ def cli(*words: str | Path) -> None:
 
 
 def start(cluster: Path, kind: str, id: str) -> subprocess.Popen[bytes]:
-    process = subprocess.Popen(python("-m", "ares", kind, str(cluster), "--id", id), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        python("-m", "ares", kind, str(cluster), "--id", id),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
     assert process.stdout is not None
     assert b"READY" in process.stdout.readline()
     return process
@@ -151,7 +155,9 @@ def test_servers_that_are_stopped_one_after_the_other_lose_nothing(make):
 
 
 def test_what_the_only_server_acknowledged_while_it_stopped_is_there(make):
-    cluster = make("--servers", "1", "--consensus", "0", "--durability", "fsync", "--allow-no-faults")
+    cluster = make(
+        "--servers", "1", "--consensus", "0", "--durability", "fsync", "--allow-no-faults"
+    )
     cluster.start("server", "s0")
     load = Load(cluster.file)
     for _ in range(3):
@@ -180,7 +186,16 @@ async def busy_member(cluster: Cluster) -> AsyncIterator[subprocess.Popen[bytes]
 
     async def ask() -> None:
         while True:
-            connections.post(member.id, [Propose(1, settings.initial.at(DomainName("photos"), 0, settings.initial.id), ClientId(1))])
+            connections.post(
+                member.id,
+                [
+                    Propose(
+                        1,
+                        settings.initial.at(DomainName("photos"), 0, settings.initial.id),
+                        ClientId(1),
+                    )
+                ],
+            )
             await asyncio.sleep(0.05)
 
     asking = asyncio.create_task(ask())
@@ -243,5 +258,9 @@ async def test_a_host_that_finishes_takes_nothing_more_and_replies_to_what_it_to
         background.step()
         await asyncio.sleep(0)
     assert later == [Ack(7, None), Ack(7, None)]
-    objects = {name for hosting in Node(log_journal(tmp_path / "j")).replica.hosted.values() for name in hosting.objects}
+    objects = {
+        name
+        for hosting in Node(log_journal(tmp_path / "j")).replica.hosted.values()
+        for name in hosting.objects
+    }
     assert objects == {"a", "b"}

@@ -40,13 +40,22 @@ def reader(cli: Cli) -> Path:
 class Terminal:
     """`ares-cli top` in a terminal of its own. ``came``: everything that it wrote."""
 
-    def __init__(self, cli: Cli, *words: str, columns: int = 80, rows: int = 24, term: str = "xterm-256color") -> None:
+    def __init__(
+        self, cli: Cli, *words: str, columns: int = 80, rows: int = 24, term: str = "xterm-256color"
+    ) -> None:
         self.master, self.slave = pty.openpty()
         self.resize(columns, rows)
         self.before = termios.tcgetattr(self.slave)
-        environment = os.environ | {"ARES_CLUSTER": str(cli.settings.path), "TERM": term} | cli.environment
+        environment = (
+            os.environ | {"ARES_CLUSTER": str(cli.settings.path), "TERM": term} | cli.environment
+        )
         streams = {"stdin": self.slave, "stdout": self.slave, "stderr": subprocess.PIPE}
-        self.process = subprocess.Popen(python("-P", "-m", "ares", "top", *words), env=environment, start_new_session=True, **streams)  # type: ignore[call-overload]
+        self.process = subprocess.Popen(
+            python("-P", "-m", "ares", "top", *words),
+            env=environment,
+            start_new_session=True,
+            **streams,
+        )  # type: ignore[call-overload]
         self.came = b""
 
     def resize(self, columns: int, rows: int) -> None:
@@ -96,8 +105,13 @@ def test_q_ends_it(terminal: Terminal) -> None:
     assert terminal.process.stderr.read() == b""
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 0), (signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGQUIT, 131)])
-def test_signals_end_it_and_the_terminal_is_given_back(terminal: Terminal, number: int, status: int) -> None:
+@pytest.mark.parametrize(
+    ("number", "status"),
+    [(signal.SIGINT, 0), (signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGQUIT, 131)],
+)
+def test_signals_end_it_and_the_terminal_is_given_back(
+    terminal: Terminal, number: int, status: int
+) -> None:
     terminal.wait_for(ENTERED)
     terminal.process.send_signal(number)
     assert terminal.end() == status
@@ -164,7 +178,9 @@ def test_where_nothing_can_be_painted_it_says_what_to_do(cli: Cli) -> None:
         assert "Invalid value for '--interval'" in cli.fails(2, "top", "--interval", odd)
 
 
-def test_a_key_that_nobody_knows_is_no_view_of_a_cluster_that_is_down(cli: Cli, tmp_path: Path) -> None:
+def test_a_key_that_nobody_knows_is_no_view_of_a_cluster_that_is_down(
+    cli: Cli, tmp_path: Path
+) -> None:
     wrong = tmp_path / "wrong.secret"
     wrong.write_text("ab" * 32)
     wrong.chmod(0o600)
@@ -180,14 +196,14 @@ def test_one_view_for_a_pipe(cli: Cli) -> None:
 
 def test_one_view_for_scripts(cli: Cli, reader: Path) -> None:
     names = [f"k{number}" for number in range(12)]
-    program = (
-        "import sys, ares\nwith ares.connect_blocking(sys.argv[1]) as store:\n for n in sys.argv[2:] * 40: store.write(n, b'x' * 3000); store.read(n)"
-    )
+    program = "import sys, ares\nwith ares.connect_blocking(sys.argv[1]) as store:\n for n in sys.argv[2:] * 40: store.write(n, b'x' * 3000); store.read(n)"
     load = subprocess.Popen(python("-c", program, str(cli.settings.path), *names))
     try:
         busy = {}
         until = time.monotonic() + PATIENCE_S
-        while not (busy and busy["operations"]["reads_per_s"] and busy["operations"]["writes_per_s"]):
+        while not (
+            busy and busy["operations"]["reads_per_s"] and busy["operations"]["writes_per_s"]
+        ):
             assert time.monotonic() < until
             busy = cli.json("top", "--once", "--interval", "0.5", "--key", reader)
     finally:
@@ -199,7 +215,11 @@ def test_one_view_for_scripts(cli: Cli, reader: Path) -> None:
     assert [server["state"] for server in busy["servers"]].count("silent") == 0
     assert busy["servers"][0]["disk_free_bytes"] > 0
     assert (busy["domains"][0]["domain"], busy["domains"][0]["writes_survive"]) == ("default", 1)
-    assert (busy["consensus"]["silent"], busy["consensus"]["leader"] in ("r0", "r1", "r2"), busy["moves"]) == ({}, True, [])
+    assert (
+        busy["consensus"]["silent"],
+        busy["consensus"]["leader"] in ("r0", "r1", "r2"),
+        busy["moves"],
+    ) == ({}, True, [])
 
 
 def test_as_many_operations_as_there_were(cli: Cli) -> None:
@@ -219,7 +239,9 @@ async def main():
         print([b - a for a, b in zip(before, await count())])
 asyncio.run(main())
 """
-    told = subprocess.run(python("-c", program, str(cli.settings.path)), capture_output=True, check=True, timeout=240).stdout
+    told = subprocess.run(
+        python("-c", program, str(cli.settings.path)), capture_output=True, check=True, timeout=240
+    ).stdout
     queries, fetches, puts, acknowledged = json.loads(told)
     quorum = cli.settings.initial.quorum_size
     assert 200 <= queries / quorum < 300
@@ -228,7 +250,9 @@ asyncio.run(main())
     assert acknowledged <= puts + 100
 
 
-def test_a_server_that_hangs_or_dies_shows_and_holds_up_nothing(cli: Cli, terminal: Terminal) -> None:
+def test_a_server_that_hangs_or_dies_shows_and_holds_up_nothing(
+    cli: Cli, terminal: Terminal
+) -> None:
     terminal.wait_for(b"4 of 4 servers answer")
     hung = int((cli.directory / "run/s1.pid").read_text())
     os.kill(hung, signal.SIGSTOP)
@@ -237,7 +261,11 @@ def test_a_server_that_hangs_or_dies_shows_and_holds_up_nothing(cli: Cli, termin
         cli.kill("s2")
         terminal.wait_for(b"s2 silent for", b"is it running?", b"STOPPED, 1 missing")
         told = cli.json("top", "--once", status=1)
-        assert [(server["state"], server["id"]) for server in told["servers"] if server["state"] == "silent"] == [("silent", "s1"), ("silent", "s2")]
+        assert [
+            (server["state"], server["id"])
+            for server in told["servers"]
+            if server["state"] == "silent"
+        ] == [("silent", "s1"), ("silent", "s2")]
         assert told["domains"][0]["reads_survive"] == -1
         before = len(terminal.came)
         terminal.wait_for(b"UTC", since=before)

@@ -5,15 +5,35 @@ from collections import deque
 import pytest
 from msgspec.structs import replace
 
-from ares.cli.seeing.top_figures import ClusterSeen, DatedAnswer, HeardOf, figures, is_credible, percentile
+from ares.cli.seeing.top_figures import (
+    ClusterSeen,
+    DatedAnswer,
+    HeardOf,
+    figures,
+    is_credible,
+    percentile,
+)
 from ares.cli.seeing.top_view import COLUMNS_MIN, ROWS_MIN, brief, in_words, lines, ms
 from ares.cli.status_command import Known
 from ares.machine.metrics import REPLY_S, Traffic
 from ares.model.codec import decode, encode
 from ares.model.configuration import Configuration, Server, Status, Successor
-from ares.model.messages import DataReply, Description, Durations, GetData, GetTag, Hosted, PutData, ServerWork, Stored, TagReply
+from ares.model.messages import (
+    DataReply,
+    Description,
+    Durations,
+    GetData,
+    GetTag,
+    Hosted,
+    PutData,
+    ServerWork,
+    Stored,
+    TagReply,
+)
 
-SERVERS = tuple(Server(f"s{number}", f"10.0.0.{number}:7400", f"{number:032x}") for number in range(5))
+SERVERS = tuple(
+    Server(f"s{number}", f"10.0.0.{number}:7400", f"{number:032x}") for number in range(5)
+)
 C0 = Configuration.ec(SERVERS, k=3).at("default", 0)
 C1 = Configuration.abd(SERVERS[:3]).at("default", 1, C0.id)
 NOTHING = Durations(REPLY_S, (0,) * (len(REPLY_S) + 1))
@@ -27,11 +47,15 @@ def durations(*seconds: float) -> Durations:
 
 
 def said(id: str, uptime_s: float, work: ServerWork | None, hosted=(), stored=None) -> Description:
-    return Description(1, id, f"{int(id[1:]):032x}", b"c", "1.0", uptime_s, 2**20, hosted, 0, stored, work)
+    return Description(
+        1, id, f"{int(id[1:]):032x}", b"c", "1.0", uptime_s, 2**20, hosted, 0, stored, work
+    )
 
 
 def work(times: int, reading: Durations = NOTHING, writing: Durations = NOTHING) -> ServerWork:
-    return ServerWork(8 * times, 24 * times, 10 * times, 1000 * times, 500 * times, reading, writing)
+    return ServerWork(
+        8 * times, 24 * times, 10 * times, 1000 * times, 500 * times, reading, writing
+    )
 
 
 def seen(hosted=(), took_s: float = 0.001) -> ClusterSeen:
@@ -43,16 +67,39 @@ def seen(hosted=(), took_s: float = 0.001) -> ClusterSeen:
         answers = [
             DatedAnswer(0.0, took_s, said(server.id, 100.0, work(1))),
             DatedAnswer(
-                10.0, took_s, said(server.id, 110.0, work(2, durations(*[0.002] * 99, 0.4)), stored=Stored(2**30, 2**29, 0, 0, False, 2**35))
+                10.0,
+                took_s,
+                said(
+                    server.id,
+                    110.0,
+                    work(2, durations(*[0.002] * 99, 0.4)),
+                    stored=Stored(2**30, 2**29, 0, 0, False, 2**35),
+                ),
             ),
         ]
-        servers[server.id] = HeardOf(server.address, deque(answers), hosted or (Hosted(C0, 10, 2**20, False, None),))
+        servers[server.id] = HeardOf(
+            server.address, deque(answers), hosted or (Hosted(C0, 10, 2**20, False, None),)
+        )
     return ClusterSeen(servers, known, {}, 10.0)
 
 
 def told(heard: ClusterSeen, **more):
-    consensus = {"outlook": "consensus: 3 of 3 members answer; survives 1 more crash", "leader": "r0", "silent": {}}
-    return {"name": "c", "at": "2026-11-22T12:00:00+00:00", "interval_s": 1.0, "consensus": consensus, "autopilot": None} | figures(heard) | more
+    consensus = {
+        "outlook": "consensus: 3 of 3 members answer; survives 1 more crash",
+        "leader": "r0",
+        "silent": {},
+    }
+    return (
+        {
+            "name": "c",
+            "at": "2026-11-22T12:00:00+00:00",
+            "interval_s": 1.0,
+            "consensus": consensus,
+            "autopilot": None,
+        }
+        | figures(heard)
+        | more
+    )
 
 
 def view(tree, columns=80, rows=24) -> str:
@@ -93,14 +140,19 @@ def test_a_server_that_was_restarted_counts_from_nothing():
 
 def test_what_is_older_than_the_window_is_dropped():
     heard = seen().servers["s0"]
-    heard.take(DatedAnswer(20.0, 0.001, said("s0", 120.0, work(5, durations(*[0.002] * 99, 0.4)))), 9.0)
+    heard.take(
+        DatedAnswer(20.0, 0.001, said("s0", 120.0, work(5, durations(*[0.002] * 99, 0.4)))), 9.0
+    )
     assert [answer.at_s for answer in heard.answers] == [10.0, 20.0]
 
 
 def test_a_release_that_counts_nothing_is_told_of_and_leaves_the_others_their_figures():
     heard = seen()
     for name in ("s3", "s4"):
-        heard.servers[name].answers = deque(replace(answer, said=replace(answer.said, work=None)) for answer in heard.servers[name].answers)
+        heard.servers[name].answers = deque(
+            replace(answer, said=replace(answer.said, work=None))
+            for answer in heard.servers[name].answers
+        )
     assert figures(heard)["operations"]["reads_per_s"] == pytest.approx(3 * 2.4 / C0.quorum_size)
     shown = view(told(heard))
     assert "s3, s4: of an earlier release, which counts nothing" in shown
@@ -118,7 +170,10 @@ def test_a_quiet_cluster():
 def test_silent_servers_and_what_may_still_fail():
     heard = seen()
     for name in ("s1", "s2"):
-        heard.servers[name].silent_s, heard.servers[name].why = 12.0, "connection refused: is it running?"
+        heard.servers[name].silent_s, heard.servers[name].why = (
+            12.0,
+            "connection refused: is it running?",
+        )
     tree = told(heard)
     shown = view(tree)
     assert "s1 silent for 12 s: connection refused: is it running?" in shown
@@ -131,7 +186,9 @@ def test_silent_servers_and_what_may_still_fail():
 def test_a_full_disk_stops_writes_before_reads():
     heard = seen()
     last = heard.servers["s4"].answers[-1]
-    heard.servers["s4"].answers[-1] = replace(last, said=replace(last.said, stored=Stored(1, 1, 0, 0, True)))
+    heard.servers["s4"].answers[-1] = replace(
+        last, said=replace(last.said, stored=Stored(1, 1, 0, 0, True))
+    )
     domain = told(heard)["domains"][0]
     assert (domain["reads_survive"], domain["writes_survive"]) == (1, 0)
     assert "disk full" in view(told(heard))
@@ -139,9 +196,19 @@ def test_a_full_disk_stops_writes_before_reads():
 
 def test_who_is_slow():
     heard = seen()
-    heard.servers["s2"].answers = deque(replace(answer, took_s=0.15) for answer in heard.servers["s2"].answers)
-    assert [server["state"] for server in figures(heard)["servers"]] == ["up", "up", "slow", "up", "up"]
-    assert {server["state"] for server in figures(seen(took_s=0.15))["servers"]} == {"up"}  # a slow network is nobody's fault
+    heard.servers["s2"].answers = deque(
+        replace(answer, took_s=0.15) for answer in heard.servers["s2"].answers
+    )
+    assert [server["state"] for server in figures(heard)["servers"]] == [
+        "up",
+        "up",
+        "slow",
+        "up",
+        "up",
+    ]
+    assert {server["state"] for server in figures(seen(took_s=0.15))["servers"]} == {
+        "up"
+    }  # a slow network is nobody's fault
 
 
 def moving(arrived: int, begun=()) -> ClusterSeen:
@@ -180,7 +247,11 @@ def test_it_fits_whatever_there_is_to_show(columns, rows):
         heard.servers[f"s{number}"] = replace_server(heard.servers["s0"], silent=number % 2 == 0)
         heard.known.note(Configuration.abd(SERVERS[:3]).at(f"domain-{number}" * 3, 0, C0.id), True)
     silent = {f"r{number}": "no answer" for number in range(3)}
-    consensus = {"outlook": "consensus: 0 of 3 members answer, no majority: reads go on", "leader": None, "silent": silent}
+    consensus = {
+        "outlook": "consensus: 0 of 3 members answer, no majority: reads go on",
+        "leader": None,
+        "silent": silent,
+    }
     shown = view(told(heard, consensus=consensus, autopilot="watches " * 40), columns, rows)
     assert "c  " in shown
     assert "silent for" in shown
@@ -188,7 +259,9 @@ def test_it_fits_whatever_there_is_to_show(columns, rows):
 
 
 def replace_server(heard: HeardOf, silent: bool) -> HeardOf:
-    return HeardOf(heard.address, heard.answers, (), 3.0 if silent else 0.0, "no answer" if silent else "")
+    return HeardOf(
+        heard.address, heard.answers, (), 3.0 if silent else 0.0, "no answer" if silent else ""
+    )
 
 
 def test_more_columns_show_more():
@@ -206,7 +279,9 @@ def test_names_cannot_write_to_the_terminal():
     assert "evil" in shown
 
 
-@pytest.mark.parametrize(("columns", "rows"), [(COLUMNS_MIN - 1, 24), (80, ROWS_MIN - 1), (20, 2), (1, 1)])
+@pytest.mark.parametrize(
+    ("columns", "rows"), [(COLUMNS_MIN - 1, 24), (80, ROWS_MIN - 1), (20, 2), (1, 1)]
+)
 def test_a_terminal_that_is_too_small_is_told_so(columns, rows):
     shown = lines(told(seen()), columns, rows)
     assert len(shown) <= rows
@@ -215,7 +290,13 @@ def test_a_terminal_that_is_too_small_is_told_so(columns, rows):
 
 
 def test_amounts():
-    assert [ms(seconds) for seconds in (None, 0.00012, 0.0123, 0.456, 1.5)] == ["-", "0.12ms", "12.3ms", "456ms", "1.50s"]
+    assert [ms(seconds) for seconds in (None, 0.00012, 0.0123, 0.456, 1.5)] == [
+        "-",
+        "0.12ms",
+        "12.3ms",
+        "456ms",
+        "1.50s",
+    ]
     assert [in_words(seconds) for seconds in (12.4, 150, 9000)] == ["12 s", "2 min", "2.5 h"]
     assert [brief(count) for count in (None, 12, 2**20, 3 * 2**39)] == ["", "12", "1.0M", "1.5T"]
 
@@ -228,13 +309,20 @@ def test_work_is_counted_and_travels():
     description = said("s0", 1.0, traffic.work())
     [again] = decode(encode([description]))
     assert again.work == traffic.work()
-    assert (again.work.queries, again.work.fetches, again.work.puts, again.work.received_bytes) == (1, 1, 0, 3)
+    assert (again.work.queries, again.work.fetches, again.work.puts, again.work.received_bytes) == (
+        1,
+        1,
+        0,
+        3,
+    )
     assert (sum(again.work.reading.counts), sum(again.work.writing.counts)) == (3, 1)
     assert PutData not in traffic.requests or traffic.requests[PutData] == 0
 
 
 def odd(bounds_s=REPLY_S, counts=None) -> Durations:
-    return Durations(tuple(bounds_s), tuple([0] * (len(bounds_s) + 1) if counts is None else counts))
+    return Durations(
+        tuple(bounds_s), tuple([0] * (len(bounds_s) + 1) if counts is None else counts)
+    )
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,10 @@ ENTRY = (b"command", 1, 1)
 def test_messages():
     header, *rest = codec.encode([ReadConfig(1, b"c")])
     newer = bytes([codec.VERSION + 1]) + header[1:]
-    with pytest.raises(BadMessage, match=f"message format {codec.VERSION + 1}, and this program speaks {codec.VERSION}: use the same release"):
+    with pytest.raises(
+        BadMessage,
+        match=f"message format {codec.VERSION + 1}, and this program speaks {codec.VERSION}: use the same release",
+    ):
         codec.decode([newer, *rest])
 
 
@@ -40,9 +43,14 @@ def test_a_journal(tmp_path, monkeypatch):
     node.commit()
     node.journal.close()
     kept = {path.name: path.read_bytes() for path in (tmp_path / "j").iterdir()}
-    with pytest.raises(ForeignStore, match="format 2 and this release knows 1: use the release that wrote it, or a newer one"):
+    with pytest.raises(
+        ForeignStore,
+        match="format 2 and this release knows 1: use the release that wrote it, or a newer one",
+    ):
         Node(log_journal(tmp_path / "j"))
-    assert {path.name: path.read_bytes() for path in (tmp_path / "j").iterdir() if path.name in kept} == kept
+    assert {
+        path.name: path.read_bytes() for path in (tmp_path / "j").iterdir() if path.name in kept
+    } == kept
 
 
 def cluster(directory: Path, **more) -> Settings:
@@ -51,9 +59,14 @@ def cluster(directory: Path, **more) -> Settings:
 
 def test_a_cluster_file(tmp_path):
     path = cluster(tmp_path / "c").path
-    text = path.read_text().replace(f"format = {cluster_tables.FORMAT}", f"format = {cluster_tables.FORMAT + 1}")
+    text = path.read_text().replace(
+        f"format = {cluster_tables.FORMAT}", f"format = {cluster_tables.FORMAT + 1}"
+    )
     path.write_text(text.replace("[initial]", "[initial]\nsomething_new = 1"))
-    with pytest.raises(BadInput, match=r"cluster\.toml: format: expected 1, found 2: the file was written for a newer release of ares"):
+    with pytest.raises(
+        BadInput,
+        match=r"cluster\.toml: format: expected 1, found 2: the file was written for a newer release of ares",
+    ):
         Settings.load(path)
 
 
@@ -94,7 +107,10 @@ def test_the_directory_of_a_consensus_member(tmp_path):
     directory.unlock()
     assert directory.format.read_text() == f"{raft_directory.FORMAT}\n"
     directory.format.write_text("2\n")
-    with pytest.raises(BadInput, match="it has format '2', and this release knows 1: use the release that wrote it, or a newer one; nothing was"):
+    with pytest.raises(
+        BadInput,
+        match="it has format '2', and this release knows 1: use the release that wrote it, or a newer one; nothing was",
+    ):
         directory.lock(ServerId("r0"))
     directory.format.write_text("1\n")
     directory.lock(ServerId("r0"))
@@ -121,7 +137,10 @@ def test_the_dump_of_a_consensus_member(tmp_path, monkeypatch):
     with monkeypatch.context() as newer:
         newer.setattr(raft_directory, "FORMAT", 2)
         directory.write_dump(directory.dump, dump)
-    with pytest.raises(BadInput, match="has format 2, and this release knows 1: use the same release of ares at every member"):
+    with pytest.raises(
+        BadInput,
+        match="has format 2, and this release knows 1: use the same release of ares at every member",
+    ):
         directory.read_dump()
     body = msgspec.msgpack.encode(dump)
     directory.dump.write_bytes(raft_directory._digest(body) + body)
@@ -131,7 +150,9 @@ def test_the_dump_of_a_consensus_member(tmp_path, monkeypatch):
 
 def test_a_block_of_a_file():
     for decode in (block.decode_block, block.decode_genesis):
-        with pytest.raises(BadBlock, match="format 2, and this program reads up to 1: use a newer release of ares"):
+        with pytest.raises(
+            BadBlock, match="format 2, and this program reads up to 1: use a newer release of ares"
+        ):
             decode(bytes([block.FORMAT + 1]) + b"anything", "f")
 
 

@@ -53,13 +53,23 @@ class Done(NamedTuple):
 
 def cseq(client: Client) -> Cseq:
     sequence = client.view.sequence
-    return Cseq({entry.index: entry.id for entry in (*sequence.retired, *sequence.active)}, sequence.last_finalized.index)
+    return Cseq(
+        {entry.index: entry.id for entry in (*sequence.retired, *sequence.active)},
+        sequence.last_finalized.index,
+    )
 
 
 class Schedule:
     """``reconfigurers`` of the ``clients`` reconfigure, the others read and write. ``inspect`` is called after every delivery."""
 
-    def __init__(self, seed: int, clients: int = 5, reconfigurers: int = 2, operations: int = 4, initial: Configuration = C0) -> None:
+    def __init__(
+        self,
+        seed: int,
+        clients: int = 5,
+        reconfigurers: int = 2,
+        operations: int = 4,
+        initial: Configuration = C0,
+    ) -> None:
         self.world = World(initial, range(7), seed)
         self.rng = self.world.rng
         self.clients = [self.world.client(self._switches()) for _ in range(clients)]
@@ -87,20 +97,32 @@ class Schedule:
         raise AssertionError("the schedule does not end")
 
     def _begin(self) -> None:
-        idle = [client for client in self.clients if self.left[client] and client not in self.running]
+        idle = [
+            client for client in self.clients if self.left[client] and client not in self.running
+        ]
         if not idle or self.rng.random() > 0.1:
             return
         client = self.rng.choice(idle)
         self.left[client] -= 1
         object = self.rng.choice(["x", "y"])
         if client in self.reconfigurers:
-            kind, value, operation = "reconfigure", None, reconfigure(client.view, self.rng.choice(PLANS))
+            kind, value, operation = (
+                "reconfigure",
+                None,
+                reconfigure(client.view, self.rng.choice(PLANS)),
+            )
         elif self.rng.random() < 0.5:
             value = f"{client.id}.{self.left[client]}".encode()
             kind, operation = "write", write(client.view, object, value)
         else:
             kind, value, operation = "read", None, read(client.view, object)
-        self.running[client] = (kind, object, value, self.moment, client.start(operation, idle=True))
+        self.running[client] = (
+            kind,
+            object,
+            value,
+            self.moment,
+            client.start(operation, idle=True),
+        )
 
     def _reap(self) -> None:
         for client, (kind, object, value, began, pending) in list(self.running.items()):
@@ -115,28 +137,45 @@ class Schedule:
                 tag = result
             else:
                 value = result
-            self.history.append(Done(client.id, kind, object, began, self.moment, tag, value, cseq(client)))
+            self.history.append(
+                Done(client.id, kind, object, began, self.moment, tag, value, cseq(client))
+            )
 
 
 def precede(history: list[Done]) -> Iterator[tuple[Done, Done]]:
     """Every pair of operations of which the first ended before the second began."""
-    return ((first, second) for first in history for second in history if first.ended < second.began)
+    return (
+        (first, second) for first in history for second in history if first.ended < second.began
+    )
 
 
 def broken_uniqueness(history: list[Done]) -> list[str]:
     """Lemma 8: one configuration for an index, whoever knows it."""
     known: dict[int, bytes] = {}
-    return [f"index {index}" for done in history for index, id in done.cseq.entries.items() if known.setdefault(index, id) != id]
+    return [
+        f"index {index}"
+        for done in history
+        for index, id in done.cseq.entries.items()
+        if known.setdefault(index, id) != id
+    ]
 
 
 def broken_subsequence(history: list[Done]) -> list[str]:
     """Definition 5 and Lemma 10: what a later operation knows reaches at least as far."""
-    return [f"{first} then {second}" for first, second in precede(history) if first.cseq.lambda_ > second.cseq.lambda_]
+    return [
+        f"{first} then {second}"
+        for first, second in precede(history)
+        if first.cseq.lambda_ > second.cseq.lambda_
+    ]
 
 
 def broken_progress(history: list[Done]) -> list[str]:
     """Lemma 12: the last finalized index never goes back from an operation to a later one."""
-    return [f"{first} then {second}" for first, second in precede(history) if first.cseq.mu > second.cseq.mu]
+    return [
+        f"{first} then {second}"
+        for first, second in precede(history)
+        if first.cseq.mu > second.cseq.mu
+    ]
 
 
 def broken_atomicity(history: list[Done]) -> list[str]:

@@ -5,7 +5,15 @@ import pytest
 from ares.dap.primitives import DataAccess
 from ares.model.configuration import Configuration, Status, Successor
 from ares.model.identity import DEFAULT_DOMAIN
-from ares.model.messages import CollectConfig, GetData, GetTag, ListObjects, PutData, ReadConfig, WriteConfig
+from ares.model.messages import (
+    CollectConfig,
+    GetData,
+    GetTag,
+    ListObjects,
+    PutData,
+    ReadConfig,
+    WriteConfig,
+)
 from ares.model.tag import Tag
 from ares.objects.operations import read, write
 from ares.reconfig import listing
@@ -53,7 +61,11 @@ def test_algorithm_1_a_write_is_one_query_and_one_put(world):
     """Section 5.1: with the piggyback neither phase needs a read-config round; plain ARES makes one before and one after."""
     client, plain = world.client(), world.client(Switches(piggyback=False))
     assert kinds(world, client, write(client.view, "k", b"v")) == ["GetTag", "PutData"]
-    assert set(kinds(world, plain, write(plain.view, "k", b"v"))) == {"ReadConfig", "GetTag", "PutData"}
+    assert set(kinds(world, plain, write(plain.view, "k", b"v"))) == {
+        "ReadConfig",
+        "GetTag",
+        "PutData",
+    }
 
 
 def test_algorithm_1_line_16_the_new_tag_is_above_the_highest_and_the_writers_own(world):
@@ -71,16 +83,25 @@ def test_algorithm_1_lines_11_to_15_the_query_goes_on_until_nobody_knows_a_succe
     mover.start(reconfigure(mover.view, EC))
     drain(world)
     asked = set()
-    world.watch = lambda source, target, message: asked.add(message.configuration) if source is client and isinstance(message, GetTag) else None
+    world.watch = lambda source, target, message: (
+        asked.add(message.configuration)
+        if source is client and isinstance(message, GetTag)
+        else None
+    )
     tag = client.run(write(client.view, "k", b"w"))
     assert asked == {C0.id, client.view.sequence.last_known.id}
     assert client.view.sequence.last_known.index == 1
     assert tag.number == 2
 
 
-def test_algorithm_2_lines_1_to_12_the_finalized_successor_with_the_highest_index_is_followed(world):
+def test_algorithm_2_lines_1_to_12_the_finalized_successor_with_the_highest_index_is_followed(
+    world,
+):
     """Alg. 2:4-7: after gc-config, servers of one configuration may point at different finalized ones."""
-    targets = [Successor(content.at(DEFAULT_DOMAIN, index, C0.id), Status.FINALIZED) for index, content in ((1, EC), (3, LATER))]
+    targets = [
+        Successor(content.at(DEFAULT_DOMAIN, index, C0.id), Status.FINALIZED)
+        for index, content in ((1, EC), (3, LATER))
+    ]
     for name, target in zip(("s0", "s1"), targets, strict=True):
         world.replicas[name].hosted[C0.id].install(target)
     world.down = {"s2"}
@@ -100,7 +121,9 @@ def test_algorithm_2_line_15_what_was_found_is_put_to_a_quorum_before_it_is_foll
     assert [world.replicas[name].hosted[C0.id].successor for name in ("s1", "s2")] == [found, found]
 
 
-def test_algorithm_3_line_17_values_of_a_configuration_with_a_finalized_successor_are_not_used(world):
+def test_algorithm_3_line_17_values_of_a_configuration_with_a_finalized_successor_are_not_used(
+    world,
+):
     """Alg. 3:17-20, Alg. 4:10-13: the reader gets bottom there, and reads on."""
     client, mover, reader = world.client(), world.client(Switches(gc=False)), world.client()
     client.run(write(client.view, "k", b"v"))
@@ -115,7 +138,9 @@ def test_algorithm_3_line_17_values_of_a_configuration_with_a_finalized_successo
 def test_algorithm_4_line_18_a_collected_server_acknowledges_without_storing(world):
     """Alg. 4:17-18: and its answer names the successor, so the writer goes there."""
     late, mover, reader = world.client(), world.client(), world.client()
-    world.hold = lambda source, target, message: source is late and isinstance(message, PutData) and message.configuration == C0.id
+    world.hold = lambda source, target, message: (
+        source is late and isinstance(message, PutData) and message.configuration == C0.id
+    )
     pending = late.start(write(late.view, "k", b"late"))
     drain(world)
     mover.run(reconfigure(mover.view, EC))
@@ -131,11 +156,19 @@ def test_algorithm_5_reconfig_asks_moves_finalizes_and_collects_in_this_order(wo
     client = world.client()
     client.run(write(client.view, "k", b"v"))
     seen = kinds(world, client, reconfigure(client.view, EC))
-    order = [seen.index(kind) for kind in ("ReadConfig", "WriteConfig", "ListObjects", "GetData", "PutData")]
+    order = [
+        seen.index(kind)
+        for kind in ("ReadConfig", "WriteConfig", "ListObjects", "GetData", "PutData")
+    ]
     assert order == sorted(order)
     assert seen.index("CollectConfig") > len(seen) - 1 - seen[::-1].index("PutData")
-    assert seen.index("Finalize") > len(seen) - 1 - seen[::-1].index("WriteConfig"), "ours: the new servers may name it from then on (R21)"
-    assert {kind.__name__ for kind in (ReadConfig, WriteConfig, ListObjects, GetData, PutData, CollectConfig)} >= set(seen) - {
+    assert seen.index("Finalize") > len(seen) - 1 - seen[::-1].index("WriteConfig"), (
+        "ours: the new servers may name it from then on (R21)"
+    )
+    assert {
+        kind.__name__
+        for kind in (ReadConfig, WriteConfig, ListObjects, GetData, PutData, CollectConfig)
+    } >= set(seen) - {
         "Introduce",
         "Finalize",
     }
@@ -184,11 +217,20 @@ def finalizes(message):
     return isinstance(message, WriteConfig) and message.successor.finalized
 
 
-@pytest.mark.parametrize("switches", [Switches(), Switches(piggyback=False)], ids=["piggyback", "plain"])
+@pytest.mark.parametrize(
+    "switches", [Switches(), Switches(piggyback=False)], ids=["piggyback", "plain"]
+)
 @pytest.mark.parametrize("operation", ["read", "write"])
-def test_algorithm_1_a_query_overtaken_half_way_asks_every_later_configuration(world, switches, operation):
+def test_algorithm_1_a_query_overtaken_half_way_asks_every_later_configuration(
+    world, switches, operation
+):
     """Alg. 1:10-15: the reader stalls in a configuration that is retired meanwhile; what was written in the last one, still pending, counts."""
-    late, first, second, writer = world.client(switches), world.client(), world.client(), world.client()
+    late, first, second, writer = (
+        world.client(switches),
+        world.client(),
+        world.client(),
+        world.client(),
+    )
     world.hold = lambda source, target, message: source in (first, second) and finalizes(message)
     between = first.start(reconfigure(first.view, EC), idle=True)
     drain(world)
@@ -198,10 +240,16 @@ def test_algorithm_1_a_query_overtaken_half_way_asks_every_later_configuration(w
     assert writer.view.sequence.last_known.index == 2
 
     def stalls(source, target, message):
-        return source is late and isinstance(message, GetData | GetTag) and message.configuration == C0.id
+        return (
+            source is late
+            and isinstance(message, GetData | GetTag)
+            and message.configuration == C0.id
+        )
 
     world.hold = lambda *flight: stalls(*flight) or (flight[0] is second and finalizes(flight[2]))
-    pending = late.start(read(late.view, "k") if operation == "read" else write(late.view, "k", b"w"))
+    pending = late.start(
+        read(late.view, "k") if operation == "read" else write(late.view, "k", b"w")
+    )
     world.until(lambda: between.ended and pending.ended)
     assert between.result().configuration.index == 1
     if operation == "read":
@@ -215,10 +263,27 @@ def test_algorithm_1_a_query_overtaken_half_way_asks_every_later_configuration(w
 
 def as_published(monkeypatch):
     """Section 5 without rule R1: requests that move data carry no successor; put-config alone tells of it."""
-    true_page, true_version, true_data = listing.list_page, DataAccess.get_version, DataAccess.get_data
-    monkeypatch.setattr("ares.reconfig.mover.list_page", lambda configuration, after, carry=None: true_page(configuration, after))
-    monkeypatch.setattr(DataAccess, "get_version", lambda self, object, carry=None, effort=None: true_version(self, object))
-    monkeypatch.setattr(DataAccess, "get_data", lambda self, object, carry=None, effort=None, needed=None: true_data(self, object, needed=needed))
+    true_page, true_version, true_data = (
+        listing.list_page,
+        DataAccess.get_version,
+        DataAccess.get_data,
+    )
+    monkeypatch.setattr(
+        "ares.reconfig.mover.list_page",
+        lambda configuration, after, carry=None: true_page(configuration, after),
+    )
+    monkeypatch.setattr(
+        DataAccess,
+        "get_version",
+        lambda self, object, carry=None, effort=None: true_version(self, object),
+    )
+    monkeypatch.setattr(
+        DataAccess,
+        "get_data",
+        lambda self, object, carry=None, effort=None, needed=None: true_data(
+            self, object, needed=needed
+        ),
+    )
 
 
 def counterexample():
@@ -226,7 +291,9 @@ def counterexample():
     world = World(C0, range(7))
     writer, mover, reader = world.client(), world.client(), world.client()
     first = writer.run(write(writer.view, "k", b"old"))
-    world.hold = lambda source, target, message: source is writer and isinstance(message, PutData) and target != "s0"
+    world.hold = lambda source, target, message: (
+        source is writer and isinstance(message, PutData) and target != "s0"
+    )
     pending = writer.start(write(writer.view, "k", b"new"))
     drain(world)
 
@@ -235,12 +302,19 @@ def counterexample():
             return target != "s0"
         if source is mover and isinstance(message, WriteConfig | CollectConfig):
             return target == "s1"
-        return source is mover and isinstance(message, GetData | ListObjects) and target == "s0" and message.configuration == C0.id
+        return (
+            source is mover
+            and isinstance(message, GetData | ListObjects)
+            and target == "s0"
+            and message.configuration == C0.id
+        )
 
     world.hold = hold
     mover.run(reconfigure(mover.view, EC))
     held = world.hold
-    world.hold = lambda source, target, message: held(source, target, message) and not (isinstance(message, PutData) and target == "s1")
+    world.hold = lambda source, target, message: (
+        held(source, target, message) and not (isinstance(message, PutData) and target == "s1")
+    )
     drain(world)
     world.hold = lambda *_: False
     world.until(lambda: pending.ended)

@@ -6,7 +6,15 @@ from ares.model.configuration import advance as true_advance
 from ares.model.tag import TAG_ZERO, Tag
 from ares.model.value import TOMBSTONE, WITHHELD
 
-from .schedules import Cseq, Done, Schedule, broken_atomicity, broken_progress, broken_subsequence, broken_uniqueness
+from .schedules import (
+    Cseq,
+    Done,
+    Schedule,
+    broken_atomicity,
+    broken_progress,
+    broken_subsequence,
+    broken_uniqueness,
+)
 
 SEEDS = range(60)
 
@@ -17,7 +25,9 @@ def histories():
     made = [Schedule(seed).run() for seed in SEEDS]
     indices = {done.cseq.lambda_ for history in made for done in history}
     assert max(indices) >= 4, "the schedules must reconfigure"
-    assert any(done.cseq.mu < done.cseq.lambda_ for history in made for done in history), "some operation must end beside a reconfiguration"
+    assert any(done.cseq.mu < done.cseq.lambda_ for history in made for done in history), (
+        "some operation must end beside a reconfiguration"
+    )
     return made
 
 
@@ -37,7 +47,11 @@ def test_lemma_11_the_last_finalized_index_of_a_process_never_goes_back(historie
     """Section 6.2.1: mu of one process, from each of its operations to the next."""
     for history in histories:
         for client in {done.client for done in history}:
-            known = [done.cseq.mu for done in sorted(history, key=lambda done: done.ended) if done.client == client]
+            known = [
+                done.cseq.mu
+                for done in sorted(history, key=lambda done: done.ended)
+                if done.client == client
+            ]
             assert known == sorted(known)
 
 
@@ -70,7 +84,9 @@ def test_lemma_14_termination(histories):
 def test_lemma_6_a_proposal_is_for_the_index_after_the_last_known(histories):
     """Section 6.2.1: decided configurations have consecutive indices, and each reconfiguration returns one of them."""
     for history in histories:
-        installed = {done.value.configuration.index for done in history if done.kind == "reconfigure"}
+        installed = {
+            done.value.configuration.index for done in history if done.kind == "reconfigure"
+        }
         assert installed == set(range(1, len(installed) + 1))
 
 
@@ -91,7 +107,10 @@ class Pointers:
                 if old is not None:
                     before = (old.configuration.index, old.status)
                     assert (new.configuration.index, new.status) >= before, "nextC moved backwards"
-                    assert new.configuration.index != before[0] or new.configuration.id == old.configuration.id, "another successor at one index"
+                    assert (
+                        new.configuration.index != before[0]
+                        or new.configuration.id == old.configuration.id
+                    ), "another successor at one index"
                 self.seen[server, id] = new
                 self.moved += 1
 
@@ -116,8 +135,15 @@ def test_lemma_9_a_quorum_knows_a_successor_of_all_but_the_last(seed):
         for client in schedule.clients:
             *earlier, _ = client.view.sequence.active
             for entry in earlier:
-                pointers = [schedule.world.replicas[server].hosted.get(entry.id) for server in entry.server_ids]
-                pointing = [hosting for hosting in pointers if hosting is not None and hosting.successor is not None]
+                pointers = [
+                    schedule.world.replicas[server].hosted.get(entry.id)
+                    for server in entry.server_ids
+                ]
+                pointing = [
+                    hosting
+                    for hosting in pointers
+                    if hosting is not None and hosting.successor is not None
+                ]
                 assert len(pointing) >= entry.quorum_size
                 checked += 1
 
@@ -154,7 +180,15 @@ def done(kind, began, ended, number, value=b"v", entries=None, mu=0, object="x")
     ("history", "why"),
     [
         ([done("write", 0, 1, 1), done("read", 2, 3, 0, TOMBSTONE)], "goes back"),
-        ([done("write", 0, 1, 1), done("write", 0, 5, 2), done("read", 2, 3, 2), done("read", 4, 6, 1)], "goes back"),
+        (
+            [
+                done("write", 0, 1, 1),
+                done("write", 0, 5, 2),
+                done("read", 2, 3, 2),
+                done("read", 4, 6, 1),
+            ],
+            "goes back",
+        ),
         ([done("write", 0, 1, 1), done("write", 2, 3, 1)], "two writes with one tag"),
         ([done("write", 0, 1, 2), done("write", 2, 3, 1)], "goes back"),
         ([done("read", 0, 1, 1)], "was not written"),
@@ -169,10 +203,16 @@ def test_histories_that_are_not_atomic_are_rejected(history, why):
 
 def test_histories_with_broken_sequences_are_rejected():
     known = {0: b"c0", 1: b"c1"}
-    assert broken_uniqueness([done("read", 0, 1, 0, entries=known), done("read", 0, 1, 0, entries={1: b"other"})]) == ["index 1"]
+    assert broken_uniqueness(
+        [done("read", 0, 1, 0, entries=known), done("read", 0, 1, 0, entries={1: b"other"})]
+    ) == ["index 1"]
     assert broken_subsequence([done("read", 0, 1, 0, entries=known), done("read", 2, 3, 0)])
-    assert broken_progress([done("read", 0, 1, 0, entries=known, mu=1), done("read", 2, 3, 0, entries=known)])
-    assert not broken_progress([done("read", 0, 2, 0, entries=known, mu=1), done("read", 2, 3, 0, entries=known)]), "they are concurrent"
+    assert broken_progress(
+        [done("read", 0, 1, 0, entries=known, mu=1), done("read", 2, 3, 0, entries=known)]
+    )
+    assert not broken_progress(
+        [done("read", 0, 2, 0, entries=known, mu=1), done("read", 2, 3, 0, entries=known)]
+    ), "they are concurrent"
 
 
 def test_an_atomic_history_is_accepted():

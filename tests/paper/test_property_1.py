@@ -85,7 +85,12 @@ def ended(kind, tag, value, began, moment, pending) -> Action:
 def broken_c1(actions: list[Action]) -> list[str]:
     puts = [action for action in actions if action.kind == "put-data"]
     gets = [action for action in actions if action.kind in ("get-data", "get-tag")]
-    return [f"{get} after {put}" for put in puts for get in gets if put.ended < get.began and get.tag < put.tag]
+    return [
+        f"{get} after {put}"
+        for put in puts
+        for get in gets
+        if put.ended < get.began and get.tag < put.tag
+    ]
 
 
 def broken_c2(actions: list[Action]) -> list[str]:
@@ -103,7 +108,11 @@ def broken_c2(actions: list[Action]) -> list[str]:
 CASES = [(ABD, 0), (ABD, 1), (ABD5, 2), (EC, 0), (EC, 1), (EC_NARROW, 0)]
 
 
-@pytest.mark.parametrize(("configuration", "crashes"), CASES, ids=["abd", "abd, one down", "abd, two down", "ec", "ec, one down", "ec, delta 1"])
+@pytest.mark.parametrize(
+    ("configuration", "crashes"),
+    CASES,
+    ids=["abd", "abd, one down", "abd, two down", "ec", "ec, one down", "ec, delta 1"],
+)
 def test_property_1(configuration, crashes):
     """Section 3, Property 1; section 6.1 for EC-DAP II."""
     answered = 0
@@ -113,7 +122,9 @@ def test_property_1(configuration, crashes):
         assert broken_c2(actions) == []
         answered += sum(1 for action in actions if action.kind == "get-data")
         if configuration is not EC_NARROW:
-            assert not [action for action in actions if action.kind == "failed"], "at most delta writers: get-data always ends"
+            assert not [action for action in actions if action.kind == "failed"], (
+                "at most delta writers: get-data always ends"
+            )
     assert answered > 100
 
 

@@ -24,7 +24,9 @@ class Cli:
     def run(self, *words: str | Path, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
         command = ares_cli(*words)
         environment = os.environ | {"ARES_CLUSTER": str(self.settings.path)} | self.environment
-        return subprocess.run(command, input=stdin, capture_output=True, check=False, timeout=240, env=environment)
+        return subprocess.run(
+            command, input=stdin, capture_output=True, check=False, timeout=240, env=environment
+        )
 
     def ok(self, *words: str | Path, stdin: bytes = b"") -> bytes:
         done = self.run(*words, stdin=stdin)
@@ -52,8 +54,13 @@ class Cli:
 def running_cluster(directory: Path, *more: str) -> Iterator[Cli]:
     """Four servers, unless ``more`` words for `init` name sites, and three consensus members in ``directory``, stopped at the end."""
     servers = () if "--sites" in more else ("--servers", "4")
-    for words in (["init", directory, *servers, "--consensus", "3", "--base-port", "0", *more], ["up", directory, "--detach"]):
-        done = subprocess.run(ares_cli(*words), capture_output=True, text=True, check=False, timeout=240)
+    for words in (
+        ["init", directory, *servers, "--consensus", "3", "--base-port", "0", *more],
+        ["up", directory, "--detach"],
+    ):
+        done = subprocess.run(
+            ares_cli(*words), capture_output=True, text=True, check=False, timeout=240
+        )
         assert done.returncode == 0, done.stderr
     try:
         yield Cli(directory)

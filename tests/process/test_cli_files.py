@@ -76,7 +76,13 @@ def test_only_what_changed_moves(cli: Cli, tmp_path: Path) -> None:
     ann = Copy(cli, tmp_path / "ann.bin", "moves/a")
     ann.path.write_bytes(content())
     made = ann.put(*SMALL_BLOCKS)
-    assert (made["bytes"], made["moved_bytes"], made["kept"], made["kind"], made["domain"]) == (SIZE_BYTES, SIZE_BYTES, 0, "shared", "file/moves/a")
+    assert (made["bytes"], made["moved_bytes"], made["kept"], made["kind"], made["domain"]) == (
+        SIZE_BYTES,
+        SIZE_BYTES,
+        0,
+        "shared",
+        "file/moves/a",
+    )
     data = ann.edit(100_000, b"edited")
     again = ann.put()
     assert (again["kept"], again["modified"] + again["inserted"]) == (made["inserted"] - 1, 1)
@@ -147,13 +153,21 @@ def test_get_does_not_overwrite_a_file_that_it_knows_nothing_of(cli: Cli, tmp_pa
     thesis = Copy(cli, tmp_path / "thesis", "unknown")
     thesis.path.write_bytes(b"years of work")
     told = cli.fails(1, "get", "unknown", thesis.path, "--domain", "default")
-    assert f"{thesis.path} is there already, no put or get of it is known here, and it differs from unknown: it was left as it is. " in told
-    assert f"Name another file, or `ares-cli get unknown --domain default {thesis.path} --force` overwrites it" in told
+    assert (
+        f"{thesis.path} is there already, no put or get of it is known here, and it differs from unknown: it was left as it is. "
+        in told
+    )
+    assert (
+        f"Name another file, or `ares-cli get unknown --domain default {thesis.path} --force` overwrites it"
+        in told
+    )
     assert thesis.path.read_bytes() == b"years of work"
     thesis.path.write_bytes(b"")
     assert thesis.get("--domain", "default")["changed"], "there is nothing to lose"
     thesis.path.write_bytes(b"years of work")
-    assert thesis.get("--domain", "default", "--no-cache")["changed"], "nothing is kept that would tell"
+    assert thesis.get("--domain", "default", "--no-cache")["changed"], (
+        "nothing is kept that would tell"
+    )
     cli.ok("rm", "unknown", "--domain", "default")
 
 
@@ -173,7 +187,9 @@ def test_two_copies_on_one_machine_do_not_take_each_others_base(cli: Cli, tmp_pa
     bob.edit(10_000, b"bob was here")
     assert len(bob.put(status=1)["conflicts"]) == 1
     assert len(bob.put(status=1)["conflicts"]) == 1
-    assert bob.put("--no-cache")["conflicts"] == []  # nothing is known of the copy: what bob's file lacks is taken for deleted by him
+    assert (
+        bob.put("--no-cache")["conflicts"] == []
+    )  # nothing is known of the copy: what bob's file lacks is taken for deleted by him
 
 
 def in_conflict(cli: Cli, tmp_path: Path, name: str) -> tuple[Copy, Copy, bytes]:
@@ -195,7 +211,10 @@ def test_a_conflict_names_the_range_and_what_to_do(cli: Cli, tmp_path: Path) -> 
     assert f"conflict: 1 range of {bob.path} did not get into dir/conflict" in told
     assert "somebody else changed it since" in told
     assert "Nothing of theirs was overwritten" in told
-    assert [f"put {bob.path} dir/conflict {option}" in told for option in ("--mine", "--theirs", "--save-conflicts DIR")] == [True] * 3
+    assert [
+        f"put {bob.path} dir/conflict {option}" in told
+        for option in ("--mine", "--theirs", "--save-conflicts DIR")
+    ] == [True] * 3
     [conflict] = bob.put(status=1)["conflicts"]
     assert conflict["offset"] <= 10_004 < conflict["offset"] + conflict["length"]
     assert f"bytes {conflict['offset']} to {conflict['offset'] + conflict['length'] - 1}" in told
@@ -229,7 +248,10 @@ def test_both_sides_of_a_conflict_are_saved(cli: Cli, tmp_path: Path) -> None:
     start, stop = conflict["offset"], conflict["offset"] + conflict["length"]
     mine, other = sorted((tmp_path / "saved/here").iterdir())
     assert told["saved"] == [str(mine), str(other)]
-    assert (mine.read_bytes(), other.read_bytes()) == (bob.path.read_bytes()[start:stop], theirs[start:stop])
+    assert (mine.read_bytes(), other.read_bytes()) == (
+        bob.path.read_bytes()[start:stop],
+        theirs[start:stop],
+    )
     assert mine.name.startswith("_odd_name-")
     assert mine.name.endswith(f".{start}.mine")
     assert "is not a directory" in cli.fails(2, "put", bob.path, "x", "--save-conflicts", bob.path)
@@ -245,12 +267,17 @@ def test_an_atomic_file_is_replaced_whole_or_not(cli: Cli, tmp_path: Path) -> No
     bob.edit(150_000, b"bob was here")
     done = cli.run("put", bob.path, "atomic")
     assert done.returncode == 1
-    assert f"bytes 0 to {SIZE_BYTES - 1} (195.3 KiB): the whole file was replaced" in done.stderr.decode()
+    assert (
+        f"bytes 0 to {SIZE_BYTES - 1} (195.3 KiB): the whole file was replaced"
+        in done.stderr.decode()
+    )
     assert "nothing else was changed" in done.stderr.decode()
     assert cli.ok("get", "atomic", "-") == theirs
     bob.put("--mine")
     assert cli.ok("get", "atomic", "-") == bob.path.read_bytes()
-    assert {one["file"]: one["kind"] for one in cli.json("files", "atomic")["files"]} == {"atomic": "atomic"}
+    assert {one["file"]: one["kind"] for one in cli.json("files", "atomic")["files"]} == {
+        "atomic": "atomic"
+    }
 
 
 def test_what_a_file_is_stays(cli: Cli, tmp_path: Path) -> None:
@@ -287,7 +314,11 @@ def test_a_link_stays_a_link_and_a_mode_a_mode(cli: Cli, tmp_path: Path) -> None
     target.chmod(0o640)
     (tmp_path / "link").symlink_to(target)
     cli.ok("get", "link", tmp_path / "link", "--force")
-    assert (target.read_bytes(), target.stat().st_mode & 0o777, (tmp_path / "link").is_symlink()) == (b"new", 0o640, True)
+    assert (
+        target.read_bytes(),
+        target.stat().st_mode & 0o777,
+        (tmp_path / "link").is_symlink(),
+    ) == (b"new", 0o640, True)
     target.write_text("newer")
     assert cli.json("put", tmp_path / "link", "link")["modified"] == 1
 
@@ -296,13 +327,21 @@ def test_what_cannot_be_is_refused_before_anything_is_sent(cli: Cli, tmp_path: P
     (tmp_path / "in").write_bytes(b"content")
     assert "No such file" in cli.fails(2, "put", tmp_path / "missing", "refused")
     assert "is a directory" in cli.fails(2, "put", tmp_path, "refused")
-    assert "exclude each other" in cli.fails(2, "put", tmp_path / "in", "refused", "--mine", "--theirs")
+    assert "exclude each other" in cli.fails(
+        2, "put", tmp_path / "in", "refused", "--mine", "--theirs"
+    )
     assert "in this order" in cli.fails(2, "put", tmp_path / "in", "refused", "--block-min", "2M")
-    assert "from 64 to 134217728" in cli.fails(2, "put", tmp_path / "in", "refused", "--block-avg", "1024M")
-    assert "for example 512K" in cli.fails(2, "put", tmp_path / "in", "refused", "--block-max", "1T")
+    assert "from 64 to 134217728" in cli.fails(
+        2, "put", tmp_path / "in", "refused", "--block-avg", "1024M"
+    )
+    assert "for example 512K" in cli.fails(
+        2, "put", tmp_path / "in", "refused", "--block-max", "1T"
+    )
     assert "printable" in cli.fails(2, "put", tmp_path / "in", "a\nb")
     assert "1 to" in cli.fails(2, "put", tmp_path / "in", "")
-    assert "no domain 'nowhere'" in cli.fails(1, "put", tmp_path / "in", "refused", "--domain", "nowhere")
+    assert "no domain 'nowhere'" in cli.fails(
+        1, "put", tmp_path / "in", "refused", "--domain", "nowhere"
+    )
     assert "there is no file 'refused'" in cli.fails(1, "get", "refused", tmp_path / "out")
     assert "is a directory" in cli.fails(2, "get", "refused", tmp_path)
     assert "no directory" in cli.fails(2, "get", "refused", tmp_path / "no/where")
@@ -322,7 +361,9 @@ def test_no_space(cli: Cli, tmp_path: Path) -> None:
     environment = os.environ | {"ARES_CLUSTER": str(cli.settings.path)} | cli.environment
     for words, stdin in (("put - space", content(1)), ("get space " + str(tmp_path / "out"), b"")):
         shell = ["bash", "-c", f"trap '' XFSZ; {command}{words}"]
-        done = subprocess.run(shell, input=stdin, capture_output=True, check=False, timeout=240, env=environment)
+        done = subprocess.run(
+            shell, input=stdin, capture_output=True, check=False, timeout=240, env=environment
+        )
         assert done.returncode == 2
         assert b"File too large" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["full"]
@@ -336,14 +377,22 @@ def test_listing_and_deleting(cli: Cli, tmp_path: Path) -> None:
     blocks = ann.put(*SMALL_BLOCKS)["inserted"]
     cli.ok("put", "-", "list/b", "--atomic", stdin=b"b")
     a, b = cli.json("files", "list/")["files"]
-    assert (a["file"], a["bytes"], a["blocks"], a["kind"], a["domain"]) == ("list/a", SIZE_BYTES, blocks, "shared", "file/list/a")
+    assert (a["file"], a["bytes"], a["blocks"], a["kind"], a["domain"]) == (
+        "list/a",
+        SIZE_BYTES,
+        blocks,
+        "shared",
+        "file/list/a",
+    )
     assert (b["file"], b["bytes"], b["blocks"], b["kind"]) == ("list/b", 1, 1, "atomic")
     first, second = cli.ok("files", "list/").decode().splitlines()
     assert first.split()[:6] == ["list/a", "195.3", "KiB", str(blocks), "blocks", "shared"]
     assert second.split()[:6] == ["list/b", "1", "byte", "1", "blocks", "atomic"]
     assert cli.ok("rm", "list/a") == b"list/a: deleted\n"
     assert [one["file"] for one in cli.json("files", "list/")["files"]] == ["list/b"]
-    assert ann.put()["inserted"] == 1  # with blocks of the usual size: what the copy was made from is forgotten
+    assert (
+        ann.put()["inserted"] == 1
+    )  # with blocks of the usual size: what the copy was made from is forgotten
     assert cli.ok("get", "list/a", "-") == content()
 
 
@@ -377,13 +426,18 @@ def test_many_files_of_one_domain(cli: Cli, tmp_path: Path) -> None:
     assert "in" not in [one["file"] for one in cli.json("files")["files"]]
     cli.ok("rm", "in", "--domain", "many")
     assert cli.json("files", "--domain", "many") == {"files": []}
-    assert cli.json("collect", "--domain", "many", "--grace", "0") == {"grace_s": 0, "domains": {"many": 0}}
+    assert cli.json("collect", "--domain", "many", "--grace", "0") == {
+        "grace_s": 0,
+        "domains": {"many": 0},
+    }
     assert set(cli.json("collect")["domains"]) >= {"default", "many"}
 
 
 def test_a_file_moves_and_is_put_meanwhile_by_who_did_not_know(cli: Cli, tmp_path: Path) -> None:
     ann, bob = two_copies(cli, tmp_path, "moving")
-    [moved] = cli.json("reconfig", "--domain", "file/moving", "--dap", "ec", "--k", "2", "--servers", "s0,s1,s2,s3")["domains"]
+    [moved] = cli.json(
+        "reconfig", "--domain", "file/moving", "--dap", "ec", "--k", "2", "--servers", "s0,s1,s2,s3"
+    )["domains"]
     assert (moved["ours"], moved["after"]["dap"]) == (True, "ec")
     data = bob.edit(10_000, b"bob was here")
     assert bob.put()["conflicts"] == []
@@ -401,7 +455,12 @@ def test_domains_of_files_do_not_flood_anybody(cli: Cli) -> None:
         assert "file/flood" not in cli.ok(*words).decode()
         assert "file/flood" in [domain["domain"] for domain in cli.json(*words, "--all")["domains"]]
         assert "file/flood" in cli.ok(*words, "--all").decode()
-    moved = [domain["domain"] for domain in cli.json("reconfig", "--all", "--dry-run", "--dap", "abd", "--servers", "s0,s1,s2")["domains"]]
+    moved = [
+        domain["domain"]
+        for domain in cli.json(
+            "reconfig", "--all", "--dry-run", "--dap", "abd", "--servers", "s0,s1,s2"
+        )["domains"]
+    ]
     assert moved[0] == "default"
     assert "file/flood" in moved
     files = cli.json("status")["files"]
@@ -411,7 +470,12 @@ def test_domains_of_files_do_not_flood_anybody(cli: Cli) -> None:
 @pytest.mark.parametrize("kind", [["--atomic"], []], ids=["atomic", "shared"])
 @pytest.mark.parametrize("after", [1, 20])
 def test_ctrl_c_in_the_middle_of_a_put(
-    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kind: list[str], after: int
+    cli: Cli,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    kind: list[str],
+    after: int,
 ) -> None:
     name = f"middle/{after}{kind}"
     ann = Copy(cli, tmp_path / "ann.bin", name)
@@ -441,7 +505,9 @@ def test_ctrl_c_in_the_middle_of_a_put(
     assert [path.name for path in tmp_path.iterdir()] == ["cache"]
 
 
-def test_a_file_that_grows_while_it_is_put(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_that_grows_while_it_is_put(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     log = tmp_path / "log"
     log.write_bytes(content())
     grown = content() + b"late"
@@ -449,7 +515,10 @@ def test_a_file_that_grows_while_it_is_put(cli: Cli, tmp_path: Path, monkeypatch
     for variable, value in (cli.environment | {"ARES_CLUSTER": str(cli.settings.path)}).items():
         monkeypatch.setenv(variable, value)
     assert main.run(["put", str(log), "grows", *SMALL_BLOCKS]) == 0
-    assert "log has grown since: it is being written to, and what came late (4 bytes) may not be in grows" in capsys.readouterr().err
+    assert (
+        "log has grown since: it is being written to, and what came late (4 bytes) may not be in grows"
+        in capsys.readouterr().err
+    )
     assert cli.ok("get", "grows", "-") == content()
     monkeypatch.undo()
     assert cli.run("put", log, "grows").stderr == b""
@@ -460,7 +529,9 @@ def test_a_file_that_grows_while_it_is_put(cli: Cli, tmp_path: Path, monkeypatch
     [(signal.SIGINT, 130, False), (signal.SIGTERM, 143, False), (signal.SIGTERM, 143, True)],
     ids=["ctrl-c", "term", "term in the background"],
 )
-def test_a_put_cut_short_before_anything_is_sent(cli: Cli, tmp_path: Path, number: signal.Signals, status: int, background: bool) -> None:
+def test_a_put_cut_short_before_anything_is_sent(
+    cli: Cli, tmp_path: Path, number: signal.Signals, status: int, background: bool
+) -> None:
     """A shell without job control lets what it runs in the background ignore SIGINT."""
     ann = Copy(cli, tmp_path / "ann.bin", "short")
     ann.path.write_bytes(content())
@@ -470,14 +541,20 @@ def test_a_put_cut_short_before_anything_is_sent(cli: Cli, tmp_path: Path, numbe
     environment = os.environ | {"ARES_CLUSTER": str(cli.settings.path)} | cli.environment
     ignoring = ["sh", "-c", "trap '' INT; exec \"$@\"", "sh"] if background else []
     command = [*ignoring, *python("-m", "ares", "put", pipe, "short", "--json")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
+    ) as process:
         with pipe.open("wb") as stream:
             stream.write(content(1))
             process.send_signal(number)
         process.wait(60)
         assert process.stderr is not None
         told = json.loads(process.stderr.read())
-    assert (process.returncode, told["kind"], told["error"]) == (status, "Interrupted", "interrupted: nothing was sent")
+    assert (process.returncode, told["kind"], told["error"]) == (
+        status,
+        "Interrupted",
+        "interrupted: nothing was sent",
+    )
     assert cli.ok("get", "short", "-") == content()
 
 
@@ -486,12 +563,20 @@ def test_a_file_without_a_quorum_is_seen_and_said(tmp_path: Path) -> None:
         cli.ok("put", "-", "f", stdin=b"content")
         cli.ok("reconfig", "--domain", "file/f", "--dap", "abd", "--servers", "s0,s1,s2")
         cli.kill("s0")
-        assert "1 domain of a single file: 1 of them survive no more crashes" in cli.ok("status").decode()
+        assert (
+            "1 domain of a single file: 1 of them survive no more crashes"
+            in cli.ok("status").decode()
+        )
         cli.kill("s1")
         told = cli.json("status", status=1)
-        assert (told["files"]["without_quorum"], told["files"]["crashes_survived"]) == (["file/f"], 0)
+        assert (told["files"]["without_quorum"], told["files"]["crashes_survived"]) == (
+            ["file/f"],
+            0,
+        )
         assert "1 of them without a quorum: 'file/f'" in cli.run("status").stdout.decode()
-        assert "nothing was changed" in cli.fails(1, "put", "-", "f", "--timeout", "3", stdin=b"new")
+        assert "nothing was changed" in cli.fails(
+            1, "put", "-", "f", "--timeout", "3", stdin=b"new"
+        )
 
 
 def test_a_conflict_that_was_saved_is_settled_by_a_plain_put_over_what_was_seen(cli, tmp_path):
@@ -508,13 +593,17 @@ def test_a_conflict_that_was_saved_is_settled_by_a_plain_put_over_what_was_seen(
     theirs.write_bytes(b"A" + b"a" * 999)
     assert run("theirs", "put", theirs, "settled").returncode == 0
     ours.write_bytes(b"a" * 999 + b"Z")
-    assert run("ours", "put", ours, "settled", "--save-conflicts", tmp_path / "saved").returncode == 1
+    assert (
+        run("ours", "put", ours, "settled", "--save-conflicts", tmp_path / "saved").returncode == 1
+    )
     assert (tmp_path / "saved" / "settled.0.theirs").read_bytes() == theirs.read_bytes()
     ours.write_bytes(b"A" + b"a" * 998 + b"Z")
     theirs.write_bytes(b"AB" + b"a" * 998)
     assert run("theirs", "put", theirs, "settled").returncode == 0
     assert run("ours", "put", ours, "settled").returncode == 1, "a third edit that nobody saw here"
-    assert run("ours", "put", ours, "settled", "--save-conflicts", tmp_path / "saved").returncode == 1
+    assert (
+        run("ours", "put", ours, "settled", "--save-conflicts", tmp_path / "saved").returncode == 1
+    )
     ours.write_bytes(b"AB" + b"a" * 997 + b"Z")
     assert run("ours", "put", ours, "settled").returncode == 0
     assert run("ours", "get", "settled", "-").stdout == ours.read_bytes()

@@ -75,12 +75,20 @@ def test_an_output_file_appears_complete_and_keeps_its_mode(cli: Cli, tmp_path: 
 
 def test_where_there_was_no_room_is_named(cli: Cli) -> None:
     cli.ok("write", "full", stdin=b"x")
-    assert cli.fails(1, "read", "full", "-o", "/dev/full") == "error: No space left on device: /dev/full\n"
+    assert (
+        cli.fails(1, "read", "full", "-o", "/dev/full")
+        == "error: No space left on device: /dev/full\n"
+    )
     with open("/dev/full", "wb") as full:
         for words in (["read", "full"], ["ls"], ["status"]):
             command = python("-m", "ares", "-c", str(cli.settings.path), *words)
-            done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=240)
-            assert (done.returncode, done.stderr) == (1, "error: No space left on device: standard output\n")
+            done = subprocess.run(
+                command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=240
+            )
+            assert (done.returncode, done.stderr) == (
+                1,
+                "error: No space left on device: standard output\n",
+            )
 
 
 def test_a_name_cannot_speak_to_the_terminal(cli: Cli) -> None:
@@ -92,7 +100,9 @@ def test_a_name_cannot_speak_to_the_terminal(cli: Cli) -> None:
 def test_what_cannot_be_stored_is_refused_before_anything_is_sent(cli: Cli, tmp_path: Path) -> None:
     with (tmp_path / "big").open("wb") as big:
         big.truncate(VALUE_BYTES_MAX + 1)
-    assert f"more than the {VALUE_BYTES_MAX} bytes" in cli.fails(2, "write", "refused", tmp_path / "big")
+    assert f"more than the {VALUE_BYTES_MAX} bytes" in cli.fails(
+        2, "write", "refused", tmp_path / "big"
+    )
     assert "No such file" in cli.fails(2, "write", "refused", tmp_path / "missing")
     assert "Is a directory" in cli.fails(2, "write", "refused", tmp_path)
     assert "1 to 1024 bytes" in cli.fails(2, "write", "", stdin=b"x")
@@ -100,13 +110,18 @@ def test_what_cannot_be_stored_is_refused_before_anything_is_sent(cli: Cli, tmp_
     cli.fails(1, "stat", "refused")
 
 
-@pytest.mark.parametrize("words", ["write k", "read k", "delete k", "ls", "stat k", "reconfig --dap abd --servers s0,s1,s2"])
+@pytest.mark.parametrize(
+    "words",
+    ["write k", "read k", "delete k", "ls", "stat k", "reconfig --dap abd --servers s0,s1,s2"],
+)
 def test_a_domain_that_was_never_made(cli: Cli, words: str) -> None:
     assert "no domain 'nowhere'" in cli.fails(1, *words.split(), "--domain", "nowhere")
 
 
 def test_domains_are_apart_and_have_their_own_configuration(cli: Cli) -> None:
-    made = cli.json("domain", "create", "apart", "--dap", "ec", "--k", "2", "--servers", "s0,s1,s2,s3")
+    made = cli.json(
+        "domain", "create", "apart", "--dap", "ec", "--k", "2", "--servers", "s0,s1,s2,s3"
+    )
     assert (made["dap"], made["k"], made["crashes_survived"]) == ("ec", 2, 1)
     again = cli.fails(1, "domain", "create", "apart")
     assert "exists already" in again
@@ -115,7 +130,9 @@ def test_domains_are_apart_and_have_their_own_configuration(cli: Cli) -> None:
     cli.fails(1, "read", "k")
     assert cli.ok("read", "k", "--domain", "apart") == b"there"
     assert cli.json("stat", "k", "--domain", "apart")["configuration"] == made["configuration"]
-    assert {domain["domain"]: domain["configuration"] for domain in cli.json("domain", "ls")["domains"]}["apart"] == made["configuration"]
+    assert {
+        domain["domain"]: domain["configuration"] for domain in cli.json("domain", "ls")["domains"]
+    }["apart"] == made["configuration"]
 
 
 def test_a_reconfiguration_shows_itself_first_and_a_new_domain_takes_after_it(mortal: Cli) -> None:
@@ -127,16 +144,29 @@ def test_a_reconfiguration_shows_itself_first_and_a_new_domain_takes_after_it(mo
     assert "nothing was changed" in dry
     assert cli.json("stat", "k")["index"] == 0
     [moved] = cli.json("reconfig", "--dap", "ec", "--servers", "s0,s1,s2,s3")["domains"]
-    assert (moved["ours"], moved["moved"], moved["bytes"], moved["after"]["index"]) == (True, 1, 4, 1)
+    assert (moved["ours"], moved["moved"], moved["bytes"], moved["after"]["index"]) == (
+        True,
+        1,
+        4,
+        1,
+    )
     assert (cli.ok("read", "k"), cli.json("stat", "k")["index"]) == (b"kept", 1)
     [same] = cli.json("reconfig", "--dap", "ec", "--servers", "s0,s1,s2,s3")["domains"]
     assert (same["ours"], same["moved"], same["after"]) == (True, 0, moved["after"])
-    assert "nothing to do: that is the configuration" in cli.ok("reconfig", "--dap", "ec", "--servers", "s0,s1,s2,s3").decode()
-    [anyway] = cli.json("reconfig", "--dap", "ec", "--servers", "s0,s1,s2,s3", "--anyway")["domains"]
+    assert (
+        "nothing to do: that is the configuration"
+        in cli.ok("reconfig", "--dap", "ec", "--servers", "s0,s1,s2,s3").decode()
+    )
+    [anyway] = cli.json("reconfig", "--dap", "ec", "--servers", "s0,s1,s2,s3", "--anyway")[
+        "domains"
+    ]
     assert (anyway["moved"], anyway["after"]["index"]) == (1, 2)
     assert cli.json("domain", "create", "heir")["configuration"] == moved["after"]["configuration"]
     every = cli.json("reconfig", "--all", "--dap", "abd", "--servers", "s0,s1,s2")["domains"]
-    assert [(domain["domain"], domain["after"]["configuration"]) for domain in every] == [("default", ABD_3), ("heir", ABD_3)]
+    assert [(domain["domain"], domain["after"]["configuration"]) for domain in every] == [
+        ("default", ABD_3),
+        ("heir", ABD_3),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -155,8 +185,12 @@ def test_a_reconfiguration_shows_itself_first_and_a_new_domain_takes_after_it(mo
         (["--servers", "s0,s1,s2"], "--dap is missing"),
     ],
 )
-@pytest.mark.parametrize("command", [["reconfig"], ["domain", "create", "never"]], ids=["reconfig", "create"])
-def test_a_configuration_that_makes_no_sense_is_wrong_usage(cli: Cli, command: list[str], words: list[str], why: str) -> None:
+@pytest.mark.parametrize(
+    "command", [["reconfig"], ["domain", "create", "never"]], ids=["reconfig", "create"]
+)
+def test_a_configuration_that_makes_no_sense_is_wrong_usage(
+    cli: Cli, command: list[str], words: list[str], why: str
+) -> None:
     assert why in cli.fails(2, *command, *words)
 
 
@@ -165,8 +199,13 @@ def test_somebody_else_was_first(mortal: Cli) -> None:
 
     async def decide_and_die() -> None:
         async with connect(cli.settings) as manager:
-            theirs = (await manager.identified(Configuration.abd(["s0", "s1", "s2"]))).at(DEFAULT_DOMAIN, 1, cli.settings.initial.id)
-        consensus = RemoteConsensus(ZmqConnections(), {member.id: member.address for member in cli.settings.members.values()})
+            theirs = (await manager.identified(Configuration.abd(["s0", "s1", "s2"]))).at(
+                DEFAULT_DOMAIN, 1, cli.settings.initial.id
+            )
+        consensus = RemoteConsensus(
+            ZmqConnections(),
+            {member.id: member.address for member in cli.settings.members.values()},
+        )
         await consensus.propose(theirs, ClientId(1), 20.0)
         await consensus.close()
 
@@ -174,7 +213,10 @@ def test_somebody_else_was_first(mortal: Cli) -> None:
     asyncio.run(decide_and_die())
     done = cli.run("reconfig", "--dap", "abd", "--servers", "s1,s2,s3")
     assert done.returncode == 1
-    assert f"somebody else's proposal was decided first and is completed: {ABD_3} is in force now" in done.stdout.decode()
+    assert (
+        f"somebody else's proposal was decided first and is completed: {ABD_3} is in force now"
+        in done.stdout.decode()
+    )
     assert cli.json("stat", "k")["configuration"] == ABD_3
     assert cli.ok("read", "k") == b"kept"
 
@@ -183,7 +225,10 @@ def test_status_tells_what_could_fail_next(mortal: Cli) -> None:
     cli = mortal
     cli.ok("domain", "create", "three", "--dap", "abd", "--servers", "s0,s1,s2")
     whole = cli.json("status")
-    assert {domain["domain"]: domain["crashes_survived"] for domain in whole["domains"]} == {"default": 1, "three": 1}
+    assert {domain["domain"]: domain["crashes_survived"] for domain in whole["domains"]} == {
+        "default": 1,
+        "three": 1,
+    }
     assert all(server["reachable"] for server in whole["servers"].values())
     assert {member["leader"] for member in whole["consensus"].values()} <= {"r0", "r1", "r2", ""}
     cli.kill("s0")
@@ -192,24 +237,37 @@ def test_status_tells_what_could_fail_next(mortal: Cli) -> None:
     assert "\ns0: connection refused: is it running?\n" in told
     cli.ok("reconfig", "--dap", "abd", "--servers", "s1,s2,s3")
     moved = cli.json("status")["domains"]
-    assert [(domain["domain"], domain["crashes_survived"], domain["index"]) for domain in moved] == [("default", 1, 1), ("three", 0, 0)]
+    assert [
+        (domain["domain"], domain["crashes_survived"], domain["index"]) for domain in moved
+    ] == [("default", 1, 1), ("three", 0, 0)]
     cli.kill("s1")
     default, three = cli.json("status", status=1)["domains"]
     assert (default["serves"], three["serves"]) == (True, False)
-    assert three["outlook"] == "three: ABD 3, NO QUORUM, 1 more of its servers must answer: s0 is down, s1 is down"
-    failed = json.loads(cli.run("write", "k", "--domain", "three", "--timeout", "3", "--json", stdin=b"x").stderr)
+    assert (
+        three["outlook"]
+        == "three: ABD 3, NO QUORUM, 1 more of its servers must answer: s0 is down, s1 is down"
+    )
+    failed = json.loads(
+        cli.run("write", "k", "--domain", "three", "--timeout", "3", "--json", stdin=b"x").stderr
+    )
     assert (failed["kind"], failed["may_have_taken_effect"]) == ("Unavailable", False)
     refused = "connection refused: is it running?"
     assert f"missing: s0 ({refused}), s1 ({refused}); nothing was changed" in failed["error"]
-    assert f"s0 does not answer (s0: {refused})" in cli.fails(1, "reconfig", "--dap", "abd", "--servers", "s0,s2,s3", "--dry-run")
+    assert f"s0 does not answer (s0: {refused})" in cli.fails(
+        1, "reconfig", "--dap", "abd", "--servers", "s0,s2,s3", "--dry-run"
+    )
 
 
 def test_status_when_nobody_is_left(mortal: Cli) -> None:
     for id in ("s0", "s1", "s2", "s3", "r0", "r1", "r2"):
         mortal.kill(id)
     told = mortal.json("status", status=1)
-    assert not any(process["reachable"] for process in (told["servers"] | told["consensus"]).values())
-    assert [(domain["domain"], domain["serves"]) for domain in told["domains"]] == [("default", False)]
+    assert not any(
+        process["reachable"] for process in (told["servers"] | told["consensus"]).values()
+    )
+    assert [(domain["domain"], domain["serves"]) for domain in told["domains"]] == [
+        ("default", False)
+    ]
 
 
 @pytest.mark.parametrize("durability", ["memory", "fsync"])
@@ -217,7 +275,9 @@ def test_a_restarted_server_counts_if_it_remembers(tmp_path: Path, durability: s
     for cli in running_cluster(tmp_path / "cluster", "--durability", durability):
         cli.kill("s0")
         command = python("-m", "ares", "server", cli.settings.path, "--id", "s0")
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        ) as process:
             try:
                 assert process.stdout is not None
                 assert process.stdout.readline().startswith("READY s0 ")
@@ -227,7 +287,9 @@ def test_a_restarted_server_counts_if_it_remembers(tmp_path: Path, durability: s
         assert told["servers"]["s0"]["reachable"]
         [default] = told["domains"]
         forgot = (0, {"s0": "restarted without its memory"})
-        assert (default["crashes_survived"], default["missing"]) == (forgot if durability == "memory" else (1, {}))
+        assert (default["crashes_survived"], default["missing"]) == (
+            forgot if durability == "memory" else (1, {})
+        )
         assert (told["servers"]["s0"]["stored"] is None) == (durability == "memory")
 
 
@@ -237,13 +299,27 @@ def test_status_tells_what_disks_hold(mortal: Cli) -> None:
     told = cli.json("status")["servers"]["s1"]["stored"]
     assert 3 << 20 <= told["live_bytes"] <= told["disk_bytes"]
     assert (told["quarantined"], told["repaired"]) == (0, 0)
-    assert f"s1 {size(told['disk_bytes'])} ({size(told['live_bytes'])} needed)" in cli.ok("status").decode()
+    assert (
+        f"s1 {size(told['disk_bytes'])} ({size(told['live_bytes'])} needed)"
+        in cli.ok("status").decode()
+    )
     assert cli.json("status")["servers"]["s1"]["bytes"] == 3 << 20
 
 
 def test_no_cluster_file(tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "ARES_CLUSTER"}
-    for words, why in (([], "which cluster?"), (["-c", tmp_path / "none.toml"], "cannot be read"), (["-c", tmp_path], "is a directory")):
-        done = subprocess.run(ares_cli("ls", *words), capture_output=True, text=True, check=False, timeout=240, env=environment)
+    for words, why in (
+        ([], "which cluster?"),
+        (["-c", tmp_path / "none.toml"], "cannot be read"),
+        (["-c", tmp_path], "is a directory"),
+    ):
+        done = subprocess.run(
+            ares_cli("ls", *words),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=240,
+            env=environment,
+        )
         assert (done.returncode, done.stdout) == (2, "")
         assert why in done.stderr

@@ -28,14 +28,24 @@ def cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
 
 def test_a_write_and_a_read_show_their_phases_and_whom_they_waited_for(cli: Cli) -> None:
     told = cli.ok("trace", "write", "k", stdin=b"value").decode()
-    assert [line.split()[0] for line in told.splitlines()[:4]] == ["write", "StartWriteRequest-MEMORY", "Phase1", "GetTag"]
+    assert [line.split()[0] for line in told.splitlines()[:4]] == [
+        "write",
+        "StartWriteRequest-MEMORY",
+        "Phase1",
+        "GetTag",
+    ]
     assert "ms went into" in told
     assert "made the quorum of 3" in told
     assert cli.ok("read", "k") == b"value"
     told = cli.ok("trace", "read", "k").decode()
     assert "StartReadRequest-MEMORY" in told
     assert "value" not in told
-    assert {span["name"] for [*spans] in cli.json("trace", "read", "k") for span in spans} >= {"read", "Phase1", "GetData", "CommunicationLatency"}
+    assert {span["name"] for [*spans] in cli.json("trace", "read", "k") for span in spans} >= {
+        "read",
+        "Phase1",
+        "GetData",
+        "CommunicationLatency",
+    }
 
 
 def test_an_operation_that_fails_is_shown_too(cli: Cli) -> None:
@@ -61,7 +71,9 @@ def test_what_servers_did_hangs_under_the_round_that_asked_for_it(cli: Cli, tmp_
     told = cli.ok("trace", "--most", "20", own, *directory.iterdir()).decode()
     lines = told[told.index("write ") :].splitlines()
     rows = [line.split()[0] for line in lines if line]
-    round = rows.index("PutData") + 1 + rows[rows.index("PutData") + 1 :].index("CommunicationLatency")
+    round = (
+        rows.index("PutData") + 1 + rows[rows.index("PutData") + 1 :].index("CommunicationLatency")
+    )
     assert rows[round + 1 : round + 3] == ["PutData", "Commit"]
 
 
@@ -69,4 +81,6 @@ def test_files_without_traces_are_refused(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
     assert "no traces are in there" in cli.fails(2, "trace", "show", tmp_path / "empty")
     assert "cannot be read" in cli.fails(2, "trace", "show", tmp_path / "absent")
-    assert b"no traces are in there" in cli.run("trace", "show", cli.directory / "cluster.toml").stderr
+    assert (
+        b"no traces are in there" in cli.run("trace", "show", cli.directory / "cluster.toml").stderr
+    )

@@ -33,17 +33,27 @@ def hostile(cli: Cli, name: str, numbers: list[int], lie: bool = False) -> None:
     async def put() -> None:
         async with ares.connect(cli.settings.path) as store:
             for number in numbers:
-                await store.run(lambda view, number=number: _put(view.sequence.last_known, name, Tag(number, HOSTILE), lie), "put")
+                await store.run(
+                    lambda view, number=number: _put(
+                        view.sequence.last_known, name, Tag(number, HOSTILE), lie
+                    ),
+                    "put",
+                )
 
     asyncio.run(put())
 
 
 def _put(configuration, name, tag, lie):
     size = lambda index: 90 + index * lie  # noqa: E731
-    elements = [sealed(configuration.id, name, tag, index, 100, (bytes(size(index)),)) for index in range(configuration.n)]
+    elements = [
+        sealed(configuration.id, name, tag, index, 100, (bytes(size(index)),))
+        for index in range(configuration.n)
+    ]
     yield Gather(
         configuration,
-        lambda call: [PutData(call, configuration.id, ObjectName(name), tag, element) for element in elements],
+        lambda call: [
+            PutData(call, configuration.id, ObjectName(name), tag, element) for element in elements
+        ],
         "put-data",
         needed=configuration.n,
     )
@@ -71,7 +81,9 @@ def test_left_behind_and_listed_after_a_restart_until_it_is_written(cli: Cli) ->
     cli.ok("up", cli.directory, "--detach")
     assert cli.json("status")["domains"][0]["left_behind"] == ["bad"]
     assert "left behind undecodable, until written or deleted: 'bad'" in cli.ok("status").decode()
-    assert "'bad' could not be decoded when its domain was moved, and was left behind" in cli.fails(1, "read", "bad")
+    assert "'bad' could not be decoded when its domain was moved, and was left behind" in cli.fails(
+        1, "read", "bad"
+    )
     assert cli.ok("read", "good") == b"value"
     cli.ok("write", "bad", stdin=b"new")
     assert cli.ok("read", "bad") == b"new"

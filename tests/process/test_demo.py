@@ -30,27 +30,47 @@ def test_the_whole_story(tmp_path: Path) -> None:
     work, cache = tmp_path / "work", tmp_path / "cache"
     work.mkdir()
     environment = os.environ | {"ARES_CACHE": str(cache)}
-    done = subprocess.run([*DEMO, "--json", "--dir", work], capture_output=True, text=True, check=False, timeout=240, env=environment)
+    done = subprocess.run(
+        [*DEMO, "--json", "--dir", work],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+        env=environment,
+    )
     assert (done.returncode, done.stderr) == (0, "")
     told = json.loads(done.stdout)
     assert all(step["ok"] for step in told["steps"])
     assert (told["ok"], told["failures"]) == (True, 0)
     moves = [step for step in told["steps"] if "moved" in step]
-    assert [move["configuration"].split(";")[0] for move in moves] == ["EC n=4 k=2 delta=8 on s1,s2,s3,s4", "ABD n=3 on s2,s3,s4"]
+    assert [move["configuration"].split(";")[0] for move in moves] == [
+        "EC n=4 k=2 delta=8 on s1,s2,s3,s4",
+        "ABD n=3 on s2,s3,s4",
+    ]
     assert all(move["moved"] >= demo_story.SMALL_OBJECTS for move in moves)
     leader = moves[1]["killed"]
     assert told["crashes_survived"] == ["s0", leader, demo_story.EVERYBODY]
-    [back] = [step for step in told["steps"] if "objects" in step and step["step"].startswith("start s0 again")]
+    [back] = [
+        step
+        for step in told["steps"]
+        if "objects" in step and step["step"].startswith("start s0 again")
+    ]
     assert back["objects"] >= demo_story.SMALL_OBJECTS
-    [everybody] = [step for step in told["steps"] if step["step"].startswith("kill -9 every server")]
+    [everybody] = [
+        step for step in told["steps"] if step["step"].startswith("kill -9 every server")
+    ]
     assert len(everybody["killed"]) == 8
     assert moves[1]["leader"] != leader
     assert moves[1]["leader_term"] > moves[1]["term"]
-    assert told["operations"] == sum(phase[kind]["count"] for phase in told["phases"] for kind in ("reads", "writes"))
+    assert told["operations"] == sum(
+        phase[kind]["count"] for phase in told["phases"] for kind in ("reads", "writes")
+    )
     assert all(phase["reads"]["count"] and phase["writes"]["count"] for phase in told["phases"])
     assert list(work.iterdir()) == []
     assert told["trace"] == str(cache / "demo.spans")
-    shown = subprocess.run(python("-m", "ares", "trace", told["trace"]), capture_output=True, text=True, check=True).stdout
+    shown = subprocess.run(
+        python("-m", "ares", "trace", told["trace"]), capture_output=True, text=True, check=True
+    ).stdout
     assert shown.startswith("read ")
     assert "made the quorum of" in shown
     assert not any(runs(pid) for pid in told["steps"][0]["pids"].values())
@@ -60,7 +80,9 @@ def test_the_whole_story(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_nothing_is_left_when_it_is_interrupted(tmp_path: Path, number: signal.Signals) -> None:
     command = python("-u", *DEMO[1:], "--dir", tmp_path)
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as demo:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as demo:
         assert demo.stdout is not None
         assert "start 5 storage servers" in demo.stdout.readline()
         pids = [int(word.split("=")[1]) for word in demo.stdout.readline().split() if "=" in word]
@@ -76,7 +98,9 @@ def test_nothing_is_left_when_it_is_interrupted(tmp_path: Path, number: signal.S
 
 
 @pytest.mark.process
-def test_a_step_that_fails_fails_the_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_step_that_fails_fails_the_demo(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Negative control: digests that cannot be equal."""
     monkeypatch.setattr(demo_story, "_digest", lambda value: str(id(value)) + os.urandom(8).hex())
     assert run(["demo", "--mib", "1", "--dir", str(tmp_path), "--json"]) == 1
@@ -148,14 +172,18 @@ class Failing(Memory):
         (Failing, "a read failed: 1 of the 2 servers"),
     ],
 )
-async def test_the_traffic_notices_a_store_that_errs(store: type[Memory], words: str | None) -> None:
+async def test_the_traffic_notices_a_store_that_errs(
+    store: type[Memory], words: str | None
+) -> None:
     traffic, faulty = DemoTraffic(), store()
     await traffic.start(faulty, faulty)
     await faulty.enough.wait()
     await traffic.stop()
     assert bool(traffic.failures) == (words is not None)
     assert words is None or all(words in failure for failure in traffic.failures)
-    assert words is not None or traffic.expected == {key: values[-1] for key, values in faulty.values.items()}
+    assert words is not None or traffic.expected == {
+        key: values[-1] for key, values in faulty.values.items()
+    }
 
 
 def test_a_value_names_its_write() -> None:

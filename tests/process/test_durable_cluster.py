@@ -22,14 +22,20 @@ ROUNDS = 6
 
 
 def cli(*words: str | Path, stdin: bytes = b"") -> bytes:
-    done = subprocess.run(ares_cli(*words), input=stdin, capture_output=True, check=False, timeout=240)
+    done = subprocess.run(
+        ares_cli(*words), input=stdin, capture_output=True, check=False, timeout=240
+    )
     assert done.returncode == 0, done.stderr.decode()
     return done.stdout
 
 
 def start(cluster: Path, server: str) -> subprocess.Popen[bytes]:
     """Run one server by itself, until it says that it serves."""
-    process = subprocess.Popen(python("-m", "ares", "server", str(cluster), "--id", server), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        python("-m", "ares", "server", str(cluster), "--id", server),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
     assert process.stdout is not None
     assert b"READY" in process.stdout.readline()
     return process
@@ -55,7 +61,9 @@ def kill(process: subprocess.Popen[bytes]) -> None:
     process.communicate()
 
 
-def test_nothing_acknowledged_is_lost_when_all_servers_are_killed_again_and_again(directory, servers):
+def test_nothing_acknowledged_is_lost_when_all_servers_are_killed_again_and_again(
+    directory, servers
+):
     rng = random.Random(8)
     acknowledged: dict[str, bytes] = {}
     for round in range(ROUNDS):
@@ -82,13 +90,18 @@ def test_a_server_without_its_store_is_refused_and_may_forget(directory, servers
         kill(servers.pop("s2"))
         shutil.rmtree(directory / "data" / "s2" / "journal")
         refused = subprocess.run(
-            python("-m", "ares", "server", str(directory / "cluster.toml"), "--id", "s2"), capture_output=True, text=True, timeout=120
+            python("-m", "ares", "server", str(directory / "cluster.toml"), "--id", "s2"),
+            capture_output=True,
+            text=True,
+            timeout=120,
         )
         assert refused.returncode == 1
         assert "is gone, although this server ran here before" in refused.stderr
         assert "--forget" in refused.stderr
         forgetful = subprocess.Popen(
-            python("-m", "ares", "server", str(directory / "cluster.toml"), "--id", "s2", "--forget"),
+            python(
+                "-m", "ares", "server", str(directory / "cluster.toml"), "--id", "s2", "--forget"
+            ),
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         )
@@ -112,12 +125,25 @@ def test_a_server_without_its_segments_is_refused_until_they_are_back(directory,
         aside.mkdir()
         for segment in journal.glob("*.log"):
             segment.rename(aside / segment.name)
-        before = {path: path.read_bytes() for path in (directory / "data/s2").rglob("*") if path.is_file() and path.name != "lock"}
+        before = {
+            path: path.read_bytes()
+            for path in (directory / "data/s2").rglob("*")
+            if path.is_file() and path.name != "lock"
+        }
         refused = subprocess.run(
-            python("-m", "ares", "server", directory / "cluster.toml", "--id", "s2"), capture_output=True, text=True, timeout=120
+            python("-m", "ares", "server", directory / "cluster.toml", "--id", "s2"),
+            capture_output=True,
+            text=True,
+            timeout=120,
         )
         assert refused.returncode == 1
-        for words in ("segment 1 had begun, says ", "journal.anchor, and none is there", "nothing was changed", "bring all of them back", "--forget"):
+        for words in (
+            "segment 1 had begun, says ",
+            "journal.anchor, and none is there",
+            "nothing was changed",
+            "bring all of them back",
+            "--forget",
+        ):
             assert words in refused.stderr
         assert before == {path: path.read_bytes() for path in before}
         assert store.read("key") == b"value" * 3000
@@ -153,12 +179,24 @@ def test_up_starts_what_does_not_run(tmp_path):
         assert again["started"] == ["r0", "s1", "s2"]
         assert again["processes"]["s0"] == first["processes"]["s0"]
         assert cli("-c", file, "read", "greeting") == b"hello"
-        up = subprocess.run(ares_cli("up", directory, "--detach"), capture_output=True, text=True, check=False, timeout=240)
+        up = subprocess.run(
+            ares_cli("up", directory, "--detach"),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=240,
+        )
         assert up.returncode == 1
         assert "is up already" in up.stderr
         (directory / "data/s2/journal/identity").unlink()
         os.kill(again["processes"]["s2"]["pid"], signal.SIGKILL)
-        up = subprocess.run(ares_cli("up", directory, "--detach"), capture_output=True, text=True, check=False, timeout=240)
+        up = subprocess.run(
+            ares_cli("up", directory, "--detach"),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=240,
+        )
         assert up.returncode == 1
         assert "s2: ended with status 1: the store " in up.stderr
         assert cli("-c", file, "read", "greeting") == b"hello"

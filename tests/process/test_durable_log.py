@@ -43,7 +43,11 @@ class Servers:
 
     def pid(self, id: str) -> int:
         process = self._started.get(id)
-        return process.pid if process is not None else int((self._cluster.directory / f"run/{id}.pid").read_text())
+        return (
+            process.pid
+            if process is not None
+            else int((self._cluster.directory / f"run/{id}.pid").read_text())
+        )
 
     def kill(self, id: str) -> None:
         os.kill(self.pid(id), signal.SIGKILL)
@@ -56,7 +60,9 @@ class Servers:
         begin_s = time.monotonic()
         command = python("-m", "ares", "server", self._cluster.settings.path, "--id", id)
         with self.said(id).open("ab") as said:
-            process = self._started[id] = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said)
+            process = self._started[id] = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=said
+            )
         assert process.stdout is not None
         assert b"READY" in process.stdout.readline()
         self.restarts_s.append(time.monotonic() - begin_s)
@@ -66,13 +72,18 @@ class Servers:
 
     def memory_mib(self, id: str) -> float:
         status = Path(f"/proc/{self.pid(id)}/status").read_text()
-        return int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1]) / 1024
+        return (
+            int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1])
+            / 1024
+        )
 
     def directory(self, id: str) -> Path:
         return self._cluster.directory / "data" / id / "journal" / "logs"
 
     def disk_mib(self, id: str) -> float:
-        return sum(path.stat().st_blocks * 512 for path in self.directory(id).rglob("*") if path.is_file()) / (1 << 20)
+        return sum(
+            path.stat().st_blocks * 512 for path in self.directory(id).rglob("*") if path.is_file()
+        ) / (1 << 20)
 
     def close(self) -> None:
         for process in self._started.values():
@@ -118,7 +129,9 @@ async def _appends_and_kills(cluster: Cli, servers: Servers) -> None:
         await asyncio.gather(*writers)
         assert len(acknowledged) > KILLS
         for first in range(0, max(acknowledged) + 1, 50):
-            for position, entry in await log.read_range(first, min(first + 50, max(acknowledged) + 1)):
+            for position, entry in await log.read_range(
+                first, min(first + 50, max(acknowledged) + 1)
+            ):
                 assert acknowledged.pop(position, entry) == entry
         for position, entry in acknowledged.items():  # of ranges that were too large for one answer
             assert await log.read(position) == entry
@@ -136,7 +149,12 @@ async def _large_log(cluster: Cli, servers: Servers, mib: int) -> None:
         await log.append(b"first")
         before_mib = servers.memory_mib("s1")
         for first in range(0, mib, 8):
-            await asyncio.gather(*(log.append(os.urandom(RECORD_BYTES), timeout_s=60) for _ in range(min(8, mib - first))))
+            await asyncio.gather(
+                *(
+                    log.append(os.urandom(RECORD_BYTES), timeout_s=60)
+                    for _ in range(min(8, mib - first))
+                )
+            )
         grown_mib, full_mib = servers.memory_mib("s1") - before_mib, servers.disk_mib("s1")
         assert full_mib > mib
         servers.kill("s1")
@@ -187,6 +205,11 @@ async def _rotten_log(cluster: Cli, servers: Servers) -> None:
                 assert await log.read(position) == entry
         assert await log.append(b"on") == len(entries)
         assert "records of a log cannot be read" in servers.said("s1").read_text()
-        scrubbed = await asyncio.to_thread(partial(cluster.json, "scrub", "--server", "s1", status=1))
+        scrubbed = await asyncio.to_thread(
+            partial(cluster.json, "scrub", "--server", "s1", status=1)
+        )
         assert scrubbed["servers"]["s1"]["in_logs"] == 2
-        assert "of a log is not what was written, and is not repaired" in servers.said("s1").read_text()
+        assert (
+            "of a log is not what was written, and is not repaired"
+            in servers.said("s1").read_text()
+        )

@@ -28,7 +28,9 @@ class EtcdCluster:
 
     def ares(self, *words: str | Path, status: int = 0) -> str:
         """What a command says, on stdout if it succeeds, else on stderr."""
-        done = subprocess.run(ares_cli(*words), capture_output=True, text=True, check=False, timeout=240)
+        done = subprocess.run(
+            ares_cli(*words), capture_output=True, text=True, check=False, timeout=240
+        )
         assert done.returncode == status, done.stderr
         return done.stderr if status else done.stdout
 
@@ -44,7 +46,16 @@ class EtcdCluster:
         raise AssertionError(f"etcd never answered: {said}")
 
     def begin(self) -> None:
-        told = self.ares("init", self.directory, "--servers", "4", "--etcd", self.etcd.endpoints[0], "--base-port", "0")
+        told = self.ares(
+            "init",
+            self.directory,
+            "--servers",
+            "4",
+            "--etcd",
+            self.etcd.endpoints[0],
+            "--base-port",
+            "0",
+        )
         assert "decisions in etcd" in told
         self.ares("up", self.directory, "--detach")
 
@@ -62,22 +73,39 @@ def cluster(tmp_path: Path) -> Iterator[EtcdCluster]:
 
 
 def test_servers_alone_are_started_and_etcd_decides(cluster: EtcdCluster) -> None:
-    assert sorted(path.stem for path in (cluster.directory / "run").glob("*.pid")) == ["s0", "s1", "s2", "s3"]
+    assert sorted(path.stem for path in (cluster.directory / "run").glob("*.pid")) == [
+        "s0",
+        "s1",
+        "s2",
+        "s3",
+    ]
     [endpoint] = cluster.etcd.endpoints
     cluster.ask("write", "k", "LICENSE")
     cluster.ask("domain", "create", "photos", "--dap", "abd", "--servers", "s0,s1,s2")
     cluster.ask("reconfig", "--dap", "ec", "--k", "2", "--servers", "s0,s1,s2,s3")
     assert json.loads(cluster.ask("stat", "k", "--json"))["index"] == 1
     told = json.loads(cluster.status('"leader"', "--json"))["consensus"]
-    assert (told[endpoint]["reachable"], told[endpoint]["leader"], told[endpoint]["decisions"]) == (True, endpoint, 2)
+    assert (told[endpoint]["reachable"], told[endpoint]["leader"], told[endpoint]["decisions"]) == (
+        True,
+        endpoint,
+        2,
+    )
     shown = cluster.status("1 of 1 endpoints answer")
     assert re.search(rf"etcd +{endpoint} +leader +\d+ +2 *\n", shown)
     assert "consensus: etcd; 1 of 1 endpoints answer; it has 1 member" in shown
     cluster.etcd.kill()
     cluster.ask("write", "k", "README.md")
-    failed = cluster.ask("reconfig", "--dap", "abd", "--servers", "s0,s1,s2", "--timeout", "2", status=1)
-    assert f"the consensus service did not decide: within 2 s etcd said: {endpoint} (unreachable: Connection refused)" in failed
-    assert "0 of 1 endpoints answer: reads and writes go on, reconfiguring and creating domains wait" in cluster.ask("status")
+    failed = cluster.ask(
+        "reconfig", "--dap", "abd", "--servers", "s0,s1,s2", "--timeout", "2", status=1
+    )
+    assert (
+        f"the consensus service did not decide: within 2 s etcd said: {endpoint} (unreachable: Connection refused)"
+        in failed
+    )
+    assert (
+        "0 of 1 endpoints answer: reads and writes go on, reconfiguring and creating domains wait"
+        in cluster.ask("status")
+    )
     cluster.etcd.start()
     cluster.ask("reconfig", "--dap", "abd", "--servers", "s0,s1,s2")
     assert json.loads(cluster.ask("stat", "k", "--json"))["index"] == 2

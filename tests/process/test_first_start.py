@@ -33,7 +33,18 @@ def durable(tmp_path: Path) -> Iterator[Path]:
 
 def _made(tmp_path: Path, durability: str) -> Iterator[Path]:
     directory = tmp_path / "cluster"
-    made = ares("init", directory, "--servers", "3", "--spares", "1", "--base-port", "0", "--durability", durability)
+    made = ares(
+        "init",
+        directory,
+        "--servers",
+        "3",
+        "--spares",
+        "1",
+        "--base-port",
+        "0",
+        "--durability",
+        durability,
+    )
     assert made.returncode == 0, made.stderr
     yield directory
     ares("down", directory)
@@ -42,7 +53,9 @@ def _made(tmp_path: Path, durability: str) -> Iterator[Path]:
 def once(cluster: Path, kind: str, id: str, *more: str) -> str:
     """Start the process by itself, and kill it when it serves; returns under which identity a server does."""
     command = python("-m", "ares", kind, cluster / "cluster.toml", "--id", id, *more)
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None
         assert process.stdout.readline().startswith(f"READY {id} ")
         process.send_signal(signal.SIGKILL)
@@ -57,7 +70,10 @@ def refused(cluster: Path, kind: str, id: str, ran: bool = False) -> str:
     nothing = f"nothing is in {cluster / 'data' / id}: "
     never = f"If {id} never ran on any machine, `ares-cli prepare {cluster / 'cluster.toml'} {id}` says so"
     before = f"{id} ran there before, says {cluster / f'data/{id}.started'}, so the disk is lost or not mounted."
-    assert nothing + (before if ran else f"the disk is lost or not mounted, or {id} never ran.") in done.stderr
+    assert (
+        nothing + (before if ran else f"the disk is lost or not mounted, or {id} never ran.")
+        in done.stderr
+    )
     assert (never in done.stderr) == (not ran)
     assert "If the disk is not mounted, mount it" in done.stderr
     assert f"`ares-cli prepare {cluster / 'cluster.toml'} {id} --forget`" in done.stderr
@@ -100,7 +116,10 @@ def test_a_server_on_another_machine_is_prepared_there(cluster: Path) -> None:
     assert f"s0: {cluster}/data/s0 (file system mounted at /" in prepared.stdout
     again = json.loads(ares("prepare", cluster / "cluster.toml", "s0", "--json").stdout)
     assert again["prepared"]["s0"]["said"] == "was ready for its first start already"
-    assert once(cluster, "server", "s0") == Settings.load(cluster / "cluster.toml").servers[ServerId("s0")].identity
+    assert (
+        once(cluster, "server", "s0")
+        == Settings.load(cluster / "cluster.toml").servers[ServerId("s0")].identity
+    )
     once(cluster, "consensus", "r0")
     once(cluster, "consensus", "r0")
     refused(cluster, "server", "s1")
@@ -113,7 +132,11 @@ def test_what_ran_cannot_be_prepared(durable: Path, words: tuple[str, ...]) -> N
     once(durable, "consensus", "r0")
     done = ares("prepare", durable / "cluster.toml", *words)
     assert done.returncode == 2
-    expected = "no process with id s9; known: s0" if "s9" in words else "is not that of a process that never ran"
+    expected = (
+        "no process with id s9; known: s0"
+        if "s9" in words
+        else "is not that of a process that never ran"
+    )
     assert expected in done.stderr
 
 
@@ -129,7 +152,12 @@ def test_up_leaves_emptied_processes_out_and_takes_them_back(durable: Path) -> N
     file = durable / "cluster.toml"
     assert ares("up", durable, "--detach").returncode == 0
     assert ares("-c", file, "write", "greeting", durable / "cluster.toml").returncode == 0
-    assert ares("-c", file, "domain", "create", "photos", "--dap", "abd", "--servers", "s0,s1,s2").returncode == 0
+    assert (
+        ares(
+            "-c", file, "domain", "create", "photos", "--dap", "abd", "--servers", "s0,s1,s2"
+        ).returncode
+        == 0
+    )
     ares("down", durable)
     empty(durable, "s2")
     shutil.rmtree(durable / "data/r1")
@@ -161,13 +189,20 @@ def test_a_member_begins_anew_only_while_all_others_run(durable: Path) -> None:
 
 
 def test_the_only_member_cannot_begin_anew(tmp_path: Path) -> None:
-    assert ares("init", tmp_path / "c", "--servers", "3", "--consensus", "1", "--base-port", "0").returncode == 0
+    assert (
+        ares(
+            "init", tmp_path / "c", "--servers", "3", "--consensus", "1", "--base-port", "0"
+        ).returncode
+        == 0
+    )
     done = ares("prepare", tmp_path / "c/cluster.toml", "r0", "--forget")
     assert done.returncode == 2
     assert "nobody else has what was decided" in done.stderr
 
 
-def test_what_was_prepared_below_a_mount_point_is_not_believed_when_the_disk_is_missing(cluster: Path) -> None:
+def test_what_was_prepared_below_a_mount_point_is_not_believed_when_the_disk_is_missing(
+    cluster: Path,
+) -> None:
     """`init` prepared the directories, and the disks were mounted there later."""
     for kind, id in (("server", "s1"), ("consensus", "r1")):
         below = cluster / "below" / id
@@ -190,8 +225,14 @@ def test_who_ran_is_not_prepared_again_where_everything_was_removed(durable: Pat
         shutil.rmtree(durable / "data" / id)
         done = ares("prepare", durable / "cluster.toml", "s1", id)
         assert done.returncode == 2
-        assert f"{id} ran in {durable}/data/{id} before, says {durable}/data/{id}.started, and nothing of it is there: " in done.stderr
-        assert f"If the disk is lost, `ares-cli prepare {durable}/cluster.toml {id} --forget`" in done.stderr
+        assert (
+            f"{id} ran in {durable}/data/{id} before, says {durable}/data/{id}.started, and nothing of it is there: "
+            in done.stderr
+        )
+        assert (
+            f"If the disk is lost, `ares-cli prepare {durable}/cluster.toml {id} --forget`"
+            in done.stderr
+        )
         assert not (durable / "data" / id).exists()
     assert ("If what ran there was of another cluster, remove " in done.stderr) == (id == "r0")
     known = Settings.load(durable / "cluster.toml").servers[ServerId("s0")].identity
@@ -215,8 +256,13 @@ def test_afresh_everybody_is_new(cluster: Path) -> None:
         shutil.rmtree(cluster / "data" / id)
     up = ares("up", cluster, "--detach", "--fresh")
     assert up.returncode == 0, up.stderr
-    identities = {id: server.identity for id, server in Settings.load(cluster / "cluster.toml").servers.items()}
-    assert {id: (cluster / f"data/{id}.started").read_text() for id in identities} == {id: f"{identity}\n" for id, identity in identities.items()}
+    identities = {
+        id: server.identity
+        for id, server in Settings.load(cluster / "cluster.toml").servers.items()
+    }
+    assert {id: (cluster / f"data/{id}.started").read_text() for id in identities} == {
+        id: f"{identity}\n" for id, identity in identities.items()
+    }
 
 
 def test_init_refuses_what_is_left_of_an_earlier_cluster(durable: Path) -> None:
@@ -230,4 +276,7 @@ def test_init_refuses_what_is_left_of_an_earlier_cluster(durable: Path) -> None:
     shutil.rmtree(durable / "data/s0")
     done = ares("init", durable)
     assert done.returncode == 2
-    assert f"choose another directory, or remove {durable}/data/s0.started yourself; nothing was written" in done.stderr
+    assert (
+        f"choose another directory, or remove {durable}/data/s0.started yourself; nothing was written"
+        in done.stderr
+    )

@@ -31,14 +31,18 @@ def namespace() -> list[str] | None:
     """How to make a mount namespace of one's own here; None if there is no way."""
     for words in (["unshare", "-m"], ["unshare", "-rm"]):
         with suppress(OSError):
-            done = subprocess.run([*words, "mount", "-t", "tmpfs", "none", "/mnt"], capture_output=True, check=False)
+            done = subprocess.run(
+                [*words, "mount", "-t", "tmpfs", "none", "/mnt"], capture_output=True, check=False
+            )
             if done.returncode == 0:
                 return words
     return None
 
 
 OWN_NAMESPACE = namespace()
-needs_mounts = pytest.mark.skipif(OWN_NAMESPACE is None, reason="a small disk needs root, or a user who may make namespaces")
+needs_mounts = pytest.mark.skipif(
+    OWN_NAMESPACE is None, reason="a small disk needs root, or a user who may make namespaces"
+)
 
 
 class SmallDisks:
@@ -52,11 +56,18 @@ class SmallDisks:
         self._homes = [server.data for server in Settings.load(self.file).servers.values()]
         for home in self._homes:
             home.mkdir(parents=True, exist_ok=True)
-        mounts = "".join(f"mount -t tmpfs -o size={DISK_MIB}m none '{home}' && " for home in self._homes)
-        self._holder = subprocess.Popen([*OWN_NAMESPACE, "sh", "-c", f"{mounts} echo mounted && exec sleep 600"], stdout=subprocess.PIPE)
+        mounts = "".join(
+            f"mount -t tmpfs -o size={DISK_MIB}m none '{home}' && " for home in self._homes
+        )
+        self._holder = subprocess.Popen(
+            [*OWN_NAMESPACE, "sh", "-c", f"{mounts} echo mounted && exec sleep 600"],
+            stdout=subprocess.PIPE,
+        )
         assert self._holder.stdout is not None
         assert self._holder.stdout.readline() == b"mounted\n"
-        prepare = self.inside(*python("-m", "ares", "prepare", self.file, *(home.name for home in self._homes)))
+        prepare = self.inside(
+            *python("-m", "ares", "prepare", self.file, *(home.name for home in self._homes))
+        )
         subprocess.run(prepare, check=True, capture_output=True)
         self._servers: list[subprocess.Popen[bytes]] = []
 
@@ -81,7 +92,13 @@ class SmallDisks:
 
     def put_ballast(self) -> None:
         for home in self._homes:
-            subprocess.run(self.inside("dd", "if=/dev/zero", f"of={home}/ballast", f"bs={BALLAST_BYTES}", "count=1"), check=True, capture_output=True)
+            subprocess.run(
+                self.inside(
+                    "dd", "if=/dev/zero", f"of={home}/ballast", f"bs={BALLAST_BYTES}", "count=1"
+                ),
+                check=True,
+                capture_output=True,
+            )
 
     def remove_ballast(self) -> None:
         for home in self._homes:
@@ -144,10 +161,14 @@ class Writer:
 def status_of(disks: SmallDisks) -> dict[str, Any]:
     """Which disks are full, and how `default` stands. Reads go on, so the exit status is 0."""
     command = ares_cli("-c", disks.file, "status")
-    told = json.loads(subprocess.run([*command, "--json"], capture_output=True, check=True, timeout=240).stdout)
+    told = json.loads(
+        subprocess.run([*command, "--json"], capture_output=True, check=True, timeout=240).stdout
+    )
     full = {id: server["stored"]["full"] for id, server in told["servers"].items()}
     shown = subprocess.run(command, capture_output=True, check=True, text=True, timeout=240).stdout
-    assert [f"{id} has a full disk: it answers reads" in shown for id in full] == list(full.values())
+    assert [f"{id} has a full disk: it answers reads" in shown for id in full] == list(
+        full.values()
+    )
     assert told["domains"][0]["takes_writes"] is not any(full.values())
     return {"servers": full, "outlook": told["domains"][0]["outlook"]}
 
@@ -158,21 +179,32 @@ def test_a_full_disk_refuses_changes_serves_reads_and_goes_on_when_there_is_spac
         writer = Writer(store)
         error = writer.fill()
         assert isinstance(error, ares.Unavailable)
-        assert "its disk is full: it answers reads, and takes changes again when there is space" in str(error)
+        assert (
+            "its disk is full: it answers reads, and takes changes again when there is space"
+            in str(error)
+        )
         assert len(writer.acknowledged) > 10
         deadline_s = time.monotonic() + PATIENCE_S
-        while set(status_of(disks)["servers"].values()) != {True}:  # one that refused may find room when another stops asking for it
+        while set(status_of(disks)["servers"].values()) != {
+            True
+        }:  # one that refused may find room when another stops asking for it
             assert time.monotonic() < deadline_s
             writer.fill()
         assert str(writer.fill()).endswith("nothing was changed")
         writer.check(store)
         who = ", ".join(f"s{number} has a full disk" for number in range(3))
-        assert status_of(disks)["outlook"] == f"default: ABD 3, NO WRITES, 2 more of its servers must take them, reads go on: {who}"
+        assert (
+            status_of(disks)["outlook"]
+            == f"default: ABD 3, NO WRITES, 2 more of its servers must take them, reads go on: {who}"
+        )
 
         disks.remove_ballast()
         before = len(writer.acknowledged)
         writer.write_eventually()
-        assert status_of(disks) == {"servers": {"s0": False, "s1": False, "s2": False}, "outlook": "default: ABD 3, survives 1 more crash"}
+        assert status_of(disks) == {
+            "servers": {"s0": False, "s1": False, "s2": False},
+            "outlook": "default: ABD 3, survives 1 more crash",
+        }
         writer.fill()
         assert len(writer.acknowledged) > before + BALLAST_BYTES // VALUE_BYTES // 2
         writer.check(store)

@@ -15,12 +15,26 @@ pytestmark = pytest.mark.process
 @pytest.fixture(scope="module")
 def cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
     directory = tmp_path_factory.mktemp("mirrors") / "cluster"
-    words = ("--durability", "memory", "--sites", "nantes:3,rennes:3,lyon:2", "--consensus", "3", "--base-port", "0", "--autopilot")
+    words = (
+        "--durability",
+        "memory",
+        "--sites",
+        "nantes:3,rennes:3,lyon:2",
+        "--consensus",
+        "3",
+        "--base-port",
+        "0",
+        "--autopilot",
+    )
     for command in (["init", directory, *words], ["up", directory, "--detach"]):
-        done = subprocess.run(ares_cli(*command), capture_output=True, text=True, check=False, timeout=240)
+        done = subprocess.run(
+            ares_cli(*command), capture_output=True, text=True, check=False, timeout=240
+        )
         assert done.returncode == 0, done.stderr
         text = (directory / "cluster.toml").read_text()
-        (directory / "cluster.toml").write_text(text.replace("mirror_every_s = 10\n", "mirror_every_s = 0.5\n"))
+        (directory / "cluster.toml").write_text(
+            text.replace("mirror_every_s = 10\n", "mirror_every_s = 0.5\n")
+        )
     try:
         yield Cli(directory)
     finally:
@@ -30,7 +44,9 @@ def cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
 def complete_since(cli: Cli, moment: float, domain: str = "photos") -> None:
     """When everything that was completed before that moment is in the domain's mirror."""
     for _ in range(200):
-        [photos] = [each for each in cli.json("domain", "ls")["domains"] if each["domain"] == domain]
+        [photos] = [
+            each for each in cli.json("domain", "ls")["domains"] if each["domain"] == domain
+        ]
         [mirror] = photos["mirrors"]
         if mirror["age_s"] is not None and time.time() - mirror["age_s"] > moment:
             return
@@ -45,7 +61,11 @@ def test_a_mirror_from_its_beginning_to_its_end(cli: Cli) -> None:
     cli.ok("domain", "create", "photos", "--site", "nantes")
     cli.ok("write", "k", "--domain", "photos", stdin=b"first")
     made = cli.json("domain", "mirror", "photos", "--site", "rennes")
-    assert (made["domain"], made["site"], set(made["mirror"]["servers"])) == ("photos", "rennes", {"s3", "s4", "s5"})
+    assert (made["domain"], made["site"], set(made["mirror"]["servers"])) == (
+        "photos",
+        "rennes",
+        {"s3", "s4", "s5"},
+    )
     complete_since(cli, time.time())
     done = stale(cli)
     assert (done.returncode, done.stdout) == (0, b"first")
@@ -54,17 +74,25 @@ def test_a_mirror_from_its_beginning_to_its_end(cli: Cli) -> None:
     assert "1 mirror, the oldest complete as of" in cli.ok("status").decode()
     cli.ok("write", "k", "--domain", "photos", stdin=b"second")
     complete_since(cli, time.time())
-    told = cli.json("read", "k", "--domain", "photos", "--stale-ok", "--max-age", "1000", "--site", "rennes")
+    told = cli.json(
+        "read", "k", "--domain", "photos", "--stale-ok", "--max-age", "1000", "--site", "rennes"
+    )
     assert (told["mirror"], told["base64"]) == ("rennes", "c2Vjb25k")
     assert 0 <= told["age_s"] < 1000
     assert b"no more than 0 s were asked for" in stale(cli, "--max-age", "0").stderr
     done = cli.run("read", "k", "--domain", "photos", "--stale-ok", "--site", "lyon")
     assert (done.stdout, done.stderr) == (b"second", b"latest\n")
-    assert "has a mirror at rennes already" in cli.fails(1, "domain", "mirror", "photos", "--site", "rennes")
-    assert "exclude each other" in cli.fails(2, "domain", "mirror", "photos", "--site", "rennes", "--remove", "--allow-no-faults")
+    assert "has a mirror at rennes already" in cli.fails(
+        1, "domain", "mirror", "photos", "--site", "rennes"
+    )
+    assert "exclude each other" in cli.fails(
+        2, "domain", "mirror", "photos", "--site", "rennes", "--remove", "--allow-no-faults"
+    )
     assert cli.json("domain", "mirror", "photos", "--site", "rennes", "--remove")["removed"]
     assert stale(cli).stderr == b"latest\n"
-    assert "has no mirror at 'rennes'" in cli.fails(1, "domain", "mirror", "photos", "--site", "rennes", "--remove")
+    assert "has no mirror at 'rennes'" in cli.fails(
+        1, "domain", "mirror", "photos", "--site", "rennes", "--remove"
+    )
 
 
 def test_what_cannot_be_is_refused_before_anything_is_decided(cli: Cli) -> None:
@@ -82,9 +110,13 @@ def test_what_cannot_be_is_refused_before_anything_is_decided(cli: Cli) -> None:
     assert "no domain 'nothing'" in cli.fails(1, "domain", "mirror", "nothing", "--site", "rennes")
     for words in (("write", "k", "--domain"), ("domain", "create")):
         assert "are those of mirrors" in cli.fails(2, *words, "mirror/rennes/1/default")
-    assert "stays at its site" in cli.fails(2, "domain", "move", "mirror/rennes/1/default", "--site", "nantes")
+    assert "stays at its site" in cli.fails(
+        2, "domain", "move", "mirror/rennes/1/default", "--site", "nantes"
+    )
     assert "belongs to --stale-ok" in cli.fails(2, "read", "k", "--max-age", "3")
-    assert [each["site"] for each in cli.json("domain", "ls")["domains"][0]["mirrors"]] == ["rennes"]
+    assert [each["site"] for each in cli.json("domain", "ls")["domains"][0]["mirrors"]] == [
+        "rennes"
+    ]
 
 
 def test_a_new_client_makes_stale_reads_when_the_site_of_the_domain_is_gone(cli: Cli) -> None:

@@ -17,7 +17,9 @@ pytestmark = pytest.mark.process
 
 
 def ares(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(ares_cli(*words), capture_output=True, text=True, check=False, timeout=240)
+    return subprocess.run(
+        ares_cli(*words), capture_output=True, text=True, check=False, timeout=240
+    )
 
 
 @pytest.fixture(scope="module")
@@ -37,11 +39,16 @@ def cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
 
 @pytest.fixture(scope="module")
 def keys(cli: Cli) -> dict[str, str]:
-    return {role: cli.json("keys", "new", f"a-{role}", "--role", role)["secret"] for role in ("read", "write", "reconfigure")}
+    return {
+        role: cli.json("keys", "new", f"a-{role}", "--role", role)["secret"]
+        for role in ("read", "write", "reconfigure")
+    }
 
 
 def test_roles(cli: Cli, keys: dict[str, str]) -> None:
-    cli.ok("write", "greeting", stdin=b"hello")  # the cluster file names the key of the first client, admin
+    cli.ok(
+        "write", "greeting", stdin=b"hello"
+    )  # the cluster file names the key of the first client, admin
     assert cli.ok("--key", keys["read"], "read", "greeting") == b"hello"
     assert "PutData takes the role write, and the key of 'a-read' has the role read" in cli.fails(
         1, "--key", keys["read"], "write", "greeting", stdin=b"no"
@@ -55,9 +62,29 @@ def test_roles(cli: Cli, keys: dict[str, str]) -> None:
 
 def test_a_reconfiguration_is_found_by_readers(cli: Cli, keys: dict[str, str]) -> None:
     cli.ok("write", "before", stdin=b"moved")
-    cli.ok("--key", keys["reconfigure"], "reconfig", "--dap", "ec", "--k", "2", "--servers", "s0,s1,s2,s3")
+    cli.ok(
+        "--key",
+        keys["reconfigure"],
+        "reconfig",
+        "--dap",
+        "ec",
+        "--k",
+        "2",
+        "--servers",
+        "s0,s1,s2,s3",
+    )
     assert cli.ok("--key", keys["read"], "read", "before") == b"moved"
-    cli.ok("--key", keys["reconfigure"], "domain", "create", "photos", "--dap", "abd", "--servers", "s1,s2,s3")
+    cli.ok(
+        "--key",
+        keys["reconfigure"],
+        "domain",
+        "create",
+        "photos",
+        "--dap",
+        "abd",
+        "--servers",
+        "s1,s2,s3",
+    )
     cli.ok("--key", keys["write"], "write", "--domain", "photos", "cat", stdin=b"meow")
     assert cli.ok("--key", keys["read"], "read", "--domain", "photos", "cat") == b"meow"
     assert cli.json("--key", keys["read"], "status")["domains"][0]["index"] == 1
@@ -73,7 +100,9 @@ def test_a_key_is_made_listed_and_revoked_while_everything_runs(cli: Cli, tmp_pa
     cli.environment["ARES_KEY"] = str(secret)
     assert cli.ok("read", "key") == b"value"
     del cli.environment["ARES_KEY"]
-    assert ("bob", "read") in [(client["name"], client["role"]) for client in cli.json("keys", "list")]
+    assert ("bob", "read") in [
+        (client["name"], client["role"]) for client in cli.json("keys", "list")
+    ]
     assert "already" in cli.fails(2, "keys", "new", "bob", "--role", "admin")
     cli.ok("keys", "revoke", "bob")
     time.sleep(1.1)  # servers look at the list once a second
@@ -84,7 +113,9 @@ def test_a_key_is_made_listed_and_revoked_while_everything_runs(cli: Cli, tmp_pa
     assert "no client is called 'bob'" in cli.fails(2, "keys", "revoke", "bob")
 
 
-def test_a_secret_that_others_can_read_is_not_used(cli: Cli, keys: dict[str, str], tmp_path: Path) -> None:
+def test_a_secret_that_others_can_read_is_not_used(
+    cli: Cli, keys: dict[str, str], tmp_path: Path
+) -> None:
     copy = tmp_path / "copy.secret"
     copy.write_text(Path(keys["read"]).read_text())
     copy.chmod(0o644)
@@ -99,17 +130,38 @@ def test_no_secret_is_in_sight(cli: Cli, keys: dict[str, str]) -> None:
     cli.ok("log-level", "debug")
     cli.ok("write", "key", stdin=b"value")
     cli.fails(1, "--key", keys["read"], "write", "key", stdin=b"x")
-    assert cli.run("--key", keys["reconfigure"], "log-level", "info").stdout.count(b"SetLogLevel takes the role admin") == 7
+    assert (
+        cli.run("--key", keys["reconfigure"], "log-level", "info").stdout.count(
+            b"SetLogLevel takes the role admin"
+        )
+        == 7
+    )
     cli.ok("domain", "create", "debugged", "--dap", "abd", "--servers", "s1,s2,s3")
-    secrets = [path.read_bytes().strip() for path in [*cli.directory.glob("keys/*.secret"), *cli.directory.glob("secrets/*")]]
+    secrets = [
+        path.read_bytes().strip()
+        for path in [*cli.directory.glob("keys/*.secret"), *cli.directory.glob("secrets/*")]
+    ]
     assert len(secrets) >= 4 + 3 + 2 + 3
     pids = [int(path.read_text()) for path in cli.directory.glob("run/*.pid")]
-    seen = [Path(f"/proc/{pid}/{what}").read_bytes() for pid in pids for what in ("cmdline", "environ")]
-    seen += [path.read_bytes() for path in [*cli.directory.glob("logs/*.log"), cli.directory / "cluster.toml", cli.directory / "keys/clients.toml"]]
+    seen = [
+        Path(f"/proc/{pid}/{what}").read_bytes() for pid in pids for what in ("cmdline", "environ")
+    ]
+    seen += [
+        path.read_bytes()
+        for path in [
+            *cli.directory.glob("logs/*.log"),
+            cli.directory / "cluster.toml",
+            cli.directory / "keys/clients.toml",
+        ]
+    ]
     seen += [path.read_bytes() for path in cli.directory.glob("data/**/*") if path.is_file()]
     assert len(seen) > 2 * 7 + 7
-    seen += [told(address, page) for address in http_addresses(cli) for page in ("health", "metrics")]
-    assert not [secret for secret in secrets for text in seen if secret in text or bytes_of(secret) in text]
+    seen += [
+        told(address, page) for address in http_addresses(cli) for page in ("health", "metrics")
+    ]
+    assert not [
+        secret for secret in secrets for text in seen if secret in text or bytes_of(secret) in text
+    ]
 
 
 def http_addresses(cli: Cli) -> list[str]:
@@ -136,18 +188,31 @@ def bytes_of(secret: bytes) -> bytes:
 @pytest.mark.parametrize("name", ["s1.secret", "decisions.secret", "clients.toml"])
 def test_up_starts_nothing_with_files_that_others_can_use(tmp_path: Path, name: str) -> None:
     directory = tmp_path / "cluster"
-    assert ares("init", directory, "--servers", "3", "--security", "curve", "--base-port", "0").returncode == 0
+    assert (
+        ares(
+            "init", directory, "--servers", "3", "--security", "curve", "--base-port", "0"
+        ).returncode
+        == 0
+    )
     os.chmod(directory / "keys" / name, 0o666)
     up = ares("up", directory, "--detach")
     assert up.returncode == 2
-    assert f"chmod {'644' if name == 'clients.toml' else '600'} {directory / 'keys' / name}" in up.stderr
+    assert (
+        f"chmod {'644' if name == 'clients.toml' else '600'} {directory / 'keys' / name}"
+        in up.stderr
+    )
     assert not list(directory.glob("run/*.pid"))
 
 
 @pytest.mark.parametrize(("kind", "id"), [("server", "s1"), ("consensus", "r0")])
 def test_a_process_does_not_start_without_its_key(tmp_path: Path, kind: str, id: str) -> None:
     directory = tmp_path / "cluster"
-    assert ares("init", directory, "--servers", "3", "--security", "curve", "--base-port", "0").returncode == 0
+    assert (
+        ares(
+            "init", directory, "--servers", "3", "--security", "curve", "--base-port", "0"
+        ).returncode
+        == 0
+    )
     (directory / "keys" / f"{id}.secret").unlink()
     started = ares(kind, directory / "cluster.toml", "--id", id)
     assert started.returncode == 2
@@ -170,7 +235,9 @@ def test_an_address_that_others_can_reach_takes_a_choice(tmp_path: Path) -> None
     assert not (tmp_path / "cluster").exists()
 
 
-def test_large_values_travel_from_server_to_server_under_the_keys_of_servers(cli: Cli, keys: dict[str, str]) -> None:
+def test_large_values_travel_from_server_to_server_under_the_keys_of_servers(
+    cli: Cli, keys: dict[str, str]
+) -> None:
     value = os.urandom(3_000_000)
     cli.ok("write", "large", stdin=value)
     move = ("--key", keys["reconfigure"], "reconfig", "--anyway", "--transfer", "servers")
@@ -181,4 +248,6 @@ def test_large_values_travel_from_server_to_server_under_the_keys_of_servers(cli
     ):
         assert cli.json(*move, *words)["domains"][0]["bytes"] >= len(value)
         assert cli.ok("--key", keys["read"], "read", "large") == value
-    assert "transfer" in cli.fails(2, "reconfig", "--transfer", "pigeons", "--dap", "abd", "--servers", "s1,s2,s3")
+    assert "transfer" in cli.fails(
+        2, "reconfig", "--transfer", "pigeons", "--dap", "abd", "--servers", "s1,s2,s3"
+    )

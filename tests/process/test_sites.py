@@ -23,16 +23,28 @@ pytestmark = pytest.mark.process
 
 @pytest.fixture(scope="module")
 def cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
-    yield from running_cluster(tmp_path_factory.mktemp("sites") / "cluster", "--durability", "memory", "--sites", "nantes:4,rennes:3,lyon:2")
+    yield from running_cluster(
+        tmp_path_factory.mktemp("sites") / "cluster",
+        "--durability",
+        "memory",
+        "--sites",
+        "nantes:4,rennes:3,lyon:2",
+    )
 
 
 def test_a_domain_is_made_at_a_site_and_moves_with_what_it_holds(cli: Cli) -> None:
     made = cli.json("domain", "create", "photos", "--site", "rennes", "--dap", "ec")
-    assert (made["servers"], made["k"]) == (sorted(made["servers"], key=["s4", "s5", "s6", "s4", "s5"].index), 1)
+    assert (made["servers"], made["k"]) == (
+        sorted(made["servers"], key=["s4", "s5", "s6", "s4", "s5"].index),
+        1,
+    )
     assert set(made["servers"]) == {"s4", "s5", "s6"}
     cli.ok("write", "k", "--domain", "photos", stdin=b"value")
     assert cli.json("domain", "move", "photos", "--site", "nantes", "--dry-run")["dry_run"]
-    assert {each["domain"]: each["site"] for each in cli.json("domain", "ls")["domains"]} == {"default": "nantes", "photos": "rennes"}
+    assert {each["domain"]: each["site"] for each in cli.json("domain", "ls")["domains"]} == {
+        "default": "nantes",
+        "photos": "rennes",
+    }
     moved = cli.json("domain", "move", "photos", "--site", "nantes")
     assert (moved["moved"], moved["after"]["dap"], moved["after"]["k"]) == (1, "ec", 1)
     assert set(moved["after"]["servers"]) < {"s0", "s1", "s2", "s3"}
@@ -43,15 +55,25 @@ def test_a_domain_is_made_at_a_site_and_moves_with_what_it_holds(cli: Cli) -> No
 def test_a_log_moves_too(cli: Cli) -> None:
     cli.ok("log", "create", "events", "--servers", "s0,s1,s2")
     cli.ok("log", "append", "events", stdin=b"entry")
-    assert set(cli.json("domain", "move", "events", "--site", "rennes")["after"]["servers"]) == {"s4", "s5", "s6"}
+    assert set(cli.json("domain", "move", "events", "--site", "rennes")["after"]["servers"]) == {
+        "s4",
+        "s5",
+        "s6",
+    }
     assert cli.ok("log", "read", "events", "0") == b"entry"
-    assert "always travel from server to server" in cli.fails(2, "domain", "move", "events", "--site", "nantes", "--transfer", "servers")
+    assert "always travel from server to server" in cli.fails(
+        2, "domain", "move", "events", "--site", "nantes", "--transfer", "servers"
+    )
 
 
 def test_what_cannot_be_is_refused_before_anything_is_decided(cli: Cli) -> None:
-    assert "known sites: nantes, rennes, lyon" in cli.fails(2, "domain", "create", "x", "--site", "brest")
+    assert "known sites: nantes, rennes, lyon" in cli.fails(
+        2, "domain", "create", "x", "--site", "brest"
+    )
     assert "one crash stops it" in cli.fails(1, "domain", "create", "x", "--site", "lyon")
-    assert "exclude each other" in cli.fails(2, "domain", "create", "x", "--site", "lyon", "--servers", "s0,s1,s2")
+    assert "exclude each other" in cli.fails(
+        2, "domain", "create", "x", "--site", "lyon", "--servers", "s0,s1,s2"
+    )
     assert "known sites" in cli.fails(2, "read", "k", "--site", "brest")
     cli.environment["ARES_SITE"] = "brest"
     assert "this client is at site 'brest'" in cli.fails(2, "ls")
@@ -63,7 +85,13 @@ def test_what_cannot_be_is_refused_before_anything_is_decided(cli: Cli) -> None:
 def test_status_top_and_metrics_say_where_things_are(cli: Cli) -> None:
     told = cli.ok("status", "--site", "rennes").decode()
     assert "at site nantes, remote from rennes" in told
-    assert "remote" not in cli.ok("status", "--site", "nantes").decode().partition("default:")[2].partition("\n\n")[0]
+    assert (
+        "remote"
+        not in cli.ok("status", "--site", "nantes")
+        .decode()
+        .partition("default:")[2]
+        .partition("\n\n")[0]
+    )
     told = cli.json("status")
     assert (told["servers"]["s5"]["site"], told["domains"][0]["site"]) == ("rennes", "nantes")
     seen = cli.json("top", "--once")
@@ -71,20 +99,48 @@ def test_status_top_and_metrics_say_where_things_are(cli: Cli) -> None:
     assert seen["domains"][0]["site"] == "nantes"
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with opener.open(f"http://{cli.settings.servers['s4'].http}/metrics", timeout=10.0) as page:
-        assert 'id="s4"' in (info := next(line for line in page.read().decode().splitlines() if line.startswith("ares_info{")))
+        assert 'id="s4"' in (
+            info := next(
+                line for line in page.read().decode().splitlines() if line.startswith("ares_info{")
+            )
+        )
         assert 'site="rennes"' in info
 
 
 @pytest.mark.parametrize("more", [("--servers", "4"), ("--spares", "2")])
 def test_sites_say_how_many_servers_there_are(tmp_path: Path, more: tuple[str, str]) -> None:
-    done = subprocess.run(ares_cli("init", tmp_path / "c", "--sites", "a:3", *more), capture_output=True, text=True, check=False, timeout=240)
+    done = subprocess.run(
+        ares_cli("init", tmp_path / "c", "--sites", "a:3", *more),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
     assert (done.returncode, f"give no {more[0]}" in done.stderr) == (2, True)
     assert not (tmp_path / "c/cluster.toml").exists()
 
 
-@pytest.mark.parametrize("sites", ["nantes", "nantes:0", "nantes:3,nantes:3", ":3", "nantes:3,", "nan tes:3", "nantes:99999", "a:b:3"])
+@pytest.mark.parametrize(
+    "sites",
+    [
+        "nantes",
+        "nantes:0",
+        "nantes:3,nantes:3",
+        ":3",
+        "nantes:3,",
+        "nan tes:3",
+        "nantes:99999",
+        "a:b:3",
+    ],
+)
 def test_sites_that_cannot_be_are_refused(tmp_path: Path, sites: str) -> None:
-    done = subprocess.run(ares_cli("init", tmp_path / "c", "--sites", sites), capture_output=True, text=True, check=False, timeout=240)
+    done = subprocess.run(
+        ares_cli("init", tmp_path / "c", "--sites", sites),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
     assert done.returncode == 2
     assert done.stderr.startswith("error: ")
     assert not (tmp_path / "c/cluster.toml").exists()
@@ -93,7 +149,9 @@ def test_sites_that_cannot_be_are_refused(tmp_path: Path, sites: str) -> None:
 @pytest.fixture
 def two_sites(tmp_path: Path) -> Iterator[Cli]:
     """Consensus members and `default` are at the first site."""
-    yield from running_cluster(tmp_path / "cluster", "--durability", "memory", "--sites", "far:3,near:3")
+    yield from running_cluster(
+        tmp_path / "cluster", "--durability", "memory", "--sites", "far:3,near:3"
+    )
 
 
 @contextmanager
@@ -112,7 +170,9 @@ def cut_off(cli: Cli, *ids: str) -> Iterator[None]:
 FAR = ("s0", "s1", "s2", "r0", "r1", "r2")
 
 
-def test_new_clients_of_a_site_that_is_cut_off_find_read_and_write_its_domains(two_sites: Cli) -> None:
+def test_new_clients_of_a_site_that_is_cut_off_find_read_and_write_its_domains(
+    two_sites: Cli,
+) -> None:
     cli = two_sites
     cli.environment["ARES_SITE"] = "near"
     cli.ok("domain", "create", "photos", "--site", "near")
@@ -130,9 +190,26 @@ def test_new_clients_of_a_site_that_is_cut_off_find_read_and_write_its_domains(t
         assert cli.ok("read", "moved", "--domain", "films") == b"before"
         assert cli.ok("log", "read", "events", "0") == b"entry"
         cli.ok("log", "append", "events", stdin=b"another")
-        assert "nothing was changed" in cli.fails(1, "domain", "create", "more", "--site", "near", "--timeout", "3")
-        refused = cli.run("reconfig", "--domain", "photos", "--dap", "ec", "--k", "1", "--servers", "s3,s4,s5", "--timeout", "3")
-        assert (refused.returncode, "the consensus service did not decide" in refused.stderr.decode()) == (1, True)
+        assert "nothing was changed" in cli.fails(
+            1, "domain", "create", "more", "--site", "near", "--timeout", "3"
+        )
+        refused = cli.run(
+            "reconfig",
+            "--domain",
+            "photos",
+            "--dap",
+            "ec",
+            "--k",
+            "1",
+            "--servers",
+            "s3,s4,s5",
+            "--timeout",
+            "3",
+        )
+        assert (
+            refused.returncode,
+            "the consensus service did not decide" in refused.stderr.decode(),
+        ) == (1, True)
         cli.fails(1, "read", "k", "--timeout", "2")
     assert cli.ok("read", "k", "--domain", "photos", "--site", "far") == b"written alone"
     assert cli.ok("log", "read", "events", "1", "--site", "far") == b"another"
@@ -175,17 +252,29 @@ def test_a_domain_follows_its_users_and_says_why(piloted: Cli) -> None:
 
     def becomes(decision: str) -> dict[str, Any]:
         end = time.monotonic() + 120.0
-        while (seen := told())["follows_users"] is None or seen["follows_users"]["decision"] != decision:
+        while (seen := told())["follows_users"] is None or seen["follows_users"][
+            "decision"
+        ] != decision:
             assert time.monotonic() < end, seen
             time.sleep(0.5)
         return seen
 
-    assert cli.json("domain", "create", "photos", "--site", "nantes", "--follow-users")["follows_users"] is True
+    assert (
+        cli.json("domain", "create", "photos", "--site", "nantes", "--follow-users")[
+            "follows_users"
+        ]
+        is True
+    )
     becomes("idle")
     program = "import sys, time, ares\nwith ares.connect_blocking(sys.argv[1]) as store:\n    photos = store.domain('photos')\n    while True:\n"
     program += "        photos.write('k', b'v')\n        assert photos.read('k') == b'v'\n        time.sleep(0.01)\n"
     environment = os.environ | {"ARES_SITE": "rennes"}
-    users = subprocess.Popen([*python(), "-c", program, str(cli.settings.path)], env=environment, stderr=subprocess.PIPE, text=True)
+    users = subprocess.Popen(
+        [*python(), "-c", program, str(cli.settings.path)],
+        env=environment,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     try:
         assert becomes("here")["site"] == "rennes"
         assert users.poll() is None
@@ -193,7 +282,10 @@ def test_a_domain_follows_its_users_and_says_why(piloted: Cli) -> None:
     finally:
         users.kill()
         users.communicate()
-    assert cli.json("domain", "follow", "photos", "--off") == {"domain": "photos", "follows_users": False}
+    assert cli.json("domain", "follow", "photos", "--off") == {
+        "domain": "photos",
+        "follows_users": False,
+    }
     end = time.monotonic() + 60.0
     while told()["follows_users"] is not None:
         assert time.monotonic() < end
@@ -202,7 +294,11 @@ def test_a_domain_follows_its_users_and_says_why(piloted: Cli) -> None:
     counted = []
     for member in cli.settings.members.values():
         with opener.open(f"http://{member.http}/metrics", timeout=10.0) as page:
-            counted += [float(line.split()[1]) for line in page.read().decode().splitlines() if line.startswith("ares_autopilot_follows_total")]
+            counted += [
+                float(line.split()[1])
+                for line in page.read().decode().splitlines()
+                if line.startswith("ares_autopilot_follows_total")
+            ]
     assert sum(counted) == 1
 
 
@@ -212,4 +308,7 @@ def test_what_follows_nobody_is_refused(piloted: Cli, cli: Cli) -> None:
     assert "logs follow nobody" in piloted.fails(2, "domain", "follow", "events")
     assert "domain 'nowhere'" in piloted.fails(1, "domain", "follow", "nowhere")
     cli.ok("domain", "create", "still", "--site", "nantes")
-    assert "nothing moves it: the cluster file has no table [autopilot]" in cli.ok("domain", "follow", "still").decode()
+    assert (
+        "nothing moves it: the cluster file has no table [autopilot]"
+        in cli.ok("domain", "follow", "still").decode()
+    )

@@ -23,7 +23,9 @@ pytestmark = pytest.mark.process
 
 
 def ares(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(ares_cli(*arguments), capture_output=True, text=True, check=False, timeout=240)
+    return subprocess.run(
+        ares_cli(*arguments), capture_output=True, text=True, check=False, timeout=240
+    )
 
 
 def pids(directory: Path) -> dict[str, int]:
@@ -71,7 +73,10 @@ def test_up_detached_and_down(cluster: Path) -> None:
         assert (server.data / "identity").read_text().strip() == server.identity
     again = ares("up", cluster)
     assert again.returncode == 1
-    assert f"is up already: {', '.join(f'{id} (pid {started[id]})' for id in sorted(started))}" in again.stderr
+    assert (
+        f"is up already: {', '.join(f'{id} (pid {started[id]})' for id in sorted(started))}"
+        in again.stderr
+    )
     down = ares("down", cluster, "--json")
     assert json.loads(down.stdout) == {"stopped": sorted(started)}
     assert not any(runs(pid) for pid in started.values())
@@ -81,7 +86,9 @@ def test_up_detached_and_down(cluster: Path) -> None:
 
 
 @pytest.mark.parametrize("more", [(), ("--security", "curve")])
-def test_up_is_up_when_the_cluster_reads_writes_and_decides(tmp_path: Path, more: tuple[str, ...]) -> None:
+def test_up_is_up_when_the_cluster_reads_writes_and_decides(
+    tmp_path: Path, more: tuple[str, ...]
+) -> None:
     with contextlib.contextmanager(_made)(tmp_path / "cluster", *more) as cluster:
         assert ares("up", cluster, "--detach").returncode == 0
         file = cluster / "cluster.toml"
@@ -102,7 +109,10 @@ def test_up_says_what_does_not_work_when_everything_runs(cluster: Path) -> None:
         for pid in frozen:
             os.kill(pid, signal.SIGCONT)
     assert up.returncode == 1
-    assert "the consensus service has no leader yet, so creating domains and reconfiguring wait" in up.stderr
+    assert (
+        "the consensus service has no leader yet, so creating domains and reconfiguring wait"
+        in up.stderr
+    )
     assert "s0" in pids(cluster)
 
 
@@ -125,8 +135,13 @@ def test_a_stopped_cluster_that_forgot_is_not_started_as_if_it_remembered(forget
     assert fresh.returncode == 0, fresh.stderr
     after = Settings.load(cluster / "cluster.toml")
     assert not journal.exists()
-    assert {server.identity for server in before.servers.values()}.isdisjoint(server.identity for server in after.servers.values())
-    assert all((server.data / "identity").read_text().strip() == server.identity for server in after.servers.values())
+    assert {server.identity for server in before.servers.values()}.isdisjoint(
+        server.identity for server in after.servers.values()
+    )
+    assert all(
+        (server.data / "identity").read_text().strip() == server.identity
+        for server in after.servers.values()
+    )
     running = ares("up", cluster, "--fresh")
     assert running.returncode == 1
     assert Settings.load(cluster / "cluster.toml") == after
@@ -142,7 +157,9 @@ def test_fresh_begins_anew(cluster: Path) -> None:
     assert ares("up", cluster, "--detach", "--fresh").returncode == 0
     after = Settings.load(cluster / "cluster.toml")
     assert not list(cluster.glob("data/s0/journal/left-over"))
-    assert {server.identity for server in before.servers.values()}.isdisjoint(server.identity for server in after.servers.values())
+    assert {server.identity for server in before.servers.values()}.isdisjoint(
+        server.identity for server in after.servers.values()
+    )
 
 
 def test_fresh_removes_nothing_outside_the_cluster(cluster: Path, tmp_path: Path) -> None:
@@ -157,7 +174,12 @@ def test_fresh_removes_nothing_outside_the_cluster(cluster: Path, tmp_path: Path
 
 
 def test_foreground_stops_everything_when_asked(cluster: Path) -> None:
-    with subprocess.Popen(python("-m", "ares", "up", cluster), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as up:
+    with subprocess.Popen(
+        python("-m", "ares", "up", cluster),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as up:
         assert up.stderr is not None
         assert up.stderr.readline() == "Ctrl-C stops the cluster.\n"
         started = pids(cluster)
@@ -184,7 +206,11 @@ def test_what_cannot_start_is_left_out_and_the_others_run(tmp_path: Path, durabi
         assert shown["left_out"]["s2"] in error["error"]
         assert shown["processes"]["s2"]["pid"] is None
         assert sorted(pids(cluster)) == ["r0", "r1", "r2", "s0", "s1"]
-        assert {id: process["pid"] for id, process in shown["processes"].items() if process["pid"] is not None} == pids(cluster)
+        assert {
+            id: process["pid"]
+            for id, process in shown["processes"].items()
+            if process["pid"] is not None
+        } == pids(cluster)
         (cluster / "data/s2").unlink()
         assert ares("prepare", cluster / "cluster.toml", "s2").returncode == 0
         again = ares("up", cluster, "--detach", "--json")
@@ -193,7 +219,12 @@ def test_what_cannot_start_is_left_out_and_the_others_run(tmp_path: Path, durabi
 
 def test_what_cannot_start_is_left_out_in_the_foreground_too(cluster: Path) -> None:
     shutil.rmtree(cluster / "data/s2")
-    with subprocess.Popen(python("-m", "ares", "up", cluster), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as up:
+    with subprocess.Popen(
+        python("-m", "ares", "up", cluster),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as up:
         assert up.stderr is not None
         assert up.stderr.readline() == "error: some processes do not run; the others do.\n"
         while up.stderr.readline() != "Ctrl-C stops the cluster.\n":
@@ -212,7 +243,9 @@ def test_when_nothing_can_start_nothing_is_up(cluster: Path) -> None:
     assert "--fresh` begins anew" in up.stderr
 
 
-def test_a_taken_address_stops_one_server_of_a_cluster_that_ran_and_not_the_others(cluster: Path) -> None:
+def test_a_taken_address_stops_one_server_of_a_cluster_that_ran_and_not_the_others(
+    cluster: Path,
+) -> None:
     assert ares("up", cluster, "--detach").returncode == 0
     ares("down", cluster)
     address = Settings.load(cluster / "cluster.toml").servers[ServerId("s0")].address
@@ -236,7 +269,9 @@ def test_an_address_in_use_is_found_before_any_server_starts(cluster: Path) -> N
 
 
 def test_down_leaves_a_process_alone_that_only_has_the_pid(cluster: Path) -> None:
-    with subprocess.Popen(python("-c", "import sys; sys.stdin.read()"), stdin=subprocess.PIPE) as stranger:
+    with subprocess.Popen(
+        python("-c", "import sys; sys.stdin.read()"), stdin=subprocess.PIPE
+    ) as stranger:
         (cluster / "run").mkdir()
         (cluster / "run/s0.pid").write_text(f"{stranger.pid}\n")
         assert ares("down", cluster).stdout == "nothing was running\n"
@@ -247,7 +282,11 @@ def test_down_leaves_a_process_alone_that_only_has_the_pid(cluster: Path) -> Non
 
 def test_down_stops_what_an_earlier_release_started(forgetful: Path) -> None:
     """It started Python without -P."""
-    command = [word for word in python("-m", "ares", "server", forgetful / "cluster.toml", "--id", "s0") if word != "-P"]
+    command = [
+        word
+        for word in python("-m", "ares", "server", forgetful / "cluster.toml", "--id", "s0")
+        if word != "-P"
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         assert process.stdout is not None
         assert process.stdout.readline().startswith(b"READY s0")
@@ -256,7 +295,9 @@ def test_down_stops_what_an_earlier_release_started(forgetful: Path) -> None:
         assert ares("down", forgetful).stdout.startswith("stopped s0;")
 
 
-def test_a_process_that_does_not_listen_to_sigterm_is_killed(cluster: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_does_not_listen_to_sigterm_is_killed(
+    cluster: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(supervisor, "STOP_S", 0.3)
     assert ares("up", cluster, "--detach").returncode == 0
     started = pids(cluster)
@@ -267,10 +308,18 @@ def test_a_process_that_does_not_listen_to_sigterm_is_killed(cluster: Path, monk
 
 @pytest.mark.parametrize(("kind", "id"), [("server", "s0"), ("consensus", "r0")])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_one_process_says_ready_and_stops_cleanly(cluster: Path, kind: str, id: str, number: signal.Signals) -> None:
-    [address] = [process.address for process in Settings.load(cluster / "cluster.toml").processes() if process.id == id]
+def test_one_process_says_ready_and_stops_cleanly(
+    cluster: Path, kind: str, id: str, number: signal.Signals
+) -> None:
+    [address] = [
+        process.address
+        for process in Settings.load(cluster / "cluster.toml").processes()
+        if process.id == id
+    ]
     command = python("-m", "ares", kind, cluster / "cluster.toml", "--id", id)
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == f"READY {id} {address}\n"
         second = ares(kind, cluster / "cluster.toml", "--id", id)
@@ -286,10 +335,17 @@ def test_one_process_says_ready_and_stops_cleanly(cluster: Path, kind: str, id: 
 @pytest.mark.parametrize("durability", ["memory", "fsync"])
 def test_a_restarted_server_says_when_it_is_somebody_new(tmp_path: Path, durability: str) -> None:
     cluster, identities = tmp_path / "cluster", []
-    assert ares("init", cluster, "--servers", "3", "--base-port", "0", "--durability", durability).returncode == 0
+    assert (
+        ares(
+            "init", cluster, "--servers", "3", "--base-port", "0", "--durability", durability
+        ).returncode
+        == 0
+    )
     for _ in range(2):
         command = python("-m", "ares", "server", cluster / "cluster.toml", "--id", "s0")
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as process:
             assert process.stdout is not None
             process.stdout.readline()
             identities.append((cluster / "data/s0/identity").read_text().strip())
@@ -297,13 +353,19 @@ def test_a_restarted_server_says_when_it_is_somebody_new(tmp_path: Path, durabil
             _, err = process.communicate()
     assert identities[0] == Settings.load(cluster / "cluster.toml").servers[ServerId("s0")].identity
     assert (identities[1] == identities[0]) == (durability == "fsync")
-    warnings = [line for line in map(json.loads, err.splitlines()) if line["levelname"] == "WARNING"]
-    assert [warning["identity"] for warning in warnings] == ([identities[1]] if durability == "memory" else [])
+    warnings = [
+        line for line in map(json.loads, err.splitlines()) if line["levelname"] == "WARNING"
+    ]
+    assert [warning["identity"] for warning in warnings] == (
+        [identities[1]] if durability == "memory" else []
+    )
     assert all(warning["asctime"].endswith("+00:00") for warning in warnings)
 
 
 @pytest.mark.parametrize("arguments", [("server", "--id", "s9"), ("consensus", "--id", "s0")])
-def test_an_unknown_id_is_refused_with_the_known_ones(cluster: Path, arguments: tuple[str, ...]) -> None:
+def test_an_unknown_id_is_refused_with_the_known_ones(
+    cluster: Path, arguments: tuple[str, ...]
+) -> None:
     refused = ares(arguments[0], cluster / "cluster.toml", *arguments[1:])
     assert refused.returncode == 2
     assert refused.stderr.startswith("error: ")

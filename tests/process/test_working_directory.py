@@ -37,7 +37,9 @@ class Trap:
 
     def run(self, *command: str | Path, status: int = 0) -> str:
         """Its output; it must end with that status."""
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240, cwd=self.directory)
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=240, cwd=self.directory
+        )
         assert done.returncode == status, done.stderr
         return done.stdout
 
@@ -53,7 +55,19 @@ def trap(tmp_path: Path) -> Trap:
 def live(trap: Trap, ares: list[str], cluster: Path) -> None:
     """A cluster's life, from ``init`` to ``down``."""
     file = cluster / "cluster.toml"
-    trap.run(*ares, "init", cluster, "--servers", "3", "--consensus", "1", "--base-port", "0", "--security", "curve")
+    trap.run(
+        *ares,
+        "init",
+        cluster,
+        "--servers",
+        "3",
+        "--consensus",
+        "1",
+        "--base-port",
+        "0",
+        "--security",
+        "curve",
+    )
     try:
         trap.run(*ares, "up", cluster, "--detach")
         trap.run(*ares, "-c", file, "write", "key", file)
@@ -83,7 +97,17 @@ def test_without_its_flag_python_finds_no_installed_package_there(tmp_path: Path
     "command",
     [
         [*CONSOLE_SCRIPT, "demo", "--mib", "1"],
-        [*CONSOLE_SCRIPT, "torture", "--minutes", "0.1", "--servers", "3", "--consensus", "1", "--no-partitions"],
+        [
+            *CONSOLE_SCRIPT,
+            "torture",
+            "--minutes",
+            "0.1",
+            "--servers",
+            "3",
+            "--consensus",
+            "1",
+            "--no-partitions",
+        ],
         python("-m", "ares.testing.sim", "--runs", "4", "--jobs", "2", "--scenario", "calm"),
         python("-m", "ares.testing.kills.kills", "--kills", "8"),
     ],
@@ -104,5 +128,13 @@ def test_an_installation_that_PYTHONPATH_names_is_found(trap: Trap, tmp_path: Pa
     (tmp_path / "installed").mkdir()
     (tmp_path / "installed/extra.py").write_text("print('found')")
     environment = os.environ | {"PYTHONPATH": str(tmp_path / "installed")}
-    done = subprocess.run(python("-m", "extra"), capture_output=True, text=True, check=False, cwd=trap.directory, env=environment, timeout=240)
+    done = subprocess.run(
+        python("-m", "extra"),
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=trap.directory,
+        env=environment,
+        timeout=240,
+    )
     assert done.stdout == "found\n"

@@ -53,7 +53,13 @@ def _nursery() -> tuple[str, subprocess.Popen[bytes]]:
     name = f"ares-tests-{os.getpid()}-{secrets.token_hex(4)}"
     command = python("-m", "tests.process.warm_start", name)
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, start_new_session=True)
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=environment,
+        start_new_session=True,
+    )
     assert process.stdout is not None
     assert process.stdout.readline() == b"READY\n"
     return name, process

@@ -5,7 +5,15 @@ from typing import get_args
 from hypothesis import strategies as st
 
 from ares.model.codec import DETACHED_BYTES_MIN
-from ares.model.configuration import BACKENDS, DELTA_MAX, POSITION_MAX, Configuration, Server, Status, Successor
+from ares.model.configuration import (
+    BACKENDS,
+    DELTA_MAX,
+    POSITION_MAX,
+    Configuration,
+    Server,
+    Status,
+    Successor,
+)
 from ares.model.log_messages import (
     FOLLOW_S_MAX,
     RANGE_MAX,
@@ -88,7 +96,11 @@ floats = st.floats(allow_nan=False)
 
 blobs = st.one_of(
     st.binary(max_size=40),
-    st.builds(lambda seed, size: seed * size, st.binary(min_size=1, max_size=3), st.integers(DETACHED_BYTES_MIN - 2, DETACHED_BYTES_MIN + 2)),
+    st.builds(
+        lambda seed, size: seed * size,
+        st.binary(min_size=1, max_size=3),
+        st.integers(DETACHED_BYTES_MIN - 2, DETACHED_BYTES_MIN + 2),
+    ),
 )
 elements = st.builds(Element, integers, integers, words, st.lists(blobs, max_size=3).map(tuple))
 
@@ -97,30 +109,55 @@ def _configuration(dap, names, k, delta, backend, domain, index, cluster):
     members = tuple(Server(name, address, identity) for name, address, identity in names)
     if dap == "abd" or len(members) == 1:
         return Configuration("abd", members, domain=domain, index=index, cluster=cluster)
-    return Configuration("ec", members, min(k, len(members) - 1), delta, backend, domain, index, cluster)
+    return Configuration(
+        "ec", members, min(k, len(members) - 1), delta, backend, domain, index, cluster
+    )
 
 
-members = st.lists(st.tuples(texts, texts, texts), min_size=1, max_size=5, unique_by=lambda member: member[0])
+members = st.lists(
+    st.tuples(texts, texts, texts), min_size=1, max_size=5, unique_by=lambda member: member[0]
+)
 backends = st.sampled_from(BACKENDS).filter(lambda backend: backend != "isa_l_rs_vand")
 deltas = st.integers(1, DELTA_MAX)
 places = st.integers(0, 2**63 - 1)
-configurations = st.builds(_configuration, st.sampled_from(["abd", "ec"]), members, st.integers(1, 4), deltas, backends, texts, places, ids)
+configurations = st.builds(
+    _configuration,
+    st.sampled_from(["abd", "ec"]),
+    members,
+    st.integers(1, 4),
+    deltas,
+    backends,
+    texts,
+    places,
+    ids,
+)
 successors = st.builds(Successor, configurations, st.sampled_from(Status))
 maybe = st.none() | successors
 listed = st.builds(Listed, texts, any_tags, st.booleans())
 hosted = st.builds(Hosted, configurations, integers, integers, st.booleans(), maybe)
 stored = st.builds(Stored, integers, integers, integers, integers)
-usages = st.builds(Usage, texts, integers, st.lists(st.builds(AskedFrom, texts, floats), max_size=3).map(tuple))
+usages = st.builds(
+    Usage, texts, integers, st.lists(st.builds(AskedFrom, texts, floats), max_size=3).map(tuple)
+)
 followed = st.builds(Followed, texts, texts, texts, texts)
 
 numbers = st.integers(1, POSITION_MAX)
 entries = st.lists(st.binary(max_size=20), min_size=1, max_size=4).map(tuple)
-records = st.lists(st.builds(LogRecord, places, integers, numbers, numbers, entries, integers), max_size=3).map(tuple)
+records = st.lists(
+    st.builds(LogRecord, places, integers, numbers, numbers, entries, integers), max_size=3
+).map(tuple)
 row_places = st.lists(st.builds(RowPlace, numbers, places, places), max_size=3).map(tuple)
 
 FIELDS = {
     Append: (ids, integers, numbers, numbers, places, entries, st.none() | places),
-    ReadLog: (ids, places, st.integers(0, RANGE_MAX), st.integers(0, READ_BYTES_MAX), st.booleans(), st.floats(0, FOLLOW_S_MAX)),
+    ReadLog: (
+        ids,
+        places,
+        st.integers(0, RANGE_MAX),
+        st.integers(0, READ_BYTES_MAX),
+        st.booleans(),
+        st.floats(0, FOLLOW_S_MAX),
+    ),
     ReadEach: (ids, st.lists(places, min_size=1, max_size=4).map(tuple), st.booleans()),
     Look: (ids,),
     Trim: (ids, places),
@@ -155,12 +192,34 @@ FIELDS = {
     Scrub: (st.booleans(),),
     SetLogLevel: (texts,),
     TagReply: (any_tags, maybe),
-    DataReply: (st.lists(any_tags, max_size=4).map(tuple), integers, any_tags, st.none() | elements, maybe),
+    DataReply: (
+        st.lists(any_tags, max_size=4).map(tuple),
+        integers,
+        any_tags,
+        st.none() | elements,
+        maybe,
+    ),
     Ack: (maybe,),
-    ObjectsReply: (st.lists(listed, max_size=4).map(tuple), st.booleans(), maybe, st.none(), st.integers(0, 2**40)),
+    ObjectsReply: (
+        st.lists(listed, max_size=4).map(tuple),
+        st.booleans(),
+        maybe,
+        st.none(),
+        st.integers(0, 2**40),
+    ),
     Refused: (st.sampled_from(Reason), texts),
     Description: (
-        *(texts, texts, ids, texts, floats, integers, st.lists(hosted, max_size=2).map(tuple), integers, st.none() | stored),
+        *(
+            texts,
+            texts,
+            ids,
+            texts,
+            floats,
+            integers,
+            st.lists(hosted, max_size=2).map(tuple),
+            integers,
+            st.none() | stored,
+        ),
         *(st.none(), st.lists(usages, max_size=2).map(tuple), texts),
     ),
     ScrubReply: (st.booleans(), integers, integers, integers, integers, integers, integers),
@@ -172,7 +231,16 @@ FIELDS = {
     TellFinalized: (configurations,),
     Undecided: (texts,),
     DescribeConsensus: (),
-    ConsensusDescription: (texts, texts, integers, integers, integers, integers, texts, st.lists(followed, max_size=2).map(tuple)),
+    ConsensusDescription: (
+        texts,
+        texts,
+        integers,
+        integers,
+        integers,
+        integers,
+        texts,
+        st.lists(followed, max_size=2).map(tuple),
+    ),
 }
 assert set(FIELDS) == set(get_args(AnyMessage)), "a message type has no strategy"
 

@@ -68,11 +68,22 @@ def test_random_bytes_never_raise_anything_else(frames):
 
 
 json = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text(max_size=5) | st.binary(max_size=5),
-    lambda inner: st.lists(inner, max_size=6) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats()
+    | st.text(max_size=5)
+    | st.binary(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=6) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
+    ),
     max_leaves=20,
 )
-tagged = st.builds(lambda tag, rest: [tag, *rest], st.sampled_from([*range(1, 10), *range(32, 38), *range(64, 72)]), st.lists(json, max_size=7))
+tagged = st.builds(
+    lambda tag, rest: [tag, *rest],
+    st.sampled_from([*range(1, 10), *range(32, 38), *range(64, 72)]),
+    st.lists(json, max_size=7),
+)
 
 
 @quick

@@ -15,7 +15,9 @@ SHAPES = [(n, k) for n in range(2, 8) for k in range(1, n)]
 
 
 def coding(n, k):
-    return coding_for(Configuration.ec([f"s{number}" for number in range(n)], k, allow_no_faults=True))
+    return coding_for(
+        Configuration.ec([f"s{number}" for number in range(n)], k, allow_no_faults=True)
+    )
 
 
 def choose(elements, pattern):

@@ -28,8 +28,13 @@ from ares.replica.replica import Replica
 pytestmark = pytest.mark.skipif(CORE is None, reason="there is no compiled core")
 
 N = 5
-SERVERS = tuple(Server(ServerId(f"s{number}"), f"host{number}:1", f"{number:032x}") for number in range(N))
-CONFIGURATIONS = [Configuration.abd(SERVERS).at(DEFAULT_DOMAIN, 0), Configuration.ec(SERVERS, 3).at(DEFAULT_DOMAIN, 0)]
+SERVERS = tuple(
+    Server(ServerId(f"s{number}"), f"host{number}:1", f"{number:032x}") for number in range(N)
+)
+CONFIGURATIONS = [
+    Configuration.abd(SERVERS).at(DEFAULT_DOMAIN, 0),
+    Configuration.ec(SERVERS, 3).at(DEFAULT_DOMAIN, 0),
+]
 NEXT = Configuration.abd(SERVERS[:3]).at(DEFAULT_DOMAIN, 1, CONFIGURATIONS[0].id)
 NAMES = [ObjectName("a"), ObjectName("ü" * 20)]
 VALUES = [b"", b"0123456789", b"x" * 3000, b"y" * 8191, b"z" * 9000]
@@ -64,9 +69,20 @@ class Twin:
         if small:
             self.handles[number] = lambda: self.session.cancel_small(done)
             return
-        operation = {"read": read, "delete": delete}[kind](self.view, name) if kind != "write" else write(self.view, name, value)
+        operation = (
+            {"read": read, "delete": delete}[kind](self.view, name)
+            if kind != "write"
+            else write(self.view, name, value)
+        )
         label = f"{kind} of {name!r}"
-        job = self.session.start(operation, label, now, timeout_s, done, key=None if kind == "read" else (DEFAULT_DOMAIN, name))
+        job = self.session.start(
+            operation,
+            label,
+            now,
+            timeout_s,
+            done,
+            key=None if kind == "read" else (DEFAULT_DOMAIN, name),
+        )
         self.handles[number] = lambda: self.session.cancel(job)
 
     def knows(self):
@@ -77,8 +93,16 @@ class Twin:
         servers = readiness.sent, readiness._heard, readiness.suspects, readiness.turn
         known = session._last_call, session._usual_s, session.busy, session.hints, servers
         fresh, self.told = self.ends[self.told :], len(self.ends)
-        late = sorted(end for end in fresh if "still waiting" in end[2])  # told at one tick, in any order
-        return [end for end in fresh if end not in late], late, known, tags, self.view.sequence.active
+        late = sorted(
+            end for end in fresh if "still waiting" in end[2]
+        )  # told at one tick, in any order
+        return (
+            [end for end in fresh if end not in late],
+            late,
+            known,
+            tags,
+            self.view.sequence.active,
+        )
 
 
 def odd(reply, kind, name, configuration):
@@ -86,32 +110,56 @@ def odd(reply, kind, name, configuration):
     successor = Successor(NEXT, Status.FINALIZED if kind == "finalized" else Status.PENDING)
     match kind:
         case "refused" | "full" | "unknown":
-            reason = {"refused": Reason.BAD_REQUEST, "full": Reason.STORAGE, "unknown": Reason.UNKNOWN_CONFIGURATION}[kind]
+            reason = {
+                "refused": Reason.BAD_REQUEST,
+                "full": Reason.STORAGE,
+                "unknown": Reason.UNKNOWN_CONFIGURATION,
+            }[kind]
             return Refused(reply.call, reason, "no")
         case "nobody's":
             return msgspec.structs.replace(reply, call=CallId(-7))
         case "refused all":
             return Refused(CallId(0), Reason.BAD_REQUEST, "what?")
         case "other":
-            return TagReply(reply.call, Tag(5, ClientId(9)), None) if isinstance(reply, DataReply) else Ack(reply.call, None)
+            return (
+                TagReply(reply.call, Tag(5, ClientId(9)), None)
+                if isinstance(reply, DataReply)
+                else Ack(reply.call, None)
+            )
         case "traced" if isinstance(reply, TagReply):
             return TagReply(reply.call, reply.tag, None, (0.5, 0.5))
         case "pending" | "finalized" if isinstance(reply, TagReply):
             return TagReply(reply.call, reply.tag, successor)
         case "pending" | "finalized" if isinstance(reply, DataReply):
-            return DataReply(reply.call, reply.tags, reply.length, reply.trimmed, reply.element, successor)
+            return DataReply(
+                reply.call, reply.tags, reply.length, reply.trimmed, reply.element, successor
+            )
         case "pending" | "finalized":
             return Ack(reply.call, successor)
         case "bare" if isinstance(reply, DataReply):
             return DataReply(reply.call, reply.tags, reply.length, reply.trimmed, None, None)
-        case "empty" if isinstance(reply, DataReply):  # of a List that has forgotten all that it had
+        case "empty" if isinstance(
+            reply, DataReply
+        ):  # of a List that has forgotten all that it had
             return DataReply(reply.call, (), reply.length, Tag(4, ClientId(9)), None, None)
         case "rotten" if isinstance(reply, DataReply) and reply.element is not None:
-            bad = Element(reply.element.index, reply.element.length, reply.element.checksum ^ 1, reply.element.parts)
+            bad = Element(
+                reply.element.index,
+                reply.element.length,
+                reply.element.checksum ^ 1,
+                reply.element.parts,
+            )
             return DataReply(reply.call, reply.tags, reply.length, reply.trimmed, bad, None)
         case "strange" if isinstance(reply, DataReply):  # sealed, and no value
             tag = reply.tags[0] if reply.tags else TAG_ZERO
-            return DataReply(reply.call, (tag,), 4, TAG_ZERO, sealed(configuration.id, name, tag, 0, 4, (b"abcd",)), None)
+            return DataReply(
+                reply.call,
+                (tag,),
+                4,
+                TAG_ZERO,
+                sealed(configuration.id, name, tag, 0, 4, (b"abcd",)),
+                None,
+            )
         case "huge" if isinstance(reply, TagReply):
             return TagReply(reply.call, Tag(2**64 - 1, ClientId(1)), None)
     return reply
@@ -134,11 +182,26 @@ ODD = [
     "nobody's",
 ]
 EVENTS = st.one_of(
-    st.tuples(st.just("start"), st.sampled_from(["read", "write", "write", "delete"]), st.sampled_from(NAMES), st.sampled_from(VALUES)),
+    st.tuples(
+        st.just("start"),
+        st.sampled_from(["read", "write", "write", "delete"]),
+        st.sampled_from(NAMES),
+        st.sampled_from(VALUES),
+    ),
     st.tuples(st.just("post")),
-    st.tuples(st.just("answer"), st.integers(0, N - 1), st.integers(1, 4), st.booleans(), st.just("")),
-    st.tuples(st.just("answer"), st.integers(0, N - 1), st.integers(1, 4), st.booleans(), st.just("")),
-    st.tuples(st.just("answer"), st.integers(0, N - 1), st.integers(1, 2), st.booleans(), st.sampled_from(ODD)),
+    st.tuples(
+        st.just("answer"), st.integers(0, N - 1), st.integers(1, 4), st.booleans(), st.just("")
+    ),
+    st.tuples(
+        st.just("answer"), st.integers(0, N - 1), st.integers(1, 4), st.booleans(), st.just("")
+    ),
+    st.tuples(
+        st.just("answer"),
+        st.integers(0, N - 1),
+        st.integers(1, 2),
+        st.booleans(),
+        st.sampled_from(ODD),
+    ),
     st.tuples(st.just("tick"), st.sampled_from([0.001, 0.03, 0.3, 1.1])),
     st.tuples(st.just("cancel"), st.integers(0, 20)),
     st.tuples(st.just("lose"), st.integers(0, N - 1)),
@@ -152,7 +215,10 @@ class Both:
     def __init__(self, configuration):
         self.configuration, self.now = configuration, 0.0
         self.twins = [Twin(configuration, compiled) for compiled in (True, False)]
-        self.replicas = {server.id: Replica(server.id, server.identity, configuration) for server in configuration.servers}
+        self.replicas = {
+            server.id: Replica(server.id, server.identity, configuration)
+            for server in configuration.servers
+        }
         self.waiting = {server.id: [] for server in configuration.servers}
         self.start("write", NAMES[0], b"first")  # servers are met
         self.answer_all()
@@ -174,7 +240,10 @@ class Both:
         requests, self.waiting[server] = self.waiting[server][:count], self.waiting[server][count:]
         replies = [(request, self.replicas[server].handle(request)) for request in requests]
         answered = [(request, reply) for request, reply in replies if reply is not None]
-        batch = [odd(reply, kind, getattr(request, "object", ""), self.configuration) if kind else reply for request, reply in answered]
+        batch = [
+            odd(reply, kind, getattr(request, "object", ""), self.configuration) if kind else reply
+            for request, reply in answered
+        ]
         for _ in range(2 if twice else 1):
             if batch:
                 for twin in self.twins:
@@ -189,9 +258,14 @@ class Both:
     def rival(self, number, name, highest):
         """Another client's write has come to this server."""
         id, tag, value = self.configuration.id, Tag(highest, ClientId(9)), b"rival"
-        parts, index = coding_for(self.configuration).encode(value)[number], number if self.configuration.dap == "ec" else 0
+        parts, index = (
+            coding_for(self.configuration).encode(value)[number],
+            number if self.configuration.dap == "ec" else 0,
+        )
         element = sealed(id, name, tag, index, len(value), parts)
-        self.replicas[self.configuration.server_ids[number]].handle(PutData(CallId(1), id, name, tag, element))
+        self.replicas[self.configuration.server_ids[number]].handle(
+            PutData(CallId(1), id, name, tag, element)
+        )
 
     def do(self, event, *rest):
         match event:
@@ -240,9 +314,26 @@ def drawn(rng):
     server, name = rng.randrange(N), rng.choice(NAMES)
     return rng.choices(
         [
-            ("start", rng.choice(["read", "read", "write", "write", "delete"]), name, rng.choice(VALUES)),
+            (
+                "start",
+                rng.choice(["read", "read", "write", "write", "delete"]),
+                name,
+                rng.choice(VALUES),
+            ),
             ("answer", server, rng.choice([1, 1, 2, 9]), rng.random() < 0.1, ""),
-            ("answer", server, 1, False, rng.choice([kind for kind in ODD if kind not in ("pending", "finalized", "huge", "refused all")])),
+            (
+                "answer",
+                server,
+                1,
+                False,
+                rng.choice(
+                    [
+                        kind
+                        for kind in ODD
+                        if kind not in ("pending", "finalized", "huge", "refused all")
+                    ]
+                ),
+            ),
             ("rival", server, name, rng.randrange(1, 60)),
             ("tick", rng.choice([0.001, 0.03, 0.3])),
             ("cancel", -rng.randint(1, 4)),
@@ -260,7 +351,9 @@ def test_it_does_what_the_session_does_for_long(configuration, seed):
         both.do(*drawn(rng))
 
 
-@pytest.mark.parametrize("unusual", ["", *ODD, "tick", "cancel", "close", "redirect", "other write"])
+@pytest.mark.parametrize(
+    "unusual", ["", *ODD, "tick", "cancel", "close", "redirect", "other write"]
+)
 @pytest.mark.parametrize("answers", range(10))
 @pytest.mark.parametrize("kind", ["read", "write"])
 @pytest.mark.parametrize("configuration", CONFIGURATIONS, ids=["abd", "ec"])
@@ -296,11 +389,16 @@ def test_an_operation_goes_on_in_the_session_wherever_it_was(configuration, kind
 @given(
     data=st.data(),
     n=st.integers(2, 12),
-    value=st.one_of(st.binary(max_size=40), st.integers(0, 3000).map(lambda size: (bytes(range(1, 251)) * 12)[:size])),
+    value=st.one_of(
+        st.binary(max_size=40),
+        st.integers(0, 3000).map(lambda size: (bytes(range(1, 251)) * 12)[:size]),
+    ),
 )
 def test_values_are_coded_as_the_library_does(data, n, value):
     k = data.draw(st.integers(1, n - 1))
-    servers = tuple(Server(ServerId(f"s{number}"), f"host{number}:1", f"{number:032x}") for number in range(n))
+    servers = tuple(
+        Server(ServerId(f"s{number}"), f"host{number}:1", f"{number:032x}") for number in range(n)
+    )
     both = Both(Configuration.ec(servers, k, allow_no_faults=True).at(DEFAULT_DOMAIN, 0))
     for _ in range(2):  # the second time from what was learned of the first
         both.start("write", NAMES[0], value)
@@ -308,7 +406,11 @@ def test_values_are_coded_as_the_library_does(data, n, value):
         both.start("read", NAMES[0], b"")
         both.answer_all(data.draw(st.permutations(range(n))))
         both.compare()
-    assert [getattr(result, "value", None) for _, result, _ in both.twins[0].ends if not isinstance(result, Tag)][-1] == value
+    assert [
+        getattr(result, "value", None)
+        for _, result, _ in both.twins[0].ends
+        if not isinstance(result, Tag)
+    ][-1] == value
 
 
 def test_most_operations_are_the_cores_from_beginning_to_end():
@@ -359,14 +461,24 @@ def test_what_cannot_begin_in_the_core_is_the_sessions(kind, begun):
         twin.start(kind, NAMES[0], b"value", both.now)
     for _ in range(8):
         for server, messages in (letters or twin.session.take_outbox()).items():
-            twin.session.receive_frames(server, encode([both.replicas[server].handle(each) for each in messages]), both.now)
+            twin.session.receive_frames(
+                server, encode([both.replicas[server].handle(each) for each in messages]), both.now
+            )
         letters = {}
     assert len(twin.ends) == 2 + begun
     assert all(error == "None" for _, _, error in twin.ends)
     assert not twin.session.busy
 
 
-@pytest.mark.parametrize("harm", [lambda frame: frame[:-1], lambda frame: frame + b"\0", lambda frame: b"\2" + frame[1:], lambda frame: b"\1\xc1"])
+@pytest.mark.parametrize(
+    "harm",
+    [
+        lambda frame: frame[:-1],
+        lambda frame: frame + b"\0",
+        lambda frame: b"\2" + frame[1:],
+        lambda frame: b"\1\xc1",
+    ],
+)
 def test_nothing_of_a_bad_batch_is_used(harm):
     both = Both(CONFIGURATIONS[0])
     both.start("read", NAMES[0], b"")
@@ -394,7 +506,13 @@ for scenario in ("general", "moving", "deaths", "crash", "calm", "listing"):
 
 def test_simulated_runs_are_the_same_without_it():
     runs = [
-        subprocess.run(python("-c", DIGESTS), env={**os.environ, PURE: pure}, capture_output=True, text=True, check=True).stdout
+        subprocess.run(
+            python("-c", DIGESTS),
+            env={**os.environ, PURE: pure},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
         for pure in ("0", "1")
     ]
     assert runs[0].count("\n") == 24

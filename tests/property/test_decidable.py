@@ -29,17 +29,28 @@ class Cluster:
     @property
     def completed(self) -> Tag:
         size = self.configuration.quorum_size
-        return max((tag for tag, servers in self.got.items() if len(servers) >= size), default=TAG_ZERO)
+        return max(
+            (tag for tag, servers in self.got.items() if len(servers) >= size), default=TAG_ZERO
+        )
 
     def lists(self, quorum: list[int]) -> list[DataReply]:
-        return [DataReply(1, self.versions[server].tags(), 0, self.versions[server].trimmed, None, None) for server in quorum]
+        return [
+            DataReply(1, self.versions[server].tags(), 0, self.versions[server].trimmed, None, None)
+            for server in quorum
+        ]
 
 
 def specification(lists: list[DataReply], k: int) -> Tag | None:
     """Every tag that could be complete as far as these Lists tell must not be above the answer, and k of them must have the answer."""
     universe = {tag for reply in lists for tag in (*reply.tags, reply.trimmed)} | {TAG_ZERO}
-    supplied = [tag for tag in universe if tag == TAG_ZERO or sum(tag in reply.tags for reply in lists) >= k]
-    conceivable = [tag for tag in universe if sum(tag in reply.tags or reply.trimmed >= tag for reply in lists) >= k]
+    supplied = [
+        tag for tag in universe if tag == TAG_ZERO or sum(tag in reply.tags for reply in lists) >= k
+    ]
+    conceivable = [
+        tag
+        for tag in universe
+        if sum(tag in reply.tags or reply.trimmed >= tag for reply in lists) >= k
+    ]
     return max(supplied) if max(conceivable, default=TAG_ZERO) <= max(supplied) else None
 
 
@@ -48,12 +59,23 @@ def clusters(draw):
     n = draw(st.integers(2, 6))
     names = [f"s{number}" for number in range(n)]
     if draw(st.booleans()):
-        configuration = Configuration.ec(names, draw(st.integers(1, n - 1)), draw(st.integers(1, 2)), allow_no_faults=True)
+        configuration = Configuration.ec(
+            names, draw(st.integers(1, n - 1)), draw(st.integers(1, 2)), allow_no_faults=True
+        )
     else:
         configuration = Configuration.abd(names, allow_no_faults=True)
     cluster = Cluster(configuration)
-    writes = draw(st.lists(st.tuples(st.integers(1, 4), st.integers(1, 3), st.integers(0, 2**n - 1)), max_size=7))
-    deliveries = [(Tag(number, writer), server) for number, writer, reach in writes for server in range(n) if reach >> server & 1]
+    writes = draw(
+        st.lists(
+            st.tuples(st.integers(1, 4), st.integers(1, 3), st.integers(0, 2**n - 1)), max_size=7
+        )
+    )
+    deliveries = [
+        (Tag(number, writer), server)
+        for number, writer, reach in writes
+        for server in range(n)
+        if reach >> server & 1
+    ]
     for tag, server in draw(st.permutations(deliveries)):
         cluster.put(tag, server)
     quorum = draw(st.permutations(range(n)))[: draw(st.integers(configuration.quorum_size, n))]
@@ -69,7 +91,9 @@ def test_the_answer_is_what_the_specification_says(drawn):
     assert tag == specification(lists, k)
     if tag is not None:
         assert tag >= cluster.completed, "a completed put-data is lost"
-        assert tag == TAG_ZERO or sum(tag in reply.tags for reply in lists) >= k, "k elements are not there"
+        assert tag == TAG_ZERO or sum(tag in reply.tags for reply in lists) >= k, (
+            "k elements are not there"
+        )
     if cluster.configuration.dap == "abd":
         assert tag == max((reply.tags[0] for reply in lists if reply.tags), default=TAG_ZERO)
 

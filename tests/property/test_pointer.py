@@ -4,15 +4,28 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ares.model.configuration import Configuration, ConflictingSuccessor, Status, Successor, advance, latest
+from ares.model.configuration import (
+    Configuration,
+    ConflictingSuccessor,
+    Status,
+    Successor,
+    advance,
+    latest,
+)
 from ares.model.identity import DEFAULT_DOMAIN
 
 C0 = Configuration.abd(["s0", "s1", "s2"]).at(DEFAULT_DOMAIN, 0)
 OWN = C0.at(DEFAULT_DOMAIN, 3, C0.id)
-CONTENTS = [Configuration.abd(["s0", "s1", "s2"]), Configuration.abd(["s3", "s4", "s5"]), Configuration.ec([f"s{n}" for n in range(5)], 3)]
+CONTENTS = [
+    Configuration.abd(["s0", "s1", "s2"]),
+    Configuration.abd(["s3", "s4", "s5"]),
+    Configuration.ec([f"s{n}" for n in range(5)], 3),
+]
 
 anything = st.builds(
-    lambda content, domain, index, status, cluster: Successor(content.at(domain, index, cluster), status),
+    lambda content, domain, index, status, cluster: Successor(
+        content.at(domain, index, cluster), status
+    ),
     st.sampled_from(CONTENTS),
     st.sampled_from(["default", "default", "default", "other"]),
     st.integers(0, 9),
@@ -22,7 +35,10 @@ anything = st.builds(
 
 
 def moves_forward(before: Successor | None, after: Successor | None) -> bool:
-    if after is not None and (after.configuration.domain, after.configuration.cluster_id) != (OWN.domain, OWN.cluster_id):
+    if after is not None and (after.configuration.domain, after.configuration.cluster_id) != (
+        OWN.domain,
+        OWN.cluster_id,
+    ):
         return False
     if before is None:
         return after is None or after.configuration.index > OWN.index
@@ -52,7 +68,8 @@ def test_the_pointer_never_moves_backwards(incoming):
 
 decided = {index: CONTENTS[index % 3].at(DEFAULT_DOMAIN, index, C0.id) for index in range(4, 9)}
 honest = st.one_of(
-    st.just(Successor(decided[4], Status.PENDING)), st.sampled_from(sorted(decided)).map(lambda index: Successor(decided[index], Status.FINALIZED))
+    st.just(Successor(decided[4], Status.PENDING)),
+    st.sampled_from(sorted(decided)).map(lambda index: Successor(decided[index], Status.FINALIZED)),
 )
 
 
@@ -73,12 +90,18 @@ def test_with_one_decision_for_an_index_the_order_does_not_matter(successors, rn
 @settings(deadline=None, max_examples=200)
 @given(st.lists(st.none() | anything, max_size=8))
 def test_find_next_config_takes_the_finalized_one_with_the_highest_index(successors):
-    finalized = [successor for successor in successors if successor is not None and successor.finalized]
-    pending = [successor for successor in successors if successor is not None and not successor.finalized]
+    finalized = [
+        successor for successor in successors if successor is not None and successor.finalized
+    ]
+    pending = [
+        successor for successor in successors if successor is not None and not successor.finalized
+    ]
     best = latest(successors)
     if finalized:
         assert best in finalized
-        assert best.configuration.index == max(successor.configuration.index for successor in finalized)
+        assert best.configuration.index == max(
+            successor.configuration.index for successor in finalized
+        )
     elif pending:
         assert best in pending
     else:
@@ -89,10 +112,16 @@ def test_the_published_rule_would_be_rejected():
     """Alg. 4:32-33 lets any successor replace a pending one: the negative control of ``moves_forward``."""
 
     def published(current, incoming):
-        stale = current is not None and current.finalized and incoming.configuration.index <= current.configuration.index
+        stale = (
+            current is not None
+            and current.finalized
+            and incoming.configuration.index <= current.configuration.index
+        )
         return current if stale else incoming
 
-    first, second = (Successor(content.at(DEFAULT_DOMAIN, 4, C0.id), Status.PENDING) for content in CONTENTS[:2])
+    first, second = (
+        Successor(content.at(DEFAULT_DOMAIN, 4, C0.id), Status.PENDING) for content in CONTENTS[:2]
+    )
     assert not moves_forward(published(None, first), published(published(None, first), second))
     with pytest.raises(ConflictingSuccessor):
         advance(OWN, first, second)

@@ -20,7 +20,10 @@ def configurations(n):
 def smallest_intersection(n: int, size: int) -> int:
     """By brute force: fix one quorum (all are alike), meet every other."""
     first = (1 << size) - 1
-    masks = (sum(1 << position for position in chosen) for chosen in itertools.combinations(range(n), size))
+    masks = (
+        sum(1 << position for position in chosen)
+        for chosen in itertools.combinations(range(n), size)
+    )
     return min((first & mask).bit_count() for mask in masks)
 
 
@@ -60,6 +63,12 @@ def test_a_tally_counts_each_server_once(n, data, actions):
         assert tally.answers == answered
         assert set(tally.missing()) == set(asked) - set(answered)
         can_come = n - len(refused)
-        wanted = Outcome.REACHED if len(answered) >= needed else Outcome.UNREACHABLE if can_come < needed else Outcome.PENDING
+        wanted = (
+            Outcome.REACHED
+            if len(answered) >= needed
+            else Outcome.UNREACHABLE
+            if can_come < needed
+            else Outcome.PENDING
+        )
         assert tally.outcome is wanted
         assert tally.complete is (len(answered) + len(refused) == n)

@@ -30,14 +30,23 @@ from .test_pointer import C0, moves_forward
 
 MEMBERS = [Server(f"s{number}", f"host:{number}", f"{number:032x}") for number in range(5)]
 INITIAL = Configuration.ec(MEMBERS, 3, 1).at(DEFAULT_DOMAIN, 3, C0.id)
-NEXT = [Configuration.abd(MEMBERS[:3]), Configuration.abd(MEMBERS[2:]), Configuration.ec(MEMBERS, 2, 1)]
+NEXT = [
+    Configuration.abd(MEMBERS[:3]),
+    Configuration.abd(MEMBERS[2:]),
+    Configuration.ec(MEMBERS, 2, 1),
+]
 ME = 1
 
 requests_of_any_kind = st.one_of(*(BY_TYPE[kind] for kind in get_args(Request)))
 ids = st.sampled_from([INITIAL.id] * 5 + [NEXT[0].at(DEFAULT_DOMAIN, 4, C0.id).id, b"unknown"])
 objects = st.sampled_from(["a", "b"])
 clusters = st.sampled_from([C0.id] * 5 + [b"", b"another"])
-places = st.builds(lambda content, index, cluster: content.at(DEFAULT_DOMAIN, index, cluster), st.sampled_from(NEXT), st.integers(2, 6), clusters)
+places = st.builds(
+    lambda content, index, cluster: content.at(DEFAULT_DOMAIN, index, cluster),
+    st.sampled_from(NEXT),
+    st.integers(2, 6),
+    clusters,
+)
 successors = st.builds(Successor, places, st.sampled_from(Status))
 maybe = st.none() | successors
 few_tags = st.builds(Tag, st.integers(1, 5), st.integers(1, 2))
@@ -49,7 +58,13 @@ def puts(draw):
     object, tag, data = draw(objects), draw(few_tags), draw(st.binary(max_size=5))
     index = draw(st.sampled_from([ME, ME, ME, 0, 7]))
     element = sealed(INITIAL.id, object, tag, index, len(data), (data,))
-    return PutData(1, draw(ids), object, tag, element if draw(st.integers(0, 4)) else Element(index, len(data), 0, (data,)))
+    return PutData(
+        1,
+        draw(ids),
+        object,
+        tag,
+        element if draw(st.integers(0, 4)) else Element(index, len(data), 0, (data,)),
+    )
 
 
 likely = st.one_of(
@@ -57,7 +72,15 @@ likely = st.one_of(
     puts(),
     st.builds(GetTag, st.just(1), ids, objects),
     st.builds(GetData, st.just(1), ids, objects, st.booleans(), st.none() | few_tags, maybe),
-    st.builds(ListObjects, st.just(1), ids, st.sampled_from(["", "a"]), st.integers(-1, 3), st.sampled_from(["", "b"]), maybe),
+    st.builds(
+        ListObjects,
+        st.just(1),
+        ids,
+        st.sampled_from(["", "a"]),
+        st.integers(-1, 3),
+        st.sampled_from(["", "b"]),
+        maybe,
+    ),
     st.builds(WriteConfig, st.just(1), ids, successors),
     st.builds(CollectConfig, st.just(1), ids, successors),
     st.builds(Introduce, st.just(1), successors.map(lambda successor: successor.configuration)),
@@ -67,7 +90,14 @@ likely = st.one_of(
 def state(replica):
     """By configuration: nextC, whether collected, and by object the highest tag and how many versions."""
     return {
-        id: (hosting.successor, hosting.collected, {name: (versions.newest, len(versions.entries)) for name, versions in hosting.objects.items()})
+        id: (
+            hosting.successor,
+            hosting.collected,
+            {
+                name: (versions.newest, len(versions.entries))
+                for name, versions in hosting.objects.items()
+            },
+        )
         for id, hosting in replica.hosted.items()
     }
 
@@ -75,7 +105,9 @@ def state(replica):
 def check(before, after, replica):
     for id, (successor, collected, objects) in after.items():
         hosting = replica.hosted[id]
-        stored = [element for versions in hosting.objects.values() for _, element, _ in versions.entries]
+        stored = [
+            element for versions in hosting.objects.values() for _, element, _ in versions.entries
+        ]
         assert hosting.bytes == sum(element.size for element in stored)
         assert all(count <= hosting.configuration.delta + 1 for _, count in objects.values())
         assert not (collected and objects), "a collected configuration holds data"
@@ -86,11 +118,19 @@ def check(before, after, replica):
             if id == INITIAL.id:
                 assert moves_forward_from(old_successor, successor)
             if not collected:
-                assert all(objects.get(name, (TAG_ZERO, 0))[0] >= newest for name, (newest, _) in old_objects.items()), "a tag decreased"
+                assert all(
+                    objects.get(name, (TAG_ZERO, 0))[0] >= newest
+                    for name, (newest, _) in old_objects.items()
+                ), "a tag decreased"
     assert set(after) >= set(before)
-    places = [(hosting.configuration.domain, hosting.configuration.index) for hosting in replica.hosted.values()]
+    places = [
+        (hosting.configuration.domain, hosting.configuration.index)
+        for hosting in replica.hosted.values()
+    ]
     assert len(places) == len(set(places)), "two configurations for one place"
-    assert {hosting.configuration.cluster_id for hosting in replica.hosted.values()} == {C0.id}, "a configuration of another cluster"
+    assert {hosting.configuration.cluster_id for hosting in replica.hosted.values()} == {C0.id}, (
+        "a configuration of another cluster"
+    )
 
 
 def moves_forward_from(before, after):

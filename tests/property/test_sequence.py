@@ -33,8 +33,12 @@ class SequenceMachine(RuleBasedStateMachine):
         found_in, index = self.successor(where, pending)
         successor = Successor(DECIDED[index], Status.PENDING if pending else Status.FINALIZED)
         self.sequence.add(found_in, successor)
-        assert self.sequence.knows(found_in, successor) or index <= self.sequence.last_finalized.index
-        assert not self.sequence.knows(self.sequence.last_known, Successor(DECIDED[9], Status.FINALIZED))
+        assert (
+            self.sequence.knows(found_in, successor) or index <= self.sequence.last_finalized.index
+        )
+        assert not self.sequence.knows(
+            self.sequence.last_known, Successor(DECIDED[9], Status.FINALIZED)
+        )
 
     @rule(index=st.integers(0, 9))
     def hear_of_a_finalized_one(self, index):
@@ -49,7 +53,9 @@ class SequenceMachine(RuleBasedStateMachine):
     @rule()
     def hear_of_a_second_decision(self):
         last = self.sequence.last_known
-        other = Successor(CONTENTS[(last.index + 1) % 4].at(DEFAULT_DOMAIN, last.index), Status.FINALIZED)
+        other = Successor(
+            CONTENTS[(last.index + 1) % 4].at(DEFAULT_DOMAIN, last.index), Status.FINALIZED
+        )
         active = self.sequence.active
         try:
             self.sequence.adopt(other)

@@ -11,7 +11,9 @@ tags = st.builds(Tag, st.integers(1, 6), st.integers(1, 3))
 elements = st.builds(lambda data: Element(0, len(data), 0, (data,)), st.binary(max_size=6))
 
 
-def broken(versions: Versions, capacity: int, put: dict[Tag, Element], trimmed_before: Tag, stored: int) -> str:
+def broken(
+    versions: Versions, capacity: int, put: dict[Tag, Element], trimmed_before: Tag, stored: int
+) -> str:
     """Which invariant does not hold; empty if all do."""
     kept = sorted(put, reverse=True)[:capacity]
     checks = {
@@ -19,7 +21,8 @@ def broken(versions: Versions, capacity: int, put: dict[Tag, Element], trimmed_b
         "not the newest, in order": list(versions.tags()) == kept,
         "an element was replaced": all(versions.element(tag) is put[tag] for tag in kept),
         "trimmed went back": versions.trimmed >= trimmed_before,
-        "trimmed is not what was dropped": versions.trimmed == max(set(put) - set(kept), default=TAG_ZERO),
+        "trimmed is not what was dropped": versions.trimmed
+        == max(set(put) - set(kept), default=TAG_ZERO),
         "the highest tag decreased": versions.newest == max(put, default=TAG_ZERO),
         "bytes are miscounted": stored == sum(put[tag].size for tag in kept),
     }

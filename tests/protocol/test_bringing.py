@@ -46,13 +46,24 @@ def moved(source, target, value=LARGE, watch=lambda *_: None):
 def test_no_large_value_passes_the_mover(source, target):
     seen = []
     world, mover, configuration = moved(source, target, watch=lambda *flight: seen.append(flight))
-    assert not [message for one, _, message in seen if one is mover and isinstance(message, PutData)]
-    assert not [message for _, other, message in seen if other is mover and isinstance(message, DataReply) and message.element is not None]
+    assert not [
+        message for one, _, message in seen if one is mover and isinstance(message, PutData)
+    ]
+    assert not [
+        message
+        for _, other, message in seen
+        if other is mover and isinstance(message, DataReply) and message.element is not None
+    ]
     reader = world.client()
     assert reader.run(read(reader.view, ObjectName("a"))).value == LARGE
     coded = coding_for(configuration).encode(LARGE)
-    held = {server: world.replicas[server].hosted[configuration.id].objects.get(ObjectName("b")) for server in configuration.server_ids}
-    there = {server: versions.entries[0][1] for server, versions in held.items() if versions is not None}
+    held = {
+        server: world.replicas[server].hosted[configuration.id].objects.get(ObjectName("b"))
+        for server in configuration.server_ids
+    }
+    there = {
+        server: versions.entries[0][1] for server, versions in held.items() if versions is not None
+    }
     assert len(there) >= configuration.quorum_size
     for server, element in there.items():
         position = configuration.server_ids.index(server)
@@ -78,7 +89,9 @@ def test_where_elements_are_the_same_each_server_asks_the_one_at_its_position():
 
     world, _, configuration = moved(EC, EC_MOVED, watch=watch)
     of = {asker: server for server, asker in world.askers.items()}
-    assert {(of[asker], target) for asker, target in asked} <= set(zip(configuration.server_ids, EC.server_ids, strict=True))
+    assert {(of[asker], target) for asker, target in asked} <= set(
+        zip(configuration.server_ids, EC.server_ids, strict=True)
+    )
 
 
 def test_what_servers_cannot_get_the_mover_carries():
@@ -100,12 +113,17 @@ class Server:
     """s5, and what it was told to fetch: ``fetches`` are (request, done)."""
 
     def __init__(self) -> None:
-        self.source, self.target = ABD.at(DEFAULT_DOMAIN, 0), ABD_MOVED.at(DEFAULT_DOMAIN, 1, ABD.at(DEFAULT_DOMAIN, 0).id)
+        self.source, self.target = (
+            ABD.at(DEFAULT_DOMAIN, 0),
+            ABD_MOVED.at(DEFAULT_DOMAIN, 1, ABD.at(DEFAULT_DOMAIN, 0).id),
+        )
         server = servers(5)[0]
         self.replica = Replica(server.id, server.identity, self.source)
         assert self.replica.introduce(self.target) is None
         self.fetches, self.told, self.fetch, self.crowded = [], [], None, False
-        self.bringing = Bringing(self.replica, self._put, self._respond, self._fetch, lambda: self.crowded)
+        self.bringing = Bringing(
+            self.replica, self._put, self._respond, self._fetch, lambda: self.crowded
+        )
 
     def _respond(self, sender, replies):
         self.told.extend((sender, reply) for reply in replies)
@@ -121,7 +139,13 @@ class Server:
             self.fetches.append((request, done))
 
     def ask(self, object="a", call=1, sender="mover", **other):
-        request = {"configuration": self.target.id, "object": ObjectName(object), "tag": TAG, "length": 3, "source": self.source}
+        request = {
+            "configuration": self.target.id,
+            "object": ObjectName(object),
+            "tag": TAG,
+            "length": 3,
+            "source": self.source,
+        }
         return self.bringing.answer(sender, Bring(CallId(call), **(request | other)))
 
     def element(self, object="a", data=b"abc"):
@@ -130,7 +154,9 @@ class Server:
 
 def test_a_version_is_fetched_once_for_all_that_ask_and_stored_as_if_put():
     server = Server()
-    assert [server.ask(call=1), server.ask(call=1), server.ask(call=2, sender="another")] == [None] * 3
+    assert [server.ask(call=1), server.ask(call=1), server.ask(call=2, sender="another")] == [
+        None
+    ] * 3
     [(_, done)] = server.fetches
     done(server.element(), "")
     assert server.told == [("mover", Ack(CallId(1), None)), ("another", Ack(CallId(2), None))]
@@ -215,7 +241,12 @@ def test_what_the_mover_carried_meanwhile_is_not_fetched():
     for number in range(AT_ONCE):
         server.ask(f"slow{number}")
     server.ask("a")
-    assert isinstance(server.replica.handle(PutData(CallId(9), server.target.id, ObjectName("a"), TAG, server.element())), Ack)
+    assert isinstance(
+        server.replica.handle(
+            PutData(CallId(9), server.target.id, ObjectName("a"), TAG, server.element())
+        ),
+        Ack,
+    )
     server.fetches[0][1](None, "gone")
     assert len(server.fetches) == AT_ONCE
 
@@ -223,11 +254,23 @@ def test_what_the_mover_carried_meanwhile_is_not_fetched():
 def test_a_length_that_no_element_can_have_is_not_worked_on():
     """What a server says of an element is looked at before anything is made from it."""
     huge = sealed(ABD.at(DEFAULT_DOMAIN, 0).id, ObjectName("a"), TAG, 0, 1 << 60, (b"x",))
-    bringing = bring_element(ABD.at(DEFAULT_DOMAIN, 0), EC_MOVED.at(DEFAULT_DOMAIN, 1), ObjectName("a"), TAG, 1 << 60, "s5")
+    bringing = bring_element(
+        ABD.at(DEFAULT_DOMAIN, 0),
+        EC_MOVED.at(DEFAULT_DOMAIN, 1),
+        ObjectName("a"),
+        TAG,
+        1 << 60,
+        "s5",
+    )
     effect, found = next(bringing), "nothing yet"
     while isinstance(effect, Gather):
         try:
-            effect = bringing.send({server: DataReply(CallId(1), (TAG,), 1 << 60, TAG, huge, None) for server in effect.to})
+            effect = bringing.send(
+                {
+                    server: DataReply(CallId(1), (TAG,), 1 << 60, TAG, huge, None)
+                    for server in effect.to
+                }
+            )
         except StopIteration as end:
             effect, found = None, end.value
     assert found is None

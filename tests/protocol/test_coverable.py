@@ -10,12 +10,22 @@ from ares.model.identity import DEFAULT_DOMAIN
 from ares.model.messages import PutData
 from ares.model.tag import TAG_ZERO, Tag
 from ares.model.value import TOMBSTONE
-from ares.objects.coverable import Covered, create, cvr_read, cvr_write, read_versioned, write_versioned
+from ares.objects.coverable import (
+    Covered,
+    create,
+    cvr_read,
+    cvr_write,
+    read_versioned,
+    write_versioned,
+)
 from ares.objects.operations import delete, read, write
 from ares.reconfig.view import Switches
 from tests.protocol.world import World, servers
 
-ALL_SWITCHES = [Switches(piggyback, True, True, fast, optimised) for piggyback, fast, optimised in itertools.product([True, False], repeat=3)]
+ALL_SWITCHES = [
+    Switches(piggyback, True, True, fast, optimised)
+    for piggyback, fast, optimised in itertools.product([True, False], repeat=3)
+]
 """gc and batch are the reconfigurer's."""
 
 ABD = Configuration.abd(servers(0, 1, 2)).at(DEFAULT_DOMAIN, 0)
@@ -40,7 +50,9 @@ def test_a_version_is_covered_once(initial, switches):
     assert refused == Covered(False, first.tag, b"first"), "turned into a read"
     second = other.run(write_versioned(other.view, "k", b"second", refused.tag))
     assert second == Covered(True, Tag(2, 2), b"second", first.tag)
-    assert one.run(write_versioned(one.view, "k", b"stale", first.tag)) == Covered(False, second.tag, b"second")
+    assert one.run(write_versioned(one.view, "k", b"stale", first.tag)) == Covered(
+        False, second.tag, b"second"
+    )
     for client in (one, other):
         found = client.run(read_versioned(client.view, "k"))
         assert (found.tag, found.value, found.length) == (second.tag, b"second", 6)
@@ -55,9 +67,13 @@ def test_nothing_is_a_version_too(initial, switches):
     client = world.client(switches)
     made = client.run(write_versioned(client.view, "k", b"made", None))
     assert made.changed
-    assert client.run(write_versioned(client.view, "k", b"again", None)) == Covered(False, made.tag, b"made")
+    assert client.run(write_versioned(client.view, "k", b"again", None)) == Covered(
+        False, made.tag, b"made"
+    )
     gone = client.run(delete(client.view, "k"))
-    assert client.run(write_versioned(client.view, "k", b"over what is gone", made.tag)) == Covered(False, gone, TOMBSTONE)
+    assert client.run(write_versioned(client.view, "k", b"over what is gone", made.tag)) == Covered(
+        False, gone, TOMBSTONE
+    )
     found = client.run(read_versioned(client.view, "k"))
     assert (found.tag, found.value) == (gone, TOMBSTONE)
     anew = client.run(write_versioned(client.view, "k", b"anew", None))
@@ -73,12 +89,16 @@ def test_a_tombstone_is_a_version_like_any_other(initial, switches):
     made = one.run(write_versioned(one.view, "k", b"made", None))
     gone = one.run(write_versioned(one.view, "k", TOMBSTONE, made.tag))
     assert (gone.changed, gone.value) == (True, TOMBSTONE)
-    assert other.run(write_versioned(other.view, "k", TOMBSTONE, made.tag)) == Covered(False, gone.tag, TOMBSTONE)
+    assert other.run(write_versioned(other.view, "k", TOMBSTONE, made.tag)) == Covered(
+        False, gone.tag, TOMBSTONE
+    )
     for client in (one, other):
         for _ in range(2):
             found = client.run(read_versioned(client.view, "k"))
             assert (found.tag, found.value) == (gone.tag, TOMBSTONE)
-            assert client.run(cvr_read(client.view, "k", gone.tag)).value is TOMBSTONE, "held or not, it has no value to withhold"
+            assert client.run(cvr_read(client.view, "k", gone.tag)).value is TOMBSTONE, (
+                "held or not, it has no value to withhold"
+            )
     assert one.run(write_versioned(one.view, "k", b"anew", gone.tag)).changed
 
 
@@ -88,7 +108,9 @@ def test_an_empty_value_is_a_value(initial, switches):
     world = World(initial, range(5))
     client = world.client(switches)
     made = client.run(write_versioned(client.view, "k", b"", None))
-    assert client.run(write_versioned(client.view, "k", b"x", None)) == Covered(False, made.tag, b"")
+    assert client.run(write_versioned(client.view, "k", b"x", None)) == Covered(
+        False, made.tag, b""
+    )
     assert client.run(read_versioned(client.view, "k")).value == b""
 
 
@@ -124,7 +146,9 @@ def test_a_new_object_takes_one_round(initial, switches):
 
 def half_write(world, client, value, version, reach):
     """A versioned write that reaches the servers of ``reach`` and then fails."""
-    world.hold = lambda source, target, message: isinstance(message, PutData) and target not in reach
+    world.hold = lambda source, target, message: (
+        isinstance(message, PutData) and target not in reach
+    )
     with pytest.raises(Unavailable) as caught:
         client.run(write_versioned(client.view, "k", value, version), timeout_s=2)
     world.hold = lambda *_: False
@@ -140,7 +164,9 @@ def test_after_an_unknown_outcome_a_retry_tells_what_became_of_it(switches):
     half_write(world, client, b"half", made.tag, {"s0"})
     world.down = {"s1"}
     retried = client.run(write_versioned(client.view, "k", b"retried", made.tag))
-    assert retried == Covered(False, Tag(2, client.id), b"half"), "it took effect, and the retry says so"
+    assert retried == Covered(False, Tag(2, client.id), b"half"), (
+        "it took effect, and the retry says so"
+    )
     world.down = {"s0"}
     assert client.run(read_versioned(client.view, "k")).value == b"half"
 
@@ -153,7 +179,9 @@ def test_after_an_unknown_outcome_that_came_to_nothing_a_retry_takes_another_ver
     half_write(world, client, b"half", made.tag, {"s0"})
     world.down = {"s0"}
     retried = client.run(write_versioned(client.view, "k", b"retried", made.tag))
-    assert retried == Covered(True, Tag(3, client.id), b"retried", made.tag), "the half-written tag must stay unique"
+    assert retried == Covered(True, Tag(3, client.id), b"retried", made.tag), (
+        "the half-written tag must stay unique"
+    )
     world.down = {"s1"}
     assert other.run(read_versioned(other.view, "k")).value == b"retried"
 
@@ -176,7 +204,10 @@ def test_concurrent_writes_over_one_version_may_both_succeed_and_none_is_torn():
     for seed in range(60):
         world = World(ABD, range(3), seed)
         clients = [world.client() for _ in range(2)]
-        pendings = [client.start(write_versioned(client.view, "k", bytes([client.id]), None)) for client in clients]
+        pendings = [
+            client.start(write_versioned(client.view, "k", bytes([client.id]), None))
+            for client in clients
+        ]
         world.until(lambda pendings=pendings: all(pending.ended for pending in pendings))
         results = [pending.result() for pending in pendings]
         changed = [result for result in results if result.changed]

@@ -55,12 +55,16 @@ def test_a_version_outlives_its_configuration(switches):
 
 def pending(world, mover, wished):
     """A reconfiguration that dies after it has announced its successor: the sequence has two configurations, and nothing was moved."""
-    world.hold = lambda source, target, message: isinstance(message, PutData) or (isinstance(message, GetData) and source is mover)
+    world.hold = lambda source, target, message: (
+        isinstance(message, PutData) or (isinstance(message, GetData) and source is mover)
+    )
     mover.start(reconfigure(mover.view, wished))
     while world.step():
         pass
     mover.dead, world.hold = True, lambda *_: False
-    world.flights[:] = [flight for flight in world.flights if flight[0] is not mover and flight[1] is not mover]
+    world.flights[:] = [
+        flight for flight in world.flights if flight[0] is not mover and flight[1] is not mover
+    ]
 
 
 @every
@@ -78,7 +82,9 @@ def test_beside_a_pending_reconfiguration(switches, wished):
     spent, same = traffic.of(client, read_versioned(client.view, "k"))
     assert (same.tag, same.value) == (covered.tag, LARGE[1:])
     if switches.optimised and switches.piggyback:
-        assert spent == (0, 0), "neither the older version of the first configuration nor the one held of the second"
+        assert spent == (0, 0), (
+            "neither the older version of the first configuration nor the one held of the second"
+        )
     assert other.run(read_versioned(other.view, "k")).value == LARGE[1:]
     next_mover.run(reconfigure(next_mover.view, ABD))
     for reader in (client, other):
@@ -97,7 +103,9 @@ def test_what_is_remembered_of_one_configuration_is_not_known_of_the_next(fast):
     (_, put), found = traffic.of(client, read_versioned(client.view, "k"))
     assert (found.tag, found.value) == (made.tag, LARGE)
     assert (put == 0) == fast
-    assert traffic.of(client, read_versioned(client.view, "k"))[0] == (0, 0), "now it is known of both"
+    assert traffic.of(client, read_versioned(client.view, "k"))[0] == (0, 0), (
+        "now it is known of both"
+    )
 
 
 @every
@@ -110,7 +118,11 @@ def test_an_object_made_in_a_configuration_that_is_being_left(switches):
     world.down = {ServerId("s0"), ServerId("s1")}
     found = client.run(cvr_read(client.view, "new", tag))
     assert found.tag == tag
-    assert found.value is WITHHELD if switches.optimised and switches.fast_read else found.value in (WITHHELD, LARGE)
+    assert (
+        found.value is WITHHELD
+        if switches.optimised and switches.fast_read
+        else found.value in (WITHHELD, LARGE)
+    )
     world.down = set()
     assert other.run(read(other.view, "new")).value == LARGE
 
@@ -138,7 +150,13 @@ def test_random_schedules_keep_versions_in_order(seed):
     world = World(C0, range(7), seed)
     rng = world.rng
     clients = [world.client(Switches(*(rng.random() < 0.7 for _ in range(5)))) for _ in range(5)]
-    plans = [EC, EC2, ABD, Configuration.ec(servers(0, 1, 2, 3), 2, 4), Configuration.abd(servers(4, 5, 6))]
+    plans = [
+        EC,
+        EC2,
+        ABD,
+        Configuration.ec(servers(0, 1, 2, 3), 2, 4),
+        Configuration.abd(servers(4, 5, 6)),
+    ]
     values = {TAG_ZERO: TOMBSTONE}
     seen = dict.fromkeys(clients, TAG_ZERO)
     completed = TAG_ZERO
@@ -151,7 +169,9 @@ def test_random_schedules_keep_versions_in_order(seed):
             operation, base = reconfigure(client.view, rng.choice(plans)), None
         elif rng.random() < 0.6:
             base = seen[client]
-            operation = write_versioned(client.view, "k", f"{client.id}-{left[client]}".encode(), base)
+            operation = write_versioned(
+                client.view, "k", f"{client.id}-{left[client]}".encode(), base
+            )
         else:
             operation, base = read_versioned(client.view, "k"), None
         running.append((client, base, completed, client.start(operation, idle=True)))
@@ -159,7 +179,9 @@ def test_random_schedules_keep_versions_in_order(seed):
     def reap(client, base, floor, result):
         nonlocal completed
         assert result.value is not WITHHELD
-        assert values.setdefault(result.tag, result.value) == result.value, "one version, two values"
+        assert values.setdefault(result.tag, result.value) == result.value, (
+            "one version, two values"
+        )
         if base is not None and result.changed:
             assert base >= floor, "a version was covered that was known not to be the latest"
             assert result.tag > base
@@ -169,7 +191,11 @@ def test_random_schedules_keep_versions_in_order(seed):
         completed = max(completed, result.tag)
 
     for _ in range(200_000):
-        idle = [client for client in clients if left[client] and all(entry[0] is not client for entry in running)]
+        idle = [
+            client
+            for client in clients
+            if left[client] and all(entry[0] is not client for entry in running)
+        ]
         if idle and rng.random() < 0.05:
             client = rng.choice(idle)
             left[client] -= 1
@@ -193,7 +219,9 @@ def test_the_successor_of_a_single_server_is_told_to_a_quorum_before_a_version_i
     world = World(C0, range(7))
     client, mover = world.client(), world.client()
     made = client.run(write_versioned(client.view, "k", b"made", None))
-    world.hold = lambda source, target, message: source is mover and isinstance(message, WriteConfig) and target != "s0"
+    world.hold = lambda source, target, message: (
+        source is mover and isinstance(message, WriteConfig) and target != "s0"
+    )
     mover.start(reconfigure(mover.view, EC))
     while world.step():
         pass
@@ -201,5 +229,7 @@ def test_the_successor_of_a_single_server_is_told_to_a_quorum_before_a_version_i
     world.flights[:] = [flight for flight in world.flights if flight[0] is not mover]
     world.down = {ServerId("s1")}
     assert client.run(write_versioned(client.view, "k", b"covered", made.tag)).changed
-    knowing = [name for name in ("s0", "s2") if world.replicas[name].hosted[C0.id].successor is not None]
+    knowing = [
+        name for name in ("s0", "s2") if world.replicas[name].hosted[C0.id].successor is not None
+    ]
     assert knowing == ["s0", "s2"]

@@ -45,7 +45,9 @@ def test_silence_ends_at_the_deadline_and_names_who_is_missing(world):
         client.run(read(client.view, "k"), timeout_s=2)
     assert (caught.value.needed, caught.value.heard) == (2, 0)
     assert caught.value.missing == dict.fromkeys(("s0", "s1", "s2"), "no answer")
-    assert "while an operation: get-data in configuration 0 of domain 'default'" in str(caught.value)
+    assert "while an operation: get-data in configuration 0 of domain 'default'" in str(
+        caught.value
+    )
     assert 2 <= world.now < 2.1
     assert not client.session.busy
 
@@ -74,7 +76,11 @@ def test_a_server_that_cannot_read_a_batch_counts_as_refusing_what_waits_for_it(
     client = world.client()
     pending = client.start(write(client.view, "k", b"v"))
     for server in ("s0", "s1"):
-        client.session.receive(server, [Refused(0, Reason.BAD_REQUEST, "message format 1, and this program speaks 2")], 0.0)
+        client.session.receive(
+            server,
+            [Refused(0, Reason.BAD_REQUEST, "message format 1, and this program speaks 2")],
+            0.0,
+        )
         world.collect(client)
     assert pending.ended
     assert set(pending.error.missing) == {"s0", "s1", "s2"}
@@ -111,7 +117,10 @@ def test_an_interrupted_reconfiguration_is_finished_by_the_next(world):
     drain(world)
     result = other.run(reconfigure(other.view, ABD))
     assert result.configuration.same_content(ABD)
-    assert [other.run(read(other.view, "k")).value, mover.run(read(mover.view, "k")).value] == [b"v", b"v"]
+    assert [other.run(read(other.view, "k")).value, mover.run(read(mover.view, "k")).value] == [
+        b"v",
+        b"v",
+    ]
 
 
 # -- time ---------------------------------------------------------------------------------------------------------------
@@ -146,14 +155,18 @@ def test_a_reconfiguration_that_stands_still_fails(world):
         client.run(reconfigure(client.view, EC), timeout_s=2, idle=True)
     world.hold = lambda *_: False
     assert client.run(read(client.view, "k")).value == b"v"
-    assert client.run(reconfigure(client.view, EC), timeout_s=2, idle=True).configuration.same_content(EC)
+    assert client.run(
+        reconfigure(client.view, EC), timeout_s=2, idle=True
+    ).configuration.same_content(EC)
 
 
 def test_a_move_that_fails_fails_the_reconfiguration_with_its_reason(world):
     client = world.client()
     for number in range(10):
         client.run(write(client.view, f"k{number}", b"v"))
-    world.hold = lambda source, target, message: isinstance(message, PutData) and message.object == "k7"
+    world.hold = lambda source, target, message: (
+        isinstance(message, PutData) and message.object == "k7"
+    )
     with pytest.raises(Unavailable, match="put-data"):
         client.run(reconfigure(client.view, EC), timeout_s=2, idle=True)
     assert not client.session.busy
@@ -182,7 +195,9 @@ def test_servers_are_introduced_to_a_configuration_that_they_do_not_know(world):
     client = world.client()
     client.run(write(client.view, "k", b"v"))
     seen = []
-    world.watch = lambda source, target, message: seen.append((target, message)) if isinstance(message, Introduce) else None
+    world.watch = lambda source, target, message: (
+        seen.append((target, message)) if isinstance(message, Introduce) else None
+    )
     client.run(reconfigure(client.view, EC))
     drain(world)
     target = client.view.sequence.last_finalized
@@ -194,7 +209,9 @@ def test_servers_are_introduced_to_a_configuration_that_they_do_not_know(world):
     assert seen == [], "once is enough"
 
 
-@pytest.mark.parametrize("other", [Configuration.abd(servers(0, 1, 3)), Configuration.ec(servers(0, 1, 2, 3, 4), 3)])
+@pytest.mark.parametrize(
+    "other", [Configuration.abd(servers(0, 1, 3)), Configuration.ec(servers(0, 1, 2, 3, 4), 3)]
+)
 def test_a_client_with_another_c0_is_told_to_look_at_its_cluster_file(world, other):
     client = world.client(initial=other.at(DEFAULT_DOMAIN, 0))
     with pytest.raises(ConfigurationRefused, match=r"is this the right cluster file"):
@@ -204,7 +221,10 @@ def test_a_client_with_another_c0_is_told_to_look_at_its_cluster_file(world, oth
     assert all(list(replica.hosted) in ([C0.id], []) for replica in world.replicas.values())
 
 
-@pytest.mark.parametrize(("writer", "mover", "reader"), list(itertools.product([Switches(), Switches(False, False, False, False)], repeat=3)))
+@pytest.mark.parametrize(
+    ("writer", "mover", "reader"),
+    list(itertools.product([Switches(), Switches(False, False, False, False)], repeat=3)),
+)
 def test_clients_of_different_switches_share_one_register(world, writer, mover, reader):
     writer, mover, reader = (world.client(switches) for switches in (writer, mover, reader))
     for number, wished in enumerate([EC, ABD, EC]):
@@ -240,7 +260,9 @@ def test_describing_is_not_disturbed_by_a_hint(world):
 def partial(world, reach):
     """A write that reaches the servers of ``reach`` only, and whose client dies."""
     writer = world.client()
-    world.hold = lambda source, target, message: isinstance(message, PutData) and target not in reach
+    world.hold = lambda source, target, message: (
+        isinstance(message, PutData) and target not in reach
+    )
     writer.start(write(writer.view, "k", b"partial"))
     drain(world)
     writer.dead, world.hold = True, lambda *_: False

@@ -15,7 +15,18 @@ from ares.fragment.update import fm_update
 from ares.model.errors import ObjectNotFound
 from ares.model.messages import PutData
 from ares.model.tag import TAG_ZERO
-from tests.protocol.test_fences import GRACE_S, NOW_S, SIZES, collect, drain, get, ids_of, put, removing, with_orphan
+from tests.protocol.test_fences import (
+    GRACE_S,
+    NOW_S,
+    SIZES,
+    collect,
+    drain,
+    get,
+    ids_of,
+    put,
+    removing,
+    with_orphan,
+)
 
 OLD, NEW = random.Random(1).randbytes(5000), random.Random(2).randbytes(5000)
 MIXED = OLD[:2500] + NEW[:2500]
@@ -41,7 +52,12 @@ def lists(*clients):
     """What these clients write to the genesis block stays in flight."""
 
     def holds(source, target, message):
-        return source in clients and isinstance(message, PutData) and message.object.startswith(GENESIS_NAMES) and message.tag.number > 0
+        return (
+            source in clients
+            and isinstance(message, PutData)
+            and message.object.startswith(GENESIS_NAMES)
+            and message.tag.number > 0
+        )
 
     return holds
 
@@ -63,7 +79,11 @@ def at_front():
     raise AssertionError("none of these is")
 
 
-WRITES = {"a put": (False, put, NEW), "a put of other blocks": (False, put, MIXED), "an insertion at the front": (True, update, at_front())}
+WRITES = {
+    "a put": (False, put, NEW),
+    "a put of other blocks": (False, put, MIXED),
+    "an insertion at the front": (True, update, at_front()),
+}
 
 
 @pytest.mark.parametrize("write", WRITES)
@@ -91,7 +111,10 @@ def test_a_mark_that_is_at_one_server_only_is_completed_before_it_is_relied_on(d
     """
     world, state, (first, putter, second, reader, *_) = made()
     world.hold = lambda source, target, message: (
-        source is first and isinstance(message, PutData) and message.object.startswith(MARK_NAMES) and target != "s0"
+        source is first
+        and isinstance(message, PutData)
+        and message.object.startswith(MARK_NAMES)
+        and target != "s0"
     )
     removal = fm_remove(Blocks(first.view), "f", ids_of(first), NOW_S - GRACE_S)
     first.start(collect(first) if dies == "collection" else removal)
@@ -101,7 +124,9 @@ def test_a_mark_that_is_at_one_server_only_is_completed_before_it_is_relied_on(d
     holds = lists(putter)
     world.hold = lambda source, target, message: holds(source, target, message) and target != "s0"
     ids = ids_of(putter)
-    putter.start(fm_put(Blocks(putter.view), "f", state, content_of_bytes(NEW, SIZES), ids, NOW_S - GRACE_S))
+    putter.start(
+        fm_put(Blocks(putter.view), "f", state, content_of_bytes(NEW, SIZES), ids, NOW_S - GRACE_S)
+    )
     drain(world)
     putter.dead, world.hold, world.down = True, free, {"s0"}
     world.flights.clear()
@@ -136,7 +161,9 @@ def test_a_new_hint_hides_nothing_that_was_published_beside_it(other):
     hinting = hinter.start(update(hinter, state, long))
     drain(world)
     data = NEW if other == "put" else at_front()
-    report, _ = publisher.run(put(publisher, state, data) if other == "put" else update(publisher, state, data))
+    report, _ = publisher.run(
+        put(publisher, state, data) if other == "put" else update(publisher, state, data)
+    )
     assert not report.conflicts
     world.hold = free
     world.until(lambda: hinting.ended)
@@ -149,7 +176,9 @@ def test_a_content_that_comes_back_is_not_taken_for_a_fence():
     _, between = other.run(put(other, state, NEW))
     other.run(put(other, between, OLD))
     ids = ids_of(putter)
-    report, _ = putter.run(fm_put(Blocks(putter.view), "f", state, content_of_bytes(MIXED, SIZES), ids, NOW_S))
+    report, _ = putter.run(
+        fm_put(Blocks(putter.view), "f", state, content_of_bytes(MIXED, SIZES), ids, NOW_S)
+    )
     assert report.conflicts
     assert reader.run(get(reader)) == OLD
 
@@ -159,7 +188,9 @@ def test_a_put_over_what_a_collection_has_fenced_is_no_conflict(shared):
     _, state, (collector, putter, reader, *_) = made(shared=shared)
     collector.run(collect(collector))
     ids = ids_of(putter)
-    report, _ = putter.run(fm_put(Blocks(putter.view), "f", state, content_of_bytes(NEW, SIZES), ids, NOW_S))
+    report, _ = putter.run(
+        fm_put(Blocks(putter.view), "f", state, content_of_bytes(NEW, SIZES), ids, NOW_S)
+    )
     assert not report.conflicts
     assert reader.run(get(reader)) == NEW
 
@@ -168,8 +199,15 @@ def test_a_put_over_what_a_collection_has_fenced_is_no_conflict(shared):
 def test_whatever_runs_side_by_side_leaves_a_file_that_is_whole(seed):
     world, state, clients = made(seed=seed)
     reader, *others = clients
-    operations = {"put": lambda client: put(client, state, NEW), "mix": lambda client: put(client, state, MIXED), "collect": collect}
-    operations |= {"make": lambda client: put(client, None, NEW + b"m"), "remove": lambda client: removing(client, state)}
+    operations = {
+        "put": lambda client: put(client, state, NEW),
+        "mix": lambda client: put(client, state, MIXED),
+        "collect": collect,
+    }
+    operations |= {
+        "make": lambda client: put(client, None, NEW + b"m"),
+        "remove": lambda client: removing(client, state),
+    }
     running = []
     for client in world.rng.sample(others, 4):
         kind = world.rng.choice(sorted(operations))
@@ -178,9 +216,17 @@ def test_whatever_runs_side_by_side_leaves_a_file_that_is_whole(seed):
             world.step()
     world.until(lambda: all(one.ended for _, one in running))
     drain(world)
-    assert [one.error for _, one in running if one.error is not None and not isinstance(one.error, ObjectNotFound)] == []
+    assert [
+        one.error
+        for _, one in running
+        if one.error is not None and not isinstance(one.error, ObjectNotFound)
+    ] == []
     left = reader.run(get(reader))
-    kinds = [kind for kind, one in running if one.error is None and not (kind in ("put", "mix", "make") and one.value[0].conflicts)]
+    kinds = [
+        kind
+        for kind, one in running
+        if one.error is None and not (kind in ("put", "mix", "make") and one.value[0].conflicts)
+    ]
     if "remove" not in kinds:
         assert left is not None
     if {"put", "mix", "make"} & set(kinds):

@@ -5,7 +5,15 @@ from contextlib import nullcontext
 import pytest
 
 from ares.client.local_copy import Assembled, content_of_bytes
-from ares.fragment.block import GENESIS_NAMES, Block, BlockId, BlockIds, Genesis, block_name, encode_block
+from ares.fragment.block import (
+    GENESIS_NAMES,
+    Block,
+    BlockId,
+    BlockIds,
+    Genesis,
+    block_name,
+    encode_block,
+)
 from ares.fragment.collect import fm_collect, fm_remove
 from ares.fragment.divide import Sizes
 from ares.fragment.read import FileState, fm_read
@@ -18,7 +26,11 @@ from ares.model.identity import DEFAULT_DOMAIN
 from ares.model.messages import PutData
 from ares.model.tag import TAG_ZERO
 from tests.protocol.world import World, servers
-from tests.simulation.file_controls import collections_without_a_fence, fences_beside_young_blocks, puts_that_do_not_look_at_the_mark
+from tests.simulation.file_controls import (
+    collections_without_a_fence,
+    fences_beside_young_blocks,
+    puts_that_do_not_look_at_the_mark,
+)
 
 C0 = Configuration.abd(servers(0, 1, 2)).at(DEFAULT_DOMAIN, 0)
 SIZES = Sizes(64, 256, 1024)
@@ -36,7 +48,9 @@ def ids_of(client):
 def put(client, base, data):
     ids = ids_of(client)
     base = base or FileState(Genesis(ids.life("f"), True, SIZES, None, ()), TAG_ZERO, ())
-    return fm_put(Blocks(client.view), "f", base, content_of_bytes(data, SIZES), ids, NOW_S, mine=True)
+    return fm_put(
+        Blocks(client.view), "f", base, content_of_bytes(data, SIZES), ids, NOW_S, mine=True
+    )
 
 
 def get(client, name="f"):
@@ -63,7 +77,11 @@ def with_orphan(seed):
     writer, reader, collector = world.client(), world.client(), world.client()
     _, state = writer.run(put(writer, None, OLD))
     lost = block_name(state.genesis.file, BlockId(9, 9))
-    writer.run(Blocks(writer.view).create(lost, encode_block(Block(None, TAG_ZERO, NOW_S - GRACE_S, b"lost"))))
+    writer.run(
+        Blocks(writer.view).create(
+            lost, encode_block(Block(None, TAG_ZERO, NOW_S - GRACE_S, b"lost"))
+        )
+    )
     return world, writer, reader, collector, state
 
 
@@ -97,7 +115,11 @@ def removing(client, state):
     return fm_remove(Blocks(client.view), "f", ids_of(client), NOW_S)
 
 
-CASES = {"put": (putting(NEW), NEW), "put of nothing new": (putting(OLD[: len(OLD) // 2]), OLD[: len(OLD) // 2]), "removal": (removing, None)}
+CASES = {
+    "put": (putting(NEW), NEW),
+    "put of nothing new": (putting(OLD[: len(OLD) // 2]), OLD[: len(OLD) // 2]),
+    "removal": (removing, None),
+}
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -111,7 +133,16 @@ def test_of_two_puts_over_one_version_the_one_that_begins_later_is_told():
         second = world.client()
         assert not writer.run(put(writer, state, NEW))[0].conflicts
         ids = ids_of(second)
-        report, _ = second.run(fm_put(Blocks(second.view), "f", state, content_of_bytes(b"another content " * 9, SIZES), ids, NOW_S))
+        report, _ = second.run(
+            fm_put(
+                Blocks(second.view),
+                "f",
+                state,
+                content_of_bytes(b"another content " * 9, SIZES),
+                ids,
+                NOW_S,
+            )
+        )
         assert [conflict.why for conflict in report.conflicts] == [REPLACED_MEANWHILE]
         assert reader.run(get(reader)) == NEW
 
@@ -169,7 +200,11 @@ def test_what_dead_puts_left_at_one_server_does_not_come_back(broken):
         dying = world.client()
         world.hold = lambda source, target, message: _puts_list(message) and target != "s0"
         ids = ids_of(dying)
-        dying.start(fm_put(Blocks(dying.view), name, base, content_of_bytes(NEW, SIZES), ids, NOW_S - GRACE_S))
+        dying.start(
+            fm_put(
+                Blocks(dying.view), name, base, content_of_bytes(NEW, SIZES), ids, NOW_S - GRACE_S
+            )
+        )
         drain(world)
         dying.dead, world.hold = True, lambda *_: False
         world.flights.clear()
@@ -186,4 +221,8 @@ def test_what_dead_puts_left_at_one_server_does_not_come_back(broken):
 
 
 def _puts_list(message):
-    return isinstance(message, PutData) and message.object.startswith(GENESIS_NAMES) and message.element.length > 0
+    return (
+        isinstance(message, PutData)
+        and message.object.startswith(GENESIS_NAMES)
+        and message.element.length > 0
+    )

@@ -65,7 +65,9 @@ def test_a_covering_write_moves_its_own_value_only(initial, switches):
     client = world.client(switches)
     traffic = Traffic(world)
     made = client.run(write_versioned(client.view, "k", LARGE, None))
-    (sent, put), covered = traffic.of(client, write_versioned(client.view, "k", LARGE[::-1], made.tag))
+    (sent, put), covered = traffic.of(
+        client, write_versioned(client.view, "k", LARGE[::-1], made.tag)
+    )
     assert covered.changed
     late = ELEMENT if initial is EC else 0  # who is asked only when it has the new version already
     assert (sent <= late) is switches.optimised
@@ -93,10 +95,15 @@ def test_a_changed_value_travels(initial):
 def test_put_data_is_left_out_for_a_version_known_to_be_at_a_quorum(initial, optimised):
     """Without fast reads every read writes back; with the optimised DAPs, only what this client has not seen at a quorum."""
     world = World(initial, range(5))
-    writer, reader = (world.client(Switches(fast_read=False, optimised=optimised)) for _ in range(2))
+    writer, reader = (
+        world.client(Switches(fast_read=False, optimised=optimised)) for _ in range(2)
+    )
     traffic = Traffic(world)
     writer.run(write_versioned(writer.view, "k", LARGE, None))
-    puts = [traffic.of(client, read_versioned(client.view, "k"))[0][1] > 0 for client in (reader, reader, writer, writer)]
+    puts = [
+        traffic.of(client, read_versioned(client.view, "k"))[0][1] > 0
+        for client in (reader, reader, writer, writer)
+    ]
     assert puts == ([True, False, False, False] if optimised else [True] * 4)
 
 
@@ -106,7 +113,9 @@ def test_a_version_that_is_held_but_not_at_a_quorum_is_written_back(initial):
     world = World(initial, range(5))
     writer, reader, judge = world.client(), world.client(), world.client()
     reach = {"s0"} if initial is ABD else {"s0", "s1", "s2"}
-    world.hold = lambda source, target, message: isinstance(message, PutData) and target not in reach
+    world.hold = lambda source, target, message: (
+        isinstance(message, PutData) and target not in reach
+    )
     writer.start(write(writer.view, "k", LARGE))
     while world.step():
         pass

@@ -58,8 +58,13 @@ class Schedule:
         tag: Tag = client.run(operation(client))
         return tag
 
-    def _late(self, rng: Random, initial: Configuration) -> tuple[Callable[..., bool], Callable[..., None]]:
-        fates = {server: rng.choice(["at once", "after the mover", "after the mover", "never"]) for server in initial.server_ids}
+    def _late(
+        self, rng: Random, initial: Configuration
+    ) -> tuple[Callable[..., bool], Callable[..., None]]:
+        fates = {
+            server: rng.choice(["at once", "after the mover", "after the mover", "never"])
+            for server in initial.server_ids
+        }
         dies = rng.random() < 0.8
         looked = set()
 
@@ -68,7 +73,9 @@ class Schedule:
                 return False
             if message.configuration != initial.id:
                 return dies
-            return fates[target] == "never" or (fates[target] == "after the mover" and target not in looked)
+            return fates[target] == "never" or (
+                fates[target] == "after the mover" and target not in looked
+            )
 
         def watch(source: Any, target: Any, message: Any) -> None:
             if source is self.mover and isinstance(message, GetData):
@@ -84,12 +91,17 @@ class Schedule:
         for step in range(STEPS_MAX):
             moved = moving is not None and moving.ended
             if self.targets and ((moving is None and step >= moves_at) or moved):
-                moving = self.mover.start(reconfigure(self.mover.view, self.targets.pop(0)), idle=True)
+                moving = self.mover.start(
+                    reconfigure(self.mover.view, self.targets.pop(0)), idle=True
+                )
             if reading is None and step >= reads_at:
                 if readers == READERS_MAX or (readers > 2 and moved and not self.targets):
                     return False
                 reader, readers = self.world.client(), readers + 1
-                reading, floor = reader.start(read(reader.view, KEY)), max(self.floor, writing.result() if writing.ended else self.floor)
+                reading, floor = (
+                    reader.start(read(reader.view, KEY)),
+                    max(self.floor, writing.result() if writing.ended else self.floor),
+                )
             if reading is not None and reading.ended:
                 tag = reading.result().tag
                 if tag < floor:
@@ -114,7 +126,9 @@ def test_what_a_move_will_take_along_is_not_written_back(fast):
     world, client, _, _, tag = pending_move()
     client.view.switches = Switches(fast_read=fast)
     puts = []
-    world.watch = lambda source, target, message: puts.append(message) if source is client and isinstance(message, PutData) else None
+    world.watch = lambda source, target, message: (
+        puts.append(message) if source is client and isinstance(message, PutData) else None
+    )
     assert client.run(read(client.view, "k")).tag == tag
     assert bool(puts) is not fast
 
@@ -123,7 +137,9 @@ def test_stat_of_it_needs_no_read():
     world, client, _, _, tag = pending_move(bytes(100_000))
     elements = []
     world.watch = lambda source, target, message: (
-        elements.append(message) if target is client and isinstance(message, DataReply) and message.element is not None else None
+        elements.append(message)
+        if target is client and isinstance(message, DataReply) and message.element is not None
+        else None
     )
     assert client.run(stat(client.view, "k")).tag == tag
     assert elements == []
@@ -138,7 +154,11 @@ def test_what_came_to_a_server_after_the_successor_is_written_back(careless):
     tag = client.run(write(client.view, "k", b"v"))
     late, dead = {"s1", "s2"}, {"s2"}
     world.hold = lambda source, target, message: (
-        isinstance(message, PutData) and ((source is writer and (target in late or message.configuration != C0.id)) or source is mover)
+        isinstance(message, PutData)
+        and (
+            (source is writer and (target in late or message.configuration != C0.id))
+            or source is mover
+        )
     )
     writer.start(write(writer.view, "k", b"late"))
     drain(world)
@@ -148,7 +168,9 @@ def test_what_came_to_a_server_after_the_successor_is_written_back(careless):
     drain(world)
     world.down = dead
     puts = []
-    world.watch = lambda source, target, message: puts.append(message) if source is client and isinstance(message, PutData) else None
+    world.watch = lambda source, target, message: (
+        puts.append(message) if source is client and isinstance(message, PutData) else None
+    )
     assert client.run(read(client.view, "k")).tag > tag
     assert bool(puts) is not careless
 
@@ -158,7 +180,13 @@ def test_what_came_to_a_server_after_the_successor_is_written_back(careless):
 
 def put(object: str, number: int) -> PutData:
     tag = Tag(number, ClientId(1))
-    return PutData(CallId(1), ABD0.id, ObjectName(object), tag, sealed(ABD0.id, ObjectName(object), tag, 0, 1, (b"v",)))
+    return PutData(
+        CallId(1),
+        ABD0.id,
+        ObjectName(object),
+        tag,
+        sealed(ABD0.id, ObjectName(object), tag, 0, 1, (b"v",)),
+    )
 
 
 def says(hosting: Hosting, object: str) -> bool:
@@ -179,7 +207,9 @@ def test_a_server_knows_what_it_had_when_it_heard_of_a_successor():
 def test_the_request_that_brings_the_successor_finds_what_was_there():
     hosting = Hosting(ABD0, 0)
     hosting.put_data(put("a", 1))
-    assert hosting.get_data(GetData(CallId(2), ABD0.id, KEY, True, successor=NEXT)).successor == NEXT
+    assert (
+        hosting.get_data(GetData(CallId(2), ABD0.id, KEY, True, successor=NEXT)).successor == NEXT
+    )
     assert says(hosting, "a")
 
 

@@ -132,7 +132,9 @@ def test_a_listing_agrees_with_what_readers_find_when_the_move_has_ended(world, 
     client.run(write(client.view, "a", b"v"))
     if there:
         client.run(write(client.view, "k", b"v"))
-    moving = beside_a_mover_that_has_looked(world, lambda view: delete(view, "k") if there else write(view, "k", b"w"))
+    moving = beside_a_mover_that_has_looked(
+        world, lambda view: delete(view, "k") if there else write(view, "k", b"w")
+    )
     listed = names(world, lister)[0]
     world.down, world.hold = set(), lambda *_: False
     world.until(lambda: moving.ended)
@@ -170,7 +172,9 @@ def test_a_reborn_server_serves_new_domains_under_its_new_identity(world):
     reborn = Server("s0", "host0:1", "f" * 32)
     world.replicas["s0"] = Replica(reborn.id, reborn.identity, C0)
     client = world.client()
-    fresh = View(client.id, Configuration.abd([reborn, *servers(3, 4)]).at("fresh", 0, C0.id), Switches())
+    fresh = View(
+        client.id, Configuration.abd([reborn, *servers(3, 4)]).at("fresh", 0, C0.id), Switches()
+    )
     world.down = {"s3"}
     client.run(write(fresh, "k", b"v"))
     assert client.run(read(fresh, "k")).value == b"v"

@@ -13,7 +13,17 @@ from ares.model.tag import TAG_ZERO, Tag
 from ares.model.value import TOMBSTONE
 from ares.objects import mirroring
 from ares.objects.coverable import mention
-from ares.objects.mirroring import AS_OF, REMOVED, MirrorName, Pass, UnreadableRecord, decode_as_of, empty, encode_as_of, parse_mirror
+from ares.objects.mirroring import (
+    AS_OF,
+    REMOVED,
+    MirrorName,
+    Pass,
+    UnreadableRecord,
+    decode_as_of,
+    empty,
+    encode_as_of,
+    parse_mirror,
+)
 from ares.objects.operations import delete, read, write
 from ares.objects.survey import Names, list_objects
 from ares.operation.effects import Gather
@@ -35,7 +45,9 @@ def world():
 
 def mirror_of(client):
     """The mirror's domain as this client knows it."""
-    return View(client.id, ELSEWHERE.at(NAME.name, 0, C0.id), client.view.switches, client.session.readiness)
+    return View(
+        client.id, ELSEWHERE.at(NAME.name, 0, C0.id), client.view.switches, client.session.readiness
+    )
 
 
 def copying(client, mirror=None, began_s=None, throttle=FAST):
@@ -60,7 +72,9 @@ def drain(world):
 def counting(world, kind):
     """How many requests of that kind arrive."""
     seen = []
-    world.watch = lambda source, target, message: seen.append(message) if isinstance(message, kind) else None
+    world.watch = lambda source, target, message: (
+        seen.append(message) if isinstance(message, kind) else None
+    )
     return seen
 
 
@@ -69,7 +83,9 @@ def test_a_copy_has_the_tag_of_the_original(world):
     tags = {name: client.run(write(client.view, name, name.encode() * 10)) for name in ("a", "b")}
     copied = client.run(copying(client, began_s=17.5))
     assert (copied.objects, copied.bytes, copied.failed) == (2, 20, 0)
-    assert {name: (held(client, name).tag, held(client, name).value) for name in tags} == {name: (tags[name], name.encode() * 10) for name in tags}
+    assert {name: (held(client, name).tag, held(client, name).value) for name in tags} == {
+        name: (tags[name], name.encode() * 10) for name in tags
+    }
     assert as_of(client) == 17.5
 
 
@@ -157,7 +173,11 @@ def test_a_pass_that_dies_in_the_middle_leaves_the_last_record_and_the_next_one_
     user.run(copying(user, began_s=1.0))
     for number in range(40):
         user.run(write(user.view, f"k{number:02}", b"new"))
-    world.hold = lambda source, target, message: source is dying and isinstance(message, PutData) and (message.object > "k20" or target == "s5")
+    world.hold = lambda source, target, message: (
+        source is dying
+        and isinstance(message, PutData)
+        and (message.object > "k20" or target == "s5")
+    )
     dying.start(copying(dying, began_s=2.0))
     drain(world)
     dying.dead = True
@@ -166,14 +186,19 @@ def test_a_pass_that_dies_in_the_middle_leaves_the_last_record_and_the_next_one_
     values = {held(user, f"k{number:02}").value for number in range(40)}
     assert (values, as_of(user)) == ({b"old", b"new"}, 1.0)
     next_one.run(copying(next_one, began_s=3.0))
-    assert ({held(user, f"k{number:02}").value for number in range(40)}, as_of(user)) == ({b"new"}, 3.0)
+    assert ({held(user, f"k{number:02}").value for number in range(40)}, as_of(user)) == (
+        {b"new"},
+        3.0,
+    )
 
 
 def test_what_no_listing_settles_is_looked_at(world):
     """A write reached one server and died: the copy is what a reader finds, and it is completed before."""
     user, dying, copier = world.client(), world.client(), world.client()
     user.run(write(user.view, "k", b"old"))
-    world.hold = lambda source, target, message: source is dying and isinstance(message, PutData) and target != "s0"
+    world.hold = lambda source, target, message: (
+        source is dying and isinstance(message, PutData) and target != "s0"
+    )
     dying.start(write(dying.view, "k", b"new"))
     drain(world)
     dying.dead = True
@@ -193,8 +218,15 @@ def test_what_cannot_be_read_stops_neither_the_others_nor_tells_that_all_is_ther
     for name in ("a", "c"):
         client.run(write(client.view, name, b"v"))
     tag = Tag(1000, ClientId(77))
-    elements = [sealed(bad.id, "b", tag, index, 100, (bytes(90 + index),)) for index in range(bad.n)]
-    puts = Gather(bad, lambda call: [PutData(call, bad.id, "b", tag, element) for element in elements], "put-data", needed=bad.n)
+    elements = [
+        sealed(bad.id, "b", tag, index, 100, (bytes(90 + index),)) for index in range(bad.n)
+    ]
+    puts = Gather(
+        bad,
+        lambda call: [PutData(call, bad.id, "b", tag, element) for element in elements],
+        "put-data",
+        needed=bad.n,
+    )
     client.run(only(puts))
     copied = client.run(copying(client), idle=True)
     assert (copied.objects, copied.failed) == (2, 1)
@@ -217,7 +249,11 @@ def test_a_mirror_that_refuses_everything_ends_the_pass(world, monkeypatch):
         handle = world.replicas[server].handle
 
         def refusing(request, handle=handle):
-            return Refused(request.call, Reason.STORAGE, "its disk is full") if isinstance(request, PutData) else handle(request)
+            return (
+                Refused(request.call, Reason.STORAGE, "its disk is full")
+                if isinstance(request, PutData)
+                else handle(request)
+            )
 
         monkeypatch.setattr(world.replicas[server], "handle", refusing)
     with pytest.raises(Unavailable, match="its disk is full"):
@@ -286,7 +322,11 @@ def test_two_that_copy_beside_writers_keep_what_records_promise(seed):
     """Of each record: what had been completed when its pass began is in the mirror, and what is in the mirror does not go back."""
     world = World(C0, range(7), seed)
     rng = random.Random(seed)
-    users, copiers, reader = [world.client() for _ in range(2)], [world.client() for _ in range(2)], world.client()
+    users, copiers, reader = (
+        [world.client() for _ in range(2)],
+        [world.client() for _ in range(2)],
+        world.client(),
+    )
     completed, seen = {}, {}
     promised = {0.0: {}}
     time, pending = 0.0, {}
@@ -295,14 +335,20 @@ def test_two_that_copy_beside_writers_keep_what_records_promise(seed):
             what, name = pending.pop(client)
             if isinstance(what.value, Tag):
                 completed[name] = max(what.value, completed.get(name, TAG_ZERO))
-        client = rng.choice([client for client in (*users, *copiers) if client not in pending] or [None])
+        client = rng.choice(
+            [client for client in (*users, *copiers) if client not in pending] or [None]
+        )
         if client in copiers:
             time += 1.0
             promised[time] = dict(completed)
             pending[client] = client.start(copying(client, began_s=time)), None
         elif client is not None:
             name = f"k{rng.randrange(4)}"
-            operation = delete if rng.random() < 0.3 else lambda view, name: write(view, name, b"%d" % rng.randrange(10**6))
+            operation = (
+                delete
+                if rng.random() < 0.3
+                else lambda view, name: write(view, name, b"%d" % rng.randrange(10**6))
+            )
             pending[client] = client.start(operation(client.view, name)), name
         for _ in range(rng.randrange(60)):
             world.step()
@@ -317,11 +363,21 @@ def test_control_passes_that_copy_no_tombstones_break_what_records_promise(monke
 
     def without_tombstones(view, after, prefix):
         page = yield from listing(view, after, prefix)
-        return Names({name: listed for name, listed in page.newest.items() if listed is None or not listed.deleted}, page.after)
+        return Names(
+            {
+                name: listed
+                for name, listed in page.newest.items()
+                if listed is None or not listed.deleted
+            },
+            page.after,
+        )
 
     monkeypatch.setattr(mirroring, "list_mentioned", without_tombstones)
     with pytest.raises(AssertionError):
-        all(test_two_that_copy_beside_writers_keep_what_records_promise(seed) is None for seed in range(30))
+        all(
+            test_two_that_copy_beside_writers_keep_what_records_promise(seed) is None
+            for seed in range(30)
+        )
 
 
 def check(reader, promised, seen):
@@ -334,17 +390,33 @@ def check(reader, promised, seen):
         seen[name] = found.tag
 
 
-@pytest.mark.parametrize("name", [NAME, MirrorName("a/b/7/c", "s", 12), MirrorName("mirror/x/1/d", "y", 1)])
+@pytest.mark.parametrize(
+    "name", [NAME, MirrorName("a/b/7/c", "s", 12), MirrorName("mirror/x/1/d", "y", 1)]
+)
 def test_names_of_mirrors(name):
     assert parse_mirror(name.name) == name
 
 
-@pytest.mark.parametrize("name", ["photos", "mirror/", "mirror/s/1", "mirror/s/1/", "mirror//1/d", "mirror/s/x/d", "mirror/s/01/d", "mirror/s/²/d"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "photos",
+        "mirror/",
+        "mirror/s/1",
+        "mirror/s/1/",
+        "mirror//1/d",
+        "mirror/s/x/d",
+        "mirror/s/01/d",
+        "mirror/s/²/d",
+    ],
+)
 def test_other_names_are_none(name):
     assert parse_mirror(name) is None
 
 
-@pytest.mark.parametrize("record", [b"", b"x", encode_as_of(float("nan")), encode_as_of(float("inf")), b"\x80"])
+@pytest.mark.parametrize(
+    "record", [b"", b"x", encode_as_of(float("nan")), encode_as_of(float("inf")), b"\x80"]
+)
 def test_records_that_say_nothing(record):
     with pytest.raises(UnreadableRecord, match="the next pass replaces it"):
         decode_as_of(record)

@@ -50,7 +50,10 @@ def test_refused_by_all_changes_nothing(seed):
     client = world.client()
     for operation in (write(client.view, "k", b"v"), write_versioned(client.view, "k", b"v", None)):
         error = failure_of(client, operation)
-        assert (error.may_have_taken_effect, error.missing) == (False, dict.fromkeys(("s0", "s1", "s2"), "its disk is full"))
+        assert (error.may_have_taken_effect, error.missing) == (
+            False,
+            dict.fromkeys(("s0", "s1", "s2"), "its disk is full"),
+        )
         assert "nothing was changed" in str(error)
     assert client.run(read(client.view, "k")).value is TOMBSTONE
 
@@ -78,7 +81,9 @@ def test_who_refuses_what_came_again_may_have_stored_it_before():
     client = world.client()
     lost = itertools.count()
     real = {id: replica.handle for id, replica in world.replicas.items()}
-    world.replicas["s0"].handle = lambda request: None if isinstance(request, PutData) and not next(lost) else real["s0"](request)
+    world.replicas["s0"].handle = lambda request: (
+        None if isinstance(request, PutData) and not next(lost) else real["s0"](request)
+    )
     assert failure_of(client, write(client.view, "k", b"v")).may_have_taken_effect
 
 

@@ -96,7 +96,9 @@ def test_writes_of_one_object_by_one_client_wait_for_each_other():
     world = World(abd(0, 1, 2), range(3))
     client = world.client()
     key = (DEFAULT_DOMAIN, "k")
-    pendings = [client.start(write(client.view, "k", bytes([number])), key=key) for number in range(10)]
+    pendings = [
+        client.start(write(client.view, "k", bytes([number])), key=key) for number in range(10)
+    ]
     world.until(lambda: all(pending.ended for pending in pendings))
     assert [pending.result().number for pending in pendings] == list(range(1, 11))
 
@@ -175,7 +177,11 @@ def test_a_flipped_bit_counts_as_missing():
     hosting = next(iter(world.replicas["s1"]._hosted.values()))
     versions = hosting._objects["k"]
     tag, element, place = versions.entries[0]
-    versions.entries[0] = (tag, msgspec.structs.replace(element, parts=(b"\xff" + element.parts[0][1:],)), place)
+    versions.entries[0] = (
+        tag,
+        msgspec.structs.replace(element, parts=(b"\xff" + element.parts[0][1:],)),
+        place,
+    )
     for down in ("s0", "s2", "s3", "s4"):
         world.down = {ServerId(down)}
         assert client.run(read(client.view, "k")).value == b"payload" * 10

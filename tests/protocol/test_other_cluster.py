@@ -24,12 +24,20 @@ def world():
 
 def state(world):
     """What every server keeps."""
-    return {name: [hosting.describe() for hosting in replica.hosted.values()] for name, replica in world.replicas.items()}
+    return {
+        name: [hosting.describe() for hosting in replica.hosted.values()]
+        for name, replica in world.replicas.items()
+    }
 
 
 @pytest.mark.parametrize(
     "decided",
-    [LATER.at(DEFAULT_DOMAIN, 1, OTHER.id), LATER.at(DEFAULT_DOMAIN, 2, C0.id), LATER.at("photos", 1, C0.id), OTHER],
+    [
+        LATER.at(DEFAULT_DOMAIN, 1, OTHER.id),
+        LATER.at(DEFAULT_DOMAIN, 2, C0.id),
+        LATER.at("photos", 1, C0.id),
+        OTHER,
+    ],
     ids=["other cluster", "other index", "other domain", "other c0"],
 )
 def test_a_decision_of_another_place_or_cluster_is_refused_and_changes_nothing(world, decided):
@@ -56,13 +64,17 @@ def test_a_decision_of_this_cluster_by_somebody_else_is_completed(world):
     assert (result.configuration, result.ours) == (EC.at(DEFAULT_DOMAIN, 1, C0.id), False)
 
 
-@pytest.mark.parametrize("down", [set(), {"s0", "s1", "s2"}], ids=["servers answer", "servers are silent"])
+@pytest.mark.parametrize(
+    "down", [set(), {"s0", "s1", "s2"}], ids=["servers answer", "servers are silent"]
+)
 def test_a_hint_of_another_cluster_is_ignored(world, down):
     client = world.client()
     tag = client.run(write(client.view, "k", b"v"))
     world.decisions.tell_finalized(DEFAULT_DOMAIN, 3, LATER.at(DEFAULT_DOMAIN, 3, OTHER.id))
     world.down, seen = down, []
-    world.watch = lambda source, target, message: seen.append(target) if target in LATER.server_ids else None
+    world.watch = lambda source, target, message: (
+        seen.append(target) if target in LATER.server_ids else None
+    )
     pending = client.start(read(client.view, "k"), timeout_s=3)
     client.session.hinted(DEFAULT_DOMAIN, world.decisions.hint(DEFAULT_DOMAIN), world.now)
     world.until(lambda: pending.ended)

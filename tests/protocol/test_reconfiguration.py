@@ -28,7 +28,11 @@ ALL_SWITCHES = [Switches(*flags) for flags in itertools.product([True, False], r
 @pytest.mark.parametrize("switches", ALL_SWITCHES)
 def test_every_object_moves(switches):
     world = World(C0, range(7))
-    mover, old, new = world.client(switches), world.client(Switches(piggyback=False)), world.client()
+    mover, old, new = (
+        world.client(switches),
+        world.client(Switches(piggyback=False)),
+        world.client(),
+    )
     values = {f"key{number:04d}": bytes([number]) * number * 50 for number in range(30)}
     for name, value in values.items():
         old.run(write(old.view, name, value))
@@ -59,7 +63,9 @@ def test_a_collected_configuration_holds_no_data_and_points_forward(gc):
     assert (hosting.bytes == 0) is gc
     assert hosting.successor.finalized
     rounds = []
-    world.watch = lambda source, target, message: rounds.append(type(message)) if isinstance(message, GetData) and target == "s1" else None
+    world.watch = lambda source, target, message: (
+        rounds.append(type(message)) if isinstance(message, GetData) and target == "s1" else None
+    )
     fresh = world.client()
     assert fresh.run(read(fresh.view, "k")).value == b"v"
 
@@ -98,18 +104,25 @@ def test_two_reconfigurers_make_one_sequence_and_the_loser_is_told():
         world = World(C0, range(7), seed)
         clients = [world.client(), world.client()]
         clients[0].run(write(clients[0].view, "k", b"v"))
-        pendings = [client.start(reconfigure(client.view, wished)) for client, wished in zip(clients, (EC, EC4), strict=True)]
+        pendings = [
+            client.start(reconfigure(client.view, wished))
+            for client, wished in zip(clients, (EC, EC4), strict=True)
+        ]
         world.until(lambda pendings=pendings: all(pending.ended for pending in pendings))
         results = [pending.result() for pending in pendings]
         places = {result.configuration.index: result.configuration.id for result in results}
-        assert all(places[result.configuration.index] == result.configuration.id for result in results)
+        assert all(
+            places[result.configuration.index] == result.configuration.id for result in results
+        )
         for result, wished in zip(results, (EC, EC4), strict=True):
             assert result.ours == result.configuration.same_content(wished)
         reader = world.client()
         assert reader.run(read(reader.view, "k")).value == b"v"
 
 
-@pytest.mark.parametrize("wishes", [(EC, EC4), (EC4, EC), (EC, EC)], ids=["EC first", "EC4 first", "the same"])
+@pytest.mark.parametrize(
+    "wishes", [(EC, EC4), (EC4, EC), (EC, EC)], ids=["EC first", "EC4 first", "the same"]
+)
 def test_two_reconfigurations_of_one_client_that_race_for_a_place(wishes):
     """Whoever proposed, the client is the same: only a wish that was decided is `ours`."""
     for seed in range(20):
@@ -126,7 +139,9 @@ def test_two_reconfigurations_of_one_client_that_race_for_a_place(wishes):
         results = [pending.result() for pending in pendings]
         decided = world.decisions.decisions[DEFAULT_DOMAIN][1].content
         assert [result.configuration for result in results] == [decided, decided]
-        assert [result.ours for result in results] == [decided.same_content(wished) for wished in wishes]
+        assert [result.ours for result in results] == [
+            decided.same_content(wished) for wished in wishes
+        ]
         assert reader.run(read(reader.view, "k")).value == b"v"
 
 
@@ -135,7 +150,9 @@ def test_r1_the_published_counterexample_is_closed():
     world = World(C0, range(7))
     writer, mover, reader = world.client(), world.client(), world.client()
     writer.run(write(writer.view, "k", b"old"))
-    world.hold = lambda source, target, message: source is writer and isinstance(message, PutData) and target != "s0"
+    world.hold = lambda source, target, message: (
+        source is writer and isinstance(message, PutData) and target != "s0"
+    )
     pending = writer.start(write(writer.view, "k", b"new"))
     while world.step():
         pass
@@ -145,7 +162,12 @@ def test_r1_the_published_counterexample_is_closed():
             return target != "s0"
         if source is mover and isinstance(message, WriteConfig | CollectConfig):
             return target == "s1"
-        return source is mover and isinstance(message, GetData | ListObjects) and target == "s0" and message.configuration == C0.id
+        return (
+            source is mover
+            and isinstance(message, GetData | ListObjects)
+            and target == "s0"
+            and message.configuration == C0.id
+        )
 
     world.hold = hold
     mover.run(reconfigure(mover.view, EC))
@@ -173,7 +195,11 @@ def test_r3_a_successor_seen_at_one_server_is_at_a_quorum_before_anyone_goes_the
     early = []
 
     def watch(source, destination, message):
-        known = sum(1 for name in ("s0", "s1", "s2") if world.replicas[name]._hosted[C0.id].successor is not None)
+        known = sum(
+            1
+            for name in ("s0", "s1", "s2")
+            if world.replicas[name]._hosted[C0.id].successor is not None
+        )
         if source is client and getattr(message, "configuration", None) == target.id and known < 2:
             early.append(message)
 
@@ -222,7 +248,13 @@ def test_random_schedules_keep_tag_order(seed):
     world = World(C0, range(7), seed)
     rng = world.rng
     clients = [world.client(Switches(*(rng.random() < 0.7 for _ in range(4)))) for _ in range(5)]
-    plans = [EC, EC4, ABD, Configuration.ec(servers(0, 1, 2, 3), 2, 2), Configuration.abd(servers(4, 5, 6))]
+    plans = [
+        EC,
+        EC4,
+        ABD,
+        Configuration.ec(servers(0, 1, 2, 3), 2, 2),
+        Configuration.abd(servers(4, 5, 6)),
+    ]
     values: dict = {}
     completed = [TAG_ZERO]
     running: list = []
@@ -230,7 +262,11 @@ def test_random_schedules_keep_tag_order(seed):
 
     def begin(client):
         if client is clients[0]:
-            operation, kind, value = reconfigure(client.view, rng.choice(plans)), "reconfigure", None
+            operation, kind, value = (
+                reconfigure(client.view, rng.choice(plans)),
+                "reconfigure",
+                None,
+            )
         elif rng.random() < 0.5:
             value = f"{client.id}-{left[client]}".encode()
             operation, kind = write(client.view, "k", value), "write"
@@ -254,7 +290,11 @@ def test_random_schedules_keep_tag_order(seed):
                 completed[0] = max(completed[0], tag)
 
     for _ in range(200_000):
-        idle = [client for client in clients if left[client] and all(entry[0] is not client for entry in running)]
+        idle = [
+            client
+            for client in clients
+            if left[client] and all(entry[0] is not client for entry in running)
+        ]
         if idle and rng.random() < 0.05:
             client = rng.choice(idle)
             left[client] -= 1
@@ -280,6 +320,8 @@ def test_who_tries_again_finishes_what_is_pending_and_adds_nothing():
     world.hold = lambda *_: False
     result = again.run(reconfigure(again.view, EC))
     assert (result.ours, result.configuration.index) == (True, 1)
-    assert again.run(reconfigure(again.view, EC)).configuration.index == 2, "what is finalized is no longer pending"
+    assert again.run(reconfigure(again.view, EC)).configuration.index == 2, (
+        "what is finalized is no longer pending"
+    )
     assert other.run(reconfigure(other.view, EC4)).configuration.index == 3
     assert other.run(read(other.view, "k")).value == b"v"

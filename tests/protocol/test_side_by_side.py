@@ -6,7 +6,16 @@ import pytest
 
 from ares.model.configuration import Configuration
 from ares.model.identity import DEFAULT_DOMAIN
-from ares.model.messages import CollectConfig, DataReply, GetData, GetTag, ListObjects, PutData, TagReply, WriteConfig
+from ares.model.messages import (
+    CollectConfig,
+    DataReply,
+    GetData,
+    GetTag,
+    ListObjects,
+    PutData,
+    TagReply,
+    WriteConfig,
+)
 from ares.objects.operations import delete, read, write
 from ares.objects.survey import list_objects
 from ares.operation.effects import Together
@@ -33,7 +42,10 @@ def pending_move(value=b"v"):
     tag = client.run(write(client.view, "k", value))
 
     def stalls(source, target, message):
-        return source is mover and (isinstance(message, PutData) or (isinstance(message, WriteConfig) and message.successor.finalized))
+        return source is mover and (
+            isinstance(message, PutData)
+            or (isinstance(message, WriteConfig) and message.successor.finalized)
+        )
 
     world.hold = stalls
     moving = mover.start(reconfigure(mover.view, NEW))
@@ -49,7 +61,9 @@ def test_both_are_asked_before_either_has_answered(operation):
     stalls = world.hold
     world.hold = lambda *flight: stalls(*flight) or flight[1] is client
     asked = set()
-    world.watch = lambda source, target, message: asked.add(message.configuration) if isinstance(message, GetData | GetTag) else None
+    world.watch = lambda source, target, message: (
+        asked.add(message.configuration) if isinstance(message, GetData | GetTag) else None
+    )
     client.start(read(client.view, "k") if operation == "read" else write(client.view, "k", b"w"))
     drain(world)
     assert asked == {configuration.id for configuration in client.view.sequence.active}
@@ -64,19 +78,31 @@ def test_one_configuration_is_asked_without_a_fan():
 
 @pytest.mark.parametrize("operation", ["read", "write"])
 @pytest.mark.parametrize("broken", [False, True])
-def test_an_answer_from_before_the_data_came_is_asked_for_again_when_they_have_moved(operation, broken):
+def test_an_answer_from_before_the_data_came_is_asked_for_again_when_they_have_moved(
+    operation, broken
+):
     """The new configuration answers at once, and has nothing. The old one is asked when everything was moved, finalized and collected."""
     world, client, _, moving, tag = pending_move()
     stalls = world.hold
 
     def old_is_late(source, target, message):
-        return source is client and isinstance(message, GetData | GetTag) and message.configuration == C0.id
+        return (
+            source is client
+            and isinstance(message, GetData | GetTag)
+            and message.configuration == C0.id
+        )
 
     world.hold = lambda *flight: stalls(*flight) or old_is_late(*flight)
     early = []
-    world.watch = lambda source, target, message: early.append(message) if isinstance(message, DataReply | TagReply) and target is client else None
+    world.watch = lambda source, target, message: (
+        early.append(message)
+        if isinstance(message, DataReply | TagReply) and target is client
+        else None
+    )
     with early_answers_that_count() if broken else patch.dict({}):
-        pending = client.start(read(client.view, "k") if operation == "read" else write(client.view, "k", b"w"))
+        pending = client.start(
+            read(client.view, "k") if operation == "read" else write(client.view, "k", b"w")
+        )
         drain(world)
         assert early, "the new one has answered"
         world.hold = old_is_late
@@ -137,7 +163,9 @@ def test_a_configuration_that_was_passed_over_and_is_gone_is_no_obstacle(operati
         "list": lambda: list_objects(client.view, "", ""),
     }[operation]  # fmt: skip
     result = client.run(make(), timeout_s=5.0)
-    assert {"read": lambda: result.tag == tag, "list": lambda: result == (["k"], None)}.get(operation, lambda: result > tag)()
+    assert {"read": lambda: result.tag == tag, "list": lambda: result == (["k"], None)}.get(
+        operation, lambda: result > tag
+    )()
 
 
 def test_a_mover_that_was_overtaken_does_not_wait_for_what_is_gone():
@@ -164,7 +192,9 @@ def test_a_small_object_moves_in_one_look_and_one_put(value, fetched):
     client, mover = world.client(), world.client()
     client.run(write(client.view, "k", value))
     looks = []
-    world.watch = lambda source, target, message: looks.append(message) if source is mover and isinstance(message, GetData) else None
+    world.watch = lambda source, target, message: (
+        looks.append(message) if source is mover and isinstance(message, GetData) else None
+    )
     assert mover.run(reconfigure(mover.view, NEW)).moved == 1
     assert {look.configuration for look in looks} == {C0.id}
     assert any(look.element for look in looks) is fetched

@@ -28,7 +28,9 @@ def drain(world):
 def partial(world, reach):
     """A write of `bad` that reaches the servers of ``reach`` only, and whose client dies."""
     writer = world.client()
-    world.hold = lambda source, target, message: isinstance(message, PutData) and target not in reach
+    world.hold = lambda source, target, message: (
+        isinstance(message, PutData) and target not in reach
+    )
     writer.start(write(writer.view, "bad", b"partial"))
     drain(world)
     writer.dead, world.hold = True, lambda *_: False
@@ -54,11 +56,16 @@ def world():
     return world
 
 
-@pytest.mark.parametrize("switches", [Switches(), Switches(False, False, False, False)], ids=["all", "none"])
+@pytest.mark.parametrize(
+    "switches", [Switches(), Switches(False, False, False, False)], ids=["all", "none"]
+)
 def test_a_listing_has_it_and_is_not_held_up(world, switches):
     client = world.client(switches)
     began = world.now
-    assert client.run(list_objects(client.view, "", ""), timeout_s=TIMEOUT_S, idle=True) == (["bad", *GOOD], None)
+    assert client.run(list_objects(client.view, "", ""), timeout_s=TIMEOUT_S, idle=True) == (
+        ["bad", *GOOD],
+        None,
+    )
     assert world.now - began < 1.0
     world.down = set()
     assert client.run(list_objects(client.view, "", "")) == (["bad", *GOOD], None)
@@ -71,7 +78,9 @@ def test_a_reconfiguration_moves_the_others_and_names_it(world, batch, skip):
     client = world.client(Switches(batch=batch))
     told = []
     moving = reconfigure(client.view, LATER, Manner(skip_undecodable=skip))
-    with pytest.raises(ObjectsStuck, match=r"1 objects of domain 'default' cannot be moved.*nothing was lost") as caught:
+    with pytest.raises(
+        ObjectsStuck, match=r"1 objects of domain 'default' cannot be moved.*nothing was lost"
+    ) as caught:
         client.run(moving, timeout_s=TIMEOUT_S, idle=True, progress=told.append)
     assert caught.value.objects.keys() == {"bad"}
     assert "s3 said nothing, and may have what lacks" in caught.value.objects["bad"]

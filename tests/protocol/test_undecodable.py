@@ -39,7 +39,13 @@ def drain(world):
 def put_at(configuration, object, tag, index, data=b"x" * 100, length=100):
     """One server takes one element."""
     element = sealed(configuration.id, object, tag, index, length, (data,))
-    yield Gather(configuration, lambda call: PutData(call, configuration.id, object, tag, element), "put-data", (configuration.server_ids[index],), 1)
+    yield Gather(
+        configuration,
+        lambda call: PutData(call, configuration.id, object, tag, element),
+        "put-data",
+        (configuration.server_ids[index],),
+        1,
+    )
 
 
 def overflow(client, object, highest=1000, configuration=C0):
@@ -53,7 +59,9 @@ def overflow(client, object, highest=1000, configuration=C0):
 def garbage(client, object, configuration=C0):
     """All elements of a version, each what was sealed, and no value together."""
     for index in range(configuration.n):
-        client.run(put_at(configuration, object, Tag(1000, HOSTILE), index, bytes([index]) * (90 + index)))
+        client.run(
+            put_at(configuration, object, Tag(1000, HOSTILE), index, bytes([index]) * (90 + index))
+        )
 
 
 @pytest.fixture(params=[overflow, garbage])
@@ -71,7 +79,9 @@ def world():
     return world
 
 
-@pytest.mark.parametrize("switches", [Switches(), Switches(False, False, False, False)], ids=["all", "none"])
+@pytest.mark.parametrize(
+    "switches", [Switches(), Switches(False, False, False, False)], ids=["all", "none"]
+)
 def test_what_cannot_be_decoded_is_told_soon_listed_and_replaced(world, spoil, switches):
     client = world.client(switches)
     spoil(client, "bad")
@@ -103,7 +113,9 @@ def test_delete_replaces_it(world, spoil):
 def test_a_move_takes_all_others_along_and_names_it(world, spoil, target, batch):
     client = world.client(Switches(batch=batch))
     spoil(client, "bad")
-    with pytest.raises(ObjectsStuck, match=r"nothing was lost\. 'bad': .*s[0-4].*--skip-undecodable") as caught:
+    with pytest.raises(
+        ObjectsStuck, match=r"nothing was lost\. 'bad': .*s[0-4].*--skip-undecodable"
+    ) as caught:
         client.run(reconfigure(client.view, target), timeout_s=5.0, idle=True)
     assert caught.value.objects.keys() == {"bad"}
     assert client.view.sequence.last_finalized == C0
@@ -119,7 +131,9 @@ def test_a_move_takes_all_others_along_and_names_it(world, spoil, target, batch)
 def test_left_behind_it_is_told_listed_and_replaced(world, spoil, target):
     client = world.client()
     spoil(client, "bad")
-    result = client.run(reconfigure(client.view, target, Manner(skip_undecodable=True)), timeout_s=5.0, idle=True)
+    result = client.run(
+        reconfigure(client.view, target, Manner(skip_undecodable=True)), timeout_s=5.0, idle=True
+    )
     assert (result.moved, result.left) == (2, ("bad",))
     assert client.view.sequence.last_finalized.same_content(target)
     stranger = world.client()
@@ -139,14 +153,21 @@ def test_left_behind_it_is_told_listed_and_replaced(world, spoil, target):
 
 def marked(world, configuration):
     """What the servers of a configuration say was left behind."""
-    hosted = [h for replica in world.replicas.values() for h in replica.handle(Describe(0)).hosted if h.configuration.id == configuration.id]
+    hosted = [
+        h
+        for replica in world.replicas.values()
+        for h in replica.handle(Describe(0)).hosted
+        if h.configuration.id == configuration.id
+    ]
     return {name for one in hosted for name in one.left_names}
 
 
 def test_the_mark_moves_on_with_its_domain_and_a_delete_replaces_it(world):
     client = world.client()
     garbage(client, "bad")
-    client.run(reconfigure(client.view, ABD1, Manner(skip_undecodable=True)), timeout_s=5.0, idle=True)
+    client.run(
+        reconfigure(client.view, ABD1, Manner(skip_undecodable=True)), timeout_s=5.0, idle=True
+    )
     result = client.run(reconfigure(client.view, EC1), timeout_s=5.0, idle=True)
     assert (result.moved, result.left) == (3, ())
     assert marked(world, result.configuration) == {"bad"}
@@ -172,7 +193,9 @@ def test_a_late_write_back_does_not_come_before_what_was_written_since(world, mo
     reading = reader.start(read(reader.view, "bad"))
     drain(world)
     overflow(client, "bad", highest=20)
-    result = client.run(reconfigure(client.view, ABD1, Manner(skip_undecodable=True)), timeout_s=5.0, idle=True)
+    result = client.run(
+        reconfigure(client.view, ABD1, Manner(skip_undecodable=True)), timeout_s=5.0, idle=True
+    )
     assert result.left == ("bad",)
     client.run(write(client.view, "bad", b"since"))
     world.hold = lambda *_: False
@@ -187,10 +210,14 @@ def test_a_write_under_way_stands(world, reach):
     """It took its tag before the move, and ends when the object is left behind."""
     client, writer = world.client(), world.client()
     overflow(client, "bad")
-    world.hold = lambda source, target, message: source is writer and isinstance(message, PutData) and target not in reach
+    world.hold = lambda source, target, message: (
+        source is writer and isinstance(message, PutData) and target not in reach
+    )
     writing = writer.start(write(writer.view, "bad", b"under way"))
     drain(world)
-    moving = client.start(reconfigure(client.view, ABD1, Manner(skip_undecodable=True)), timeout_s=5.0, idle=True)
+    moving = client.start(
+        reconfigure(client.view, ABD1, Manner(skip_undecodable=True)), timeout_s=5.0, idle=True
+    )
     world.until(lambda: moving.ended)
     assert len(moving.result().left) == (len(reach) < 3)
     world.hold = lambda *_: False
@@ -213,7 +240,9 @@ def test_writers_that_come_and_go_are_not_taken_for_it(world):
     overflow(client, "bad")
     world.watch = busy
     with pytest.raises(ObjectsStuck):
-        client.run(reconfigure(client.view, ABD1, Manner(skip_undecodable=True)), timeout_s=5.0, idle=True)
+        client.run(
+            reconfigure(client.view, ABD1, Manner(skip_undecodable=True)), timeout_s=5.0, idle=True
+        )
 
 
 @pytest.mark.parametrize("silent", ["s0", "s4"])
@@ -225,13 +254,22 @@ def test_what_a_silent_server_may_complete_is_not_left_behind(world, silent):
     for id, replica in world.replicas.items():
         if id in ("s1", "s2"):
             held = next(iter(replica.hosted.values())).objects["bad"].entries
-            held[:] = [entry for entry in held if entry[0] != newest] + [(Tag(1, ClientId(5)), held[0][1], 0)]
+            held[:] = [entry for entry in held if entry[0] != newest] + [
+                (Tag(1, ClientId(5)), held[0][1], 0)
+            ]
             next(iter(replica.hosted.values())).objects["bad"].trimmed = newest
     world.down = {silent}
     with pytest.raises(ObjectsStuck, match=f"{silent} said nothing, and may have what lacks"):
-        client.run(reconfigure(client.view, ABD1, Manner(skip_undecodable=True)), timeout_s=5.0, idle=True)
+        client.run(
+            reconfigure(client.view, ABD1, Manner(skip_undecodable=True)), timeout_s=5.0, idle=True
+        )
     world.down = set()
-    assert client.run(reconfigure(client.view, ABD1, Manner(skip_undecodable=True)), timeout_s=5.0, idle=True).left == ()
+    assert (
+        client.run(
+            reconfigure(client.view, ABD1, Manner(skip_undecodable=True)), timeout_s=5.0, idle=True
+        ).left
+        == ()
+    )
     assert client.run(read(client.view, "bad")).value == b"newest"
 
 
@@ -242,9 +280,20 @@ def test_a_thousand_of_them_cost_a_bounded_time(world):
     for index in range(5):
         hosting = next(iter(world.replicas[f"s{index}"].hosted.values()))
         for name in names:
-            hosting.put(PutData(0, C0.id, name, tag, sealed(C0.id, name, tag, index, 100, (bytes([index]) * (90 + index),))), checked=True)
+            hosting.put(
+                PutData(
+                    0,
+                    C0.id,
+                    name,
+                    tag,
+                    sealed(C0.id, name, tag, index, 100, (bytes([index]) * (90 + index),)),
+                ),
+                checked=True,
+            )
     began = world.now
-    result = client.run(reconfigure(client.view, ABD1, Manner(skip_undecodable=True)), timeout_s=5.0, idle=True)
+    result = client.run(
+        reconfigure(client.view, ABD1, Manner(skip_undecodable=True)), timeout_s=5.0, idle=True
+    )
     assert result.left == tuple(names)
     assert result.moved == 3
     assert world.now - began < 60.0
@@ -260,11 +309,16 @@ def test_an_object_that_the_target_refuses_stops_nothing_either(world):
     world_view = world.client(initial=abd)
     world_view.run(write(world_view.view, "good", b"value"))
     for id in abd.server_ids:
-        world.replicas[id].hosted[abd.id].put(PutData(0, abd.id, "bad", frozen, sealed(abd.id, "bad", frozen, 0, 4, (b"data",))), checked=True)
+        world.replicas[id].hosted[abd.id].put(
+            PutData(0, abd.id, "bad", frozen, sealed(abd.id, "bad", frozen, 0, 4, (b"data",))),
+            checked=True,
+        )
     with pytest.raises(ObjectsStuck, match=r"'bad': .*the tag 9223372036854775808.* is beyond"):
         world_view.run(reconfigure(world_view.view, ABD1), timeout_s=5.0, idle=True)
     assert world_view.run(list_objects(world_view.view, "", "")) == (["bad", "good"], None)
-    result = world_view.run(reconfigure(world_view.view, ABD1, Manner(skip_undecodable=True)), timeout_s=5.0, idle=True)
+    result = world_view.run(
+        reconfigure(world_view.view, ABD1, Manner(skip_undecodable=True)), timeout_s=5.0, idle=True
+    )
     assert result.left == ("bad",)
     with pytest.raises(LeftBehind):
         world_view.run(read(world_view.view, "bad"))
@@ -302,5 +356,10 @@ def test_nothing_is_proven_undecodable_that_a_silent_server_may_complete():
     """
     configuration = Configuration.ec(servers(1, 2, 3, 4, 5), 3, 1).at(DEFAULT_DOMAIN, 0)
     completed, half, first, second = (Tag(number, ClientId(1)) for number in (1, 2, 3, 4))
-    lists = {"s1": ((half,), TAG_ZERO), "s2": ((second, first), half), "s3": ((completed,), TAG_ZERO), "s4": ((completed,), TAG_ZERO)}
+    lists = {
+        "s1": ((half,), TAG_ZERO),
+        "s2": ((second, first), half),
+        "s3": ((completed,), TAG_ZERO),
+        "s4": ((completed,), TAG_ZERO),
+    }
     assert not proves(configuration, Finding(lists, None, frozenset()))

@@ -24,7 +24,9 @@ def watch_tags(world):
     def watch(source, target, message):
         if isinstance(message, PutData):
             element = message.element
-            values.setdefault((message.object, message.tag, element.index), set()).add((element.length, b"".join(element.parts)))
+            values.setdefault((message.object, message.tag, element.index), set()).add(
+                (element.length, b"".join(element.parts))
+            )
 
     world.watch = watch
     return values
@@ -34,7 +36,11 @@ def an_operation(rng, view, value, versions):
     kind = rng.choice(["write", "cvr-write", "delete"])
     if kind == "write":
         return write(view, "k", value)
-    return cvr_write(view, "k", value, rng.choice([None, *versions])) if kind == "cvr-write" else delete(view, "k")
+    return (
+        cvr_write(view, "k", value, rng.choice([None, *versions]))
+        if kind == "cvr-write"
+        else delete(view, "k")
+    )
 
 
 @pytest.mark.parametrize("c0", [ABD, EC])
@@ -47,7 +53,9 @@ def test_operations_of_one_client_side_by_side(c0):
 
 def test_control_numbers_that_the_first_to_end_forgets_are_taken_twice():
     with numbers_forgotten_by_the_first_to_end():
-        assert any(len(there) > 1 for seed in range(150) for there in side_by_side(ABD, seed)[2].values())
+        assert any(
+            len(there) > 1 for seed in range(150) for there in side_by_side(ABD, seed)[2].values()
+        )
 
 
 def side_by_side(c0, seed):
@@ -62,7 +70,9 @@ def side_by_side(c0, seed):
         client = clients[rng.random() < 0.2]
         versions = [one.value for one in running if isinstance(one.value, Tag)]
         owners.append(client)
-        running.append(client.start(an_operation(rng, client.view, f"{number} ".encode() * 20, versions)))
+        running.append(
+            client.start(an_operation(rng, client.view, f"{number} ".encode() * 20, versions))
+        )
         for _ in range(rng.randrange(25)):
             world.step()
         world.down = {f"s{rng.randrange(5)}"} if rng.random() < 0.3 else set()
@@ -71,8 +81,16 @@ def side_by_side(c0, seed):
             owners[chosen].session.cancel(running[chosen].job)
     world.down = set()
     world.until(lambda: not any(client.session.busy for client in clients))
-    assert [one.error for one in running if one.error is not None and not isinstance(one.error, ObjectNotFound)] == []
-    completed = [one.value.tag if isinstance(one.value, Covered) else one.value for one in running if one.value is not None]
+    assert [
+        one.error
+        for one in running
+        if one.error is not None and not isinstance(one.error, ObjectNotFound)
+    ] == []
+    completed = [
+        one.value.tag if isinstance(one.value, Covered) else one.value
+        for one in running
+        if one.value is not None
+    ]
     return completed, clients[1].run(read(clients[1].view, "k")).tag, values
 
 
@@ -82,7 +100,9 @@ def test_numbers_are_remembered_until_nobody_can_miss_them():
     assert source.take(first, 0) == Tag(1, 7)
     first.completed = 1
     source.end("k", first)
-    assert source.take(second, 0) == Tag(2, 7), "it may have asked before the first one was complete"
+    assert source.take(second, 0) == Tag(2, 7), (
+        "it may have asked before the first one was complete"
+    )
     source.end("k", second)
     third = source.begin("k")
     assert source.take(third, 0) == Tag(3, 7), "what became of the second one is not known"

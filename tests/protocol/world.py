@@ -21,11 +21,16 @@ IDENTITY = "{:032x}"
 
 
 def servers(*numbers: int) -> tuple[Server, ...]:
-    return tuple(Server(ServerId(f"s{number}"), f"host{number}:1", IDENTITY.format(number)) for number in numbers)
+    return tuple(
+        Server(ServerId(f"s{number}"), f"host{number}:1", IDENTITY.format(number))
+        for number in numbers
+    )
 
 
 class Client:
-    def __init__(self, world: "World", number: int, switches: Switches, initial: Configuration | None = None) -> None:
+    def __init__(
+        self, world: "World", number: int, switches: Switches, initial: Configuration | None = None
+    ) -> None:
         self.world = world
         self.id = ClientId(number)
         self.session = Session()
@@ -34,7 +39,9 @@ class Client:
 
     def start(self, operation: Operation[Any], timeout_s: float = 30.0, **more: Any) -> "Pending":
         pending = Pending()
-        pending.job = self.session.start(operation, "an operation", self.world.now, timeout_s, pending.settle, **more)
+        pending.job = self.session.start(
+            operation, "an operation", self.world.now, timeout_s, pending.settle, **more
+        )
         self.world.collect(self)
         return pending
 
@@ -72,7 +79,9 @@ class World:
         self.rng = random.Random(seed)
         self.now = 0.0
         self.initial = initial
-        self.replicas = {server.id: Replica(server.id, server.identity, initial) for server in servers(*numbers)}
+        self.replicas = {
+            server.id: Replica(server.id, server.identity, initial) for server in servers(*numbers)
+        }
         self.decisions: DecisionTable[Configuration] = DecisionTable()
         self.clients: list[Client] = []
         self.flights: list[tuple[Any, Any, list[bytes]]] = []
@@ -83,7 +92,9 @@ class World:
         self.askers: dict[ServerId, Client] = {}
         self.bringing = {server: self._bringing(server) for server in self.replicas}
 
-    def client(self, switches: Switches | None = None, initial: Configuration | None = None) -> Client:
+    def client(
+        self, switches: Switches | None = None, initial: Configuration | None = None
+    ) -> Client:
         client = Client(self, len(self.clients) + 1, switches or Switches(), initial)
         self.clients.append(client)
         return client
@@ -99,7 +110,9 @@ class World:
                 if isinstance(what, Agree):
                     session.resume(task, self._decide(what.configuration, client.id), self.now)
                 else:
-                    self.decisions.tell_finalized(what.configuration.domain, what.configuration.index, what.configuration)
+                    self.decisions.tell_finalized(
+                        what.configuration.domain, what.configuration.index, what.configuration
+                    )
                     session.resume(task, True, self.now)
             hints, session.hints = session.hints, []
             for domain in hints:
@@ -108,7 +121,9 @@ class World:
                 self.flights.append((client, server, encode(messages)))
 
     def _decide(self, configuration: Configuration, proposer: ClientId) -> Decided:
-        decision = self.decisions.decide(configuration.domain, configuration.index, configuration, proposer)
+        decision = self.decisions.decide(
+            configuration.domain, configuration.index, configuration, proposer
+        )
         return Decided(CallId(0), decision.content, ClientId(decision.proposer))
 
     def _hint(self, domain: DomainName) -> Configuration | None:
@@ -116,7 +131,11 @@ class World:
 
     def step(self) -> bool:
         """Deliver one batch in flight, chosen at random; False if nothing can fly."""
-        ready = [flight for flight in self.flights if not any(self.hold(flight[0], flight[1], message) for message in decode(flight[2]))]
+        ready = [
+            flight
+            for flight in self.flights
+            if not any(self.hold(flight[0], flight[1], message) for message in decode(flight[2]))
+        ]
         if not ready:
             return False
         flight = self.rng.choice(ready)
@@ -136,22 +155,42 @@ class World:
     def answer(self, server: ServerId, client: Client, requests: Sequence[AnyMessage]) -> None:
         """Handle what came, and let the replies fly."""
         replica, bringing = self.replicas[server], self.bringing[server]
-        answers = [bringing.answer(client, request) if isinstance(request, Bring) else replica.handle(request) for request in requests]
+        answers = [
+            bringing.answer(client, request)
+            if isinstance(request, Bring)
+            else replica.handle(request)
+            for request in requests
+        ]
         if replies := [reply for reply in answers if reply is not None]:
             self.flights.append((server, client, encode(replies)))
 
     def _bringing(self, server: ServerId) -> Bringing:
         asker = self.askers[server] = Client(self, 1000 + len(self.askers), Switches())
 
-        def fetch(request: Bring, target: Configuration, done: Callable[[Element | None, str], None]) -> None:
-            operation = bring_element(request.source, target, request.object, request.tag, request.length, server)
-            asker.session.start(operation, "bringing", self.now, 30.0, lambda element, error: done(element, told(error)))
+        def fetch(
+            request: Bring, target: Configuration, done: Callable[[Element | None, str], None]
+        ) -> None:
+            operation = bring_element(
+                request.source, target, request.object, request.tag, request.length, server
+            )
+            asker.session.start(
+                operation,
+                "bringing",
+                self.now,
+                30.0,
+                lambda element, error: done(element, told(error)),
+            )
             self.collect(asker)
 
         def respond(client: Client, replies: Sequence[AnyMessage]) -> None:
             self.flights.append((server, client, encode(replies)))
 
-        return Bringing(self.replicas[server], lambda client, put: self.answer(server, client, [put]), respond, fetch)
+        return Bringing(
+            self.replicas[server],
+            lambda client, put: self.answer(server, client, [put]),
+            respond,
+            fetch,
+        )
 
     def tick(self) -> None:
         self.now += TICK_S

@@ -31,14 +31,18 @@ class Tab:
         self.complaints: list[str] = []
         self.requests: list[str] = []
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
-        self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)[
+            "sessionId"
+        ]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")
 
     def call(self, method: str, **parameters: object) -> dict[str, Any]:
         """What the browser answers."""
         self._number += 1
-        message = {"id": self._number, "method": method, "params": parameters} | ({"sessionId": self._session} if self._session else {})
+        message = {"id": self._number, "method": method, "params": parameters} | (
+            {"sessionId": self._session} if self._session else {}
+        )
         os.write(self._write, json.dumps(message).encode() + b"\0")
         while (told := self._next()).get("id") != self._number:
             self._note(told)
@@ -53,7 +57,13 @@ class Tab:
 
     def value(self, expression: str) -> Any:
         """Of JavaScript; an exception is an error."""
-        told = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True, userGesture=True)
+        told = self.call(
+            "Runtime.evaluate",
+            expression=expression,
+            returnByValue=True,
+            awaitPromise=True,
+            userGesture=True,
+        )
         assert "exceptionDetails" not in told, told["exceptionDetails"]
         return told["result"].get("value")
 
@@ -68,14 +78,25 @@ class Tab:
     def press(self, key: str, code: int) -> None:
         for kind in ("keyDown", "keyUp"):
             text = {"text": "\r"} if key == "Enter" and kind == "keyDown" else {}
-            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code, **text)
+            self.call(
+                "Input.dispatchKeyEvent",
+                type=kind,
+                key=key,
+                code=key,
+                windowsVirtualKeyCode=code,
+                **text,
+            )
 
     def picture(self, path: Path) -> None:
         """A screenshot of the whole page."""
         height = self.value("document.documentElement.scrollHeight")
         width = self.value("innerWidth")
         clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
-        path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", captureBeyondViewport=True, clip=clip)["data"]))
+        path.write_bytes(
+            base64.b64decode(
+                self.call("Page.captureScreenshot", captureBeyondViewport=True, clip=clip)["data"]
+            )
+        )
 
     def _next_event(self, name: str) -> dict[str, Any] | None:
         told = self._next()
@@ -95,7 +116,10 @@ class Tab:
                 self.requests.append(about["request"]["url"])
 
     def _next(self) -> dict[str, Any]:
-        end, poll = time.monotonic() + WAIT_S, select.poll()  # select takes no descriptor above 1,023
+        end, poll = (
+            time.monotonic() + WAIT_S,
+            select.poll(),
+        )  # select takes no descriptor above 1,023
         poll.register(self._read, select.POLLIN)
         while b"\0" not in self._unread:
             ready = poll.poll(1000 * max(0.0, end - time.monotonic()))
@@ -121,7 +145,12 @@ def tab(home: Path) -> Iterator[Tab]:
     )
     shell = f'exec "$@" 3<&{orders[0]} 4>&{answers[1]}'
     command = ["bash", "-c", shell, "bash", str(program()), *options]
-    with subprocess.Popen(command, pass_fds=(orders[0], answers[1]), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as browser:
+    with subprocess.Popen(
+        command,
+        pass_fds=(orders[0], answers[1]),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as browser:
         os.close(orders[0])
         os.close(answers[1])
         try:

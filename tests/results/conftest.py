@@ -17,7 +17,13 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[browser.Tab]:
 def tab(chromium: browser.Tab) -> Iterator[browser.Tab]:
     chromium.complaints.clear()
     chromium.requests.clear()
-    chromium.call("Emulation.setDeviceMetricsOverride", width=1000, height=800, deviceScaleFactor=1, mobile=False)
+    chromium.call(
+        "Emulation.setDeviceMetricsOverride",
+        width=1000,
+        height=800,
+        deviceScaleFactor=1,
+        mobile=False,
+    )
     chromium.call("Emulation.setEmulatedMedia", media="", features=[])
     yield chromium
     assert chromium.complaints == []

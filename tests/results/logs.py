@@ -28,21 +28,54 @@ reader0 ansible_ssh_host=pcvm1.instageni.idre.ucla.edu
 """
 
 
-def line(op: str, at_s: float, latency_s: float | None = 0.5, *, hour: int = 10, dsmm: bool = True, **more: Any) -> dict[str, Any]:
+def line(
+    op: str,
+    at_s: float,
+    latency_s: float | None = 0.5,
+    *,
+    hour: int = 10,
+    dsmm: bool = True,
+    **more: Any,
+) -> dict[str, Any]:
     """An operation as published logs have it, which ended ``at_s`` after the hour."""
     when = f"2022-07-03 {hour + int(at_s) // 3600:02}:{int(at_s) // 60 % 60:02}:{int(at_s) % 60:02},{int(at_s % 1 * 1000):03}"
     message = f"{op.upper()}-COMPLETE" + "-DSMM" * dsmm
-    told = {"levelname": "DEBUG", "asctime": when, "message": message, "status": "SUCCESS", "clientID": "9", "file_size": 64}
+    told = {
+        "levelname": "DEBUG",
+        "asctime": when,
+        "message": message,
+        "status": "SUCCESS",
+        "clientID": "9",
+        "file_size": 64,
+    }
     if latency_s is not None:
-        told |= {"op_latency_start": 7e4 + at_s - latency_s, "op_latency_end": 7e4 + at_s, "op_latency": latency_s}
+        told |= {
+            "op_latency_start": 7e4 + at_s - latency_s,
+            "op_latency_end": 7e4 + at_s,
+            "op_latency": latency_s,
+        }
     return {key: value for key, value in (told | more).items() if value is not ...}
 
 
 def own(op: str, number: int, **more: Any) -> dict[str, Any]:
     """An operation as our own logs have it."""
-    message = "READ-COMPLETE-DSMM" if op == "read" else "WRITE-COMPLETE-DSMM" if op == "write" else "WRITE-COMPLETE"
+    message = (
+        "READ-COMPLETE-DSMM"
+        if op == "read"
+        else "WRITE-COMPLETE-DSMM"
+        if op == "write"
+        else "WRITE-COMPLETE"
+    )
     when = f"2026-11-22T12:{number // 60:02}:{number % 60:02}.123456+01:00"
-    told = {"asctime": when, "message": message, "outcome": "ok", "op": op, "clientID": "w1", "opID": f"{op}-w1-{number}", "op_latency": 0.25}
+    told = {
+        "asctime": when,
+        "message": message,
+        "outcome": "ok",
+        "op": op,
+        "clientID": "w1",
+        "opID": f"{op}-w1-{number}",
+        "op_latency": 0.25,
+    }
     return told | {"op_latency_start": float(number)} | more
 
 
@@ -72,10 +105,25 @@ def content(into: Path) -> list[Any]:
     """All that an import left, but for what depends on its order: the numbers of files and runs."""
     where = "FROM runs r JOIN files f ON f.run_id = r.id JOIN operations o ON o.file_id = f.id"
     return [
-        rows(into, "SELECT path, kind, client, shift_s, read_bytes, digest, lines, malformed, passed_over FROM files ORDER BY path"),
+        rows(
+            into,
+            "SELECT path, kind, client, shift_s, read_bytes, digest, lines, malformed, passed_over FROM files ORDER BY path",
+        ),
         rows(into, "SELECT path, name, scenario, algorithm, level FROM runs ORDER BY path"),
-        rows(into, f"SELECT f.path, o.line, o.level, op, o.client, ok, began_s, clock_s, latency_s, size, error, more {where} ORDER BY 1, 2"),
-        rows(into, "SELECT path, line, why FROM files f JOIN bad_lines b ON b.file_id = f.id ORDER BY 1, 2"),
-        rows(into, "SELECT path, line, at_s, what, server, detail FROM files f JOIN events e ON e.file_id = f.id ORDER BY 1, 2"),
-        rows(into, "SELECT path, line, name, trace, s.id FROM files f JOIN spans s ON s.file_id = f.id ORDER BY 1, 2, 5"),
+        rows(
+            into,
+            f"SELECT f.path, o.line, o.level, op, o.client, ok, began_s, clock_s, latency_s, size, error, more {where} ORDER BY 1, 2",
+        ),
+        rows(
+            into,
+            "SELECT path, line, why FROM files f JOIN bad_lines b ON b.file_id = f.id ORDER BY 1, 2",
+        ),
+        rows(
+            into,
+            "SELECT path, line, at_s, what, server, detail FROM files f JOIN events e ON e.file_id = f.id ORDER BY 1, 2",
+        ),
+        rows(
+            into,
+            "SELECT path, line, name, trace, s.id FROM files f JOIN spans s ON s.file_id = f.id ORDER BY 1, 2, 5",
+        ),
     ]

@@ -11,7 +11,9 @@ from .logs import write
 BEGIN = datetime(2026, 11, 22, 10, tzinfo=UTC)
 
 
-def line(operation: str, client: str, begin_s: float, latency_s: float, outcome: str = "ok", **more: Any) -> dict[str, Any]:
+def line(
+    operation: str, client: str, begin_s: float, latency_s: float, outcome: str = "ok", **more: Any
+) -> dict[str, Any]:
     """A line of an operation log."""
     return {
         "asctime": (BEGIN + timedelta(seconds=begin_s + latency_s)).isoformat(),
@@ -23,7 +25,11 @@ def line(operation: str, client: str, begin_s: float, latency_s: float, outcome:
         "op_latency_end": begin_s + latency_s,
         "op_latency": latency_s,
         **(
-            {"phase1_latency": 0.4 * latency_s, "phase2_latency": 0.5 * latency_s, "read_config_latency_total": 0.1 * latency_s}
+            {
+                "phase1_latency": 0.4 * latency_s,
+                "phase2_latency": 0.5 * latency_s,
+                "read_config_latency_total": 0.1 * latency_s,
+            }
             if operation != "recon"
             else {}
         ),
@@ -32,16 +38,38 @@ def line(operation: str, client: str, begin_s: float, latency_s: float, outcome:
 
 
 def write_run(
-    directory: Path, lines: list[dict[str, Any]], events: Sequence[dict[str, Any]] = (), spans: Sequence[object] = (), **about: Any
+    directory: Path,
+    lines: list[dict[str, Any]],
+    events: Sequence[dict[str, Any]] = (),
+    spans: Sequence[object] = (),
+    **about: Any,
 ) -> None:
     """``about``: what run.json says. An event has ``at`` seconds; a span is as OTLP has it."""
     write(directory / "run.json", about)
     write(directory / "operations.log", *lines)
-    write(directory / "events.jsonl", *({"time": (BEGIN + timedelta(seconds=event["at"])).isoformat(), **event} for event in events))
-    write(directory / "t.otlp.jsonl", *([{"resourceSpans": [{"scopeSpans": [{"spans": list(spans)}]}]}] if spans else []))
+    write(
+        directory / "events.jsonl",
+        *(
+            {"time": (BEGIN + timedelta(seconds=event["at"])).isoformat(), **event}
+            for event in events
+        ),
+    )
+    write(
+        directory / "t.otlp.jsonl",
+        *([{"resourceSpans": [{"scopeSpans": [{"spans": list(spans)}]}]}] if spans else []),
+    )
 
 
-def span(trace: int, id: int, parent: int, name: str, begin_ms: float, length_ms: float, kind: int = 1, error: str = "") -> dict[str, Any]:
+def span(
+    trace: int,
+    id: int,
+    parent: int,
+    name: str,
+    begin_ms: float,
+    length_ms: float,
+    kind: int = 1,
+    error: str = "",
+) -> dict[str, Any]:
     """As OTLP has it; ``kind`` 2 is a server's."""
     begin_ns = int(1e6 * begin_ms) + 10**18
     return {
@@ -59,7 +87,9 @@ def span(trace: int, id: int, parent: int, name: str, begin_ms: float, length_ms
 def some_runs(top: Path) -> None:
     """Two algorithms at two sizes, two writers and two readers; one run has failures, faults, reconfigurations and traces."""
     chance = random.Random(14)
-    for algorithm, size in [(algorithm, size) for algorithm in ("AresABD", "AresEC") for size in (2**16, 2**20)]:
+    for algorithm, size in [
+        (algorithm, size) for algorithm in ("AresABD", "AresEC") for size in (2**16, 2**20)
+    ]:
         first = (algorithm, size) == ("AresEC", 2**16)
         lines = [
             line(
@@ -74,12 +104,31 @@ def some_runs(top: Path) -> None:
             for place in range(20)
         ]
         if first:
-            lines += [line("recon", "g1", 5.0, 1.5), line("read", "r1", 10.2, 5.0, "failed"), line("write", "w1", 10.3, 5.0, "unknown")]
-        events = [{"at": 10.0, "event": "crash", "server": "s1", "detail": "SIGKILL"}, {"at": 15.0, "event": "join", "server": "s3"}] if first else []
+            lines += [
+                line("recon", "g1", 5.0, 1.5),
+                line("read", "r1", 10.2, 5.0, "failed"),
+                line("write", "w1", 10.3, 5.0, "unknown"),
+            ]
+        events = (
+            [
+                {"at": 10.0, "event": "crash", "server": "s1", "detail": "SIGKILL"},
+                {"at": 15.0, "event": "join", "server": "s3"},
+            ]
+            if first
+            else []
+        )
         spans = [
-            *(span(1, 1, 0, "read", 0, 30), span(1, 2, 1, "Phase1", 1, 20), span(1, 3, 2, "GetData", 2, 8, kind=2), span(1, 4, 3, "Commit", 3, 4)),
+            *(
+                span(1, 1, 0, "read", 0, 30),
+                span(1, 2, 1, "Phase1", 1, 20),
+                span(1, 3, 2, "GetData", 2, 8, kind=2),
+                span(1, 4, 3, "Commit", 3, 4),
+            ),
             *(span(trace, 10 * trace, 0, "read", 0, trace) for trace in range(2, 7)),
-            *(span(7, 70, 0, "write", 0, 9), span(8, 80, 0, "write", 0, 5, error="Unavailable: too few answered")),
+            *(
+                span(7, 70, 0, "write", 0, 9),
+                span(8, 80, 0, "write", 0, 5, error="Unavailable: too few answered"),
+            ),
         ]
         write_run(
             top / f"{algorithm}_{size}",

@@ -20,7 +20,15 @@ def test_a_run_of_our_own_with_all_that_belongs_to_it(tmp_path: Path) -> None:
     provenance = {"commit": "abc", "seed": 7}
     write(
         run / "run.json",
-        {"scenario": "crash", "algorithm": "CoAresECF", "servers": 5, "k": 3, "m": "2", "parameters": {"delta": 4}, "provenance": provenance},
+        {
+            "scenario": "crash",
+            "algorithm": "CoAresECF",
+            "servers": 5,
+            "k": 3,
+            "m": "2",
+            "parameters": {"delta": 4},
+            "provenance": provenance,
+        },
     )
     write(
         run / "w1.log",
@@ -28,21 +36,72 @@ def test_a_run_of_our_own_with_all_that_belongs_to_it(tmp_path: Path) -> None:
         own("read", 2, outcome="failed", error="Unavailable: s1"),
         own("reconfigure", 3, message="RECONFIG-COMPLETE-DSMM"),
     )
-    write(run / "w2.jsonl", own("put", 4, clientID="w2"), own("write", 5, clientID="w2", op_latency=0.75), own("list", 6, message="LIST-COMPLETE"))
-    write(run / "events.jsonl", {"time": "2026-11-22T12:00:00+01:00", "event": "crash", "server": "s0", "detail": "kill -9"}, {"event": "no time"})
-    span = {"traceId": "ab" * 16, "spanId": "cd" * 8, "name": "read", "startTimeUnixNano": "5", "endTimeUnixNano": "9", "attributes": []}
-    write(run / "t.otlp.jsonl", {"resourceSpans": [{"scopeSpans": [{"spans": [span, span]}]}]}, "no spans\n")
+    write(
+        run / "w2.jsonl",
+        own("put", 4, clientID="w2"),
+        own("write", 5, clientID="w2", op_latency=0.75),
+        own("list", 6, message="LIST-COMPLETE"),
+    )
+    write(
+        run / "events.jsonl",
+        {
+            "time": "2026-11-22T12:00:00+01:00",
+            "event": "crash",
+            "server": "s0",
+            "detail": "kill -9",
+        },
+        {"event": "no time"},
+    )
+    span = {
+        "traceId": "ab" * 16,
+        "spanId": "cd" * 8,
+        "name": "read",
+        "startTimeUnixNano": "5",
+        "endTimeUnixNano": "9",
+        "attributes": [],
+    }
+    write(
+        run / "t.otlp.jsonl",
+        {"resourceSpans": [{"scopeSpans": [{"spans": [span, span]}]}]},
+        "no spans\n",
+    )
     report = imported(into, tmp_path / "runs")
     assert (report.operations, report.events, report.spans, report.malformed.count) == (6, 1, 2, 3)
-    assert [(Path(path).name, number) for path, number, _ in report.malformed.first] == [("run.json", 0), ("events.jsonl", 2), ("t.otlp.jsonl", 2)]
-    [found] = rows(into, "SELECT scenario, algorithm, servers, k, m, level, parameters, provenance FROM runs")
-    assert found == ("crash", "CoAresECF", 5, 3, None, "client", '{"delta":4}', json.dumps(provenance, separators=(",", ":")))
-    assert [(row["op"], row["level"], row["n_ops"], row["n_unsuccessful"], row["mean_s"]) for row in figures(into)] == [
-        *(("write", "client", 2, 0, 0.5), ("read", "client", 0, 1, None), ("recon", "client", 1, 0, 0.25)),
+    assert [(Path(path).name, number) for path, number, _ in report.malformed.first] == [
+        ("run.json", 0),
+        ("events.jsonl", 2),
+        ("t.otlp.jsonl", 2),
+    ]
+    [found] = rows(
+        into, "SELECT scenario, algorithm, servers, k, m, level, parameters, provenance FROM runs"
+    )
+    assert found == (
+        "crash",
+        "CoAresECF",
+        5,
+        3,
+        None,
+        "client",
+        '{"delta":4}',
+        json.dumps(provenance, separators=(",", ":")),
+    )
+    assert [
+        (row["op"], row["level"], row["n_ops"], row["n_unsuccessful"], row["mean_s"])
+        for row in figures(into)
+    ] == [
+        *(
+            ("write", "client", 2, 0, 0.5),
+            ("read", "client", 0, 1, None),
+            ("recon", "client", 1, 0, 0.25),
+        ),
         *(("list", "user", 1, 0, 0.25), ("put", "user", 1, 0, 0.25)),
     ]
-    assert rows(into, "SELECT began_s, error FROM operations WHERE op = 'read'") == [(1795345201.873456, "Unavailable: s1")]
-    assert rows(into, "SELECT what, server, detail, at_s FROM events") == [("crash", "s0", "kill -9", 1795345200.0)]
+    assert rows(into, "SELECT began_s, error FROM operations WHERE op = 'read'") == [
+        (1795345201.873456, "Unavailable: s1")
+    ]
+    assert rows(into, "SELECT what, server, detail, at_s FROM events") == [
+        ("crash", "s0", "kill -9", 1795345200.0)
+    ]
 
 
 def test_again_adds_nothing_and_what_grew_adds_what_is_new(tmp_path: Path) -> None:
@@ -54,16 +113,30 @@ def test_again_adds_nothing_and_what_grew_adds_what_is_new(tmp_path: Path) -> No
     assert content(into) == before
     write(log, "\n", own("write", 3), '{"asctime": "2026-11-22T', mode="a")
     report = imported(into, tmp_path)
-    assert (report.operations, report.malformed.count, report.read_again, report.unfinished.first[0][1]) == (1, 0, 0, 5)
-    write(log, '12:00:00Z", "message": "READ-COMPLETE", "op_latency": 1, "clientID": 1}\n', mode="a")
+    assert (
+        report.operations,
+        report.malformed.count,
+        report.read_again,
+        report.unfinished.first[0][1],
+    ) == (1, 0, 0, 5)
+    write(
+        log, '12:00:00Z", "message": "READ-COMPLETE", "op_latency": 1, "clientID": 1}\n', mode="a"
+    )
     assert imported(into, tmp_path).operations == 1
-    assert rows(into, "SELECT line, op FROM operations") == [(1, "write"), (3, "write"), (4, "write"), (5, "read")]
+    assert rows(into, "SELECT line, op FROM operations") == [
+        (1, "write"),
+        (3, "write"),
+        (4, "write"),
+        (5, "read"),
+    ]
     other = tmp_path / "other.db"
     imported(other, tmp_path)
     assert content(other) == content(into)
 
 
-@pytest.mark.parametrize("later", [[own("write", 7)], [own("write", 7), own("write", 8), own("write", 9)], []])
+@pytest.mark.parametrize(
+    "later", [[own("write", 7)], [own("write", 7), own("write", 8), own("write", 9)], []]
+)
 def test_what_was_replaced_is_read_again(tmp_path: Path, later: list[object]) -> None:
     log, into = tmp_path / "run" / "w.log", tmp_path / "results.db"
     write(log, own("write", 1), own("write", 2), "garbage\n")
@@ -88,14 +161,21 @@ def test_a_rotation_loses_and_doubles_nothing(tmp_path: Path) -> None:
         write(run / "w.log", own("write", number))
     imported(into, tmp_path)
     numbers = [json.loads(more)["opID"] for (more,) in rows(into, "SELECT more FROM operations")]
-    assert sorted(numbers) == sorted(f"write-w1-{number}" for number in (1, 2, 3, 4, 5, 20, 30, 40, 50))
+    assert sorted(numbers) == sorted(
+        f"write-w1-{number}" for number in (1, 2, 3, 4, 5, 20, 30, 40, 50)
+    )
     assert imported(into, tmp_path).files == 0
 
 
 def test_killed_at_any_moment_it_ends_with_the_same(tmp_path: Path) -> None:
-    lines = [json.dumps(own(("write", "read")[number % 2], number % 3000)) + "\n" for number in range(3_000)]
+    lines = [
+        json.dumps(own(("write", "read")[number % 2], number % 3000)) + "\n"
+        for number in range(3_000)
+    ]
     for number in range(3):
-        write(tmp_path / f"run{number}" / "w.log", *lines, "garbage\n" * 30, *lines[: 1000 * number])
+        write(
+            tmp_path / f"run{number}" / "w.log", *lines, "garbage\n" * 30, *lines[: 1000 * number]
+        )
     whole, killed = tmp_path / "whole.db", tmp_path / "killed.db"
     imported(whole, tmp_path)
     program = (
@@ -112,7 +192,9 @@ def test_killed_at_any_moment_it_ends_with_the_same(tmp_path: Path) -> None:
             time.sleep(0.002)
         process.kill()
         process.wait()
-    assert rows(killed, "SELECT count(*) FROM operations") < rows(whole, "SELECT count(*) FROM operations")
+    assert rows(killed, "SELECT count(*) FROM operations") < rows(
+        whole, "SELECT count(*) FROM operations"
+    )
     imported(killed, tmp_path)
     assert content(killed) == content(whole)
 
@@ -143,17 +225,47 @@ def test_lines_of_all_kinds(tmp_path: Path) -> None:
         own("write", 2, objectID="k" * (LINE_BYTES_MAX - 1000)),
         own("write", 3, status=[]),
     ]
-    write(tmp_path / "run" / "w.log", *good, *(f"{one}\n" for one in bad), "\n", "  \n", own("read", 4))
+    write(
+        tmp_path / "run" / "w.log",
+        *good,
+        *(f"{one}\n" for one in bad),
+        "\n",
+        "  \n",
+        own("read", 4),
+    )
     (tmp_path / "run" / "raw.log").write_bytes(b"\xff\xfe\0\n" * 1000)
     report = imported(tmp_path / "results.db", tmp_path)
-    assert (report.operations, report.passed_over, report.malformed.count, len(report.malformed.first)) == (4, 1, len(bad) + 1000, 20)
-    kept = rows(tmp_path / "results.db", "SELECT f.path, b.line FROM bad_lines b JOIN files f ON f.id = b.file_id")
-    assert [number for path, number in kept if path.endswith("/w.log")] == list(range(5, 5 + min(len(bad), 20)))
-    assert rows(tmp_path / "results.db", "SELECT malformed FROM files ORDER BY path") == [(1000,), (len(bad),)]
+    assert (
+        report.operations,
+        report.passed_over,
+        report.malformed.count,
+        len(report.malformed.first),
+    ) == (4, 1, len(bad) + 1000, 20)
+    kept = rows(
+        tmp_path / "results.db",
+        "SELECT f.path, b.line FROM bad_lines b JOIN files f ON f.id = b.file_id",
+    )
+    assert [number for path, number in kept if path.endswith("/w.log")] == list(
+        range(5, 5 + min(len(bad), 20))
+    )
+    assert rows(tmp_path / "results.db", "SELECT malformed FROM files ORDER BY path") == [
+        (1000,),
+        (len(bad),),
+    ]
 
 
 WRONG: list[dict[str, object]] = [
-    *({"asctime": asctime} for asctime in ("yesterday", 5, None, "0001-01-01T00:00:00+00:00", "9999-12-31T23:59:59", "1970-01-01T00:00:01")),
+    *(
+        {"asctime": asctime}
+        for asctime in (
+            "yesterday",
+            5,
+            None,
+            "0001-01-01T00:00:00+00:00",
+            "9999-12-31T23:59:59",
+            "1970-01-01T00:00:01",
+        )
+    ),
     *({"op_latency": latency} for latency in (-1, "1", True, [], 1e300, None)),
     *({"file_size": size} for size in (-1, 1.5, "1", 2**63, 10**400)),
     *({"op": op} for op in (5, "a b", "x" * 40, {})),
@@ -184,18 +296,35 @@ def test_surroundings_of_all_kinds(tmp_path: Path) -> None:
     write(Path(os.fsdecode(os.fsencode(run) + b"/\xff\x1b[31m"), "w.log"), own("write", 2))
     report = imported(tmp_path / "results.db", run / "loop")
     assert (report.runs, report.operations, report.unreadable.count) == (2, 2, 3)
-    assert rows(tmp_path / "results.db", "SELECT path LIKE '%\\xff%' FROM runs ORDER BY path") == [(0,), (1,)]
+    assert rows(tmp_path / "results.db", "SELECT path LIKE '%\\xff%' FROM runs ORDER BY path") == [
+        (0,),
+        (1,),
+    ]
     assert imported(tmp_path / "results.db", tmp_path).operations == 0
 
 
-def test_spans_of_a_run_are_bounded_and_the_rest_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spans_of_a_run_are_bounded_and_the_rest_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(importing, "SPANS_MAX", 3)
-    span = {"traceId": "ab", "spanId": "cd", "name": "read", "startTimeUnixNano": "5", "endTimeUnixNano": "9"}
+    span = {
+        "traceId": "ab",
+        "spanId": "cd",
+        "name": "read",
+        "startTimeUnixNano": "5",
+        "endTimeUnixNano": "9",
+    }
     for name in ("a.otlp.jsonl", "b.otlp.jsonl"):
-        write(tmp_path / "run" / name, {"resourceSpans": [{"scopeSpans": [{"spans": [span, span]}]}]})
+        write(
+            tmp_path / "run" / name, {"resourceSpans": [{"scopeSpans": [{"spans": [span, span]}]}]}
+        )
     report = imported(tmp_path / "results.db", tmp_path)
     assert (report.spans, report.left_out) == (3, 1)
-    write(tmp_path / "run" / "b.otlp.jsonl", {"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}, mode="a")
+    write(
+        tmp_path / "run" / "b.otlp.jsonl",
+        {"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]},
+        mode="a",
+    )
     assert imported(tmp_path / "results.db", tmp_path).left_out == 1
 
 
@@ -203,14 +332,29 @@ def test_mutated_logs_never_stop_an_import(tmp_path: Path) -> None:
     """Each line is an operation, passed over, malformed or empty, and a second import finds nothing new."""
     chance = random.Random(14)
     base = b"".join(
-        json.dumps(one).encode() + b"\n" for one in (own("write", 1), line("read", 2), own("put", 3, error="x"), {"message": "Connecting"})
+        json.dumps(one).encode() + b"\n"
+        for one in (
+            own("write", 1),
+            line("read", 2),
+            own("put", 3, error="x"),
+            {"message": "Connecting"},
+        )
     )
     for number in range(60):
         mutated = bytearray(base * 3)
         for _ in range(chance.randrange(1, 20)):
             place = chance.randrange(len(mutated))
             mutated[place : place + chance.randrange(3)] = chance.choice(
-                [b"", b"\n", b"\0", b"9" * 400, b"\xc3", b'"', b"[{", bytes([chance.randrange(256)])]
+                [
+                    b"",
+                    b"\n",
+                    b"\0",
+                    b"9" * 400,
+                    b"\xc3",
+                    b'"',
+                    b"[{",
+                    bytes([chance.randrange(256)]),
+                ]
             )
         names = (
             f"logs_scalability_slow_ABD_3-{number}-1_1/client-1-x.log",
@@ -221,7 +365,9 @@ def test_mutated_logs_never_stop_an_import(tmp_path: Path) -> None:
         for name in names:
             (tmp_path / name).parent.mkdir(exist_ok=True)
             (tmp_path / name).write_bytes(mutated)
-        (tmp_path / f"own{number}" / "run.json").write_bytes(bytes(mutated[: chance.randrange(len(mutated))]))
+        (tmp_path / f"own{number}" / "run.json").write_bytes(
+            bytes(mutated[: chance.randrange(len(mutated))])
+        )
     imported(tmp_path / "results.db", tmp_path)
     assert imported(tmp_path / "results.db", tmp_path).operations == 0
     counted = "SELECT lines >= malformed + passed_over + (SELECT count(*) FROM operations o WHERE o.file_id = files.id) FROM files"

@@ -16,7 +16,9 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("influxdb_client", reason="pip install 'ares-storage[results]' has what this needs")
+pytest.importorskip(
+    "influxdb_client", reason="pip install 'ares-storage[results]' has what this needs"
+)
 from ares.model.errors import BadInput
 from ares.results import influx
 from ares.results.database import ResultsFailed, opened
@@ -27,7 +29,9 @@ VICTORIA = shutil.which("victoria-metrics")
 READY_S = 30
 
 
-@pytest.mark.skipif(VICTORIA is None, reason="victoria-metrics is not installed: apt-get install victoria-metrics")
+@pytest.mark.skipif(
+    VICTORIA is None, reason="victoria-metrics is not installed: apt-get install victoria-metrics"
+)
 def test_what_was_measured_arrives(tmp_path: Path) -> None:
     into = _some_results(tmp_path, 30)
     with _victoria(tmp_path) as url:
@@ -36,18 +40,31 @@ def test_what_was_measured_arrives(tmp_path: Path) -> None:
         write(tmp_path / "run" / "w.log", own("read", 31), mode="a")
         imported(into, tmp_path)
         assert _send(into, url) == 1
-        assert _asked(url, "count(count_over_time(operation_latency_s[10y])) by (op)") == {"read": 2, "write": 1}
-        assert _asked(url, "sum(sum_over_time(operation_latency_s[10y])) by (op)") == {"read": 15 * 0.25 + 0.25 + 7, "write": 15 * 0.25}
-        assert _asked(url, "sum(sum_over_time(operation_count{run=~'.*/a ,=\"b\"/logs_.*'}[10y])) by (op)") == {"read": 1}
+        assert _asked(url, "count(count_over_time(operation_latency_s[10y])) by (op)") == {
+            "read": 2,
+            "write": 1,
+        }
+        assert _asked(url, "sum(sum_over_time(operation_latency_s[10y])) by (op)") == {
+            "read": 15 * 0.25 + 0.25 + 7,
+            "write": 15 * 0.25,
+        }
+        assert _asked(
+            url, "sum(sum_over_time(operation_count{run=~'.*/a ,=\"b\"/logs_.*'}[10y])) by (op)"
+        ) == {"read": 1}
 
 
-def test_a_refused_batch_is_sent_the_next_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_batch_is_sent_the_next_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What was sent before is not sent again, and the token is taken from the variable."""
     monkeypatch.setattr(influx, "BATCH", 10)
     monkeypatch.setenv("INFLUXDB_V2_TOKEN", "secret")
     into = _some_results(tmp_path, 30)
     with _server(answers=[204, 204, 500]) as server:
-        with pytest.raises(ResultsFailed, match=r"answered 500 .*\. 20 operations were sent to it now.* the same command sends the rest"):
+        with pytest.raises(
+            ResultsFailed,
+            match=r"answered 500 .*\. 20 operations were sent to it now.* the same command sends the rest",
+        ):
             _send(into, server.url + "?org=o&bucket=b")
         server.answers[:] = [204] * 5
         assert _send(into, server.url + "?org=o&bucket=b") == 11
@@ -56,18 +73,34 @@ def test_a_refused_batch_is_sent_the_next_time(tmp_path: Path, monkeypatch: pyte
     }
     sent = [one for _, _, _, body in server.seen for one in body.splitlines()]
     assert (len(sent), len(set(sent))) == (10 + 10 + 10 + 11, 31)
-    assert sum(one.startswith("operation,algorithm=ABD,client=1,iteration=1,level=client,object_size=1048576,op=read,") for one in sent) == 1
+    assert (
+        sum(
+            one.startswith(
+                "operation,algorithm=ABD,client=1,iteration=1,level=client,object_size=1048576,op=read,"
+            )
+            for one in sent
+        )
+        == 1
+    )
 
 
 @pytest.mark.parametrize(
-    ("status", "said"), [(401, "INFLUXDB_V2_TOKEN"), (404, "is there such a bucket"), (301, "answered 301"), (200, "another server")]
+    ("status", "said"),
+    [
+        (401, "INFLUXDB_V2_TOKEN"),
+        (404, "is there such a bucket"),
+        (301, "answered 301"),
+        (200, "another server"),
+    ],
 )
 def test_other_answers(tmp_path: Path, status: int, said: str) -> None:
     with _server(answers=[status]) as server, pytest.raises(ResultsFailed, match=said):
         _send(_some_results(tmp_path, 3), server.url)
 
 
-def test_nobody_there_and_nobody_who_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_there_and_nobody_who_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(influx, "TIMEOUT_MS", 200)
     into = _some_results(tmp_path, 3)
     with pytest.raises(ResultsFailed, match=r"refused.* 0 operations were sent"):
@@ -77,7 +110,9 @@ def test_nobody_there_and_nobody_who_answers(tmp_path: Path, monkeypatch: pytest
     assert rows(into, "SELECT count(*) FROM sent") == [(0,)]
 
 
-def test_an_answer_that_comes_byte_by_byte_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_that_comes_byte_by_byte_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each byte comes in time, the whole never."""
     monkeypatch.setattr(influx, "BATCH_S", 0.5)
     into = _some_results(tmp_path, 3)
@@ -94,7 +129,9 @@ def test_an_answer_that_comes_byte_by_byte_is_not_waited_for(tmp_path: Path, mon
         dripping = threading.Thread(target=drip)
         dripping.start()
         try:
-            with pytest.raises(ResultsFailed, match=r"no complete answer within 0\.5 s.* 0 operations were sent"):
+            with pytest.raises(
+                ResultsFailed, match=r"no complete answer within 0\.5 s.* 0 operations were sent"
+            ):
                 _send(into, f"http://127.0.0.1:{listening.getsockname()[1]}")
         finally:
             ended.set()
@@ -103,7 +140,18 @@ def test_an_answer_that_comes_byte_by_byte_is_not_waited_for(tmp_path: Path, mon
 
 
 @pytest.mark.parametrize(
-    "url", ["localhost:8086", "ftp://a", "http://", "http://a:b", "http://u:p@a", "http://a?token=x", "http://a?bucket", "http://[a", "http://a/#x"]
+    "url",
+    [
+        "localhost:8086",
+        "ftp://a",
+        "http://",
+        "http://a:b",
+        "http://u:p@a",
+        "http://a?token=x",
+        "http://a?bucket",
+        "http://[a",
+        "http://a/#x",
+    ],
 )
 def test_a_url_that_is_none(url: str) -> None:
     with pytest.raises(BadInput, match="--influx: expected http"):
@@ -112,7 +160,10 @@ def test_a_url_that_is_none(url: str) -> None:
 
 def _some_results(directory: Path, count: int) -> Path:
     """``count`` operations of our own and one of a published run, whose preparation is not to be sent."""
-    write(directory / "run" / "w.log", *(own(("read", "write")[number % 2], number) for number in range(count)))
+    write(
+        directory / "run" / "w.log",
+        *(own(("read", "write")[number % 2], number) for number in range(count)),
+    )
     published = directory / 'a ,="b"' / "logs_scalability_slow_ABD_3-1-0_1"
     write(published / "client-1-x.log", line("read", 5, 7.0))
     write(published / "client-1-x_phase1.log", line("write", 1, 9.0))
@@ -145,7 +196,14 @@ class _Handler(BaseHTTPRequestHandler):
         parts = urllib.parse.urlsplit(self.path)
         body = self.rfile.read(int(self.headers["Content-Length"])).decode()
         self.server.seen.append(
-            (parts.path, "&".join(sorted(f"{k}={v[0]}" for k, v in urllib.parse.parse_qs(parts.query).items())), self.headers["Authorization"], body)
+            (
+                parts.path,
+                "&".join(
+                    sorted(f"{k}={v[0]}" for k, v in urllib.parse.parse_qs(parts.query).items())
+                ),
+                self.headers["Authorization"],
+                body,
+            )
         )
         if not self.server.answers:
             self.server.ended.wait(READY_S)
@@ -182,7 +240,9 @@ def _victoria(directory: Path) -> Iterator[str]:
         "-memory.allowedBytes=64MB",
     ]
     with (directory / "victoria.log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, env=os.environ | {"GOMAXPROCS": "1"})
+        process = subprocess.Popen(
+            command, stdout=log, stderr=log, env=os.environ | {"GOMAXPROCS": "1"}
+        )
     try:
         deadline = time.monotonic() + READY_S
         while True:
@@ -202,7 +262,9 @@ def _asked(url: str, query: str) -> dict[str, float]:
     """What VictoriaMetrics answers, by the label op."""
     with urllib.request.urlopen(f"{url}/internal/force_flush", timeout=READY_S):
         pass
-    at_s = time.time() + 3600 if time.time() > 1795345200 else 1795345200 + 86400  # a clock of a test's own may be slow: what was logged lies before
+    at_s = (
+        time.time() + 3600 if time.time() > 1795345200 else 1795345200 + 86400
+    )  # a clock of a test's own may be slow: what was logged lies before
     question = urllib.parse.urlencode({"query": query, "time": at_s})
     with urllib.request.urlopen(f"{url}/api/v1/query?{question}", timeout=READY_S) as answer:
         result = json.load(answer)["data"]["result"]

@@ -25,7 +25,11 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def table(tab: browser.Tab, part: str) -> list[list[str]]:
-    return list(tab.value(f"[...document.querySelectorAll('#{part} tbody tr')].map((row) => [...row.cells].map((cell) => cell.textContent))"))
+    return list(
+        tab.value(
+            f"[...document.querySelectorAll('#{part} tbody tr')].map((row) => [...row.cells].map((cell) => cell.textContent))"
+        )
+    )
 
 
 def shown_s(seconds: float) -> str:
@@ -35,7 +39,10 @@ def shown_s(seconds: float) -> str:
 
 
 def test_a_parameter_is_changed_and_the_figure_is_that_of_the_database(tab, page):
-    runs = {run["path"].rpartition("/")[2]: run["operations"] for run in data_of(page.read_text())["runs"]}
+    runs = {
+        run["path"].rpartition("/")[2]: run["operations"]
+        for run in data_of(page.read_text())["runs"]
+    }
     tab.open(page)
     assert tab.text("#figure-caption") == "object_size, read: mean latency by object size"
     first = table(tab, "figure-table")
@@ -47,7 +54,10 @@ def test_a_parameter_is_changed_and_the_figure_is_that_of_the_database(tab, page
     tab.select("choose-op", "write")
     tab.select("choose-x", "algorithm")
     tab.select("choose-p-object_size", str(2**20))
-    assert tab.text("#figure-caption") == "object_size, write: mean latency by algorithm; object size 1 MiB"
+    assert (
+        tab.text("#figure-caption")
+        == "object_size, write: mean latency by algorithm; object size 1 MiB"
+    )
     assert [row[:2] for row in table(tab, "figure-table")] == [
         [name, shown_s(runs[f"{name}_{2**20}"]["write"]["mean"])] for name in ("AresABD", "AresEC")
     ]
@@ -58,14 +68,19 @@ def test_a_parameter_is_changed_and_the_figure_is_that_of_the_database(tab, page
 
 def test_the_address_holds_what_was_chosen(tab, page):
     tab.open(page, f"#op=write&figure=p99&p-object_size={2**16}&x=algorithm&theme=dark")
-    assert tab.text("#figure-caption") == "object_size, write: p99 latency by algorithm; object size 64 KiB"
+    assert (
+        tab.text("#figure-caption")
+        == "object_size, write: p99 latency by algorithm; object size 64 KiB"
+    )
     assert tab.value("document.documentElement.dataset.theme") == "dark"
 
 
 @pytest.mark.parametrize("system", ["light", "dark"])
 def test_it_has_both_themes_by_the_system_and_by_choice(tab, page, system):
     other = {"light": "dark", "dark": "light"}[system]
-    tab.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": system}])
+    tab.call(
+        "Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": system}]
+    )
     tab.open(page)
     brightness = "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).slice(0, 3).reduce((a, b) => a + +b, 0)"
     assert (tab.value(brightness) > 384) == (system == "light")
@@ -121,18 +136,31 @@ def test_timeline_quorums_and_traces_are_drawn_with_their_tables(tab, page):
 
 @pytest.mark.parametrize("width", [1000, 390])
 def test_it_fits_and_no_label_covers_another(tab, page, width):
-    tab.call("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=width < 600)
+    tab.call(
+        "Emulation.setDeviceMetricsOverride",
+        width=width,
+        height=800,
+        deviceScaleFactor=1,
+        mobile=width < 600,
+    )
     for fragment in ("", "#x=algorithm&op=write&band=no", "#figure=throughput"):
         tab.open(page, fragment)
         assert tab.value("document.documentElement.scrollWidth") <= width
         assert tab.value(OVERLAPS) == []
     unnamed = "!e.labels?.length && !e.closest('[aria-hidden], [aria-label], label')"
-    assert tab.value(f"[...document.querySelectorAll('select, input, canvas, svg')].filter((e) => {unnamed}).length") == 0
+    assert (
+        tab.value(
+            f"[...document.querySelectorAll('select, input, canvas, svg')].filter((e) => {unnamed}).length"
+        )
+        == 0
+    )
 
 
 def test_it_is_printed_in_light_colours(tab, page):
     tab.open(page, "#theme=dark")
-    tab.value("window.themes = []; addEventListener('beforeprint', () => themes.push(document.documentElement.dataset.theme))")
+    tab.value(
+        "window.themes = []; addEventListener('beforeprint', () => themes.push(document.documentElement.dataset.theme))"
+    )
     assert len(tab.call("Page.printToPDF", printBackground=True)["data"]) > 20_000
     assert tab.value("[...themes, document.documentElement.dataset.theme]") == ["light", "dark"]
 
@@ -140,7 +168,11 @@ def test_it_is_printed_in_light_colours(tab, page):
 def test_no_name_is_executed_or_breaks_the_page(tab, tmp_path):
     write_run(
         tmp_path / "runs/a",
-        [line("read", HOSTILE, 0, 1), line("read", "x", 1, 1, op="constructor"), line("read", "y", 1, 1, op="__proto__")],
+        [
+            line("read", HOSTILE, 0, 1),
+            line("read", "x", 1, 1, op="constructor"),
+            line("read", "y", 1, 1, op="__proto__"),
+        ],
         [{"at": 1, "event": HOSTILE, "server": HOSTILE, "detail": HOSTILE}],
         [span(1, 1, 0, HOSTILE, 0, 1, error=HOSTILE)],
         scenario=HOSTILE,
@@ -149,16 +181,27 @@ def test_no_name_is_executed_or_breaks_the_page(tab, tmp_path):
         parameters={HOSTILE: HOSTILE, "__proto__": "x", "constructor": 1, "toString": True},
         provenance={HOSTILE: HOSTILE},
     )
-    write_run(tmp_path / "runs/b", [line("read", "r", 0, 1)], scenario=HOSTILE, algorithm="__proto__", object_size=2, parameters={"constructor": 2})
+    write_run(
+        tmp_path / "runs/b",
+        [line("read", "r", 0, 1)],
+        scenario=HOSTILE,
+        algorithm="__proto__",
+        object_size=2,
+        parameters={"constructor": 2},
+    )
     path = tmp_path / "report.html"
     path.write_text(page_of(imported(tmp_path, tmp_path / "runs")))
     tab.open(path)
-    assert tab.value("window.executed === undefined && document.querySelectorAll('img, body script').length === 3")
+    assert tab.value(
+        "window.executed === undefined && document.querySelectorAll('img, body script').length === 3"
+    )
     assert len(table(tab, "figure-table")) == 2
     assert "<img src=x" in tab.text("#figure-caption")
     tab.select("choose-op", "constructor")
     assert len(table(tab, "figure-table")) == 1
-    tab.value("set({ run: '<script>', trace: '<img>', op: '__proto__', figure: 'constructor', x: 'toString', point: '|' })")
+    tab.value(
+        "set({ run: '<script>', trace: '<img>', op: '__proto__', figure: 'constructor', x: 'toString', point: '|' })"
+    )
 
 
 def test_a_database_of_nothing_says_how_to_fill_it(tab, tmp_path):
@@ -170,4 +213,6 @@ def test_a_database_of_nothing_says_how_to_fill_it(tab, tmp_path):
     path.write_text(page_of(tmp_path / "empty.db"))
     tab.open(path)
     assert "ares-cli results import" in tab.text("#choices")
-    assert tab.value("[...document.querySelectorAll('main section')].filter((part) => !part.hidden).map((part) => part.id)") == ["figures", "about"]
+    assert tab.value(
+        "[...document.querySelectorAll('main section')].filter((part) => !part.hidden).map((part) => part.id)"
+    ) == ["figures", "about"]

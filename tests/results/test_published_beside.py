@@ -19,11 +19,17 @@ from .test_published import line as published_line
 
 def both_sides(top: Path) -> Path:
     """ABD and the erasure code at two sizes, with five clients there and two here; and moves that only they made."""
-    for algorithm, folder, begin in (("ABD", "filesizeBig_slow_ABD", "11-5-5"), ("ARES_EC", "filesizeBig_slow_ARES_EC", "11-5-5-0")):
+    for algorithm, folder, begin in (
+        ("ABD", "filesizeBig_slow_ABD", "11-5-5"),
+        ("ARES_EC", "filesizeBig_slow_ARES_EC", "11-5-5-0"),
+    ):
         for size, times in ((2**16, 1), (2**20, 3)):
             seconds = times * (2 if algorithm == "ARES_EC" else 1)
             run = f"{folder}_{size}_{begin}_1"
-            write(top / "raw_data" / SIZES / folder / f"logs_{run}" / f"client-6-{run}.log", published_line("read", 1, seconds))
+            write(
+                top / "raw_data" / SIZES / folder / f"logs_{run}" / f"client-6-{run}.log",
+                published_line("read", 1, seconds),
+            )
             here = {"writers": 2, "readers": 2, "parameters": {"switches": ["gc", "batch"]}}
             write_run(
                 top / "own" / f"{algorithm}{size}",
@@ -37,7 +43,13 @@ def both_sides(top: Path) -> Path:
             )
     run = "scalabilityreconfixedlocalRAFT_slow_ARES_EC_11-5-15-3_2"
     write(
-        top / "raw_data" / SAME / "Local Raft" / "scalabilityreconfixed_slow_ARES_EC" / f"logs_{run}" / f"client-6-{run}.log",
+        top
+        / "raw_data"
+        / SAME
+        / "Local Raft"
+        / "scalabilityreconfixed_slow_ARES_EC"
+        / f"logs_{run}"
+        / f"client-6-{run}.log",
         published_line("read", 1),
     )
     return top
@@ -46,14 +58,27 @@ def both_sides(top: Path) -> Path:
 def test_their_scenarios_have_our_names_where_we_have_them(tmp_path):
     data = data_of(page_of(imported(tmp_path, both_sides(tmp_path / "runs"))))
     assert data["scenarios"] == ["object_size", "recon_same_dap/local_raft"]
-    assert {(run["algorithm"], run["published"]) for run in data["runs"] if run["scenario"] == "object_size"} == {
-        (algorithm, published) for algorithm in ("ABD", "ARES_EC") for published in (True, False)
-    }
-    write_run(tmp_path / "more", [line("read", "r1", 0, 1)], scenario="reconfiguration", algorithm="ARES_EC", parameters={"onto": "all"})
+    assert {
+        (run["algorithm"], run["published"])
+        for run in data["runs"]
+        if run["scenario"] == "object_size"
+    } == {(algorithm, published) for algorithm in ("ABD", "ARES_EC") for published in (True, False)}
+    write_run(
+        tmp_path / "more",
+        [line("read", "r1", 0, 1)],
+        scenario="reconfiguration",
+        algorithm="ARES_EC",
+        parameters={"onto": "all"},
+    )
     data = data_of(page_of(imported(tmp_path, tmp_path / "more")))
     assert data["scenarios"] == ["object_size", "reconfiguration"]
-    [theirs] = [run for run in data["runs"] if run["published"] and run["scenario"] == "reconfiguration"]
-    assert (theirs["parameters"]["onto"], theirs["parameters"]["members of consensus"]) == ("all", "Emulab")
+    [theirs] = [
+        run for run in data["runs"] if run["published"] and run["scenario"] == "reconfiguration"
+    ]
+    assert (theirs["parameters"]["onto"], theirs["parameters"]["members of consensus"]) == (
+        "all",
+        "Emulab",
+    )
 
 
 def test_every_counterpart_is_one_of_our_scenarios_and_protocols():
@@ -68,13 +93,40 @@ def test_a_report_imports_the_published_logs_beside_the_rounds(tmp_path, capfd):
     rounds = (tmp_path / "own").rename(tmp_path / "results" / "object_size")
     for round in rounds.iterdir():
         (round / "outcome.json").write_text("{}")
-    write_run(rounds / "not_ended", [line("read", "r1", 0, 1)], scenario="object_size", algorithm="ABD")
-    assert main(["report", "--results", str(tmp_path / "results"), "--published", str(tmp_path / "nowhere")]) == 2
+    write_run(
+        rounds / "not_ended", [line("read", "r1", 0, 1)], scenario="object_size", algorithm="ABD"
+    )
+    assert (
+        main(
+            [
+                "report",
+                "--results",
+                str(tmp_path / "results"),
+                "--published",
+                str(tmp_path / "nowhere"),
+            ]
+        )
+        == 2
+    )
     assert "nowhere" in capfd.readouterr().err
-    assert main(["report", "--results", str(tmp_path / "results"), "--published", str(tmp_path / "raw_data")]) == 0
+    assert (
+        main(
+            [
+                "report",
+                "--results",
+                str(tmp_path / "results"),
+                "--published",
+                str(tmp_path / "raw_data"),
+            ]
+        )
+        == 0
+    )
     assert "report.html" in capfd.readouterr().out
     data = data_of((tmp_path / "results" / "report.html").read_text())
-    assert [sum(run["published"] is side for run in data["runs"]) for side in (True, False)] == [5, 4]
+    assert [sum(run["published"] is side for run in data["runs"]) for side in (True, False)] == [
+        5,
+        4,
+    ]
 
 
 def run(scenario, switches="none"):
@@ -89,10 +141,18 @@ def test_printed_figures_are_those_of_our_switches():
         run("chain", "piggyback+gc"),
     ]
     lines = rename_lines(published(), runs)
-    piggyback = {(line.algorithm, line.at["switches"]): line.points[0][1] for line in lines if line.scenario == "piggyback"}
+    piggyback = {
+        (line.algorithm, line.at["switches"]): line.points[0][1]
+        for line in lines
+        if line.scenario == "piggyback"
+    }
     assert piggyback["COARES_EC_F", "optimised+gc+batch"] == 0.149
     assert piggyback["COARES_EC_F", "piggyback+optimised+gc+batch"] == 0.142
-    chain = {(line.algorithm, line.at["switches"]): line.points[0][1] for line in lines if line.scenario == "chain"}
+    chain = {
+        (line.algorithm, line.at["switches"]): line.points[0][1]
+        for line in lines
+        if line.scenario == "chain"
+    }
     assert (chain["ARES_EC", "none"], chain["ARES_EC", "piggyback+gc"]) == (0.159, 0.119)
     assert len(chain) == 6  # ours never had the piggyback alone
     assert {line.at["pending"] for line in lines if line.scenario == "garbage_collection"} == {11}
@@ -115,10 +175,17 @@ def test_the_table_has_theirs_ours_and_the_ratio_of_the_ratios(tmp_path):
         assert "writers (W) 2 (published: 5)" in told
         assert "readers (R) 2 (published: 5)" in told
         assert {"ABD", "ABD, published runs", "ABD, published figures"} <= set(
-            tab.value("[...document.querySelectorAll('#legend button')].map((one) => one.textContent)")
+            tab.value(
+                "[...document.querySelectorAll('#legend button')].map((one) => one.textContent)"
+            )
         )
         tab.select("choose-base", "the first point of each algorithm")
-        assert [row[4:] for row in table(tab, "beside-table")] == [["1", "1", "–"], ["1", "1", "–"], ["3", "3", "1"], ["3", "3", "1"]]
+        assert [row[4:] for row in table(tab, "beside-table")] == [
+            ["1", "1", "–"],
+            ["1", "1", "–"],
+            ["3", "3", "1"],
+            ["3", "3", "1"],
+        ]
         tab.open(page, "#scenario=recon_same_dap/local_raft")
         assert tab.value("document.getElementById('beside').hidden")
         assert tab.complaints == []

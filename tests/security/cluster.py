@@ -41,9 +41,24 @@ async def within(work: Awaitable[Result]) -> Result:
 class SecureCluster:
     """Five servers, all in c0, or those of ``sites``. ``hosts`` and ``listeners`` are for looking at, and for closing."""
 
-    def __init__(self, directory: Path, transport: TransportName = "native", sites: tuple[tuple[str, int], ...] = ()) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        transport: TransportName = "native",
+        sites: tuple[tuple[str, int], ...] = (),
+    ) -> None:
         spares = sum(number for _, number in sites[1:])
-        made = create(directory, Plan(servers=sites[0][1] if sites else 5, spares=spares, sites=sites, consensus=1, security="curve", base_port=0))
+        made = create(
+            directory,
+            Plan(
+                servers=sites[0][1] if sites else 5,
+                spares=spares,
+                sites=sites,
+                consensus=1,
+                security="curve",
+                base_port=0,
+            ),
+        )
         self.settings = structs.replace(made, transport=transport)
         self.hosts: dict[ServerId, Host] = {}
         self.listeners: dict[ServerId, ZmqListener | ZmtpListener] = {}
@@ -80,7 +95,9 @@ class SecureCluster:
             authorise(self.security, name, role)
         return self.security.client_key(str(self.security.secret_path(name)))
 
-    async def manager(self, name: str, role: str = "", timeout_s: float = TIMEOUT_S, site: str | None = None) -> Manager:
+    async def manager(
+        self, name: str, role: str = "", timeout_s: float = TIMEOUT_S, site: str | None = None
+    ) -> Manager:
         """A connection of a client, who is authorised now if a role is given."""
         if role:
             authorise(self.security, name, role)

@@ -6,7 +6,16 @@ from collections.abc import Hashable, Mapping, Sequence
 import pytest
 
 from ares.model.configuration import Configuration, Server, Status, Successor
-from ares.model.identity import DEFAULT_DOMAIN, DIRECTORY, FOLLOWING, CallId, ClientId, ConfigurationId, ObjectName, ServerId
+from ares.model.identity import (
+    DEFAULT_DOMAIN,
+    DIRECTORY,
+    FOLLOWING,
+    CallId,
+    ClientId,
+    ConfigurationId,
+    ObjectName,
+    ServerId,
+)
 from ares.model.log_messages import (
     Append,
     ChainRequest,
@@ -76,7 +85,10 @@ class Everybody:
 
 
 def admit(
-    gate: Admission, sender: Hashable, messages: Sequence[AnyMessage], hosted: Mapping[ConfigurationId, Hosting] = admission.NOTHING_HOSTED
+    gate: Admission,
+    sender: Hashable,
+    messages: Sequence[AnyMessage],
+    hosted: Mapping[ConfigurationId, Hosting] = admission.NOTHING_HOSTED,
 ) -> tuple[list[AnyMessage], list[AnyMessage]]:
     """All at once."""
     admitted, refused = gate.admit(sender, messages, hosted)
@@ -108,7 +120,12 @@ REQUESTS: dict[Role, list[AnyMessage]] = {
         LookRow(CALL, C0.id, ClientId(1), 0, PENDING),
         Fetch(CALL, C0.id, 0, PENDING),
     ],
-    Role.WRITE: [put("key"), put("\0block"), Append(CALL, C0.id, ClientId(1), 1, 1, 0, (b"x",)), Trim(CALL, C0.id, 1)],
+    Role.WRITE: [
+        put("key"),
+        put("\0block"),
+        Append(CALL, C0.id, ClientId(1), 1, 1, 0, (b"x",)),
+        Trim(CALL, C0.id, 1),
+    ],
     Role.RECONFIGURE: [
         put(f"{DIRECTORY}photos"),
         put(f"{FOLLOWING}photos"),
@@ -125,12 +142,26 @@ REQUESTS: dict[Role, list[AnyMessage]] = {
 
 def test_every_request_has_a_role() -> None:
     kinds = {type(request) for requests in REQUESTS.values() for request in requests}
-    every = {kind for kind in (*typing.get_args(Request), *typing.get_args(Upkeep), *typing.get_args(ConsensusRequest)) if isinstance(kind, type)}
+    every = {
+        kind
+        for kind in (
+            *typing.get_args(Request),
+            *typing.get_args(Upkeep),
+            *typing.get_args(ConsensusRequest),
+        )
+        if isinstance(kind, type)
+    }
     every |= {Bring, *typing.get_args(ChainRequest)}
     assert kinds | {Forward, Committed} == every == set(admission.REQUESTS)
 
 
-@pytest.mark.parametrize("message", [Forward(CALL, C0.id, ServerId("s1"), 0, (), 0), Committed(CALL, C0.id, ServerId("s1"), 0, 0, 0)])
+@pytest.mark.parametrize(
+    "message",
+    [
+        Forward(CALL, C0.id, ServerId("s1"), 0, (), 0),
+        Committed(CALL, C0.id, ServerId("s1"), 0, 0, 0),
+    ],
+)
 def test_only_the_server_itself_sends_what_a_server_sends(message: Forward | Committed) -> None:
     class Named(Everybody):
         def __init__(self, server: str) -> None:
@@ -140,9 +171,14 @@ def test_only_the_server_itself_sends_what_a_server_sends(message: Forward | Com
         def client(self, sender: Hashable) -> Client | None:
             return Client("whoever", "k", Role.ADMIN, self.server)
 
-    assert admit(Admission(Named("s1"), lambda _: True), Role.ADMIN, [message], HOSTED) == ([message], [])
+    assert admit(Admission(Named("s1"), lambda _: True), Role.ADMIN, [message], HOSTED) == (
+        [message],
+        [],
+    )
     for other in ("", "s0"):
-        admitted, refused = admit(Admission(Named(other), lambda _: True), Role.ADMIN, [message], HOSTED)
+        admitted, refused = admit(
+            Admission(Named(other), lambda _: True), Role.ADMIN, [message], HOSTED
+        )
         assert admitted == []
         assert [refusal.reason for refusal in refused] == [Reason.NOT_AUTHORIZED]
 
@@ -164,7 +200,11 @@ def test_a_role_includes_the_ones_before(role: Role) -> None:
                 assert (admitted, refused) == ([request], [])
             else:
                 assert admitted == []
-                assert [(refusal.call, refusal.reason) for refusal in refused if isinstance(refusal, Refused)] == [(CALL, Reason.NOT_AUTHORIZED)]
+                assert [
+                    (refusal.call, refusal.reason)
+                    for refusal in refused
+                    if isinstance(refusal, Refused)
+                ] == [(CALL, Reason.NOT_AUTHORIZED)]
 
 
 def test_who_is_nobody_may_nothing() -> None:
@@ -202,20 +242,30 @@ def test_what_was_not_decided_is_refused_from_everybody(role: Role, request_: An
 def test_after_one_forgery_no_certificate_of_a_batch_is_looked_at() -> None:
     """They take long to look at, and a batch has room for thousands."""
     asked: list[Configuration] = []
-    gate = Admission(Everybody(), lambda configuration: not asked.append(configuration) and configuration != FORGED)
-    good, bad, plain = (WriteConfig(CallId(1), C0.id, PENDING), Introduce(CallId(2), FORGED), GetTag(CallId(3), C0.id, KEY))
+    gate = Admission(
+        Everybody(),
+        lambda configuration: not asked.append(configuration) and configuration != FORGED,
+    )
+    good, bad, plain = (
+        WriteConfig(CallId(1), C0.id, PENDING),
+        Introduce(CallId(2), FORGED),
+        GetTag(CallId(3), C0.id, KEY),
+    )
     admitted, refused = admit(gate, Role.READ, [good, bad, bad, good, plain], HOSTED)
     assert admitted == [good, plain]
-    assert [(refusal.call, refusal.reason) for refusal in refused if isinstance(refusal, Refused)] == [
-        (CallId(call), Reason.NOT_CERTIFIED) for call in (2, 2, 1)
-    ]
+    assert [
+        (refusal.call, refusal.reason) for refusal in refused if isinstance(refusal, Refused)
+    ] == [(CallId(call), Reason.NOT_CERTIFIED) for call in (2, 2, 1)]
     assert asked == [NEXT, FORGED]
     assert admit(gate, Role.READ, [good], HOSTED)[0] == [good]
 
 
 def test_a_proposal_need_not_be_decided() -> None:
     proposal = Propose(CALL, NEXT, ClientId(1))
-    assert admit(Admission(Everybody(), lambda _: False), Role.RECONFIGURE, [proposal]) == ([proposal], [])
+    assert admit(Admission(Everybody(), lambda _: False), Role.RECONFIGURE, [proposal]) == (
+        [proposal],
+        [],
+    )
 
 
 @pytest.mark.parametrize("role", [Role.READ, Role.WRITE])
@@ -246,7 +296,12 @@ def test_hearsay_of_a_later_one_is_left_out(known: str) -> None:
     ]
     admitted, refused = admit(gate, Role.READ, batch, HOSTED if known == "hosted" else {})
     assert refused == []
-    assert admitted == [Introduce(CALL, C0), ReadConfig(CALL, C0.id), GetData(CALL, C0.id, KEY, True), ListObjects(CALL, C0.id, "", 10)]
+    assert admitted == [
+        Introduce(CALL, C0),
+        ReadConfig(CALL, C0.id),
+        GetData(CALL, C0.id, KEY, True),
+        ListObjects(CALL, C0.id, "", 10),
+    ]
 
 
 def test_who_may_reconfigure_finalizes() -> None:
@@ -257,4 +312,7 @@ def test_who_may_reconfigure_finalizes() -> None:
 
 def test_what_is_no_request_is_for_the_host_to_refuse() -> None:
     strange: list[AnyMessage] = [Ack(CALL, None), Refused(CALL, Reason.STORAGE, "says a client")]
-    assert admit(Admission(Everybody(), lambda _: True), Role.READ, strange, HOSTED) == (strange, [])
+    assert admit(Admission(Everybody(), lambda _: True), Role.READ, strange, HOSTED) == (
+        strange,
+        [],
+    )

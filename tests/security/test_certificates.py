@@ -47,14 +47,22 @@ def refused() -> dict[str, Configuration]:
         "garbage": replace(C1, certificate=bytes(64)),
         "of no length that a signature has": replace(C1, certificate=b"x"),
         "cut short": replace(C1, certificate=good.certificate[:-1]),
-        "one bit flipped": replace(C1, certificate=bytes([good.certificate[0] ^ 1]) + good.certificate[1:]),
+        "one bit flipped": replace(
+            C1, certificate=bytes([good.certificate[0] ^ 1]) + good.certificate[1:]
+        ),
         "by another key": certified(C1, SigningKey.generate()),
         "of another index": replace(C1, index=2, certificate=good.certificate),
         "of another domain": replace(C1, domain=FILES, certificate=good.certificate),
         "of another content": replace(C1, servers=C1.servers[::-1], certificate=good.certificate),
-        "of another address": replace(C1, servers=(replace(C1.servers[0], address="evil:1"), *C1.servers[1:]), certificate=good.certificate),
+        "of another address": replace(
+            C1,
+            servers=(replace(C1.servers[0], address="evil:1"), *C1.servers[1:]),
+            certificate=good.certificate,
+        ),
         "of another cluster": certified(elsewhere),
-        "moved to this cluster": replace(elsewhere, cluster=C0.id, certificate=certified(elsewhere).certificate),
+        "moved to this cluster": replace(
+            elsewhere, cluster=C0.id, certificate=certified(elsewhere).certificate
+        ),
         "without a place": replace(C1, index=-1, certificate=good.certificate),
     }
 
@@ -102,18 +110,31 @@ class Published(msgspec.Struct, frozen=True, array_like=True):
 
 
 @pytest.mark.parametrize("configuration", [C0, C1])
-def test_ids_are_what_they_were_and_both_releases_read_each_other(configuration: Configuration) -> None:
+def test_ids_are_what_they_were_and_both_releases_read_each_other(
+    configuration: Configuration,
+) -> None:
     encoded = msgspec.msgpack.encode(configuration)
     earlier = msgspec.msgpack.decode(encoded, type=Published)
-    assert hashlib.blake2b(msgspec.msgpack.encode(earlier), digest_size=16).digest() == configuration.id
-    assert msgspec.msgpack.decode(msgspec.msgpack.encode(earlier), type=Configuration) == configuration
-    assert len(encoded) == len(msgspec.msgpack.encode(earlier)) + 3, "no certificate (two bytes), and no start of a chain"
+    assert (
+        hashlib.blake2b(msgspec.msgpack.encode(earlier), digest_size=16).digest()
+        == configuration.id
+    )
+    assert (
+        msgspec.msgpack.decode(msgspec.msgpack.encode(earlier), type=Configuration) == configuration
+    )
+    assert len(encoded) == len(msgspec.msgpack.encode(earlier)) + 3, (
+        "no certificate (two bytes), and no start of a chain"
+    )
 
 
 def test_ids_of_an_earlier_release() -> None:
-    first = Configuration.abd([Server(f"s{i}", f"h:{i + 1}", two * 16) for i, two in enumerate(("ab", "cd", "ef"))]).at("default", 0)  # type: ignore[arg-type]
+    first = Configuration.abd(
+        [Server(f"s{i}", f"h:{i + 1}", two * 16) for i, two in enumerate(("ab", "cd", "ef"))]
+    ).at("default", 0)  # type: ignore[arg-type]
     assert first.id.hex() == "dc4355a2697069f38a8e6c43de9bd2ba"
-    later = Configuration.ec(["s0", "s1", "s2", "s3", "s4"], k=3).at(DomainName("photos"), 4, first.id)
+    later = Configuration.ec(["s0", "s1", "s2", "s3", "s4"], k=3).at(
+        DomainName("photos"), 4, first.id
+    )
     assert later.id.hex() == "47370773235823e51c27ecd9e7d7e850"
 
 
@@ -130,21 +151,36 @@ def member(table: LocalConsensus) -> CertifiedConsensus:
     return CertifiedConsensus(table, C0, Signer(KEY), VERIFIER)
 
 
-async def test_a_decision_is_signed_whosever_it_was(member: CertifiedConsensus, table: LocalConsensus) -> None:
+async def test_a_decision_is_signed_whosever_it_was(
+    member: CertifiedConsensus, table: LocalConsensus
+) -> None:
     first = await member.propose(C1, ME, 1)
     late = await member.propose(Configuration.abd(SERVERS).at(DEFAULT_DOMAIN, 1, C0.id), ME, 1)
     assert first == late
     assert VERIFIER(first.configuration)
-    assert (await table.propose(C1, ME, 1)).configuration.certificate == b""  # what is replicated is the decision alone
+    assert (
+        await table.propose(C1, ME, 1)
+    ).configuration.certificate == b""  # what is replicated is the decision alone
 
 
-async def test_what_a_proposer_calls_a_certificate_is_not_handed_on(member: CertifiedConsensus) -> None:
+async def test_what_a_proposer_calls_a_certificate_is_not_handed_on(
+    member: CertifiedConsensus,
+) -> None:
     decided = await member.propose(replace(C1, certificate=b"x" * 64), ME, 1)
     assert decided.configuration == certified(C1)
 
 
-@pytest.mark.parametrize("proposal", [C0, Configuration.abd(SERVERS[:2] + SERVERS[2:]).at(DEFAULT_DOMAIN, 0, C0.id), C1.at(FILES, 0, bytes(16))])
-async def test_nothing_of_another_cluster_and_no_second_c0_is_signed(member: CertifiedConsensus, proposal: Configuration) -> None:
+@pytest.mark.parametrize(
+    "proposal",
+    [
+        C0,
+        Configuration.abd(SERVERS[:2] + SERVERS[2:]).at(DEFAULT_DOMAIN, 0, C0.id),
+        C1.at(FILES, 0, bytes(16)),
+    ],
+)
+async def test_nothing_of_another_cluster_and_no_second_c0_is_signed(
+    member: CertifiedConsensus, proposal: Configuration
+) -> None:
     with pytest.raises(ConfigurationRefused):
         await member.propose(proposal, ME, 1)
 
@@ -176,7 +212,9 @@ async def test_a_log_stays_a_log(member: CertifiedConsensus, table: LocalConsens
         await member.propose(chain.at(DEFAULT_DOMAIN, 1, C0.id), ME, 1)
 
 
-async def test_what_was_decided_for_another_cluster_is_not_signed(member: CertifiedConsensus, table: LocalConsensus) -> None:
+async def test_what_was_decided_for_another_cluster_is_not_signed(
+    member: CertifiedConsensus, table: LocalConsensus
+) -> None:
     """Its journal may be older than its keys."""
     await table.propose(C1.at(DEFAULT_DOMAIN, 1, bytes(16)), ME, 1)
     with pytest.raises(ConfigurationRefused, match="another cluster"):

@@ -59,11 +59,16 @@ async def test_a_quorum_answers_whatever_the_others_places_say(cluster: SecureCl
 
 
 @EITHER_TRANSPORT
-async def test_without_a_quorum_the_client_is_told_what_is_known_and_not_that_it_is_not_authorised(cluster: SecureCluster) -> None:
+async def test_without_a_quorum_the_client_is_told_what_is_known_and_not_that_it_is_not_authorised(
+    cluster: SecureCluster,
+) -> None:
     async with Fakes(cluster) as fakes:
         await fakes.replace("s0", "s1", "s2")
         admin = await cluster.manager("admin", timeout_s=2.0)
-        with pytest.raises(Unavailable, match=r"before it has shown to own the server's key|what answers there does not speak CURVE") as failed:
+        with pytest.raises(
+            Unavailable,
+            match=r"before it has shown to own the server's key|what answers there does not speak CURVE",
+        ) as failed:
             await within(admin.read("key"))
         assert fakes.refused
         assert {"s0", "s1", "s2"} <= failed.value.missing.keys()

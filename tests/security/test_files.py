@@ -38,16 +38,27 @@ def secrets_in(directory: Path) -> list[str]:
     return [path.read_text().strip() for path in directory.rglob("*.secret")]
 
 
-def test_secrets_are_in_files_of_their_own_and_nowhere_else(settings: Settings, security: SecuritySettings) -> None:
+def test_secrets_are_in_files_of_their_own_and_nowhere_else(
+    settings: Settings, security: SecuritySettings
+) -> None:
     paths = sorted(path.name for path in security.directory.glob("*.secret"))
-    assert paths == ["admin.secret", "decisions.secret", "r0.secret", "s0.secret", "s1.secret", "s2.secret"]
+    assert paths == [
+        "admin.secret",
+        "decisions.secret",
+        "r0.secret",
+        "s0.secret",
+        "s1.secret",
+        "s2.secret",
+    ]
     assert {mode(path) for path in security.directory.glob("*.secret")} == {0o600}
     assert mode(security.directory) == 0o700
     secrets = secrets_in(security.directory)
     assert len(set(secrets)) == 6
     told = settings.path.read_text() + security.clients_path.read_text() + repr(settings)
     assert not any(secret in told for secret in secrets)
-    assert read_clients(security.clients_path) == [Client("admin", security.client_key(settings.client.key).public, Role.ADMIN)]
+    assert read_clients(security.clients_path) == [
+        Client("admin", security.client_key(settings.client.key).public, Role.ADMIN)
+    ]
 
 
 def test_a_secret_shows_itself_nowhere() -> None:
@@ -57,7 +68,9 @@ def test_a_secret_shows_itself_nowhere() -> None:
             assert repr(key.secret) not in shown
 
 
-def test_keys_are_different_and_the_same_when_read_again(security: SecuritySettings, settings: Settings) -> None:
+def test_keys_are_different_and_the_same_when_read_again(
+    security: SecuritySettings, settings: Settings
+) -> None:
     server = settings.servers[ServerId("s0")]
     assert security.process_key("s0", server.public_key).public == server.public_key
     assert security.signing_key().public == security.decision_key
@@ -74,7 +87,9 @@ USES = {
 
 @pytest.mark.parametrize("id", USES)
 @pytest.mark.parametrize("bits", [0o640, 0o604, 0o660, 0o666])
-def test_a_secret_that_others_can_read_is_refused_and_mended_as_told(settings: Settings, security: SecuritySettings, id: str, bits: int) -> None:
+def test_a_secret_that_others_can_read_is_refused_and_mended_as_told(
+    settings: Settings, security: SecuritySettings, id: str, bits: int
+) -> None:
     path = security.secret_path(id)
     path.chmod(bits)
     with pytest.raises(BadInput) as refused:
@@ -88,7 +103,13 @@ def test_a_secret_that_others_can_read_is_refused_and_mended_as_told(settings: S
 
 @pytest.mark.parametrize("id", USES)
 @pytest.mark.parametrize(
-    ("content", "said"), [(None, "cannot be read"), ("", "is empty"), ("no key", "holds something else"), ("ab" * 31, "holds something else")]
+    ("content", "said"),
+    [
+        (None, "cannot be read"),
+        ("", "is empty"),
+        ("no key", "holds something else"),
+        ("ab" * 31, "holds something else"),
+    ],
 )
 def test_what_is_no_secret_key_is_refused_without_showing_it(
     settings: Settings, security: SecuritySettings, id: str, content: str | None, said: str
@@ -103,7 +124,9 @@ def test_what_is_no_secret_key_is_refused_without_showing_it(
 
 
 @pytest.mark.parametrize("id", ["s0", "r0", "decisions"])
-def test_a_secret_of_somebody_else_is_refused(settings: Settings, security: SecuritySettings, id: str) -> None:
+def test_a_secret_of_somebody_else_is_refused(
+    settings: Settings, security: SecuritySettings, id: str
+) -> None:
     path = security.secret_path(id)
     path.unlink()
     write_secret(path, SecretKey.generate().secret.hex())
@@ -134,7 +157,9 @@ def test_init_writes_over_no_keys(settings: Settings) -> None:
 def test_a_fresh_start_keeps_the_keys(settings: Settings) -> None:
     renewed = renew_identities(settings)
     assert renewed.security == settings.security
-    assert {server.public_key for server in renewed.servers.values()} == {server.public_key for server in settings.servers.values()}
+    assert {server.public_key for server in renewed.servers.values()} == {
+        server.public_key for server in settings.servers.values()
+    }
     renewed.check_secrets()
 
 
@@ -145,7 +170,10 @@ def test_clients_come_and_go(security: SecuritySettings) -> None:
     bob, path = authorise(security, "bob", "write")
     assert path == security.directory / "bob.secret"
     assert security.client_key(str(path)).public == bob.key
-    assert [(client.name, client.role) for client in read_clients(security.clients_path)] == [("admin", Role.ADMIN), ("bob", Role.WRITE)]
+    assert [(client.name, client.role) for client in read_clients(security.clients_path)] == [
+        ("admin", Role.ADMIN),
+        ("bob", Role.WRITE),
+    ]
     revoke(security, "bob")
     assert [client.name for client in read_clients(security.clients_path)] == ["admin"]
     with pytest.raises(BadInput, match=r"bob\.secret exists"):  # its owner may still have it
@@ -155,9 +183,16 @@ def test_clients_come_and_go(security: SecuritySettings) -> None:
 
 @pytest.mark.parametrize(
     ("name", "role", "said"),
-    [("admin", "read", "already"), ("bob", "king", "one of read, write, reconfigure, admin"), ("../bob", "read", "letters"), ("", "read", "letters")],
+    [
+        ("admin", "read", "already"),
+        ("bob", "king", "one of read, write, reconfigure, admin"),
+        ("../bob", "read", "letters"),
+        ("", "read", "letters"),
+    ],
 )
-def test_impossible_clients_are_not_made(security: SecuritySettings, name: str, role: str, said: str) -> None:
+def test_impossible_clients_are_not_made(
+    security: SecuritySettings, name: str, role: str, said: str
+) -> None:
     before = sorted(security.directory.iterdir()), security.clients_path.read_bytes()
     with pytest.raises(BadInput, match=said):
         authorise(security, name, role)
@@ -176,7 +211,9 @@ def test_nobody_unknown_can_be_revoked(security: SecuritySettings) -> None:
 
 
 def test_the_last_administrator_is_revoked_only_on_purpose(security: SecuritySettings) -> None:
-    with pytest.raises(BadInput, match=r"admin is the last client with the role admin.*nothing was changed"):
+    with pytest.raises(
+        BadInput, match=r"admin is the last client with the role admin.*nothing was changed"
+    ):
         revoke(security, "admin")
     authorise(security, "second", "admin")
     revoke(security, "admin")
@@ -184,8 +221,12 @@ def test_the_last_administrator_is_revoked_only_on_purpose(security: SecuritySet
     assert read_clients(security.clients_path) == []
 
 
-def test_a_secret_goes_where_there_is_a_directory(security: SecuritySettings, tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=r"no directory .*missing to write bob\.secret in; nothing was made"):
+def test_a_secret_goes_where_there_is_a_directory(
+    security: SecuritySettings, tmp_path: Path
+) -> None:
+    with pytest.raises(
+        BadInput, match=r"no directory .*missing to write bob\.secret in; nothing was made"
+    ):
         authorise(security, "bob", "read", tmp_path / "missing" / "bob.secret")
     assert [client.name for client in read_clients(security.clients_path)] == ["admin"]
     assert not (tmp_path / "missing").exists()
@@ -210,7 +251,9 @@ BAD_LISTS = {
 
 
 @pytest.mark.parametrize("kind", BAD_LISTS)
-def test_a_bad_list_starts_nothing_and_says_where(security: SecuritySettings, settings: Settings, kind: str) -> None:
+def test_a_bad_list_starts_nothing_and_says_where(
+    security: SecuritySettings, settings: Settings, kind: str
+) -> None:
     text, said = BAD_LISTS[kind]
     security.clients_path.write_text(text)
     with pytest.raises(BadInput, match=said) as refused:
@@ -226,7 +269,9 @@ def test_a_list_that_others_can_write_starts_nothing(security: SecuritySettings)
 
 def test_a_list_that_others_can_replace_starts_nothing(security: SecuritySettings) -> None:
     security.directory.chmod(0o777)
-    with pytest.raises(BadInput, match=rf"others can put another file .* there: chmod go-w {security.directory}"):
+    with pytest.raises(
+        BadInput, match=rf"others can put another file .* there: chmod go-w {security.directory}"
+    ):
         AuthorisedClients(security.clients_path)
     security.directory.chmod(0o1777)
     AuthorisedClients(security.clients_path)
@@ -246,7 +291,9 @@ def sender(key: str) -> KeyedSender:
     return made
 
 
-def test_a_changed_list_is_seen_within_a_second_and_a_new_client_at_once(security: SecuritySettings) -> None:
+def test_a_changed_list_is_seen_within_a_second_and_a_new_client_at_once(
+    security: SecuritySettings,
+) -> None:
     clock = Clock()
     clients = AuthorisedClients(security.clients_path, clock)
     bob, _ = authorise(security, "bob", "read")
@@ -261,17 +308,23 @@ def test_a_changed_list_is_seen_within_a_second_and_a_new_client_at_once(securit
     assert clients.unknown_keys == 1
 
 
-def test_the_clusters_own_processes_are_clients_whatever_the_list_says(security: SecuritySettings, settings: Settings) -> None:
+def test_the_clusters_own_processes_are_clients_whatever_the_list_says(
+    security: SecuritySettings, settings: Settings
+) -> None:
     clock = Clock()
     clients = AuthorisedClients(security.clients_path, clock, processes_as_clients(settings))
     s0, r0 = settings.servers[ServerId("s0")], settings.members[ServerId("r0")]
     for clock.now_s in (0.0, 2.0):
         assert clients.client(sender(s0.public_key)) == Client("s0", s0.public_key, Role.READ, "s0")
-        assert clients.client(sender(r0.public_key)) == Client("r0", r0.public_key, Role.RECONFIGURE)
+        assert clients.client(sender(r0.public_key)) == Client(
+            "r0", r0.public_key, Role.RECONFIGURE
+        )
         security.clients_path.write_text("")
     write_clients(security.clients_path, [Client("the-server", s0.public_key, Role.WRITE)])
     clock.now_s = 4.0
-    assert clients.client(sender(s0.public_key)) == Client("the-server", s0.public_key, Role.WRITE, "s0")
+    assert clients.client(sender(s0.public_key)) == Client(
+        "the-server", s0.public_key, Role.WRITE, "s0"
+    )
     assert clients.unknown_keys == 0
 
 
@@ -280,7 +333,9 @@ def test_a_sender_without_a_key_is_nobody(security: SecuritySettings) -> None:
 
 
 @pytest.mark.parametrize("slip", ["[[client", None])
-def test_a_list_that_becomes_unreadable_changes_nothing(security: SecuritySettings, slip: str | None, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_list_that_becomes_unreadable_changes_nothing(
+    security: SecuritySettings, slip: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
     clock = Clock()
     clients = AuthorisedClients(security.clients_path, clock)
     [admin] = read_clients(security.clients_path)
@@ -332,7 +387,9 @@ def test_decisions_of_an_etcd_cannot_be_certified(tmp_path: Path) -> None:
 def test_addresses_that_others_can_reach_take_a_choice(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"--security curve, .* --security none"):
         create(tmp_path / "cluster", Plan(host="10.0.0.1"))
-    assert create(tmp_path / "cluster", Plan(host="10.0.0.1", security="curve")).security is not None
+    assert (
+        create(tmp_path / "cluster", Plan(host="10.0.0.1", security="curve")).security is not None
+    )
 
 
 def test_a_cluster_without_keys_is_as_it_was(tmp_path: Path) -> None:
@@ -348,7 +405,10 @@ def test_c0_has_no_keys_in_it(settings: Settings) -> None:
     """So a server's key can be changed without c0, which is for ever, becoming another."""
     assert all("/" not in server.address for server in settings.initial.servers)
     other = SecretKey.generate().public
-    changed = Settings.parse(settings.path.read_text().replace(settings.servers[ServerId("s0")].public_key, other), settings.path)
+    changed = Settings.parse(
+        settings.path.read_text().replace(settings.servers[ServerId("s0")].public_key, other),
+        settings.path,
+    )
     assert changed.initial.id == settings.initial.id
     assert changed.book()[ServerId("s0")].address.endswith(other)
 
@@ -356,7 +416,9 @@ def test_c0_has_no_keys_in_it(settings: Settings) -> None:
 # -- which key a client uses --------------------------------------------------------------------------------------------
 
 
-async def test_a_client_without_a_key_is_told_how_to_give_one(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_without_a_key_is_told_how_to_give_one(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("ARES_KEY", raising=False)
     settings.path.write_text(without(settings, 'key = "keys/admin'))
     with pytest.raises(BadInput, match="give --key FILE, set ARES_KEY"):
@@ -364,7 +426,9 @@ async def test_a_client_without_a_key_is_told_how_to_give_one(settings: Settings
 
 
 @pytest.mark.parametrize("way", ["variable", "argument"])
-async def test_a_key_in_place_of_its_file_is_refused_without_showing_it(settings: Settings, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_key_in_place_of_its_file_is_refused_without_showing_it(
+    settings: Settings, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     secret = SecretKey.generate().secret.hex()
     monkeypatch.setenv("ARES_KEY", secret if way == "variable" else "")
     with pytest.raises(BadInput, match="what looks like the key itself") as refused:
@@ -372,7 +436,9 @@ async def test_a_key_in_place_of_its_file_is_refused_without_showing_it(settings
     assert secret not in str(refused.value)
 
 
-async def test_the_key_that_is_given_is_used(settings: Settings, security: SecuritySettings, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_key_that_is_given_is_used(
+    settings: Settings, security: SecuritySettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     paths = {name: authorise(security, name, "read")[1] for name in ("variable", "argument")}
     monkeypatch.delenv("ARES_KEY", raising=False)
 
@@ -387,7 +453,9 @@ async def test_the_key_that_is_given_is_used(settings: Settings, security: Secur
     assert names[await used()] == "variable"
     assert names[await used(key=paths["argument"])] == "argument"
     assert Common(cluster=settings.path).settings().client.key == str(paths["variable"])
-    assert Common(cluster=settings.path, key_file=paths["argument"]).settings().client.key == str(paths["argument"])
+    assert Common(cluster=settings.path, key_file=paths["argument"]).settings().client.key == str(
+        paths["argument"]
+    )
 
 
 def test_a_key_for_a_cluster_without_keys_is_refused(tmp_path: Path) -> None:

@@ -44,12 +44,19 @@ class Doorkeeper:
 class Server:
     """A listener behind a lock that acknowledges whatever comes. ``clients``: the transport of its clients."""
 
-    def __init__(self, known: SecretKey, transport: TransportName = "native", clients: TransportName = "native") -> None:
+    def __init__(
+        self,
+        known: SecretKey,
+        transport: TransportName = "native",
+        clients: TransportName = "native",
+    ) -> None:
         self.transport = transport
         self.clients = clients
         self.key = SecretKey.generate()
         self.doorkeeper = Doorkeeper(known)
-        self.listener = listener_at("127.0.0.1:0", Lock(self.key, self.doorkeeper), transport=transport)
+        self.listener = listener_at(
+            "127.0.0.1:0", Lock(self.key, self.doorkeeper), transport=transport
+        )
         self.senders: list[Sender] = []
         self.address = ""
 
@@ -85,7 +92,10 @@ def known() -> SecretKey:
     return SecretKey.generate()
 
 
-@pytest.fixture(params=[("native", "native"), ("native", "libzmq"), ("libzmq", "native"), ("libzmq", "libzmq")], ids=" to ".join)
+@pytest.fixture(
+    params=[("native", "native"), ("native", "libzmq"), ("libzmq", "native"), ("libzmq", "libzmq")],
+    ids=" to ".join,
+)
 async def server(request: pytest.FixtureRequest, known: SecretKey) -> AsyncIterator[Server]:
     clients, transport = request.param
     made = Server(known, transport, clients)
@@ -95,13 +105,17 @@ async def server(request: pytest.FixtureRequest, known: SecretKey) -> AsyncItera
 
 
 @contextlib.asynccontextmanager
-async def client_of(server: Server, key: SecretKey | None, server_key: str = "") -> AsyncIterator[Client]:
+async def client_of(
+    server: Server, key: SecretKey | None, server_key: str = ""
+) -> AsyncIterator[Client]:
     made = Client(keyed(server.address, server_key or server.key.public), key, server.clients)
     yield made
     await made.connections.close()
 
 
-async def test_a_known_key_gets_in_and_is_known_by_every_batch(server: Server, known: SecretKey) -> None:
+async def test_a_known_key_gets_in_and_is_known_by_every_batch(
+    server: Server, known: SecretKey
+) -> None:
     async with client_of(server, known) as client:
         assert await client.ask() == Ack(CallId(1), None)
     assert server.doorkeeper.refused == 0
@@ -150,10 +164,16 @@ async def test_a_server_with_another_key_is_not_spoken_to(server: Server, known:
 
 @pytest.mark.parametrize("transport", ["native", "libzmq"])
 @pytest.mark.parametrize("clients", ["native", "libzmq"])
-async def test_a_server_that_has_no_key_is_not_spoken_to(known: SecretKey, transport: TransportName, clients: TransportName) -> None:
+async def test_a_server_that_has_no_key_is_not_spoken_to(
+    known: SecretKey, transport: TransportName, clients: TransportName
+) -> None:
     plain = listener_at("127.0.0.1:0", transport=transport)
     seen: list[Sender] = []
-    address = await plain.serve(lambda sender, messages: seen.append(sender) or [Ack(message.call, None) for message in messages])
+    address = await plain.serve(
+        lambda sender, messages: (
+            seen.append(sender) or [Ack(message.call, None) for message in messages]
+        )
+    )
     client = Client(keyed(address, SecretKey.generate().public), known, clients)
     assert isinstance(await client.ask(), Refused)
     assert seen == []
@@ -162,16 +182,28 @@ async def test_a_server_that_has_no_key_is_not_spoken_to(known: SecretKey, trans
 
 
 @pytest.mark.parametrize("key", ["a client without", "a client with"])
-async def test_a_client_of_another_mechanism_is_told(key: str, known: SecretKey, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_client_of_another_mechanism_is_told(
+    key: str, known: SecretKey, caplog: pytest.LogCaptureFixture
+) -> None:
     """Once a second, and not in the log for every connection that is tried."""
     has_key = key == "a client with"
-    listener = listener_at("127.0.0.1:0", None if has_key else Lock(SecretKey.generate(), Doorkeeper()))
-    address = await listener.serve(lambda _, messages: [Ack(message.call, None) for message in messages])
-    client = Client(keyed(address, SecretKey.generate().public) if has_key else address, known if has_key else None, "native")
+    listener = listener_at(
+        "127.0.0.1:0", None if has_key else Lock(SecretKey.generate(), Doorkeeper())
+    )
+    address = await listener.serve(
+        lambda _, messages: [Ack(message.call, None) for message in messages]
+    )
+    client = Client(
+        keyed(address, SecretKey.generate().public) if has_key else address,
+        known if has_key else None,
+        "native",
+    )
     for _ in range(3):
         answer = await client.ask()
         assert isinstance(answer, Refused)
-        assert answer.reason is (Reason.BAD_REQUEST if has_key else Reason.NOT_AUTHORIZED), "nobody said anything of this client's key"
+        assert answer.reason is (Reason.BAD_REQUEST if has_key else Reason.NOT_AUTHORIZED), (
+            "nobody said anything of this client's key"
+        )
         assert ("does not speak CURVE" if has_key else "none in this cluster file") in answer.detail
     assert "hung up on a server" not in caplog.text
     await client.connections.close()
@@ -190,7 +222,9 @@ async def test_a_client_without_a_key_gets_nothing(server: Server) -> None:
 
 
 @pytest.mark.parametrize("clients", ["native", "libzmq"])
-async def test_a_client_whose_key_is_revoked_is_hung_up_on(clients: TransportName, known: SecretKey, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_whose_key_is_revoked_is_hung_up_on(
+    clients: TransportName, known: SecretKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also one that asks nothing any more. Servers on libzmq keep such connections, and refuse what comes over them."""
     monkeypatch.setattr(native, "ROLL_CALL_S", 0.02)
     server = Server(known, "native", clients)
@@ -232,7 +266,9 @@ async def test_a_client_cannot_say_itself_who_it_is(server: Server) -> None:
     assert sender.key == key.public
 
 
-async def test_without_a_doorkeeper_nobody_gets_in(known: SecretKey, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_a_doorkeeper_nobody_gets_in(
+    known: SecretKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """libzmq on its own would let every key in."""
     make = Authenticator.__init__
 
@@ -267,7 +303,9 @@ async def attempt(context: zmq.Context[zmq.Socket[bytes]], server: Server, many:
             socket.setsockopt(zmq.CURVE_PUBLICKEY, bytes.fromhex(stranger.public))
             socket.setsockopt(zmq.CURVE_SECRETKEY, stranger.secret)
             socket.connect(f"tcp://{server.address}")
-            socket.send_multipart([bytes([1]) + bytes(64 * 1024)], zmq.NOBLOCK)  # would be kept if the server took it
+            socket.send_multipart(
+                [bytes([1]) + bytes(64 * 1024)], zmq.NOBLOCK
+            )  # would be kept if the server took it
             sockets.append(socket)
         async with asyncio.timeout(20):
             while server.doorkeeper.refused < before + AT_ONCE:  # noqa: ASYNC110 (counted by another callback)
@@ -277,7 +315,9 @@ async def attempt(context: zmq.Context[zmq.Socket[bytes]], server: Server, many:
 
 
 @pytest.mark.parametrize("transport", ["native", "libzmq"])
-async def test_attempts_of_strangers_cost_no_memory_and_disturb_nobody(known: SecretKey, transport: TransportName) -> None:
+async def test_attempts_of_strangers_cost_no_memory_and_disturb_nobody(
+    known: SecretKey, transport: TransportName
+) -> None:
     server = Server(known, transport)
     server.address = await server.listener.serve(server.handle)
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
@@ -291,4 +331,6 @@ async def test_attempts_of_strangers_cost_no_memory_and_disturb_nobody(known: Se
     await server.listener.close()
     assert server.doorkeeper.refused == ATTEMPTS // 4 + ATTEMPTS
     assert grown < 8 * MIB
-    assert {sender.key for sender in server.senders if isinstance(sender, KeyedSender)} == {known.public}
+    assert {sender.key for sender in server.senders if isinstance(sender, KeyedSender)} == {
+        known.public
+    }

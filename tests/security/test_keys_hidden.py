@@ -40,7 +40,9 @@ FORMS = {
     "base 64": base64.b64encode(SECRET.secret).decode(),
     "base 64 with a slash": base64.b64encode(b"\xff\xef\xff" + SECRET.secret[3:]).decode(),
     "Z85": z85(SECRET.secret),
-    "Z85 with a slash": z85(b"\x03\x9b\x65\x01" + SECRET.secret[4:])[:4] + "/" + z85(SECRET.secret)[5:],
+    "Z85 with a slash": z85(b"\x03\x9b\x65\x01" + SECRET.secret[4:])[:4]
+    + "/"
+    + z85(SECRET.secret)[5:],
     "with a zero": f"{HEX}\0",
 }
 
@@ -59,7 +61,11 @@ def settings(tmp_path: Path) -> Settings:
 @pytest.mark.parametrize("way", ["argument", "variable", "file"])
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 async def test_a_key_in_place_of_its_path_is_never_repeated(
-    settings: Settings, form: str, way: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    settings: Settings,
+    form: str,
+    way: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.DEBUG)
     monkeypatch.delenv("ARES_KEY", raising=False)
@@ -69,7 +75,9 @@ async def test_a_key_in_place_of_its_path_is_never_repeated(
         monkeypatch.setenv("ARES_KEY", form)
     elif way == "file":
         text = settings.path.read_text()
-        settings.path.write_text(text.replace('key = "keys/admin.secret"', f"key = {json.dumps(form)}"))
+        settings.path.write_text(
+            text.replace('key = "keys/admin.secret"', f"key = {json.dumps(form)}")
+        )
     with pytest.raises(BadInput) as refused:
         await connect(settings.path, key=form if way == "argument" else None)
     assert not shows(str(refused.value), form)
@@ -78,8 +86,12 @@ async def test_a_key_in_place_of_its_path_is_never_repeated(
 
 
 @pytest.mark.parametrize("name", ["public_key", "decision_key", "keys", "consensus_password"])
-@pytest.mark.parametrize("form", ["as it is written", "in large letters", "too short", "Z85", "base 64"])
-def test_a_key_elsewhere_in_the_cluster_file_is_never_repeated(settings: Settings, name: str, form: str) -> None:
+@pytest.mark.parametrize(
+    "form", ["as it is written", "in large letters", "too short", "Z85", "base 64"]
+)
+def test_a_key_elsewhere_in_the_cluster_file_is_never_repeated(
+    settings: Settings, name: str, form: str
+) -> None:
     lines = settings.path.read_text().splitlines()
     if name == "keys":
         lines.insert(0, f"keys = {json.dumps(FORMS[form])}")
@@ -93,8 +105,12 @@ def test_a_key_elsewhere_in_the_cluster_file_is_never_repeated(settings: Setting
 
 
 def test_a_password_in_place_of_its_path_is_never_repeated(settings: Settings) -> None:
-    settings.path.write_text(settings.path.read_text().replace('"secrets/consensus.password"', '"Tr0ub4dor&3-horse"'))
-    with pytest.raises(BadInput, match=r"consensus_password: .* cannot be read: No such file") as refused:
+    settings.path.write_text(
+        settings.path.read_text().replace('"secrets/consensus.password"', '"Tr0ub4dor&3-horse"')
+    )
+    with pytest.raises(
+        BadInput, match=r"consensus_password: .* cannot be read: No such file"
+    ) as refused:
         Settings.load(settings.path).password()
     assert not shows(str(refused.value), "Tr0ub4dor&3-horse")
 
@@ -105,11 +121,24 @@ def test_a_path_that_is_only_mistyped_is_repeated(settings: Settings) -> None:
         settings.security.client_key(str(settings.security.secret_path("bob")))
 
 
-@pytest.mark.parametrize("words", [["{}"], ["--json", "{}"], ["read", "{}", "{}", "{}"], ["status", "-k{}"], ["--timeout", "{}", "status"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["{}"],
+        ["--json", "{}"],
+        ["read", "{}", "{}", "{}"],
+        ["status", "-k{}"],
+        ["--timeout", "{}", "status"],
+    ],
+)
 @pytest.mark.parametrize("form", ["as it is written", "in large letters", "too short", "Z85"])
 def test_a_key_among_the_words_of_a_command_is_never_repeated(words: list[str], form: str) -> None:
     said = subprocess.run(
-        python("-m", "ares", *(word.format(FORMS[form]) for word in words)), capture_output=True, text=True, check=False, timeout=120
+        python("-m", "ares", *(word.format(FORMS[form]) for word in words)),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
     )
     assert said.returncode != 0
     assert not shows(said.stdout + said.stderr, FORMS[form])
@@ -150,15 +179,24 @@ def test_a_key_in_a_word_that_a_command_took_is_never_repeated(
     assert not shows(said, FORMS[form])
 
 
-@pytest.mark.parametrize("name", ["identity", "address", "http", "raft", "durability", "security", "transport", "id", "name"])
+@pytest.mark.parametrize(
+    "name",
+    ["identity", "address", "http", "raft", "durability", "security", "transport", "id", "name"],
+)
 @pytest.mark.parametrize("form", ["as it is written", "in large letters", "too short", "too long"])
-def test_a_key_in_place_of_another_value_of_the_cluster_file_is_never_repeated(settings: Settings, name: str, form: str) -> None:
+def test_a_key_in_place_of_another_value_of_the_cluster_file_is_never_repeated(
+    settings: Settings, name: str, form: str
+) -> None:
     if name == "name" and form != "too long":
         return  # a name may have 64 letters and digits
     value = f"{name} = {json.dumps(FORMS[form])}"
     lines = settings.path.read_text().splitlines()
     at = [at for at, line in enumerate(lines) if line.startswith(f"{name} = ")]
-    lines = [value if number in at[:1] else line for number, line in enumerate(lines)] if at else [value, *lines]
+    lines = (
+        [value if number in at[:1] else line for number, line in enumerate(lines)]
+        if at
+        else [value, *lines]
+    )
     settings.path.write_text("\n".join(lines))
     with pytest.raises(BadInput) as refused:
         Settings.load(settings.path)

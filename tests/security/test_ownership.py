@@ -40,8 +40,13 @@ def guard(settings: Settings) -> None:
 
 
 @AS_ROOT
-@pytest.mark.parametrize("whose", ["the list", "its directory", "the cluster file", "the cluster's directory", "a secret"])
-def test_what_belongs_to_somebody_else_starts_nothing(settings: Settings, security: SecuritySettings, whose: str) -> None:
+@pytest.mark.parametrize(
+    "whose",
+    ["the list", "its directory", "the cluster file", "the cluster's directory", "a secret"],
+)
+def test_what_belongs_to_somebody_else_starts_nothing(
+    settings: Settings, security: SecuritySettings, whose: str
+) -> None:
     path = {
         "the list": security.clients_path,
         "its directory": security.directory,
@@ -58,7 +63,9 @@ def test_what_belongs_to_somebody_else_starts_nothing(settings: Settings, securi
 
 
 @AS_ROOT
-def test_root_manages_keys_whoever_owns_the_list_and_uses_whose_key_it_likes(settings: Settings, security: SecuritySettings) -> None:
+def test_root_manages_keys_whoever_owns_the_list_and_uses_whose_key_it_likes(
+    settings: Settings, security: SecuritySettings
+) -> None:
     os.chown(security.clients_path, SOMEBODY, -1)
     bob, path = authorise(security, "bob", "read")
     os.chown(path, SOMEBODY, -1)
@@ -68,7 +75,9 @@ def test_root_manages_keys_whoever_owns_the_list_and_uses_whose_key_it_likes(set
         AuthorisedClients(security.clients_path)
 
 
-def test_whom_the_list_belongs_to_is_asked_of_the_file_that_is_read(security: SecuritySettings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whom_the_list_belongs_to_is_asked_of_the_file_that_is_read(
+    security: SecuritySettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As somebody else, to whom neither the file nor root's belong."""
     clients = AuthorisedClients(security.clients_path)
     monkeypatch.setattr(os, "geteuid", lambda: SOMEBODY)
@@ -92,7 +101,9 @@ def test_whom_the_list_belongs_to_is_asked_of_the_file_that_is_read(security: Se
         ("above", 0o777, "chmod go-w|chmod o-w"),
     ],
 )
-def test_what_others_can_write_starts_nothing(settings: Settings, security: SecuritySettings, which: str, mode: int, said: str) -> None:
+def test_what_others_can_write_starts_nothing(
+    settings: Settings, security: SecuritySettings, which: str, mode: int, said: str
+) -> None:
     path = {
         "list": security.clients_path,
         "keys": security.directory,
@@ -108,7 +119,9 @@ def test_what_others_can_write_starts_nothing(settings: Settings, security: Secu
     guard(settings)
 
 
-def test_a_link_to_a_place_where_others_write_starts_nothing(settings: Settings, security: SecuritySettings, tmp_path: Path) -> None:
+def test_a_link_to_a_place_where_others_write_starts_nothing(
+    settings: Settings, security: SecuritySettings, tmp_path: Path
+) -> None:
     open_place = tmp_path / "open"
     open_place.mkdir()
     security.directory.rename(open_place / "keys")
@@ -123,9 +136,14 @@ def test_a_directory_that_everybody_can_write_to_is_nobodys(tmp_path: Path) -> N
     for name in ("server", "member"):
         prepare(tmp_path / name)
         (tmp_path / name).chmod(0o777)
-    with pytest.raises(BadInput, match="others can put another file there: chmod o-w"), held(tmp_path / "server"):
+    with (
+        pytest.raises(BadInput, match="others can put another file there: chmod o-w"),
+        held(tmp_path / "server"),
+    ):
         pass
-    member = RaftMember(ServerId("r0"), {ServerId("r0"): "127.0.0.1:1"}, tmp_path / "member", "password")
+    member = RaftMember(
+        ServerId("r0"), {ServerId("r0"): "127.0.0.1:1"}, tmp_path / "member", "password"
+    )
     with pytest.raises(BadInput, match="others can put another file there: chmod o-w"):
         member.start()
 
@@ -141,12 +159,21 @@ def writable_by_others(directory: Path) -> list[tuple[str, str]]:
 
 @pytest.mark.process
 @pytest.mark.parametrize("umask", [0, 0o002])
-def test_nothing_is_made_that_others_can_write_whatever_the_umask(tmp_path: Path, umask: int) -> None:
+def test_nothing_is_made_that_others_can_write_whatever_the_umask(
+    tmp_path: Path, umask: int
+) -> None:
     home = tmp_path / "new" / "cluster"
     (tmp_path / "value").write_bytes(b"value")
 
     def cli(*words: object) -> None:
-        done = subprocess.run(python("-m", "ares", *map(str, words)), umask=umask, capture_output=True, text=True, check=False, timeout=240)
+        done = subprocess.run(
+            python("-m", "ares", *map(str, words)),
+            umask=umask,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=240,
+        )
         assert done.returncode == 0, done.stderr
 
     cli("init", home, "--servers", 3, "--consensus", 1, "--security", "curve", "--base-port", 0)
@@ -161,13 +188,26 @@ def test_nothing_is_made_that_others_can_write_whatever_the_umask(tmp_path: Path
     made = writable_by_others(tmp_path / "new")
     assert made == []
     names = {path.name for path in home.rglob("*")}
-    assert {"logs", "run", "s0.log", "r0.log", "clients.toml", "journal", "journal.meta", "format", "scrubbed"} <= names
+    assert {
+        "logs",
+        "run",
+        "s0.log",
+        "r0.log",
+        "clients.toml",
+        "journal",
+        "journal.meta",
+        "format",
+        "scrubbed",
+    } <= names
 
 
 def test_what_is_made_without_a_process_is_for_its_user_alone_to_change(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
-        settings = create(tmp_path / "a" / "b" / "cluster", Plan(servers=3, consensus=1, security="curve", base_port=0))
+        settings = create(
+            tmp_path / "a" / "b" / "cluster",
+            Plan(servers=3, consensus=1, security="curve", base_port=0),
+        )
         assert settings.security is not None
         authorise(settings.security, "bob", "read")
         prepare(tmp_path / "c" / "d")

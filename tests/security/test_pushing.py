@@ -41,7 +41,10 @@ def push(address: str) -> int:
     """Begin a handshake with a command that has no end; how much of it was taken."""
     host, _, port = address.rpartition(":")
     sent, piece = 0, bytes(MIB)
-    with contextlib.suppress(ConnectionError), socket.create_connection((host, int(port)), 10) as stranger:
+    with (
+        contextlib.suppress(ConnectionError),
+        socket.create_connection((host, int(port)), 10) as stranger,
+    ):
         stranger.sendall(GREETING)
         stranger.recv(64)
         stranger.sendall(HUGE_COMMAND)
@@ -52,7 +55,9 @@ def push(address: str) -> int:
 
 async def pushed(server: Server) -> list[int]:
     """How much was taken of each of several strangers."""
-    return list(await asyncio.gather(*(asyncio.to_thread(push, server.address) for _ in range(STRANGERS))))
+    return list(
+        await asyncio.gather(*(asyncio.to_thread(push, server.address) for _ in range(STRANGERS)))
+    )
 
 
 async def test_without_a_key_nobody_fills_the_memory(known: SecretKey) -> None:
@@ -72,7 +77,13 @@ async def test_libzmq_keeps_whatever_comes(known: SecretKey) -> None:
 async def test_whoever_has_a_key_may_begin_with_a_large_value(known: SecretKey) -> None:
     """On a connection that has brought nothing complete yet."""
     value = bytes(EACH_BYTES)
-    put = PutData(CallId(3), ConfigurationId(bytes(16)), ObjectName("key"), Tag(1, ClientId(1)), Element(0, len(value), 0, (value,)))
+    put = PutData(
+        CallId(3),
+        ConfigurationId(bytes(16)),
+        ObjectName("key"),
+        Tag(1, ClientId(1)),
+        Element(0, len(value), 0, (value,)),
+    )
     async with serving(known) as server, client_of(server, known) as client:
 
         async def answered() -> None:

@@ -9,9 +9,23 @@ import pytest
 
 from ares.client.manager import Manager
 from ares.model.configuration import Configuration, Status, Successor
-from ares.model.errors import AresError, ConfigurationRefused, ConsensusUnavailable, NotAuthorized, Unavailable
+from ares.model.errors import (
+    AresError,
+    ConfigurationRefused,
+    ConsensusUnavailable,
+    NotAuthorized,
+    Unavailable,
+)
 from ares.model.identity import DIRECTORY, CallId, ObjectName
-from ares.model.messages import Ack, AnyMessage, CollectConfig, Introduce, Reason, Refused, WriteConfig
+from ares.model.messages import (
+    Ack,
+    AnyMessage,
+    CollectConfig,
+    Introduce,
+    Reason,
+    Refused,
+    WriteConfig,
+)
 from ares.net.native import ZmtpConnections
 from ares.operation.effects import Gather, Operation
 from ares.reconfig.reconfigure import agree
@@ -39,7 +53,9 @@ async def evil(cluster: SecureCluster) -> Manager:
 
 
 def invented(store: Manager, index: int = 1) -> Configuration:
-    return Configuration.abd(list(store.configuration.servers[:3])).at(store.configuration.domain, index, store.configuration.cluster_id)
+    return Configuration.abd(list(store.configuration.servers[:3])).at(
+        store.configuration.domain, index, store.configuration.cluster_id
+    )
 
 
 async def decided(store: Manager) -> Configuration:
@@ -58,17 +74,29 @@ def successors(cluster: SecureCluster, of: Configuration) -> set[Successor | Non
 
 @pytest.mark.parametrize("status", Status)
 @pytest.mark.parametrize("forged_with", ["nothing", "a key of one's own"])
-async def test_an_invented_successor_is_refused(cluster: SecureCluster, admin: Manager, evil: Manager, status: Status, forged_with: str) -> None:
-    forged = invented(admin) if forged_with == "nothing" else Signer(SigningKey.generate()).certified(invented(admin))
-    with pytest.raises(Unavailable, match="nothing proves that the consensus service of this cluster decided"):
+async def test_an_invented_successor_is_refused(
+    cluster: SecureCluster, admin: Manager, evil: Manager, status: Status, forged_with: str
+) -> None:
+    forged = (
+        invented(admin)
+        if forged_with == "nothing"
+        else Signer(SigningKey.generate()).certified(invented(admin))
+    )
+    with pytest.raises(
+        Unavailable, match="nothing proves that the consensus service of this cluster decided"
+    ):
         await run(evil, put_config(admin.configuration, Successor(forged, status)))
     assert successors(cluster, admin.configuration) == {None}
     assert await within((await cluster.manager("fresh", "read")).read("key")) == b"value"
 
 
-async def test_not_even_an_administrator_invents_one(cluster: SecureCluster, admin: Manager) -> None:
+async def test_not_even_an_administrator_invents_one(
+    cluster: SecureCluster, admin: Manager
+) -> None:
     with pytest.raises(Unavailable, match="nothing proves"):
-        await run(admin, put_config(admin.configuration, Successor(invented(admin), Status.PENDING)))
+        await run(
+            admin, put_config(admin.configuration, Successor(invented(admin), Status.PENDING))
+        )
     assert successors(cluster, admin.configuration) == {None}
 
 
@@ -76,22 +104,30 @@ async def test_where_everybody_is_admitted_the_same_attack_redirects(
     cluster: SecureCluster, admin: Manager, evil: Manager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Negative control."""
-    monkeypatch.setattr(Admission, "admit", lambda self, sender, messages, hosted=None: (messages, []))
+    monkeypatch.setattr(
+        Admission, "admit", lambda self, sender, messages, hosted=None: (messages, [])
+    )
     await run(evil, put_config(admin.configuration, Successor(invented(admin), Status.FINALIZED)))
     with pytest.raises(AresError):
         await within((await cluster.manager("fresh", "read", timeout_s=2.0)).read("key"))
 
 
-async def test_a_decided_successor_is_spread_by_readers_as_pending_only(cluster: SecureCluster, admin: Manager) -> None:
+async def test_a_decided_successor_is_spread_by_readers_as_pending_only(
+    cluster: SecureCluster, admin: Manager
+) -> None:
     reader = await cluster.manager("reader", "read")
     successor = await decided(admin)
     await run(reader, put_config(admin.configuration, Successor(successor, Status.FINALIZED)))
-    assert {known.status for known in successors(cluster, admin.configuration) if known is not None} == {Status.PENDING}
+    assert {
+        known.status for known in successors(cluster, admin.configuration) if known is not None
+    } == {Status.PENDING}
     assert await within(admin.read("key")) == b"value"
     assert await within(admin.write("key", b"newer"))
 
 
-async def test_taking_a_readers_word_for_it_would_lose_the_object(cluster: SecureCluster, admin: Manager, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_taking_a_readers_word_for_it_would_lose_the_object(
+    cluster: SecureCluster, admin: Manager, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Negative control: the certificate alone does not keep anybody from finalizing what nothing was moved to."""
     monkeypatch.setattr(admission, "_hearsay", lambda message, own: message)
     reader = await cluster.manager("reader", "read")
@@ -101,7 +137,9 @@ async def test_taking_a_readers_word_for_it_would_lose_the_object(cluster: Secur
         await within((await cluster.manager("fresh", "read")).read("key"))
 
 
-async def test_collecting_takes_the_role_reconfigure(cluster: SecureCluster, admin: Manager, evil: Manager) -> None:
+async def test_collecting_takes_the_role_reconfigure(
+    cluster: SecureCluster, admin: Manager, evil: Manager
+) -> None:
     c0, successor = admin.configuration, Successor(await decided(admin), Status.FINALIZED)
 
     def collect() -> Operation[None]:
@@ -113,7 +151,9 @@ async def test_collecting_takes_the_role_reconfigure(cluster: SecureCluster, adm
     assert await within(admin.read("key")) == b"value"
 
 
-async def test_a_reader_follows_many_reconfigurations(cluster: SecureCluster, admin: Manager) -> None:
+async def test_a_reader_follows_many_reconfigurations(
+    cluster: SecureCluster, admin: Manager
+) -> None:
     """One that knows c0 only finds a finalized successor that is not the next one, and goes there."""
     late = await cluster.manager("late", "read")
     for servers in (["s1", "s2", "s3"], ["s0", "s1", "s2"], ["s2", "s3", "s4"]):
@@ -126,10 +166,14 @@ async def test_a_reader_follows_many_reconfigurations(cluster: SecureCluster, ad
     assert await within(late.read("key")) == b"new"
 
 
-async def test_a_reader_finishes_what_a_dead_reconfigurer_left(cluster: SecureCluster, admin: Manager) -> None:
+async def test_a_reader_finishes_what_a_dead_reconfigurer_left(
+    cluster: SecureCluster, admin: Manager
+) -> None:
     """One server knows the successor; the reader tells a quorum (rule R3) and reads."""
     successor = Successor(await decided(admin), Status.PENDING)
-    cluster.hosts[next(iter(cluster.hosts))].replica.hosted[admin.configuration.id].install(successor)
+    cluster.hosts[next(iter(cluster.hosts))].replica.hosted[admin.configuration.id].install(
+        successor
+    )
     reader = await cluster.manager("reader", "read")
     for id in list(cluster.listeners)[3:]:
         await cluster.listeners[id].close()
@@ -138,7 +182,9 @@ async def test_a_reader_finishes_what_a_dead_reconfigurer_left(cluster: SecureCl
     assert await within(reader.read("key")) == b"new"
 
 
-async def test_a_configuration_is_introduced_with_its_certificate_only(cluster: SecureCluster, admin: Manager, evil: Manager) -> None:
+async def test_a_configuration_is_introduced_with_its_certificate_only(
+    cluster: SecureCluster, admin: Manager, evil: Manager
+) -> None:
     replies: list[AnyMessage] = []
     connections = ZmtpConnections(cluster.key("evil"))
     connections.open(lambda _, messages: replies.extend(messages))
@@ -158,12 +204,18 @@ async def test_a_configuration_is_introduced_with_its_certificate_only(cluster: 
     reply = await within(posted(Introduce(CallId(1), forged)))
     assert isinstance(reply, Refused)
     assert reply.reason is Reason.NOT_CERTIFIED
-    reply = await within(posted(Introduce(CallId(2), successor), WriteConfig(CallId(3), admin.configuration.id, again)))
+    reply = await within(
+        posted(
+            Introduce(CallId(2), successor), WriteConfig(CallId(3), admin.configuration.id, again)
+        )
+    )
     assert reply == Ack(CallId(3), again)
     await connections.close()
 
 
-async def test_a_writer_cannot_write_where_a_domain_begins(cluster: SecureCluster, admin: Manager, evil: Manager) -> None:
+async def test_a_writer_cannot_write_where_a_domain_begins(
+    cluster: SecureCluster, admin: Manager, evil: Manager
+) -> None:
     elsewhere = msgspec.msgpack.encode(invented(admin, 0))
     with pytest.raises(NotAuthorized, match="PutData takes the role reconfigure"):
         await within(evil.write_named(ENTRY, elsewhere, TIMEOUT_S))
@@ -174,10 +226,18 @@ async def test_a_writer_cannot_write_where_a_domain_begins(cluster: SecureCluste
 
 
 @pytest.mark.parametrize("entry", ["invented", "another domain's", "a later index"])
-async def test_a_client_believes_no_entry_that_was_not_decided(cluster: SecureCluster, admin: Manager, entry: str) -> None:
+async def test_a_client_believes_no_entry_that_was_not_decided(
+    cluster: SecureCluster, admin: Manager, entry: str
+) -> None:
     """Whoever may reconfigure can write one; that it is used takes the decision."""
     cars, _ = await within(admin.create_domain("cars"))
-    configuration = invented(admin, 0) if entry == "invented" else cars.configuration if entry == "another domain's" else await decided(admin)
+    configuration = (
+        invented(admin, 0)
+        if entry == "invented"
+        else cars.configuration
+        if entry == "another domain's"
+        else await decided(admin)
+    )
     await within(admin.write_named(ENTRY, msgspec.msgpack.encode(configuration), TIMEOUT_S))
     with pytest.raises(ConfigurationRefused, match="is not what was decided"):
         await within((await cluster.manager("reader", "read")).domain("photos"))

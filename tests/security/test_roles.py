@@ -40,12 +40,19 @@ EITHER_TRANSPORT = pytest.mark.parametrize("cluster", ["native", "libzmq"], indi
 READS = ["read", "list", "stat", "status"]
 WRITES = ["write", "write_versioned", "delete"]
 RECONFIGURES = ["create a domain", "put a file", "reconfigure"]
-ALLOWED = {"read": READS, "write": READS + WRITES, "reconfigure": list(ACTIONS), "admin": list(ACTIONS)}
+ALLOWED = {
+    "read": READS,
+    "write": READS + WRITES,
+    "reconfigure": list(ACTIONS),
+    "admin": list(ACTIONS),
+}
 
 
 @EITHER_TRANSPORT
 @pytest.mark.parametrize("role", ALLOWED)
-async def test_a_role_allows_what_it_says_and_nothing_else(cluster: SecureCluster, role: str) -> None:
+async def test_a_role_allows_what_it_says_and_nothing_else(
+    cluster: SecureCluster, role: str
+) -> None:
     admin = await cluster.manager("admin")
     somebody = await cluster.manager("somebody", role)
     for action, act in ACTIONS.items():
@@ -53,7 +60,10 @@ async def test_a_role_allows_what_it_says_and_nothing_else(cluster: SecureCluste
         if action in ALLOWED[role]:
             await within(act(somebody))
             continue
-        with pytest.raises(NotAuthorized, match=rf"takes the role \w+, and the key of 'somebody' has the role {role}") as refused:
+        with pytest.raises(
+            NotAuthorized,
+            match=rf"takes the role \w+, and the key of 'somebody' has the role {role}",
+        ) as refused:
             await within(act(somebody))
         assert not refused.value.may_have_taken_effect
         assert await within(admin.read("key")) == b"value"
@@ -61,10 +71,16 @@ async def test_a_role_allows_what_it_says_and_nothing_else(cluster: SecureCluste
 
 async def test_the_clusters_own_processes_have_roles_of_their_own(cluster: SecureCluster) -> None:
     """With the keys that they have anyway: servers repair from each other, members reconfigure."""
-    admin, server, member = await cluster.manager("admin"), await cluster.manager("s0"), await cluster.manager("r0")
+    admin, server, member = (
+        await cluster.manager("admin"),
+        await cluster.manager("s0"),
+        await cluster.manager("r0"),
+    )
     await within(admin.write("key", b"value"))
     assert await within(server.read("key")) == b"value"
-    with pytest.raises(NotAuthorized, match=r"takes the role write, and the key of 's0' has the role read"):
+    with pytest.raises(
+        NotAuthorized, match=r"takes the role write, and the key of 's0' has the role read"
+    ):
         await within(server.write("key", b"other"))
     await within(member.reconfigure(WISHED))
     assert await within(server.read("key")) == b"value"
@@ -74,7 +90,11 @@ async def test_a_refused_write_is_stored_nowhere(cluster: SecureCluster) -> None
     reader = await cluster.manager("reader", "read")
     with pytest.raises(NotAuthorized, match="nothing was changed"):
         await within(reader.write("key", b"value"))
-    assert [len(hosting.objects) for host in cluster.hosts.values() for hosting in host.replica.hosted.values()] == [0] * 5
+    assert [
+        len(hosting.objects)
+        for host in cluster.hosts.values()
+        for hosting in host.replica.hosted.values()
+    ] == [0] * 5
 
 
 async def test_where_a_server_is_down_a_refused_write_is_uncertain(cluster: SecureCluster) -> None:
@@ -94,15 +114,22 @@ async def test_an_unknown_key_gets_no_service_and_says_so(cluster: SecureCluster
         with pytest.raises(NotAuthorized, match="does not know this client's key"):
             await within(act(stranger))
     described = (await within((await cluster.manager("admin")).status())).servers
-    assert all(description is not None and description.unknown_keys >= 1 for description in described.values())
+    assert all(
+        description is not None and description.unknown_keys >= 1
+        for description in described.values()
+    )
 
 
 @EITHER_TRANSPORT
-async def test_a_revoked_key_stops_without_a_restart_and_a_new_one_works(cluster: SecureCluster) -> None:
+async def test_a_revoked_key_stops_without_a_restart_and_a_new_one_works(
+    cluster: SecureCluster,
+) -> None:
     bob = await cluster.manager("bob", "write")
     await within(bob.write("key", b"value"))
     revoke(cluster.security, "bob")
-    with pytest.raises(NotAuthorized, match=r"not authorised|does not know this client's key"):  # on connections that are up, or made for this
+    with pytest.raises(
+        NotAuthorized, match=r"not authorised|does not know this client's key"
+    ):  # on connections that are up, or made for this
         await within(bob.read("key"))
     again = await cluster.manager("bob")
     with pytest.raises(NotAuthorized, match="does not know this client's key"):  # on new ones
@@ -112,14 +139,18 @@ async def test_a_revoked_key_stops_without_a_restart_and_a_new_one_works(cluster
 
 
 @EITHER_TRANSPORT
-async def test_a_client_that_was_turned_away_gets_in_when_it_is_authorised(cluster: SecureCluster) -> None:
+async def test_a_client_that_was_turned_away_gets_in_when_it_is_authorised(
+    cluster: SecureCluster,
+) -> None:
     key = SecretKey.generate()
     write_secret(cluster.security.secret_path("late"), key.secret.hex())
     late = await cluster.manager("late")
     with pytest.raises(NotAuthorized):
         await within(late.stat("key"))
     listed = cluster.security.clients_path
-    listed.write_text(f'{listed.read_text()}\n[[client]]\nname = "late"\nrole = "write"\nkey = "{key.public}"\n')
+    listed.write_text(
+        f'{listed.read_text()}\n[[client]]\nname = "late"\nrole = "write"\nkey = "{key.public}"\n'
+    )
 
     async def insisting() -> None:
         while True:
@@ -192,14 +223,18 @@ async def test_a_reader_does_not_return_what_it_cannot_complete(cluster: SecureC
     await half_written(cluster, b"half")
     await reach_the_half_written(cluster)
     reader = await cluster.manager("reader", "read", timeout_s=3.0)
-    with pytest.raises(NotAuthorized, match="not at a quorum, and completing it takes the role write"):
+    with pytest.raises(
+        NotAuthorized, match="not at a quorum, and completing it takes the role write"
+    ):
         await within(reader.read("key"))
     with pytest.raises(NotAuthorized, match="not at a quorum"):
         await within(reader.read_versioned("key"))
 
 
 @pytest.mark.parametrize("holders", list(itertools.combinations(["s0", "s1", "s2", "s3", "s4"], 3)))
-async def test_a_reader_finds_the_quorum_that_holds_a_version(cluster: SecureCluster, holders: tuple[str, ...]) -> None:
+async def test_a_reader_finds_the_quorum_that_holds_a_version(
+    cluster: SecureCluster, holders: tuple[str, ...]
+) -> None:
     """The servers that answer first need not be those."""
     admin = await cluster.manager("admin")
     await within(admin.reconfigure(Configuration.abd(["s0", "s1", "s2", "s3", "s4"])))
@@ -210,7 +245,9 @@ async def test_a_reader_finds_the_quorum_that_holds_a_version(cluster: SecureClu
     assert await within(reader.read("key")) == b"new"
 
 
-async def test_a_reader_waits_until_somebody_completes_what_it_found(cluster: SecureCluster) -> None:
+async def test_a_reader_waits_until_somebody_completes_what_it_found(
+    cluster: SecureCluster,
+) -> None:
     admin = await cluster.manager("admin")
     await within(admin.write("key", b"old"))
     await half_written(cluster, b"half")
@@ -223,7 +260,9 @@ async def test_a_reader_waits_until_somebody_completes_what_it_found(cluster: Se
     assert await within(reading) == b"half"
 
 
-async def test_a_reader_without_fast_reads_reads_what_is_at_a_quorum(cluster: SecureCluster) -> None:
+async def test_a_reader_without_fast_reads_reads_what_is_at_a_quorum(
+    cluster: SecureCluster,
+) -> None:
     admin = await cluster.manager("admin")
     await within(admin.write("key", b"value"))
     settings = replace(cluster.settings, client=replace(cluster.settings.client, fast_read=False))
@@ -237,6 +276,13 @@ async def test_a_batch_is_judged_request_by_request(cluster: SecureCluster) -> N
     admin = await cluster.manager("admin")
     await within(admin.write("key", b"value"))
     reader = await cluster.manager("reader", "read")
-    results = await within(asyncio.gather(reader.read("key"), reader.write("other", b"x"), reader.read("key"), return_exceptions=True))
+    results = await within(
+        asyncio.gather(
+            reader.read("key"),
+            reader.write("other", b"x"),
+            reader.read("key"),
+            return_exceptions=True,
+        )
+    )
     assert results[0] == results[2] == b"value"
     assert isinstance(results[1], NotAuthorized)

@@ -26,7 +26,9 @@ class ByName:
 
     def client(self, sender: Hashable) -> Client:
         name = str(sender)
-        return Client(name, name, Role.RECONFIGURE if name.startswith(RECONFIGURERS) else Role.WRITE)
+        return Client(
+            name, name, Role.RECONFIGURE if name.startswith(RECONFIGURERS) else Role.WRITE
+        )
 
 
 @contextmanager
@@ -48,7 +50,10 @@ def admitting() -> Iterator[list[AnyMessage]]:
             hearsay.append(message)
         return result
 
-    with patch.object(SimServer, "receive", receive_admitted), patch.object(admission, "_hearsay", noted):
+    with (
+        patch.object(SimServer, "receive", receive_admitted),
+        patch.object(admission, "_hearsay", noted),
+    ):
         yield hearsay
 
 
@@ -63,6 +68,10 @@ def test_there_is_hearsay_in_these_runs() -> None:
     with admitting() as hearsay:
         for seed in range(SEEDS):
             run_plan(draw(seed, "reconfigure"))
-    jumps = [message for message in hearsay if message.successor is not None and message.successor.configuration.index > 1]  # type: ignore[union-attr]
+    jumps = [
+        message
+        for message in hearsay
+        if message.successor is not None and message.successor.configuration.index > 1
+    ]  # type: ignore[union-attr]
     assert len(hearsay) > 10
     assert jumps

@@ -49,7 +49,9 @@ def flood(address: tuple[str, int]) -> int:
 def silent(address: tuple[str, int], count: int) -> Iterator[list[socket.socket]]:
     """So many connections over which nothing is sent."""
     with contextlib.ExitStack() as stack:
-        yield [stack.enter_context(socket.create_connection(address, PATIENCE_S)) for _ in range(count)]
+        yield [
+            stack.enter_context(socket.create_connection(address, PATIENCE_S)) for _ in range(count)
+        ]
 
 
 def hung_up(stranger: socket.socket) -> bool:
@@ -64,7 +66,9 @@ def hung_up(stranger: socket.socket) -> bool:
 
 async def decide(members: LocalMembers, index: int = 1) -> None:
     client = members.client()
-    assert (await client.propose(configuration(index), ClientId(1), PATIENCE_S)).configuration.index == index
+    assert (
+        await client.propose(configuration(index), ClientId(1), PATIENCE_S)
+    ).configuration.index == index
     await client.close()
 
 
@@ -73,13 +77,17 @@ async def test_a_stranger_who_keeps_sending_is_cut_off(single: LocalMembers) -> 
     await decide(single)
 
 
-async def test_without_the_bound_a_member_takes_whatever_comes(single: LocalMembers, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_the_bound_a_member_takes_whatever_comes(
+    single: LocalMembers, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What the bound is for."""
     monkeypatch.setattr(raft_transport, "STRANGER_BYTES_MAX", 1 << 40)
     assert await asyncio.to_thread(flood, place(single)) >= FLOOD_BYTES
 
 
-async def test_of_many_strangers_the_first_have_to_go(single: LocalMembers, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_of_many_strangers_the_first_have_to_go(
+    single: LocalMembers, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(raft_transport, "STRANGER_S", 1e6)
     monkeypatch.setattr(raft_transport, "STRANGERS_MAX", FEW)
     with silent(place(single), 3 * FEW) as strangers:
@@ -88,13 +96,17 @@ async def test_of_many_strangers_the_first_have_to_go(single: LocalMembers, monk
         assert [hung_up(stranger) for stranger in strangers] == [True] * 2 * FEW + [False] * FEW
 
 
-async def test_a_silent_stranger_has_to_go_after_a_while(single: LocalMembers, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_silent_stranger_has_to_go_after_a_while(
+    single: LocalMembers, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(raft_transport, "STRANGER_S", 0.1)
     with silent(place(single), 1) as [stranger]:
         await until(lambda: hung_up(stranger))
 
 
-async def test_members_find_each_other_among_strangers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_members_find_each_other_among_strangers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(raft_transport, "STRANGERS_MAX", FEW)
     members = LocalMembers(tmp_path)
     await members.start(R0)

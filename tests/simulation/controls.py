@@ -60,7 +60,9 @@ def without_r2() -> Any:
 def consensus_that_decides_twice() -> Any:
     """Everybody's proposal wins."""
 
-    def propose(self: SimConsensus, configuration: Configuration, proposer: Any, answer: Any, refuse: Any) -> None:
+    def propose(
+        self: SimConsensus, configuration: Configuration, proposer: Any, answer: Any, refuse: Any
+    ) -> None:
         self._world.after(self._wait(), answer, Decided(CallId(0), configuration, proposer))
 
     return patch.object(SimConsensus, "propose", propose)
@@ -89,7 +91,11 @@ def quorums_of_half() -> Any:
 
 def ec_quorums_of_k() -> Any:
     """k servers are taken for a quorum of an erasure-coded configuration."""
-    return _quorums_of(lambda configuration: configuration.k if configuration.dap == "ec" else configuration.n // 2 + 1)
+    return _quorums_of(
+        lambda configuration: (
+            configuration.k if configuration.dap == "ec" else configuration.n // 2 + 1
+        )
+    )
 
 
 def restart_that_forgets() -> Any:
@@ -166,7 +172,12 @@ def listings_that_believe_any_quorum() -> Any:
             return names
         names = yield from list_mentioned(view, after, prefix)
         for name, listed in page.objects.items():
-            if name in names.newest and names.newest[name] is None and len(listed) == page.answered and len(set(listed)) == 1:
+            if (
+                name in names.newest
+                and names.newest[name] is None
+                and len(listed) == page.answered
+                and len(set(listed)) == 1
+            ):
                 names.newest[name] = listed[0]
         return names
 
@@ -205,7 +216,10 @@ def servers_that_acknowledge_what_was_not_brought_yet() -> Any:
         return bring(self, sender, request) or Ack(request.call, None)
 
     bring = Bringing.answer
-    return together(patch.object(Bringing, "answer", at_once), patch.object(Bringing, "begin", lambda self: None))
+    return together(
+        patch.object(Bringing, "answer", at_once),
+        patch.object(Bringing, "begin", lambda self: None),
+    )
 
 
 def configurations_named_before_they_are_final() -> Any:
@@ -237,9 +251,18 @@ CONTROLS: dict[str, tuple[Callable[[], Any], str]] = {
     "Lists that forget what they trimmed": (lists_that_forget_what_they_trimmed, "overload"),
     "versions that are not checked": (versions_that_are_not_checked, "coverable"),
     "held versions that hide newer ones": (held_versions_that_hide_newer_ones, "coverable"),
-    "put-data skipped for what was only seen": (put_data_skipped_for_what_was_only_seen, "coverable"),
-    "servers that acknowledge what was not brought yet": (servers_that_acknowledge_what_was_not_brought_yet, "transfer"),
-    "configurations named before they are final": (configurations_named_before_they_are_final, "sites"),
+    "put-data skipped for what was only seen": (
+        put_data_skipped_for_what_was_only_seen,
+        "coverable",
+    ),
+    "servers that acknowledge what was not brought yet": (
+        servers_that_acknowledge_what_was_not_brought_yet,
+        "transfer",
+    ),
+    "configurations named before they are final": (
+        configurations_named_before_they_are_final,
+        "sites",
+    ),
     **FILE_CONTROLS,
     **JOURNAL_CONTROLS,
     **LOG_CONTROLS,

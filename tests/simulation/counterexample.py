@@ -54,9 +54,19 @@ def main() -> None:
 
 def page(plan: SimPlan, verdict: SimVerdict) -> str:
     """The document."""
-    story = "\n".join(line[:200] for line in verdict.story if "VIOLATION" not in line and not line.startswith(" " * 14))
+    story = "\n".join(
+        line[:200]
+        for line in verdict.story
+        if "VIOLATION" not in line and not line.startswith(" " * 14)
+    )
     violation = str(verdict.violation).replace("\n", " ")
-    return TEXT.format(scenario=plan.scenario, seed=plan.seed, clients=len(plan.clients), violation=violation, story=story)
+    return TEXT.format(
+        scenario=plan.scenario,
+        seed=plan.seed,
+        clients=len(plan.clients),
+        violation=violation,
+        story=story,
+    )
 
 
 if __name__ == "__main__":

@@ -48,7 +48,9 @@ def held_versions_that_hide_newer_ones() -> Any:
 def put_data_skipped_for_what_was_only_seen() -> Any:
     """A versioned read does not write back, as if whatever is found were remembered to be at a quorum."""
 
-    def settle_read(view: View, object: Any, answers: list[Found]) -> Operation[tuple[Found, ConfigurationId]]:
+    def settle_read(
+        view: View, object: Any, answers: list[Found]
+    ) -> Operation[tuple[Found, ConfigurationId]]:
         return newest(answers), answers[-1].configuration
         yield
 

@@ -82,7 +82,10 @@ def runs_published_before_they_are_there() -> Any:
         yield from publish(self)
         yield from self.late.flush()
 
-    return _all(patch.object(Update, "create_runs", create_later), patch.object(Update, "publish", publish_first))
+    return _all(
+        patch.object(Update, "create_runs", create_later),
+        patch.object(Update, "publish", publish_first),
+    )
 
 
 def overtaken_runs_that_are_deleted() -> Any:
@@ -92,8 +95,15 @@ def overtaken_runs_that_are_deleted() -> Any:
     """
 
     def drop_orphans(self: Update) -> Operation[None]:
-        parts = [part for draft in self.drafts.values() if draft.conflict is not None for part in draft.run.values()]
-        yield from drop_blocks(self.blocks, [block_name(self.genesis.file, part.id) for part in parts])
+        parts = [
+            part
+            for draft in self.drafts.values()
+            if draft.conflict is not None
+            for part in draft.run.values()
+        ]
+        yield from drop_blocks(
+            self.blocks, [block_name(self.genesis.file, part.id) for part in parts]
+        )
 
     return patch.object(Update, "drop_orphans", drop_orphans)
 
@@ -106,7 +116,9 @@ def overtaken_writes_that_are_not_told() -> Any:
 def conflicts_that_are_not_told() -> Any:
     """What did not get in is left out of the report."""
     report = Update.report
-    return patch.object(Update, "report", lambda self: msgspec.structs.replace(report(self), conflicts=()))
+    return patch.object(
+        Update, "report", lambda self: msgspec.structs.replace(report(self), conflicts=())
+    )
 
 
 def readers_that_do_not_ask() -> Any:
@@ -135,7 +147,9 @@ def lists_published_before_their_blocks() -> Any:
         yield from self.late.flush()
         return result
 
-    return _all(patch.object(Put, "__init__", init_late), patch.object(Put, "publish", publish_first))
+    return _all(
+        patch.object(Put, "__init__", init_late), patch.object(Put, "publish", publish_first)
+    )
 
 
 def retired_blocks_deleted_at_once() -> Any:
@@ -143,7 +157,10 @@ def retired_blocks_deleted_at_once() -> Any:
 
     def drop_expired(self: Put, over: Any, now: Any) -> Operation[None]:
         listed = {part.id for part in now.parts}
-        yield from drop_blocks(self._blocks, [block_name(now.file, part.id) for part in over.parts if part.id not in listed])
+        yield from drop_blocks(
+            self._blocks,
+            [block_name(now.file, part.id) for part in over.parts if part.id not in listed],
+        )
 
     return patch.object(Put, "_drop_expired", drop_expired)
 
@@ -187,7 +204,9 @@ def puts_that_do_not_look_at_the_mark() -> Any:
     """
     write = Blocks.write
 
-    def write_alone(self: Blocks, name: Any, value: Any, version: Any, *, number: int = 0, beside: Any = None) -> Operation[Covered]:
+    def write_alone(
+        self: Blocks, name: Any, value: Any, version: Any, *, number: int = 0, beside: Any = None
+    ) -> Operation[Covered]:
         return write(self, name, value, version, number=number)
 
     return patch.object(Blocks, "write", write_alone)
@@ -197,7 +216,9 @@ def fences_beside_young_blocks() -> Any:
     """A collection leaves young blocks alone, and fences the file all the same."""
     are_old = collection.Collection._are_old
 
-    def leave_the_young(self: collection.Collection, names: Any, orphans: dict[Any, Any]) -> Operation[bool]:
+    def leave_the_young(
+        self: collection.Collection, names: Any, orphans: dict[Any, Any]
+    ) -> Operation[bool]:
         yield from are_old(self, names, orphans)
         for name in [name for name, orphan in orphans.items() if orphan.created_s > self._before_s]:
             del orphans[name]
@@ -209,7 +230,9 @@ def fences_beside_young_blocks() -> Any:
 def collections_without_a_fence() -> Any:
     """Blocks of dead puts are emptied, and the list that a dead put left at a server is found later."""
 
-    def no_fence(self: collection.Collection, file: str, life: Any, orphans: Any) -> Operation[bool]:
+    def no_fence(
+        self: collection.Collection, file: str, life: Any, orphans: Any
+    ) -> Operation[bool]:
         return True
         yield
 

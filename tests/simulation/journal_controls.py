@@ -29,13 +29,21 @@ def reads_that_show_what_is_not_durable() -> Any:
     """Only replies to those who changed something wait."""
     shown_by = Unsynced.shown_by
     reads = GetTag | GetData | ListObjects | ReadConfig
-    return patch.object(Unsynced, "shown_by", lambda self, request: not isinstance(request, reads) and shown_by(self, request))
+    return patch.object(
+        Unsynced,
+        "shown_by",
+        lambda self, request: not isinstance(request, reads) and shown_by(self, request),
+    )
 
 
 def syncs_left_out() -> Any:
     """Every third one."""
     sync, counts = ModelDisk.sync, iter(range(1, 1 << 62))
-    return patch.object(ModelDisk, "sync", lambda self, descriptor: sync(self, descriptor) if next(counts) % 3 else None)
+    return patch.object(
+        ModelDisk,
+        "sync",
+        lambda self, descriptor: sync(self, descriptor) if next(counts) % 3 else None,
+    )
 
 
 def compaction_that_forgets_what_was_trimmed() -> Any:
@@ -144,7 +152,9 @@ def anchors_that_nobody_reads() -> Any:
 def anchors_that_do_not_tell_how_long_a_segment_was() -> Any:
     """A last segment that was cut is taken for one that a crash tore."""
     anchored_bytes = LogJournal._anchored_bytes
-    return patch.object(LogJournal, "_anchored_bytes", lambda self, newest: anchored_bytes(self, newest) and 0)
+    return patch.object(
+        LogJournal, "_anchored_bytes", lambda self, newest: anchored_bytes(self, newest) and 0
+    )
 
 
 def anchors_written_at_a_start_only() -> Any:
@@ -158,9 +168,17 @@ def anchors_written_at_a_start_only() -> Any:
     return patch.object(Work, "_begin", silent)
 
 
-ROT_CONTROLS = (rotten_elements_that_are_answered, rotten_elements_that_are_forgotten, elements_that_are_not_rebuilt)
+ROT_CONTROLS = (
+    rotten_elements_that_are_answered,
+    rotten_elements_that_are_forgotten,
+    elements_that_are_not_rebuilt,
+)
 
-ANCHOR_CONTROLS = (anchors_that_nobody_reads, anchors_that_do_not_tell_how_long_a_segment_was, anchors_written_at_a_start_only)
+ANCHOR_CONTROLS = (
+    anchors_that_nobody_reads,
+    anchors_that_do_not_tell_how_long_a_segment_was,
+    anchors_written_at_a_start_only,
+)
 
 CRASH_CONTROLS = (
     replies_before_the_sync,

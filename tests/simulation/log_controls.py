@@ -19,7 +19,15 @@ from ares.chain.stretch import Stretch
 from ares.model.configuration import latest
 from ares.model.errors import Superseded
 from ares.model.identity import NO_CALL
-from ares.model.log_messages import AppendOutcome, Forward, LogRecord, Look, LookDone, SealDone, seal_of
+from ares.model.log_messages import (
+    AppendOutcome,
+    Forward,
+    LogRecord,
+    Look,
+    LookDone,
+    SealDone,
+    seal_of,
+)
 from ares.operation.effects import Gather, Operation
 from ares.reconfig.traversal import detour
 from tests.simulation.patches import together
@@ -35,7 +43,10 @@ def end_of_a_node_that_was_not_sealed() -> Any:
         self._send(sender, SealDone(request.call, stretch.length, stretch.successor), self.told)
 
     return together(
-        patch.object(LogNode, "seal", seal), patch.object(LogOperations, "_end_of", lambda self, chain, answers: next(iter(answers)).length)
+        patch.object(LogNode, "seal", seal),
+        patch.object(
+            LogOperations, "_end_of", lambda self, chain, answers: next(iter(answers)).length
+        ),
     )
 
 
@@ -56,7 +67,9 @@ def forwards_taken_after_the_seal() -> Any:
         return as_if_not_sealed
 
     names = ("forward", "stored", "take_committed")
-    return together(*(patch.object(LogNode, name, lively(getattr(LogNode, name))) for name in names))
+    return together(
+        *(patch.object(LogNode, name, lively(getattr(LogNode, name))) for name in names)
+    )
 
 
 def appends_before_the_chain_is_pointed_to() -> Any:
@@ -66,7 +79,10 @@ def appends_before_the_chain_is_pointed_to() -> Any:
         return
         yield
 
-    return together(patch("ares.reconfig.traversal.put_config", put_config), patch("ares.reconfig.reconfigure.put_config", put_config))
+    return together(
+        patch("ares.reconfig.traversal.put_config", put_config),
+        patch("ares.reconfig.reconfigure.put_config", put_config),
+    )
 
 
 def ends_inside_an_append() -> Any:
@@ -75,17 +91,34 @@ def ends_inside_an_append() -> Any:
     def take(self: LogNode, stretch: Any, sender: Any, request: Any) -> None:
         first, records = stretch.length, []
         for offset, entry in enumerate(request.entries):
-            record = LogRecord(first + offset, request.client, request.number, request.lowest, (entry,))
+            record = LogRecord(
+                first + offset, request.client, request.number, request.lowest, (entry,)
+            )
             records.append(structs.replace(record, seal=seal_of(*structs.astuple(record)[:5])))
         self._await(stretch, sender, request, first, first + len(request.entries))
         self._take_records(stretch, tuple(records))
 
     def forward(self: LogNode, stretch: Any, first: int) -> None:
         records = tuple(stretch.entries.records(first, self._may_forward(stretch))[:1])
-        stretch.sent, stretch.resend_at = (max(stretch.sent, records[-1].end) if records else stretch.sent), self.now + 0.2
-        self._send(stretch.after, Forward(NO_CALL, stretch.configuration.id, self.server, first, records, self._trimmed_durably))
+        stretch.sent, stretch.resend_at = (
+            (max(stretch.sent, records[-1].end) if records else stretch.sent),
+            self.now + 0.2,
+        )
+        self._send(
+            stretch.after,
+            Forward(
+                NO_CALL,
+                stretch.configuration.id,
+                self.server,
+                first,
+                records,
+                self._trimmed_durably,
+            ),
+        )
 
-    return together(patch.object(LogNode, "_take", take), patch.object(LogNode, "_forward", forward))
+    return together(
+        patch.object(LogNode, "_take", take), patch.object(LogNode, "_forward", forward)
+    )
 
 
 def a_later_start_taken_for_the_end() -> Any:
@@ -110,7 +143,11 @@ def a_collected_node_that_forgets_its_seal() -> Any:
 
     def forgetful(self: LogNode, facts: Any) -> None:
         known = list(facts)
-        gone = {fact.configuration for fact in known if isinstance(fact, ChainPointed) and fact.collected}
+        gone = {
+            fact.configuration
+            for fact in known
+            if isinstance(fact, ChainPointed) and fact.collected
+        }
         restore(self, [fact for fact in known if getattr(fact, "configuration", None) not in gone])
         self.told = self._stored = len(known)
 
@@ -140,13 +177,25 @@ def evidence_of_the_tail_alone() -> Any:
     def look(self: LogOperations) -> Operation[Any]:
         chain = self.view.sequence.last_known
         try:
-            answers = yield Gather(chain, Look, "look", to=chain.server_ids[-1:], needed=1, arguments=(chain.id,), reply=LookDone)
+            answers = yield Gather(
+                chain,
+                Look,
+                "look",
+                to=chain.server_ids[-1:],
+                needed=1,
+                arguments=(chain.id,),
+                reply=LookDone,
+            )
         except Superseded as superseded:
             detour(self.view, superseded)
             return None
         (seen,) = answers.values()
         yield from self._learn(chain, latest([seen.successor]))
-        return None if seen.sealed or seen.successor is not None else Evidence(seen.committed, seen.committed)
+        return (
+            None
+            if seen.sealed or seen.successor is not None
+            else Evidence(seen.committed, seen.committed)
+        )
 
     return patch.object(LogOperations, "_look", look)
 
@@ -185,7 +234,10 @@ def forwards_before_they_are_durable() -> Any:
         if not stretch.is_tail:
             self._forward(stretch, stretch.sent)
 
-    return together(patch.object(LogNode, "_may_forward", lambda self, stretch: stretch.length), patch.object(LogNode, "_take_records", hasty))
+    return together(
+        patch.object(LogNode, "_may_forward", lambda self, stretch: stretch.length),
+        patch.object(LogNode, "_take_records", hasty),
+    )
 
 
 def committed_before_the_tail_has_it() -> Any:
@@ -240,13 +292,18 @@ def rows_of_a_node_that_does_not_know_the_successor() -> Any:
         stretch = self.stretches.get(chain.id)
         return (
             (stretch.rows, False)
-            if stretch is not None and stretch.end is None and stretch.length >= self.__dict__["asked"]
+            if stretch is not None
+            and stretch.end is None
+            and stretch.length >= self.__dict__["asked"]
             else holds_row(self, chain)
         )
 
     def ignorant(self: LogNode, sender: Any, request: Any) -> None:
         self.state.__dict__["asked"] = request.successor.configuration.start
-        with patch.object(LogNode, "_point", lambda *arguments, **named: None), patch.object(LogState, "holds_row", uncut):
+        with (
+            patch.object(LogNode, "_point", lambda *arguments, **named: None),
+            patch.object(LogState, "holds_row", uncut),
+        ):
             look_row(self, sender, request)
 
     return patch.object(LogNode, "look_row", ignorant)
@@ -269,7 +326,11 @@ def older_rows_believed() -> Any:
         self._here = lambda *arguments: None
         ask(self, key, look, now)
 
-    believing = patch.object(LogNode, "_may_have_been_trimmed", lambda self, since, first: since >= first and judge(self, since, first))
+    believing = patch.object(
+        LogNode,
+        "_may_have_been_trimmed",
+        lambda self, since, first: since >= first and judge(self, since, first),
+    )
     return together(believing, patch.object(RowLooks, "_ask", elsewhere))
 
 
@@ -285,12 +346,24 @@ def since_of_the_last_copy() -> Any:
 def position_taken_by_a_dirty_entry() -> Any:
     """An entry that may still be cut counts."""
 
-    def answer(self: LogNode, stretch: Any, sender: Any, request: Any, outcome: Any, position: int = 0) -> None:
-        original(self, stretch, sender, request, outcome, stretch.length if outcome is AppendOutcome.TAKEN else position)
+    def answer(
+        self: LogNode, stretch: Any, sender: Any, request: Any, outcome: Any, position: int = 0
+    ) -> None:
+        original(
+            self,
+            stretch,
+            sender,
+            request,
+            outcome,
+            stretch.length if outcome is AppendOutcome.TAKEN else position,
+        )
 
     original = LogNode._answer
     return together(
-        patch.object(LogNode, "_is_taken", lambda self, stretch, position: stretch.length > position), patch.object(LogNode, "_answer", answer)
+        patch.object(
+            LogNode, "_is_taken", lambda self, stretch, position: stretch.length > position
+        ),
+        patch.object(LogNode, "_answer", answer),
     )
 
 
@@ -315,7 +388,9 @@ def trims_not_taken_over() -> Any:
 def reads_together_show_what_is_not_committed() -> Any:
     """A request for several entries is answered with whatever the node has."""
     each = LogState.each
-    return patch.object(LogState, "each", lambda self, positions, uncommitted=False: each(self, positions, True))
+    return patch.object(
+        LogState, "each", lambda self, positions, uncommitted=False: each(self, positions, True)
+    )
 
 
 BY_HAND = (

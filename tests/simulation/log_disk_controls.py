@@ -40,7 +40,10 @@ def records_out_of_memory_before_they_are_durable() -> Any:
         assert self.journal is not None
         return scan(self, mark) if mark.place in self.journal.places() else iter(())
 
-    return together(patch.object(HostedLog, "_settle", lambda self, place: settle(self, self.place)), patch.object(HostedLog, "scan", readable))
+    return together(
+        patch.object(HostedLog, "_settle", lambda self, place: settle(self, self.place)),
+        patch.object(HostedLog, "scan", readable),
+    )
 
 
 DISK_FIRST_SEEDS: dict[Callable[[], Any], int] = {
@@ -50,4 +53,6 @@ DISK_FIRST_SEEDS: dict[Callable[[], Any], int] = {
     records_out_of_memory_before_they_are_durable: 7,
 }
 
-LOG_DISK_CONTROLS = {control.__name__.replace("_", " "): (control, "log") for control in DISK_FIRST_SEEDS}
+LOG_DISK_CONTROLS = {
+    control.__name__.replace("_", " "): (control, "log") for control in DISK_FIRST_SEEDS
+}

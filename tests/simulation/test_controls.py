@@ -17,7 +17,10 @@ FIRST = {
     "a mover that asks the newest source first": 2100,
     "recovery that shows what is not durable": 450,
     "torn elements taken for whole": 180,
-    **{control.__name__.replace("_", " "): seed for control, seed in (FIRST_SEEDS | DISK_FIRST_SEEDS).items()},
+    **{
+        control.__name__.replace("_", " "): seed
+        for control, seed in (FIRST_SEEDS | DISK_FIRST_SEEDS).items()
+    },
 }
 """Where to begin the hunt for the rare ones."""
 
@@ -35,12 +38,18 @@ def test_with_r2_a_consensus_service_that_decides_twice_breaks_no_promise_to_rea
     with consensus_that_decides_twice():
         verdicts = [run_plan(draw(seed, "reconfigure")) for seed in range(60)]
     said = [verdict.violation for verdict in verdicts if verdict.violation is not None]
-    assert any("two configurations for index" in violation for violation in said), "it did not happen"
+    assert any("two configurations for index" in violation for violation in said), (
+        "it did not happen"
+    )
     harmless = ("two configurations for index", "did not finish", "could not read")
-    assert [violation for violation in said if not any(words in violation for words in harmless)] == []
+    assert [
+        violation for violation in said if not any(words in violation for words in harmless)
+    ] == []
 
 
 def test_a_put_skipped_for_a_version_remembered_in_another_configuration_breaks_no_promise():
     """What was completed once is found ever after, so that the configuration is remembered with it is caution."""
     with puts_remembered_for_every_configuration():
-        assert [seed for seed in range(100) if run_plan(draw(seed, "coverable")).violation is not None] == []
+        assert [
+            seed for seed in range(100) if run_plan(draw(seed, "coverable")).violation is not None
+        ] == []

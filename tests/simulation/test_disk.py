@@ -35,7 +35,9 @@ NEW = (0, b"new " * BLOCK_BYTES)
 
 
 def test_what_was_synced_stays():
-    outcomes = {left(seed, NEW, prepare=lambda disk, descriptor: disk.sync(descriptor)) for seed in SEEDS}
+    outcomes = {
+        left(seed, NEW, prepare=lambda disk, descriptor: disk.sync(descriptor)) for seed in SEEDS
+    }
     assert outcomes == {NEW[1]}
 
 
@@ -43,13 +45,20 @@ def test_what_was_not_synced_may_be_lost_kept_or_torn_by_the_block():
     assert left(1, NEW, loss=0) == NEW[1]
     assert left(1, NEW, loss=1) == BEFORE
     outcomes = {left(seed, NEW) for seed in SEEDS}
-    blocks = {tuple(outcome[start : start + 4] for start in range(0, len(outcome), BLOCK_BYTES)) for outcome in outcomes}
+    blocks = {
+        tuple(outcome[start : start + 4] for start in range(0, len(outcome), BLOCK_BYTES))
+        for outcome in outcomes
+    }
     assert len(blocks) > 10
     assert {word for block in blocks for word in block} == {b"old ", b"new "}
 
 
 def test_of_two_writes_to_a_block_the_first_may_be_all_that_is_left():
-    assert {left(seed, (0, b"1111"), (0, b"2222"))[:4] for seed in SEEDS} == {b"old ", b"1111", b"2222"}
+    assert {left(seed, (0, b"1111"), (0, b"2222"))[:4] for seed in SEEDS} == {
+        b"old ",
+        b"1111",
+        b"2222",
+    }
 
 
 def test_after_a_failed_sync_it_reads_as_written_and_no_sync_writes_it():

@@ -16,7 +16,9 @@ FIXED_SEEDS = 20
 @pytest.mark.parametrize("flavour", range(len(FLAVOURS)))
 def test_fixed_seeds_are_clean(flavour):
     for seed in range(flavour, flavour + FIXED_SEEDS * len(FLAVOURS), len(FLAVOURS)):
-        assert run_plan(draw_log(seed)).violation is None, f"python -P -m ares.sim --scenario log --seed {seed} --story"
+        assert run_plan(draw_log(seed)).violation is None, (
+            f"python -P -m ares.sim --scenario log --seed {seed} --story"
+        )
 
 
 def test_the_same_seed_gives_the_same_run():
@@ -30,7 +32,12 @@ def test_the_same_seed_gives_the_same_run():
 
 def test_the_same_seed_gives_the_same_run_in_another_process():
     command = python("-m", "ares.testing.sim", "--seed", "3", "--scenario", "log")
-    runs = {subprocess.run(command, capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": salt}).stdout for salt in "12"}
+    runs = {
+        subprocess.run(
+            command, capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": salt}
+        ).stdout
+        for salt in "12"
+    }
     assert len(runs) == 1
     assert "clean" in runs.pop()
 
@@ -43,11 +50,15 @@ def test_a_plan_is_plain_data():
 def test_a_violation_is_told_and_made_smaller():
     control, _ = LOG_CONTROLS["finalized when one node has everything"]
     with control():
-        plan = next(plan for plan in map(draw_log, range(50)) if run_plan(plan).violation is not None)
+        plan = next(
+            plan for plan in map(draw_log, range(50)) if run_plan(plan).violation is not None
+        )
         small = shrink(plan)
         verdict = run_plan(small, keep_story=True)
     assert verdict.violation is not None
-    assert sum(len(client.steps) for client in small.clients) < sum(len(client.steps) for client in plan.clients)
+    assert sum(len(client.steps) for client in small.clients) < sum(
+        len(client.steps) for client in plan.clients
+    )
     story = "\n".join(verdict.story)
     for word in ("BEGINS", "DECIDES", "Seal", "VIOLATION"):
         assert word in story

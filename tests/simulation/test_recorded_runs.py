@@ -23,11 +23,19 @@ class Recorded:
         start, computed = Session.start, deque()
 
         def recorded(session, operation, label, *arguments, **more):
-            self.recordings.append(Recording(str(label), self._clock, computed, None if context is None else lambda: context))
-            return start(session, operation, label, *arguments, **more, recording=self.recordings[-1])
+            self.recordings.append(
+                Recording(
+                    str(label), self._clock, computed, None if context is None else lambda: context
+                )
+            )
+            return start(
+                session, operation, label, *arguments, **more, recording=self.recordings[-1]
+            )
 
         monkeypatch.setattr(Session, "start", recorded)
-        monkeypatch.setattr("ares.testing.sim.simulated_client.client_core", lambda: None)  # what is recorded is not run in the compiled core
+        monkeypatch.setattr(
+            "ares.testing.sim.simulated_client.client_core", lambda: None
+        )  # what is recorded is not run in the compiled core
 
     def _clock(self) -> float:
         self._now += 1
@@ -55,7 +63,19 @@ def test_a_run_whose_operations_are_recorded_is_the_same_run(scenario, monkeypat
 def test_servers_that_are_told_keep_their_promises(scenario, monkeypatch):
     recorded, plan = Recorded(monkeypatch, b"t" * TRACE_BYTES), draw(1, scenario)
     assert run_plan(plan).violation is None
-    rounds = [part for recording in recorded.recordings for part in recording.parts if part.name == "round"]
-    waits = [heard.durable_s - heard.handled_s for part in rounds for heard in part.heard if heard.handled_s is not None]
-    assert bool(waits) == bool(plan.segment_bytes), "servers with a journal are whole ones, and tell what they spent"
+    rounds = [
+        part
+        for recording in recorded.recordings
+        for part in recording.parts
+        if part.name == "round"
+    ]
+    waits = [
+        heard.durable_s - heard.handled_s
+        for part in rounds
+        for heard in part.heard
+        if heard.handled_s is not None
+    ]
+    assert bool(waits) == bool(plan.segment_bytes), (
+        "servers with a journal are whole ones, and tell what they spent"
+    )
     assert all(wait >= 0 for wait in waits)

@@ -21,7 +21,9 @@ ONCE_FAILED = sorted((Path(__file__).parent / "once_failed").glob("*.json"))
 def test_fixed_seeds_are_clean(scenario):
     for seed in range(FIXED_SEEDS):
         verdict = run_plan(draw(seed, scenario))
-        assert verdict.violation is None, f"python -P -m ares.sim --scenario {scenario} --seed {seed} --story"
+        assert verdict.violation is None, (
+            f"python -P -m ares.sim --scenario {scenario} --seed {seed} --story"
+        )
 
 
 @pytest.mark.parametrize("path", ONCE_FAILED, ids=lambda path: path.stem)
@@ -42,7 +44,12 @@ def test_the_same_seed_gives_the_same_run():
 def test_the_same_seed_gives_the_same_run_in_another_process(scenario):
     """Nothing depends on hashes of strings or addresses of objects."""
     command = python("-m", "ares.testing.sim", "--seed", "3", "--scenario", scenario)
-    runs = {subprocess.run(command, capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": salt}).stdout for salt in "12"}
+    runs = {
+        subprocess.run(
+            command, capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": salt}
+        ).stdout
+        for salt in "12"
+    }
     assert len(runs) == 1
     assert "clean" in runs.pop()
 
@@ -55,7 +62,9 @@ def test_a_violation_is_told_and_made_smaller():
         small = shrink(plan)
         verdict = run_plan(small, keep_story=True)
     assert verdict.violation is not None
-    assert sum(len(client.steps) for client in small.clients) < sum(len(client.steps) for client in plan.clients)
+    assert sum(len(client.steps) for client in small.clients) < sum(
+        len(client.steps) for client in plan.clients
+    )
     story = "\n".join(verdict.story)
     for word in ("BEGINS", "ENDS", "CollectConfig", "VIOLATION"):
         assert word in story
@@ -65,7 +74,9 @@ def test_a_run_that_never_ends_is_a_violation():
     """Liveness is judged: servers that swallow everything after the healing are noticed."""
     from unittest.mock import patch
 
-    with patch("ares.testing.sim.simulated_server.SimServer.receive", lambda self, client, frames: None):
+    with patch(
+        "ares.testing.sim.simulated_server.SimServer.receive", lambda self, client, frames: None
+    ):
         verdict = run_plan(draw(1, "calm"))
     assert verdict.violation is not None
     assert "did not finish" in verdict.violation

@@ -28,7 +28,10 @@ def patient(monkeypatch):
     monkeypatch.setattr(tracer_module, "EXPORT_S", 3600.0)
 
 
-@given(st.integers(1, 100), st.lists(st.one_of(st.just("begin"), st.integers(1, 30), st.just("add"), st.just("take"))))
+@given(
+    st.integers(1, 100),
+    st.lists(st.one_of(st.just("begin"), st.integers(1, 30), st.just("add"), st.just("take"))),
+)
 def test_what_was_begun_is_taken_and_what_waits_is_bounded(most, steps):
     backlog, under_way, waiting, refused, largest = Backlog(most, 1e9), 0, [], 0, 1
     for second, step in enumerate(steps, 1):
@@ -95,7 +98,12 @@ def one_write(tracer: Tracer, name: str, seen: Counter) -> bool:
     rig.run(write(rig.view, name, b"value"))
     while not rig.ends:
         sent = rig.sent()
-        seen.update(message.trace[:16] for messages in sent.values() for message in messages if message.trace is not None)
+        seen.update(
+            message.trace[:16]
+            for messages in sent.values()
+            for message in messages
+            if message.trace is not None
+        )
         for server, messages in sent.items():
             rig.reply(server, *[rig.replicas[server].handle(message) for message in messages])
     if begun is not None:
@@ -108,7 +116,9 @@ def test_behind_a_slow_exporter_a_trace_is_whole_or_not_there(monkeypatch, caplo
     exporter, seen = Exporter(), Counter()
     tracer = Tracer(ON, exporter)
     traced = [one_write(tracer, f"x{number}", seen) for number in range(50)]
-    assert 0 < traced.count(True) < traced.count(False), "the exporter takes nothing, and all of them ended"
+    assert 0 < traced.count(True) < traced.count(False), (
+        "the exporter takes nothing, and all of them ended"
+    )
     assert traced.count(True) == len(seen), "servers are asked to trace what their client traces"
     assert caplog.text.count("some operations are not traced, and counted") == 1
     exporter.may.set()

@@ -17,11 +17,16 @@ import pytest
 from ..ports import free_addresses
 from ..process.command_line import running_cluster
 
-JAEGER = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ares" / "jaeger-v1.76.0"
+JAEGER = (
+    Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ares" / "jaeger-v1.76.0"
+)
 
 pytestmark = [
     pytest.mark.process,
-    pytest.mark.skipif(not JAEGER.exists(), reason=f"there is no {JAEGER}: experiments/build_jaeger.sh builds it (with Go, a quarter of an hour)"),
+    pytest.mark.skipif(
+        not JAEGER.exists(),
+        reason=f"there is no {JAEGER}: experiments/build_jaeger.sh builds it (with Go, a quarter of an hour)",
+    ),
 ]
 
 CONFIGURATION = """
@@ -44,7 +49,10 @@ def jaeger(tmp_path) -> Iterator[dict[str, str]]:
     addresses = dict(zip(("query", "http", "grpc", "unused"), free_addresses(4), strict=True))
     file = tmp_path / "jaeger.yaml"
     file.write_text(CONFIGURATION.format(**addresses))
-    with open(tmp_path / "jaeger.log", "wb") as log, subprocess.Popen([JAEGER, "--config", file], stdout=log, stderr=log) as process:
+    with (
+        open(tmp_path / "jaeger.log", "wb") as log,
+        subprocess.Popen([JAEGER, "--config", file], stdout=log, stderr=log) as process,
+    ):
         try:
             asked(addresses, "/api/v3/services", lambda answer: True)
             yield addresses
@@ -71,7 +79,11 @@ def asked(jaeger, path, enough):
 def test_a_trace_has_spans_of_the_client_and_of_servers(jaeger, protocol, tmp_path, monkeypatch):
     pytest.importorskip("opentelemetry.sdk", reason="needs ares-storage[tracing]")
     endpoint = f"http://{jaeger['grpc' if protocol == 'grpc' else 'http']}"
-    for name, value in {"TRACES_EXPORTER": "otlp", "EXPORTER_OTLP_PROTOCOL": protocol, "EXPORTER_OTLP_ENDPOINT": endpoint}.items():
+    for name, value in {
+        "TRACES_EXPORTER": "otlp",
+        "EXPORTER_OTLP_PROTOCOL": protocol,
+        "EXPORTER_OTLP_ENDPOINT": endpoint,
+    }.items():
         monkeypatch.setenv(f"OTEL_{name}", value)
     with contextlib.contextmanager(running_cluster)(tmp_path / "c") as cli:
         cli.ok("write", "greeting", stdin=b"hello")

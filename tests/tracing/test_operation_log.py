@@ -72,7 +72,10 @@ def written(name: str = "x", value: bytes = b"value") -> Traced:
 @pytest.mark.parametrize(("n", "k"), [(1, 1), (3, 2), (5, 3), (5, 5), (11, 9)])
 def test_a_quorum_has_the_number_that_the_published_logs_give_it(n, k):
     servers = [f"s{number}" for number in range(n)]
-    numbers = [quorum_number(tuple(reversed(quorum)), tuple(servers)) for quorum in itertools.combinations(servers, k)]
+    numbers = [
+        quorum_number(tuple(reversed(quorum)), tuple(servers))
+        for quorum in itertools.combinations(servers, k)
+    ]
     assert numbers == list(range(len(numbers)))
 
 
@@ -88,15 +91,38 @@ def test_what_runs_side_by_side_counts_once():
 def test_the_line_of_a_write():
     rig = written()
     line = line_of(rig.recording, About("write", "x"), rig.value, None)
-    assert (line["message"], line["op"], line["objectID"], line["status"], line["outcome"]) == ("WRITE-COMPLETE-DSMM", "write", "x", "SUCCESS", "ok")
+    assert (line["message"], line["op"], line["objectID"], line["status"], line["outcome"]) == (
+        "WRITE-COMPLETE-DSMM",
+        "write",
+        "x",
+        "SUCCESS",
+        "ok",
+    )
     assert (line["op_latency_start"], line["op_latency_end"], line["op_latency"]) == (0.0, 9.0, 9.0)
-    assert (line["phase1_latency"], line["phase2_latency"], line["p2_put_data_time_total"], line["com_latency"]) == (4.0, 5.0, 5.0, 9.0)
-    assert (line["newTag"], line["maxTag"], line["file_size"], line["rounds"], line["prop"]) == ([1, f"{7:016x}"], [0, "0" * 16], 5, 2, True)
-    assert (line["dap_protocols"], line["params"], line["servers_no"]) == ({"EC": 1}, {"dap_protocol": "EC", "m": 2}, 5)
+    assert (
+        line["phase1_latency"],
+        line["phase2_latency"],
+        line["p2_put_data_time_total"],
+        line["com_latency"],
+    ) == (4.0, 5.0, 5.0, 9.0)
+    assert (line["newTag"], line["maxTag"], line["file_size"], line["rounds"], line["prop"]) == (
+        [1, f"{7:016x}"],
+        [0, "0" * 16],
+        5,
+        2,
+        True,
+    )
+    assert (line["dap_protocols"], line["params"], line["servers_no"]) == (
+        {"EC": 1},
+        {"dap_protocol": "EC", "m": 2},
+        5,
+    )
     assert (line["confs_no"], line["configurations"], line["domain"]) == (1, [0], "default")
     assert (line["quorum_phase1"], line["quorum_phase1_servers"]) == (0, ["s0", "s1", "s2", "s3"])
     assert len(line["quorum_phase2_servers"]) == 4
-    assert list(itertools.combinations(EC.server_ids, 4))[line["quorum_phase2"]] == tuple(sorted(line["quorum_phase2_servers"]))
+    assert list(itertools.combinations(EC.server_ids, 4))[line["quorum_phase2"]] == tuple(
+        sorted(line["quorum_phase2_servers"])
+    )
 
 
 def test_the_line_of_a_read_and_of_one_of_nothing():
@@ -106,7 +132,13 @@ def test_the_line_of_a_read_and_of_one_of_nothing():
     reading.run(read(reading.view, "x"))
     reading.answer()
     line = line_of(reading.recording, About("read", "x"), reading.value, None)
-    assert (line["maxTag"], line["newTag"], line["file_size"], line["found"], line["prop"]) == ([1, f"{7:016x}"], None, 5, True, False)
+    assert (line["maxTag"], line["newTag"], line["file_size"], line["found"], line["prop"]) == (
+        [1, f"{7:016x}"],
+        None,
+        5,
+        True,
+        False,
+    )
     nothing = Traced()
     nothing.recording.operation.name = "read"
     nothing.run(read(nothing.view, "y"))
@@ -126,14 +158,26 @@ def test_the_line_of_a_failure_says_whether_it_may_have_happened(name, outcome):
     assert isinstance(error, Unavailable)
     error.may_have_taken_effect = True
     line = line_of(rig.recording, About(name, "x"), None, error)
-    assert (line["status"], line["outcome"], line["file_size"], line["found"]) == ("UNSUCCESS", outcome, 0, None)
+    assert (line["status"], line["outcome"], line["file_size"], line["found"]) == (
+        "UNSUCCESS",
+        outcome,
+        0,
+        None,
+    )
     assert line["error"].startswith("Unavailable: ")
 
 
 def test_a_round_that_was_cut_short_made_no_quorum():
     rig = Traced()
     rig.recording.operation.name = "write"
-    job = rig.session.start(write(rig.view, "x", b"value"), "a write", 0.0, 30.0, lambda value, error: None, recording=rig.recording)
+    job = rig.session.start(
+        write(rig.view, "x", b"value"),
+        "a write",
+        0.0,
+        30.0,
+        lambda value, error: None,
+        recording=rig.recording,
+    )
     asked = [message for message in rig.sent()["s0"] if isinstance(message, GetTag)]
     rig.reply("s0", *map(rig.replicas["s0"].handle, asked))
     assert [heard.server for heard in rig.part("round").heard] == ["s0"]
@@ -194,7 +238,9 @@ def lines(path: Path) -> list[dict[str, object]]:
 )
 def test_the_message_says_what_it_was_and_of_what(label, message, op):
     rig = written()
-    rig.recording.operation.name = label.what if isinstance(label, About) else label.partition(" of ")[0]
+    rig.recording.operation.name = (
+        label.what if isinstance(label, About) else label.partition(" of ")[0]
+    )
     line = line_of(rig.recording, label, None, None)
     assert (line["message"], line["op"]) == (message, op)
 
@@ -229,7 +275,9 @@ def test_a_log_is_rotated_by_its_size_and_loses_no_line(tmp_path, monkeypatch):
     log.close()
     files = list(tmp_path.iterdir())
     assert len(files) > 2
-    assert all(file.stat().st_size <= 7_000 for file in files)  # the last line that fitted may be longer than what was left
+    assert all(
+        file.stat().st_size <= 7_000 for file in files
+    )  # the last line that fitted may be longer than what was left
     assert sum(len(lines(file)) for file in files) == 20
 
 
@@ -275,13 +323,17 @@ def test_a_full_disk_costs_lines_and_is_told_once(caplog):
         for _ in range(3):
             log.write(rig.recording, About("write", "x"), rig.value, None)
     log.close()
-    assert caplog.text.count("lines are missing in /dev/full from now on, and operations go on") == 1
+    assert (
+        caplog.text.count("lines are missing in /dev/full from now on, and operations go on") == 1
+    )
 
 
 def test_operations_are_logged_whether_they_are_traced_or_not(tmp_path):
     for share in (0.0, 1.0):
         log = OperationLog(tmp_path / f"{share}.log", ClientId(7))
-        tracer = tracer_of(TracingSettings(exporter=f"file:{tmp_path}/{share}.spans", share=share), "a test", log)
+        tracer = tracer_of(
+            TracingSettings(exporter=f"file:{tmp_path}/{share}.spans", share=share), "a test", log
+        )
         assert tracer is not None
         for name in ("one", "two"):
             begun = tracer.begin(About("read", name))
@@ -298,7 +350,12 @@ async def test_connect_takes_the_path_of_the_log(tmp_path):
         with pytest.raises(Unavailable):
             await store.read("x", timeout_s=0.1)
     [line] = lines(tmp_path / "ops.log")
-    assert (line["message"], line["objectID"], line["status"], line["outcome"]) == ("READ-COMPLETE-DSMM", "x", "UNSUCCESS", "failed")
+    assert (line["message"], line["objectID"], line["status"], line["outcome"]) == (
+        "READ-COMPLETE-DSMM",
+        "x",
+        "UNSUCCESS",
+        "failed",
+    )
     with pytest.raises(BadInput, match="named by its path"):
         connect(settings, operation_log=7)
 

@@ -12,7 +12,9 @@ from ares.tracing.export import tracer_of
 
 from .test_backlog import one_write
 
-collector = pytest.importorskip("opentelemetry.proto.collector.trace.v1.trace_service_pb2", reason="needs ares-storage[tracing]")
+collector = pytest.importorskip(
+    "opentelemetry.proto.collector.trace.v1.trace_service_pb2", reason="needs ares-storage[tracing]"
+)
 
 
 class Receiver(ThreadingHTTPServer):
@@ -25,7 +27,13 @@ class Receiver(ThreadingHTTPServer):
 
     def spans(self):
         requests = [collector.ExportTraceServiceRequest.FromString(body) for body in self.received]
-        return [(r.resource, span) for q in requests for r in q.resource_spans for scope in r.scope_spans for span in scope.spans]
+        return [
+            (r.resource, span)
+            for q in requests
+            for r in q.resource_spans
+            for scope in r.scope_spans
+            for span in scope.spans
+        ]
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -68,9 +76,17 @@ def test_a_collector_gets_spans_with_their_service_and_parents(receiver):
     operation(tracer, "write of 'x'")
     tracer.close()
     (resource, below), (_, alone) = receiver.spans()
-    assert "shop" in [attribute.value.string_value for attribute in resource.attributes if attribute.key == "service.name"]
+    assert "shop" in [
+        attribute.value.string_value
+        for attribute in resource.attributes
+        if attribute.key == "service.name"
+    ]
     context = caller.get_span_context()
-    assert (below.name, below.trace_id.hex(), below.parent_span_id.hex()) == ("read", f"{context.trace_id:032x}", f"{context.span_id:016x}")
+    assert (below.name, below.trace_id.hex(), below.parent_span_id.hex()) == (
+        "read",
+        f"{context.trace_id:032x}",
+        f"{context.span_id:016x}",
+    )
     assert (alone.name, alone.parent_span_id) == ("write", b"")
     assert trace.get_current_span().get_span_context().is_valid is False
 
@@ -94,7 +110,16 @@ def test_a_collector_gets_the_rounds_of_a_write(receiver):
     assert len(spans) == 8
     put = next(span for span in reversed(spans) if span.name == "CommunicationLatency")
     about = {attribute.key: attribute.value for attribute in put.attributes}
-    assert [value.string_value for value in about["ares.asked"].array_value.values] == [f"s{number}" for number in range(5)]
-    assert [value.string_value for value in about["ares.quorum"].array_value.values] == ["s0", "s1", "s2", "s3"]
-    assert [value.double_value >= 0 for value in about["ares.quorum.ms"].array_value.values] == [True] * 4
+    assert [value.string_value for value in about["ares.asked"].array_value.values] == [
+        f"s{number}" for number in range(5)
+    ]
+    assert [value.string_value for value in about["ares.quorum"].array_value.values] == [
+        "s0",
+        "s1",
+        "s2",
+        "s3",
+    ]
+    assert [value.double_value >= 0 for value in about["ares.quorum.ms"].array_value.values] == [
+        True
+    ] * 4
     assert (about["ares.needed"].int_value, about["ares.round"].string_value) == (4, "put-data")

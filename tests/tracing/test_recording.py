@@ -29,7 +29,9 @@ class Traced(Rig):
         super().__init__()
         self.computed = deque()
         self.recording = Recording("an operation", lambda: self.now, self.computed, contexts)
-        self.replicas = {server.id: Replica(server.id, server.identity, EC) for server in EC.servers}
+        self.replicas = {
+            server.id: Replica(server.id, server.identity, EC) for server in EC.servers
+        }
         self.view = View(ClientId(7), EC, Switches(), self.session.readiness)
 
     def run(self, operation, **more):
@@ -38,7 +40,11 @@ class Traced(Rig):
     def answer(self):
         for server, messages in self.sent().items():
             self.now += 1.0
-            replies = [self.replicas[server].handle(message) for message in messages if not isinstance(message, Introduce)]
+            replies = [
+                self.replicas[server].handle(message)
+                for message in messages
+                if not isinstance(message, Introduce)
+            ]
             self.reply(server, *replies)
 
     def names(self):
@@ -119,10 +125,21 @@ def test_what_was_computed_belongs_to_the_primitive_that_needed_it():
     rig = Traced()
     rig.run(write(rig.view, "x", b"value"))
     encode = rig.view.dap(EC).coding.encode
-    rig.view.dap(EC).coding = type("Timed", (), {"k": 3, "encode": lambda self, value: rig.computed.append(("encode", 4.0, 4.0)) or encode(value)})()
+    rig.view.dap(EC).coding = type(
+        "Timed",
+        (),
+        {
+            "k": 3,
+            "encode": lambda self, value: (
+                rig.computed.append(("encode", 4.0, 4.0)) or encode(value)
+            ),
+        },
+    )()
     rig.computed.append(("encode", 0.0, 0.0))  # of somebody else, before this goes on
     rig.answer()
-    assert [name for name in rig.names() if name.endswith("encode")] == ["write/write_above/propagate/put_data/encode"]
+    assert [name for name in rig.names() if name.endswith("encode")] == [
+        "write/write_above/propagate/put_data/encode"
+    ]
 
 
 def test_pauses_decisions_and_operations_side_by_side():
@@ -143,7 +160,10 @@ def test_pauses_decisions_and_operations_side_by_side():
     rig.session.resume(rig.session.asks[0][1], None, rig.now)
     one, other = (
         [f"both/{name}" for name in ("get_next_config", "get_next_config/round")],
-        [f"both/pausing{name}" for name in ("", "/pause", "/get_next_config", "/get_next_config/round")],
+        [
+            f"both/pausing{name}"
+            for name in ("", "/pause", "/get_next_config", "/get_next_config/round")
+        ],
     )
     assert rig.names() == ["both", *one, *other, "both/consensus"]
     assert rig.error is None
@@ -161,7 +181,9 @@ def test_a_write_that_waits_for_another_says_so():
 
 def test_what_is_cancelled_ends_there():
     rig = Traced()
-    job = rig.session.start(once(), "a job", 0.0, 30.0, lambda value, error: None, recording=rig.recording)
+    job = rig.session.start(
+        once(), "a job", 0.0, 30.0, lambda value, error: None, recording=rig.recording
+    )
     rig.now = 2.0
     rig.session.cancel(job)
     assert {part.ended_s for part in rig.recording.parts} == {2.0}
@@ -190,6 +212,14 @@ def test_a_long_operation_keeps_nothing_of_what_has_ended(monkeypatch):
     rig.run(reads())
     for _ in range(100):
         rig.answer()
-        assert sum(1 + len(standing.stack) for standing in rig.recording._standing.values()) + len(rig.recording._rounds) < 20
+        assert (
+            sum(1 + len(standing.stack) for standing in rig.recording._standing.values())
+            + len(rig.recording._rounds)
+            < 20
+        )
     assert rig.value is None
-    assert (len(rig.recording.parts), rig.recording._standing, rig.recording._rounds) == (50, {}, {})
+    assert (len(rig.recording.parts), rig.recording._standing, rig.recording._rounds) == (
+        50,
+        {},
+        {},
+    )

@@ -37,8 +37,18 @@ def test_an_operation_is_a_span_of_its_own_and_a_failed_one_says_why():
     assert traced(tracer, "write of 'x'", ValueError("no"))
     tracer.close()
     one, other = spans
-    assert (one.name, one.kind, one.parent, one.attributes, one.error) == ("read", CLIENT, b"", {"ares.level": USER, **named("read")}, "")
-    assert (other.name, other.attributes["error.type"], other.error) == ("write", "ValueError", "ValueError")
+    assert (one.name, one.kind, one.parent, one.attributes, one.error) == (
+        "read",
+        CLIENT,
+        b"",
+        {"ares.level": USER, **named("read")},
+        "",
+    )
+    assert (other.name, other.attributes["error.type"], other.error) == (
+        "write",
+        "ValueError",
+        "ValueError",
+    )
     assert (len(one.trace), len(one.id), one.trace != other.trace) == (16, 8, True)
 
 
@@ -56,7 +66,11 @@ def test_some_of_them():
 @pytest.mark.parametrize("sampled", [True, False])
 def test_a_span_of_the_caller_decides_and_is_the_parent(sampled):
     spans: list[Span] = []
-    tracer = Tracer(TracingSettings(exporter="console", share=0.0), spans.extend, lambda: (b"t" * 16, b"p" * 8, sampled))
+    tracer = Tracer(
+        TracingSettings(exporter="console", share=0.0),
+        spans.extend,
+        lambda: (b"t" * 16, b"p" * 8, sampled),
+    )
     assert traced(tracer) == sampled
     tracer.close()
     assert [(span.trace, span.parent) for span in spans] == [(b"t" * 16, b"p" * 8)] * sampled
@@ -91,7 +105,12 @@ def test_an_exporter_that_fails_says_so_once_and_nothing_else_happens(caplog):
         traced(tracer)
         tracer._flush()
     tracer.close()
-    assert caplog.text.count("cannot be exported to console, and are lost until they can: connection refused") == 1
+    assert (
+        caplog.text.count(
+            "cannot be exported to console, and are lost until they can: connection refused"
+        )
+        == 1
+    )
 
 
 def test_an_exporter_that_hangs_costs_neither_time_nor_memory(monkeypatch, caplog):
@@ -126,8 +145,14 @@ def test_the_standard_variables_win(variables, expected):
 @pytest.mark.parametrize(
     ("variables", "expected"),
     [
-        ({"OTEL_TRACES_SAMPLER": "traceidratio", "OTEL_TRACES_SAMPLER_ARG": "0.01"}, TracingSettings(exporter="otlp", share=0.01, parent=False)),
-        ({"OTEL_TRACES_SAMPLER": "parentbased_always_off"}, TracingSettings(exporter="otlp", share=0.0)),
+        (
+            {"OTEL_TRACES_SAMPLER": "traceidratio", "OTEL_TRACES_SAMPLER_ARG": "0.01"},
+            TracingSettings(exporter="otlp", share=0.01, parent=False),
+        ),
+        (
+            {"OTEL_TRACES_SAMPLER": "parentbased_always_off"},
+            TracingSettings(exporter="otlp", share=0.0),
+        ),
         ({"OTEL_SERVICE_NAME": "shop"}, TracingSettings(exporter="otlp", service="shop")),
     ],
 )
@@ -139,11 +164,23 @@ def test_the_standard_variables_win_over_the_cluster_file(variables, expected):
     ("variables", "expected", "told"),
     [
         ({"OTEL_TRACES_EXPORTER": "zipkin"}, TracingSettings(), "OTEL_TRACES_EXPORTER: 'zipkin'"),
-        ({"OTEL_TRACES_EXPORTER": "otlp,console"}, TracingSettings(exporter="otlp"), "OTEL_TRACES_EXPORTER: 'otlp,console'"),
-        ({"OTEL_TRACES_SAMPLER": "jaeger_remote"}, TracingSettings(), ""),
-        ({"OTEL_TRACES_EXPORTER": "otlp", "OTEL_TRACES_SAMPLER": "jaeger_remote"}, TracingSettings(exporter="otlp"), "OTEL_TRACES_SAMPLER"),
         (
-            {"OTEL_TRACES_EXPORTER": "otlp", "OTEL_TRACES_SAMPLER": "traceidratio", "OTEL_TRACES_SAMPLER_ARG": "many"},
+            {"OTEL_TRACES_EXPORTER": "otlp,console"},
+            TracingSettings(exporter="otlp"),
+            "OTEL_TRACES_EXPORTER: 'otlp,console'",
+        ),
+        ({"OTEL_TRACES_SAMPLER": "jaeger_remote"}, TracingSettings(), ""),
+        (
+            {"OTEL_TRACES_EXPORTER": "otlp", "OTEL_TRACES_SAMPLER": "jaeger_remote"},
+            TracingSettings(exporter="otlp"),
+            "OTEL_TRACES_SAMPLER",
+        ),
+        (
+            {
+                "OTEL_TRACES_EXPORTER": "otlp",
+                "OTEL_TRACES_SAMPLER": "traceidratio",
+                "OTEL_TRACES_SAMPLER_ARG": "many",
+            },
             TracingSettings(exporter="otlp", parent=False),
             "OTEL_TRACES_SAMPLER_ARG: 'many'",
         ),
@@ -155,7 +192,11 @@ def test_variables_for_other_programs_stop_nothing(variables, expected, told, ca
 
 
 @pytest.mark.parametrize(
-    "variables", [{"OTEL_EXPORTER_OTLP_PROTOCOL": "http/json"}, {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc", "OTEL_EXPORTER_OTLP_COMPRESSION": "x"}]
+    "variables",
+    [
+        {"OTEL_EXPORTER_OTLP_PROTOCOL": "http/json"},
+        {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc", "OTEL_EXPORTER_OTLP_COMPRESSION": "x"},
+    ],
 )
 def test_an_exporter_that_cannot_be_made_stops_nothing(variables, monkeypatch, caplog):
     pytest.importorskip("opentelemetry.sdk", reason="needs ares-storage[tracing]")
@@ -172,7 +213,9 @@ def test_spans_in_a_file_are_the_spans_that_were_made(tmp_path: Path):
     traced(tracer, "write of 'x'", ValueError("no"))
     tracer.close()
     [line] = path.read_text().splitlines()
-    assert {"key": "service.name", "value": {"stringValue": "a test"}} in json.loads(line)["resourceSpans"][0]["resource"]["attributes"]
+    assert {"key": "service.name", "value": {"stringValue": "a test"}} in json.loads(line)[
+        "resourceSpans"
+    ][0]["resource"]["attributes"]
     [span] = read_spans(path.open("rb"), bad := [])
     about = {"ares.level": USER, **named("write"), "error.type": "ValueError"}
     assert (span.name, span.attributes, span.error, bad) == ("write", about, "ValueError", [])
@@ -193,7 +236,15 @@ def test_what_follows_a_line_that_was_cut_off_begins_a_line_of_its_own(tmp_path:
 
 
 @pytest.mark.parametrize(
-    "line", [b"{}\n", b"[]\n", b"\xff\n", b"1\n", b'{"resourceSpans": [{"scopeSpans": [{"spans": [{}]}]}]}\n', b"[" * 100_000 + b"\n"]
+    "line",
+    [
+        b"{}\n",
+        b"[]\n",
+        b"\xff\n",
+        b"1\n",
+        b'{"resourceSpans": [{"scopeSpans": [{"spans": [{}]}]}]}\n',
+        b"[" * 100_000 + b"\n",
+    ],
 )
 def test_lines_that_are_no_spans_are_counted(line):
     assert list(read_spans([line, b"\n", line], bad := [])) == []
@@ -202,7 +253,16 @@ def test_lines_that_are_no_spans_are_counted(line):
 
 def otlp(*spans: dict[str, object]) -> bytes:
     times = {"startTimeUnixNano": "1", "endTimeUnixNano": "5", "traceId": "00"}
-    return json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [times | {"name": "x"} | span for span in spans]}]}]}).encode() + b"\n"
+    return (
+        json.dumps(
+            {
+                "resourceSpans": [
+                    {"scopeSpans": [{"spans": [times | {"name": "x"} | span for span in spans]}]}
+                ]
+            }
+        ).encode()
+        + b"\n"
+    )
 
 
 def told(name: str, **value: object) -> dict[str, object]:
@@ -212,12 +272,29 @@ def told(name: str, **value: object) -> dict[str, object]:
 ODD = {
     "its own parent": [{"spanId": "aa", "parentSpanId": "aa"}],
     "a circle": [{"spanId": "aa", "parentSpanId": "bb"}, {"spanId": "bb", "parentSpanId": "aa"}],
-    "very deep": [{"spanId": f"{n:04x}", "parentSpanId": f"{n - 1:04x}" if n else ""} for n in range(3000)],
-    "no times": [{"spanId": "aa", "attributes": [told("ares.quorum", arrayValue={"values": [{"stringValue": "s0"}]})]}],
-    "odd numbers": [
-        {"spanId": "aa", "name": "CommunicationLatency", "attributes": [told("ares.needed", stringValue="x"), told("ares.asked", intValue=1)]},
+    "very deep": [
+        {"spanId": f"{n:04x}", "parentSpanId": f"{n - 1:04x}" if n else ""} for n in range(3000)
     ],
-    "no quorum": [{"spanId": "aa", "name": "CommunicationLatency", "attributes": [told("ares.needed", intValue="0")]}],
+    "no times": [
+        {
+            "spanId": "aa",
+            "attributes": [told("ares.quorum", arrayValue={"values": [{"stringValue": "s0"}]})],
+        }
+    ],
+    "odd numbers": [
+        {
+            "spanId": "aa",
+            "name": "CommunicationLatency",
+            "attributes": [told("ares.needed", stringValue="x"), told("ares.asked", intValue=1)],
+        },
+    ],
+    "no quorum": [
+        {
+            "spanId": "aa",
+            "name": "CommunicationLatency",
+            "attributes": [told("ares.needed", intValue="0")],
+        }
+    ],
     "ended before it began": [{"spanId": "aa", "startTimeUnixNano": "9", "endTimeUnixNano": "1"}],
     "for a terminal": [{"spanId": "aa", "name": "\x1b[2J\nx"}],
 }
@@ -239,11 +316,25 @@ def test_spans_at_no_time_are_passed_over(time):
 
 
 def span(name, parent, began_ms, ended_ms, **attributes):
-    return Span(name, b"t", name.encode(), parent.encode(), int(began_ms * 1e6), int(ended_ms * 1e6), "internal", {"ares.level": DSMM, **attributes})
+    return Span(
+        name,
+        b"t",
+        name.encode(),
+        parent.encode(),
+        int(began_ms * 1e6),
+        int(ended_ms * 1e6),
+        "internal",
+        {"ares.level": DSMM, **attributes},
+    )
 
 
 def test_a_tree_shows_when_and_says_where_the_time_went():
-    quorum = {"ares.asked": ["s0", "s1", "s2"], "ares.needed": 2, "ares.quorum": ["s1", "s0"], "ares.quorum.ms": [1.0, 6.0]}
+    quorum = {
+        "ares.asked": ["s0", "s1", "s2"],
+        "ares.needed": 2,
+        "ares.quorum": ["s1", "s0"],
+        "ares.quorum.ms": [1.0, 6.0],
+    }
     tree = Tree(
         [
             span("read", "", 0, 10),
@@ -258,10 +349,16 @@ def test_a_tree_shows_when_and_says_where_the_time_went():
         "    CommunicationLatency    6.00 ms     ██████████████████           get-data: s1 1.0 s0 6.0",
         "    DecodeLatency           1.00 ms                       ███",
     ]
-    assert tree.sentence() == "6.0 of 10.0 ms went into GetData of read: s0 made the quorum of 2, after 6.0 ms."
+    assert (
+        tree.sentence()
+        == "6.0 of 10.0 ms went into GetData of read: s0 made the quorum of 2, after 6.0 ms."
+    )
 
 
-@pytest.mark.parametrize(("value", "told"), [(float("nan"), "NaN"), (float("inf"), "Infinity"), (float("-inf"), "-Infinity"), (0.5, 0.5)])
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [(float("nan"), "NaN"), (float("inf"), "Infinity"), (float("-inf"), "-Infinity"), (0.5, 0.5)],
+)
 def test_a_number_that_json_has_not_is_told_as_otlp_does(value, told):
     span = Span("x", b"t" * 16, b"s" * 8, b"", 1, 2, CLIENT, {"a": value})
     assert as_otlp(span)["attributes"] == [{"key": "a", "value": {"doubleValue": told}}]

@@ -10,7 +10,9 @@ from .wires import InprocWire, OurClientWire, OurServerWire, Wire, ZmqWire, Zmtp
 OUR_SERVERS: dict[str, type[ZmqWire]] = {"zmtp": ZmtpWire, "zmq client, our server": OurServerWire}
 TCP_WIRES = {"zmq": ZmqWire, "our client, zmq server": OurClientWire, **OUR_SERVERS}
 WIRES: dict[str, Callable[[], Wire]] = {"inproc": InprocWire, **TCP_WIRES}
-WIRES |= {f"{name}, with keys": functools.partial(made, has_keys=True) for name, made in TCP_WIRES.items()}
+WIRES |= {
+    f"{name}, with keys": functools.partial(made, has_keys=True) for name, made in TCP_WIRES.items()
+}
 
 
 @pytest.fixture(params=sorted(WIRES))

@@ -1,7 +1,15 @@
 """One message of every kind, with every optional part present."""
 
 from ares.model.configuration import Configuration, Server, Status, Successor
-from ares.model.identity import DEFAULT_DOMAIN, CallId, ClientId, ConfigurationId, DomainName, ObjectName, ServerId
+from ares.model.identity import (
+    DEFAULT_DOMAIN,
+    CallId,
+    ClientId,
+    ConfigurationId,
+    DomainName,
+    ObjectName,
+    ServerId,
+)
 from ares.model.log_messages import (
     Append,
     Appended,
@@ -75,7 +83,9 @@ _CALL = CallId(2**63)
 _C = ConfigurationId(bytes(range(16)))
 _KEY = ObjectName("a key \N{SNOWMAN}")
 _TAG = Tag(7, ClientId(2**64 - 1))
-_CONFIGURATION = Configuration.ec([Server(ServerId(f"s{i}"), f"10.0.0.{i}:7000", "ab" * 16) for i in range(5)], k=3).at(DEFAULT_DOMAIN, 4)
+_CONFIGURATION = Configuration.ec(
+    [Server(ServerId(f"s{i}"), f"10.0.0.{i}:7000", "ab" * 16) for i in range(5)], k=3
+).at(DEFAULT_DOMAIN, 4)
 _SUCCESSOR = Successor(_CONFIGURATION, Status.FINALIZED)
 _ELEMENT = Element(3, 12, 2**64 - 1, (b"\x00\xffdata",))
 _LARGE = Element(4, 99, 5, (bytes(range(256)) * 64, b"second part"))
@@ -86,8 +96,29 @@ _USAGE = Usage(DomainName("photos"), 2**40, (AskedFrom("nantes", 2.5), AskedFrom
 
 SINCE: list[AnyMessage] = [
     Describe(_CALL, True, (DomainName("photos"),)),
-    Description(_CALL, ServerId("s0"), "ab" * 16, b"c" * 16, "1.0", 1.5, 10, (), usage=(_USAGE,), core="rust"),
-    ConsensusDescription(_CALL, ServerId("r0"), "r1", 3, 4, 2, 3, "watches", (Followed(DomainName("photos"), "nantes", "here", "why"),)),
+    Description(
+        _CALL,
+        ServerId("s0"),
+        "ab" * 16,
+        b"c" * 16,
+        "1.0",
+        1.5,
+        10,
+        (),
+        usage=(_USAGE,),
+        core="rust",
+    ),
+    ConsensusDescription(
+        _CALL,
+        ServerId("r0"),
+        "r1",
+        3,
+        4,
+        2,
+        3,
+        "watches",
+        (Followed(DomainName("photos"), "nantes", "here", "why"),),
+    ),
 ]
 """With fields that were added since a release."""
 
@@ -136,8 +167,19 @@ SAMPLES: list[AnyMessage] = [
     Ack(_CALL, _SUCCESSOR),
     ObjectsReply(_CALL, (Listed(_KEY, _TAG, True),), True, _SUCCESSOR),
     Refused(_CALL, Reason.IDENTITY, "why"),
-    Description(_CALL, ServerId("s0"), "ab" * 16, b"c" * 16, "1.0", 1.5, 10, (Hosted(_CONFIGURATION, 1, 2, False, _SUCCESSOR),)),
-    Description(_CALL, ServerId("s0"), "ab" * 16, b"c" * 16, "1.0", 1.5, 10, (), 7, Stored(8, 6, 1, 2, True)),
+    Description(
+        _CALL,
+        ServerId("s0"),
+        "ab" * 16,
+        b"c" * 16,
+        "1.0",
+        1.5,
+        10,
+        (Hosted(_CONFIGURATION, 1, 2, False, _SUCCESSOR),),
+    ),
+    Description(
+        _CALL, ServerId("s0"), "ab" * 16, b"c" * 16, "1.0", 1.5, 10, (), 7, Stored(8, 6, 1, 2, True)
+    ),
     ScrubReply(_CALL, True, 1, 2, 3, 4, 5, 6),
     Done(_CALL),
     Propose(_CALL, _CONFIGURATION, ClientId(9)),

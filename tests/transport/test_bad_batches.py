@@ -13,7 +13,13 @@ from ares.model.tag import Tag
 
 from .wires import S0, Wire, acknowledge, get_tag, until
 
-_LARGE = PutData(CallId(5), ConfigurationId(b"c" * 16), ObjectName("k"), Tag(1, ClientId(2)), Element(0, 9000, 1, (bytes(9000),)))
+_LARGE = PutData(
+    CallId(5),
+    ConfigurationId(b"c" * 16),
+    ObjectName("k"),
+    Tag(1, ClientId(2)),
+    Element(0, 9000, 1, (bytes(9000),)),
+)
 _TWO_LARGE = encode([_LARGE, _LARGE])
 BAD_BATCHES = {
     "another version": [bytes([VERSION + 1]) + encode([get_tag(1)])[0][1:]],
@@ -46,7 +52,9 @@ async def test_a_batch_without_a_version_is_counted_and_dropped(wire: Wire) -> N
     assert server.listener.bad_batches == 2
 
 
-async def test_requests_whose_handling_fails_get_no_reply(wire: Wire, caplog: pytest.LogCaptureFixture) -> None:
+async def test_requests_whose_handling_fails_get_no_reply(
+    wire: Wire, caplog: pytest.LogCaptureFixture
+) -> None:
     def answer(messages: typing.Sequence[AnyMessage]) -> list[AnyMessage]:
         if messages[0].call == 13:
             raise RuntimeError("a bug in the handler")
@@ -63,7 +71,9 @@ async def test_requests_whose_handling_fails_get_no_reply(wire: Wire, caplog: py
     assert "a bug in the handler" in caplog.text
 
 
-async def test_replies_that_cannot_be_encoded_cost_nobody_else_anything(wire: Wire, caplog: pytest.LogCaptureFixture) -> None:
+async def test_replies_that_cannot_be_encoded_cost_nobody_else_anything(
+    wire: Wire, caplog: pytest.LogCaptureFixture
+) -> None:
     def answer(messages: typing.Sequence[AnyMessage]) -> list[AnyMessage]:
         return [Ack(CallId(2**70), None)] if messages[0].call == 13 else acknowledge(messages)
 
@@ -74,13 +84,19 @@ async def test_replies_that_cannot_be_encoded_cost_nobody_else_anything(wire: Wi
     for client, call in zip(clients, (13, 21, 22), strict=True):
         client.connections.post(S0, [get_tag(call)])
     clients[1].connections.post(S0, [GetTag(CallId(2**70), ConfigurationId(b""), ObjectName("k"))])
-    await until(lambda: clients[2].calls() == {2, 22} and 13 in {message.call for message in server.received})
+    await until(
+        lambda: (
+            clients[2].calls() == {2, 22} and 13 in {message.call for message in server.received}
+        )
+    )
     for number, client in enumerate(clients):
         await client.ask(S0, [get_tag(30 + number)])
     assert "could not be sent" in caplog.text
 
 
-async def test_a_failing_receiver_of_replies_loses_one_batch_only(wire: Wire, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failing_receiver_of_replies_loses_one_batch_only(
+    wire: Wire, caplog: pytest.LogCaptureFixture
+) -> None:
     server = await wire.serve()
     connections = wire.make_connections()
     seen: list[int] = []

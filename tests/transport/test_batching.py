@@ -9,7 +9,14 @@ from ares.model.identity import CallId, ClientId, ConfigurationId, ObjectName, S
 from ares.model.log_messages import Append, Forward, LogRecord
 from ares.model.messages import AnyMessage, Element, PutData
 from ares.model.tag import Tag
-from ares.net.batching import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, WAITING_BYTES_MAX, WAITING_MESSAGES_MAX, Waiting, batches
+from ares.net.batching import (
+    BATCH_BYTES_MAX,
+    BATCH_MESSAGES_MAX,
+    WAITING_BYTES_MAX,
+    WAITING_MESSAGES_MAX,
+    Waiting,
+    batches,
+)
 
 from .wires import get_tag
 
@@ -17,14 +24,22 @@ MIB = 1024 * 1024
 
 
 def put(call: int, data: bytes) -> PutData:
-    return PutData(CallId(call), ConfigurationId(b"c" * 16), ObjectName("k"), Tag(1, ClientId(2)), Element(0, len(data), 1, (data,)))
+    return PutData(
+        CallId(call),
+        ConfigurationId(b"c" * 16),
+        ObjectName("k"),
+        Tag(1, ClientId(2)),
+        Element(0, len(data), 1, (data,)),
+    )
 
 
 def test_nothing_is_no_batch() -> None:
     assert list(batches([])) == []
 
 
-@pytest.mark.parametrize("count", [1, BATCH_MESSAGES_MAX, BATCH_MESSAGES_MAX + 1, 3 * BATCH_MESSAGES_MAX])
+@pytest.mark.parametrize(
+    "count", [1, BATCH_MESSAGES_MAX, BATCH_MESSAGES_MAX + 1, 3 * BATCH_MESSAGES_MAX]
+)
 def test_many_messages_are_cut_by_number(count: int) -> None:
     messages = [get_tag(call) for call in range(count)]
     cut = list(batches(messages))
@@ -33,7 +48,9 @@ def test_many_messages_are_cut_by_number(count: int) -> None:
     assert [size for size, _ in cut] == [len(decode(frames)) for _, frames in cut]
 
 
-@pytest.mark.parametrize("data_bytes", [8000, MIB, 5 * MIB, 20 * MIB], ids=["inlined", "1 MiB", "5 MiB", "20 MiB"])
+@pytest.mark.parametrize(
+    "data_bytes", [8000, MIB, 5 * MIB, 20 * MIB], ids=["inlined", "1 MiB", "5 MiB", "20 MiB"]
+)
 def test_large_messages_are_cut_by_bytes(data_bytes: int) -> None:
     data = bytes(data_bytes)
     messages = [put(call, data) for call in range(2 * BATCH_BYTES_MAX // data_bytes + 3)]
@@ -46,7 +63,9 @@ def test_large_messages_are_cut_by_bytes(data_bytes: int) -> None:
 def test_waiting_keeps_the_oldest_messages() -> None:
     waiting = Waiting()
     waiting.admit([get_tag(call) for call in range(WAITING_MESSAGES_MAX - 1)])
-    waiting.admit([get_tag(call) for call in range(WAITING_MESSAGES_MAX - 1, WAITING_MESSAGES_MAX + 9)])
+    waiting.admit(
+        [get_tag(call) for call in range(WAITING_MESSAGES_MAX - 1, WAITING_MESSAGES_MAX + 9)]
+    )
     assert [message.call for message in waiting.take()] == list(range(WAITING_MESSAGES_MAX))
 
 
@@ -55,11 +74,20 @@ def append(call: int, data: bytes) -> Append:
 
 
 def forward(call: int, data: bytes) -> Forward:
-    return Forward(CallId(call), ConfigurationId(b"c" * 16), ServerId("s0"), 0, (LogRecord(0, ClientId(2), 1, 1, (data,)),), 0)
+    return Forward(
+        CallId(call),
+        ConfigurationId(b"c" * 16),
+        ServerId("s0"),
+        0,
+        (LogRecord(0, ClientId(2), 1, 1, (data,)),),
+        0,
+    )
 
 
 @pytest.mark.parametrize("make", [put, append, forward])
-def test_waiting_is_bounded_in_bytes_and_empties_when_taken(make: Callable[[int, bytes], AnyMessage]) -> None:
+def test_waiting_is_bounded_in_bytes_and_empties_when_taken(
+    make: Callable[[int, bytes], AnyMessage],
+) -> None:
     data = bytes(64 * MIB)
     waiting = Waiting()
     for _ in range(2):

@@ -33,7 +33,12 @@ async def serving(limits: Limits, data: bytes = b"") -> AsyncIterator[tuple[Serv
     def answer(messages: Sequence[AnyMessage]) -> list[AnyMessage]:
         if not data:
             return acknowledge(messages)
-        return [DataReply(message.call, (), len(data), TAG_ZERO, Element(0, len(data), 1, (data,)), None) for message in messages]
+        return [
+            DataReply(
+                message.call, (), len(data), TAG_ZERO, Element(0, len(data), 1, (data,)), None
+            )
+            for message in messages
+        ]
 
     listener = ZmtpListener("127.0.0.1:0", limits=limits)
     server = Server(listener, answer)
@@ -46,10 +51,18 @@ async def serving(limits: Limits, data: bytes = b"") -> AsyncIterator[tuple[Serv
 
 def put(call: int, *sizes: int) -> PutData:
     parts = tuple(bytes(size) for size in sizes)
-    return PutData(CallId(call), ConfigurationId(b"c" * 16), ObjectName("k"), Tag(1, TAG_ZERO.writer), Element(0, sum(sizes), 1, parts))
+    return PutData(
+        CallId(call),
+        ConfigurationId(b"c" * 16),
+        ObjectName("k"),
+        Tag(1, TAG_ZERO.writer),
+        Element(0, sum(sizes), 1, parts),
+    )
 
 
-async def test_one_connection_too_many_is_refused_until_another_has_left(our_server: ZmqWire) -> None:
+async def test_one_connection_too_many_is_refused_until_another_has_left(
+    our_server: ZmqWire,
+) -> None:
     async with serving(Limits(connections=3)) as (server, listener):
         client = our_server.connect(server)
         await client.ask(S0, [get_tag(1)])
@@ -104,7 +117,9 @@ async def test_a_batch_that_never_ends_is_cut_off(our_server: ZmqWire) -> None:
         assert [message.call for message in server.received] == [1, 2]
 
 
-async def test_batches_that_end_are_taken_however_many_bytes_they_are_together(our_server: ZmqWire) -> None:
+async def test_batches_that_end_are_taken_however_many_bytes_they_are_together(
+    our_server: ZmqWire,
+) -> None:
     """The control: as many bytes, in many batches."""
     async with serving(Limits(received_bytes=32 * MIB)) as (server, listener):
         assert await send_for_ever(server, LARGE_FRAME, 256 * MIB) >= 256 * MIB
@@ -112,7 +127,9 @@ async def test_batches_that_end_are_taken_however_many_bytes_they_are_together(o
 
 
 @contextlib.asynccontextmanager
-async def deaf(server: Server, clients: int, batches: int, requests: int = 1) -> AsyncIterator[None]:
+async def deaf(
+    server: Server, clients: int, batches: int, requests: int = 1
+) -> AsyncIterator[None]:
     """So many clients that ask, ``requests`` in each of their batches, and read nothing."""
     with zmq.asyncio.Context() as context, contextlib.ExitStack() as sockets:
         for number in range(clients):
@@ -133,7 +150,10 @@ def unread_bytes(listener: ZmtpListener) -> int:
 
 async def test_clients_that_read_nothing_are_owed_a_bounded_sum(our_server: ZmqWire) -> None:
     limit = 32 * MIB
-    async with serving(Limits(unread_bytes=limit), bytes(MIB)) as (server, listener), deaf(server, 40, 10):
+    async with (
+        serving(Limits(unread_bytes=limit), bytes(MIB)) as (server, listener),
+        deaf(server, 40, 10),
+    ):
         await until(lambda: len(server.received) >= 300)
         async with asyncio.timeout(WAIT_S_MAX):
             while listener.cut == 0:
@@ -151,7 +171,10 @@ async def test_without_that_bound_they_are_owed_more(our_server: ZmqWire) -> Non
 
 
 async def test_small_replies_that_nobody_reads_are_counted_too(our_server: ZmqWire) -> None:
-    async with serving(Limits(unread_bytes=4 * MIB), bytes(4000)) as (server, listener), deaf(server, 20, 200, 15):
+    async with (
+        serving(Limits(unread_bytes=4 * MIB), bytes(4000)) as (server, listener),
+        deaf(server, 20, 200, 15),
+    ):
         await until(lambda: listener.cut > 0)
         assert unread_bytes(listener) <= 9 * MIB
         await our_server.connect(server).ask(S0, [get_tag(10_001)])
@@ -221,7 +244,9 @@ async def test_who_leaves_in_the_middle_of_a_message_leaves_nothing(zmq_wire: Zm
     try:
         _, writer = await shaken_hands(server)
         writer.write((MORE + struct.pack(">Q", MIB) + bytes(MIB)) * 8)
-        await until(lambda: sum(connection.held_bytes for connection in listener.connections) >= 8 * MIB)
+        await until(
+            lambda: sum(connection.held_bytes for connection in listener.connections) >= 8 * MIB
+        )
         [connection] = listener.connections
         writer.transport.abort()
         await until(lambda: not listener.connections)

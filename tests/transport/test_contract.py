@@ -8,7 +8,16 @@ import pytest
 from ares.model.codec import DETACHED_BYTES_MIN
 from ares.model.identity import CallId, ClientId, ConfigurationId, ObjectName, ServerId
 from ares.model.log_messages import ChainRequest
-from ares.model.messages import AnyMessage, Bring, ConsensusRequest, DataReply, Element, PutData, Request, Upkeep
+from ares.model.messages import (
+    AnyMessage,
+    Bring,
+    ConsensusRequest,
+    DataReply,
+    Element,
+    PutData,
+    Request,
+    Upkeep,
+)
 from ares.model.tag import TAG_ZERO, Tag
 from ares.net.batching import WAITING_MESSAGES_MAX
 
@@ -20,13 +29,19 @@ MIB = 1024 * 1024
 
 async def test_every_message_arrives_as_it_was(wire: Wire) -> None:
     assert {type(sample) for sample in SAMPLES} == set(typing.get_args(AnyMessage))
-    requests = [sample for sample in SAMPLES if isinstance(sample, Request | Bring | ChainRequest | Upkeep | ConsensusRequest)]
+    requests = [
+        sample
+        for sample in SAMPLES
+        if isinstance(sample, Request | Bring | ChainRequest | Upkeep | ConsensusRequest)
+    ]
     replies = [sample for sample in SAMPLES if sample not in requests]
     due = [replies]
     server = await wire.serve(answer=lambda messages: due.pop() if due else [])
     client = wire.connect(server)
     client.connections.post(S0, requests)
-    await until(lambda: len(client.received) == len(replies) and len(server.received) == len(requests))
+    await until(
+        lambda: len(client.received) == len(replies) and len(server.received) == len(requests)
+    )
     assert client.received == replies
     assert server.received == requests
     assert {name for name, _ in client.batches} == {S0}
@@ -63,7 +78,10 @@ async def test_more_than_a_batch_holds_arrives_complete(wire: Wire) -> None:
     assert [message.call for message in server.received] == list(range(10_001))
 
 
-@pytest.mark.parametrize("size", [0, 1, DETACHED_BYTES_MIN - 1, DETACHED_BYTES_MIN, DETACHED_BYTES_MIN + 1, MIB, 64 * MIB])
+@pytest.mark.parametrize(
+    "size",
+    [0, 1, DETACHED_BYTES_MIN - 1, DETACHED_BYTES_MIN, DETACHED_BYTES_MIN + 1, MIB, 64 * MIB],
+)
 async def test_elements_of_any_size_arrive_exact(wire: Wire, size: int) -> None:
     data = (bytes(range(251)) * (size // 251 + 1))[:size]
     element = Element(1, size, 99, (data,))
@@ -74,7 +92,18 @@ async def test_elements_of_any_size_arrive_exact(wire: Wire, size: int) -> None:
         return [DataReply(put.call, (put.tag,), size, TAG_ZERO, put.element, None)]
 
     client = wire.connect(await wire.serve(answer=give_back))
-    [reply] = await client.ask(S0, [PutData(CallId(1), ConfigurationId(b"c" * 16), ObjectName("large"), Tag(1, ClientId(2)), element)])
+    [reply] = await client.ask(
+        S0,
+        [
+            PutData(
+                CallId(1),
+                ConfigurationId(b"c" * 16),
+                ObjectName("large"),
+                Tag(1, ClientId(2)),
+                element,
+            )
+        ],
+    )
     assert isinstance(reply, DataReply)
     assert reply.element == element
     assert type(reply.element.parts[0]) is bytes
@@ -120,10 +149,14 @@ async def test_each_of_many_clients_gets_its_own_replies(wire: Wire) -> None:
     clients = [wire.connect(*servers) for _ in range(20)]
     for number, client in enumerate(clients):
         for name in ("s0", "s1", "s2"):
-            client.connections.post(ServerId(name), [get_tag(number * 1000 + call) for call in range(50)])
+            client.connections.post(
+                ServerId(name), [get_tag(number * 1000 + call) for call in range(50)]
+            )
     await until(lambda: all(len(client.received) >= 150 for client in clients))
     for number, client in enumerate(clients):
-        assert sorted(message.call for message in client.received) == sorted([number * 1000 + call for call in range(50)] * 3)
+        assert sorted(message.call for message in client.received) == sorted(
+            [number * 1000 + call for call in range(50)] * 3
+        )
         assert {name for name, _ in client.batches} == {"s0", "s1", "s2"}
 
 
@@ -176,7 +209,9 @@ async def test_a_server_that_is_down_holds_bounded_memory(wire: Wire) -> None:
     address = wire.fresh_address()
     client = wire.connect(address)
     for tick in range(3):
-        client.connections.post(S0, [get_tag(call) for call in range(tick * 10_000, (tick + 1) * 10_000)])
+        client.connections.post(
+            S0, [get_tag(call) for call in range(tick * 10_000, (tick + 1) * 10_000)]
+        )
         await asyncio.sleep(0.01)
     server = await wire.serve(address)
     await client.insist(S0, 99_999)

@@ -47,11 +47,15 @@ class Side:
         return b"".join(bytes(buffer) for message in messages for buffer in cipher.seal(message))
 
 
-def client_of(server_key: str = SERVER.public, secret: SecretKey = CLIENT, said: bytes = b"") -> Side:
+def client_of(
+    server_key: str = SERVER.public, secret: SecretKey = CLIENT, said: bytes = b""
+) -> Side:
     return Side(DEALER, CurveClient(secret, server_key, said or properties(DEALER)))
 
 
-def server_of(admits: Callable[[str], bool] = lambda key: key == CLIENT.public, said: bytes = b"") -> Side:
+def server_of(
+    admits: Callable[[str], bool] = lambda key: key == CLIENT.public, said: bytes = b""
+) -> Side:
     return Side(ROUTER, CurveServer(SERVER, admits, said or properties(ROUTER)))
 
 
@@ -74,13 +78,17 @@ MESSAGES = st.lists(st.lists(SIZES, min_size=1, max_size=4), min_size=1, max_siz
 
 @settings(max_examples=50, deadline=None)
 @given(MESSAGES, st.lists(st.integers(1, 70_000), max_size=40), st.integers(0, 2**32))
-def test_messages_come_out_as_they_went_in_whatever_the_pieces(shapes: list[list[int]], pieces: list[int], seed: int) -> None:
+def test_messages_come_out_as_they_went_in_whatever_the_pieces(
+    shapes: list[list[int]], pieces: list[int], seed: int
+) -> None:
     rng = random.Random(seed)
     messages = [[rng.randbytes(size) for size in shape] for shape in shapes]
     client, server = met()
     for sender, receiver in ((client, server), (server, client)):
         sealed = sender.seal(*messages)
-        assert not any(frame in sealed for message in messages for frame in message if len(frame) > 8)
+        assert not any(
+            frame in sealed for message in messages for frame in message if len(frame) > 8
+        )
         assert feed(receiver.incoming, sealed, pieces) == messages
         assert receiver.incoming.held_bytes == 0
 
@@ -89,7 +97,9 @@ def test_messages_come_out_as_they_went_in_whatever_the_pieces(shapes: list[list
 def test_what_is_no_metadata_ends_the_handshake_of_either_side(said: bytes) -> None:
     client, server = client_of(said=properties(DEALER) + said), server_of()
     with pytest.raises(NotZmtp, match="propert"):
-        server.hear(client.hear(server.handshake.opening() + server.hear(client.handshake.opening())))
+        server.hear(
+            client.hear(server.handshake.opening() + server.hear(client.handshake.opening()))
+        )
     assert not server.incoming.ready
     client, server = client_of(), server_of(said=properties(ROUTER) + said)
     initiate = client.hear(server.handshake.opening() + server.hear(client.handshake.opening()))
@@ -100,7 +110,9 @@ def test_what_is_no_metadata_ends_the_handshake_of_either_side(said: bytes) -> N
 
 def test_the_same_message_never_looks_the_same_twice() -> None:
     client, server = met()
-    sealed = {client.seal([b"message"]) for _ in range(10)} | {server.seal([b"message"]) for _ in range(10)}
+    sealed = {client.seal([b"message"]) for _ in range(10)} | {
+        server.seal([b"message"]) for _ in range(10)
+    }
     assert len(sealed) == 20
     assert len({message[-24:] for message in sealed}) == 20
 
@@ -166,13 +178,19 @@ def told(change: Callable[[CurveClient], None]) -> str:
 def test_nobody_can_show_a_key_that_is_not_his() -> None:
     claimed = SecretKey(STRANGER.secret)
     claimed.public = CLIENT.public
-    assert "a key that the client does not own" in told(lambda client: setattr(client, "_secret", claimed))
+    assert "a key that the client does not own" in told(
+        lambda client: setattr(client, "_secret", claimed)
+    )
 
 
 def test_a_vouch_holds_for_one_server_and_one_connection() -> None:
     """Or a server that a client once connected to could connect as that client elsewhere."""
-    assert "a vouch for another connection" in told(lambda client: setattr(client, "_server", bytes.fromhex(STRANGER.public)))
-    assert "a vouch for another connection" in told(lambda client: setattr(client, "_public", bytes.fromhex(STRANGER.public)))
+    assert "a vouch for another connection" in told(
+        lambda client: setattr(client, "_server", bytes.fromhex(STRANGER.public))
+    )
+    assert "a vouch for another connection" in told(
+        lambda client: setattr(client, "_public", bytes.fromhex(STRANGER.public))
+    )
 
 
 def test_a_cookie_holds_for_one_connection() -> None:
@@ -245,7 +263,12 @@ def test_a_peer_without_keys_is_told_apart() -> None:
 
 
 def test_who_says_more_of_himself_than_anybody_needs_is_hung_up_on() -> None:
-    long = properties(DEALER) + b"\x01x" + METADATA_BYTES_MAX.to_bytes(4, "big") + bytes(METADATA_BYTES_MAX)
+    long = (
+        properties(DEALER)
+        + b"\x01x"
+        + METADATA_BYTES_MAX.to_bytes(4, "big")
+        + bytes(METADATA_BYTES_MAX)
+    )
     client, server = client_of(said=long), server_of()
     initiate = client.hear(server.handshake.opening() + server.hear(client.handshake.opening()))
     with pytest.raises(NotZmtp, match="INITIATE"):
@@ -286,7 +309,15 @@ def test_what_a_side_sent_is_not_taken_from_the_other() -> None:
         feed(server.incoming, other.seal([b"message"]))
 
 
-@pytest.mark.parametrize("sent", [b"\x00\x05plain", framed(b"\x05READY" + properties(DEALER)), b"\x00" + b"\x18\x07MESSAGE" + bytes(16), b"\x00\x00"])
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"\x00\x05plain",
+        framed(b"\x05READY" + properties(DEALER)),
+        b"\x00" + b"\x18\x07MESSAGE" + bytes(16),
+        b"\x00\x00",
+    ],
+)
 def test_nothing_is_taken_that_is_not_sealed(sent: bytes) -> None:
     _, server = met()
     with pytest.raises(NotZmtp):
@@ -311,7 +342,10 @@ def flipped(data: bytes, at: float, bit: int) -> bytes:
 def test_a_bit_that_changed_on_the_way_lets_nobody_in(step: int, at: float, bit: int) -> None:
     """Whichever bit of whichever command: the two are never both ready, no message is taken, and nothing but NotZmtp is raised."""
     asked: list[str] = []
-    client, server = client_of(), server_of(lambda key: bool(asked.append(key)) or key == CLIENT.public)
+    client, server = (
+        client_of(),
+        server_of(lambda key: bool(asked.append(key)) or key == CLIENT.public),
+    )
 
     def carried(number: int, data: bytes) -> bytes:
         return flipped(data, at, bit) if number == step else data
@@ -326,7 +360,9 @@ def test_a_bit_that_changed_on_the_way_lets_nobody_in(step: int, at: float, bit:
         assert step > 3 or not client.incoming.ready
         if step > 3:
             for number, sender, receiver in ((4, client, server), (5, server, client)):
-                assert feed(receiver.incoming, carried(number, sender.seal([b"a message"]))) == ([] if number == step else [[b"a message"]])
+                assert feed(receiver.incoming, carried(number, sender.seal([b"a message"]))) == (
+                    [] if number == step else [[b"a message"]]
+                )
     except NotZmtp:
         assert step > 2 or not server.incoming.ready
 
@@ -343,7 +379,20 @@ def test_garbage_is_refused_or_waited_for(garbage: bytes, is_met: bool) -> None:
 
 def test_no_secret_is_shown() -> None:
     client, server = met()
-    shown = " ".join(map(repr, (client.handshake, server.handshake, client.incoming, server.incoming, client.incoming.cipher, CLIENT, SERVER)))
+    shown = " ".join(
+        map(
+            repr,
+            (
+                client.handshake,
+                server.handshake,
+                client.incoming,
+                server.incoming,
+                client.incoming.cipher,
+                CLIENT,
+                SERVER,
+            ),
+        )
+    )
     for secret in (CLIENT.secret, SERVER.secret):
         assert secret.hex() not in shown
         assert repr(secret) not in shown

@@ -14,7 +14,17 @@ from ares.security.clients_file import Lock
 from ares.security.keys import keyed
 
 from .test_curve import CLIENT, SERVER, STRANGER, client_of
-from .wires import S0, WAIT_S_MAX, Client, Everybody, acknowledge, get_tag, nothing_stays, secure, until
+from .wires import (
+    S0,
+    WAIT_S_MAX,
+    Client,
+    Everybody,
+    acknowledge,
+    get_tag,
+    nothing_stays,
+    secure,
+    until,
+)
 
 
 async def test_heartbeats_of_libzmq_are_answered_in_secret() -> None:
@@ -54,12 +64,18 @@ async def test_a_connection_that_is_sent_something_made_up_is_cut_and_the_others
 async def test_small_frames_of_a_batch_leave_in_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
     listener = ZmtpListener("127.0.0.1:0", Lock(SERVER, Everybody()))
     client = Client(ZmtpConnections(CLIENT))
-    client.connections.learn(S0, keyed(await listener.serve(lambda _, messages: acknowledge(messages)), SERVER.public))
+    client.connections.learn(
+        S0, keyed(await listener.serve(lambda _, messages: acknowledge(messages)), SERVER.public)
+    )
     await client.ask(S0, [get_tag(1)])
     [connection] = listener.connections
     written: list[bytes] = []
     with monkeypatch.context() as patched:
-        patched.setattr(connection, "_transport", types.SimpleNamespace(write=written.append, is_closing=lambda: False))
+        patched.setattr(
+            connection,
+            "_transport",
+            types.SimpleNamespace(write=written.append, is_closing=lambda: False),
+        )
         connection.send([b"head", bytes(10_000), bytes(20_000)])
         connection.send([b"head", bytes(100_000), b"tail"])
     assert [len(data) >= 100_000 for data in written] == [False, False, True, False]
@@ -67,10 +83,14 @@ async def test_small_frames_of_a_batch_leave_in_one_write(monkeypatch: pytest.Mo
     await listener.close()
 
 
-async def test_what_follows_a_message_that_could_not_be_sent_whole_is_not_taken_for_its_rest() -> None:
+async def test_what_follows_a_message_that_could_not_be_sent_whole_is_not_taken_for_its_rest() -> (
+    None
+):
     listener = ZmtpListener("127.0.0.1:0", Lock(SERVER, Everybody()))
     client = Client(ZmtpConnections(CLIENT))
-    client.connections.learn(S0, keyed(await listener.serve(lambda _, messages: acknowledge(messages)), SERVER.public))
+    client.connections.learn(
+        S0, keyed(await listener.serve(lambda _, messages: acknowledge(messages)), SERVER.public)
+    )
     await client.ask(S0, [get_tag(1)])
     [torn] = listener.connections
     with pytest.raises(TypeError):
@@ -85,19 +105,30 @@ async def test_what_follows_a_message_that_could_not_be_sent_whole_is_not_taken_
 async def test_nothing_stays_of_a_stranger() -> None:
     """Not even until garbage is looked for."""
     listener = ZmtpListener("127.0.0.1:0", Lock(SERVER, Everybody()))
-    host, _, port = (await listener.serve(lambda _, messages: acknowledge(messages))).rpartition(":")
+    host, _, port = (await listener.serve(lambda _, messages: acknowledge(messages))).rpartition(
+        ":"
+    )
     _, writer = await asyncio.open_connection(host, int(port))
     await until(lambda: len(listener.connections) == 1)
-    await nothing_stays(listener, lambda: writer.write(client_of(STRANGER.public).handshake.opening()))
+    await nothing_stays(
+        listener, lambda: writer.write(client_of(STRANGER.public).handshake.opening())
+    )
     writer.close()
     await listener.close()
 
 
 async def test_in_a_handshake_next_to_nothing_is_kept() -> None:
     listener = ZmtpListener("127.0.0.1:0", Lock(SERVER, Everybody()))
-    host, _, port = (await listener.serve(lambda _, messages: acknowledge(messages))).rpartition(":")
+    host, _, port = (await listener.serve(lambda _, messages: acknowledge(messages))).rpartition(
+        ":"
+    )
     reader, writer = await asyncio.open_connection(host, int(port))
-    writer.write(client_of().handshake.opening()[:GREETING_BYTES] + b"\x06" + (4_000).to_bytes(8, "big") + bytes(3_900))
+    writer.write(
+        client_of().handshake.opening()[:GREETING_BYTES]
+        + b"\x06"
+        + (4_000).to_bytes(8, "big")
+        + bytes(3_900)
+    )
     await until(lambda: [connection.held_bytes for connection in listener.connections] == [3_909])
     writer.write(bytes(1_000))
     async with asyncio.timeout(WAIT_S_MAX):

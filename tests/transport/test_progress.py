@@ -14,7 +14,9 @@ S0 = ServerId("s0")
 LARGE_BYTES = 8 * 1024 * 1024
 
 
-async def test_a_reply_that_goes_on_is_arriving_and_one_that_stands_still_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_reply_that_goes_on_is_arriving_and_one_that_stands_still_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("ares.net.native.PROGRESS_S", 0.0)
     peers: list[asyncio.StreamWriter] = []
 

@@ -32,7 +32,9 @@ async def link() -> AsyncIterator[Linker]:
         closing.callback(server.close)
 
         async def make(delay_s: float) -> Link:
-            relay = Relay(f"127.0.0.1:{server.sockets[0].getsockname()[1]}", Way(delay_s), Way(delay_s))
+            relay = Relay(
+                f"127.0.0.1:{server.sockets[0].getsockname()[1]}", Way(delay_s), Way(delay_s)
+            )
             port = int((await relay.open()).rpartition(":")[2])
             closing.push_async_callback(relay.close)
             reader, writer = await asyncio.open_connection("127.0.0.1", port)

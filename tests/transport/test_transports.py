@@ -12,13 +12,20 @@ from ares.net.libzmq import ZmqConnections, ZmqListener
 from ares.net.native import ZmtpConnections, ZmtpListener
 from ares.server.process import Life, guard_of
 
-KINDS: dict[TransportName, tuple[type, type]] = {"native": (ZmtpConnections, ZmtpListener), "libzmq": (ZmqConnections, ZmqListener)}
+KINDS: dict[TransportName, tuple[type, type]] = {
+    "native": (ZmtpConnections, ZmtpListener),
+    "libzmq": (ZmqConnections, ZmqListener),
+}
 
 
 @pytest.mark.parametrize("security", ["none", "curve"])
 @pytest.mark.parametrize("transport", KINDS)
-async def test_every_process_and_every_client_has_the_transport_of_the_file(tmp_path: Path, transport: TransportName, security: str) -> None:
-    settings = structs.replace(create(tmp_path / "c", Plan(base_port=0, security=security)), transport=transport)
+async def test_every_process_and_every_client_has_the_transport_of_the_file(
+    tmp_path: Path, transport: TransportName, security: str
+) -> None:
+    settings = structs.replace(
+        create(tmp_path / "c", Plan(base_port=0, security=security)), transport=transport
+    )
     client, listener = KINDS[transport]
     assert type(connections_of(settings)) is client
     for process in settings.processes():

@@ -75,20 +75,31 @@ async def test_nobody_listens_there_until_somebody_does() -> None:
 
 async def test_a_host_that_nobody_knows_is_named() -> None:
     async with client_of("no-such-host.invalid:7400") as client:
-        assert (await trouble_of(client)).startswith("its host name 'no-such-host.invalid' is not known here: ")
+        assert (await trouble_of(client)).startswith(
+            "its host name 'no-such-host.invalid' is not known here: "
+        )
 
 
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (ConnectionRefusedError(errno.ECONNREFUSED, "Connect call failed ('127.0.0.1', 1)"), "connection refused: is it running?"),
+        (
+            ConnectionRefusedError(errno.ECONNREFUSED, "Connect call failed ('127.0.0.1', 1)"),
+            "connection refused: is it running?",
+        ),
         (OSError(errno.EHOSTUNREACH, "Connect call failed"), "no route to its machine"),
         (OSError(errno.ENETUNREACH, "Connect call failed"), "no route to its machine"),
-        (TimeoutError(), "nothing answers at its address: is the machine up, and nothing in between that drops connections?"),
+        (
+            TimeoutError(),
+            "nothing answers at its address: is the machine up, and nothing in between that drops connections?",
+        ),
         (TimeoutError(errno.ETIMEDOUT, "Connect call failed"), "nothing answers at its address"),
         (OSError(errno.EMFILE, "whatever"), "no connection: Too many open files"),
         (OSError("Multiple exceptions: one, two"), "no connection: Multiple exceptions: one, two"),
-        (socket.gaierror(-3, "Temporary failure in name resolution"), "its host name 'db1' is not known here: Temporary failure in name resolution"),
+        (
+            socket.gaierror(-3, "Temporary failure in name resolution"),
+            "its host name 'db1' is not known here: Temporary failure in name resolution",
+        ),
         (UnicodeError("label too long"), "its host name 'db1' is not known here: label too long"),
     ],
 )
@@ -97,9 +108,14 @@ def test_what_each_error_is_for_a_person(error: Exception, words: str) -> None:
 
 
 @pytest.mark.parametrize(("secret", "words"), [(None, links.HUNG_UP), (KEY, links.WRONG_KEY)])
-async def test_one_that_hangs_up_in_the_handshake_refuses_nobody(secret: SecretKey | None, words: str) -> None:
+async def test_one_that_hangs_up_in_the_handshake_refuses_nobody(
+    secret: SecretKey | None, words: str
+) -> None:
     """It may be ending; and it may be there again, in a moment, however often it hung up."""
-    async with answering(slam) as address, client_of(keyed(address, SERVER_KEY.public) if secret else address, secret) as client:
+    async with (
+        answering(slam) as address,
+        client_of(keyed(address, SERVER_KEY.public) if secret else address, secret) as client,
+    ):
         for _ in range(5):
             assert await trouble_of(client) == words
             client.connections.troubles.clear()  # type: ignore[attr-defined]
@@ -128,7 +144,10 @@ async def test_what_is_no_server_is_told(caplog: pytest.LogCaptureFixture) -> No
         writer.close()
 
     async with answering(web) as address, client_of(address) as client:
-        assert await trouble_of(client) == "what answers there is no server that can be understood: it does not speak ZMTP"
+        assert (
+            await trouble_of(client)
+            == "what answers there is no server that can be understood: it does not speak ZMTP"
+        )
     assert caplog.text == ""
 
 
@@ -153,11 +172,16 @@ def turning_away(code: bytes, shows_key: bool) -> Talk:
 @pytest.mark.parametrize(("code", "refused"), [(b"400", True), (b"300", False)])
 async def test_only_an_unknown_key_is_not_authorised(code: bytes, refused: bool) -> None:
     """300 is what libzmq says when who knows the keys cannot be asked now."""
-    async with answering(turning_away(code, True)) as address, client_of(keyed(address, SERVER_KEY.public), KEY) as client:
+    async with (
+        answering(turning_away(code, True)) as address,
+        client_of(keyed(address, SERVER_KEY.public), KEY) as client,
+    ):
         client.connections.post(S0, [get_tag(1)])
         if refused:
             await until(lambda: bool(client.received))
-            assert client.received == [Refused(CallId(0), Reason.NOT_AUTHORIZED, f"at {address}: {links.UNKNOWN_KEY}")]
+            assert client.received == [
+                Refused(CallId(0), Reason.NOT_AUTHORIZED, f"at {address}: {links.UNKNOWN_KEY}")
+            ]
         else:
             assert await trouble_of(client) == "it refuses: '300'"
             assert client.received == []
@@ -165,7 +189,10 @@ async def test_only_an_unknown_key_is_not_authorised(code: bytes, refused: bool)
 
 async def test_who_has_not_shown_the_servers_key_refuses_nobody() -> None:
     """A server refuses a key that it was shown, and it is shown one only after it has proved to own its own."""
-    async with answering(turning_away(b"400", False)) as address, client_of(keyed(address, SERVER_KEY.public), KEY) as client:
+    async with (
+        answering(turning_away(b"400", False)) as address,
+        client_of(keyed(address, SERVER_KEY.public), KEY) as client,
+    ):
         assert "it refuses before it has shown to own the server's key" in await trouble_of(client)
         assert client.received == []
 
@@ -182,25 +209,39 @@ async def test_a_client_without_a_key_has_none_that_could_be_unknown() -> None:
 
 
 @pytest.mark.parametrize("listener_kind", [ZmtpListener, ZmqListener])
-@pytest.mark.parametrize("client_has_key", [True, False], ids=["a client with a key", "a client without"])
-async def test_keys_on_one_side_only_are_told_whoever_the_server_is(listener_kind: type[ZmqListener | ZmtpListener], client_has_key: bool) -> None:
+@pytest.mark.parametrize(
+    "client_has_key", [True, False], ids=["a client with a key", "a client without"]
+)
+async def test_keys_on_one_side_only_are_told_whoever_the_server_is(
+    listener_kind: type[ZmqListener | ZmtpListener], client_has_key: bool
+) -> None:
     """libzmq hangs up before it has said which mechanism it wants, unless it is let say so first."""
-    listener = listener_kind("127.0.0.1:0", None if client_has_key else Lock(SERVER_KEY, Everybody()))
+    listener = listener_kind(
+        "127.0.0.1:0", None if client_has_key else Lock(SERVER_KEY, Everybody())
+    )
     address = await listener.serve(lambda _, messages: acknowledge(messages))
-    async with client_of(keyed(address, SERVER_KEY.public) if client_has_key else address, KEY if client_has_key else None) as client:
+    async with client_of(
+        keyed(address, SERVER_KEY.public) if client_has_key else address,
+        KEY if client_has_key else None,
+    ) as client:
         async with asyncio.timeout(WAIT_S_MAX):
             while not client.received:
                 client.connections.post(S0, [get_tag(1)])
                 await asyncio.sleep(0.02)
         reply = client.received[0]
         assert isinstance(reply, Refused)
-        assert reply.detail == f"at {address}: {links.NO_SERVER if client_has_key else links.NEEDS_KEYS}"
+        assert (
+            reply.detail
+            == f"at {address}: {links.NO_SERVER if client_has_key else links.NEEDS_KEYS}"
+        )
     await listener.close()
 
 
 @pytest.mark.parametrize("listener_kind", [ZmtpListener, ZmqListener])
 @pytest.mark.parametrize("secret", [None, KEY], ids=["without keys", "with keys"])
-async def test_a_careful_handshake_is_one(listener_kind: type[ZmqListener | ZmtpListener], secret: SecretKey | None) -> None:
+async def test_a_careful_handshake_is_one(
+    listener_kind: type[ZmqListener | ZmtpListener], secret: SecretKey | None
+) -> None:
     """After a server hung up, the next one there is met without delay, and in the usual way once it was."""
     careful: list[bool] = []
     make = native.ZmtpConnection
@@ -210,7 +251,9 @@ async def test_a_careful_handshake_is_one(listener_kind: type[ZmqListener | Zmtp
         return make(*arguments, **named)  # type: ignore[arg-type]
 
     address = free_address()
-    async with client_of(keyed(address, SERVER_KEY.public) if secret else address, secret) as client:
+    async with client_of(
+        keyed(address, SERVER_KEY.public) if secret else address, secret
+    ) as client:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(native, "ZmtpConnection", made)
             async with answering(slam, int(address.rpartition(":")[2])):

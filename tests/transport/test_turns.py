@@ -12,10 +12,26 @@ from ares.model.codec import encode
 from ares.model.configuration import Configuration, Server
 from ares.model.element import sealed
 from ares.model.identity import DEFAULT_DOMAIN, CallId, DomainName, ObjectName, ServerId
-from ares.model.messages import PAGE_OBJECTS_MAX, Ack, AnyMessage, Describe, Description, ListObjects, ObjectsReply, PutData
+from ares.model.messages import (
+    PAGE_OBJECTS_MAX,
+    Ack,
+    AnyMessage,
+    Describe,
+    Description,
+    ListObjects,
+    ObjectsReply,
+    PutData,
+)
 from ares.model.tag import TAG_ZERO, Tag
 from ares.net import batching
-from ares.net.batching import GROUP_MESSAGES, LINE_BATCHES_MAX, TURN_MESSAGES_MAX, TURN_S, BatchListener, batches
+from ares.net.batching import (
+    GROUP_MESSAGES,
+    LINE_BATCHES_MAX,
+    TURN_MESSAGES_MAX,
+    TURN_S,
+    BatchListener,
+    batches,
+)
 from ares.net.port import Sender
 from ares.replica.hosting import PAGE_CHARACTERS_MAX
 from ares.replica.replica import Replica
@@ -51,7 +67,9 @@ class Steps:
 class Recording(BatchListener):
     """Replies, by sender, a list for each time that some were sent."""
 
-    def __init__(self, loop: Steps, handle: Callable[[Sender, Iterable[AnyMessage]], Sequence[AnyMessage]]) -> None:
+    def __init__(
+        self, loop: Steps, handle: Callable[[Sender, Iterable[AnyMessage]], Sequence[AnyMessage]]
+    ) -> None:
         super().__init__()
         self.sent: list[tuple[Sender, Sequence[AnyMessage]]] = []
         self._handle, self._loop, self._serving = handle, loop, True  # type: ignore[assignment]
@@ -65,7 +83,11 @@ class Recording(BatchListener):
         self._receive(sender, [encode(messages) for messages in came])
 
     def calls(self, sender: Sender) -> list[list[int]]:
-        return [[message.call for message in messages] for receiver, messages in self.sent if receiver == sender]
+        return [
+            [message.call for message in messages]
+            for receiver, messages in self.sent
+            if receiver == sender
+        ]
 
 
 @pytest.fixture
@@ -106,7 +128,9 @@ def test_others_are_served_between(loop: Steps, listener: Recording) -> None:
         loop.step()
         assert loop.now_s - before_s <= (IN_A_TURN + 1) * SLOWLY_S
     answered = listener.calls("greedy")
-    assert [call for calls in answered for call in calls] == list(range(MUCH)), "in order, and nothing is lost"
+    assert [call for calls in answered for call in calls] == list(range(MUCH)), (
+        "in order, and nothing is lost"
+    )
     assert max(map(len, answered)) <= IN_A_TURN
     assert listener._standing_bytes == 0
 
@@ -117,11 +141,15 @@ def test_others_are_served_between(loop: Steps, listener: Recording) -> None:
 def test_what_may_have_a_large_reply_ends_the_turn(
     loop: Steps, listener: Recording, count: int, apart: bool, usage_of: tuple[DomainName, ...]
 ) -> None:
-    asked: list[AnyMessage] = [Describe(CallId(call), bool(usage_of), usage_of) for call in range(count)]
+    asked: list[AnyMessage] = [
+        Describe(CallId(call), bool(usage_of), usage_of) for call in range(count)
+    ]
     listener.receive("greedy", *([message] for message in asked) if apart else [asked])
     while loop.soon:
         loop.step()
-    assert listener.calls("greedy") == [[call] for call in range(count)], "a reply has left before the next is made"
+    assert listener.calls("greedy") == [[call] for call in range(count)], (
+        "a reply has left before the next is made"
+    )
 
 
 def test_small_descriptions_do_not(loop: Steps, listener: Recording) -> None:
@@ -148,20 +176,28 @@ def test_a_turn_spans_all_that_came_together(loop: Steps, listener: Recording) -
 
 
 def test_a_turn_has_so_many_messages_however_fast_they_are_answered(loop: Steps) -> None:
-    listener = Recording(loop, lambda sender, messages: [Ack(message.call, None) for message in messages])
+    listener = Recording(
+        loop, lambda sender, messages: [Ack(message.call, None) for message in messages]
+    )
     listener.receive("greedy", asks(0, 4096))
     while loop.soon:
         loop.step()
-    assert [len(calls) for calls in listener.calls("greedy")] == [TURN_MESSAGES_MAX] * (4096 // TURN_MESSAGES_MAX)
+    assert [len(calls) for calls in listener.calls("greedy")] == [TURN_MESSAGES_MAX] * (
+        4096 // TURN_MESSAGES_MAX
+    )
 
 
-def test_what_comes_from_one_in_line_waits_its_turn_and_is_dropped_beyond_the_bound(loop: Steps, listener: Recording) -> None:
+def test_what_comes_from_one_in_line_waits_its_turn_and_is_dropped_beyond_the_bound(
+    loop: Steps, listener: Recording
+) -> None:
     listener.receive("greedy", asks(0, MUCH))
     for number in range(LINE_BATCHES_MAX + 10):
         listener.receive("greedy", asks(MUCH + number, 1))
     while loop.soon:
         loop.step()
-    assert [call for calls in listener.calls("greedy") for call in calls] == list(range(MUCH + LINE_BATCHES_MAX))
+    assert [call for calls in listener.calls("greedy") for call in calls] == list(
+        range(MUCH + LINE_BATCHES_MAX)
+    )
     listener.receive("greedy", asks(5, 1))
     assert listener.calls("greedy")[-1] == [5]
 
@@ -188,7 +224,9 @@ def test_what_a_client_that_left_had_in_line_is_forgotten(loop: Steps, listener:
 
 
 @pytest.mark.parametrize("kind", [get_tag, describe], ids=["quick", "others"])
-def test_a_handler_that_fails_has_dropped_the_rest(loop: Steps, kind: Callable[[int], AnyMessage]) -> None:
+def test_a_handler_that_fails_has_dropped_the_rest(
+    loop: Steps, kind: Callable[[int], AnyMessage]
+) -> None:
     taken: list[int] = []
 
     def handle(sender: Sender, messages: Iterable[AnyMessage]) -> list[AnyMessage]:
@@ -206,8 +244,12 @@ def test_a_handler_that_fails_has_dropped_the_rest(loop: Steps, kind: Callable[[
 
 
 @pytest.mark.parametrize("kind", [get_tag, describe], ids=["quick", "others"])
-def test_what_a_handler_does_not_take_is_for_the_next_turn(loop: Steps, kind: Callable[[int], AnyMessage]) -> None:
-    listener = Recording(loop, lambda sender, messages: [Ack(message.call, None) for message in islice(messages, 3)])
+def test_what_a_handler_does_not_take_is_for_the_next_turn(
+    loop: Steps, kind: Callable[[int], AnyMessage]
+) -> None:
+    listener = Recording(
+        loop, lambda sender, messages: [Ack(message.call, None) for message in islice(messages, 3)]
+    )
     listener.receive("client", [kind(call) for call in range(8)])
     assert listener.calls("client") == [[0, 1, 2]]
     while loop.soon:
@@ -229,14 +271,24 @@ def crowded() -> Replica:
     replica = Replica(ME.id, ME.identity, C0)
     for number in range(PAGE_OBJECTS_MAX + 10):
         name, tag = ObjectName(f"{number:04d}".ljust(1024, "n")), Tag(1, TAG_ZERO.writer)
-        assert isinstance(replica.answer(PutData(CallId(1), C0.id, name, tag, sealed(C0.id, name, tag, 0, 1, (b"x",)))), Ack)
+        assert isinstance(
+            replica.answer(
+                PutData(CallId(1), C0.id, name, tag, sealed(C0.id, name, tag, 0, 1, (b"x",)))
+            ),
+            Ack,
+        )
     for number in range(300):
         assert replica.introduce(C0.at(f"domain {number}", 0, C0.id)) is None  # type: ignore[arg-type]
     return replica
 
 
-@pytest.mark.parametrize(("request_", "kind"), [(ListObjects(CallId(1), C0.id, "", 1000), ObjectsReply), (Describe(CallId(1)), Description)])
-def test_a_batch_of_requests_with_large_replies_is_answered_in_pieces(loop: Steps, request_: AnyMessage, kind: type) -> None:
+@pytest.mark.parametrize(
+    ("request_", "kind"),
+    [(ListObjects(CallId(1), C0.id, "", 1000), ObjectsReply), (Describe(CallId(1)), Description)],
+)
+def test_a_batch_of_requests_with_large_replies_is_answered_in_pieces(
+    loop: Steps, request_: AnyMessage, kind: type
+) -> None:
     host = Host(crowded(), loop=loop)  # type: ignore[arg-type]
 
     def handle(sender: Sender, messages: Iterable[AnyMessage]) -> Sequence[AnyMessage]:
@@ -255,7 +307,10 @@ def test_a_batch_of_requests_with_large_replies_is_answered_in_pieces(loop: Step
     assert [type(reply) for reply in replies] == [kind] * 64
     for _, messages in listener.sent:
         assert len(messages) <= IN_A_TURN
-        assert sum(len(frame) for _, frames in batches(messages) for frame in frames) <= IN_A_TURN * 2 * PAGE_CHARACTERS_MAX
+        assert (
+            sum(len(frame) for _, frames in batches(messages) for frame in frames)
+            <= IN_A_TURN * 2 * PAGE_CHARACTERS_MAX
+        )
 
 
 # -- over sockets ---------------------------------------------------------------------------------------------------------
@@ -284,7 +339,9 @@ async def test_over_a_wire_others_are_served_between(zmq_wire: ZmqWire) -> None:
         other.connections.post(S0, asks(90_003, 1))
         await until(lambda: {90_003} <= other.calls() and MUCH + 9 in greedy.calls())
         assert [call for call in order if call < 90_000] == list(range(MUCH + 10))
-        assert order.index(90_003) < order.index(MUCH - 1), "before the first batch was answered to its end"
+        assert order.index(90_003) < order.index(MUCH - 1), (
+            "before the first batch was answered to its end"
+        )
         await greedy.insist(S0, 90_004)
         await asyncio.sleep(0)
     finally:

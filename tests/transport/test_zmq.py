@@ -26,7 +26,9 @@ READY = b"\x04\x29\x05READY\x0bSocket-Type\0\0\0\x06DEALER\x08Identity\0\0\0\0"
 LARGE_FRAME = b"\x02"
 
 
-async def raw_connection(server: Server, payload: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def raw_connection(
+    server: Server, payload: bytes
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     host, port = server.address.split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     writer.write(payload)
@@ -61,7 +63,16 @@ async def test_strangers_on_the_port_disturb_nobody(zmq_wire: ZmqWire) -> None:
     chance = random.Random(20)
     for number in range(300):
         size = chance.choice([0, 1, 10, 64, 100, 5000])
-        prefix = chance.choice([b"", GREETING[:10], GREETING[:12], GREETING, GREETING + READY, b"GET / HTTP/1.1\r\n\r\n"])
+        prefix = chance.choice(
+            [
+                b"",
+                GREETING[:10],
+                GREETING[:12],
+                GREETING,
+                GREETING + READY,
+                b"GET / HTTP/1.1\r\n\r\n",
+            ]
+        )
         _, writer = await raw_connection(server, prefix + chance.randbytes(size))
         if chance.random() < 0.5:
             writer.transport.abort()
@@ -124,7 +135,12 @@ async def test_a_hose_of_garbage_leaves_memory_flat(zmq_wire: ZmqWire) -> None:
     server = await zmq_wire.serve()
     client = zmq_wire.connect(server)
     chance = random.Random(7)
-    garbage = [[bytes([VERSION]) + chance.randbytes(4000)], [chance.randbytes(4000)], [b""], [chance.randbytes(40)] * 9]
+    garbage = [
+        [bytes([VERSION]) + chance.randbytes(4000)],
+        [chance.randbytes(4000)],
+        [b""],
+        [chance.randbytes(40)] * 9,
+    ]
 
     async def hose(batches: int) -> None:
         expected = server.listener.bad_batches + batches
@@ -134,7 +150,10 @@ async def test_a_hose_of_garbage_leaves_memory_flat(zmq_wire: ZmqWire) -> None:
                 await client.ask(S0, [get_tag(number)])
         await until(lambda: server.listener.bad_batches == expected)
 
-    with zmq.asyncio.Context() as context, context.socket(zmq.DEALER) as socket:  # never reads what it is answered
+    with (
+        zmq.asyncio.Context() as context,
+        context.socket(zmq.DEALER) as socket,
+    ):  # never reads what it is answered
         socket.linger = 0
         socket.connect(f"tcp://{server.address}")
         await hose(4000)
@@ -144,12 +163,17 @@ async def test_a_hose_of_garbage_leaves_memory_flat(zmq_wire: ZmqWire) -> None:
     await client.ask(S0, [get_tag(99_999)])
 
 
-async def test_a_client_that_reads_nothing_is_owed_bounded_bytes(our_server: ZmqWire, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_that_reads_nothing_is_owed_bounded_bytes(
+    our_server: ZmqWire, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("ares.net.native.WAITING_BYTES_MAX", 8 * MIB)
     data = bytes(MIB)
 
     def large(messages: Sequence[AnyMessage]) -> list[AnyMessage]:
-        return [DataReply(message.call, (), MIB, TAG_ZERO, Element(0, MIB, 1, (data,)), None) for message in messages]
+        return [
+            DataReply(message.call, (), MIB, TAG_ZERO, Element(0, MIB, 1, (data,)), None)
+            for message in messages
+        ]
 
     server = await our_server.serve(answer=large)
     with zmq.asyncio.Context() as context, context.socket(zmq.DEALER) as socket:
@@ -165,7 +189,9 @@ async def test_a_client_that_reads_nothing_is_owed_bounded_bytes(our_server: Zmq
             received += len(decode(await socket.recv_multipart()))
         assert 0 < received < 60
         await socket.send_multipart(encode([get_tag(200)]))
-        assert await asyncio.wait_for(socket.recv_multipart(), WAIT_S_MAX), "having read, it is served again"
+        assert await asyncio.wait_for(socket.recv_multipart(), WAIT_S_MAX), (
+            "having read, it is served again"
+        )
 
 
 def test_what_waits_leaves_before_what_is_posted_later() -> None:
@@ -195,14 +221,18 @@ def test_what_waits_leaves_before_what_is_posted_later() -> None:
         received: list[int] = []
         client = runner.run(begin())
         router.bind(f"tcp://{address}")
-        time.sleep(0.5)  # with the loop at rest: ZeroMQ connects, and the loop hears of it after the second post
+        time.sleep(
+            0.5
+        )  # with the loop at rest: ZeroMQ connects, and the loop hears of it after the second post
         client.connections.post(S0, [get_tag(2)])
         runner.run(finish())
         received += arrived(200)
     assert received == [1, 2]
 
 
-async def test_a_connected_server_that_does_not_read_gets_everything_later(zmq_wire: ZmqWire) -> None:
+async def test_a_connected_server_that_does_not_read_gets_everything_later(
+    zmq_wire: ZmqWire,
+) -> None:
     """ZeroMQ's queue fills, ours takes over and is sent when there is room: in order, nothing lost within the bound."""
     with zmq.asyncio.Context() as context, context.socket(zmq.ROUTER) as router:
         router.rcvhwm = 1
@@ -211,7 +241,12 @@ async def test_a_connected_server_that_does_not_read_gets_everything_later(zmq_w
         client.connections.post(S0, [get_tag(0)])
         await asyncio.wait_for(router.recv_multipart(), WAIT_S_MAX)
         data = bytes(64 * 1024)
-        messages = [DataReply(CallId(call), (), len(data), TAG_ZERO, Element(0, len(data), 1, (data,)), None) for call in range(1, 1001)]
+        messages = [
+            DataReply(
+                CallId(call), (), len(data), TAG_ZERO, Element(0, len(data), 1, (data,)), None
+            )
+            for call in range(1, 1001)
+        ]
         for message in messages:
             client.connections.post(S0, [message])
             await asyncio.sleep(0)
@@ -224,22 +259,40 @@ async def test_a_connected_server_that_does_not_read_gets_everything_later(zmq_w
         assert len(batches) < len(messages), "what waited left together"
 
 
-@pytest.mark.parametrize("address", ["nonsense", "127.0.0.1", "127.0.0.1:99999", "127.0.0.1:-1", ":0", "203.0.113.1:0", "", "no.such.host.invalid:0"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        "nonsense",
+        "127.0.0.1",
+        "127.0.0.1:99999",
+        "127.0.0.1:-1",
+        ":0",
+        "203.0.113.1:0",
+        "",
+        "no.such.host.invalid:0",
+    ],
+)
 async def test_an_address_that_cannot_be_bound_is_refused(address: str) -> None:
     with pytest.raises(BadInput, match="IPv4") as caught:
         await ZmqListener(address).serve(lambda sender, messages: [])
     assert repr(address) in str(caught.value)
 
 
-async def test_a_server_address_that_is_none_is_logged_and_disturbs_nobody(zmq_wire: ZmqWire, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_server_address_that_is_none_is_logged_and_disturbs_nobody(
+    zmq_wire: ZmqWire, caplog: pytest.LogCaptureFixture
+) -> None:
     client = zmq_wire.connect(await zmq_wire.serve(), "not an address")
     for call in (1, 2):
         client.connections.post(ServerId("s1"), [get_tag(call)])
         await client.ask(S0, [get_tag(call)])
-    assert [record.getMessage().startswith("server s1 cannot be reached") for record in caplog.records] == [True]
+    assert [
+        record.getMessage().startswith("server s1 cannot be reached") for record in caplog.records
+    ] == [True]
 
 
-async def test_bad_replies_are_dropped_and_the_next_are_taken(zmq_wire: ZmqWire, caplog: pytest.LogCaptureFixture) -> None:
+async def test_bad_replies_are_dropped_and_the_next_are_taken(
+    zmq_wire: ZmqWire, caplog: pytest.LogCaptureFixture
+) -> None:
     with zmq.asyncio.Context() as context, context.socket(zmq.ROUTER) as router:
         port = router.bind_to_random_port("tcp://127.0.0.1")
         client = zmq_wire.connect(f"127.0.0.1:{port}")
@@ -256,8 +309,12 @@ def uvloop_loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
-@pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, uvloop_loop], ids=["asyncio", "uvloop"])
-def test_both_event_loops_carry_load_and_a_restart(loop_factory: Callable[[], asyncio.AbstractEventLoop]) -> None:
+@pytest.mark.parametrize(
+    "loop_factory", [asyncio.new_event_loop, uvloop_loop], ids=["asyncio", "uvloop"]
+)
+def test_both_event_loops_carry_load_and_a_restart(
+    loop_factory: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
     async def scenario() -> None:
         wire = ZmqWire()
         server = await wire.serve()

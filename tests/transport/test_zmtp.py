@@ -70,12 +70,26 @@ def on_wire(*messages: Sequence[bytes]) -> bytes:
     return b"".join(buffer for message in messages for buffer in wire(message))
 
 
-SIZES = st.sampled_from([0, 1, 255, 256, LARGE_BYTES_MIN, LARGE_BYTES_MIN + 1, SCRATCH_BYTES - 9, SCRATCH_BYTES + 7, 3 * SCRATCH_BYTES])
+SIZES = st.sampled_from(
+    [
+        0,
+        1,
+        255,
+        256,
+        LARGE_BYTES_MIN,
+        LARGE_BYTES_MIN + 1,
+        SCRATCH_BYTES - 9,
+        SCRATCH_BYTES + 7,
+        3 * SCRATCH_BYTES,
+    ]
+)
 MESSAGES = st.lists(st.lists(SIZES, min_size=1, max_size=4), min_size=1, max_size=4)
 
 
 @given(MESSAGES, st.lists(st.integers(1, 70_000), max_size=40), st.integers(0, 2**32))
-def test_messages_come_out_as_they_went_in_whatever_the_pieces(shapes: list[list[int]], pieces: list[int], seed: int) -> None:
+def test_messages_come_out_as_they_went_in_whatever_the_pieces(
+    shapes: list[list[int]], pieces: list[int], seed: int
+) -> None:
     rng = random.Random(seed)
     messages = [[rng.randbytes(size) for size in shape] for shape in shapes]
     side = incoming()
@@ -106,7 +120,11 @@ BAD_METADATA = {
 def test_what_is_no_metadata_ends_the_handshake(kind: bytes, said: bytes) -> None:
     side = incoming(kind)
     with pytest.raises(NotZmtp, match="propert"):
-        feed(side, greeting(b"NULL") + framed(b"\x05READY" + properties(DEALER if kind == ROUTER else ROUTER) + said))
+        feed(
+            side,
+            greeting(b"NULL")
+            + framed(b"\x05READY" + properties(DEALER if kind == ROUTER else ROUTER) + said),
+        )
     assert not side.ready
 
 
@@ -117,7 +135,10 @@ def test_metadata_is_what_the_grammar_says() -> None:
     assert parsed(said) == {b"x": b"", longest.lower(): bytes(256)}
     assert parsed(b"") == {}
     side = incoming()
-    feed(side, greeting(b"NULL") + framed(b"\x05READY" + b"\x0bsOCKET-tYPE\x00\x00\x00\x06DEALER" + said))
+    feed(
+        side,
+        greeting(b"NULL") + framed(b"\x05READY" + b"\x0bsOCKET-tYPE\x00\x00\x00\x06DEALER" + said),
+    )
     assert side.ready
 
 
@@ -183,7 +204,9 @@ async def test_a_dealer_of_libzmq_talks_to_our_listener() -> None:
     context = zmq.asyncio.Context()
     socket = context.socket(zmq.DEALER)
     socket.setsockopt(zmq.HEARTBEAT_IVL, 50)
-    socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, 60_000)  # else libzmq hangs up on a machine that is busy for as long as the interval
+    socket.setsockopt(
+        zmq.HEARTBEAT_TIMEOUT, 60_000
+    )  # else libzmq hangs up on a machine that is busy for as long as the interval
     socket.connect(f"tcp://{address}")
     try:
         async with asyncio.timeout(WAIT_S_MAX):
@@ -240,7 +263,11 @@ async def test_a_server_is_told_where_a_client_is(keys: bool) -> None:
     server = Server(ZmtpListener("127.0.0.1:0", lock), acknowledge)
     address = await server.listener.serve(server.handle)
     secret = theirs if keys else None
-    clients = [Client(ZmtpConnections(secret, "nantes")), Client(ZmtpConnections(secret)), Client(ZmqConnections(secret))]
+    clients = [
+        Client(ZmtpConnections(secret, "nantes")),
+        Client(ZmtpConnections(secret)),
+        Client(ZmqConnections(secret)),
+    ]
     try:
         for call, client in enumerate(clients):
             client.connections.learn(S0, keyed(address, own.public) if keys else address)
@@ -277,7 +304,9 @@ async def test_one_connection_too_many_is_hung_up_on() -> None:
     try:
         async with asyncio.timeout(WAIT_S_MAX):
             kept = [await raw(address, opening(DEALER)) for _ in range(2)]
-            await until(lambda: [connection.ready for connection in listener.connections] == [True, True])
+            await until(
+                lambda: [connection.ready for connection in listener.connections] == [True, True]
+            )
             reader, writer = await raw(address, b"")
             with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):
                 await reader.readexactly(4096)
@@ -321,7 +350,9 @@ async def test_nothing_stays_of_what_somebody_sent_who_was_hung_up_on() -> None:
     address = await listener.serve(lambda _, messages: acknowledge(messages))
     _, writer = await raw(address, opening(DEALER))
     await until(lambda: [connection.ready for connection in listener.connections] == [True])
-    await nothing_stays(listener, lambda: writer.write(on_wire([b"x" * 2_000_000, b"y"])[:-3] + b"\xff\xff"))
+    await nothing_stays(
+        listener, lambda: writer.write(on_wire([b"x" * 2_000_000, b"y"])[:-3] + b"\xff\xff")
+    )
     writer.close()
     await listener.close()
 
@@ -346,7 +377,9 @@ async def test_whoever_holds_most_unfinished_is_hung_up_on() -> None:
         await listener.close()
 
 
-async def test_a_handshake_that_does_not_come_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_handshake_that_does_not_come_ends_the_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("ares.net.native.HANDSHAKE_TIMEOUT_MS", 50)
     listener = ZmtpListener("127.0.0.1:0")
     address = await listener.serve(lambda _, messages: acknowledge(messages))
@@ -381,13 +414,20 @@ async def test_replies_that_all_leave_unread_together_are_bounded() -> None:
     """Each leaves less than a connection may."""
     element = Element(0, 700_000, 1, (bytes(700_000),))
     listener = ZmtpListener("127.0.0.1:0", limits=Limits(unread_bytes=4_000_000))
-    address = await listener.serve(lambda _, messages: [DataReply(message.call, (), 700_000, TAG_ZERO, element, None) for message in messages])
+    address = await listener.serve(
+        lambda _, messages: [
+            DataReply(message.call, (), 700_000, TAG_ZERO, element, None) for message in messages
+        ]
+    )
     question = opening(DEALER) + on_wire(*(encode([get_tag(call)]) for call in range(12)))
     try:
         async with asyncio.timeout(WAIT_S_MAX):
             idle = [await raw(address, question) for _ in range(10)]
             await until(lambda: listener.cut > 0)
-            assert sum(connection.unsent_bytes for connection in listener.connections) <= 4_000_000 + 700_000
+            assert (
+                sum(connection.unsent_bytes for connection in listener.connections)
+                <= 4_000_000 + 700_000
+            )
             for _, writer in idle:
                 writer.close()
     finally:
@@ -459,7 +499,9 @@ async def test_batches_that_one_read_brings_are_answered_in_one() -> None:
     client.connections.learn(S0, await listener.serve(lambda _, messages: acknowledge(messages)))
     await client.ask(S0, [get_tag(0)])
     for call in range(1, 11):
-        client.connections.post(S0, [get_tag(call)])  # they leave when this turn of the event loop is over, and together
+        client.connections.post(
+            S0, [get_tag(call)]
+        )  # they leave when this turn of the event loop is over, and together
     await until(lambda: len(client.received) == 11)
     assert [message.call for message in client.received] == list(range(11))
     assert len(client.batches) < 11

@@ -57,7 +57,9 @@ async def nothing_stays(listener: ZmtpListener, provoke: Callable[[], object]) -
 class Server:
     """A listener that records what it gets and answers with ``answer``."""
 
-    def __init__(self, listener: Listener, answer: Callable[[Sequence[AnyMessage]], Sequence[AnyMessage]]) -> None:
+    def __init__(
+        self, listener: Listener, answer: Callable[[Sequence[AnyMessage]], Sequence[AnyMessage]]
+    ) -> None:
         self.listener = listener
         self.answer = answer
         self.batches: list[tuple[Sender, list[AnyMessage]]] = []
@@ -130,11 +132,17 @@ class Wire:
         """What clients learn of a server at this address."""
         return address
 
-    async def exchange(self, address: str, batches: Sequence[Sequence[Frame]], replies: int) -> list[AnyMessage]:
+    async def exchange(
+        self, address: str, batches: Sequence[Sequence[Frame]], replies: int
+    ) -> list[AnyMessage]:
         """Send raw frames as one client; returns the first ``replies`` messages of the answers."""
         raise NotImplementedError
 
-    async def serve(self, address: str = "", answer: Callable[[Sequence[AnyMessage]], Sequence[AnyMessage]] = acknowledge) -> Server:
+    async def serve(
+        self,
+        address: str = "",
+        answer: Callable[[Sequence[AnyMessage]], Sequence[AnyMessage]] = acknowledge,
+    ) -> Server:
         server = Server(self.make_listener(address or self.fresh_address()), answer)
         server.address = await server.listener.serve(server.handle)
         self._closing.push_async_callback(server.listener.close)
@@ -144,7 +152,10 @@ class Wire:
         """A client that knows the servers as s0, s1, ..."""
         client = Client(self.make_connections())
         for number, server in enumerate(servers):
-            client.connections.learn(ServerId(f"s{number}"), self.known_as(server if isinstance(server, str) else server.address))
+            client.connections.learn(
+                ServerId(f"s{number}"),
+                self.known_as(server if isinstance(server, str) else server.address),
+            )
         self._closing.push_async_callback(client.connections.close)
         return client
 
@@ -168,7 +179,9 @@ class InprocWire(Wire):
         self._addresses += 1
         return f"place-{self._addresses}"
 
-    async def exchange(self, address: str, batches: Sequence[Sequence[Frame]], replies: int) -> list[AnyMessage]:
+    async def exchange(
+        self, address: str, batches: Sequence[Sequence[Frame]], replies: int
+    ) -> list[AnyMessage]:
         connections = self.make_connections()
         client = Client(connections)
         for frames in batches:
@@ -196,7 +209,9 @@ class ZmqWire(Wire):
         self.client_key = SecretKey.generate() if has_keys else None
 
     def make_listener(self, address: str) -> Listener:
-        return self.server_kind(address, None if self.server_key is None else Lock(self.server_key, Everybody()))
+        return self.server_kind(
+            address, None if self.server_key is None else Lock(self.server_key, Everybody())
+        )
 
     def make_connections(self) -> Connections:
         return self.client_kind(self.client_key)
@@ -206,10 +221,14 @@ class ZmqWire(Wire):
 
     def fresh_address(self) -> str:
         with zmq.Context() as context, context.socket(zmq.ROUTER) as socket:
-            port = socket.bind_to_random_port("tcp://127.0.0.1", 20_000, 32_000)  # below those that outgoing connections are given
+            port = socket.bind_to_random_port(
+                "tcp://127.0.0.1", 20_000, 32_000
+            )  # below those that outgoing connections are given
         return f"127.0.0.1:{port}"
 
-    async def exchange(self, address: str, batches: Sequence[Sequence[Frame]], replies: int) -> list[AnyMessage]:
+    async def exchange(
+        self, address: str, batches: Sequence[Sequence[Frame]], replies: int
+    ) -> list[AnyMessage]:
         with zmq.asyncio.Context() as context, context.socket(zmq.DEALER) as socket:
             socket.linger = 0
             if self.server_key is not None and self.client_key is not None:

@@ -17,7 +17,14 @@ class Rig:
         self.session, self.now, self.ends = Session(), 0.0, []
 
     def start(self, operation, timeout_s=30.0, label="a job", **more):
-        return self.session.start(operation, label, self.now, timeout_s, lambda value, error: self.ends.append((label, value, error)), **more)
+        return self.session.start(
+            operation,
+            label,
+            self.now,
+            timeout_s,
+            lambda value, error: self.ends.append((label, value, error)),
+            **more,
+        )
 
     def sent(self):
         return {server: list(messages) for server, messages in self.session.take_outbox().items()}

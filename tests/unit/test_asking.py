@@ -21,12 +21,28 @@ def read(access, value, get_version=False):
     """The positions that one get-data asks for elements, which are those that it asks first."""
     configuration = access.configuration
     data = coding_for(configuration).encode(value)
-    elements = [sealed(configuration.id, "k", TAG, 0 if configuration.dap == "abd" else index, len(value), parts) for index, parts in enumerate(data)]
+    elements = [
+        sealed(
+            configuration.id,
+            "k",
+            TAG,
+            0 if configuration.dap == "abd" else index,
+            len(value),
+            parts,
+        )
+        for index, parts in enumerate(data)
+    ]
     operation = access.get_version("k") if get_version else access.get_data("k")
     gather = next(operation)
-    asked = [position for position, request in enumerate(gather.requests(7, *gather.arguments)) if request.element]
+    asked = [
+        position
+        for position, request in enumerate(gather.requests(7, *gather.arguments))
+        if request.element
+    ]
     answers = {
-        server: DataReply(7, (TAG,), len(value), TAG_ZERO, elements[position] if position in asked else None, None)
+        server: DataReply(
+            7, (TAG,), len(value), TAG_ZERO, elements[position] if position in asked else None, None
+        )
         for position, server in enumerate(configuration.server_ids)
     }
     assert gather.settled(answers)

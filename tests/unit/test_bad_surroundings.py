@@ -13,7 +13,13 @@ from ares.model.errors import BadInput
 
 def said_by(script: str, *words: str) -> str:
     """What a command writes to standard error that the shell starts so."""
-    started = subprocess.run(["sh", "-c", script, "sh", *python("-m", "ares", *words)], capture_output=True, text=True, check=False, timeout=120)
+    started = subprocess.run(
+        ["sh", "-c", script, "sh", *python("-m", "ares", *words)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
     assert started.returncode != 0
     return started.stderr
 
@@ -22,18 +28,27 @@ def test_too_few_descriptors_for_an_event_loop(tmp_path: Path) -> None:
     file = create(tmp_path, Plan(servers=3, consensus=1)).path
     for limit in (8, 10, 14):
         said = said_by(f'ulimit -n {limit}; exec "$@"', "-c", str(file), "ls")
-        assert said == "error: Too many open files: this process may not open enough of them; raise `ulimit -n`\n"
+        assert (
+            said
+            == "error: Too many open files: this process may not open enough of them; raise `ulimit -n`\n"
+        )
 
 
 @pytest.mark.parametrize("words", [["--help"], ["init", "--help"], ["--version"], []])
 def test_help_that_cannot_be_written(words: list[str]) -> None:
-    assert said_by('exec "$@" > /dev/full', *words) == "error: No space left on device: standard output\n"
+    assert (
+        said_by('exec "$@" > /dev/full', *words)
+        == "error: No space left on device: standard output\n"
+    )
 
 
 def test_a_directory_that_is_gone(tmp_path: Path) -> None:
     (tmp_path / "gone").mkdir()
     said = said_by(f'cd {tmp_path}/gone && rmdir {tmp_path}/gone && exec "$@"', "init", "x")
-    assert said == "error: the directory in which this was started does not exist any more: start it in another one\n"
+    assert (
+        said
+        == "error: the directory in which this was started does not exist any more: start it in another one\n"
+    )
 
 
 def test_an_integer_without_end_is_told_in_our_words() -> None:
@@ -44,5 +59,7 @@ def test_an_integer_without_end_is_told_in_our_words() -> None:
 
 @pytest.mark.parametrize("host", ["", " "])
 def test_an_empty_host(tmp_path: Path, host: str) -> None:
-    with pytest.raises(BadInput, match="--host: expected the address that everything listens on, and it is empty"):
+    with pytest.raises(
+        BadInput, match="--host: expected the address that everything listens on, and it is empty"
+    ):
         create(tmp_path, Plan(servers=3, consensus=1, host=host))

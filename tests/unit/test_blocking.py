@@ -54,16 +54,25 @@ def test_objects(settings: Settings) -> None:
 
 
 @pytest.mark.process
-def test_arguments_that_cannot_be_meant_are_refused_before_anything_is_sent(settings: Settings) -> None:
+def test_arguments_that_cannot_be_meant_are_refused_before_anything_is_sent(
+    settings: Settings,
+) -> None:
     with ares.connect_blocking(str(settings.path)) as store:
         for key in (b"bytes", 7, None):
-            with pytest.raises(ares.BadInput, match=f"a key is text .str., not {type(key).__name__}"):
+            with pytest.raises(
+                ares.BadInput, match=f"a key is text .str., not {type(key).__name__}"
+            ):
                 store.read(key)
         for value in ("text", 7, None, [1, 2]):
-            with pytest.raises(ares.BadInput, match=f"a value is bytes, not {type(value).__name__}; nothing was sent"):
+            with pytest.raises(
+                ares.BadInput,
+                match=f"a value is bytes, not {type(value).__name__}; nothing was sent",
+            ):
                 store.write("refused", value)
         for timeout_s in (0, -1.0, float("nan")):
-            with pytest.raises(ares.BadInput, match="a timeout is a number of seconds, more than 0, not"):
+            with pytest.raises(
+                ares.BadInput, match="a timeout is a number of seconds, more than 0, not"
+            ):
                 store.write("refused", b"value", timeout_s=timeout_s)
         with pytest.raises(ares.ObjectNotFound):
             store.read("refused")
@@ -88,18 +97,26 @@ def test_what_other_threads_call_while_it_is_closed_ends(settings: Settings) -> 
             store.write("closing", b"value")
             read = functools.partial(store.read, "closing", timeout_s=5.0)
             ends: list[list[BaseException]] = [[] for _ in range(10)]
-            threads = [threading.Thread(target=call_until_refused, args=(read, those), daemon=True) for those in ends]
+            threads = [
+                threading.Thread(target=call_until_refused, args=(read, those), daemon=True)
+                for those in ends
+            ]
             threads += [threading.Thread(target=store.close, daemon=True) for _ in range(2)]
             for thread in threads:
                 thread.start()
         for thread in threads:
             thread.join(20.0)
         assert not any(thread.is_alive() for thread in threads), ends
-        assert {type(error) for those in ends for error in those} <= {ConnectionClosed, ares.BadInput}
+        assert {type(error) for those in ends for error in those} <= {
+            ConnectionClosed,
+            ares.BadInput,
+        }
 
 
 @pytest.mark.process
-def test_a_domain_blocks_as_well_and_is_reconfigured_with_callbacks_in_this_thread(settings: Settings) -> None:
+def test_a_domain_blocks_as_well_and_is_reconfigured_with_callbacks_in_this_thread(
+    settings: Settings,
+) -> None:
     with ares.connect_blocking(settings) as store:
         with pytest.raises(ares.DomainNotFound):
             store.domain("photos")
@@ -110,10 +127,17 @@ def test_a_domain_blocks_as_well_and_is_reconfigured_with_callbacks_in_this_thre
         assert again.read("p") == b"picture"
         seen: list[tuple[Progress, threading.Thread, bytes]] = []
         wished = ares.Configuration.ec(["s0", "s1", "s2"], k=1)
-        result = photos.reconfigure(wished, progress=lambda progress: seen.append((progress, threading.current_thread(), photos.read("p"))))
+        result = photos.reconfigure(
+            wished,
+            progress=lambda progress: seen.append(
+                (progress, threading.current_thread(), photos.read("p"))
+            ),
+        )
         assert (result.ours, result.moved, photos.configuration.dap) == (True, 1, "ec")
         assert seen[0][0].stage == "read-config"
-        assert {(thread, value) for _, thread, value in seen} == {(threading.current_thread(), b"picture")}
+        assert {(thread, value) for _, thread, value in seen} == {
+            (threading.current_thread(), b"picture")
+        }
 
 
 @pytest.mark.process
@@ -121,7 +145,9 @@ def test_files(settings: Settings, tmp_path: Path) -> None:
     with ares.connect_blocking(settings) as store:
         seen: list[threading.Thread] = []
         with store.file("films/a", sizes=ares.Sizes(64, 256, 1024)) as film:
-            report = film.write(b"0123456789" * 1000, progress=lambda _: seen.append(threading.current_thread()))
+            report = film.write(
+                b"0123456789" * 1000, progress=lambda _: seen.append(threading.current_thread())
+            )
             assert isinstance(report, ares.WriteReport)
             assert set(seen) == {threading.current_thread()}
             assert film.read() == b"0123456789" * 1000
@@ -130,7 +156,13 @@ def test_files(settings: Settings, tmp_path: Path) -> None:
             assert film.read_range(film.snapshot(), 5, 8) == b"567"
             stat = film.stat()
             assert isinstance(stat, ares.FileStat)
-            assert (film.name, stat.name, stat.domain, stat.size_bytes, stat.atomic) == ("films/a", "films/a", "file/films/a", 10_000, False)
+            assert (film.name, stat.name, stat.domain, stat.size_bytes, stat.atomic) == (
+                "films/a",
+                "films/a",
+                "file/films/a",
+                10_000,
+                False,
+            )
             assert film.state.length == 10_000
         assert store.files("films/") == ["films/a"]
         with pytest.raises(ares.ObjectNotFound):
@@ -167,7 +199,9 @@ def test_versions(settings: Settings) -> None:
 
 
 @pytest.mark.process
-def test_an_error_of_a_callback_reaches_the_caller_and_leaves_the_connection_usable(settings: Settings) -> None:
+def test_an_error_of_a_callback_reaches_the_caller_and_leaves_the_connection_usable(
+    settings: Settings,
+) -> None:
     def stumble(_: Progress) -> None:
         raise ZeroDivisionError
 
@@ -218,17 +252,26 @@ def test_a_file_that_is_no_cluster_file_starts_no_thread(tmp_path: Path) -> None
 @pytest.mark.process
 def test_what_can_be_called_is_what_the_asynchronous_ones_have(settings: Settings) -> None:
     with ares.connect_blocking(settings) as store:
-        public = {name for kind in (Manager, ObjectStore) for name in dir(kind) if not name.startswith("_")}
+        public = {
+            name
+            for kind in (Manager, ObjectStore)
+            for name in dir(kind)
+            if not name.startswith("_")
+        }
         assert set(dir(store)) == public
-        assert not [name for name in public - {"name", "configuration", "pending", "troubles"} if not callable(getattr(store, name))]
+        assert not [
+            name
+            for name in public - {"name", "configuration", "pending", "troubles"}
+            if not callable(getattr(store, name))
+        ]
         with pytest.raises(AttributeError):
             store.no_such_method()
 
 
 def test_the_lazy_names_are_all_there() -> None:
-    assert {name: getattr(ares, name).__name__ for name in ares.__all__ if name != "__version__"} == {
-        name: name for name in ares.__all__ if name != "__version__"
-    }
+    assert {
+        name: getattr(ares, name).__name__ for name in ares.__all__ if name != "__version__"
+    } == {name: name for name in ares.__all__ if name != "__version__"}
     assert set(ares.__all__) <= set(dir(ares))
     assert not hasattr(ares, "no_such_name")
 
@@ -245,7 +288,12 @@ async def test_another_event_loop_is_refused_before_anything_is_sent(settings: S
         await store.write("here", b"value")
 
         async def elsewhere() -> None:
-            for operation in (store.write("here", b"other"), store.read("here"), store.stat("here"), store.delete("here")):
+            for operation in (
+                store.write("here", b"other"),
+                store.read("here"),
+                store.stat("here"),
+                store.delete("here"),
+            ):
                 with pytest.raises(ares.BadInput, match="event loop where it was made"):
                     await operation
 

@@ -5,7 +5,15 @@ import tracemalloc
 import msgspec
 import pytest
 
-from ares.model.codec import DETACHED_BYTES_MIN, FRAMES_MAX, VERSION, decode, decode_replies, decode_requests, encode
+from ares.model.codec import (
+    DETACHED_BYTES_MIN,
+    FRAMES_MAX,
+    VERSION,
+    decode,
+    decode_replies,
+    decode_requests,
+    encode,
+)
 from ares.model.configuration import CONFIGURATION_BYTES_MAX, DELTA_MAX, Configuration, Server
 from ares.model.errors import BadMessage
 from ares.model.messages import (
@@ -41,7 +49,12 @@ def reply(*parts: bytes) -> DataReply:
 def test_large_parts_are_frames_of_their_own_and_not_copied():
     batch = [put(LARGE), put(SMALL), Ack(3, None), reply(LARGE, b"", LARGE), reply()]
     frames = encode(batch)
-    assert [frames[1] is LARGE, frames[2] is LARGE, frames[3], frames[4] is LARGE] == [True, True, b"", True]
+    assert [frames[1] is LARGE, frames[2] is LARGE, frames[3], frames[4] is LARGE] == [
+        True,
+        True,
+        b"",
+        True,
+    ]
     assert len(frames) == 5
     assert len(frames[0]) < 2 * DETACHED_BYTES_MIN
     assert batch[0].element.parts == (LARGE,), "what was encoded is as it was"
@@ -65,7 +78,10 @@ def test_many_small_parts_are_large_together():
         ([bytes([VERSION])], "not a batch of messages"),
         ([*encode([put(LARGE)]), b"extra"], "3 frames, 2 of them used"),
         ([encode([put(SMALL)])[0], SMALL], "2 frames, 1 of them used"),
-        ([encode([put(LARGE), put(LARGE)])[0], LARGE], "frames 2 to 3, expected from 2 and below 2"),
+        (
+            [encode([put(LARGE), put(LARGE)])[0], LARGE],
+            "frames 2 to 3, expected from 2 and below 2",
+        ),
     ],
 )
 def test_bad_batches_say_what_is_wrong(frames, why):
@@ -106,7 +122,13 @@ def test_parts_without_number_are_refused_before_they_take_memory():
 
 ABD = Configuration.abd(["s0", "s1", "s2"]).at("d", 1)
 MANY = 100_000
-REST = (("backend", "isa_l_rs_cauchy"), ("domain", "d"), ("index", 1), ("cluster", b""), ("certificate", b""))
+REST = (
+    ("backend", "isa_l_rs_cauchy"),
+    ("domain", "d"),
+    ("index", 1),
+    ("cluster", b""),
+    ("certificate", b""),
+)
 
 
 def tags(count: int) -> DataReply:
@@ -118,7 +140,9 @@ def page(count: int) -> ObjectsReply:
 
 
 def left(count: int) -> Description:
-    return Description(1, "s0", "", b"", "1", 0.0, 0, (Hosted(ABD, 0, 0, False, None, count, ("k",) * count),))
+    return Description(
+        1, "s0", "", b"", "1", 0.0, 0, (Hosted(ABD, 0, 0, False, None, count, ("k",) * count),)
+    )
 
 
 def described(count: int) -> Description:
@@ -145,23 +169,45 @@ def test_a_server_reads_nothing_of_a_reply(large):
         decode_replies(encode([Ack(1, None), Describe(1)]))
 
 
-@pytest.mark.parametrize(("reply", "most"), [(tags, DELTA_MAX + 1), (page, PAGE_OBJECTS_MAX), (left, LEFT_NAMED_MAX)])
+@pytest.mark.parametrize(
+    ("reply", "most"), [(tags, DELTA_MAX + 1), (page, PAGE_OBJECTS_MAX), (left, LEFT_NAMED_MAX)]
+)
 def test_a_client_reads_no_more_of_a_reply_than_servers_send(reply, most):
     whole = [reply(most)]
     assert decode_replies(encode(whole)) == whole
-    assert most_memory_to_refuse(decode_replies, encode([reply(MANY)]), f"length <= {most}") < 16 * 1024
+    assert (
+        most_memory_to_refuse(decode_replies, encode([reply(MANY)]), f"length <= {most}")
+        < 16 * 1024
+    )
 
 
 @pytest.mark.parametrize("character", ["x", "\x01"])
 @pytest.mark.parametrize(
     ("field", "kind"),
-    [("backend", str), ("domain", str), ("cluster", bytes), ("certificate", bytes), ("id", str), ("address", str), ("identity", str)],
+    [
+        ("backend", str),
+        ("domain", str),
+        ("cluster", bytes),
+        ("certificate", bytes),
+        ("id", str),
+        ("address", str),
+        ("identity", str),
+    ],
 )
 def test_a_part_of_a_configuration_is_not_larger_than_the_whole(field, kind, character):
     long = character * MANY if kind is str else character.encode() * MANY
-    servers = (Server(**{"id": "s0", field: long}),) if field in ("id", "address", "identity") else ABD.servers
-    wrong = msgspec.msgpack.encode([[8, 1, ["ec", servers, 1, 8, *(long if field == name else usual for name, usual in REST)]]])
-    assert most_memory_to_refuse(decode_requests, [bytes([VERSION]) + wrong], "of length <=") < MANY + 32 * 1024
+    servers = (
+        (Server(**{"id": "s0", field: long}),)
+        if field in ("id", "address", "identity")
+        else ABD.servers
+    )
+    wrong = msgspec.msgpack.encode(
+        [[8, 1, ["ec", servers, 1, 8, *(long if field == name else usual for name, usual in REST)]]]
+    )
+    assert (
+        most_memory_to_refuse(decode_requests, [bytes([VERSION]) + wrong], "of length <=")
+        < MANY + 32 * 1024
+    )
 
 
 def test_a_configuration_that_was_taken_before_is_taken():
@@ -183,7 +229,12 @@ def test_a_configuration_without_a_place_is_not_introduced(index, earlier):
 
 
 def test_a_log_level_is_a_short_word():
-    assert most_memory_to_refuse(decode_requests, encode([SetLogLevel(1, "\x01" * MANY)]), "of length <=") < MANY + 32 * 1024
+    assert (
+        most_memory_to_refuse(
+            decode_requests, encode([SetLogLevel(1, "\x01" * MANY)]), "of length <="
+        )
+        < MANY + 32 * 1024
+    )
 
 
 def test_missing_frames_are_refused():

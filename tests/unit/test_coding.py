@@ -47,7 +47,9 @@ def test_more_than_k_elements_are_fine():
 def test_elements_have_a_part_for_each_stripe_and_never_more_than_is_taken(k):
     """A server refuses more parts, and smaller ones."""
     assert VALUE_BYTES_MAX // STRIPE_BYTES <= PARTS_MAX
-    coding = coding_for(Configuration.ec([f"s{number}" for number in range(k + 1)], k, allow_no_faults=True))
+    coding = coding_for(
+        Configuration.ec([f"s{number}" for number in range(k + 1)], k, allow_no_faults=True)
+    )
     for stripes in (1, 2, 3, 8):
         for length in ((stripes - 1) * STRIPE_BYTES + 1, stripes * STRIPE_BYTES):
             for parts in coding.encode(bytes(length)):
@@ -59,7 +61,9 @@ def test_elements_have_a_part_for_each_stripe_and_never_more_than_is_taken(k):
 @pytest.mark.parametrize("length", [0, 99, 101])
 def test_the_wrong_length_is_noticed(length):
     coding = coding_for(EC)
-    with pytest.raises(DecodeFailed, match=f"100 bytes came out of the erasure code, {length} went in"):
+    with pytest.raises(
+        DecodeFailed, match=f"100 bytes came out of the erasure code, {length} went in"
+    ):
         coding.decode(length, dict(enumerate(coding.encode(b"value" * 20))))
 
 
@@ -70,14 +74,20 @@ def test_elements_of_different_stripes_are_refused():
         coding.decode(100, {0: whole[0], 1: other[1], 2: whole[2]})
 
 
-@pytest.mark.parametrize("backend", ["no_such_code", "pyeclib.no_such_module", "no.such.module", "os.path"])
+@pytest.mark.parametrize(
+    "backend", ["no_such_code", "pyeclib.no_such_module", "no.such.module", "os.path"]
+)
 def test_an_erasure_code_that_is_not_there_is_refused(backend):
-    with pytest.raises(ConfigurationRefused, match=f"erasure code {backend} with k=3, m=2 is not available"):
+    with pytest.raises(
+        ConfigurationRefused, match=f"erasure code {backend} with k=3, m=2 is not available"
+    ):
         ReedSolomon(5, 3, backend)
 
 
 def test_one_driver_serves_all_configurations_of_a_shape():
-    assert coding_for(EC) is coding_for(Configuration.ec([f"t{number}" for number in range(5)], 3, 2).at("d", 4))
+    assert coding_for(EC) is coding_for(
+        Configuration.ec([f"t{number}" for number in range(5)], 3, 2).at("d", 4)
+    )
 
 
 LARGE = random.Random(1).randbytes(2 * STRIPE_BYTES + 3 * JOINED_BYTES_MIN + 1)
@@ -118,7 +128,9 @@ def test_a_large_value_is_joined_from_the_elements_that_hold_it(counted, beyond)
     assert counted._driver.decoded == 0
 
 
-@pytest.mark.parametrize("backend", ["isa_l_rs_cauchy", "isa_l_rs_vand_inv", "liberasurecode_rs_vand"])
+@pytest.mark.parametrize(
+    "backend", ["isa_l_rs_cauchy", "isa_l_rs_vand_inv", "liberasurecode_rs_vand"]
+)
 @pytest.mark.parametrize("size", [3 * JOINED_BYTES_MIN, 3 * JOINED_BYTES_MIN + 1, len(LARGE)])
 def test_every_backend_keeps_the_value_in_the_first_elements(backend, size):
     coding = ReedSolomon(5, 3, backend)
@@ -140,7 +152,13 @@ def header(index=0, size=None, stripe=None):
 
     def change(part):
         was = struct.unpack_from("<IIIQ", part)
-        told = struct.pack("<IIIQ", index, was[1] if size is None else size, was[2], was[3] if stripe is None else stripe)
+        told = struct.pack(
+            "<IIIQ",
+            index,
+            was[1] if size is None else size,
+            was[2],
+            was[3] if stripe is None else stripe,
+        )
         return told + part[len(told) :]
 
     return change

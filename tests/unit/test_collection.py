@@ -27,10 +27,16 @@ def collect(view, reactions):
     for reaction in reactions:
         asked.append(gather.configuration.index)
         request = gather.requests(1, *gather.arguments)
-        assert request == CollectConfig(1, gather.configuration.id, Successor(C[2], Status.FINALIZED))
+        assert request == CollectConfig(
+            1, gather.configuration.id, Successor(C[2], Status.FINALIZED)
+        )
         assert gather.give_up_s == COLLECT_S
         try:
-            gather = operation.throw(reaction) if isinstance(reaction, Exception) else operation.send(reaction)
+            gather = (
+                operation.throw(reaction)
+                if isinstance(reaction, Exception)
+                else operation.send(reaction)
+            )
         except StopIteration as stop:
             return asked, stop.value
     raise AssertionError("more rounds than reactions")

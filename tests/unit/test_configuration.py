@@ -4,7 +4,14 @@ import itertools
 
 import pytest
 
-from ares.model.configuration import DELTA_MAX, SERVERS_MAX, Configuration, Server, Status, Successor
+from ares.model.configuration import (
+    DELTA_MAX,
+    SERVERS_MAX,
+    Configuration,
+    Server,
+    Status,
+    Successor,
+)
 from ares.model.errors import BadInput, ConfigurationRefused
 from ares.model.identity import DEFAULT_DOMAIN
 
@@ -32,16 +39,31 @@ def test_examples_of_the_papers(configuration, quorum, crashes):
     ("make", "why"),
     [
         (lambda: Configuration.abd([]), "1 to 32 servers, not 0"),
-        (lambda: Configuration.abd([f"s{n}" for n in range(SERVERS_MAX + 1)]), "1 to 32 servers, not 33"),
+        (
+            lambda: Configuration.abd([f"s{n}" for n in range(SERVERS_MAX + 1)]),
+            "1 to 32 servers, not 33",
+        ),
         (lambda: Configuration.abd(["s0", "s1", "s0"]), "s0 is named twice"),
         (lambda: Configuration.ec(THREE, 0), "1 <= k < 3, not k = 0"),
         (lambda: Configuration.ec(THREE, 3), "1 <= k < 3, not k = 3"),
-        (lambda: Configuration.ec(FIVE, 3, 0), "delta, the number of writers at once, must be from 1 to 1000, not 0"),
+        (
+            lambda: Configuration.ec(FIVE, 3, 0),
+            "delta, the number of writers at once, must be from 1 to 1000, not 0",
+        ),
         (lambda: Configuration.ec(FIVE, 3, DELTA_MAX + 1), "must be from 1 to 1000, not 1001"),
         (lambda: Configuration.ec(FIVE, 3, backend="isa_l_rs_vand"), "isa_l_rs_vand is refused"),
-        (lambda: Configuration.ec(FIVE, 3, backend="no_such_code"), "backend 'no_such_code' is not one of isa_l_rs_cauchy, "),
-        (lambda: Configuration.ec(FIVE, 3, backend="flat_xor_hd_3"), "others cannot rebuild a value from any k elements"),
-        (lambda: Configuration("ec", (Server("s0"), Server("s1")), delta=1), "backend '' is not one of"),
+        (
+            lambda: Configuration.ec(FIVE, 3, backend="no_such_code"),
+            "backend 'no_such_code' is not one of isa_l_rs_cauchy, ",
+        ),
+        (
+            lambda: Configuration.ec(FIVE, 3, backend="flat_xor_hd_3"),
+            "others cannot rebuild a value from any k elements",
+        ),
+        (
+            lambda: Configuration("ec", (Server("s0"), Server("s1")), delta=1),
+            "backend '' is not one of",
+        ),
         (lambda: Configuration("abd", (Server("s0"),), k=2), "ABD replicates whole values"),
         (lambda: Configuration("abd", (Server("s0"),), delta=2), "ABD replicates whole values"),
         (lambda: Configuration("abd", (Server("s0"),), backend="x"), "ABD replicates whole values"),
@@ -52,7 +74,13 @@ def test_impossible_parameters_are_refused(make, why):
         make()
 
 
-@pytest.mark.parametrize("make", [lambda **more: Configuration.abd(THREE[:2], **more), lambda **more: Configuration.ec(THREE, 2, **more)])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda **more: Configuration.abd(THREE[:2], **more),
+        lambda **more: Configuration.ec(THREE, 2, **more),
+    ],
+)
 def test_one_that_survives_no_crash_must_be_asked_for(make):
     with pytest.raises(ConfigurationRefused, match="one crash stops it"):
         make()
@@ -68,7 +96,9 @@ def test_the_id_covers_place_and_content():
         base.at("d", 1, b"c0 of a cluster"),
         Configuration.ec([Server("s0", "h:1", "a"), *FIVE[1:]], 2, 4).at("d", 1),
         Configuration.ec([Server("s0", "h:1", "a"), *FIVE[1:]], 3, 5).at("d", 1),
-        Configuration.ec([Server("s0", "h:1", "a"), *FIVE[1:]], 3, 4, "liberasurecode_rs_vand").at("d", 1),
+        Configuration.ec([Server("s0", "h:1", "a"), *FIVE[1:]], 3, 4, "liberasurecode_rs_vand").at(
+            "d", 1
+        ),
         Configuration.ec([Server("s0", "h:1", "b"), *FIVE[1:]], 3, 4).at("d", 1),
         Configuration.ec([Server("s0", "h:2", "a"), *FIVE[1:]], 3, 4).at("d", 1),
         Configuration.ec([*FIVE[1:], Server("s0", "h:1", "a")], 3, 4).at("d", 1),
@@ -98,13 +128,25 @@ def test_addresses_and_identities_come_from_the_book():
 
 
 def test_a_line_for_a_person():
-    assert Configuration.ec(FIVE, 3).describe() == "EC n=5 k=3 delta=8 on s0,s1,s2,s3,s4; quorum 4, survives 1 crash"
-    assert Configuration.abd(FIVE).describe() == "ABD n=5 on s0,s1,s2,s3,s4; quorum 3, survives 2 crashes"
+    assert (
+        Configuration.ec(FIVE, 3).describe()
+        == "EC n=5 k=3 delta=8 on s0,s1,s2,s3,s4; quorum 4, survives 1 crash"
+    )
+    assert (
+        Configuration.abd(FIVE).describe()
+        == "ABD n=5 on s0,s1,s2,s3,s4; quorum 3, survives 2 crashes"
+    )
 
 
 def test_a_place_keeps_the_content():
     placed = Configuration.ec(FIVE, 3, 4).at("d", 2)
-    assert (placed.domain, placed.index, placed.k, placed.delta, placed.server_ids) == ("d", 2, 3, 4, tuple(FIVE))
+    assert (placed.domain, placed.index, placed.k, placed.delta, placed.server_ids) == (
+        "d",
+        2,
+        3,
+        4,
+        tuple(FIVE),
+    )
     assert Configuration.ec(FIVE, 3).domain == DEFAULT_DOMAIN
 
 
@@ -112,7 +154,9 @@ def test_c0_names_the_cluster_of_all_that_come_after_it():
     first = Configuration.abd(THREE).at(DEFAULT_DOMAIN, 0)
     assert (first.cluster, first.cluster_id) == (b"", first.id)
     second = Configuration.ec(FIVE, 3).at("d", 1, first.id)
-    assert (second.cluster, second.cluster_id, second.at("d", 2, second.cluster_id).cluster_id) == (first.id,) * 3
+    assert (second.cluster, second.cluster_id, second.at("d", 2, second.cluster_id).cluster_id) == (
+        first.id,
+    ) * 3
     assert second.at("d", 1).cluster_id not in (first.id, second.id)
 
 

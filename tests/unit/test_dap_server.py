@@ -14,14 +14,28 @@ TOMB = Element(0, DELETED, 0, ())
 
 def test_nothing_was_written():
     versions = Versions()
-    assert (versions.newest, versions.tags(), versions.trimmed, versions.deleted) == (TAG_ZERO, (), TAG_ZERO, True)
+    assert (versions.newest, versions.tags(), versions.trimmed, versions.deleted) == (
+        TAG_ZERO,
+        (),
+        TAG_ZERO,
+        True,
+    )
     assert versions.element(Tag(1, 1)) is None
 
 
 def test_what_is_not_kept_is_returned():
     versions = Versions()
-    lost = [versions.put(Tag(number, 1), element(size), 2) for number, size in [(1, 10), (2, 20), (3, 5), (3, 5), (1, 10)]]
-    assert lost == [None, None, (Tag(1, 1), element(10), 0), (Tag(3, 1), element(5), 0), (Tag(1, 1), element(10), 0)]
+    lost = [
+        versions.put(Tag(number, 1), element(size), 2)
+        for number, size in [(1, 10), (2, 20), (3, 5), (3, 5), (1, 10)]
+    ]
+    assert lost == [
+        None,
+        None,
+        (Tag(1, 1), element(10), 0),
+        (Tag(3, 1), element(5), 0),
+        (Tag(1, 1), element(10), 0),
+    ]
     assert versions.tags() == (Tag(3, 1), Tag(2, 1))
     assert versions.trimmed == Tag(1, 1)
 

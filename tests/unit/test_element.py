@@ -17,7 +17,12 @@ def test_what_was_sealed_is_intact():
 
 @pytest.mark.parametrize(
     "head",
-    [(b"d" * 16, "object", Tag(3, 4)), (b"c" * 16, "objecT", Tag(3, 4)), (b"c" * 16, "object", Tag(4, 4)), (b"c" * 16, "object", Tag(3, 5))],
+    [
+        (b"d" * 16, "object", Tag(3, 4)),
+        (b"c" * 16, "objecT", Tag(3, 4)),
+        (b"c" * 16, "object", Tag(4, 4)),
+        (b"c" * 16, "object", Tag(3, 5)),
+    ],
 )
 def test_under_another_name_it_is_not(head):
     assert not intact(*head, ELEMENT)

@@ -16,7 +16,11 @@ from ares.model.errors import (
 
 
 def test_everything_derives_from_one_base():
-    defined = [error for error in vars(errors).values() if isinstance(error, type) and issubclass(error, Exception)]
+    defined = [
+        error
+        for error in vars(errors).values()
+        if isinstance(error, type) and issubclass(error, Exception)
+    ]
     assert len(defined) > 8
     assert all(issubclass(error, AresError) for error in defined)
 
@@ -38,7 +42,10 @@ def test_texts():
 
 def test_unavailable_names_who_is_missing_in_order():
     error = Unavailable(3, 1, {"s2": "no answer", "s1": "full"}, "write of 'k'")
-    assert str(error) == "1 of the 3 servers needed answered while write of 'k'; missing: s1 (full), s2 (no answer); nothing was changed"
+    assert (
+        str(error)
+        == "1 of the 3 servers needed answered while write of 'k'; missing: s1 (full), s2 (no answer); nothing was changed"
+    )
     assert (error.needed, error.heard, error.missing) == (3, 1, {"s1": "full", "s2": "no answer"})
 
 
@@ -46,7 +53,9 @@ def test_unavailable_without_servers_tells_only_its_story():
     assert str(Unavailable(0, 0, {}, "it waited")) == "it waited; nothing was changed"
 
 
-@pytest.mark.parametrize("error", [Unavailable(1, 0, {"s0": "no answer"}), Unavailable(0, 0, {}, "it waited")])
+@pytest.mark.parametrize(
+    "error", [Unavailable(1, 0, {"s0": "no answer"}), Unavailable(0, 0, {}, "it waited")]
+)
 def test_a_write_half_done_says_so(error):
     assert isinstance(error, Uncertain)
     error.may_have_taken_effect = True

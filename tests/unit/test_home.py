@@ -10,7 +10,17 @@ from typing import Any
 import pytest
 
 from ares.cluster import home
-from ares.cluster.home import CLAIM_NAME, NEW_NAME, Claim, claim_identity, held, is_bare, is_new, prepare, store_identity
+from ares.cluster.home import (
+    CLAIM_NAME,
+    NEW_NAME,
+    Claim,
+    claim_identity,
+    held,
+    is_bare,
+    is_new,
+    prepare,
+    store_identity,
+)
 from ares.machine.interpreter import python
 from ares.model.errors import BadInput, DirectoryLost, ForeignStore, StoreLost
 from ares.store.journal.segments import anchor_of
@@ -65,7 +75,11 @@ class Disk:
 
     def _watched(self, name: str, act: Callable[..., None]) -> Callable[..., None]:
         def watched(place: Any, *more: Any, **words: Any) -> None:
-            path = os.readlink(f"/proc/self/fd/{place}") if name == "fsync" else os.fspath(more[0] if name == "replace" else place)
+            path = (
+                os.readlink(f"/proc/self/fd/{place}")
+                if name == "fsync"
+                else os.fspath(more[0] if name == "replace" else place)
+            )
             if len(self.steps) == self._after:
                 raise Killed
             self.steps.append(f"{name} {path.removeprefix(str(self._top))}")
@@ -78,12 +92,20 @@ Start = Callable[[Path, str, bool], Claim]
 KINDS = pytest.mark.parametrize("start", [claim_identity, store_identity])
 
 
-def test_the_claim_is_synced_before_it_counts_and_before_the_directory_stops_being_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_claim_is_synced_before_it_counts_and_before_the_directory_stops_being_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with monkeypatch.context() as patch:
         disk = Disk(tmp_path, patch)
         prepare(tmp_path / "data/s0")
         assert [step for step in disk.steps if "mkdir" not in step] == [
-            *("fsync ", "fsync /data", "fsync /data/s0/never-started.new", "replace /data/s0/never-started", "fsync /data/s0"),
+            *(
+                "fsync ",
+                "fsync /data",
+                "fsync /data/s0/never-started.new",
+                "replace /data/s0/never-started",
+                "fsync /data/s0",
+            ),
         ]
     with monkeypatch.context() as patch:
         disk = Disk(tmp_path, patch)
@@ -98,7 +120,9 @@ def test_the_claim_is_synced_before_it_counts_and_before_the_directory_stops_bei
 @KINDS
 def test_an_empty_directory_is_that_of_a_lost_disk(tmp_path: Path, start: Start) -> None:
     for directory in (tmp_path / "not there", tmp_path):
-        with pytest.raises(DirectoryLost, match="the disk is lost or not mounted, or ID never ran") as refused:
+        with pytest.raises(
+            DirectoryLost, match="the disk is lost or not mounted, or ID never ran"
+        ) as refused:
             start(directory, IDENTITY, False)
         assert "`ares-cli prepare FILE ID`" in str(refused.value)
         assert not (directory / CLAIM_NAME).exists()
@@ -131,7 +155,9 @@ def test_only_a_directory_without_anything_of_a_server_can_be_prepared(tmp_path:
         assert not is_new(tmp_path / name)
 
 
-def test_a_directory_that_cannot_be_looked_into_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_looked_into_is_not_taken_for_an_empty_one(
+    tmp_path: Path,
+) -> None:
     assert is_bare(tmp_path / "nowhere", IDENTITY)
     (tmp_path / "file").write_text("in the way")
     assert not is_bare(tmp_path / "file", IDENTITY)
@@ -172,12 +198,16 @@ def kill_first_starts(tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPa
 
 
 @KINDS
-def test_a_first_start_that_is_killed_at_any_step_is_repeated(tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_first_start_that_is_killed_at_any_step_is_repeated(
+    tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kill_first_starts(tmp_path, start, monkeypatch)
 
 
 @KINDS
-def test_control_a_mark_that_goes_before_the_claim_is_durable_is_noticed(tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_control_a_mark_that_goes_before_the_claim_is_durable_is_noticed(
+    tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write = home.replace_durably
 
     def too_early(path: Path, text: str) -> None:
@@ -191,13 +221,17 @@ def test_control_a_mark_that_goes_before_the_claim_is_durable_is_noticed(tmp_pat
 
 
 @KINDS
-def test_control_a_mark_that_stays_is_noticed(tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_control_a_mark_that_stays_is_noticed(
+    tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(home, "end_newness", lambda directory: None)
     with pytest.raises(AssertionError):
         kill_first_starts(tmp_path, start, monkeypatch)
 
 
-def test_preparing_that_is_killed_at_any_step_is_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_preparing_that_is_killed_at_any_step_is_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for after in range(100):
         directory = tmp_path / str(after)
         with monkeypatch.context() as patch:
@@ -212,7 +246,9 @@ def test_preparing_that_is_killed_at_any_step_is_repeated(tmp_path: Path, monkey
     assert after >= 4
 
 
-def test_a_server_that_forgets_and_is_killed_at_any_step_is_never_who_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_forgets_and_is_killed_at_any_step_is_never_who_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for after in range(100):
         directory = tmp_path / str(after)
         prepare(directory)
@@ -242,9 +278,16 @@ def test_a_store_of_another_identity_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "why"), [(b"\x1b[31mx", r"identity '\\x1b\[31mx'"), (b"f" * 10_000, "more than 64 bytes"), (None, "it is a pipe")]
+    ("content", "why"),
+    [
+        (b"\x1b[31mx", r"identity '\\x1b\[31mx'"),
+        (b"f" * 10_000, "more than 64 bytes"),
+        (None, "it is a pipe"),
+    ],
 )
-def test_what_is_no_identity_is_neither_printed_raw_nor_read_whole(tmp_path: Path, content: bytes | None, why: str) -> None:
+def test_what_is_no_identity_is_neither_printed_raw_nor_read_whole(
+    tmp_path: Path, content: bytes | None, why: str
+) -> None:
     prepare(tmp_path)
     store_identity(tmp_path, IDENTITY, False)
     claim = tmp_path / "journal" / "identity"
@@ -266,11 +309,16 @@ def test_a_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
 
 
 def test_two_processes_cannot_hold_one_directory(tmp_path: Path) -> None:
-    with subprocess.Popen(python("-c", HOLDER, tmp_path), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+    with subprocess.Popen(
+        python("-c", HOLDER, tmp_path), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
         assert holder.stdin is not None
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"held\n"
-        with pytest.raises(BadInput, match=f"in use by the process with pid {holder.pid}:"), held(tmp_path):
+        with (
+            pytest.raises(BadInput, match=f"in use by the process with pid {holder.pid}:"),
+            held(tmp_path),
+        ):
             pass
         holder.stdin.close()
         holder.wait()

@@ -8,7 +8,19 @@ from ares.machine.metrics import Traffic
 from ares.model.configuration import Configuration, Server, Status, Successor
 from ares.model.errors import BadInput
 from ares.model.identity import DEFAULT_DOMAIN
-from ares.model.messages import Ack, Describe, Description, GetData, GetHint, GetTag, Introduce, ListObjects, ReadConfig, Reason, Refused
+from ares.model.messages import (
+    Ack,
+    Describe,
+    Description,
+    GetData,
+    GetHint,
+    GetTag,
+    Introduce,
+    ListObjects,
+    ReadConfig,
+    Reason,
+    Refused,
+)
 from ares.replica.replica import Replica
 from ares.server.host import Host, memory_bytes
 from ares.server.serving import run_server
@@ -24,7 +36,15 @@ def host() -> Host:
 
 async def test_a_batch_is_answered_in_order_and_introductions_are_not():
     other = INITIAL.at("photos", 0, INITIAL.id)
-    replies = host().handle("a client", [ReadConfig(3, INITIAL.id), Introduce(4, other), ReadConfig(5, other.id), ReadConfig(1, INITIAL.id)])
+    replies = host().handle(
+        "a client",
+        [
+            ReadConfig(3, INITIAL.id),
+            Introduce(4, other),
+            ReadConfig(5, other.id),
+            ReadConfig(1, INITIAL.id),
+        ],
+    )
     assert replies == [Ack(3, None), Ack(5, None), Ack(1, None)]
     assert host().handle("a client", []) == []
 
@@ -41,7 +61,11 @@ async def test_a_listing_tells_what_users_asked_for_and_not_what_movers_do():
     traffic = Traffic()
     there = Host(Replica("s0", MEMBERS[0].identity, INITIAL), traffic=traffic)
     carried = Successor(INITIAL.at(DEFAULT_DOMAIN, 1, INITIAL.id), Status.PENDING)
-    asked = [GetTag(1, INITIAL.id, "k"), GetData(2, INITIAL.id, "k", True), GetData(3, INITIAL.id, "k", True, None, carried)]
+    asked = [
+        GetTag(1, INITIAL.id, "k"),
+        GetData(2, INITIAL.id, "k", True),
+        GetData(3, INITIAL.id, "k", True, None, carried),
+    ]
     traffic.count_batch(asked, [b""])
     there.handle("a client", asked)
     [listed] = there.handle("a client", [ListObjects(4, INITIAL.id, "", 10)])
@@ -57,7 +81,9 @@ async def test_vitals():
 
 async def test_it_serves_until_it_is_stopped():
     network, stop = InprocNetwork(), asyncio.Event()
-    running = asyncio.create_task(run_server("s0", MEMBERS[0].identity, INITIAL, InprocListener(network, "here"), stop))
+    running = asyncio.create_task(
+        run_server("s0", MEMBERS[0].identity, INITIAL, InprocListener(network, "here"), stop)
+    )
     heard: asyncio.Queue = asyncio.Queue()
     connections = InprocConnections(network)
     connections.open(lambda server, messages: heard.put_nowait((server, messages)))
@@ -78,4 +104,6 @@ async def test_an_address_that_is_taken():
     network = InprocNetwork()
     await InprocListener(network, "here").serve(lambda sender, messages: [])
     with pytest.raises(BadInput, match="another listener"):
-        await run_server("s0", MEMBERS[0].identity, INITIAL, InprocListener(network, "here"), asyncio.Event())
+        await run_server(
+            "s0", MEMBERS[0].identity, INITIAL, InprocListener(network, "here"), asyncio.Event()
+        )

@@ -5,7 +5,16 @@ import pytest
 
 from ares.model.configuration import Configuration, Status, Successor
 from ares.model.element import PART_BYTES_MIN, sealed
-from ares.model.messages import DELETED, PAGE_OBJECTS_MAX, CollectConfig, GetData, GetTag, Listed, ListObjects, PutData
+from ares.model.messages import (
+    DELETED,
+    PAGE_OBJECTS_MAX,
+    CollectConfig,
+    GetData,
+    GetTag,
+    Listed,
+    ListObjects,
+    PutData,
+)
 from ares.model.tag import TAG_ZERO, Tag
 from ares.replica.hosting import INLINE_BYTES_MAX, BadElement, Hosting
 
@@ -19,10 +28,19 @@ def hosting(configuration: Configuration = EC) -> Hosting:
     return Hosting(configuration, ME)
 
 
-def put(host: Hosting, name: str, number: int, data: bytes = b"data", index: int | None = None, length: int = 3) -> PutData:
+def put(
+    host: Hosting,
+    name: str,
+    number: int,
+    data: bytes = b"data",
+    index: int | None = None,
+    length: int = 3,
+) -> PutData:
     own = ME if host.configuration.dap == "ec" else 0
     tag = Tag(number, 1)
-    element = sealed(host.configuration.id, name, tag, own if index is None else index, length, (data,))
+    element = sealed(
+        host.configuration.id, name, tag, own if index is None else index, length, (data,)
+    )
     return PutData(1, host.configuration.id, name, tag, element)
 
 
@@ -33,7 +51,13 @@ def get(host: Hosting, name: str = "k", element: bool = False, wanted: Tag | Non
 def test_an_object_never_written():
     host = hosting()
     reply = get(host)
-    assert (reply.call, reply.tags, reply.length, reply.element, reply.trimmed) == (7, (), DELETED, None, TAG_ZERO)
+    assert (reply.call, reply.tags, reply.length, reply.element, reply.trimmed) == (
+        7,
+        (),
+        DELETED,
+        None,
+        TAG_ZERO,
+    )
     assert host.get_tag(GetTag(7, EC.id, "k")).tag == TAG_ZERO
     assert host.describe().objects == 0
 
@@ -73,7 +97,11 @@ def test_elements_that_do_not_fit_are_not_stored(configuration):
     host = hosting(configuration)
     good = put(host, "k", 1)
     wrong_bytes = msgspec.structs.replace(good.element, parts=(b"dat",))
-    for bad in (put(host, "k", 1, index=1), msgspec.structs.replace(good, element=wrong_bytes), msgspec.structs.replace(good, object="other")):
+    for bad in (
+        put(host, "k", 1, index=1),
+        msgspec.structs.replace(good, element=wrong_bytes),
+        msgspec.structs.replace(good, object="other"),
+    ):
         with pytest.raises(BadElement, match="was not stored"):
             host.put_data(bad)
     assert host.describe().objects == 0
@@ -83,7 +111,12 @@ def test_elements_that_do_not_fit_are_not_stored(configuration):
 
 def test_bytes_are_counted():
     host = hosting(ABD)
-    for name, number, data in [("a", 1, b"12345"), ("a", 2, b"12"), ("b", 1, b"1"), ("a", 1, b"late")]:
+    for name, number, data in [
+        ("a", 1, b"12345"),
+        ("a", 2, b"12"),
+        ("b", 1, b"1"),
+        ("a", 1, b"late"),
+    ]:
         host.put_data(put(host, name, number, data, length=1))
     assert (host.bytes, host.describe().bytes, host.describe().objects) == (3, 3, 2)
 
@@ -155,14 +188,23 @@ def test_tombstones_are_listed_as_such():
     host.put_data(put(host, "here", 1))
     host.put_data(put(host, "gone", 1))
     host.put_data(put(host, "gone", 2, b"", length=DELETED))
-    assert host.list_objects(ListObjects(1, EC.id, "", 9)).objects == (Listed("gone", Tag(2, 1), True), Listed("here", Tag(1, 1), False))
+    assert host.list_objects(ListObjects(1, EC.id, "", 9)).objects == (
+        Listed("gone", Tag(2, 1), True),
+        Listed("here", Tag(1, 1), False),
+    )
 
 
 @pytest.mark.parametrize("configuration", [EC, ABD])
 def test_only_what_is_above_the_version_held_is_sent(configuration):
     host = hosting(configuration)
     host.put_data(put(host, "k", 2))
-    for held, sent in [(Tag(1, 9), True), (Tag(2, 0), True), (Tag(2, 1), False), (Tag(2, 2), False), (Tag(3, 0), False)]:
+    for held, sent in [
+        (Tag(1, 9), True),
+        (Tag(2, 0), True),
+        (Tag(2, 1), False),
+        (Tag(2, 2), False),
+        (Tag(3, 0), False),
+    ]:
         for asked in (True, False):
             reply = host.get_data(GetData(7, configuration.id, "k", asked, held=held))
             assert (reply.element is not None) is sent
@@ -188,5 +230,13 @@ def test_an_element_in_smaller_parts_than_a_coding_makes_is_refused(configuratio
     with pytest.raises(BadElement, match="was not stored"):
         host.put_data(PutData(1, configuration.id, "k", tag, few))
     assert get(host).tags == ()
-    host.put_data(PutData(1, configuration.id, "k", tag, sealed(configuration.id, "k", tag, own, 1, (*pieces, b""))))
+    host.put_data(
+        PutData(
+            1,
+            configuration.id,
+            "k",
+            tag,
+            sealed(configuration.id, "k", tag, own, 1, (*pieces, b"")),
+        )
+    )
     assert get(host).tags == (tag,)

@@ -30,7 +30,9 @@ def reply(names: str, more: bool = False, successor: Successor | None = None) ->
 
 def test_what_is_asked():
     gather = next(list_page(C, "after", "prefix", NEXT))
-    assert gather.requests(7, *gather.arguments) == ListObjects(7, C.id, "after", PAGE_OBJECTS, "prefix", NEXT)
+    assert gather.requests(7, *gather.arguments) == ListObjects(
+        7, C.id, "after", PAGE_OBJECTS, "prefix", NEXT
+    )
     assert gather.configuration == C
     assert gather.needed == 0
 

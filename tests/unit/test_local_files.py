@@ -20,15 +20,32 @@ def kind_of(expression: str) -> str:
     """The class of a file object where Python does not buffer standard output."""
     program = f"import sys\nfrom ares.cli.local_files import standard_output\nwith standard_output() as out: print(type({expression}).__name__)"
     environment = os.environ | {"PYTHONUNBUFFERED": "1"}
-    return subprocess.run(python("-c", program), capture_output=True, check=True, text=True, timeout=240, env=environment).stdout.strip()
+    return subprocess.run(
+        python("-c", program),
+        capture_output=True,
+        check=True,
+        text=True,
+        timeout=240,
+        env=environment,
+    ).stdout.strip()
 
 
 def test_standard_output_takes_all_of_a_write() -> None:
-    assert kind_of("sys.stdout.buffer") == "FileIO"  # which may write a part, and says so in what it returns
+    assert (
+        kind_of("sys.stdout.buffer") == "FileIO"
+    )  # which may write a part, and says so in what it returns
     assert kind_of("out") == "BufferedWriter"
 
 
-AMOUNTS = [("64", 64), ("0", 0), ("512K", 2**19), ("512k", 2**19), ("4M", 2**22), ("50MiB", 50 * 2**20), ("2g", 2**31)]
+AMOUNTS = [
+    ("64", 64),
+    ("0", 0),
+    ("512K", 2**19),
+    ("512k", 2**19),
+    ("4M", 2**22),
+    ("50MiB", 50 * 2**20),
+    ("2g", 2**31),
+]
 
 
 @pytest.mark.parametrize(("text", "count"), AMOUNTS)
@@ -36,7 +53,9 @@ def test_sizes(text: str, count: int) -> None:
     assert parse_size(text) == count
 
 
-@pytest.mark.parametrize(("text", "count"), [("90", 90), ("90s", 90), ("2m", 120), ("24h", 86_400), ("7d", 604_800)])
+@pytest.mark.parametrize(
+    ("text", "count"), [("90", 90), ("90s", 90), ("2m", 120), ("24h", 86_400), ("7d", 604_800)]
+)
 def test_times(text: str, count: int) -> None:
     assert parse_seconds(text) == count
 
@@ -65,7 +84,10 @@ def saved(directory: Path, name: str, *conflicts: Conflict) -> dict[str, bytes]:
 
 
 def test_two_conflicts_at_one_place_are_both_saved(tmp_path: Path) -> None:
-    both = Conflict(2, 0, CHANGED_MEANWHILE, b"what they made of it"), Conflict(2, 3, CHANGED_MEANWHILE, b"theirs")
+    both = (
+        Conflict(2, 0, CHANGED_MEANWHILE, b"what they made of it"),
+        Conflict(2, 3, CHANGED_MEANWHILE, b"theirs"),
+    )
     found = saved(tmp_path / "in", "film.mkv", *both)
     assert found == {
         "film.mkv.2.mine": b"",
@@ -76,10 +98,14 @@ def test_two_conflicts_at_one_place_are_both_saved(tmp_path: Path) -> None:
 
 
 def test_a_conflict_that_has_no_other_side(tmp_path: Path) -> None:
-    assert saved(tmp_path / "in", "film", Conflict(0, 10, CHANGED_MEANWHILE)) == {"film.0.mine": b"0123456789"}
+    assert saved(tmp_path / "in", "film", Conflict(0, 10, CHANGED_MEANWHILE)) == {
+        "film.0.mine": b"0123456789"
+    }
 
 
-@pytest.mark.parametrize("name", ["../film", "/etc/passwd", "a/b", "..", "-rf", "\x1b[31m", "é" * 300])
+@pytest.mark.parametrize(
+    "name", ["../film", "/etc/passwd", "a/b", "..", "-rf", "\x1b[31m", "é" * 300]
+)
 def test_no_name_leads_out_of_the_directory(tmp_path: Path, name: str) -> None:
     [(file, _)] = saved(tmp_path / "in", name, Conflict(0, 1, CHANGED_MEANWHILE)).items()
     assert file.isascii()
@@ -89,10 +115,20 @@ def test_no_name_leads_out_of_the_directory(tmp_path: Path, name: str) -> None:
 
 def test_names_that_look_alike_when_flattened_stay_apart(tmp_path: Path) -> None:
     names = ["a_b", "a/b", "a b"]
-    assert len({tuple(saved(tmp_path / str(index), name, Conflict(0, 1, CHANGED_MEANWHILE))) for index, name in enumerate(names)}) == 3
+    assert (
+        len(
+            {
+                tuple(saved(tmp_path / str(index), name, Conflict(0, 1, CHANGED_MEANWHILE)))
+                for index, name in enumerate(names)
+            }
+        )
+        == 3
+    )
 
 
-def test_an_output_that_cannot_be_written_is_named_and_not_its_temporary_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_output_that_cannot_be_written_is_named_and_not_its_temporary_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def read_only(path: Path, *_: object) -> None:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
 

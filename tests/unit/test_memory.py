@@ -89,4 +89,6 @@ def test_tags_are_bounded_and_the_ones_not_used_go_first(monkeypatch, used):
     assert not memory.at_quorum(gone, C, ONE)
     assert memory.value(gone) is None
     assert memory.at_quorum("d", C, ONE)
-    assert [name for name in "abcd" if memory.value(name) is not None] == [name for name in "abcd" if name != gone]
+    assert [name for name in "abcd" if memory.value(name) is not None] == [
+        name for name in "abcd" if name != gone
+    ]

@@ -31,7 +31,10 @@ KINDS = get_args(AnyMessage)
 
 def test_every_message_is_in_the_registry():
     named = [*vars(messages).values(), *vars(log_messages).values()]
-    defined = {kind for kind in named if isinstance(kind, type) and issubclass(kind, Message)} - {Message, OfChain}
+    defined = {kind for kind in named if isinstance(kind, type) and issubclass(kind, Message)} - {
+        Message,
+        OfChain,
+    }
     assert defined == set(KINDS)
 
 
@@ -43,8 +46,13 @@ def test_numbers_are_unique():
 
 def test_servers_and_members_speak_different_numbers():
     assert {kind.__struct_config__.tag < 64 for kind in get_args(Request | Bring | Reply)} == {True}
-    assert {kind.__struct_config__.tag >= 64 for kind in set(KINDS) - set(get_args(Request | Bring | Upkeep | Reply))} == {True}
-    assert {96 <= kind.__struct_config__.tag < 128 for kind in get_args(ChainRequest | ChainReply)} == {True}
+    assert {
+        kind.__struct_config__.tag >= 64
+        for kind in set(KINDS) - set(get_args(Request | Bring | Upkeep | Reply))
+    } == {True}
+    assert {
+        96 <= kind.__struct_config__.tag < 128 for kind in get_args(ChainRequest | ChainReply)
+    } == {True}
 
 
 def test_every_question_has_a_reply():
@@ -53,18 +61,24 @@ def test_every_question_has_a_reply():
 
 
 def test_every_request_is_in_the_table_and_its_reply_is_none():
-    assert set(REQUESTS) == set(get_args(Request | Bring | ChainRequest | Upkeep | ConsensusRequest))
+    assert set(REQUESTS) == set(
+        get_args(Request | Bring | ChainRequest | Upkeep | ConsensusRequest)
+    )
     replies = {row.reply for row in REQUESTS.values()}
     assert replies.isdisjoint(REQUESTS)
     assert replies - {None} <= set(KINDS)
 
 
 def test_carriers_are_what_has_room_for_a_successor():
-    assert set(get_args(Carrier)) == {kind for kind in REQUESTS if "successor" in kind.__struct_fields__}
+    assert set(get_args(Carrier)) == {
+        kind for kind in REQUESTS if "successor" in kind.__struct_fields__
+    }
 
 
 def test_every_request_about_a_configuration_is_answered():
-    configuration = Configuration.abd([Server(ServerId("s0"), "127.0.0.1:1", "0" * 32)], allow_no_faults=True)
+    configuration = Configuration.abd(
+        [Server(ServerId("s0"), "127.0.0.1:1", "0" * 32)], allow_no_faults=True
+    )
     assert set(Hosting(configuration, 0).answers) == set(get_args(Keyed))
 
 

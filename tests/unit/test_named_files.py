@@ -46,12 +46,16 @@ def test_what_is_no_small_file_is_refused(tmp_path: Path) -> None:
 def test_a_large_file_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     taken = []
     read = os.read
-    monkeypatch.setattr(os, "read", lambda descriptor, count: taken.append(count) or read(descriptor, count))
+    monkeypatch.setattr(
+        os, "read", lambda descriptor, count: taken.append(count) or read(descriptor, count)
+    )
     refused("/dev/zero", "more than 1000 bytes")
     assert sum(taken) == 1001
 
 
-def test_a_pipe_that_nobody_writes_to_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pipe_that_nobody_writes_to_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(named_files, "_WRITER_S", 0.1)
     os.mkfifo(tmp_path / "pipe")
     refused(tmp_path / "pipe", "nobody writes to it")
@@ -91,7 +95,10 @@ def test_a_pipe_is_read_to_its_end_whenever_its_writer_comes(tmp_path: Path) -> 
 def test_what_a_shell_substitutes_is_read() -> None:
     program = "import sys; from ares.machine.named_files import read_named; print(read_named(sys.argv[1], 1000)[0])"
     shell = ["bash", "-c", 'exec "$@" <(sleep 0.2; echo said)', "bash", *python("-c", program)]
-    assert subprocess.run(shell, capture_output=True, text=True, check=True, timeout=60).stdout == "b'said\\n'\n"
+    assert (
+        subprocess.run(shell, capture_output=True, text=True, check=True, timeout=60).stdout
+        == "b'said\\n'\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -116,12 +123,21 @@ def test_a_text_that_is_no_settings_file_is_refused(text: str, why: str) -> None
 
 
 def test_what_settings_hold_is_left_alone() -> None:
-    text = "# " + "a.b " * 100 + "\n" + 'at = ["' + '", "'.join(f"10.0.0.{host}:2379" for host in range(200)) + '"]\na.b.c = 9223372036854775807\n'
+    text = (
+        "# "
+        + "a.b " * 100
+        + "\n"
+        + 'at = ["'
+        + '", "'.join(f"10.0.0.{host}:2379" for host in range(200))
+        + '"]\na.b.c = 9223372036854775807\n'
+    )
     assert parse_toml(text)["a"] == {"b": {"c": 9223372036854775807}}
 
 
 def test_the_files_of_a_cluster_are_read_so(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="/dev/zero: the cluster file cannot be read: it has more than"):
+    with pytest.raises(
+        BadInput, match="/dev/zero: the cluster file cannot be read: it has more than"
+    ):
         Settings.load("/dev/zero")
     with pytest.raises(BadInput, match="/dev/zero cannot be read: it has more than"):
         read_key(tmp_path / "cluster.toml", "key", Path("/dev/zero"), "the client")

@@ -10,10 +10,24 @@ from ares.client.store import checked_prefix
 from ares.consensus.local import LocalConsensus
 from ares.consensus.member_host import ConsensusHost
 from ares.model.codec import BATCH_MESSAGES_MAX, decode, encode
-from ares.model.configuration import CONFIGURATION_BYTES_MAX, SERVERS_MAX, Configuration, Server, Status, Successor
+from ares.model.configuration import (
+    CONFIGURATION_BYTES_MAX,
+    SERVERS_MAX,
+    Configuration,
+    Server,
+    Status,
+    Successor,
+)
 from ares.model.element import sealed
 from ares.model.errors import BadInput, BadMessage
-from ares.model.identity import DEFAULT_DOMAIN, DIRECTORY, DOMAIN_BYTES_MAX, FILE_DOMAINS, KEY_BYTES_MAX, fits
+from ares.model.identity import (
+    DEFAULT_DOMAIN,
+    DIRECTORY,
+    DOMAIN_BYTES_MAX,
+    FILE_DOMAINS,
+    KEY_BYTES_MAX,
+    fits,
+)
 from ares.model.messages import (
     DETAIL_CHARACTERS_MAX,
     SITES_TOLD_MAX,
@@ -64,7 +78,11 @@ def put(name: str, tag: Tag = TAG) -> PutData:
 
 
 def refused(reply: Any, reason: Reason = Reason.BAD_REQUEST) -> bool:
-    return isinstance(reply, Refused) and reply.reason is reason and len(reply.detail) <= DETAIL_CHARACTERS_MAX
+    return (
+        isinstance(reply, Refused)
+        and reply.reason is reason
+        and len(reply.detail) <= DETAIL_CHARACTERS_MAX
+    )
 
 
 # -- collections ----------------------------------------------------------------------------------------------------------
@@ -96,9 +114,31 @@ def test_servers_beyond_the_bound_are_not_looked_at():
     "make",
     [
         lambda more: Describe(1, True, ("d",) * (USAGES_MAX + more)),
-        lambda more: Description(1, "s0", "i", b"c", "1", 1.0, 1, (), usage=(Usage("d", 1, ()),) * (USAGES_MAX + more)),
-        lambda more: Description(1, "s0", "i", b"c", "1", 1.0, 1, (), usage=(Usage("d", 1, (AskedFrom("a", 1.0),) * (SITES_TOLD_MAX + more)),)),
-        lambda more: ConsensusDescription(1, "r0", "r0", 1, 1, 1, 1, "", (Followed("d", "a", "here", "why"),) * (USAGES_MAX + more)),
+        lambda more: Description(
+            1, "s0", "i", b"c", "1", 1.0, 1, (), usage=(Usage("d", 1, ()),) * (USAGES_MAX + more)
+        ),
+        lambda more: Description(
+            1,
+            "s0",
+            "i",
+            b"c",
+            "1",
+            1.0,
+            1,
+            (),
+            usage=(Usage("d", 1, (AskedFrom("a", 1.0),) * (SITES_TOLD_MAX + more)),),
+        ),
+        lambda more: ConsensusDescription(
+            1,
+            "r0",
+            "r0",
+            1,
+            1,
+            1,
+            1,
+            "",
+            (Followed("d", "a", "here", "why"),) * (USAGES_MAX + more),
+        ),
     ],
 )
 def test_who_uses_domains_is_told_of_so_many_at_once(make):
@@ -109,7 +149,9 @@ def test_who_uses_domains_is_told_of_so_many_at_once(make):
 
 def test_a_configuration_of_too_many_servers_is_refused_while_decoding():
     for servers in (SERVERS_MAX, SERVERS_MAX + 1, 20_000):
-        header = b"\x01" + msgspec.msgpack.encode([[8, 1, ["abd", [[f"s{number}"] for number in range(servers)], 1, 0, "", "d", 1]]])
+        header = b"\x01" + msgspec.msgpack.encode(
+            [[8, 1, ["abd", [[f"s{number}"] for number in range(servers)], 1, 0, "", "d", 1]]]
+        )
         if servers <= SERVERS_MAX:
             decode([header])
         else:
@@ -133,7 +175,9 @@ def work(messages: list[Any]) -> int:
 
     sys.setprofile(count)
     try:
-        encode([reply for message in decode(header) if (reply := server.handle(message)) is not None])
+        encode(
+            [reply for message in decode(header) if (reply := server.handle(message)) is not None]
+        )
     finally:
         sys.setprofile(None)
     return calls
@@ -144,7 +188,9 @@ KINDS = {
     "puts of one object": lambda number: put("k", Tag(number + 1, 1)),
     "puts of many": lambda number: put(f"k{number}"),
     "reads": lambda number: GetData(number, C0.id, f"k{number}", True),
-    "reads that bring a successor": lambda number: GetData(number, C0.id, f"k{number}", True, None, NEXT),
+    "reads that bring a successor": lambda number: GetData(
+        number, C0.id, f"k{number}", True, None, NEXT
+    ),
     "listings": lambda number: ListObjects(number, C0.id, "", 10),
     "introductions": lambda number: Introduce(number, C0.at(f"domain {number}", 0, C0.id)),
     "bad names": lambda number: put("n" * (KEY_BYTES_MAX + 1 + number)),
@@ -165,7 +211,9 @@ def test_the_longest_names_are_taken(name):
     server = replica()
     assert isinstance(server.handle(put(name)), Ack)
     assert server.handle(GetTag(2, C0.id, name)).tag == TAG
-    assert [listed.name for listed in server.handle(ListObjects(3, C0.id, "", 10, name)).objects] == [name]
+    assert [
+        listed.name for listed in server.handle(ListObjects(3, C0.id, "", 10, name)).objects
+    ] == [name]
     assert server.handle(ListObjects(3, C0.id, name, 10)).objects == ()
 
 
@@ -210,13 +258,20 @@ def test_a_configuration_of_too_many_bytes_is_kept_nowhere():
 
 
 def test_a_configuration_as_large_as_settings_allow_is_taken():
-    servers = tuple(Server(f"{number:02d}".ljust(64, "s"), "h" * 253 + ":65535/" + "k" * 64, f"{number:032x}") for number in range(SERVERS_MAX))
-    Configuration("abd", servers, certificate=bytes(64), cluster=bytes(16)).at("d" * DOMAIN_BYTES_MAX, 1, bytes(16)).check_bounds()
+    servers = tuple(
+        Server(f"{number:02d}".ljust(64, "s"), "h" * 253 + ":65535/" + "k" * 64, f"{number:032x}")
+        for number in range(SERVERS_MAX)
+    )
+    Configuration("abd", servers, certificate=bytes(64), cluster=bytes(16)).at(
+        "d" * DOMAIN_BYTES_MAX, 1, bytes(16)
+    ).check_bounds()
 
 
 def test_a_refusal_does_not_repeat_all_that_was_asked():
     server = replica()
-    others = Configuration("abd", tuple(Server(f"{number:02d}".ljust(64, "x")) for number in range(SERVERS_MAX)))
+    others = Configuration(
+        "abd", tuple(Server(f"{number:02d}".ljust(64, "x")) for number in range(SERVERS_MAX))
+    )
     assert refused(server.handle(Introduce(1, others.at("d", 0, C0.id))), Reason.NOT_A_MEMBER)
     bad = msgspec.structs.replace(put("\x01" * KEY_BYTES_MAX), tag=Tag(2, 2))
     assert refused(server.handle(bad), Reason.BAD_ELEMENT)
@@ -226,7 +281,11 @@ def test_clients_refuse_prefixes_that_servers_refuse():
     checked_prefix("n" * KEY_BYTES_MAX)
     before = DIRECTORY + FILE_DOMAINS
     checked_prefix("n" * (KEY_BYTES_MAX - len(before)), before)
-    for prefix, put_before in (("n" * (KEY_BYTES_MAX + 1), ""), ("n" * KEY_BYTES_MAX, before), ("\ud800", "")):
+    for prefix, put_before in (
+        ("n" * (KEY_BYTES_MAX + 1), ""),
+        ("n" * KEY_BYTES_MAX, before),
+        ("\ud800", ""),
+    ):
         with pytest.raises(BadInput, match="names begin with"):
             checked_prefix(prefix, put_before)
 
@@ -272,7 +331,12 @@ def test_names_from_before_stop_neither_a_start_nor_a_listing():
 
 
 def test_who_lists_passes_over_names_that_servers_of_an_earlier_release_list():
-    reply = ObjectsReply(1, tuple(Listed(name, TAG, False) for name in ["", "a", "n" * (KEY_BYTES_MAX + 1), "z"]), False, None)
+    reply = ObjectsReply(
+        1,
+        tuple(Listed(name, TAG, False) for name in ["", "a", "n" * (KEY_BYTES_MAX + 1), "z"]),
+        False,
+        None,
+    )
     assert list(_united([reply]).objects) == ["a", "z"]
 
 
@@ -283,7 +347,13 @@ async def test_a_consensus_member_refuses_them_at_once():
     host = ConsensusHost(LocalConsensus(), InprocListener(InprocNetwork(), "here"))
     fat = Configuration("abd", (ME, Server("s1", "a" * CONFIGURATION_BYTES_MAX))).at("d", 1)
     nameless = C0.at("", 1, C0.id)
-    asked = [Propose(1, fat, 1), TellFinalized(2, fat), Propose(3, nameless, 1), GetHint(4, ""), GetHint(5, "d" * 2**20)]
+    asked = [
+        Propose(1, fat, 1),
+        TellFinalized(2, fat),
+        Propose(3, nameless, 1),
+        GetHint(4, ""),
+        GetHint(5, "d" * 2**20),
+    ]
     assert [refused(reply) for reply in host._handle("a client", asked)] == [True] * len(asked)
     assert len(host._under_way) == 0
     await host.close()

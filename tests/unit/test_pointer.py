@@ -2,7 +2,15 @@
 
 import pytest
 
-from ares.model.configuration import Configuration, ConflictingSuccessor, Status, Successor, advance, latest, latest_named
+from ares.model.configuration import (
+    Configuration,
+    ConflictingSuccessor,
+    Status,
+    Successor,
+    advance,
+    latest,
+    latest_named,
+)
 from ares.model.messages import Ack
 
 ONE, OTHER = Configuration.abd(["s0", "s1", "s2"]), Configuration.abd(["s3", "s4", "s5"])
@@ -50,7 +58,11 @@ def test_transitions(current, incoming, after):
         (None, final(3), "cannot follow"),
         (None, final(2), "cannot follow"),
         (pending(4), final(3), "cannot follow"),
-        (None, Successor(ONE.at("e", 4, C0.id), Status.PENDING), "index 4 of 'e' cannot follow index 3 of 'd'"),
+        (
+            None,
+            Successor(ONE.at("e", 4, C0.id), Status.PENDING),
+            "index 4 of 'e' cannot follow index 3 of 'd'",
+        ),
         (None, Successor(ONE, Status.PENDING), "another cluster"),
     ],
 )
@@ -64,12 +76,17 @@ def test_refusals(current, incoming, why):
 @pytest.mark.parametrize("status", Status)
 def test_what_another_cluster_decided_is_refused(current, cluster, status):
     for index in (4, 5):
-        with pytest.raises(ConflictingSuccessor, match=f"index {index} of 'd' was decided for another cluster"):
+        with pytest.raises(
+            ConflictingSuccessor, match=f"index {index} of 'd' was decided for another cluster"
+        ):
             advance(OWN, current, Successor(ONE.at("d", index, cluster), status))
 
 
 def test_c0_takes_what_its_own_cluster_decided_and_nothing_else():
-    mine, foreign = (Successor(OTHER.at("default", 1, cluster), Status.PENDING) for cluster in (C0.id, OTHER.at("default", 0).id))
+    mine, foreign = (
+        Successor(OTHER.at("default", 1, cluster), Status.PENDING)
+        for cluster in (C0.id, OTHER.at("default", 0).id)
+    )
     assert advance(C0, None, mine) == mine
     with pytest.raises(ConflictingSuccessor, match="another cluster"):
         advance(C0, None, foreign)

@@ -24,7 +24,14 @@ def element(number, tag=NEW, length=SIZE):
 
 def reply(number, *tags, carried=True, status=None, length=SIZE):
     successor = None if status is None else Successor(NEXT, status)
-    return DataReply(1, tags, length if tags else DELETED, TAG_ZERO, element(number, tags[0], length) if tags and carried else None, successor)
+    return DataReply(
+        1,
+        tags,
+        length if tags else DELETED,
+        TAG_ZERO,
+        element(number, tags[0], length) if tags and carried else None,
+        successor,
+    )
 
 
 def answers(*replies):
@@ -86,7 +93,9 @@ def test_a_bad_element_counts_as_missing(bad):
 
 def test_withheld_when_the_successor_is_finalized_and_not_before():
     reading = Reading(C, "k", 3)
-    assert reading.settled(answers(*(reply(number, NEW, status=Status.PENDING) for number in range(4))))
+    assert reading.settled(
+        answers(*(reply(number, NEW, status=Status.PENDING) for number in range(4)))
+    )
     assert not reading.withheld
     assert reading.successor.configuration == NEXT
     assert reading.settled(answers(reply(0), reply(1), reply(2), reply(3, status=Status.FINALIZED)))
@@ -134,7 +143,12 @@ def test_versions_that_all_list_first_are_at_a_quorum_and_the_highest():
 
 def test_a_version_that_others_are_listed_above_is_neither():
     reading = Reading(C, "k", 3)
-    given = answers(reply(0, Tag(3, 1), NEW), *(reply(number, NEW) for number in (1, 2)), reply(3, NEW, carried=False), reply(4, OLD))
+    given = answers(
+        reply(0, Tag(3, 1), NEW),
+        *(reply(number, NEW) for number in (1, 2)),
+        reply(3, NEW, carried=False),
+        reply(4, OLD),
+    )
     reading.settled(given)
     assert not reading.agreed
     assert (reading.tag, reading.highest(given), reading.confirmed(given)) == (NEW, Tag(3, 1), True)
@@ -155,7 +169,9 @@ def test_agreement_ends_with_an_answer_that_disagrees():
 def test_patience_grows_with_the_value():
     assert patience_s({}, 0.0) == PATIENCE_S
     assert patience_s(answers(reply(0)), 1.0) < PATIENCE_S + 1e-6
-    assert patience_s(answers(DataReply(1, (NEW,), 2 * 10**8, TAG_ZERO, None, None), reply(1)), 0.0) == pytest.approx(PATIENCE_S + 1)
+    assert patience_s(
+        answers(DataReply(1, (NEW,), 2 * 10**8, TAG_ZERO, None, None), reply(1)), 0.0
+    ) == pytest.approx(PATIENCE_S + 1)
 
 
 def test_patience_is_that_of_a_connection_that_begins_slowly():
@@ -220,6 +236,8 @@ def test_the_version_held_under_other_writes_everywhere_is_not_known_by_its_leng
 
 def test_a_tombstone_that_is_held_is_a_tombstone():
     reading = Reading(C, "k", 3, NEW)
-    assert reading.settled(answers(*(reply(number, NEW, carried=False, length=DELETED) for number in range(4))))
+    assert reading.settled(
+        answers(*(reply(number, NEW, carried=False, length=DELETED) for number in range(4)))
+    )
     assert reading.length == DELETED
     assert Reading(C, "k", 3, NEW).settled(answers(*(reply(number) for number in range(4))))

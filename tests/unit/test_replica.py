@@ -48,7 +48,9 @@ def test_it_serves_the_initial_configuration_at_once():
 
 def test_a_stranger_waits_to_be_introduced():
     server, placed = replica(), OTHER.at("photos", 0, INITIAL.id)
-    assert server.handle(ReadConfig(1, placed.id)) == Refused(1, Reason.UNKNOWN_CONFIGURATION, "introduce it")
+    assert server.handle(ReadConfig(1, placed.id)) == Refused(
+        1, Reason.UNKNOWN_CONFIGURATION, "introduce it"
+    )
     assert server.handle(Introduce(2, placed)) is None
     assert server.handle(ReadConfig(3, placed.id)) == Ack(3, None)
     assert server.handle(Introduce(4, placed)) is None, "twice is no harm"
@@ -56,7 +58,11 @@ def test_a_stranger_waits_to_be_introduced():
 
 def test_a_second_introduction_keeps_the_state():
     server = replica()
-    server.handle(WriteConfig(1, INITIAL.id, Successor(OTHER.at(DEFAULT_DOMAIN, 1, INITIAL.id), Status.PENDING)))
+    server.handle(
+        WriteConfig(
+            1, INITIAL.id, Successor(OTHER.at(DEFAULT_DOMAIN, 1, INITIAL.id), Status.PENDING)
+        )
+    )
     server.handle(Introduce(2, INITIAL))
     assert server.handle(ReadConfig(3, INITIAL.id)).successor is not None
 
@@ -64,11 +70,23 @@ def test_a_second_introduction_keeps_the_state():
 @pytest.mark.parametrize(
     ("configuration", "reason", "why"),
     [
-        (Configuration.abd([MEMBERS[0], *MEMBERS[2:4]]).at("d", 0, INITIAL.id), Reason.NOT_A_MEMBER, "s1 is not in ABD n=3 on s0,s2,s3"),
+        (
+            Configuration.abd([MEMBERS[0], *MEMBERS[2:4]]).at("d", 0, INITIAL.id),
+            Reason.NOT_A_MEMBER,
+            "s1 is not in ABD n=3 on s0,s2,s3",
+        ),
         (OTHER.at(DEFAULT_DOMAIN, 0), Reason.OTHER_CLUSTER, "is this the right cluster file"),
-        (OTHER.at(DEFAULT_DOMAIN, 0, INITIAL.id), Reason.OTHER_CLUSTER, "is this the right cluster file"),
+        (
+            OTHER.at(DEFAULT_DOMAIN, 0, INITIAL.id),
+            Reason.OTHER_CLUSTER,
+            "is this the right cluster file",
+        ),
         (OTHER.at("d", 0), Reason.OTHER_CLUSTER, "is this the right cluster file"),
-        (OTHER.at("d", 3, OTHER.at(DEFAULT_DOMAIN, 0).id), Reason.OTHER_CLUSTER, "is this the right cluster file"),
+        (
+            OTHER.at("d", 3, OTHER.at(DEFAULT_DOMAIN, 0).id),
+            Reason.OTHER_CLUSTER,
+            "is this the right cluster file",
+        ),
         (REBORN.at("d", 0, INITIAL.id), Reason.IDENTITY, "lost its memory; reconfigure"),
     ],
 )
@@ -83,7 +101,10 @@ def test_introductions_that_are_refused(configuration, reason, why):
 def test_two_configurations_for_one_place_are_refused():
     server = replica()
     assert server.handle(Introduce(1, OTHER.at("photos", 2, INITIAL.id))) is None
-    assert server.handle(Introduce(2, INITIAL.at("photos", 2, INITIAL.id))).reason is Reason.OTHER_CLUSTER
+    assert (
+        server.handle(Introduce(2, INITIAL.at("photos", 2, INITIAL.id))).reason
+        is Reason.OTHER_CLUSTER
+    )
     assert server.handle(Introduce(3, INITIAL.at("photos", 3, INITIAL.id))) is None
 
 
@@ -109,12 +130,20 @@ def carrying(kind, successor):
     }[kind]()
 
 
-KINDS = [(GetData, DataReply), (ListObjects, ObjectsReply), (WriteConfig, Ack), (CollectConfig, Ack)]
+KINDS = [
+    (GetData, DataReply),
+    (ListObjects, ObjectsReply),
+    (WriteConfig, Ack),
+    (CollectConfig, Ack),
+]
 
 
 @pytest.mark.parametrize(("kind", "answer"), KINDS)
 def test_r1_a_carried_successor_is_installed_before_the_answer(kind, answer):
-    server, successor = replica(), Successor(OTHER.at(DEFAULT_DOMAIN, 1, INITIAL.id), Status.PENDING)
+    server, successor = (
+        replica(),
+        Successor(OTHER.at(DEFAULT_DOMAIN, 1, INITIAL.id), Status.PENDING),
+    )
     reply = server.handle(carrying(kind, successor))
     assert type(reply) is answer
     assert reply.successor == successor
@@ -125,7 +154,9 @@ def test_r1_a_carried_successor_is_installed_before_the_answer(kind, answer):
 def test_r2_a_second_successor_is_refused_and_nothing_changes(kind, answer):
     server, first = replica(), Successor(OTHER.at(DEFAULT_DOMAIN, 1, INITIAL.id), Status.PENDING)
     server.handle(WriteConfig(1, INITIAL.id, first))
-    second = Successor(Configuration.abd(MEMBERS[2:]).at(DEFAULT_DOMAIN, 1, INITIAL.id), Status.FINALIZED)
+    second = Successor(
+        Configuration.abd(MEMBERS[2:]).at(DEFAULT_DOMAIN, 1, INITIAL.id), Status.FINALIZED
+    )
     refused = server.handle(carrying(kind, second))
     assert refused.reason is Reason.CONFLICTING_SUCCESSOR
     assert server.hosted[INITIAL.id].successor == first
@@ -134,9 +165,15 @@ def test_r2_a_second_successor_is_refused_and_nothing_changes(kind, answer):
 
 @pytest.mark.parametrize(("kind", "answer"), KINDS)
 def test_a_successor_of_another_cluster_is_refused_and_nothing_changes(kind, answer):
-    server, foreign = replica(), Successor(OTHER.at(DEFAULT_DOMAIN, 1, OTHER.at(DEFAULT_DOMAIN, 0).id), Status.FINALIZED)
+    server, foreign = (
+        replica(),
+        Successor(OTHER.at(DEFAULT_DOMAIN, 1, OTHER.at(DEFAULT_DOMAIN, 0).id), Status.FINALIZED),
+    )
     refused = server.handle(carrying(kind, foreign))
-    assert (refused.reason, "another cluster" in refused.detail) == (Reason.CONFLICTING_SUCCESSOR, True)
+    assert (refused.reason, "another cluster" in refused.detail) == (
+        Reason.CONFLICTING_SUCCESSOR,
+        True,
+    )
     assert server.hosted[INITIAL.id].successor is None
     assert not server.hosted[INITIAL.id].collected
 
@@ -145,7 +182,10 @@ def test_a_server_that_begins_later_in_the_sequence_is_of_the_same_cluster():
     server = replica(OTHER.at("d", 4, INITIAL.id))
     assert server.handle(Introduce(1, INITIAL)) is None
     assert server.handle(Introduce(2, OTHER.at("d", 5, INITIAL.id))) is None
-    assert server.handle(Introduce(3, OTHER.at("d", 6, OTHER.at("d", 4, INITIAL.id).id))).reason is Reason.OTHER_CLUSTER
+    assert (
+        server.handle(Introduce(3, OTHER.at("d", 6, OTHER.at("d", 4, INITIAL.id).id))).reason
+        is Reason.OTHER_CLUSTER
+    )
 
 
 def test_a_bad_element_is_refused():
@@ -158,6 +198,16 @@ def test_a_description():
     server.handle(Introduce(1, OTHER.at("photos", 0, INITIAL.id)))
     described = server.handle(Describe(5))
     assert isinstance(described, Description)
-    assert (described.call, described.server, described.identity, described.version) == (5, "s1", ME.identity, VERSION)
-    assert [hosted.configuration for hosted in described.hosted] == [INITIAL, OTHER.at("photos", 0, INITIAL.id)]
-    assert server.handle(Describe(6, brief=True)) == msgspec.structs.replace(described, call=6, hosted=())
+    assert (described.call, described.server, described.identity, described.version) == (
+        5,
+        "s1",
+        ME.identity,
+        VERSION,
+    )
+    assert [hosted.configuration for hosted in described.hosted] == [
+        INITIAL,
+        OTHER.at("photos", 0, INITIAL.id),
+    ]
+    assert server.handle(Describe(6, brief=True)) == msgspec.structs.replace(
+        described, call=6, hosted=()
+    )

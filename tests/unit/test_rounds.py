@@ -12,7 +12,15 @@ C = Configuration.abd(["s0", "s1", "s2", "s3", "s4"]).at("d", 3)
 
 
 def begun(requests, **more) -> Round:
-    job = Job(iter(()), None, False, label="write of 'k'", timeout_s=30.0, deadline=100.0, done=lambda *_: None)
+    job = Job(
+        iter(()),
+        None,
+        False,
+        label="write of 'k'",
+        timeout_s=30.0,
+        deadline=100.0,
+        done=lambda *_: None,
+    )
     return begin(7, job, Gather(C, lambda call: requests, "get-data", **more), 10.0)
 
 
@@ -28,7 +36,12 @@ def test_a_quorum_of_everybody_by_default():
 
 def test_some_servers_and_another_number():
     round = begun(GetData(7, C.id, "k", True), to=("s3", "s1"), needed=1, give_up_s=2.5)
-    assert (round.asked, round.needed, round.expected, round.give_up_at) == (("s3", "s1"), 1, DataReply, 12.5)
+    assert (round.asked, round.needed, round.expected, round.give_up_at) == (
+        ("s3", "s1"),
+        1,
+        DataReply,
+        12.5,
+    )
 
 
 def test_a_request_for_each():
@@ -46,7 +59,10 @@ def test_large_values_have_more_time_before_they_are_sent_again(size):
 
 
 def test_its_story():
-    assert begun(ReadConfig(7, C.id)).story() == "write of 'k': get-data in configuration 3 of domain 'd'"
+    assert (
+        begun(ReadConfig(7, C.id)).story()
+        == "write of 'k': get-data in configuration 3 of domain 'd'"
+    )
 
 
 def test_unknown_questions_have_no_reply():

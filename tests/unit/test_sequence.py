@@ -69,7 +69,9 @@ def test_what_was_forgotten_does_not_come_back():
 def test_a_second_decision_is_refused(index):
     sequence = ConfigurationSequence(C[0])
     sequence.add(C[0], pending(1))
-    with pytest.raises(ConfigurationRefused, match=f"two configurations for index {index} of domain 'd'"):
+    with pytest.raises(
+        ConfigurationRefused, match=f"two configurations for index {index} of domain 'd'"
+    ):
         sequence.adopt(Successor(OTHER.at("d", index), Status.FINALIZED))
     assert places(sequence) == ([], [0, 1])
 

@@ -120,17 +120,29 @@ def test_a_deadline_tells_who_was_missing(rig):
     rig.tick(1.9)
     assert rig.ends == []
     rig.tick(0.2)
-    assert (rig.error.needed, rig.error.heard, rig.error.missing) == (2, 1, {"s0": "no answer", "s2": "too tired"})
+    assert (rig.error.needed, rig.error.heard, rig.error.missing) == (
+        2,
+        1,
+        {"s0": "no answer", "s2": "too tired"},
+    )
     assert rig.error.story == "a job: get-next-config in configuration 0 of domain 'default'"
     assert not rig.session.busy
 
 
 def test_a_deadline_tells_why_who_was_missing_could_not_be_reached(rig):
-    rig.session.troubles = {"s0": "connection refused", "s2": "no route", "s9": "of nobody that was asked"}
+    rig.session.troubles = {
+        "s0": "connection refused",
+        "s2": "no route",
+        "s9": "of nobody that was asked",
+    }
     rig.start(once(), timeout_s=2)
     rig.reply("s2", Refused(1, Reason.BAD_REQUEST, "too tired"))
     rig.tick(2.1)
-    assert rig.error.missing == {"s0": "connection refused", "s1": "no answer", "s2": "too tired"}, "what a server said itself goes first"
+    assert rig.error.missing == {
+        "s0": "connection refused",
+        "s1": "no answer",
+        "s2": "too tired",
+    }, "what a server said itself goes first"
 
 
 def test_give_up_is_thrown_into_the_operation(rig):
@@ -158,7 +170,9 @@ def test_a_server_that_does_not_know_the_configuration_is_introduced_to_it(rig):
     rig.sent()
     for _ in range(10):
         refuse(rig, "s0")
-        assert rig.sent() == {"s0": [Introduce(1, C), ReadConfig(1, C.id)]}, "as often as an introduction may be lost"
+        assert rig.sent() == {"s0": [Introduce(1, C), ReadConfig(1, C.id)]}, (
+            "as often as an introduction may be lost"
+        )
     refuse(rig, "s0", Reason.IDENTITY)
     refuse(rig, "s0")
     assert rig.sent() == {}, "it refused the introduction"
@@ -185,7 +199,9 @@ def test_servers_of_another_cluster_end_the_round_once_a_quorum_cannot_come(rig)
     assert (rig.session.hints, rig.session.busy) == ([], False)
 
 
-AT_THE_DOOR = Refused(0, Reason.NOT_AUTHORIZED, "what answers there says that it does not know this client's key")
+AT_THE_DOOR = Refused(
+    0, Reason.NOT_AUTHORIZED, "what answers there says that it does not know this client's key"
+)
 FULL = Refused(1, Reason.STORAGE, "its disk is full")
 
 

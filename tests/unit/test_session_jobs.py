@@ -159,7 +159,16 @@ def test_the_first_failure_of_together_ends_all_and_is_thrown(rig, caught):
 
     def operation():
         try:
-            yield Together(iter([sleeper(3, log, "slow"), sleeper(1, log, "fails", fails=True), sleeper(1, log, "never begun")]), 2)
+            yield Together(
+                iter(
+                    [
+                        sleeper(3, log, "slow"),
+                        sleeper(1, log, "fails", fails=True),
+                        sleeper(1, log, "never begun"),
+                    ]
+                ),
+                2,
+            )
         except ConfigurationRefused:
             if not caught:
                 raise
@@ -208,7 +217,12 @@ def test_jobs_with_one_key_run_one_after_the_other(rig):
     rig.tick(1.1)
     rig.tick(1.1)
     assert log[2:] == ["third", "fourth"]
-    assert [type(error) for _, _, error in rig.ends] == [type(None), type(None), ConfigurationRefused, type(None)]
+    assert [type(error) for _, _, error in rig.ends] == [
+        type(None),
+        type(None),
+        ConfigurationRefused,
+        type(None),
+    ]
 
 
 def test_an_idle_deadline_moves_with_every_step(rig):
@@ -245,7 +259,9 @@ def test_an_idle_deadline_does_not_move_for_a_task_that_tries_again(rig):
     for _ in range(10):
         rig.tick(0.11)
         answer_all(rig)
-    assert [label for label, _, _ in rig.ends] == ["stands still", "moves beside it"], "nobody moves any more"
+    assert [label for label, _, _ in rig.ends] == ["stands still", "moves beside it"], (
+        "nobody moves any more"
+    )
 
 
 def test_a_queued_job_that_waits_too_long_fails_and_leaves_the_queue(rig):
@@ -254,7 +270,9 @@ def test_a_queued_job_that_waits_too_long_fails_and_leaves_the_queue(rig):
     rig.start(once(), timeout_s=1, label="second", key=key)
     rig.start(once(), timeout_s=10, label="third", key=key)
     rig.tick(1.1)
-    assert [(label, "still waiting after 1 s" in str(error)) for label, _, error in rig.ends] == [("second", True)]
+    assert [(label, "still waiting after 1 s" in str(error)) for label, _, error in rig.ends] == [
+        ("second", True)
+    ]
     for call in (1, 2):
         for server in ("s0", "s1"):
             rig.reply(server, Ack(call, Successor(C.at("d", 2, C.cluster_id), Status.PENDING)))

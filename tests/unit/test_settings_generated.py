@@ -16,8 +16,14 @@ from ares.model.errors import BadInput
 def test_the_default_cluster(tmp_path: Path) -> None:
     settings = create(tmp_path / "new/cluster", Plan())
     assert settings == Settings.load(tmp_path / "new/cluster/cluster.toml")
-    assert [server.address for server in settings.servers.values()] == [f"127.0.0.1:{port}" for port in range(7400, 7405)]
-    assert (settings.initial.dap, settings.initial.n, settings.initial.crashes_survived) == ("abd", 5, 2)
+    assert [server.address for server in settings.servers.values()] == [
+        f"127.0.0.1:{port}" for port in range(7400, 7405)
+    ]
+    assert (settings.initial.dap, settings.initial.n, settings.initial.crashes_survived) == (
+        "abd",
+        5,
+        2,
+    )
     assert len(settings.members) == 3
     assert settings.durable
     assert settings.transport == "native"
@@ -40,7 +46,17 @@ def test_every_cluster_has_a_name_identities_and_a_password_of_its_own(tmp_path:
 
 def test_every_process_has_a_directory_ready_for_its_first_start(tmp_path: Path) -> None:
     settings = create(tmp_path, Plan(spares=1))
-    assert sorted(path.name for path in (tmp_path / "data").iterdir()) == ["r0", "r1", "r2", "s0", "s1", "s2", "s3", "s4", "s5"]
+    assert sorted(path.name for path in (tmp_path / "data").iterdir()) == [
+        "r0",
+        "r1",
+        "r2",
+        "s0",
+        "s1",
+        "s2",
+        "s3",
+        "s4",
+        "s5",
+    ]
     assert all(is_new(process.data) for process in settings.processes())
     shutil.rmtree(tmp_path / "data")
     assert all(is_new(process.data) for process in renew_identities(settings).processes())
@@ -68,7 +84,9 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("servers", range(3, 12))
-def test_the_chosen_k_survives_one_crash_and_the_next_does_not(tmp_path: Path, servers: int) -> None:
+def test_the_chosen_k_survives_one_crash_and_the_next_does_not(
+    tmp_path: Path, servers: int
+) -> None:
     initial = create(tmp_path, Plan(servers, dap="ec")).initial
     assert initial.k == largest_k(servers)
     assert servers - -(-(servers + initial.k) // 2) >= 1
@@ -89,7 +107,10 @@ def test_the_chosen_k_survives_one_crash_and_the_next_does_not(tmp_path: Path, s
         (Plan(base_port=65530), "expected a port from 1 to 65535"),
         (Plan(host="a b", security="none"), "expected host:port"),
         (Plan(etcd=("127.0.0.1:2379",)), "say --etcd or --consensus, not both"),
-        (Plan(consensus=0, etcd=("127.0.0.1:2379",), security="curve"), "--etcd and --security curve do not go together"),
+        (
+            Plan(consensus=0, etcd=("127.0.0.1:2379",), security="curve"),
+            "--etcd and --security curve do not go together",
+        ),
         (Plan(consensus=0, etcd=("10.0.0.1:2379",)), "For an etcd elsewhere use TLS: name its ca"),
         (Plan(consensus=0, etcd=("nowhere",)), r"etcd.endpoints\[0\]: expected host:port"),
     ],
@@ -101,7 +122,12 @@ def test_an_impossible_plan_writes_nothing(tmp_path: Path, plan: Plan, expected:
 
 
 def test_plans_that_say_what_they_accept(tmp_path: Path) -> None:
-    assert create(tmp_path / "fragile", Plan(servers=1, consensus=0, allow_no_faults=True)).initial.crashes_survived == 0
+    assert (
+        create(
+            tmp_path / "fragile", Plan(servers=1, consensus=0, allow_no_faults=True)
+        ).initial.crashes_survived
+        == 0
+    )
     assert create(tmp_path / "open", Plan(host="10.0.0.1", security="none")).servers
 
 
@@ -112,18 +138,27 @@ def test_an_etcd_decides_in_place_of_consensus_members(tmp_path: Path) -> None:
     assert settings.etcd.endpoints == endpoints
     assert (settings.members, settings.password_path) == ({}, None)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cluster.toml", "data"]
-    assert create(tmp_path / "open", Plan(consensus=0, etcd=("10.0.0.1:2379",), security="none")).etcd is not None
+    assert (
+        create(tmp_path / "open", Plan(consensus=0, etcd=("10.0.0.1:2379",), security="none")).etcd
+        is not None
+    )
 
 
 def test_port_0_chooses_ports_for_all(tmp_path: Path) -> None:
     settings = create(tmp_path, Plan(base_port=0))
     addresses = [server.address for server in settings.servers.values()]
-    addresses += [address for member in settings.members.values() for address in (member.address, member.raft)]
+    addresses += [
+        address for member in settings.members.values() for address in (member.address, member.raft)
+    ]
     assert len(set(addresses)) == 11
 
 
-def test_without_a_wish_the_first_block_of_ports_that_is_free_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert free_base_port(Plan(host="192.0.2.1")) == 7400  # another machine's address: what is free there is not known here
+def test_without_a_wish_the_first_block_of_ports_that_is_free_is_chosen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert (
+        free_base_port(Plan(host="192.0.2.1")) == 7400
+    )  # another machine's address: what is free there is not known here
     monkeypatch.setattr(cluster_file, "is_free", lambda host, port: port not in (7403, 7518))
     assert Plan().ports == 19
     assert free_base_port(Plan()) == 7600
@@ -138,7 +173,9 @@ def test_renewing_changes_the_identities_and_nothing_else(tmp_path: Path) -> Non
     settings.path.write_text(before)
     renewed = renew_identities(settings)
     after = settings.path.read_text()
-    old, new = ([server.identity for server in some.servers.values()] for some in (settings, renewed))
+    old, new = (
+        [server.identity for server in some.servers.values()] for some in (settings, renewed)
+    )
     assert set(old).isdisjoint(new)
     for was, now in zip(old, new, strict=True):
         after = after.replace(now, was)

@@ -25,7 +25,11 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[Common]:
     recorded: list[Common] = []
     unavailable = Unavailable(3, 2, {"s1": "silent"})
     unavailable.may_have_taken_effect = True
-    failures = {"unavailable": unavailable, "missing": ObjectNotFound("key", "default"), "bad": BadInput("the key is empty")}
+    failures = {
+        "unavailable": unavailable,
+        "missing": ObjectNotFound("key", "default"),
+        "bad": BadInput("the key is empty"),
+    }
 
     def shared(common: Common) -> None:
         pass
@@ -46,7 +50,11 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[Common]:
 
 @pytest.mark.parametrize(
     "line",
-    ["-c a --timeout 2 --no-gc --json probe key", "probe key -c a --timeout 2 --no-gc --json", "-c a --no-gc probe --timeout 2 --json key"],
+    [
+        "-c a --timeout 2 --no-gc --json probe key",
+        "probe key -c a --timeout 2 --no-gc --json",
+        "-c a --no-gc probe --timeout 2 --json key",
+    ],
 )
 def test_shared_options_stand_before_or_after_the_command(calls: list[Common], line: str) -> None:
     assert main.run(line.split()) == 0
@@ -58,13 +66,20 @@ def test_what_stands_after_the_command_wins(calls: list[Common]) -> None:
     assert calls == [Common(cluster=Path("b"), gc=True, batch=True)]
 
 
-def test_options_are_laid_over_the_cluster_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_are_laid_over_the_cluster_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     one, two = create(tmp_path / "one", Plan()), create(tmp_path / "two", Plan())
     monkeypatch.setenv("ARES_CLUSTER", str(one.path))
     assert Common().settings() == one
     settings = Common(cluster=two.path, timeout_s=1.5, fast_read=False, optimised=False).settings()
     assert settings.name == two.name
-    assert (settings.client.timeout_s, settings.client.fast_read, settings.client.optimised, settings.client.gc) == (1.5, False, False, True)
+    assert (
+        settings.client.timeout_s,
+        settings.client.fast_read,
+        settings.client.optimised,
+        settings.client.gc,
+    ) == (1.5, False, False, True)
 
 
 async def test_every_switch_of_the_cluster_file_reaches_the_manager(tmp_path: Path) -> None:
@@ -136,9 +151,13 @@ def test_an_error_is_one_paragraph_and_a_status(
         ("torture --consensus 0", "--consensus", "1"),
     ],
 )
-def test_numbers_that_make_no_sense(tmp_path: Path, capsys: pytest.CaptureFixture[str], line: str, option: str, limit: str) -> None:
+def test_numbers_that_make_no_sense(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], line: str, option: str, limit: str
+) -> None:
     file = create(tmp_path / "one", Plan(base_port=0)).path
-    words = [{"DIR": str(tmp_path / "none"), "FILE": str(file)}.get(word, word) for word in line.split()]
+    words = [
+        {"DIR": str(tmp_path / "none"), "FILE": str(file)}.get(word, word) for word in line.split()
+    ]
     assert main.run(words) == 2
     told = capsys.readouterr().err
     assert option in told
@@ -167,15 +186,23 @@ def test_numbers_that_make_no_sense_to_the_programs_beside_it(
     assert line.split()[0] in capsys.readouterr().err.splitlines()[-1]
 
 
-def test_errors_are_json_when_asked_for(calls: list[Common], capsys: pytest.CaptureFixture[str]) -> None:
+def test_errors_are_json_when_asked_for(
+    calls: list[Common], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main.run(["--json", "fail", "unavailable"]) == 1
     error = json.loads(capsys.readouterr().err)
-    assert (error["kind"], error["status"], error["may_have_taken_effect"]) == ("Unavailable", 1, True)
+    assert (error["kind"], error["status"], error["may_have_taken_effect"]) == (
+        "Unavailable",
+        1,
+        True,
+    )
     assert main.run(["probe", "--colour", "--json"]) == 2
     assert json.loads(capsys.readouterr().err)["kind"] == "BadInput"
 
 
-def test_answers_are_json_when_asked_for(calls: list[Common], capsys: pytest.CaptureFixture[str]) -> None:
+def test_answers_are_json_when_asked_for(
+    calls: list[Common], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main.run(["probe", "a"]) == main.run(["probe", "a", "--json"]) == 0
     assert capsys.readouterr().out == 'key a\n{"key": "a"}\n'
 
@@ -187,6 +214,8 @@ def test_no_command_shows_the_help(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("name", ["init", "up", "down", "prepare", "server", "consensus"])
-def test_every_command_has_help_with_an_example(capsys: pytest.CaptureFixture[str], name: str) -> None:
+def test_every_command_has_help_with_an_example(
+    capsys: pytest.CaptureFixture[str], name: str
+) -> None:
     assert main.run([name, "--help"]) == 0
     assert f"Example: ares-cli {name} " in capsys.readouterr().out

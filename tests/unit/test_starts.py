@@ -9,7 +9,17 @@ from pathlib import Path
 import pytest
 
 from ares.cluster import home
-from ares.cluster.home import Claim, claim_identity, forget_starts, is_bare, is_new, prepare, record_of, store_identity, was_started
+from ares.cluster.home import (
+    Claim,
+    claim_identity,
+    forget_starts,
+    is_bare,
+    is_new,
+    prepare,
+    record_of,
+    store_identity,
+    was_started,
+)
 from ares.consensus.raft.directory import MemberDirectory
 from ares.model.errors import BadInput, DirectoryLost
 from ares.model.identity import ServerId
@@ -36,14 +46,19 @@ def test_a_mark_below_the_mount_point_is_not_believed(tmp_path: Path, start: Sta
     for _ in range(2):
         with pytest.raises(DirectoryLost) as refused:
             start(directory, IDENTITY, False)
-        assert f"ID ran there before, says {tmp_path / 's0.started'}, so the disk is lost or not mounted." in str(refused.value)
+        assert (
+            f"ID ran there before, says {tmp_path / 's0.started'}, so the disk is lost or not mounted."
+            in str(refused.value)
+        )
         assert "never ran" not in str(refused.value)
     assert is_bare(directory, IDENTITY)
     assert is_new(directory), "nothing was changed"
 
 
 @KINDS
-def test_control_where_nothing_is_remembered_the_mark_is_believed(tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_control_where_nothing_is_remembered_the_mark_is_believed(
+    tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(home, "remember_start", lambda directory, name: None)
     prepare(tmp_path / "s0")
     start(tmp_path / "s0", IDENTITY, False)
@@ -52,7 +67,9 @@ def test_control_where_nothing_is_remembered_the_mark_is_believed(tmp_path: Path
 
 
 @KINDS
-def test_who_forgets_begins_anew_and_is_remembered_all_the_same(tmp_path: Path, start: Start) -> None:
+def test_who_forgets_begins_anew_and_is_remembered_all_the_same(
+    tmp_path: Path, start: Start
+) -> None:
     directory = tmp_path / "s0"
     prepare(directory)
     start(directory, IDENTITY, False)
@@ -122,14 +139,20 @@ def test_where_the_parent_cannot_be_written_a_server_starts_and_says_so(
     with caplog.at_level(logging.WARNING):
         assert store_identity(tmp_path / "s0", IDENTITY, False) == Claim(IDENTITY, False)
     [said] = [record.getMessage() for record in caplog.records]
-    assert f"this start cannot be remembered in {tmp_path / 's0.started'} (Permission denied): nothing but the directory itself will tell" in said
+    assert (
+        f"this start cannot be remembered in {tmp_path / 's0.started'} (Permission denied): nothing but the directory itself will tell"
+        in said
+    )
     assert not is_new(tmp_path / "s0")
 
 
 def test_a_record_that_cannot_be_read_stops_a_first_start_only(tmp_path: Path) -> None:
     prepare(tmp_path / "s0")
     record_of(tmp_path / "s0").mkdir()
-    with pytest.raises(BadInput, match=r"s0 cannot be used: it is a directory, and a file was expected \(.*s0.started\); nothing was changed"):
+    with pytest.raises(
+        BadInput,
+        match=r"s0 cannot be used: it is a directory, and a file was expected \(.*s0.started\); nothing was changed",
+    ):
         store_identity(tmp_path / "s0", IDENTITY, False)
     record_of(tmp_path / "s0").rmdir()
     store_identity(tmp_path / "s0", IDENTITY, False)
@@ -155,7 +178,9 @@ def test_a_member_is_remembered_when_it_has_its_journal(tmp_path: Path) -> None:
     assert (tmp_path / "r0.started").read_text() == "r0\n"
     lose(tmp_path / "r0")
     directory = member(tmp_path / "r0")
-    with pytest.raises(DirectoryLost, match=r"If what ran there was of another cluster, remove .*r0\.started") as refused:
+    with pytest.raises(
+        DirectoryLost, match=r"If what ran there was of another cluster, remove .*r0\.started"
+    ) as refused:
         directory.require_new()
     assert "might vote a second time" in str(refused.value)
     directory.unlock()

@@ -25,15 +25,34 @@ FROZEN = 2**63
 """The highest number that the release before took, so that nothing could follow it."""
 
 
-def put_of(configuration: Configuration, tag: Tag, index: int = 0, data: bytes = b"data", length: int | None = None) -> PutData:
-    element = sealed(configuration.id, "k", tag, index, len(data) if length is None else length, (data,) if data else ())
+def put_of(
+    configuration: Configuration,
+    tag: Tag,
+    index: int = 0,
+    data: bytes = b"data",
+    length: int | None = None,
+) -> PutData:
+    element = sealed(
+        configuration.id,
+        "k",
+        tag,
+        index,
+        len(data) if length is None else length,
+        (data,) if data else (),
+    )
     return PutData(1, configuration.id, "k", tag, element)
 
 
 def put_by_hand(configuration: Configuration, number: int, to: tuple[str, ...] | None = None):
     """What a hostile client sends; the servers of ``to`` have to take it."""
     to = to or configuration.server_ids
-    yield Gather(configuration, lambda call: msgspec.structs.replace(put_of(configuration, Tag(number, 99)), call=call), "put-data", to, len(to))
+    yield Gather(
+        configuration,
+        lambda call: msgspec.structs.replace(put_of(configuration, Tag(number, 99)), call=call),
+        "put-data",
+        to,
+        len(to),
+    )
 
 
 @pytest.mark.parametrize("number", [2**53, FROZEN - 1, FROZEN, FROZEN + 1, NUMBER_LAST])
@@ -70,7 +89,10 @@ def test_without_a_clock_the_floor_is_taken():
     host.put_data(put_of(ABD, Tag(NUMBER_FLOOR + 1, 1)))
 
 
-@pytest.mark.parametrize(("length", "data"), [(LEFT - 1, b""), (13, b"four"), (VALUE_BYTES_MAX, b"four"), (2**62, b"four"), (-(2**63), b"")])
+@pytest.mark.parametrize(
+    ("length", "data"),
+    [(LEFT - 1, b""), (13, b"four"), (VALUE_BYTES_MAX, b"four"), (2**62, b"four"), (-(2**63), b"")],
+)
 def test_a_length_that_the_data_cannot_have_is_refused(length, data):
     """A mover that goes slowly would wait for as many bytes."""
     host = Hosting(EC, 2)
@@ -127,14 +149,19 @@ def test_the_refusal_says_what_where_and_that_nothing_was_changed():
     world = World(ABD, range(3))
     client = world.client()
     began = world.now
-    with pytest.raises(ElementRefused, match=r"s0 \(the tag 9223372036854775808\..* is beyond .*; it was not stored") as caught:
+    with pytest.raises(
+        ElementRefused,
+        match=r"s0 \(the tag 9223372036854775808\..* is beyond .*; it was not stored",
+    ) as caught:
         client.run(put_by_hand(ABD, FROZEN))
     assert caught.value.untouched
     assert world.now - began < 1.0
     assert client.run(read(client.view, "k")).value is TOMBSTONE
 
 
-@pytest.mark.parametrize("operation", [lambda view: write(view, "k", b"v"), lambda view: delete(view, "k")])
+@pytest.mark.parametrize(
+    "operation", [lambda view: write(view, "k", b"v"), lambda view: delete(view, "k")]
+)
 def test_nothing_is_sent_over_a_tag_that_none_can_follow(operation):
     """Of a server that is not what it says: such a number cannot even be written down."""
     world = World(ABD, range(3))
@@ -142,9 +169,20 @@ def test_nothing_is_sent_over_a_tag_that_none_can_follow(operation):
     honest.run(write(honest.view, "k", b"v"))
     for replica in world.replicas.values():
         hosting = next(iter(replica.hosted.values()))
-        hosting.put(PutData(0, ABD.id, "k", Tag(NUMBER_LAST, 99), sealed(ABD.id, "k", Tag(NUMBER_LAST, 99), 0, 1, (b"x",))), checked=True)
+        hosting.put(
+            PutData(
+                0,
+                ABD.id,
+                "k",
+                Tag(NUMBER_LAST, 99),
+                sealed(ABD.id, "k", Tag(NUMBER_LAST, 99), 0, 1, (b"x",)),
+            ),
+            checked=True,
+        )
     client, puts = world.client(), []
-    world.watch = lambda source, target, message: puts.append(message) if isinstance(message, PutData) else None
+    world.watch = lambda source, target, message: (
+        puts.append(message) if isinstance(message, PutData) else None
+    )
     with pytest.raises(NoTagLeft, match=r"none can be above it.*nothing was lost"):
         client.run(operation(client.view))
     assert puts == []
@@ -159,7 +197,11 @@ def test_an_answer_with_such_a_tag_leaves_nothing_behind_in_the_client():
 
     def false(request):
         reply = real(request)
-        return msgspec.structs.replace(reply, tag=Tag(NUMBER_LAST, 1)) if isinstance(reply, TagReply) else reply
+        return (
+            msgspec.structs.replace(reply, tag=Tag(NUMBER_LAST, 1))
+            if isinstance(reply, TagReply)
+            else reply
+        )
 
     world.replicas["s0"].handle = false
     world.down = {"s2"}

@@ -47,7 +47,9 @@ def test_now_in_what_starts_when_something_else_ends(rig):
 
 def running(log):
     """Names that began, and those that ended."""
-    return [name for name, what in log if what == "began"], [name for name, what in log if what == "ended"]
+    return [name for name, what in log if what == "began"], [
+        name for name, what in log if what == "ended"
+    ]
 
 
 def task(log, name, seconds):
@@ -63,7 +65,9 @@ def test_in_order_nothing_begins_far_ahead_of_the_oldest(rig, ordered, begun):
     log = []
 
     def operation():
-        yield Together((task(log, number, 10 if number == 0 else 1) for number in range(6)), 3, ordered)
+        yield Together(
+            (task(log, number, 10 if number == 0 else 1) for number in range(6)), 3, ordered
+        )
 
     rig.start(operation())
     for _ in range(3):

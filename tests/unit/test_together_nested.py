@@ -17,7 +17,16 @@ def rig():
 def nested(log, name, fails):
     """An operation that runs others, one of which may fail."""
     try:
-        yield Together(iter([sleeper(2, log, f"{name}/a"), sleeper(1, log, f"{name}/b", fails), sleeper(1, log, f"{name}/c")]), 2)
+        yield Together(
+            iter(
+                [
+                    sleeper(2, log, f"{name}/a"),
+                    sleeper(1, log, f"{name}/b", fails),
+                    sleeper(1, log, f"{name}/c"),
+                ]
+            ),
+            2,
+        )
         log.append(name)
     except GeneratorExit:
         log.append(f"{name} closed")
@@ -49,7 +58,9 @@ def test_a_failure_ends_whatever_the_others_have_started(rig, caught):
 
     def operation():
         try:
-            yield Together(iter([deep(), nested(log, "fails", True), sleeper(1, log, "never begun")]), 2)
+            yield Together(
+                iter([deep(), nested(log, "fails", True), sleeper(1, log, "never begun")]), 2
+            )
         except ConfigurationRefused:
             if not caught:
                 raise

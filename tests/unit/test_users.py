@@ -9,7 +9,15 @@ import pytest
 from ares.model.configuration import Configuration, Server, Status, Successor
 from ares.model.element import sealed
 from ares.model.identity import DEFAULT_DOMAIN
-from ares.model.messages import Describe, GetData, GetTag, Introduce, ListObjects, PutData, ReadConfig
+from ares.model.messages import (
+    Describe,
+    GetData,
+    GetTag,
+    Introduce,
+    ListObjects,
+    PutData,
+    ReadConfig,
+)
 from ares.model.tag import Tag
 from ares.replica.replica import Replica
 from ares.server import users
@@ -40,7 +48,9 @@ class World:
             self.users.seen(SimpleNamespace(site=site), [message])
 
     def per_s(self, domain="photos"):
-        return {asked.site: asked.per_s for usage in self.users.usage([domain]) for asked in usage.asked}
+        return {
+            asked.site: asked.per_s for usage in self.users.usage([domain]) for asked in usage.asked
+        }
 
 
 def asked(times, configuration=PHOTOS):
@@ -71,9 +81,22 @@ def test_only_reads_and_writes_of_what_is_here_count():
     world = World()
     element = sealed(PHOTOS.id, "k", Tag(1, 1), 0, 1, (b"x",))
     moving = GetData(1, PHOTOS.id, "k", True, None, Successor(NEXT, Status.PENDING))
-    world.ask("nantes", moving, ReadConfig(1, PHOTOS.id), ListObjects(1, PHOTOS.id, "", 1), Introduce(1, NEXT), Describe(1), *asked(5, UNKNOWN))
+    world.ask(
+        "nantes",
+        moving,
+        ReadConfig(1, PHOTOS.id),
+        ListObjects(1, PHOTOS.id, "", 1),
+        Introduce(1, NEXT),
+        Describe(1),
+        *asked(5, UNKNOWN),
+    )
     assert world.per_s() == {}
-    world.ask("nantes", *asked(1), GetData(1, PHOTOS.id, "k", True), PutData(1, PHOTOS.id, "k", Tag(1, 1), element))
+    world.ask(
+        "nantes",
+        *asked(1),
+        GetData(1, PHOTOS.id, "k", True),
+        PutData(1, PHOTOS.id, "k", Tag(1, 1), element),
+    )
     assert world.per_s()["nantes"] == pytest.approx(3 * users._PER_S)
     assert world.per_s("default") == {}
 
@@ -81,10 +104,16 @@ def test_only_reads_and_writes_of_what_is_here_count():
 def test_what_is_asked_of_all_configurations_of_a_domain_counts_and_the_newest_says_how_large_it_is():
     world = World()
     world.replica.introduce(NEXT)
-    world.replica.handle(PutData(1, NEXT.id, "k", Tag(1, 1), sealed(NEXT.id, "k", Tag(1, 1), 0, 7, (b"x" * 7,))))
+    world.replica.handle(
+        PutData(1, NEXT.id, "k", Tag(1, 1), sealed(NEXT.id, "k", Tag(1, 1), 0, 7, (b"x" * 7,)))
+    )
     world.ask("nantes", *asked(1), *asked(1, NEXT))
     [usage] = world.users.usage(["photos", "elsewhere"])
-    assert (usage.domain, usage.bytes, usage.asked[0].per_s) == ("photos", 7, pytest.approx(2 * users._PER_S))
+    assert (usage.domain, usage.bytes, usage.asked[0].per_s) == (
+        "photos",
+        7,
+        pytest.approx(2 * users._PER_S),
+    )
 
 
 def test_a_site_that_the_cluster_file_does_not_name_is_not_counted():
@@ -129,7 +158,15 @@ def test_a_batch_counts_as_a_whole_whatever_the_order_in_it():
         assert world.per_s(domain)["nantes"] == pytest.approx(30_000 * users._PER_S, rel=0.05)
 
 
-@pytest.mark.parametrize("sender", ["a client of no site", b"one of libzmq", SimpleNamespace(site=""), SimpleNamespace(site="brest")])
+@pytest.mark.parametrize(
+    "sender",
+    [
+        "a client of no site",
+        b"one of libzmq",
+        SimpleNamespace(site=""),
+        SimpleNamespace(site="brest"),
+    ],
+)
 def test_who_does_not_say_where_it_is_is_not_counted(sender):
     world = World()
     world.users.seen(sender, asked(5))
@@ -139,7 +176,16 @@ def test_who_does_not_say_where_it_is_is_not_counted(sender):
 
 async def test_a_server_is_told_by_its_listener_and_tells_who_asks():
     network, stop, heard, answers = InprocNetwork(), asyncio.Event(), asyncio.Queue(), {}
-    running = asyncio.create_task(run_server("s0", MEMBERS[0].identity, INITIAL, InprocListener(network, "here"), stop, sites=("nantes", "rennes")))
+    running = asyncio.create_task(
+        run_server(
+            "s0",
+            MEMBERS[0].identity,
+            INITIAL,
+            InprocListener(network, "here"),
+            stop,
+            sites=("nantes", "rennes"),
+        )
+    )
     await asyncio.sleep(0)
     for site, times in (("rennes", 5), ("", 5), ("brest", 5)):
         connections = InprocConnections(network, site)
@@ -152,7 +198,9 @@ async def test_a_server_is_told_by_its_listener_and_tells_who_asks():
         while not {2, 3} <= answers.keys():
             answers |= {message.call: message for message in await heard.get()}
     told, brief = answers[2], answers[3]
-    assert [(usage.domain, [each.site for each in usage.asked]) for usage in told.usage] == [("photos", ["rennes"])]
+    assert [(usage.domain, [each.site for each in usage.asked]) for usage in told.usage] == [
+        ("photos", ["rennes"])
+    ]
     assert told.usage[0].asked[0].per_s == pytest.approx(5 * users._PER_S, rel=0.3)
     assert (brief.usage, brief.hosted, told.hosted) == ((), (), ())
     stop.set()

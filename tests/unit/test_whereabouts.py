@@ -21,12 +21,19 @@ from ares.replica.replica import Replica
 
 CALL = CallId(1)
 PHOTOS = DomainName("photos")
-BOOK = {ServerId(f"s{number}"): Server(ServerId(f"s{number}"), f"10.0.0.{number}:7000", f"{number:032x}") for number in range(40)}
+BOOK = {
+    ServerId(f"s{number}"): Server(
+        ServerId(f"s{number}"), f"10.0.0.{number}:7000", f"{number:032x}"
+    )
+    for number in range(40)
+}
 C0 = Configuration.abd([BOOK[ServerId(f"s{number}")] for number in range(3)]).at(DEFAULT_DOMAIN, 0)
 
 
 def at(index: int, first: int = 0) -> Configuration:
-    return Configuration.abd([BOOK[ServerId(f"s{number}")] for number in range(first, first + 3)]).at(PHOTOS, index, C0.id)
+    return Configuration.abd(
+        [BOOK[ServerId(f"s{number}")] for number in range(first, first + 3)]
+    ).at(PHOTOS, index, C0.id)
 
 
 def server(number: int, journaled: bool = False) -> Replica:
@@ -89,8 +96,16 @@ class Asking:
         self.session = Session()
         self.found: list[Configuration | None] = []
         roster = [BOOK[ServerId(f"s{number}")] for number in range(servers)]
-        self.session.start(locate(PHOTOS, roster), "where", 0.0, 10.0, lambda found, error: self.found.append(found))
-        [self.call] = {message.call for messages in self.session.take_outbox().values() for message in messages}
+        self.session.start(
+            locate(PHOTOS, roster),
+            "where",
+            0.0,
+            10.0,
+            lambda found, error: self.found.append(found),
+        )
+        [self.call] = {
+            message.call for messages in self.session.take_outbox().values() for message in messages
+        }
 
     def hear(self, server: str, configuration: Configuration | None, now: float = 0.0) -> None:
         self.session.receive(ServerId(server), [Located(self.call, configuration)], now)
@@ -136,7 +151,10 @@ def test_servers_of_the_own_site_are_asked_then_those_that_had_it() -> None:
     assert [ids(asked) for asked in whereabouts.of(PHOTOS)] == [["s0", "s5"]]
     whereabouts.remember([at(3, 5), C0])
     assert [ids(asked) for asked in whereabouts.of(PHOTOS)] == [["s0", "s5"], ["s6", "s7"]]
-    assert [ids(asked) for asked in Whereabouts(BOOK, list(BOOK)).of(PHOTOS)] == [list(BOOK)[:SERVERS_MAX], list(BOOK)[SERVERS_MAX:]]
+    assert [ids(asked) for asked in Whereabouts(BOOK, list(BOOK)).of(PHOTOS)] == [
+        list(BOOK)[:SERVERS_MAX],
+        list(BOOK)[SERVERS_MAX:],
+    ]
     assert list(Whereabouts().of(PHOTOS)) == []
 
 
@@ -144,16 +162,28 @@ def test_what_one_client_remembers_the_next_one_knows(tmp_path: Path) -> None:
     path = tmp_path / "new" / "domains.json"
     Whereabouts(BOOK, (), KnownDomains(path)).remember([at(1)])
     Whereabouts(BOOK, (), KnownDomains(path)).remember([at(0, 4).at(DomainName("films"), 0, C0.id)])
-    assert json.loads(path.read_bytes()) == {"photos": ["s0", "s1", "s2"], "films": ["s4", "s5", "s6"]}
+    assert json.loads(path.read_bytes()) == {
+        "photos": ["s0", "s1", "s2"],
+        "films": ["s4", "s5", "s6"],
+    }
     assert path.stat().st_mode & 0o777 == 0o600
-    assert [ids(asked) for asked in Whereabouts(BOOK, (), KnownDomains(path)).of(PHOTOS)] == [["s0", "s1", "s2"]]
-    assert [entry.name for entry in path.parent.iterdir()] == ["domains.json"], "no other file is left"
+    assert [ids(asked) for asked in Whereabouts(BOOK, (), KnownDomains(path)).of(PHOTOS)] == [
+        ["s0", "s1", "s2"]
+    ]
+    assert [entry.name for entry in path.parent.iterdir()] == ["domains.json"], (
+        "no other file is left"
+    )
 
 
 def test_it_is_bounded_and_keeps_the_domains_used_last(tmp_path: Path) -> None:
     known = KnownDomains(tmp_path / "domains.json")
     for half in range(2):
-        known.remember({DomainName(f"d{number}"): [ServerId("s0")] for number in range(half * DOMAINS_MAX, (half + 1) * DOMAINS_MAX)})
+        known.remember(
+            {
+                DomainName(f"d{number}"): [ServerId("s0")]
+                for number in range(half * DOMAINS_MAX, (half + 1) * DOMAINS_MAX)
+            }
+        )
         known.remember({DomainName("d5"): [ServerId("s1")]})
     kept = json.loads((tmp_path / "domains.json").read_bytes())
     assert len(kept) == DOMAINS_MAX
@@ -174,7 +204,9 @@ def test_it_is_bounded_and_keeps_the_domains_used_last(tmp_path: Path) -> None:
         b'{"photos": [7]}',
     ],
 )
-def test_a_file_that_is_damaged_counts_as_empty_and_is_replaced(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_damaged_counts_as_empty_and_is_replaced(
+    tmp_path: Path, content: bytes
+) -> None:
     path = tmp_path / "domains.json"
     path.write_bytes(content)
     assert list(Whereabouts(BOOK, (), KnownDomains(path)).of(PHOTOS)) == []
@@ -182,10 +214,14 @@ def test_a_file_that_is_damaged_counts_as_empty_and_is_replaced(tmp_path: Path, 
     assert json.loads(path.read_bytes()) == {"photos": ["s0", "s1", "s2"]}
 
 
-def test_a_forged_memory_makes_nobody_ask_servers_that_the_cluster_file_does_not_have(tmp_path: Path) -> None:
+def test_a_forged_memory_makes_nobody_ask_servers_that_the_cluster_file_does_not_have(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "domains.json"
     path.write_text(json.dumps({"photos": ["s1", "evil:7000", "s1", ""]}))
-    assert [ids(asked) for asked in Whereabouts(BOOK, (), KnownDomains(path)).of(PHOTOS)] == [["s1"]]
+    assert [ids(asked) for asked in Whereabouts(BOOK, (), KnownDomains(path)).of(PHOTOS)] == [
+        ["s1"]
+    ]
 
 
 def test_where_nothing_can_be_written_nothing_fails(tmp_path: Path) -> None:
@@ -199,13 +235,22 @@ def test_where_nothing_can_be_written_nothing_fails(tmp_path: Path) -> None:
     assert list(Whereabouts(BOOK, (), KnownDomains(None)).of(PHOTOS)) == []
 
 
-async def test_a_process_of_the_cluster_remembers_nothing_and_a_user_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_process_of_the_cluster_remembers_nothing_and_a_user_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The autopilot's home is nobody's cache."""
     monkeypatch.setenv("ARES_CACHE", str(tmp_path / "cache"))
-    settings = create(tmp_path / "cluster", Plan(servers=3, spares=3, sites=(("near", 3), ("far", 3)), base_port=0))
-    placed = msgspec.structs.replace(settings.initial, domain=PHOTOS, index=1, cluster=settings.initial.id)
+    settings = create(
+        tmp_path / "cluster",
+        Plan(servers=3, spares=3, sites=(("near", 3), ("far", 3)), base_port=0),
+    )
+    placed = msgspec.structs.replace(
+        settings.initial, domain=PHOTOS, index=1, cluster=settings.initial.id
+    )
     for remembers in (False, True):
-        manager = manager_of(settings, lambda: connections_of(settings), LocalConsensus(), remembers=remembers)
+        manager = manager_of(
+            settings, lambda: connections_of(settings), LocalConsensus(), remembers=remembers
+        )
         manager._opened(placed)
         await manager.close()
         assert (tmp_path / "cache").exists() is remembers

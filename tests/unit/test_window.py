@@ -2,7 +2,14 @@
 
 import pytest
 
-from ares.reconfig.throttle import GROUP_OBJECTS, GROUPS_ALONE, GROUPS_MAX, QUEUE_S, REST_S_MAX, Window
+from ares.reconfig.throttle import (
+    GROUP_OBJECTS,
+    GROUPS_ALONE,
+    GROUPS_MAX,
+    QUEUE_S,
+    REST_S_MAX,
+    Window,
+)
 
 
 def told(window: Window, *seconds: float, times: int = 1) -> int:
@@ -78,7 +85,9 @@ def test_a_group_rests_as_long_as_the_last_one_took():
     window.rests_after(0.002)
     for _ in range(GROUP_OBJECTS):
         window.ends()
-    assert begin(window, 20.0) == [pytest.approx(0.002)] * GROUP_OBJECTS, "all of it at the same time"
+    assert begin(window, 20.0) == [pytest.approx(0.002)] * GROUP_OBJECTS, (
+        "all of it at the same time"
+    )
 
 
 def test_what_is_far_away_is_not_waited_for_twice():

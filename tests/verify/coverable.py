@@ -43,21 +43,37 @@ class Simulation:
         rng = self.rng
         now = yield rng.randrange(4)
         for number in range(count):
-            base = rng.choice([*self.known[client][-3:], self.known[client][-1], self.known[client][-1]])
+            base = rng.choice(
+                [*self.known[client][-3:], self.known[client][-1], self.known[client][-1]]
+            )
             kind = rng.choices(["read", "plain", "cover"], [0.35, self.plain, 0.65 - self.plain])[0]
             value = None if kind == "read" or rng.random() < 0.1 else f"c{client}-{number}"
             operation = "read" if kind == "read" else "delete" if value is None else "write"
-            event = Event(f"c{client}", operation, "k", value, float(now), None, "unknown", None, base if kind == "cover" else None)
+            event = Event(
+                f"c{client}",
+                operation,
+                "k",
+                value,
+                float(now),
+                None,
+                "unknown",
+                None,
+                base if kind == "cover" else None,
+            )
             now = yield rng.choice([0, 0, 1, 2, 4])
             looked = self.latest
             if kind == "read" or (kind == "cover" and looked != base):
                 if kind == "read" or rng.random() >= self.unknown:
-                    event = structs.replace(event, operation="read", value=self.values[looked], tag=looked, outcome="ok")
+                    event = structs.replace(
+                        event, operation="read", value=self.values[looked], tag=looked, outcome="ok"
+                    )
             else:
                 version = (max(looked[0], self.spent[client]) + 1, client + 1)
                 self.spent[client], self.values[version] = version[0], value
                 if rng.random() < self.unknown:
-                    self.events.append(structs.replace(event, tag=version if rng.random() < 0.3 else None))
+                    self.events.append(
+                        structs.replace(event, tag=version if rng.random() < 0.3 else None)
+                    )
                     now = yield rng.choice([0, 1, 3, 8])
                     if rng.random() < 0.7:
                         self.latest = max(self.latest, version)
@@ -73,7 +89,9 @@ class Simulation:
             now = yield rng.choice([0, 0, 1])
 
 
-def simulated(rng: Random, clients: int = 3, each: int = 2, unknown: float = 0.2, plain: float = 0.1) -> list[Event]:
+def simulated(
+    rng: Random, clients: int = 3, each: int = 2, unknown: float = 0.2, plain: float = 0.1
+) -> list[Event]:
     """What a coverable object shows."""
     return Simulation(rng, clients, unknown, plain).history(each)
 
@@ -95,22 +113,43 @@ def _changed(rng: Random, event: Event, events: list[Event]) -> Event:
         case 2:
             return structs.replace(event, base=other.base)
         case 3 | 4 if event.tag is not None and other.tag is not None:
-            return structs.replace(event, tag=other.tag, value=other.value if rng.random() < 0.8 and event.operation == "read" else event.value)
+            return structs.replace(
+                event,
+                tag=other.tag,
+                value=other.value
+                if rng.random() < 0.8 and event.operation == "read"
+                else event.value,
+            )
         case 5 if event.tag is not None:
-            return structs.replace(event, tag=(max(event.tag[0] + rng.choice([-1, 1, 3]), 0), event.tag[1]))
+            return structs.replace(
+                event, tag=(max(event.tag[0] + rng.choice([-1, 1, 3]), 0), event.tag[1])
+            )
         case 6 if event.responded is not None:
             return structs.replace(event, outcome="failed")
         case _:
             shift = rng.randint(-8, 8)
-            return structs.replace(event, invoked=event.invoked + shift, responded=None if event.responded is None else event.responded + shift)
+            return structs.replace(
+                event,
+                invoked=event.invoked + shift,
+                responded=None if event.responded is None else event.responded + shift,
+            )
 
 
 def judged(events: list[Event]) -> list[Event]:
-    return [event for event in events if event.outcome == "ok" or (event.outcome == "unknown" and event.operation != "read")]
+    return [
+        event
+        for event in events
+        if event.outcome == "ok" or (event.outcome == "unknown" and event.operation != "read")
+    ]
 
 
 def shown_versions(events: list[Event]) -> set:
-    return {version for event in judged(events) for version in (event.tag, event.base) if version is not None and version != ZERO}
+    return {
+        version
+        for event in judged(events)
+        for version in (event.tag, event.base)
+        if version is not None and version != ZERO
+    }
 
 
 def ambiguous(events: list[Event]) -> bool:
@@ -125,13 +164,17 @@ def is_possible(events: list[Event]) -> bool:
     counted = judged(events)
     silent = [place for place, event in enumerate(counted) if event.tag is None]
     made = {event.tag for event in counted if event.operation != "read"}
-    failed = {event.tag for event in events if event.outcome == "failed" and event.operation != "read"}
+    failed = {
+        event.tag for event in events if event.outcome == "failed" and event.operation != "read"
+    }
     candidates = [None, *(shown_versions(events) - made - failed)]
     for versions in product(candidates, repeat=len(silent)):
         tried = list(counted)
         for place, version in zip(silent, versions, strict=True):
             tried[place] = structs.replace(tried[place], tag=version)
-        if _is_consistent(certain := [event for event in tried if event.tag is not None]) and _has_course(certain):
+        if _is_consistent(
+            certain := [event for event in tried if event.tag is not None]
+        ) and _has_course(certain):
             return True
     return False
 
@@ -140,7 +183,9 @@ def _is_consistent(events: list[Event]) -> bool:
     """Each version has one write and one value, and is above its base."""
     writes = [event for event in events if event.operation != "read"]
     values = {ZERO: None} | {event.tag: event.value for event in writes}
-    if len(values) < len(writes) + 1 or any(values.get(event.tag, "nobody's") != event.value for event in events):
+    if len(values) < len(writes) + 1 or any(
+        values.get(event.tag, "nobody's") != event.value for event in events
+    ):
         return False
     return all(event.base is None or event.base < event.tag for event in events)
 
@@ -152,14 +197,24 @@ def _has_course(events: list[Event]) -> bool:
     @cache
     def possible(done: tuple[int, ...]) -> bool:
         """Whether what is left can follow; ``done``: how many steps each operation has taken."""
-        latest = max((event.tag for event, steps in zip(events, done, strict=True) if steps == 2), default=ZERO)
+        latest = max(
+            (event.tag for event, steps in zip(events, done, strict=True) if steps == 2),
+            default=ZERO,
+        )
         ended = [steps > puts[place] for place, steps in enumerate(done)]
-        if all(over or (event.outcome == "unknown" and steps) for event, steps, over in zip(events, done, ended, strict=True)):
+        if all(
+            over or (event.outcome == "unknown" and steps)
+            for event, steps, over in zip(events, done, ended, strict=True)
+        ):
             return True
         for place, event in enumerate(events):
-            if ended[place] or any(not ended[other] and _precedes(events[other], event) for other in range(len(events))):
+            if ended[place] or any(
+                not ended[other] and _precedes(events[other], event) for other in range(len(events))
+            ):
                 continue
-            if (done[place] or _may_look(event, latest)) and possible((*done[:place], done[place] + 1, *done[place + 1 :])):
+            if (done[place] or _may_look(event, latest)) and possible(
+                (*done[:place], done[place] + 1, *done[place + 1 :])
+            ):
                 return True
         return False
 

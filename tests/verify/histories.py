@@ -25,7 +25,9 @@ class Atomic:
         value, events = None, []
         for _, _, takes_effect, event in sorted(effects, key=lambda effect: effect[:2]):
             if event.operation == "read":
-                events.append(structs.replace(event, value=value if event.outcome == "ok" else None))
+                events.append(
+                    structs.replace(event, value=value if event.outcome == "ok" else None)
+                )
                 continue
             events.append(event)
             if takes_effect:
@@ -41,7 +43,15 @@ class Atomic:
         invoked = max(moment - rng.choice([0, 0, 1, 2, 5]), 0)
         responded = moment + rng.choice([0, 0, 1, 2, 5])
         outcome = rng.choice(["ok"] * 6 + ["unknown", "unknown", "failed"])
-        event = Event(f"c{number}", kind, "k", self._value() if kind == "write" else None, float(invoked), float(responded), outcome)
+        event = Event(
+            f"c{number}",
+            kind,
+            "k",
+            self._value() if kind == "write" else None,
+            float(invoked),
+            float(responded),
+            outcome,
+        )
         if outcome == "unknown":
             moment += rng.choice([0, 0, 3, 8])
             return moment, rng.random(), rng.random() < 0.7, structs.replace(event, responded=None)
@@ -73,14 +83,20 @@ def _changed(rng: Random, event: Event, events: list[Event]) -> Event:
         return structs.replace(event, outcome="ok", responded=event.invoked + rng.randrange(6))
     match rng.randrange(4):
         case 0:
-            return structs.replace(event, responded=float(rng.randint(int(event.invoked), int(event.responded))))
+            return structs.replace(
+                event, responded=float(rng.randint(int(event.invoked), int(event.responded)))
+            )
         case 1:
-            return structs.replace(event, invoked=float(rng.randint(int(event.invoked), int(event.responded))))
+            return structs.replace(
+                event, invoked=float(rng.randint(int(event.invoked), int(event.responded)))
+            )
         case 2:
             return structs.replace(event, outcome="failed")
         case _:
             shift = rng.randint(-int(event.invoked), 6)
-            return structs.replace(event, invoked=event.invoked + shift, responded=event.responded + shift)
+            return structs.replace(
+                event, invoked=event.invoked + shift, responded=event.responded + shift
+            )
 
 
 def arbitrary(rng: Random, repeated: bool, size: int = 9) -> list[Event]:
@@ -88,7 +104,9 @@ def arbitrary(rng: Random, repeated: bool, size: int = 9) -> list[Event]:
     events = []
     for number in range(rng.randint(1, size)):
         kind = rng.choice(["read", "read", "read", "write", "write", "delete"])
-        value: str | None = "ab"[number] if number < 2 else rng.choice("ab") if repeated else f"v{number}"
+        value: str | None = (
+            "ab"[number] if number < 2 else rng.choice("ab") if repeated else f"v{number}"
+        )
         if kind == "delete" or (kind == "read" and rng.random() < 0.2):
             value = None
         elif kind == "read":

@@ -8,7 +8,14 @@ from msgspec import structs
 from ares.testing.verify.history import Event
 
 
-def large(rng: Random, count: int, clients: int = 16, deletes: float = 0.0, unknown: float = 0.01, values: int = 0) -> list[Event]:
+def large(
+    rng: Random,
+    count: int,
+    clients: int = 16,
+    deletes: float = 0.0,
+    unknown: float = 0.01,
+    values: int = 0,
+) -> list[Event]:
     """A linearizable history of ``count`` operations, half of them reads. ``values``: that many different ones, or, if 0, unique ones."""
     ready = [(rng.random(), client) for client in range(clients)]
     heapify(ready)
@@ -17,11 +24,18 @@ def large(rng: Random, count: int, clients: int = 16, deletes: float = 0.0, unkn
         invoked, client = ready[0]
         responded = invoked + rng.expovariate(1.0)
         heapreplace(ready, (responded + rng.expovariate(10.0), client))
-        operation = "read" if rng.random() < 0.5 else "delete" if rng.random() < deletes else "write"
+        operation = (
+            "read" if rng.random() < 0.5 else "delete" if rng.random() < deletes else "write"
+        )
         value = f"v{rng.randrange(values) if values else number}" if operation == "write" else None
         event = Event(f"c{client}", operation, "k", value, invoked, responded)
         if rng.random() < unknown:
-            effects.append((invoked + rng.expovariate(0.1), structs.replace(event, responded=None, outcome="unknown")))
+            effects.append(
+                (
+                    invoked + rng.expovariate(0.1),
+                    structs.replace(event, responded=None, outcome="unknown"),
+                )
+            )
         else:
             effects.append((rng.uniform(invoked, responded), event))
     return _applied(effects)

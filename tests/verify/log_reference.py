@@ -11,8 +11,14 @@ from ares.testing.verify.log_history import LogEvent
 
 def is_log(events: Sequence[LogEvent]) -> bool:
     """Whether some order of the operations agrees with real time and with what one log would have answered. For nine operations or so."""
-    sure = [event for event in events if event.outcome == "ok" or (event.outcome == "failed" and event.at is not None)]
-    perhaps = [event for event in events if event.outcome == "unknown" and event.operation == "append"]
+    sure = [
+        event
+        for event in events
+        if event.outcome == "ok" or (event.outcome == "failed" and event.at is not None)
+    ]
+    perhaps = [
+        event for event in events if event.outcome == "unknown" and event.operation == "append"
+    ]
     operations = sure + perhaps
 
     @cache
@@ -21,7 +27,11 @@ def is_log(events: Sequence[LogEvent]) -> bool:
             return True
         for index in left:
             operation = operations[index]
-            if any(_precedes(operations[other], operation) for other in left - {index} if other < len(sure) or operation in perhaps):
+            if any(
+                _precedes(operations[other], operation)
+                for other in left - {index}
+                if other < len(sure) or operation in perhaps
+            ):
                 continue
             after = _after(operation, log)
             if after is not None and possible(left - {index}, after):
@@ -51,4 +61,9 @@ def _after(operation: LogEvent, log: tuple[str, ...]) -> tuple[str, ...] | None:
         return log if len(log) == operation.position else None
     if not operation.entries:
         return log if len(log) <= operation.position else None
-    return log if log[operation.position : operation.position + len(operation.entries)] == operation.entries else None
+    return (
+        log
+        if log[operation.position : operation.position + len(operation.entries)]
+        == operation.entries
+        else None
+    )

@@ -6,7 +6,16 @@ from ares.testing.verify.history import Event
 def _event(operation, invoked, responded, value, key, outcome, tag):
     client = f"{operation[0]}{invoked:g}"
     outcome = outcome or ("unknown" if responded is None else "ok")
-    return Event(client, operation, key, value, float(invoked), None if responded is None else float(responded), outcome, tag)
+    return Event(
+        client,
+        operation,
+        key,
+        value,
+        float(invoked),
+        None if responded is None else float(responded),
+        outcome,
+        tag,
+    )
 
 
 def w(invoked, responded, value, key="k", outcome=None, tag=None):

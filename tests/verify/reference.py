@@ -12,12 +12,17 @@ from ares.testing.verify.history import Event
 def is_linearizable(events: Iterable[Event]) -> bool:
     """Whether some order of each key's operations agrees with real time and gives every read the value last written. For a dozen operations a key."""
     everything = list(events)
-    return all(_explained([event for event in everything if event.key == key]) for key in {event.key for event in everything})
+    return all(
+        _explained([event for event in everything if event.key == key])
+        for key in {event.key for event in everything}
+    )
 
 
 def _explained(history: list[Event]) -> bool:
     sure = [event for event in history if event.outcome == "ok"]
-    perhaps = [event for event in history if event.outcome == "unknown" and event.operation != "read"]
+    perhaps = [
+        event for event in history if event.outcome == "unknown" and event.operation != "read"
+    ]
     operations = sure + perhaps
 
     @cache
@@ -32,7 +37,9 @@ def _explained(history: list[Event]) -> bool:
             if operation.operation == "read":
                 if operation.value == value and possible(left - {index}, value):
                     return True
-            elif possible(left - {index}, None if operation.operation == "delete" else operation.value):
+            elif possible(
+                left - {index}, None if operation.operation == "delete" else operation.value
+            ):
                 return True
         return False
 

@@ -25,11 +25,21 @@ def accepts(events):
 def disagreement(accepts, events):
     """What a checker says wrongly of a history; empty if it is right."""
     right, said = is_linearizable(events), accepts(events)
-    return "" if said == right else f"{'accepted' if said else 'rejected'}:\n" + "\n".join(event.describe() for event in events)
+    return (
+        ""
+        if said == right
+        else f"{'accepted' if said else 'rejected'}:\n"
+        + "\n".join(event.describe() for event in events)
+    )
 
 
 @settings(deadline=None, max_examples=2000)
-@given(st.randoms(use_true_random=False), st.sampled_from(list(KINDS)), st.booleans(), st.sampled_from([4, 9, 12]))
+@given(
+    st.randoms(use_true_random=False),
+    st.sampled_from(list(KINDS)),
+    st.booleans(),
+    st.sampled_from([4, 9, 12]),
+)
 def test_agrees_with_the_definition(rng, kind, repeated, size):
     assert disagreement(accepts, KINDS[kind](rng, repeated, size)) == ""
 
@@ -53,16 +63,23 @@ def test_the_operations_named_are_a_proof(rng, kind, repeated):
         assert not is_linearizable(violation.events)
         assert not is_linearizable(set(writes).union(violation.events))
         for superfluous in violation.events:
-            assert superfluous.operation != "read" or is_linearizable([event for event in violation.events if event is not superfluous])
+            assert superfluous.operation != "read" or is_linearizable(
+                [event for event in violation.events if event is not superfluous]
+            )
 
 
 @settings(deadline=None, max_examples=200)
 @given(st.randoms(use_true_random=False))
 def test_keys_are_judged_apart(rng):
-    keys = {key: [structs.replace(event, key=key) for event in KINDS["spoilt"](rng, True)] for key in "xyz"}
+    keys = {
+        key: [structs.replace(event, key=key) for event in KINDS["spoilt"](rng, True)]
+        for key in "xyz"
+    }
     events = [event for own in keys.values() for event in own]
     rng.shuffle(events)
-    assert {violation.key for violation in check(events).violations} == {key for key, own in keys.items() if not is_linearizable(own)}
+    assert {violation.key for violation in check(events).violations} == {
+        key for key, own in keys.items() if not is_linearizable(own)
+    }
 
 
 def ignoring_real_time(event):
@@ -70,23 +87,43 @@ def ignoring_real_time(event):
 
 
 def dropping_unknown_writes(event):
-    return structs.replace(event, outcome="failed", responded=99.0) if event.outcome == "unknown" else event
+    return (
+        structs.replace(event, outcome="failed", responded=99.0)
+        if event.outcome == "unknown"
+        else event
+    )
 
 
 def believing_that_unknown_writes_end_soon(event):
-    return structs.replace(event, outcome="ok", responded=event.invoked + 2) if event.outcome == "unknown" and event.operation != "read" else event
+    return (
+        structs.replace(event, outcome="ok", responded=event.invoked + 2)
+        if event.outcome == "unknown" and event.operation != "read"
+        else event
+    )
 
 
 def believing_failed_writes(event):
-    return structs.replace(event, outcome="ok") if event.outcome == "failed" and event.operation != "read" else event
+    return (
+        structs.replace(event, outcome="ok")
+        if event.outcome == "failed" and event.operation != "read"
+        else event
+    )
 
 
 def ordering_what_touches(event):
-    return event if event.invoked == event.responded else structs.replace(event, invoked=event.invoked + 0.5)
+    return (
+        event
+        if event.invoked == event.responded
+        else structs.replace(event, invoked=event.invoked + 0.5)
+    )
 
 
 def forgetting_deletes(event):
-    return structs.replace(event, outcome="failed", responded=99.0) if event.operation == "delete" else event
+    return (
+        structs.replace(event, outcome="failed", responded=99.0)
+        if event.operation == "delete"
+        else event
+    )
 
 
 CHANGES = [
@@ -101,7 +138,9 @@ def altered(change):
 
 def skipping_repeated_values(events):
     repeated = Register(events).repeated
-    return accepts([event for event in events if event.operation != "read" or event.value not in repeated])
+    return accepts(
+        [event for event in events if event.operation != "read" or event.value not in repeated]
+    )
 
 
 def distrusting_repeated_values(events):
@@ -111,19 +150,32 @@ def distrusting_repeated_values(events):
 @pytest.mark.parametrize(
     "wrong",
     [*map(altered, CHANGES), skipping_repeated_values, distrusting_repeated_values],
-    ids=[*(change.__name__ for change in CHANGES), "skipping_repeated_values", "distrusting_repeated_values"],
+    ids=[
+        *(change.__name__ for change in CHANGES),
+        "skipping_repeated_values",
+        "distrusting_repeated_values",
+    ],
 )
 def test_a_wrong_checker_is_told_from_the_definition(wrong):
-    histories = (KINDS[kind](Random(seed), repeated) for seed in range(300) for kind in KINDS for repeated in (False, True))
+    histories = (
+        KINDS[kind](Random(seed), repeated)
+        for seed in range(300)
+        for kind in KINDS
+        for repeated in (False, True)
+    )
     assert any(disagreement(wrong, events) for events in histories)
 
 
 def test_a_hundred_thousand_operations_on_one_key():
     events = large(Random(1), 100_000)
     assert check(events).ok
-    stale = next(event for event in reversed(events) if event.operation == "read" and event.outcome == "ok")
+    stale = next(
+        event for event in reversed(events) if event.operation == "read" and event.outcome == "ok"
+    )
     old = next(event for event in events if event.operation == "write" and event.outcome == "ok")
-    (violation,) = check([structs.replace(event, value=old.value) if event is stale else event for event in events]).violations
+    (violation,) = check(
+        [structs.replace(event, value=old.value) if event is stale else event for event in events]
+    ).violations
     assert old in violation.events
     assert structs.replace(stale, value=old.value) in violation.events
     assert len(violation.events) <= 6

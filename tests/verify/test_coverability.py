@@ -52,9 +52,18 @@ RIGHT = {
 }  # fmt: skip
 
 WRONG = {
-    "validity: a version of two writes": ([c(0, 3, "a", ZERO, A), c(1, 4, "a", ZERO, A)], "tag 1.7 belongs to two writes"),
-    "validity: a version of two values": ([c(0, 3, "a", ZERO, A), r(4, 5, "b", tag=A)], "tag 1.7 belongs to two values"),
-    "validity: a version that nobody made": ([c(0, 1, "a", ZERO, A), r(2, 3, "x", tag=B)], "r2's read returned version 2.8, which no write made"),
+    "validity: a version of two writes": (
+        [c(0, 3, "a", ZERO, A), c(1, 4, "a", ZERO, A)],
+        "tag 1.7 belongs to two writes",
+    ),
+    "validity: a version of two values": (
+        [c(0, 3, "a", ZERO, A), r(4, 5, "b", tag=A)],
+        "tag 1.7 belongs to two values",
+    ),
+    "validity: a version that nobody made": (
+        [c(0, 1, "a", ZERO, A), r(2, 3, "x", tag=B)],
+        "r2's read returned version 2.8, which no write made",
+    ),
     "validity: nobody made it, and it was covered": (
         [r(2, 3, "x", tag=B), c(4, 5, "b", B, C)],
         "r2's read returned version 2.8, which no write made",
@@ -71,22 +80,46 @@ WRONG = {
         [c(0, None, "a", ZERO), r(1, 2, "a", tag=A), r(3, 4, "a", tag=B)],
         "2.8, which no write is left",
     ),
-    "validity: a version that failed": ([c(0, 1, "a", ZERO, A, outcome=FAILED), r(2, 3, "a", tag=A)], "1.7, whose write failed without effect"),
-    "continuity: a base that nobody made": ([c(0, 1, "a", A, B)], "w0's write covered version 1.7, which no write made"),
-    "continuity: a base that failed": ([c(0, 1, "a", ZERO, A, outcome=FAILED), c(2, 3, "b", A, B)], "1.7, whose write failed without effect"),
-    "continuity: a base of later": ([c(0, 1, "b", A, B), c(2, 3, "a", ZERO, A)], "w0's write covered version 1.7 before the write of it was invoked"),
-    "continuity: a base that can only have been made later": ([c(0, 1, "b", A, B), c(2, None, "a", ZERO)], "version 1.7, which no write made"),
+    "validity: a version that failed": (
+        [c(0, 1, "a", ZERO, A, outcome=FAILED), r(2, 3, "a", tag=A)],
+        "1.7, whose write failed without effect",
+    ),
+    "continuity: a base that nobody made": (
+        [c(0, 1, "a", A, B)],
+        "w0's write covered version 1.7, which no write made",
+    ),
+    "continuity: a base that failed": (
+        [c(0, 1, "a", ZERO, A, outcome=FAILED), c(2, 3, "b", A, B)],
+        "1.7, whose write failed without effect",
+    ),
+    "continuity: a base of later": (
+        [c(0, 1, "b", A, B), c(2, 3, "a", ZERO, A)],
+        "w0's write covered version 1.7 before the write of it was invoked",
+    ),
+    "continuity: a base that can only have been made later": (
+        [c(0, 1, "b", A, B), c(2, None, "a", ZERO)],
+        "version 1.7, which no write made",
+    ),
     "continuity: more bases than writes": (
         [c(0, None, "a", ZERO), c(1, 4, "b", A, B), c(1, 5, "c", (1, 8), C)],
         "w1's write covered version 1.8, which no write is left to have made",
     ),
-    "evolution: no new version": ([c(0, 1, "a", ZERO, B), c(2, 3, "b", B, B)], "made version 2.8, the same as its base"),
-    "evolution: a lower version": ([c(0, 1, "a", ZERO, B), c(1, 3, "b", B, A)], "w1's write made version 1.7, lower than its base 2.8"),
+    "evolution: no new version": (
+        [c(0, 1, "a", ZERO, B), c(2, 3, "b", B, B)],
+        "made version 2.8, the same as its base",
+    ),
+    "evolution: a lower version": (
+        [c(0, 1, "a", ZERO, B), c(1, 3, "b", B, A)],
+        "w1's write made version 1.7, lower than its base 2.8",
+    ),
     "consolidation: over one base one after the other": (
         [c(0, 1, "a", ZERO, A), c(2, 3, "b", ZERO, B)],
         "w2's write covered version 0.0, although 1.7 was known before it began",
     ),
-    "consolidation: the loser came first": ([c(0, 1, "a", ZERO, B), c(2, 3, "b", ZERO, A)], "w2's write covered version 0.0, although 2.8 was known"),
+    "consolidation: the loser came first": (
+        [c(0, 1, "a", ZERO, B), c(2, 3, "b", ZERO, A)],
+        "w2's write covered version 0.0, although 2.8 was known",
+    ),
     "consolidation: a version that was read": (
         [c(0, None, "a", ZERO, A), r(1, 2, "a", tag=A), c(3, 4, "b", ZERO, (1, 8))],
         "w3's write covered version 0.0, although 1.7 was known",
@@ -99,13 +132,34 @@ WRONG = {
         [c(0, 1, "a", ZERO, A), c(2, None, "b", ZERO), r(3, 4, "b", tag=B)],
         "w2's write covered version 0.0, although 1.7 was known",
     ),
-    "consolidation: a read goes back": ([c(0, 1, "a", ZERO, A), r(2, 3, None, tag=ZERO)], "r2's read has tag 0.0, lower than 1.7"),
-    "consolidation: a plain write goes back": ([c(0, 1, "a", ZERO, B), w(2, 3, "b", tag=A)], "w2's write has tag 1.7, lower than 2.8"),
-    "unchanged: the base": ([c(0, 1, "a", ZERO, A), u(2, 3, "a", A, A)], "r2's unchanged write returned version 1.7, the same as its base"),
-    "unchanged: nothing was ever written": ([u(2, 3, None, ZERO, ZERO)], "r2's unchanged write returned version 0.0, the same as its base"),
-    "unchanged: lower": ([c(0, 1, "a", ZERO, A), c(2, 3, "b", A, B), u(1, 3, "a", B, A)], "returned version 1.7, lower than its base 2.8"),
-    "freshness: a version of later": ([u(0, 1, "a", ZERO, A), c(2, 3, "a", ZERO, A)], "r0's unchanged write returned version 1.7 before the write"),
-    "freshness: a version that nobody made": ([u(0, 1, "a", ZERO, A)], "r0's unchanged write returned version 1.7, which no write made"),
+    "consolidation: a read goes back": (
+        [c(0, 1, "a", ZERO, A), r(2, 3, None, tag=ZERO)],
+        "r2's read has tag 0.0, lower than 1.7",
+    ),
+    "consolidation: a plain write goes back": (
+        [c(0, 1, "a", ZERO, B), w(2, 3, "b", tag=A)],
+        "w2's write has tag 1.7, lower than 2.8",
+    ),
+    "unchanged: the base": (
+        [c(0, 1, "a", ZERO, A), u(2, 3, "a", A, A)],
+        "r2's unchanged write returned version 1.7, the same as its base",
+    ),
+    "unchanged: nothing was ever written": (
+        [u(2, 3, None, ZERO, ZERO)],
+        "r2's unchanged write returned version 0.0, the same as its base",
+    ),
+    "unchanged: lower": (
+        [c(0, 1, "a", ZERO, A), c(2, 3, "b", A, B), u(1, 3, "a", B, A)],
+        "returned version 1.7, lower than its base 2.8",
+    ),
+    "freshness: a version of later": (
+        [u(0, 1, "a", ZERO, A), c(2, 3, "a", ZERO, A)],
+        "r0's unchanged write returned version 1.7 before the write",
+    ),
+    "freshness: a version that nobody made": (
+        [u(0, 1, "a", ZERO, A)],
+        "r0's unchanged write returned version 1.7, which no write made",
+    ),
 }
 
 
@@ -127,7 +181,9 @@ def test_rejected_with_the_operations_at_odds(events, why):
     assert why in violation.describe()
     assert violation.key == "k"
     assert set(violation.events) <= set(events)
-    assert len(violations(violation.events)) == 1, "the operations named are not at odds by themselves"
+    assert len(violations(violation.events)) == 1, (
+        "the operations named are not at odds by themselves"
+    )
     assert not is_possible(events)
 
 
@@ -137,7 +193,9 @@ def test_a_completed_write_that_tells_no_version_is_judged_by_its_base():
 
 
 def test_a_write_that_tells_no_version_comes_with_the_read_that_does():
-    first, silent, reading = events = WRONG["consolidation: a write of unknown outcome that was read"][0]
+    first, silent, reading = events = WRONG[
+        "consolidation: a write of unknown outcome that was read"
+    ][0]
     (violation,) = check_coverability(events).violations
     assert violation.events == (first, silent, reading)
 
@@ -146,11 +204,20 @@ FORK = [c(0, 5, "a", ZERO, A), c(0, 5, "b", ZERO, (1, 8)), c(0, 5, "c", ZERO, (1
 FORKS = {
     "the highest stands": (FORK, {ZERO: [A, (1, 8)]}),
     "the one that was covered stands": ([*FORK, c(5, 6, "d", A, B)], {ZERO: [(1, 8), (1, 9)]}),
-    "both ends of a fork": ([*FORK, c(5, 6, "d", A, B), c(5, 6, "e", (1, 8), (2, 9))], {ZERO: [A, (1, 9)]}),
-    "forks after forks": ([*FORK, c(6, 9, "d", (1, 9), B), c(6, 9, "e", (1, 9), (2, 9))], {ZERO: [A, (1, 8)], (1, 9): [B]}),
+    "both ends of a fork": (
+        [*FORK, c(5, 6, "d", A, B), c(5, 6, "e", (1, 8), (2, 9))],
+        {ZERO: [A, (1, 9)]},
+    ),
+    "forks after forks": (
+        [*FORK, c(6, 9, "d", (1, 9), B), c(6, 9, "e", (1, 9), (2, 9))],
+        {ZERO: [A, (1, 8)], (1, 9): [B]},
+    ),
     "a plain write goes over what is there": ([*FORK, w(6, 7, "d", tag=B)], {ZERO: [A, (1, 8)]}),
     "what may not have come to be": ([c(0, 5, "a", ZERO, A), c(0, None, "b", ZERO, (1, 8))], {}),
-    "what came to be": ([c(0, 5, "a", ZERO, A), c(0, None, "b", ZERO), r(6, 7, "b", tag=(1, 8))], {ZERO: [A]}),
+    "what came to be": (
+        [c(0, 5, "a", ZERO, A), c(0, None, "b", ZERO), r(6, 7, "b", tag=(1, 8))],
+        {ZERO: [A]},
+    ),
     "none": ([c(0, 1, "a", ZERO, A), c(2, 3, "b", A, B)], {}),
 }
 
@@ -169,7 +236,9 @@ def test_a_fork_in_words():
 
 
 def test_what_is_counted():
-    report = check_coverability([*FORK, c(6, 7, "x", (1, 9)), r(8, 9, None), w(0, 1, "a", key="plain")])
+    report = check_coverability(
+        [*FORK, c(6, 7, "x", (1, 9)), r(8, 9, None), w(0, 1, "a", key="plain")]
+    )
     assert (report.operations, report.keys, report.unjudged) == (5, 1, 2)
 
 

@@ -27,7 +27,9 @@ def disagreement(accepts, events):
     right, said = is_possible(events), accepts(events)
     if said == right or (said and ambiguous(events)):
         return ""
-    return f"{'accepted' if said else 'rejected'}:\n" + "\n".join(f"{event.describe()} {event.tag}" for event in events)
+    return f"{'accepted' if said else 'rejected'}:\n" + "\n".join(
+        f"{event.describe()} {event.tag}" for event in events
+    )
 
 
 SIZES = st.sampled_from([(2, 2), (3, 2), (2, 3), (4, 1)])
@@ -95,7 +97,11 @@ def ignoring_real_time(event):
 
 
 def dropping_unknown_writes(event):
-    return structs.replace(event, outcome="failed", responded=99.0) if event.outcome == "unknown" else event
+    return (
+        structs.replace(event, outcome="failed", responded=99.0)
+        if event.outcome == "unknown"
+        else event
+    )
 
 
 def believing_failed_writes(event):
@@ -103,11 +109,20 @@ def believing_failed_writes(event):
 
 
 def ordering_what_touches(event):
-    return event if event.invoked == event.responded else structs.replace(event, invoked=event.invoked + 0.5)
+    return (
+        event
+        if event.invoked == event.responded
+        else structs.replace(event, invoked=event.invoked + 0.5)
+    )
 
 
 def demanding_the_next_number(event):
-    if event.operation == "read" or event.base is None or event.tag is None or event.tag[0] == event.base[0] + 1:
+    if (
+        event.operation == "read"
+        or event.base is None
+        or event.tag is None
+        or event.tag[0] == event.base[0] + 1
+    ):
         return event
     return structs.replace(event, tag=event.base)
 
@@ -125,7 +140,13 @@ def strong(events):
 
 @pytest.mark.parametrize(
     "wrong",
-    [*((lambda events, change=change: accepts([change(event) for event in events])) for change in CHANGES), strong],
+    [
+        *(
+            (lambda events, change=change: accepts([change(event) for event in events]))
+            for change in CHANGES
+        ),
+        strong,
+    ],
     ids=[*(change.__name__ for change in CHANGES), "strong"],
 )
 def test_a_wrong_checker_is_told_from_the_definition(wrong):
@@ -139,15 +160,24 @@ def test_a_hundred_thousand_operations_on_one_key():
     assert report.ok
     assert len(report.forks) > 100
     assert check(events).ok
-    write = next(event for event in reversed(events) if event.operation == "write" and event.base is not None and event.outcome == "ok")
+    write = next(
+        event
+        for event in reversed(events)
+        if event.operation == "write" and event.base is not None and event.outcome == "ok"
+    )
     stale = structs.replace(write, base=events[5000].tag or ZERO)
-    (violation,) = check_coverability([stale if event is write else event for event in events]).violations
+    (violation,) = check_coverability(
+        [stale if event is write else event for event in events]
+    ).violations
     assert stale in violation.events
     assert len(violation.events) == 2
 
 
 def test_a_history_in_which_everything_is_wrong():
-    events = [Event(f"c{n}", "write", "k", f"v{n}", float(n), n + 0.5, "ok", (n + 2, 1), (0, 0)) for n in range(20_000)]
+    events = [
+        Event(f"c{n}", "write", "k", f"v{n}", float(n), n + 0.5, "ok", (n + 2, 1), (0, 0))
+        for n in range(20_000)
+    ]
     report = check_coverability(events)
     assert len(report.violations) == 19_999
     assert report.violations[-1].events == (events[-2], events[-1])

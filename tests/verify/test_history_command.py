@@ -12,8 +12,16 @@ from ares.testing.verify.log_history import LogEvent, dump_log
 from .making import r, w
 
 RIGHT = [w(0, 1, "a", tag=(1, 7)), r(2, 3, "a", tag=(1, 7))]
-STALE = [w(0, 1, "a", tag=(1, 7)), w(2, 3, "b", tag=(2, 7)), r(4, 5, "a", tag=(1, 7)), w(0, 1, "c", key="fine", tag=(1, 7))]
-FORK = [structs.replace(w(0, 3, value, tag=(1, writer)), base=(0, 0)) for value, writer in (("a", 7), ("b", 8))]
+STALE = [
+    w(0, 1, "a", tag=(1, 7)),
+    w(2, 3, "b", tag=(2, 7)),
+    r(4, 5, "a", tag=(1, 7)),
+    w(0, 1, "c", key="fine", tag=(1, 7)),
+]
+FORK = [
+    structs.replace(w(0, 3, value, tag=(1, writer)), base=(0, 0))
+    for value, writer in (("a", 7), ("b", 8))
+]
 LATE = structs.replace(w(4, 5, "c", tag=(2, 7)), base=(1, 7))
 GOING_BACK = [w(0, 9, "a", tag=(1, 7)), w(0, 1, "b", tag=(2, 7)), r(2, 3, "a", tag=(1, 7))]
 
@@ -36,7 +44,9 @@ def test_a_right_history(history, capsys):
 def test_a_wrong_history_shows_the_operations_at_odds(history, capsys):
     assert run(["check-history", history(STALE)]) == 1
     shown = capsys.readouterr().out
-    assert shown.startswith("NOT linearizable: 4 operations on 2 keys; 1 contradictions\nkey 'k': 'a' must come before 'b'")
+    assert shown.startswith(
+        "NOT linearizable: 4 operations on 2 keys; 1 contradictions\nkey 'k': 'a' must come before 'b'"
+    )
     assert all(f"  {event.describe()}\n" in shown for event in STALE[:3])
     assert "fine" not in shown
 
@@ -67,7 +77,9 @@ def test_tags_are_checked_only_when_asked_for(history, capsys):
     capsys.readouterr()
     assert run(["check-history", path, "--tags"]) == 1
     shown = capsys.readouterr().out
-    assert shown.startswith("linearizable: 3 operations on 1 keys\ntags NOT in order: 1 contradictions\n")
+    assert shown.startswith(
+        "linearizable: 3 operations on 1 keys\ntags NOT in order: 1 contradictions\n"
+    )
     assert "r2's read has tag 1.7, lower than 2.7" in shown
     assert run(["check-history", path, "--tags", "--json"]) == 1
     told = json.loads(capsys.readouterr().out)
@@ -76,11 +88,21 @@ def test_tags_are_checked_only_when_asked_for(history, capsys):
 
 def test_tags_in_order(history, capsys):
     assert run(["check-history", "--tags", history([*RIGHT, r(4, 5, "a")])]) == 0
-    assert capsys.readouterr().out.endswith("tags in order (1 completed operations carry no tag and were not judged)\n")
+    assert capsys.readouterr().out.endswith(
+        "tags in order (1 completed operations carry no tag and were not judged)\n"
+    )
 
 
 def test_coverability_is_checked_where_there_are_bases(history, capsys):
-    assert run(["check-history", history([*FORK, *(structs.replace(event, key="plain") for event in RIGHT)])]) == 0
+    assert (
+        run(
+            [
+                "check-history",
+                history([*FORK, *(structs.replace(event, key="plain") for event in RIGHT)]),
+            ]
+        )
+        == 0
+    )
     assert capsys.readouterr().out == (
         "linearizable: 4 operations on 2 keys\n"
         "weakly coverable: 2 operations on 1 keys with versions\n"
@@ -93,21 +115,37 @@ def test_what_is_not_coverable(history, capsys):
     path = history([*FORK, LATE])
     assert run(["check-history", path]) == 1
     shown = capsys.readouterr().out
-    assert shown.startswith("linearizable: 3 operations on 1 keys\nNOT weakly coverable: 3 operations on 1 keys with versions; 1 contradictions\n")
+    assert shown.startswith(
+        "linearizable: 3 operations on 1 keys\nNOT weakly coverable: 3 operations on 1 keys with versions; 1 contradictions\n"
+    )
     assert "w4's write covered version 1.7, although 1.8 was known before it began" in shown
     assert f"  {LATE.describe()}\n" in shown
     assert run(["check-history", path, "--json"]) == 1
     told = json.loads(capsys.readouterr().out)
     assert (told["ok"], told["violations"], told["coverability"]["ok"]) == (False, [], False)
-    assert [event["client"] for event in told["coverability"]["violations"][0]["events"]] == ["w0", "w4"]
+    assert [event["client"] for event in told["coverability"]["violations"][0]["events"]] == [
+        "w0",
+        "w4",
+    ]
     assert [fork["lost"] for fork in told["coverability"]["forks"]] == [[[1, 8]]]
 
 
 def test_many_forks_and_operations_without_a_version(history, capsys):
     forks = [structs.replace(event, key=f"k{n}") for n in range(12) for event in FORK]
-    assert run(["check-history", history([*forks, structs.replace(LATE, tag=None, key="other", base=(0, 0))])]) == 0
+    assert (
+        run(
+            [
+                "check-history",
+                history([*forks, structs.replace(LATE, tag=None, key="other", base=(0, 0))]),
+            ]
+        )
+        == 0
+    )
     shown = capsys.readouterr().out
-    assert "with versions (1 completed operations of unknown version were not judged)\n12 forks" in shown
+    assert (
+        "with versions (1 completed operations of unknown version were not judged)\n12 forks"
+        in shown
+    )
     assert shown.endswith("... and 2 more; --json shows all\n")
 
 
@@ -118,9 +156,14 @@ def test_the_help_tells_of_coverability(capsys):
 
 def test_undecided_is_not_passed_off_as_right(history, capsys, monkeypatch):
     monkeypatch.setattr("ares.testing.verify.linearizability.check.__defaults__", (1,))
-    events = [*(w(0, 100, value) for value in "ab" for _ in range(6)), *(r(n, n + 0.5, "ab"[n % 2]) for n in range(1, 14))]
+    events = [
+        *(w(0, 100, value) for value in "ab" for _ in range(6)),
+        *(r(n, n + 0.5, "ab"[n % 2]) for n in range(1, 14)),
+    ]
     assert run(["check-history", history(events)]) == 1
-    assert capsys.readouterr().out.startswith("undecided: 25 operations on 1 keys, no contradiction found\nkey 'k': undecided: 1 states")
+    assert capsys.readouterr().out.startswith(
+        "undecided: 25 operations on 1 keys, no contradiction found\nkey 'k': undecided: 1 states"
+    )
 
 
 @pytest.mark.parametrize(
@@ -160,7 +203,11 @@ def test_a_history_of_a_log_is_judged_as_such(tmp_path, capsys):
     path.write_bytes(dump_log([first, LogEvent("r", "tail", "events", 1, 2.0, 3.0)]))
     assert run(["check-history", str(path)]) == 0
     assert capsys.readouterr().out == "a log can show this: 2 operations on 1 logs\n"
-    path.write_bytes(dump_log([first, *(LogEvent(f"r{n}\x1b", "read", "events", 0, 2.0, 3.0) for n in range(12))]))
+    path.write_bytes(
+        dump_log(
+            [first, *(LogEvent(f"r{n}\x1b", "read", "events", 0, 2.0, 3.0) for n in range(12))]
+        )
+    )
     assert run(["check-history", str(path)]) == 1
     shown = capsys.readouterr().out
     assert shown.startswith("NO log can show this: 13 operations on 1 logs; 1")
@@ -175,7 +222,11 @@ def test_a_history_of_a_log_is_judged_as_such(tmp_path, capsys):
     [
         (b'{"client":"w","operation":"append","log":"l"}\n', [], ":1: not an event of a log"),
         (dump_log([LogEvent("w", "append", "l", 0, 0.0, 1.0, ("a",))]), ["--tags"], "has no tags"),
-        (dump_log([LogEvent("w", "append", "l", n, 0.0, 1.0, ("a",)) for n in (0, 1)]), [], "appended twice"),
+        (
+            dump_log([LogEvent("w", "append", "l", n, 0.0, 1.0, ("a",)) for n in (0, 1)]),
+            [],
+            "appended twice",
+        ),
     ],
 )
 def test_an_unusable_history_of_a_log(tmp_path, capsys, content, options, told):

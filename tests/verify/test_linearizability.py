@@ -38,34 +38,92 @@ RIGHT = {
 }  # fmt: skip
 
 WRONG = {
-    "stale read": ([w(0, 1, "a"), w(2, 3, "b"), r(4, 5, "a")], 3, "'a' must come before 'b' (w0's write ended before w2's write began) and after it"),
-    "lost write": ([w(0, 1, "a"), r(2, 3, None)], 2, "absent must come before 'a' (as it was from the start) and after it (w0's write ended before"),
-    "read from the future": ([r(0, 1, "a"), w(2, 3, "a")], 2, "'a' was read before any write of it was invoked"),
-    "new and then old": ([w(0, 1, "a"), w(2, 9, "b"), r(3, 4, "b"), r(5, 6, "a")], 4, "'a' must come before 'b'"),
+    "stale read": (
+        [w(0, 1, "a"), w(2, 3, "b"), r(4, 5, "a")],
+        3,
+        "'a' must come before 'b' (w0's write ended before w2's write began) and after it",
+    ),
+    "lost write": (
+        [w(0, 1, "a"), r(2, 3, None)],
+        2,
+        "absent must come before 'a' (as it was from the start) and after it (w0's write ended before",
+    ),
+    "read from the future": (
+        [r(0, 1, "a"), w(2, 3, "a")],
+        2,
+        "'a' was read before any write of it was invoked",
+    ),
+    "new and then old": (
+        [w(0, 1, "a"), w(2, 9, "b"), r(3, 4, "b"), r(5, 6, "a")],
+        4,
+        "'a' must come before 'b'",
+    ),
     "never written": ([w(0, 1, "a"), r(2, 3, "b")], 1, "'b' was read, and nobody wrote it"),
-    "written without effect": ([w(0, 1, "a", outcome="failed"), r(2, 3, "a")], 2, "the only writes of it failed"),
+    "written without effect": (
+        [w(0, 1, "a", outcome="failed"), r(2, 3, "a")],
+        2,
+        "the only writes of it failed",
+    ),
     "an unknown write surfaces twice": (
         [w(0, 1, "a"), w(2, None, "b"), r(3, 4, "b"), w(5, 6, "c"), r(7, 8, "c"), r(9, 10, "b")],
         4,
         "'b' must come before 'c' (r3's read ended before w5's write began) and after it (w5's write ended before r9's read began)",
     ),
-    "an unknown write surfaces before it was invoked": ([r(0, 1, "a"), w(2, None, "a")], 2, "before any write of it was invoked"),
-    "an unknown write is taken back": ([w(0, None, "a"), r(1, 2, "a"), r(3, 4, None)], 3, "absent must come before 'a'"),
+    "an unknown write surfaces before it was invoked": (
+        [r(0, 1, "a"), w(2, None, "a")],
+        2,
+        "before any write of it was invoked",
+    ),
+    "an unknown write is taken back": (
+        [w(0, None, "a"), r(1, 2, "a"), r(3, 4, None)],
+        3,
+        "absent must come before 'a'",
+    ),
     "one unknown delete, two absences": (
         [d(0, None), w(1, 2, "a"), r(3, 4, None), w(5, 6, "b"), r(7, 8, None)],
         5,
         "no order of these operations explains every read",
     ),
-    "deleted and there again": ([w(0, 1, "a"), d(2, 3), r(4, 5, "a")], 3, "'a' must come before absent"),
-    "absent before the delete": ([w(0, 1, "a"), r(2, 3, None), d(4, 5)], 2, "absent must come before 'a'"),
-    "absent after a delete and a write": ([d(0, 1), w(2, 3, "a"), r(4, 5, None), d(6, 7)], 2, "absent must come before 'a'"),
+    "deleted and there again": (
+        [w(0, 1, "a"), d(2, 3), r(4, 5, "a")],
+        3,
+        "'a' must come before absent",
+    ),
+    "absent before the delete": (
+        [w(0, 1, "a"), r(2, 3, None), d(4, 5)],
+        2,
+        "absent must come before 'a'",
+    ),
+    "absent after a delete and a write": (
+        [d(0, 1), w(2, 3, "a"), r(4, 5, None), d(6, 7)],
+        2,
+        "absent must come before 'a'",
+    ),
     "the same value twice, three times there": (
-        [w(0, 19, "a"), w(0, 19, "a"), w(0, 1, "b"), w(0, 19, "c"), r(2, 3, "a"), r(4, 5, "b"), r(6, 7, "a"), r(8, 9, "c"), r(10, 11, "a")],
+        [
+            w(0, 19, "a"),
+            w(0, 19, "a"),
+            w(0, 1, "b"),
+            w(0, 19, "c"),
+            r(2, 3, "a"),
+            r(4, 5, "b"),
+            r(6, 7, "a"),
+            r(8, 9, "c"),
+            r(10, 11, "a"),
+        ],
         None,
         "",
     ),
-    "a write among the reads of another": ([w(0, 9, "a"), r(1, 2, "a"), w(3, 4, "b"), r(5, 6, "a")], 4, "'a' must come before 'b'"),
-    "an absence too many": ([w(0, 1, "a"), d(2, 9), r(3, 4, None), r(5, 6, "a")], 4, "no order of these operations explains every read"),
+    "a write among the reads of another": (
+        [w(0, 9, "a"), r(1, 2, "a"), w(3, 4, "b"), r(5, 6, "a")],
+        4,
+        "'a' must come before 'b'",
+    ),
+    "an absence too many": (
+        [w(0, 1, "a"), d(2, 9), r(3, 4, None), r(5, 6, "a")],
+        4,
+        "no order of these operations explains every read",
+    ),
 }
 
 
@@ -87,7 +145,9 @@ def test_rejected_with_the_operations_at_odds(events, count, why):
     assert set(violation.events) <= set(events)
     assert list(violation.events) == sorted(violation.events, key=lambda event: event.invoked)
     assert count is None or len(violation.events) == count
-    assert not is_linearizable(violation.events), "the operations named do not contradict each other"
+    assert not is_linearizable(violation.events), (
+        "the operations named do not contradict each other"
+    )
 
 
 def test_tags_are_not_looked_at():
@@ -95,7 +155,16 @@ def test_tags_are_not_looked_at():
 
 
 def test_the_operations_at_odds_are_found_among_many():
-    quiet = [event for n in range(0, 4000, 8) for event in (w(n, n + 1, f"v{n}"), r(n + 2, n + 3, f"v{n}"), d(n + 4, n + 5), r(n + 6, n + 7, None))]
+    quiet = [
+        event
+        for n in range(0, 4000, 8)
+        for event in (
+            w(n, n + 1, f"v{n}"),
+            r(n + 2, n + 3, f"v{n}"),
+            d(n + 4, n + 5),
+            r(n + 6, n + 7, None),
+        )
+    ]
     assert check(quiet).ok
     wrong = [r(2003.2, 2003.5, None)]
     (violation,) = check([*quiet, *wrong]).violations
@@ -104,14 +173,34 @@ def test_the_operations_at_odds_are_found_among_many():
 
 def test_what_was_wrong_long_ago_and_shows_late_is_found():
     """A value that must last is deleted at once; what proves it was read a thousand operations later."""
-    lasting = [w(0, 1, "a"), d(2, 3), *(d(n, n + 0.5, outcome="failed") for n in range(4, 1000)), r(2000, 2001, "a"), r(0.1, 0.2, None)]
+    lasting = [
+        w(0, 1, "a"),
+        d(2, 3),
+        *(d(n, n + 0.5, outcome="failed") for n in range(4, 1000)),
+        r(2000, 2001, "a"),
+        r(0.1, 0.2, None),
+    ]
     (violation,) = check(lasting).violations
     assert violation.events == (w(0, 1, "a"), d(2, 3), r(2000, 2001, "a"))
 
 
 def test_every_wrong_key_and_every_wrong_value_is_told_once():
-    events = [w(0, 1, "a"), *(w(n, n + 1, f"v{n}") for n in range(2, 100, 2)), r(200, 201, "a"), r(202, 203, "never"), r(204, 205, "never")]
-    report = check([*events, *(Event(e.client, e.operation, "other", e.value, e.invoked, e.responded) for e in events)])
+    events = [
+        w(0, 1, "a"),
+        *(w(n, n + 1, f"v{n}") for n in range(2, 100, 2)),
+        r(200, 201, "a"),
+        r(202, 203, "never"),
+        r(204, 205, "never"),
+    ]
+    report = check(
+        [
+            *events,
+            *(
+                Event(e.client, e.operation, "other", e.value, e.invoked, e.responded)
+                for e in events
+            ),
+        ]
+    )
     assert [violation.key for violation in report.violations] == ["k"] * 3 + ["other"] * 3
     assert (report.operations, report.keys) == (2 * len(events), 2)
 
@@ -143,7 +232,9 @@ def test_undecided_is_neither_right_nor_wrong():
     assert not report.ok
     assert report.violations == ()
     (undecided,) = report.undecided
-    assert undecided.describe().startswith("key 'k': undecided: 5 states of the search did not tell")
+    assert undecided.describe().startswith(
+        "key 'k': undecided: 5 states of the search did not tell"
+    )
     assert "'a'" in undecided.why
 
 
@@ -162,6 +253,9 @@ def test_a_contradiction_is_told_even_where_values_repeat():
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(4))))
 def test_the_order_of_the_events_in_the_file_does_not_matter(order):
-    right, wrong = [w(0, 3, "a"), d(1, 2), r(4, 5, None), r(6, 7, None)], [w(0, 1, "a"), d(2, 3), r(4, 5, "a"), r(6, 7, None)]
+    right, wrong = (
+        [w(0, 3, "a"), d(1, 2), r(4, 5, None), r(6, 7, None)],
+        [w(0, 1, "a"), d(2, 3), r(4, 5, "a"), r(6, 7, None)],
+    )
     assert check([right[index] for index in order]).ok
     assert not check([wrong[index] for index in order]).ok

@@ -20,7 +20,12 @@ def unpack(packed: Path, into: Path) -> int:
     with tarfile.open(packed) as archive:
         for member in archive:
             name = PurePosixPath(member.name)
-            if member.isfile() and not name.is_absolute() and ".." not in name.parts and (source := archive.extractfile(member)):
+            if (
+                member.isfile()
+                and not name.is_absolute()
+                and ".." not in name.parts
+                and (source := archive.extractfile(member))
+            ):
                 path = into / name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 with path.open("wb") as file:
@@ -34,14 +39,22 @@ class ActionModule(ActionBase):
 
     _requires_connection = True
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        _, given = self.validate_argument_spec({"src": {"type": "path", "required": True}, "dest": {"type": "path", "required": True}})
+    def run(
+        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        _, given = self.validate_argument_spec(
+            {"src": {"type": "path", "required": True}, "dest": {"type": "path", "required": True}}
+        )
         result = super().run(tmp, task_vars)
         src, dest = given["src"].rstrip("/"), Path(given["dest"])
         packed = f"{src}.tar.gz"
-        said = self._low_level_execute_command(f"tar -C {quote(src)} -czf {quote(packed)} . && chmod 644 {quote(packed)}")
+        said = self._low_level_execute_command(
+            f"tar -C {quote(src)} -czf {quote(packed)} . && chmod 644 {quote(packed)}"
+        )
         if said["rc"]:
-            raise AnsibleActionFail(f"{src} cannot be packed: {(said['stderr'] or said['stdout']).strip()[-300:]}")
+            raise AnsibleActionFail(
+                f"{src} cannot be packed: {(said['stderr'] or said['stdout']).strip()[-300:]}"
+            )
         try:
             dest.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(prefix=".fetched-", dir=dest.parent) as place:
@@ -49,5 +62,7 @@ class ActionModule(ActionBase):
                 self._connection.fetch_file(packed, str(local))
                 files = unpack(local, dest)
         except (OSError, tarfile.TarError) as error:
-            raise AnsibleActionFail(f"the logs of this host cannot be kept in {dest}: {error}") from error
+            raise AnsibleActionFail(
+                f"the logs of this host cannot be kept in {dest}: {error}"
+            ) from error
         return result | {"changed": True, "files": files}

@@ -33,7 +33,9 @@ class CallbackModule(CallbackBase):
         self._play = ""
 
     def _tell(self, event: str, **more: Any) -> None:
-        sys.stdout.write(json.dumps({"time": time.time(), "event": event, "play": self._play, **more}) + "\n")
+        sys.stdout.write(
+            json.dumps({"time": time.time(), "event": event, "play": self._play, **more}) + "\n"
+        )
         sys.stdout.flush()
 
     def _ended(self, event: str, result: Any, **more: Any) -> None:
@@ -44,13 +46,25 @@ class CallbackModule(CallbackBase):
         self._tell("play")
 
     def v2_runner_on_ok(self, result: Any) -> None:
-        facts = result._result.get("ansible_facts") if result._task.action.endswith("set_fact") else None
+        facts = (
+            result._result.get("ansible_facts")
+            if result._task.action.endswith("set_fact")
+            else None
+        )
         self._ended("ok", result, **({"facts": facts} if facts else {}))
 
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
         said = result._result
-        message = said.get("msg") or said.get("stderr") or said.get("censored") or "it does not say why"
-        self._ended("ignored" if ignore_errors else "failed", result, message=str(message)[:MESSAGE_CHARACTERS])
+        message = (
+            said.get("msg") or said.get("stderr") or said.get("censored") or "it does not say why"
+        )
+        self._ended(
+            "ignored" if ignore_errors else "failed",
+            result,
+            message=str(message)[:MESSAGE_CHARACTERS],
+        )
 
     def v2_runner_on_unreachable(self, result: Any) -> None:
-        self._ended("unreachable", result, message=str(result._result.get("msg") or "")[:MESSAGE_CHARACTERS])
+        self._ended(
+            "unreachable", result, message=str(result._result.get("msg") or "")[:MESSAGE_CHARACTERS]
+        )

@@ -14,14 +14,18 @@ from ansible_collections.ares.storage.plugins.module_utils.processes import foun
 def started_below(directory: Path) -> dict[Path, int]:
     """Processes that run, by the files directory/**/*.pid that name them. Raises ValueError for a path that is too short to be that of a round."""
     if not directory.is_absolute() or len(directory.parts) < 3 or ".." in directory.parts:
-        raise ValueError(f"{directory} is not an absolute path below a directory; nothing was ended or removed")
+        raise ValueError(
+            f"{directory} is not an absolute path below a directory; nothing was ended or removed"
+        )
     return {file: pid for file in directory.rglob("*.pid") if (pid := found(file))}
 
 
 def clear(directory: Path, stop_s: float) -> None:
     """End every process that a file directory/**/*.pid names, and remove the directory. Raises OSError, ValueError."""
     if left := stop(started_below(directory), stop_s):
-        raise ValueError(f"processes {left} cannot be ended, not even by SIGKILL; {directory} was not removed")
+        raise ValueError(
+            f"processes {left} cannot be ended, not even by SIGKILL; {directory} was not removed"
+        )
     if directory.is_symlink() or not directory.is_dir():
         directory.unlink(missing_ok=True)
     else:
@@ -35,7 +39,17 @@ def owner(name: str) -> tuple[int, int]:
     try:
         account = pwd.getpwnam(name)
     except KeyError:
-        words = ["useradd", "--system", "--user-group", "--no-create-home", "--home-dir", "/", "--shell", "/usr/sbin/nologin", name]
+        words = [
+            "useradd",
+            "--system",
+            "--user-group",
+            "--no-create-home",
+            "--home-dir",
+            "/",
+            "--shell",
+            "/usr/sbin/nologin",
+            name,
+        ]
         made = subprocess.run(words, check=False, capture_output=True, text=True)
         try:
             account = pwd.getpwnam(name)

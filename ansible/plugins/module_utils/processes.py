@@ -30,7 +30,11 @@ def started(pid: int) -> str | None:
     """When the process started, in ticks since the machine did, and which run of the machine that is; None if there is no such process."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return None if fields[0] in ENDED else f"{fields[19]} {Path('/proc/sys/kernel/random/boot_id').read_text().strip()}"
+        return (
+            None
+            if fields[0] in ENDED
+            else f"{fields[19]} {Path('/proc/sys/kernel/random/boot_id').read_text().strip()}"
+        )
     except (OSError, IndexError):
         return None
 
@@ -102,7 +106,9 @@ def stop(pids: dict[Path, int], patience_s: float) -> list[int]:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(pid, number)
         deadline = time.monotonic() + wait_s
-        while (left := {file: pid for file, pid in left.items() if found(file) or group_runs(pid)}) and time.monotonic() < deadline:
+        while (
+            left := {file: pid for file, pid in left.items() if found(file) or group_runs(pid)}
+        ) and time.monotonic() < deadline:
             time.sleep(POLL_S)
         if not left:
             break
@@ -111,7 +117,11 @@ def stop(pids: dict[Path, int], patience_s: float) -> list[int]:
 
 def lacking(needs: list[dict]) -> str:
     """What of this is not on the host, each with how to get it; empty if nothing. ``path``: a pattern, or the name of a program."""
-    missing = [need for need in needs if not (glob(need["path"]) if "/" in need["path"] else shutil.which(need["path"]))]
+    missing = [
+        need
+        for need in needs
+        if not (glob(need["path"]) if "/" in need["path"] else shutil.which(need["path"]))
+    ]
     return "; ".join(f"{need['path']} is not there: {need['how']}" for need in missing)
 
 

@@ -56,7 +56,13 @@ def act(module: AnsibleModule) -> dict:
 
 def main() -> None:
     """What Ansible runs."""
-    module = AnsibleModule({"directory": {"type": "path", "required": True}, "stop_s": {"type": "float", "default": 5.0}}, supports_check_mode=True)
+    module = AnsibleModule(
+        {
+            "directory": {"type": "path", "required": True},
+            "stop_s": {"type": "float", "default": 5.0},
+        },
+        supports_check_mode=True,
+    )
     try:
         module.exit_json(**act(module))
     except OSError as error:

@@ -95,7 +95,9 @@ KEPT = ("address", "raft", "http", "data")
 
 def table(given: dict, **more: str) -> dict:
     """The process as the cluster file has it."""
-    return {key: given[key] for key in ("id", *KEPT, "site") if given.get(key)} | {key: value for key, value in more.items() if value}
+    return {key: given[key] for key in ("id", *KEPT, "site") if given.get(key)} | {
+        key: value for key, value in more.items() if value
+    }
 
 
 def tables(parameters: dict, public: dict[str, str]) -> dict:
@@ -106,15 +108,23 @@ def tables(parameters: dict, public: dict[str, str]) -> dict:
     from ares.cluster.tables import FORMAT
 
     members = parameters["members"]
-    initial = {key: value for key, value in parameters["initial"].items() if value not in (None, "", 0, False)}
+    initial = {
+        key: value
+        for key, value in parameters["initial"].items()
+        if value not in (None, "", 0, False)
+    }
     values = {
         "format": FORMAT,
         "name": parameters["name"],
         "durability": parameters["durability"],
         "security": parameters["security"],
-        "server": [table(one, identity=new_identity(), public_key=public.get(one["id"], "")) for one in parameters["servers"]],
+        "server": [
+            table(one, identity=new_identity(), public_key=public.get(one["id"], ""))
+            for one in parameters["servers"]
+        ],
         "consensus": [table(one, public_key=public.get(one["id"], "")) for one in members],
-        "initial": {"servers": [one["id"] for one in parameters["servers"] if not one.get("spare")]} | initial,
+        "initial": {"servers": [one["id"] for one in parameters["servers"] if not one.get("spare")]}
+        | initial,
     }
     if members:
         values["consensus_password"] = PASSWORD_NAME
@@ -122,7 +132,9 @@ def tables(parameters: dict, public: dict[str, str]) -> dict:
         values["decision_key"] = public[DECISIONS_ID]
     options = dict(parameters["options"])
     if public:
-        options["client"] = {"key": f"{KEYS_NAME}/{FIRST_CLIENT}.secret"} | options.get("client", {})
+        options["client"] = {"key": f"{KEYS_NAME}/{FIRST_CLIENT}.secret"} | options.get(
+            "client", {}
+        )
     return values | options
 
 
@@ -144,7 +156,12 @@ def text_of(values: dict, path: Path) -> str:
     from ares.cluster.tables import FileTable, written
 
     try:
-        text = written(msgspec.convert(values, FileTable, strict=False, dec_hook=lambda kind, value: kind(value)), REMARKS)
+        text = written(
+            msgspec.convert(
+                values, FileTable, strict=False, dec_hook=lambda kind, value: kind(value)
+            ),
+            REMARKS,
+        )
     except msgspec.ValidationError as error:
         raise ValueError(f"the cluster file cannot be like that: {error}") from error
     Settings.parse(text, path)
@@ -191,21 +208,35 @@ def extend(parameters: dict, path: Path, check_mode: bool) -> tuple[list[str], l
             found, wanted = there[id].get(key) or "", given[id].get(key) or ""
             if found != wanted:
                 why = f"the inventory says {key} = {wanted!r} of {id}, and {path} says {found!r}"
-                raise ValueError(f"{why}. Edit that file if the process moved with its data; nothing was changed")
+                raise ValueError(
+                    f"{why}. Edit that file if the process moved with its data; nothing was changed"
+                )
     added = [one for one in parameters["servers"] if one["id"] not in there]
     if members := [one["id"] for one in parameters["members"] if one["id"] not in there]:
-        raise ValueError(f"{', '.join(members)}: the consensus members of a cluster are those that it began with; nothing was changed")
+        raise ValueError(
+            f"{', '.join(members)}: the consensus members of a cluster are those that it began with; nothing was changed"
+        )
     if values["name"] != parameters["name"]:
-        raise ValueError(f"{path} is of the cluster {values['name']!r}, not {parameters['name']!r}; nothing was changed")
-    pairs = {one["id"]: SecretKey.generate() for one in added} if values.get("security") == "curve" else {}
+        raise ValueError(
+            f"{path} is of the cluster {values['name']!r}, not {parameters['name']!r}; nothing was changed"
+        )
+    pairs = (
+        {one["id"]: SecretKey.generate() for one in added}
+        if values.get("security") == "curve"
+        else {}
+    )
     for one in added:
-        given_values = table(one, identity=new_identity(), public_key=pairs[one["id"]].public if pairs else "")
+        given_values = table(
+            one, identity=new_identity(), public_key=pairs[one["id"]].public if pairs else ""
+        )
         text += f"\n[[server]]\n{lines(msgspec.convert(given_values, ServerSettings, dec_hook=lambda kind, value: kind(value)))}"
     Settings.parse(text, path)
     if added and not check_mode:
         for id, pair in pairs.items():
             secret = path.parent / KEYS_NAME / f"{id}.secret"
-            secret.unlink(missing_ok=True)  # of a run that ended before the file was written: nobody knows its public half
+            secret.unlink(
+                missing_ok=True
+            )  # of a run that ended before the file was written: nobody knows its public half
             write_secret(secret, pair.secret.hex())
         replace_durably(path, text)
     return [one["id"] for one in added], sorted(there.keys() - given.keys())
@@ -253,7 +284,9 @@ def main() -> None:
         from ares.model.errors import AresError
     except ImportError as error:
         why = "pip install 'ares-storage[ansible]' where ansible-playbook is, or set common_controller_python"
-        module.fail_json(msg=f"the package of ares is not installed on the controller, for {module.params['directory']}: {error}. {why}")
+        module.fail_json(
+            msg=f"the package of ares is not installed on the controller, for {module.params['directory']}: {error}. {why}"
+        )
     try:
         module.exit_json(**act(module))
     except (AresError, ValueError, OSError) as error:

@@ -75,7 +75,12 @@ def make_directory(path: Path, mode: int, uid: int, gid: int, check_mode: bool) 
 
 def write(path: Path, data: bytes, mode: int, uid: int, gid: int, check_mode: bool) -> bool:
     """Whether anything was to be done. A link in its place is replaced, never followed."""
-    if path.is_file() and not path.is_symlink() and fits(path, mode, uid) and path.read_bytes() == data:
+    if (
+        path.is_file()
+        and not path.is_symlink()
+        and fits(path, mode, uid)
+        and path.read_bytes() == data
+    ):
         return False
     if not check_mode:
         new = path.with_name(f".{path.name}.new")
@@ -105,15 +110,28 @@ def main() -> None:
     parameters, paths = module.params, []
     path = ""
     try:
-        account = pwd.getpwnam(parameters["owner"]) if parameters["owner"] else pwd.getpwuid(os.geteuid())
+        account = (
+            pwd.getpwnam(parameters["owner"]) if parameters["owner"] else pwd.getpwuid(os.geteuid())
+        )
         owner = (account.pw_uid, account.pw_gid, module.check_mode)
         for path, mode in parameters["directories"].items():
             paths += [path] if make_directory(Path(path), int(str(mode), 8), *owner) else []
         for path, content in parameters["files"].items():
-            paths += [path] if write(Path(path), str(content).encode(), int(str(parameters["modes"][path]), 8), *owner) else []
+            paths += (
+                [path]
+                if write(
+                    Path(path),
+                    str(content).encode(),
+                    int(str(parameters["modes"][path]), 8),
+                    *owner,
+                )
+                else []
+            )
     except (OSError, KeyError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else error
-        module.fail_json(msg=f"{path or parameters['owner']}: {why}. Before it was done: {', '.join(paths) or 'nothing'}")
+        module.fail_json(
+            msg=f"{path or parameters['owner']}: {why}. Before it was done: {', '.join(paths) or 'nothing'}"
+        )
     module.exit_json(changed=bool(paths), paths=paths)
 
 

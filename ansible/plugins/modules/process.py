@@ -98,7 +98,16 @@ import time
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.ares.storage.plugins.module_utils.processes import POLL_S, ended_with, found, lacking, last_lines, run, serves, stop
+from ansible_collections.ares.storage.plugins.module_utils.processes import (
+    POLL_S,
+    ended_with,
+    found,
+    lacking,
+    last_lines,
+    run,
+    serves,
+    stop,
+)
 
 
 def await_serving(parameters: dict, pid_file: Path) -> str:
@@ -121,7 +130,13 @@ def await_end(parameters: dict, pid_file: Path) -> str:
             return f"it still runs after {parameters['ended_s']:g} s"
         time.sleep(POLL_S)
     status = ended_with(parameters["exit_status"])
-    return "" if status == 0 else "it was killed" if status is None else f"it ended with status {status}"
+    return (
+        ""
+        if status == 0
+        else "it was killed"
+        if status is None
+        else f"it ended with status {status}"
+    )
 
 
 def act(module: AnsibleModule) -> dict:
@@ -137,18 +152,30 @@ def act(module: AnsibleModule) -> dict:
         module.fail_json(msg=f"{why}. Nothing was started")
     if (starts or stops or leaves_file) and not module.check_mode:
         if stops and stop({pid_file: pid}, parameters["stop_s"]):
-            module.fail_json(msg=f"process {pid}, named by {pid_file}, cannot be ended, not even by SIGKILL")
+            module.fail_json(
+                msg=f"process {pid}, named by {pid_file}, cannot be ended, not even by SIGKILL"
+            )
         if state in ("stopped", "restarted"):
             pid_file.unlink(missing_ok=True)
         pid = run(parameters, pid_file) if starts else 0
     if state != "stopped" and not module.check_mode:
         serving = state != "query" and parameters["ready"]
-        why = await_serving(parameters, pid_file) if serving else await_end(parameters, pid_file) if parameters["ended_s"] else ""
+        why = (
+            await_serving(parameters, pid_file)
+            if serving
+            else await_end(parameters, pid_file)
+            if parameters["ended_s"]
+            else ""
+        )
         if why:
             what = " ".join(parameters["command"] or [pid_file.stem])[:200]
             module.fail_json(msg=f"{what}: {why}. {last_lines(parameters['log'] or '')}")
         pid = found(pid_file)
-    return {"changed": starts or stops or leaves_file, "pid": pid, "status": ended_with(parameters["exit_status"])}
+    return {
+        "changed": starts or stops or leaves_file,
+        "pid": pid,
+        "status": ended_with(parameters["exit_status"]),
+    }
 
 
 def main() -> None:
@@ -156,7 +183,11 @@ def main() -> None:
     module = AnsibleModule(
         {
             "pid_file": {"type": "path", "required": True},
-            "state": {"type": "str", "choices": ["started", "stopped", "restarted", "query"], "default": "started"},
+            "state": {
+                "type": "str",
+                "choices": ["started", "stopped", "restarted", "query"],
+                "default": "started",
+            },
             "command": {"type": "list", "elements": "str"},
             "log": {"type": "path"},
             "exit_status": {"type": "path"},
@@ -170,13 +201,19 @@ def main() -> None:
             "ready_s": {"type": "float", "default": 120.0},
             "ended_s": {"type": "float", "default": 0.0},
         },
-        required_if=[("state", "started", ["command"]), ("state", "restarted", ["command"]), ("once", True, ["exit_status"])],
+        required_if=[
+            ("state", "started", ["command"]),
+            ("state", "restarted", ["command"]),
+            ("once", True, ["exit_status"]),
+        ],
         supports_check_mode=True,
     )
     try:
         module.exit_json(**act(module))
     except (OSError, KeyError) as error:
-        module.fail_json(msg=f"the process of {module.params['pid_file']} was not {module.params['state']}: {error}")
+        module.fail_json(
+            msg=f"the process of {module.params['pid_file']} was not {module.params['state']}: {error}"
+        )
 
 
 if __name__ == "__main__":

@@ -73,8 +73,20 @@ import time
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.ares.storage.plugins.module_utils.directories import clear, make, owner, started_below
-from ansible_collections.ares.storage.plugins.module_utils.processes import POLL_S, found, lacking, last_lines, run, serves
+from ansible_collections.ares.storage.plugins.module_utils.directories import (
+    clear,
+    make,
+    owner,
+    started_below,
+)
+from ansible_collections.ares.storage.plugins.module_utils.processes import (
+    POLL_S,
+    found,
+    lacking,
+    last_lines,
+    run,
+    serves,
+)
 
 
 def write(path: Path, content: str, uid: int, gid: int) -> None:
@@ -91,15 +103,31 @@ def begin(parameters: dict, directory: Path, data: Path) -> dict[str, int]:
     if why := lacking([need for one in parameters["processes"] for need in one.get("needs", [])]):
         raise ValueError(f"{why}. Nothing was started")
     uid, gid = owner(parameters["user"])
-    for path, mode in ((directory, 0o755), (data, 0o700), *((directory / name, 0o755) for name in ("config", "logs", "run"))):
+    for path, mode in (
+        (directory, 0o755),
+        (data, 0o700),
+        *((directory / name, 0o755) for name in ("config", "logs", "run")),
+    ):
         make(path, mode, uid, gid)
     for name, content in parameters["files"].items():
         write(directory / name, content, uid, gid)
     pids = {}
     for one in parameters["processes"]:
         user = parameters["user"] if os.geteuid() == 0 else ""
-        more = {"exit_status": None, "environment": parameters["environment"], "user": user, "directory": str(directory)}
-        pids[one["name"]] = run({"command": one["command"], "log": str(directory / "logs" / f"{one['name']}.out"), **more}, pid_file(directory, one))
+        more = {
+            "exit_status": None,
+            "environment": parameters["environment"],
+            "user": user,
+            "directory": str(directory),
+        }
+        pids[one["name"]] = run(
+            {
+                "command": one["command"],
+                "log": str(directory / "logs" / f"{one['name']}.out"),
+                **more,
+            },
+            pid_file(directory, one),
+        )
     return pids
 
 
@@ -116,7 +144,9 @@ def wait(processes: list[dict], directory: Path, ready_s: float) -> None:
             ended = not found(pid_file(directory, one))
             if ended or time.monotonic() > deadline:
                 what = "has ended" if ended else f"does not serve after {ready_s:g} s: {why}"
-                raise ValueError(f"{one['name']} {what}. {last_lines(str(directory / 'logs' / one['name']) + '.out')}")
+                raise ValueError(
+                    f"{one['name']} {what}. {last_lines(str(directory / 'logs' / one['name']) + '.out')}"
+                )
             time.sleep(POLL_S)
 
 

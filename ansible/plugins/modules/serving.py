@@ -62,7 +62,11 @@ def asked(address: str) -> str:
         connection.request("GET", "/health")
         answer = connection.getresponse()
         said = answer.read(65536)
-        return "" if answer.status == 200 else str(json.loads(said).get("why") or f"status {answer.status}")
+        return (
+            ""
+            if answer.status == 200
+            else str(json.loads(said).get("why") or f"status {answer.status}")
+        )
     except (OSError, http.client.HTTPException, ValueError, AttributeError) as error:
         return f"nothing serves at http://{address}/health ({error})"
     finally:
@@ -95,7 +99,11 @@ def main() -> None:
     while not module.check_mode and (why := asked(given["http"])):
         ended = has_ended(given["pid_file"])
         if ended or time.monotonic() - began > given["timeout_s"]:
-            what = "it has ended" if ended else f"it does not serve after {given['timeout_s']:g} s: {why}"
+            what = (
+                "it has ended"
+                if ended
+                else f"it does not serve after {given['timeout_s']:g} s: {why}"
+            )
             module.fail_json(msg=f"{what}. " + (last_lines(given["log"]) or "journalctl says more"))
         time.sleep(POLL_S)
     module.exit_json(changed=False, waited_s=round(time.monotonic() - began, 1))

@@ -72,15 +72,26 @@ class PlainModule(ActionBase):
     _requires_connection = True
     name: str
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def run(
+        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
         result, given = super().run(tmp, task_vars), task_vars or {}
         interpreter = str(given.get("ansible_python_interpreter") or "")
         interpreter = interpreter if interpreter.startswith("/") else "/usr/bin/python3"
         arguments = json.dumps(self._task.args, default=str)
-        program = PROGRAM.format(arguments=arguments, check_mode=self._task.check_mode, sources=json.dumps(sources_of(self.name)), mark=MARK)
+        program = PROGRAM.format(
+            arguments=arguments,
+            check_mode=self._task.check_mode,
+            sources=json.dumps(sources_of(self.name)),
+            mark=MARK,
+        )
         command = f"{self._compute_environment_string()} {quote(interpreter)} -".strip()
-        said = self._low_level_execute_command(command, in_data=program.encode(), executable="/bin/sh")
+        said = self._low_level_execute_command(
+            command, in_data=program.encode(), executable="/bin/sh"
+        )
         answer = next((line for line in said["stdout"].splitlines() if line.startswith(MARK)), None)
         if answer is None:
-            raise AnsibleActionFail(f"{interpreter} ended with status {said['rc']}: {(said['stderr'] or said['stdout']).strip()[-1000:]}")
+            raise AnsibleActionFail(
+                f"{interpreter} ended with status {said['rc']}: {(said['stderr'] or said['stdout']).strip()[-1000:]}"
+            )
         return result | json.loads(answer.removeprefix(MARK))

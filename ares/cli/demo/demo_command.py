@@ -29,8 +29,18 @@ MEMBERS = 3
 
 def demo(
     common: Common,
-    directory: Annotated[Path | None, typer.Option("--dir", metavar="DIR", help="Where to make the temporary directory.", show_default=False)] = None,
-    mib: Annotated[int, typer.Option(min=1, max=256, metavar="MIB", help="The size of the generated file.")] = 8,
+    directory: Annotated[
+        Path | None,
+        typer.Option(
+            "--dir",
+            metavar="DIR",
+            help="Where to make the temporary directory.",
+            show_default=False,
+        ),
+    ] = None,
+    mib: Annotated[
+        int, typer.Option(min=1, max=256, metavar="MIB", help="The size of the generated file.")
+    ] = 8,
 ) -> None:
     """Start a cluster, kill a server that comes back with its data, move everything elsewhere twice while clients read and write, lose the leader.
 
@@ -48,7 +58,10 @@ def demo(
     story = Story(narrator, mib)
     begin = time.perf_counter()
     try:
-        with _signals(signal.default_int_handler), _cluster(narrator, directory) as (settings, supervisor):
+        with (
+            _signals(signal.default_int_handler),
+            _cluster(narrator, directory) as (settings, supervisor),
+        ):
             run(story.run(structs.replace(common, cluster=settings.path).settings(), supervisor))
     except AresError as error:
         if not common.json:
@@ -63,7 +76,9 @@ def demo(
 
 
 @contextlib.contextmanager
-def _cluster(narrator: "Narrator", directory: Path | None) -> "Iterator[tuple[Settings, Supervisor]]":
+def _cluster(
+    narrator: "Narrator", directory: Path | None
+) -> "Iterator[tuple[Settings, Supervisor]]":
     """A new cluster in a temporary directory, and its processes, which run. At the end of it neither is left."""
     from ares.cli.local.supervisor import Supervisor, members_of
     from ares.cluster.cluster_file import Plan, create
@@ -72,7 +87,9 @@ def _cluster(narrator: "Narrator", directory: Path | None) -> "Iterator[tuple[Se
     settings = create(Path(home.name), Plan(SERVERS, MEMBERS, base_port=0))
     supervisor = Supervisor(settings.path)
     try:
-        with narrator.step(f"start {SERVERS} storage servers and {MEMBERS} consensus members, each a process of its own") as step:
+        with narrator.step(
+            f"start {SERVERS} storage servers and {MEMBERS} consensus members, each a process of its own"
+        ) as step:
             with supervisor.alone():
                 pids = supervisor.start(members_of(settings), START_TIMEOUT_S, lambda: False)
             step.note = f"{' '.join(f'{id}={pid}' for id, pid in pids.items())} (process ids)\nin {home.name}"
@@ -99,9 +116,14 @@ def _summary(narrator: "Narrator", story: "Story", begin: float) -> dict[str, An
 
 
 @contextlib.contextmanager
-def _signals(handler: "signal.Handlers | Callable[[int, FrameType | None], None]") -> Iterator[None]:
+def _signals(
+    handler: "signal.Handlers | Callable[[int, FrameType | None], None]",
+) -> Iterator[None]:
     """Meanwhile ``handler`` sees to Ctrl-C, to being asked to end, and to the end of the terminal."""
-    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    before = {
+        number: signal.signal(number, handler)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    }
     try:
         yield
     finally:

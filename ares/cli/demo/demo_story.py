@@ -78,7 +78,9 @@ class Narrator:
             ms = round(1000 * (time.perf_counter() - begin))
             self.steps.append({"step": title, "ok": ok, "ms": ms} | step.data)
             mark = f"[bold green]{self._marks[0]}[/]" if ok else f"[bold red]{self._marks[1]}[/]"
-            self.console.print(f"{mark} [bold]{number:2}  {title}[/]  [cyan]{ms} ms[/]", soft_wrap=True)
+            self.console.print(
+                f"{mark} [bold]{number:2}  {title}[/]  [cyan]{ms} ms[/]", soft_wrap=True
+            )
             for line in step.note.splitlines():
                 self.console.print(f"      [dim]{escape(line)}[/]", soft_wrap=True)
 
@@ -91,7 +93,11 @@ class Narrator:
 
     def close(self, summary: dict[str, Any]) -> None:
         """Operations and latencies by phase, and what came of it all."""
-        table = Table(title="The reader and the writer that never paused", title_justify="left", title_style="bold")
+        table = Table(
+            title="The reader and the writer that never paused",
+            title_justify="left",
+            title_style="bold",
+        )
         table.add_column("while")
         for name in ("reads", "p50 ms", "p99 ms", "writes", "p50 ms", "p99 ms"):
             table.add_column(name, justify="right")
@@ -109,7 +115,9 @@ class Narrator:
         }
         if summary["trace"]:
             command = sys.argv[0] if sys.argv[0].endswith("ares-cli") else "ares-cli"
-            lines["next"] = f"where the time of the last read went:  {shlex.join([command, 'trace', summary['trace']])}"
+            lines["next"] = (
+                f"where the time of the last read went:  {shlex.join([command, 'trace', summary['trace']])}"
+            )
         for name, text in lines.items():
             self.console.print(f"[bold]{name:12}[/]{text}", soft_wrap=True)
 
@@ -182,7 +190,10 @@ class DemoTraffic:
         for key in self._keys:
             await self._write(writer, key)
         self._going = True
-        self._tasks = [asyncio.create_task(self._keep(self._write, writer)), asyncio.create_task(self._keep(self._read, reader))]
+        self._tasks = [
+            asyncio.create_task(self._keep(self._write, writer)),
+            asyncio.create_task(self._keep(self._read, reader)),
+        ]
 
     async def stop(self) -> None:
         """Let the operations under way end, and begin no others; raises what broke a loop."""
@@ -191,7 +202,14 @@ class DemoTraffic:
 
     def summary(self, phase: str) -> dict[str, Any]:
         """Counts, and latencies in ms, of the operations that began in ``phase``."""
-        of = {kind: [sample.seconds for sample in self.samples if (sample.phase, sample.kind) == (phase, kind)] for kind in ("read", "write")}
+        of = {
+            kind: [
+                sample.seconds
+                for sample in self.samples
+                if (sample.phase, sample.kind) == (phase, kind)
+            ]
+            for kind in ("read", "write")
+        }
         return {"phase": phase, "reads": _latencies(of["read"]), "writes": _latencies(of["write"])}
 
     async def _keep(self, operation: Any, store: ObjectStore) -> None:
@@ -214,9 +232,13 @@ class DemoTraffic:
         self.bytes += len(value)
         count = count_in(key, value)
         if count is None:
-            self.failures.append(f"a read of {key} returned {len(value)} bytes that nobody wrote there")
+            self.failures.append(
+                f"a read of {key} returned {len(value)} bytes that nobody wrote there"
+            )
         elif not least <= count <= self._begun[key]:
-            self.failures.append(f"a read of {key} returned its write {count}, not one from {least} to {self._begun[key]}")
+            self.failures.append(
+                f"a read of {key} returned its write {count}, not one from {least} to {self._begun[key]}"
+            )
         else:
             self._seen[key] = count
 
@@ -236,7 +258,10 @@ def _latencies(seconds: list[float]) -> dict[str, Any]:
     if not seconds:
         return {"count": 0}
     ordered = sorted(seconds)
-    percentiles = {f"p{percent}_ms": round(1000 * ordered[len(ordered) * percent // 100], 2) for percent in (50, 99)}
+    percentiles = {
+        f"p{percent}_ms": round(1000 * ordered[len(ordered) * percent // 100], 2)
+        for percent in (50, 99)
+    }
     return {"count": len(ordered)} | percentiles | {"max_ms": round(1000 * ordered[-1], 2)}
 
 
@@ -281,7 +306,11 @@ class Story:
         """The whole story, of the processes that ``supervisor`` started. Raises :class:`AresError` at the first step that fails."""
         self._supervisor = supervisor
         self._members = {member.id: member for member in members_of(settings)}
-        async with connect(settings) as manager, connect(settings) as second, connect(settings) as third:
+        async with (
+            connect(settings) as manager,
+            connect(settings) as second,
+            connect(settings) as third,
+        ):
             store = await self._create(manager)
             await self._write_files(store)
             await self._read_files(store, "read everything back and compare SHA-256")
@@ -302,12 +331,16 @@ class Story:
         async with connect(settings) as newcomer:
             store = await newcomer.domain(DOMAIN)
             self._digests |= {key: _digest(value) for key, value in self.traffic.expected.items()}
-            await self._read_files(store, "a client that never heard of all this reads everything and compares SHA-256")
+            await self._read_files(
+                store, "a client that never heard of all this reads everything and compares SHA-256"
+            )
             await self._compare_file(newcomer)
         await self._trace_a_read(settings)
 
     async def _create(self, manager: Manager) -> ObjectStore:
-        with self._step("make a domain whose objects are replicated on three of the five servers") as step:
+        with self._step(
+            "make a domain whose objects are replicated on three of the five servers"
+        ) as step:
             store = await manager.domain(DOMAIN, create=Configuration.abd(["s0", "s1", "s2"]))
             step.note = store.configuration.describe()
             step.data = {"configuration": store.configuration.describe()}
@@ -317,12 +350,18 @@ class Story:
         objects = _contents(self._mib)
         self._digests = {key: _digest(value) for key, value in objects.items()}
         total = sum(map(len, objects.values()))
-        with self._step(f"write a file of {self._mib} MiB, a source file of this program and {SMALL_OBJECTS} small objects") as step:
+        with self._step(
+            f"write a file of {self._mib} MiB, a source file of this program and {SMALL_OBJECTS} small objects"
+        ) as step:
             begin = time.perf_counter()
             await asyncio.gather(*(store.write(key, value) for key, value in objects.items()))
             seconds = time.perf_counter() - begin
             step.note = f"{size(total)} in {len(objects)} objects, {size(round(total / seconds))}/s"
-            step.data = {"objects": len(objects), "bytes": total, "bytes_per_s": round(total / seconds)}
+            step.data = {
+                "objects": len(objects),
+                "bytes": total,
+                "bytes_per_s": round(total / seconds),
+            }
         self.bytes += total
 
     async def _read_files(self, store: ObjectStore, title: str) -> None:
@@ -330,12 +369,22 @@ class Story:
             begin = time.perf_counter()
             values = await asyncio.gather(*(store.read(key) for key in self._digests))
             seconds = time.perf_counter() - begin
-            wrong = [key for key, value in zip(self._digests, values, strict=True) if _digest(value) != self._digests[key]]
+            wrong = [
+                key
+                for key, value in zip(self._digests, values, strict=True)
+                if _digest(value) != self._digests[key]
+            ]
             if wrong:
-                raise DemoFailed(f"{', '.join(wrong)} came back with another content than was written")
+                raise DemoFailed(
+                    f"{', '.join(wrong)} came back with another content than was written"
+                )
             total = sum(map(len, values))
             step.note = f"{len(values)} of {len(values)} digests are equal; {size(total)}, {size(round(total / seconds))}/s"
-            step.data = {"objects": len(values), "bytes": total, "bytes_per_s": round(total / seconds)}
+            step.data = {
+                "objects": len(values),
+                "bytes": total,
+                "bytes_per_s": round(total / seconds),
+            }
         self.bytes += total
         self.objects_read += len(values)
 
@@ -343,7 +392,9 @@ class Story:
         """Read the largest object, and keep where the time went, for `ares-cli trace`."""
         with self._step(f"read the {self._mib} MiB once more, with a trace") as step:
             spans: list[Span] = []
-            async with Connecting(settings, Tracer(TracingSettings(exporter="console", parent=False), spans.extend)) as manager:
+            async with Connecting(
+                settings, Tracer(TracingSettings(exporter="console", parent=False), spans.extend)
+            ) as manager:
                 value = await (await manager.domain(DOMAIN)).read("files/random")
             last = max((span for span in spans if not span.parent), key=lambda span: span.began_ns)
             trace = [span for span in spans if span.trace == last.trace]
@@ -360,7 +411,9 @@ class Story:
 
     async def _edit_file(self, manager: Manager) -> None:
         """Put the file, change a line in the middle, put it again."""
-        with self._step(f"put a file of {size(self._file_bytes)}, cut into blocks by its content, as a domain of its own") as step:
+        with self._step(
+            f"put a file of {size(self._file_bytes)}, cut into blocks by its content, as a domain of its own"
+        ) as step:
             self._content = os.urandom(self._file_bytes)
             async with manager.file(FILE) as file:
                 report = await file.write(self._content)
@@ -374,18 +427,25 @@ class Story:
 
     async def _edit_together(self, manager: Manager, other: Manager) -> None:
         """Two clients edit different parts of the same version, then one of them edits what the other has changed."""
-        with self._step("two clients edit the same version of the file, one near its beginning, one near its end") as step:
+        with self._step(
+            "two clients edit the same version of the file, one near its beginning, one near its end"
+        ) as step:
             async with manager.file(FILE) as ours, other.file(FILE) as theirs:
                 before = await ours.read()
                 await theirs.read()
                 near_begin, near_end = len(before) // 8, len(before) - len(before) // 8
                 edited_by_them = _inserted(before, near_end)
-                first, second = await ours.write(_inserted(before, near_begin)), await theirs.write(edited_by_them)
+                first, second = (
+                    await ours.write(_inserted(before, near_begin)),
+                    await theirs.write(edited_by_them),
+                )
                 self._content = _inserted(edited_by_them, near_begin)
                 await self._compare_file(other)
                 late = await theirs.write(_inserted(edited_by_them, near_begin + 1))
                 if first.conflicts or second.conflicts or not late.conflicts:
-                    raise DemoFailed("edits of different blocks got in each other's way, or those of one block did not")
+                    raise DemoFailed(
+                        "edits of different blocks got in each other's way, or those of one block did not"
+                    )
                 conflict = late.conflicts[0]
                 step.note = (
                     "both edits are in the file; a third, of a block that had changed meanwhile, overwrote nothing and was told so:\n"
@@ -401,39 +461,56 @@ class Story:
                 raise DemoFailed(f"the file {FILE!r} came back with another content than was put")
 
     async def _begin_traffic(self, writer: ObjectStore, reader: ObjectStore) -> None:
-        with self._step("a reader and a writer begin, two more clients, and never pause from here on", phase="nothing happens") as step:
+        with self._step(
+            "a reader and a writer begin, two more clients, and never pause from here on",
+            phase="nothing happens",
+        ) as step:
             await self.traffic.start(writer, reader)
             await asyncio.sleep(LULL_S)
-            step.note = "every value tells which write it is of: a wrong, torn or stale read is noticed"
+            step.note = (
+                "every value tells which write it is of: a wrong, torn or stale read is noticed"
+            )
 
     async def _kill_server(self, server: str, store: ObjectStore) -> None:
-        with self._step(f"kill -9 {server}, which holds every object", phase=f"{server} is dead") as step:
+        with self._step(
+            f"kill -9 {server}, which holds every object", phase=f"{server} is dead"
+        ) as step:
             self._kill(server)
             await asyncio.sleep(LULL_S)
             await store.read("files/random")
             step.note = f"reads and writes go on with {' and '.join(store.configuration.server_ids[1:])}; one more crash would stop them"
 
     async def _start_again(self, server: str, manager: Manager) -> None:
-        with self._step(f"start {server} again: it has what it acknowledged, from its disk", phase=f"{server} is back") as step:
+        with self._step(
+            f"start {server} again: it has what it acknowledged, from its disk",
+            phase=f"{server} is back",
+        ) as step:
             await self._start([server])
             description = (await manager.status()).servers[ServerId(server)]
             hosted = description.hosted if description is not None else ()
             objects = sum(its.objects for its in hosted if its.configuration.domain == DOMAIN)
             if objects < len(self._digests):
-                raise DemoFailed(f"{server} came back with {objects} objects, and it had acknowledged {len(self._digests)} at least")
+                raise DemoFailed(
+                    f"{server} came back with {objects} objects, and it had acknowledged {len(self._digests)} at least"
+                )
             await asyncio.sleep(LULL_S)
             step.note = f"the same server as before, with all of its {objects} objects: it counts, and one more crash is survived again"
             step.data = {"objects": objects}
 
     async def _erasure_code(self, store: ObjectStore) -> None:
-        with self._step("reconfigure: from replication to erasure coding, on four of the five servers", phase="moving to EC") as step:
+        with self._step(
+            "reconfigure: from replication to erasure coding, on four of the five servers",
+            phase="moving to EC",
+        ) as step:
             result = await store.reconfigure(Configuration.ec(["s1", "s2", "s3", "s4"], k=2))
             self._phase("on EC")
             step.note, step.data = _moved(result)
         await asyncio.sleep(LULL_S)
 
     async def _lose_the_leader(self, manager: Manager, store: ObjectStore) -> None:
-        with self._step("reconfigure again, and kill -9 the leader of the consensus service in the middle") as step:
+        with self._step(
+            "reconfigure again, and kill -9 the leader of the consensus service in the middle"
+        ) as step:
             leader, term = await self._leader(manager, but_not="")
             self._phase("moving, leader dies")
 
@@ -441,12 +518,19 @@ class Story:
                 if progress.stage == "read-config" and leader not in self.killed:
                     self._kill(leader)  # the next thing that the reconfiguration does is to propose
 
-            result = await store.reconfigure(Configuration.abd(["s2", "s3", "s4"]), progress=progress)
+            result = await store.reconfigure(
+                Configuration.abd(["s2", "s3", "s4"]), progress=progress
+            )
             self._phase("on ABD again")
             successor, successor_term = await self._leader(manager, but_not=leader)
             note, data = _moved(result)
             step.note = f"{leader}, leader of term {term}, died before the decision; {successor} was elected for term {successor_term}\n{note}"
-            step.data = data | {"killed": leader, "term": term, "leader": successor, "leader_term": successor_term}
+            step.data = data | {
+                "killed": leader,
+                "term": term,
+                "leader": successor,
+                "leader_term": successor_term,
+            }
 
     async def _end_traffic(self) -> None:
         with self._step("let the reader and the writer go on for a moment, then end") as step:
@@ -454,15 +538,22 @@ class Story:
             await self.traffic.stop()
             self.bytes += self.traffic.bytes
             step.note = self.traffic.line()
-            step.data = {"operations": len(self.traffic.samples), "failures": len(self.traffic.failures)}
+            step.data = {
+                "operations": len(self.traffic.samples),
+                "failures": len(self.traffic.failures),
+            }
 
     async def _kill_everything(self) -> None:
-        with self._step("kill -9 every server and every consensus member at once, and start them again") as step:
+        with self._step(
+            "kill -9 every server and every consensus member at once, and start them again"
+        ) as step:
             everybody = list(self._members)
             self._supervisor.kill(everybody)
             self.killed.append(EVERYBODY)
             await self._start(everybody)
-            step.note = "as after a power cut: nothing ran, and what was acknowledged is on the disks"
+            step.note = (
+                "as after a power cut: nothing ran, and what was acknowledged is on the disks"
+            )
             step.data = {"killed": everybody}
 
     @contextmanager
@@ -473,7 +564,9 @@ class Story:
                 self._phase(phase)
             yield step
             if self.traffic.failures:
-                raise DemoFailed(f"{len(self.traffic.failures)} operations failed or were wrong. The first: {self.traffic.failures[0]}")
+                raise DemoFailed(
+                    f"{len(self.traffic.failures)} operations failed or were wrong. The first: {self.traffic.failures[0]}"
+                )
 
     def _phase(self, name: str) -> None:
         self.phases.append(name)
@@ -486,7 +579,12 @@ class Story:
     async def _start(self, ids: Collection[str]) -> None:
         """Start processes that do not run; they serve when this returns, and everything else goes on meanwhile. Raises :class:`NotStarted`."""
         with self._supervisor.alone():
-            await asyncio.to_thread(self._supervisor.start, [self._members[id] for id in ids], START_TIMEOUT_S, lambda: False)
+            await asyncio.to_thread(
+                self._supervisor.start,
+                [self._members[id] for id in ids],
+                START_TIMEOUT_S,
+                lambda: False,
+            )
 
     async def _leader(self, manager: Manager, but_not: str) -> tuple[str, int]:
         """The member that says itself that it leads, and its term, once there is one."""
@@ -508,13 +606,19 @@ def _account(report: WriteReport, whole: int) -> tuple[str, dict[str, Any]]:
         raise DemoFailed("a file that nobody else writes came to a conflict")
     blocks = report.modified + report.inserted
     note = f"{blocks} of {blocks + report.kept} blocks moved: {size(report.moved_bytes)} of {size(whole)}"
-    return note, {"blocks_moved": blocks, "blocks_kept": report.kept, "bytes_moved": report.moved_bytes}
+    return note, {
+        "blocks_moved": blocks,
+        "blocks_kept": report.kept,
+        "bytes_moved": report.moved_bytes,
+    }
 
 
 def _contents(mib: int) -> dict[str, bytes]:
     source = Path(session.__file__)
     files = {"files/random": os.urandom(mib * 2**20), f"files/{source.name}": source.read_bytes()}
-    return files | {f"small/{number:03}": os.urandom(SMALL_BYTES) for number in range(SMALL_OBJECTS)}
+    return files | {
+        f"small/{number:03}": os.urandom(SMALL_BYTES) for number in range(SMALL_OBJECTS)
+    }
 
 
 def _digest(value: bytes) -> str:
@@ -527,4 +631,9 @@ def _moved(result: Reconfigured) -> tuple[str, dict[str, Any]]:
     if not result.ours:
         raise DemoFailed(f"somebody else reconfigured the demo's domain to {after.describe()}")
     note = f"{result.moved} objects moved, {size(result.bytes)}, in one decision; now {after.describe()}"
-    return note, {"configuration": after.describe(), "index": after.index, "moved": result.moved, "bytes": result.bytes}
+    return note, {
+        "configuration": after.describe(),
+        "index": after.index,
+        "moved": result.moved,
+        "bytes": result.bytes,
+    }

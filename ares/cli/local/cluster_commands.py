@@ -56,40 +56,101 @@ class LeftOut(AresError):
     """Some processes of the cluster do not run; the others do."""
 
 
-Directory = Annotated[Path, typer.Argument(metavar="DIR", help="The cluster's directory; its file is DIR/cluster.toml.", show_default=False)]
+Directory = Annotated[
+    Path,
+    typer.Argument(
+        metavar="DIR",
+        help="The cluster's directory; its file is DIR/cluster.toml.",
+        show_default=False,
+    ),
+]
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The cluster file.", show_default=False)]
 Consensus = Annotated[
-    int | None, typer.Option(min=0, max=MEMBERS_MAX, help="How many consensus members; an odd number is best. Default: 3, or an etcd.")
+    int | None,
+    typer.Option(
+        min=0,
+        max=MEMBERS_MAX,
+        help="How many consensus members; an odd number is best. Default: 3, or an etcd.",
+    ),
 ]
-Id = Annotated[str, typer.Option("--id", help="Which of the file's processes to be.", show_default=False)]
+Id = Annotated[
+    str, typer.Option("--id", help="Which of the file's processes to be.", show_default=False)
+]
 
 
 def init(
     common: Common,
     directory: Directory,
-    servers: Annotated[int | None, typer.Option(min=1, max=SERVERS_MAX, help="How many storage servers. Default: 5.")] = None,
+    servers: Annotated[
+        int | None,
+        typer.Option(min=1, max=SERVERS_MAX, help="How many storage servers. Default: 5."),
+    ] = None,
     consensus: Consensus = None,
-    dap: Annotated[Dap, typer.Option(help="Replicate values (abd) or erasure-code them (ec).")] = "abd",
-    k: Annotated[int | None, typer.Option(help="With ec: how many elements rebuild a value. Default: the most that survives one crash.")] = None,
-    delta: Annotated[int | None, typer.Option(help="With ec: how many writers at once. Default: 8.")] = None,
-    host: Annotated[str, typer.Option(help="The address that everything listens on.")] = "127.0.0.1",
+    dap: Annotated[
+        Dap, typer.Option(help="Replicate values (abd) or erasure-code them (ec).")
+    ] = "abd",
+    k: Annotated[
+        int | None,
+        typer.Option(
+            help="With ec: how many elements rebuild a value. Default: the most that survives one crash."
+        ),
+    ] = None,
+    delta: Annotated[
+        int | None, typer.Option(help="With ec: how many writers at once. Default: 8.")
+    ] = None,
+    host: Annotated[
+        str, typer.Option(help="The address that everything listens on.")
+    ] = "127.0.0.1",
     base_port: Annotated[
         int | None,
         typer.Option(
-            min=0, max=65535, help="The first of the ports, counted up from there; 0: free ones by chance. Default: 7400, or 7500, ... if taken."
+            min=0,
+            max=65535,
+            help="The first of the ports, counted up from there; 0: free ones by chance. Default: 7400, or 7500, ... if taken.",
         ),
     ] = None,
     security: Annotated[
-        Literal["curve", "none"] | None, typer.Option(help="curve: everybody has a key. none: accept an address that others can reach.")
+        Literal["curve", "none"] | None,
+        typer.Option(
+            help="curve: everybody has a key. none: accept an address that others can reach."
+        ),
     ] = None,
-    allow_no_faults: Annotated[bool, typer.Option("--allow-no-faults", help="Accept a cluster that one crash stops.")] = False,
-    durability: Annotated[Durability, typer.Option(help="fsync: what is acknowledged is on the disk. memory: lost when servers stop.")] = "fsync",
-    etcd: Annotated[str | None, typer.Option(metavar="HOST:PORT[,...]", help="An etcd that runs already decides. No consensus members then.")] = None,
-    spares: Annotated[int, typer.Option(min=0, max=SPARES_MAX, help="How many more servers, in no configuration, that can replace others.")] = 0,
-    autopilot: Annotated[bool, typer.Option("--autopilot", help="Replace servers that are gone by spares, without being asked.")] = False,
+    allow_no_faults: Annotated[
+        bool, typer.Option("--allow-no-faults", help="Accept a cluster that one crash stops.")
+    ] = False,
+    durability: Annotated[
+        Durability,
+        typer.Option(
+            help="fsync: what is acknowledged is on the disk. memory: lost when servers stop."
+        ),
+    ] = "fsync",
+    etcd: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT[,...]",
+            help="An etcd that runs already decides. No consensus members then.",
+        ),
+    ] = None,
+    spares: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            max=SPARES_MAX,
+            help="How many more servers, in no configuration, that can replace others.",
+        ),
+    ] = 0,
+    autopilot: Annotated[
+        bool,
+        typer.Option(
+            "--autopilot", help="Replace servers that are gone by spares, without being asked."
+        ),
+    ] = False,
     sites: Annotated[
         str | None,
-        typer.Option(metavar="NAME:N,...", help="How many servers are at which site, in place of --servers. `default` begins at the first one."),
+        typer.Option(
+            metavar="NAME:N,...",
+            help="How many servers are at which site, in place of --servers. `default` begins at the first one.",
+        ),
     ] = None,
 ) -> None:
     """Write the file and secrets of a new cluster. DIR is made if need be; nothing is ever overwritten."""
@@ -98,8 +159,24 @@ def init(
     endpoints = tuple(part.strip() for part in (etcd or "").split(",") if part.strip())
     members = (0 if endpoints else 3) if consensus is None else consensus
     if sites is not None and servers is not None:
-        raise BadInput("--sites says how many servers there are: give no --servers; nothing was written")
-    plan = Plan(servers or SERVERS, members, dap, k, delta, host, base_port or 0, security, allow_no_faults, durability, endpoints, spares, autopilot)
+        raise BadInput(
+            "--sites says how many servers there are: give no --servers; nothing was written"
+        )
+    plan = Plan(
+        servers or SERVERS,
+        members,
+        dap,
+        k,
+        delta,
+        host,
+        base_port or 0,
+        security,
+        allow_no_faults,
+        durability,
+        endpoints,
+        spares,
+        autopilot,
+    )
     plan = plan if sites is None else _at_sites(plan, sites)
     plan = structs.replace(plan, base_port=free_base_port(plan)) if base_port is None else plan
     settings = create(directory, plan)
@@ -118,28 +195,52 @@ def init(
     common.report(data, "\n".join(lines))
 
 
-def _written(settings: "Settings", plan: "Plan", directory: Path, base_port: int | None) -> list[str]:
+def _written(
+    settings: "Settings", plan: "Plan", directory: Path, base_port: int | None
+) -> list[str]:
     """For a person: what there is now, and what comes next."""
     from ares.cluster.cluster_file import BASE_PORT
     from ares.cluster.sites import sites_of
 
     initial = settings.initial
-    deciders = f"{len(settings.members)} consensus members" if settings.etcd is None else "decisions in etcd"
-    lines = [f"wrote {directory / settings.path.name}: {settings.name}, {deciders}", initial.describe()]
+    deciders = (
+        f"{len(settings.members)} consensus members"
+        if settings.etcd is None
+        else "decisions in etcd"
+    )
+    lines = [
+        f"wrote {directory / settings.path.name}: {settings.name}, {deciders}",
+        initial.describe(),
+    ]
     if plan.dap == "ec" and plan.k is None:
-        lines.append(f"k = {initial.k} was chosen: the largest with which {initial.n} servers survive a crash")
+        lines.append(
+            f"k = {initial.k} was chosen: the largest with which {initial.n} servers survive a crash"
+        )
     if settings.security is not None:
-        lines.append(f"keys for everybody are in {settings.security.directory}; the client admin is authorised, `ares-cli keys new` makes more")
+        lines.append(
+            f"keys for everybody are in {settings.security.directory}; the client admin is authorised, `ares-cli keys new` makes more"
+        )
     lines += [f"site {site}: {', '.join(ids)}" for site, ids in sites_of(settings).items()]
-    unused = ", ".join(id for id in settings.servers if id not in initial.server_ids and not plan.sites)  # those at other sites are no spares
+    unused = ", ".join(
+        id for id in settings.servers if id not in initial.server_ids and not plan.sites
+    )  # those at other sites are no spares
     if plan.autopilot:
-        lines.append(f"the autopilot replaces servers that are gone; spares: {unused or 'none yet'}")
+        lines.append(
+            f"the autopilot replaces servers that are gone; spares: {unused or 'none yet'}"
+        )
     elif unused:
         lines.append(f"spares, for `ares-cli reconfig`: {unused}")
     if base_port is None and plan.base_port != BASE_PORT:
-        lines.append(f"ports from {BASE_PORT} on are taken by other processes here: it uses {settings.processes()[0].address} and the next ones")
+        lines.append(
+            f"ports from {BASE_PORT} on are taken by other processes here: it uses {settings.processes()[0].address} and the next ones"
+        )
     lines += [f"note: {note}" for note in settings.notes]
-    lines += ["next:", f"  ares-cli up {directory} --detach", f"  ares-cli -c {settings.path} status", f"  ares-cli down {directory}"]
+    lines += [
+        "next:",
+        f"  ares-cli up {directory} --detach",
+        f"  ares-cli -c {settings.path} status",
+        f"  ares-cli down {directory}",
+    ]
     return lines
 
 
@@ -157,17 +258,32 @@ def _at_sites(plan: "Plan", sites: str) -> "Plan":
         counts[name] = int(count)
     first, *others = counts.values()
     if plan.spares:
-        raise BadInput("--sites names all servers, spares included: give no --spares, but more servers at a site; nothing was written")
+        raise BadInput(
+            "--sites names all servers, spares included: give no --spares, but more servers at a site; nothing was written"
+        )
     if first + sum(others) > SERVERS_MAX + SPARES_MAX:
-        raise BadInput(f"--sites names {first + sum(others)} servers, and {SERVERS_MAX + SPARES_MAX} are the most; nothing was written")
+        raise BadInput(
+            f"--sites names {first + sum(others)} servers, and {SERVERS_MAX + SPARES_MAX} are the most; nothing was written"
+        )
     return structs.replace(plan, servers=first, spares=sum(others), sites=tuple(counts.items()))
 
 
 def up(
     common: Common,
     directory: Directory,
-    detach: Annotated[bool, typer.Option("--detach", help="Return when everything serves, instead of staying until Ctrl-C.")] = False,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Begin anew as an empty cluster: whatever its stopped servers hold is removed.")] = False,
+    detach: Annotated[
+        bool,
+        typer.Option(
+            "--detach", help="Return when everything serves, instead of staying until Ctrl-C."
+        ),
+    ] = False,
+    fresh: Annotated[
+        bool,
+        typer.Option(
+            "--fresh",
+            help="Begin anew as an empty cluster: whatever its stopped servers hold is removed.",
+        ),
+    ] = False,
 ) -> None:
     """Run all processes of a cluster here, or those that do not run any more; logs are in DIR/logs. Each server and consensus member is a process.
 
@@ -191,13 +307,23 @@ def up(
             supervisor.check_ports(missing)
         lost = lost_directories(settings, {member.id for member in missing})
         able = [member for member in missing if member.id not in lost]
-        started, failed = supervisor.start_what_can(able, common.timeout_s or START_TIMEOUT_S, stop.is_set)
+        started, failed = supervisor.start_what_can(
+            able, common.timeout_s or START_TIMEOUT_S, stop.is_set
+        )
         pids = supervisor.running() | started
-        left_out = {str(process.id): why for process in settings.processes() if (why := (lost | failed).get(process.id))}
+        left_out = {
+            str(process.id): why
+            for process in settings.processes()
+            if (why := (lost | failed).get(process.id))
+        }
         if not pids:
             fresh_too = f"If everything is lost, `ares-cli up {directory} --fresh` begins anew as an empty cluster"
-            raise NotStarted(f"nothing was started.\n{_reasons(left_out)}\nPut that right, then `ares-cli up {directory}` tries again. {fresh_too}")
-        patience_s = common.timeout_s or START_TIMEOUT_S + 12 * settings.beat_s  # members elect nobody before that, where they beat seldom
+            raise NotStarted(
+                f"nothing was started.\n{_reasons(left_out)}\nPut that right, then `ares-cli up {directory}` tries again. {fresh_too}"
+            )
+        patience_s = (
+            common.timeout_s or START_TIMEOUT_S + 12 * settings.beat_s
+        )  # members elect nobody before that, where they beat seldom
         unable = _await_usable(settings, _PART_USABLE_S if left_out else patience_s, stop)
         if stop.is_set():
             supervisor.stop(started)
@@ -209,18 +335,30 @@ def up(
     if not detach:
         if trouble:
             typer.echo(f"error: {trouble}", err=True)
-        typer.echo("Ctrl-C stops the cluster" + ("." if settings.durable else ", and what it holds is lost then."), err=True)
-        raise typer.Exit(_stay(supervisor, stop, KEPT if settings.durable else LOST) or int(bool(trouble)))
+        typer.echo(
+            "Ctrl-C stops the cluster"
+            + ("." if settings.durable else ", and what it holds is lost then."),
+            err=True,
+        )
+        raise typer.Exit(
+            _stay(supervisor, stop, KEPT if settings.durable else LOST) or int(bool(trouble))
+        )
 
 
-def _ready_to_start(directory: Path, settings: "Settings", supervisor: "Supervisor", fresh: bool) -> "tuple[Settings, list[Member]]":
+def _ready_to_start(
+    directory: Path, settings: "Settings", supervisor: "Supervisor", fresh: bool
+) -> "tuple[Settings, list[Member]]":
     """The settings to start with, those given or the renewed ones of a cluster that begins afresh; and what of the cluster is to be started."""
     from ares.cli.local.supervisor import NotStarted, members_of, remove_data, started_before
     from ares.cluster.cluster_file import renew_identities
 
     pids = supervisor.running()
     spent = [] if settings.durable else started_before(settings)
-    missing = [member for member in members_of(settings) if member.id not in pids and not (pids and member.id in spent)]
+    missing = [
+        member
+        for member in members_of(settings)
+        if member.id not in pids and not (pids and member.id in spent)
+    ]
     if pids and (fresh or not missing):
         who = ", ".join(f"{id} (pid {pid})" for id, pid in pids.items())
         raise NotStarted(f"{directory} is up already: {who}. `ares-cli down {directory}` stops it")
@@ -230,28 +368,55 @@ def _ready_to_start(directory: Path, settings: "Settings", supervisor: "Supervis
         return settings, members_of(settings)
     if spent and not pids:
         why = f"{', '.join(spent)} ran before and stopped; {LOST}, and a server that forgot may not answer as if it had not"
-        raise NotStarted(f"{why}. `ares-cli up {directory} --fresh` begins anew as an empty cluster")
+        raise NotStarted(
+            f"{why}. `ares-cli up {directory} --fresh` begins anew as an empty cluster"
+        )
     return settings, missing
 
 
-def _show(common: Common, settings: "Settings", pids: dict[str, int], started: list[str], left_out: dict[str, str]) -> None:
+def _show(
+    common: Common,
+    settings: "Settings",
+    pids: dict[str, int],
+    started: list[str],
+    left_out: dict[str, str],
+) -> None:
     addresses = {process.id: process.address for process in settings.processes()}
     if common.json:
         data = {id: {"address": address, "pid": pids.get(id)} for id, address in addresses.items()}
-        head = {"name": settings.name, "file": str(settings.path), "started": started, "left_out": left_out}
+        head = {
+            "name": settings.name,
+            "file": str(settings.path),
+            "started": started,
+            "left_out": left_out,
+        }
         return common.report(head | {"processes": data, "notes": list(settings.notes)}, "")
     from rich.console import Console
     from rich.table import Table
 
-    part = f" in part: {len(pids)} of {len(addresses)} processes" if len(pids) < len(addresses) else ""
-    table = Table("id", "role", "address", "pid", title=f"{settings.name} is up{part}", title_justify="left")
+    part = (
+        f" in part: {len(pids)} of {len(addresses)} processes" if len(pids) < len(addresses) else ""
+    )
+    table = Table(
+        "id", "role", "address", "pid", title=f"{settings.name} is up{part}", title_justify="left"
+    )
     for id, address in addresses.items():
-        table.add_row(id, "server" if id in settings.servers else "consensus", address, str(pids.get(id, "-")))
+        table.add_row(
+            id, "server" if id in settings.servers else "consensus", address, str(pids.get(id, "-"))
+        )
     console = Console()
     console.print(table)
     if already := [id for id in addresses if id in pids and id not in started]:
-        console.print(f"started now: {', '.join(started) or 'none'}; {', '.join(already)} ran already", highlight=False, soft_wrap=True)
-    console.print(f"it began with {settings.initial.describe()}; `ares-cli status` tells what is in force", highlight=False, soft_wrap=True)
+        console.print(
+            f"started now: {', '.join(started) or 'none'}; {', '.join(already)} ran already",
+            highlight=False,
+            soft_wrap=True,
+        )
+    console.print(
+        f"it began with {settings.initial.describe()}; `ares-cli status` tells what is in force",
+        highlight=False,
+        soft_wrap=True,
+    )
     for note in settings.notes:
         console.print(f"note: {note}", highlight=False, soft_wrap=True)
     return None
@@ -289,22 +454,38 @@ async def _unable(manager: "Manager", settings: "Settings") -> list[str]:
     members = (await manager.status()).members
     leading = sum(bool(member.leader) for member in members)
     if leading <= len(settings.members) // 2 and (settings.members or settings.etcd is not None):
-        unable.append("the consensus service has no leader yet, so creating domains and reconfiguring wait")
+        unable.append(
+            "the consensus service has no leader yet, so creating domains and reconfiguring wait"
+        )
     return unable
 
 
-def _trouble(directory: Path, settings: "Settings", pids: dict[str, int], left_out: dict[str, str], unable: Sequence[str]) -> str:
+def _trouble(
+    directory: Path,
+    settings: "Settings",
+    pids: dict[str, int],
+    left_out: dict[str, str],
+    unable: Sequence[str],
+) -> str:
     """What does not run or work, why, what that means and what to do; empty if everything does."""
     if not left_out:
-        return "\n".join([*unable, f"All its processes run; their logs are in {directory / 'logs'}"]) if unable else ""
+        return (
+            "\n".join([*unable, f"All its processes run; their logs are in {directory / 'logs'}"])
+            if unable
+            else ""
+        )
     lines = [f"some processes do not run; the others do.\n{_reasons(left_out)}"]
     serving = sum(id in pids for id in settings.initial.server_ids)
     if serving < settings.initial.quorum_size:
         initial = settings.initial
-        lines.append(f"{serving} of the {initial.n} servers that the cluster began with run, and a quorum of these is {initial.quorum_size}")
+        lines.append(
+            f"{serving} of the {initial.n} servers that the cluster began with run, and a quorum of these is {initial.quorum_size}"
+        )
     members = sum(id in pids for id in settings.members)
     if members <= len(settings.members) // 2 and settings.members:
-        lines.append(f"{members} of {len(settings.members)} consensus members run, which is no majority: creating domains and reconfiguring wait")
+        lines.append(
+            f"{members} of {len(settings.members)} consensus members run, which is no majority: creating domains and reconfiguring wait"
+        )
     if len(lines) == 1:
         lines += unable
     lines.append(f"Put that right, then `ares-cli up {directory}` starts what does not run")
@@ -313,7 +494,10 @@ def _trouble(directory: Path, settings: "Settings", pids: dict[str, int], left_o
 
 def _reasons(left_out: dict[str, str]) -> str:
     """A line for each; one for several that have the same."""
-    alike = {why: ", ".join(id for id, other in left_out.items() if other == why) for why in left_out.values()}
+    alike = {
+        why: ", ".join(id for id, other in left_out.items() if other == why)
+        for why in left_out.values()
+    }
     return "\n".join(f"  {ids}: {why}" for why, ids in alike.items())
 
 
@@ -338,12 +522,18 @@ def down(common: Common, directory: Directory) -> None:
     from ares.cluster.settings import FILE_NAME, Settings
 
     if not (directory / FILE_NAME).is_file():
-        raise BadInput(f"there is no cluster in {directory}: {directory / FILE_NAME} does not exist")
+        raise BadInput(
+            f"there is no cluster in {directory}: {directory / FILE_NAME} does not exist"
+        )
     stopped = Supervisor(directory / FILE_NAME).stop()
     text = "nothing was running"
     if stopped:
         kept = Settings.load(directory / FILE_NAME).durable
-        then = f"{KEPT}. `ares-cli up {directory}` goes on" if kept else f"{LOST}. `ares-cli up {directory} --fresh` begins anew"
+        then = (
+            f"{KEPT}. `ares-cli up {directory}` goes on"
+            if kept
+            else f"{LOST}. `ares-cli up {directory} --fresh` begins anew"
+        )
         text = f"stopped {', '.join(stopped)}; {then}"
     common.report({"stopped": stopped}, text)
 
@@ -351,8 +541,20 @@ def down(common: Common, directory: Directory) -> None:
 def prepare(
     common: Common,
     file: File,
-    ids: Annotated[list[str], typer.Argument(metavar="ID...", help="Processes whose directories are on this machine.", show_default=False)],
-    forget: Annotated[bool, typer.Option("--forget", help="What they had is lost: let them begin anew, what is left set aside.")] = False,
+    ids: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="ID...",
+            help="Processes whose directories are on this machine.",
+            show_default=False,
+        ),
+    ],
+    forget: Annotated[
+        bool,
+        typer.Option(
+            "--forget", help="What they had is lost: let them begin anew, what is left set aside."
+        ),
+    ] = False,
 ) -> None:
     """Make data directories ready for the first start of servers and consensus members that never ran anywhere.
 
@@ -365,32 +567,48 @@ def prepare(
     settings = Settings.load(file)
     processes = {str(process.id): process for process in settings.processes()}
     if unknown := [id for id in ids if id not in processes]:
-        raise BadInput(f"{file} has no process with id {', '.join(unknown)}; known: {', '.join(processes)}; nothing was prepared")
+        raise BadInput(
+            f"{file} has no process with id {', '.join(unknown)}; known: {', '.join(processes)}; nothing was prepared"
+        )
     if not forget:
         _check_never_ran(settings, [processes[id] for id in ids])
     lines, data = [], {}
     for id in dict.fromkeys(ids):
         directory = processes[id].data
-        mounted_at = next(place for place in (resolved(directory), *resolved(directory).parents) if os.path.ismount(place))
+        mounted_at = next(
+            place
+            for place in (resolved(directory), *resolved(directory).parents)
+            if os.path.ismount(place)
+        )
         if forget:
             said = _begin_anew(settings, processes[id])
         else:
-            said = "is ready for its first start" if home.prepare(directory) else "was ready for its first start already"
+            said = (
+                "is ready for its first start"
+                if home.prepare(directory)
+                else "was ready for its first start already"
+            )
         lines.append(f"{id}: {directory} (file system mounted at {mounted_at}) {said}")
         data[id] = {"data": str(directory), "said": said}
     common.report({"prepared": data}, "\n".join(lines))
 
 
-def _check_never_ran(settings: "Settings", processes: "Sequence[ServerSettings | MemberSettings]") -> None:
+def _check_never_ran(
+    settings: "Settings", processes: "Sequence[ServerSettings | MemberSettings]"
+) -> None:
     """Raise :class:`BadInput` if one of them is remembered to have started where nothing of it is now."""
     from ares.cli.local.supervisor import ran_there
 
     for process in processes:
         if ran_there(process) and home.kept_in(process.data) is None:
             record = home.record_of(process.data)
-            lost = DirectoryLost(process.data, [process.id], settings.path, process.id in settings.members, record)
+            lost = DirectoryLost(
+                process.data, [process.id], settings.path, process.id in settings.members, record
+            )
             gone = f"{process.id} ran in {process.data} before, says {record}, and nothing of it is there"
-            raise BadInput(f"{gone}: it is no process that never ran. {lost.advice()}; nothing was prepared")
+            raise BadInput(
+                f"{gone}: it is no process that never ran. {lost.advice()}; nothing was prepared"
+            )
 
 
 def _begin_anew(settings: "Settings", process: "ServerSettings | MemberSettings") -> str:
@@ -414,19 +632,25 @@ def _rejoin(settings: "Settings", member: "MemberSettings") -> str:
     others = [other for other in settings.members.values() if other.id != member.id]
     if not others:
         why = "it is the only consensus member, so nobody else has what was decided: no domain could be created or moved safely any more"
-        raise BadInput(f"{member.id} cannot begin anew: {why}. Bring its directory back; reads and writes go on without it; nothing was changed")
+        raise BadInput(
+            f"{member.id} cannot begin anew: {why}. Bring its directory back; reads and writes go on without it; nothing was changed"
+        )
     for other in others:
         try:
             socket.create_connection(split_address(other.raft), _REACH_S).close()
         except OSError as error:
             why = f"{other.id} does not answer at {other.raft} ({error.strerror or error}), and it may be the only one that knows what both decided"
-            raise BadInput(f"{member.id} cannot begin anew now: {why}. Start all other members first; nothing was changed") from error
+            raise BadInput(
+                f"{member.id} cannot begin anew now: {why}. Start all other members first; nothing was changed"
+            ) from error
     directory = MemberDirectory(member.data)
     directory.lock(member.id)
     try:
         aside = directory.set_aside()
         home.prepare(member.data)
-        home.forget_starts(member.data)  # last: until then it is refused, and this can be asked for again
+        home.forget_starts(
+            member.data
+        )  # last: until then it is refused, and this can be asked for again
     finally:
         directory.unlock()
     left = f"; what was there is in {aside}" if aside is not None else ""
@@ -437,7 +661,12 @@ def server(
     common: Common,
     file: File,
     id: Id,
-    forget: Annotated[bool, typer.Option("--forget", help="Begin empty and under a new identity, an earlier store set aside.")] = False,
+    forget: Annotated[
+        bool,
+        typer.Option(
+            "--forget", help="Begin empty and under a new identity, an earlier store set aside."
+        ),
+    ] = False,
 ) -> None:
     """Run one storage server. Prints READY, its id and its address once it serves; logs go to stderr; SIGTERM stops it."""
     _end_at_once()

@@ -73,7 +73,9 @@ class Supervisor:
                 os.close(descriptor)
         return pids
 
-    def start(self, members: list[Member], timeout_s: float, interrupted: Callable[[], bool]) -> dict[str, int]:
+    def start(
+        self, members: list[Member], timeout_s: float, interrupted: Callable[[], bool]
+    ) -> dict[str, int]:
         """Start all of the processes, of which none runs, and wait until each one serves; returns their pids by id. Call it :meth:`alone`.
 
         Raises :class:`NotStarted` when one ends, says nothing for ``timeout_s`` or ``interrupted()`` turns true: then none of them is left running.
@@ -83,17 +85,23 @@ class Supervisor:
         if left_out:
             self.stop(pids)
             why = "\n".join(f"{id}: {what}" for id, what in left_out.items())
-            raise NotStarted(f"everything that this had started is stopped again. Put the cause right: {why}")
+            raise NotStarted(
+                f"everything that this had started is stopped again. Put the cause right: {why}"
+            )
         return pids
 
-    def start_what_can(self, members: list[Member], timeout_s: float, interrupted: Callable[[], bool]) -> tuple[dict[str, int], dict[str, str]]:
+    def start_what_can(
+        self, members: list[Member], timeout_s: float, interrupted: Callable[[], bool]
+    ) -> tuple[dict[str, int], dict[str, str]]:
         """Start the processes, of which none runs, and wait until each one serves or is left out; this does not run then. Call it :meth:`alone`.
 
         Returns the pids of what serves now, and why anything else does not run, both by id. Left out is what cannot listen, ends, or says nothing for
         ``timeout_s``. Raises :class:`NotStarted` when ``interrupted()`` turns true: then none of them is left running.
         """
         self._logs.mkdir(DIRECTORY_MADE_FOR_ALL, exist_ok=True)
-        left_out = {member.id: f"was not started: {deaf}" for member in members if (deaf := _deaf(member))}
+        left_out = {
+            member.id: f"was not started: {deaf}" for member in members if (deaf := _deaf(member))
+        }
         begun: dict[str, int] = {}
         try:
             for member in members:
@@ -113,7 +121,11 @@ class Supervisor:
 
     def ended(self) -> dict[str, int]:
         """Those of the processes started by this supervisor that have ended since the last call, with their exit status."""
-        ended = {id: status for id, child in self._children.items() if (status := child.poll()) is not None}
+        ended = {
+            id: status
+            for id, child in self._children.items()
+            if (status := child.poll()) is not None
+        }
         for id in ended:
             del self._children[id]
             (self._run / f"{id}.pid").unlink(missing_ok=True)
@@ -127,10 +139,16 @@ class Supervisor:
         """kill -9; they are gone when this returns."""
         return self.stop(ids, [signal.SIGKILL])
 
-    def stop(self, ids: Collection[str] | None = None, signals: Sequence[signal.Signals] = (signal.SIGTERM, signal.SIGKILL)) -> list[str]:
+    def stop(
+        self,
+        ids: Collection[str] | None = None,
+        signals: Sequence[signal.Signals] = (signal.SIGTERM, signal.SIGKILL),
+    ) -> list[str]:
         """Stop these processes of the cluster, or all that were started here: each signal has STOP_S seconds to work. Returns the ids stopped."""
         waiting: dict[int, str] = {}
-        paths = [path for path in sorted(self._run.glob("*.pid")) if ids is None or path.stem in ids]
+        paths = [
+            path for path in sorted(self._run.glob("*.pid")) if ids is None or path.stem in ids
+        ]
         for path in paths:
             if (process := self._find(path)) is not None:
                 waiting[process[1]] = path.stem
@@ -138,7 +156,9 @@ class Supervisor:
         for number in signals:
             self._signal_and_await(waiting, number)
         if waiting:
-            raise AresError(f"{', '.join(sorted(waiting.values()))} cannot be stopped, not even by SIGKILL; their pids are in {self._run}")
+            raise AresError(
+                f"{', '.join(sorted(waiting.values()))} cannot be stopped, not even by SIGKILL; their pids are in {self._run}"
+            )
         for path in paths:
             if (child := self._children.pop(path.stem, None)) is not None:
                 child.wait()
@@ -163,12 +183,18 @@ class Supervisor:
     def _find(self, pid_file: Path) -> tuple[int, int] | None:
         """Pid and descriptor of the process that the file names, if it is one of this cluster; the caller closes the descriptor."""
         child = self._children.get(pid_file.stem)
-        if child is not None and child.poll() is None:  # it is ours, though it may be too young to have a command line
+        if (
+            child is not None and child.poll() is None
+        ):  # it is ours, though it may be too young to have a command line
             return child.pid, os.pidfd_open(child.pid)
         try:
             pid = int(read_named(pid_file, _PID_BYTES_MAX, streams=False)[0])
             descriptor = os.pidfd_open(pid)
-        except (ValueError, OverflowError, OSError):  # a torn file, or no such process: nothing that could be stopped
+        except (
+            ValueError,
+            OverflowError,
+            OSError,
+        ):  # a torn file, or no such process: nothing that could be stopped
             return None
         if self._is_ours(pid, pid_file.stem):
             return pid, descriptor
@@ -182,7 +208,9 @@ class Supervisor:
             return False
         said = [os.fsdecode(word) for word in words[1:]]
         known = [self._command(kind, id)[1:] for kind in ("server", "consensus")]
-        return said in known or ["-P", *said] in known  # releases before this one started Python without -P
+        return (
+            said in known or ["-P", *said] in known
+        )  # releases before this one started Python without -P
 
     def _command(self, kind: str, id: str) -> list[str]:
         return python("-m", "ares", kind, self._file, "--id", id)
@@ -191,14 +219,25 @@ class Supervisor:
         """Start one process; returns where in its log this run begins."""
         named = self._run / f"{member.id}.pid"
         named.unlink(missing_ok=True)  # whatever it is
-        with open(self.log_path(member.id), "ab", opener=opener) as log, open(named, "x", encoding="ascii", opener=opener) as pid_file:
+        with (
+            open(self.log_path(member.id), "ab", opener=opener) as log,
+            open(named, "x", encoding="ascii", opener=opener) as pid_file,
+        ):
             begin = log.tell()
-            child = subprocess.Popen(self._command(member.kind, member.id), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+            child = subprocess.Popen(
+                self._command(member.kind, member.id),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
             self._children[member.id] = child
             pid_file.write(f"{child.pid}\n")
         return begin
 
-    def _await_ready(self, begun: dict[str, int], deadline_s: float, interrupted: Callable[[], bool]) -> dict[str, str]:
+    def _await_ready(
+        self, begun: dict[str, int], deadline_s: float, interrupted: Callable[[], bool]
+    ) -> dict[str, str]:
         """Until each process serves, or does not and will not: these, and why."""
         pending, left_out = dict(begun), {}
         while pending:
@@ -210,7 +249,11 @@ class Supervisor:
                     if (status := self._children[id].poll()) is not None:
                         left_out[id] = self._story(id, begin, f"ended with status {status}")
                     elif late:
-                        left_out[id] = self._story(id, begin, "did not become ready in time (--timeout gives it more) and was stopped")
+                        left_out[id] = self._story(
+                            id,
+                            begin,
+                            "did not become ready in time (--timeout gives it more) and was stopped",
+                        )
                     else:
                         continue
                 del pending[id]
@@ -233,14 +276,27 @@ class Supervisor:
 
 def members_of(settings: Settings) -> list[Member]:
     """Every process of a cluster, consensus members first."""
-    consensus = [Member(it.id, "consensus", tuple(filter(None, (it.address, it.raft, it.http)))) for it in settings.members.values()]
-    return [*consensus, *(Member(it.id, "server", tuple(filter(None, (it.address, it.http)))) for it in settings.servers.values())]
+    consensus = [
+        Member(it.id, "consensus", tuple(filter(None, (it.address, it.raft, it.http))))
+        for it in settings.members.values()
+    ]
+    return [
+        *consensus,
+        *(
+            Member(it.id, "server", tuple(filter(None, (it.address, it.http))))
+            for it in settings.servers.values()
+        ),
+    ]
 
 
 def _deaf(member: Member) -> str:
     """Where the process could not listen, and why; empty if it can. Found before it starts: without a disk, that may cost its identity."""
     taken = [address for address in member.addresses if not is_free(*split_address(address))]
-    return f"{', '.join(taken)} cannot be listened on: another process does, or it is not this machine's" if taken else ""
+    return (
+        f"{', '.join(taken)} cannot be listened on: another process does, or it is not this machine's"
+        if taken
+        else ""
+    )
 
 
 # -- data directories -----------------------------------------------------------------------------------------------------
@@ -248,7 +304,11 @@ def _deaf(member: Member) -> str:
 
 def started_before(settings: Settings) -> list[str]:
     """The servers that once ran and so, if they kept it in memory only, have lost what they held."""
-    return [server.id for server in settings.servers.values() if os.path.exists(server.data / CLAIM_NAME)]  # not of one that cannot be looked into
+    return [
+        server.id
+        for server in settings.servers.values()
+        if os.path.exists(server.data / CLAIM_NAME)
+    ]  # not of one that cannot be looked into
 
 
 def started_as(process: ServerSettings | MemberSettings) -> str:
@@ -267,13 +327,23 @@ def ran_there(process: ServerSettings | MemberSettings) -> bool:
 def lost_directories(settings: Settings, ids: Collection[str]) -> dict[str, str]:
     """Those of the processes that may not start, for nothing is in their directories, and they are not new; and what to do."""
     lost: dict[str, str] = {}
-    bare = [process for process in settings.processes() if process.id in ids and is_bare(process.data, started_as(process))]
+    bare = [
+        process
+        for process in settings.processes()
+        if process.id in ids and is_bare(process.data, started_as(process))
+    ]
     for votes, ran in itertools.product((False, True), (True, False)):
-        alike = [process for process in bare if (process.id in settings.members, ran_there(process)) == (votes, ran)]
+        alike = [
+            process
+            for process in bare
+            if (process.id in settings.members, ran_there(process)) == (votes, ran)
+        ]
         if alike:
             where = ", ".join(str(process.data) for process in alike)
             record = ", ".join(str(record_of(process.data)) for process in alike) if ran else None
-            error = DirectoryLost(where, [process.id for process in alike], settings.path, votes, record)
+            error = DirectoryLost(
+                where, [process.id for process in alike], settings.path, votes, record
+            )
             lost |= {process.id: str(error) for process in alike}
     return lost
 
@@ -287,7 +357,9 @@ def remove_data(settings: Settings) -> None:
     directories = {process.id: process.data for process in settings.processes()}
     for id, directory in directories.items():
         if home not in resolved(directory).parents:
-            raise BadInput(f"the data of {id} is in {directory}, outside {home}: nothing was removed; remove it yourself, then try again")
+            raise BadInput(
+                f"the data of {id} is in {directory}, outside {home}: nothing was removed; remove it yourself, then try again"
+            )
     present = [directory for directory in directories.values() if directory.exists()]
     with contextlib.ExitStack() as stack:
         for directory in present:
@@ -298,4 +370,6 @@ def remove_data(settings: Settings) -> None:
             for directory in directories.values():
                 forget_starts(directory)
         except OSError as error:
-            raise BadInput(f"{error.filename} cannot be removed: {error.strerror}; remove it yourself, then try again") from error
+            raise BadInput(
+                f"{error.filename} cannot be removed: {error.strerror}; remove it yourself, then try again"
+            ) from error

@@ -28,7 +28,11 @@ class ChainsSeen(Struct, frozen=True):
     def moved(self) -> int:
         """How many older entries every server of the chain has."""
         start = self.chain.start
-        return max(min((min(upto or 0, start) for upto in self.fetched.values()), default=start) - self.first, 0)
+        return max(
+            min((min(upto or 0, start) for upto in self.fetched.values()), default=start)
+            - self.first,
+            0,
+        )
 
     @property
     def total(self) -> int:
@@ -41,11 +45,17 @@ class ChainsSeen(Struct, frozen=True):
         ends = {0: " (head)", len(ids) - 1: " (tail)"} if len(ids) > 1 else {}
         order = ", ".join(f"{id}{ends.get(place, '')}" for place, id in enumerate(ids))
         held = f"from {self.first} to {self.upcoming - 1}" if self.upcoming > self.first else "none"
-        lines = [f"chain {self.chain.index}: {order}; appends from position {self.chain.start} on; entries {held}"]
+        lines = [
+            f"chain {self.chain.index}: {order}; appends from position {self.chain.start} on; entries {held}"
+        ]
         if self.sealed:
-            lines.append(f"sealed at {', '.join(self.sealed)}, and nobody decided what comes next: no appends")
+            lines.append(
+                f"sealed at {', '.join(self.sealed)}, and nobody decided what comes next: no appends"
+            )
         if any(upto is None or upto < self.chain.start for upto in self.fetched.values()):
-            lines.append(f"entries below {self.chain.start} move to the chain: {', '.join(f'{id} {self._has(id)}' for id in self.fetched)}")
+            lines.append(
+                f"entries below {self.chain.start} move to the chain: {', '.join(f'{id} {self._has(id)}' for id in self.fetched)}"
+            )
         if self.fetched and self.needed:
             lines.append(f"must stay up until that is over and told: {', '.join(self.needed)}")
         return lines
@@ -54,7 +64,11 @@ class ChainsSeen(Struct, frozen=True):
         upto = self.fetched[id]
         if upto is None:
             return "does not say"
-        return "has all" if upto >= self.chain.start else f"has {max(upto - self.first, 0)} of {self.total}"
+        return (
+            "has all"
+            if upto >= self.chain.start
+            else f"has {max(upto - self.first, 0)} of {self.total}"
+        )
 
     def as_data(self) -> dict[str, Any]:
         return {
@@ -69,7 +83,9 @@ class ChainsSeen(Struct, frozen=True):
         }
 
 
-def chains_seen(active: Sequence[Configuration], said: Mapping[ServerId, Iterable[Hosted]]) -> ChainsSeen | None:
+def chains_seen(
+    active: Sequence[Configuration], said: Mapping[ServerId, Iterable[Hosted]]
+) -> ChainsSeen | None:
     """Of the log with these chains, the last finalized one first; None if they are none. ``said``: what each server holds."""
     last = active[-1]
     if last.dap != "chain":
@@ -84,7 +100,13 @@ def chains_seen(active: Sequence[Configuration], said: Mapping[ServerId, Iterabl
                 if each.configuration.id == last.id:
                     parts[id] = each.chain
                     sealed += [id] if each.chain.sealed and each.successor is None else []
-    fetched = {id: parts[id].fetched if id in parts else None for id in last.server_ids} if len(active) > 1 else {}
-    needed = dict.fromkeys(id for chain in active[:-1] for id in chain.server_ids if id not in last.server_ids)
+    fetched = (
+        {id: parts[id].fetched if id in parts else None for id in last.server_ids}
+        if len(active) > 1
+        else {}
+    )
+    needed = dict.fromkeys(
+        id for chain in active[:-1] for id in chain.server_ids if id not in last.server_ids
+    )
     upcoming = max([last.start, *(part.committed for part in parts.values())])
     return ChainsSeen(last, trimmed, upcoming, tuple(sealed), fetched, tuple(needed))

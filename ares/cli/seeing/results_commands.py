@@ -17,8 +17,22 @@ if TYPE_CHECKING:
     from ares.results.importing import Flaws, ImportReport
     from ares.results.influx import InfluxTarget
 
-File = Annotated[Path, typer.Argument(metavar="FILE", help="The database of results, which `results import` made.", show_default=False)]
-Directories = Annotated[list[Path], typer.Argument(metavar="DIR...", help="Directories with operation logs, at whatever depth.", show_default=False)]
+File = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FILE",
+        help="The database of results, which `results import` made.",
+        show_default=False,
+    ),
+]
+Directories = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="DIR...",
+        help="Directories with operation logs, at whatever depth.",
+        show_default=False,
+    ),
+]
 _COUNTS = {"clients": "n_clients", "ops": "n_ops", "failed": "n_unsuccessful"}
 _FIGURES = {"mean ms": "mean_s", "p50 ms": "p50_s", "p99 ms": "p99_s", "max ms": "max_s"}
 _RATE = "throughput_ops_s_per_client"
@@ -27,8 +41,23 @@ _RATE = "throughput_ops_s_per_client"
 def import_(
     common: Common,
     directories: Directories,
-    into: Annotated[Path, typer.Option("--into", metavar="FILE", help="The database; made if it is not there.", show_default=False)],
-    influx: Annotated[str, typer.Option("--influx", metavar="URL", help="Also send what this InfluxDB lacks, http://HOST:8086?org=O&bucket=B.")] = "",
+    into: Annotated[
+        Path,
+        typer.Option(
+            "--into",
+            metavar="FILE",
+            help="The database; made if it is not there.",
+            show_default=False,
+        ),
+    ],
+    influx: Annotated[
+        str,
+        typer.Option(
+            "--influx",
+            metavar="URL",
+            help="Also send what this InfluxDB lacks, http://HOST:8086?org=O&bucket=B.",
+        ),
+    ] = "",
 ) -> None:
     """Import operation logs into a database: our own, and those that the authors of ARES published.
 
@@ -42,8 +71,18 @@ def import_(
     target = _target(influx) if influx else None
     sent, failed = 0, None
     kept = "what was imported is kept; the same command goes on from there"
-    with telling_interruption(lambda: kept), opened(into, create=True) as database, progress_bar("importing") as show:
-        report = import_runs(database, directories, lambda done, total, name: show("importing", done >> 20, total >> 20, f"MiB, {printable(name)}"))
+    with (
+        telling_interruption(lambda: kept),
+        opened(into, create=True) as database,
+        progress_bar("importing") as show,
+    ):
+        report = import_runs(
+            database,
+            directories,
+            lambda done, total, name: show(
+                "importing", done >> 20, total >> 20, f"MiB, {printable(name)}"
+            ),
+        )
         if target:
             from ares.results.influx import send
 
@@ -66,7 +105,9 @@ def _target(url: str) -> "InfluxTarget":
     try:
         from ares.results.influx import parse_target
     except ImportError as error:
-        raise BadInput(f"--influx: {error.name} is not installed here: pip install 'ares-storage[results]'. Nothing was imported") from error
+        raise BadInput(
+            f"--influx: {error.name} is not installed here: pip install 'ares-storage[results]'. Nothing was imported"
+        ) from error
     return parse_target(url)
 
 
@@ -80,23 +121,37 @@ def _told(report: "ImportReport") -> list[str]:
     if report.passed_over:
         lines.append(f"{report.passed_over} lines are of no operation")
     if report.left_out:
-        lines.append(f"{report.left_out} spans are more than the database takes of one run, and were left out")
-    for what, flaws in (("malformed lines", report.malformed), ("lines without an end", report.unfinished), ("unreadable", report.unreadable)):
+        lines.append(
+            f"{report.left_out} spans are more than the database takes of one run, and were left out"
+        )
+    for what, flaws in (
+        ("malformed lines", report.malformed),
+        ("lines without an end", report.unfinished),
+        ("unreadable", report.unreadable),
+    ):
         lines += _flawed(what, flaws)
     return lines
 
 
 def _flawed(what: str, flaws: "Flaws") -> list[str]:
     lines = [f"{flaws.count} {what}:"] if flaws.count else []
-    lines += [f"  {printable(path)}{f':{line}' if line else ''}: {why}" for path, line, why in flaws.first]
+    lines += [
+        f"  {printable(path)}{f':{line}' if line else ''}: {why}" for path, line, why in flaws.first
+    ]
     more = flaws.count - len(flaws.first)
-    return [*lines, f"  and {more} more; the table bad_lines has the first of each file"] if more else lines
+    return (
+        [*lines, f"  and {more} more; the table bad_lines has the first of each file"]
+        if more
+        else lines
+    )
 
 
 def summary(
     common: Common,
     file: File,
-    as_csv: Annotated[bool, typer.Option("--csv", help="All columns, as lines of comma-separated values.")] = False,
+    as_csv: Annotated[
+        bool, typer.Option("--csv", help="All columns, as lines of comma-separated values.")
+    ] = False,
 ) -> None:
     """Show the figures of each run and operation."""
     from ares.results.database import opened
@@ -122,21 +177,42 @@ def _table(rows: list[dict[str, Any]]) -> list[str]:
     """By scenario; a run by the last part of its path."""
     table = [("run", "op", *_COUNTS, *_FIGURES, "client ops/s")]
     for row in rows:
-        figures = ["-" if row[name] is None else f"{1000 * row[name]:.3f}" for name in _FIGURES.values()]
+        figures = [
+            "-" if row[name] is None else f"{1000 * row[name]:.3f}" for name in _FIGURES.values()
+        ]
         rate = "-" if row[_RATE] is None else f"{row[_RATE]:.3f}"
         run = printable(row["run_dir"].rpartition("/")[2].removeprefix("logs_"))
-        table.append((run, row["op"], *(str(row[name]) for name in _COUNTS.values()), *figures, rate))
+        table.append(
+            (run, row["op"], *(str(row[name]) for name in _COUNTS.values()), *figures, rate)
+        )
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    lines = ["  ".join(f"{text:{'<' if place < 2 else '>'}{widths[place]}}" for place, text in enumerate(line)) for line in table]
+    lines = [
+        "  ".join(
+            f"{text:{'<' if place < 2 else '>'}{widths[place]}}" for place, text in enumerate(line)
+        )
+        for line in table
+    ]
     scenarios = [printable(f"{row['scenario']}") for row in rows]
-    told = [f"\n{here}\n{line}" if here != before else line for line, here, before in zip(lines[1:], scenarios, [None, *scenarios], strict=False)]
+    told = [
+        f"\n{here}\n{line}" if here != before else line
+        for line, here, before in zip(lines[1:], scenarios, [None, *scenarios], strict=False)
+    ]
     return [lines[0], *told] if rows else []
 
 
 def report(
     common: Common,
     file: File,
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="The page to write, wholly or not at all.", show_default=False)],
+    output: Annotated[
+        Path,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="The page to write, wholly or not at all.",
+            show_default=False,
+        ),
+    ],
 ) -> None:
     """Make a page of the figures, timelines and traces in a database: one HTML file that needs no network.
 
@@ -148,9 +224,24 @@ def report(
 
     check_output(output)
     if file.exists() and output.exists() and output.samefile(file):
-        raise BadInput(f"{output} is the database itself, which the page would replace: name another file for the page; nothing was written")
-    with telling_interruption(lambda: f"{output} is as it was"), opened(file) as database, progress_bar("making the page") as show:
-        page = render(database, file.name, lambda done, total, name: show("making the page", done, total, f"runs, {printable(name)[-40:]}")).encode()
+        raise BadInput(
+            f"{output} is the database itself, which the page would replace: name another file for the page; nothing was written"
+        )
+    with (
+        telling_interruption(lambda: f"{output} is as it was"),
+        opened(file) as database,
+        progress_bar("making the page") as show,
+    ):
+        page = render(
+            database,
+            file.name,
+            lambda done, total, name: show(
+                "making the page", done, total, f"runs, {printable(name)[-40:]}"
+            ),
+        ).encode()
     with naming(output):
         write_output(output, page)
-    common.report({"file": str(output), "bytes": len(page)}, f"{output}: {size(len(page))}; open it in a browser")
+    common.report(
+        {"file": str(output), "bytes": len(page)},
+        f"{output}: {size(len(page))}; open it in a browser",
+    )

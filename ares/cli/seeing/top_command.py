@@ -21,9 +21,22 @@ SIGNALLED = 128
 
 def top(
     common: Common,
-    once: Annotated[bool, typer.Option("--once", help="Print one view, after one interval, and end. With --json: as one JSON object.")] = False,
+    once: Annotated[
+        bool,
+        typer.Option(
+            "--once",
+            help="Print one view, after one interval, and end. With --json: as one JSON object.",
+        ),
+    ] = False,
     interval: Annotated[
-        float, typer.Option("--interval", metavar="S", min=INTERVAL_S_MIN, max=INTERVAL_S_MAX, help="Seconds from one look to the next.")
+        float,
+        typer.Option(
+            "--interval",
+            metavar="S",
+            min=INTERVAL_S_MIN,
+            max=INTERVAL_S_MAX,
+            help="Seconds from one look to the next.",
+        ),
     ] = INTERVAL_S,
 ) -> None:
     """Watch the cluster: operations a second and how long they take, servers, disks, what may still fail, moves and when they end. q quits.
@@ -53,7 +66,10 @@ async def _once(common: Common, watch: "TopWatch") -> int:
     await anext(looks)
     told = await anext(looks)  # a rate is of two
     await looks.aclose()
-    columns, rows = max(shutil.get_terminal_size().columns, COLUMNS_MIN), ROWS_MIN + 2 * len(told["servers"]) + len(told["domains"])
+    columns, rows = (
+        max(shutil.get_terminal_size().columns, COLUMNS_MIN),
+        ROWS_MIN + 2 * len(told["servers"]) + len(told["domains"]),
+    )
     if common.json:
         common.report(told, "")
     else:
@@ -69,7 +85,11 @@ async def _live(watch: "TopWatch", name: str) -> int:
     told: dict[str, Any] = {}
 
     def paint() -> None:
-        screen.paint(lines(told, *screen.size) if told else [f"asking the servers of {name} ..."[: screen.size[0]]])
+        screen.paint(
+            lines(told, *screen.size)
+            if told
+            else [f"asking the servers of {name} ..."[: screen.size[0]]]
+        )
 
     async def look() -> None:
         async for seen in watch.looks():

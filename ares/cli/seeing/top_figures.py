@@ -96,10 +96,19 @@ def figures(seen: ClusterSeen) -> dict[str, Any]:
             for server in configuration.server_ids:
                 quorums.setdefault(server, []).append(configuration.quorum_size)
     asked = {id: sum(sizes) / len(sizes) for id, sizes in quorums.items()}
-    differences = {id: found for id, server in heard.items() if (found := server.difference()) is not None}
+    differences = {
+        id: found for id, server in heard.items() if (found := server.difference()) is not None
+    }
 
     def rate(of: Callable[[ServerWork], int], each: Mapping[ServerId, float] = {}) -> float | None:
-        return sum((of(to) - of(since)) / s / each.get(id, 1.0) for id, (s, since, to) in differences.items()) if differences else None
+        return (
+            sum(
+                (of(to) - of(since)) / s / each.get(id, 1.0)
+                for id, (s, since, to) in differences.items()
+            )
+            if differences
+            else None
+        )
 
     waits = {id: _reply_s(server) for id, server in heard.items()}
     return {
@@ -110,7 +119,10 @@ def figures(seen: ClusterSeen) -> dict[str, Any]:
             "received_bytes_per_s": rate(lambda work: work.received_bytes),
             "sent_bytes_per_s": rate(lambda work: work.sent_bytes),
         },
-        "servers": [_server(id, server, differences.get(id), waits) | {"site": seen.sites.get(id, "")} for id, server in heard.items()],
+        "servers": [
+            _server(id, server, differences.get(id), waits) | {"site": seen.sites.get(id, "")}
+            for id, server in heard.items()
+        ],
         "domains": [
             _domain(standing, heard.values()) | {"site": site_of(seen.sites, standing.active[0])}
             for standing in standings
@@ -123,32 +135,57 @@ def figures(seen: ClusterSeen) -> dict[str, Any]:
 
 def is_credible(said: Description) -> bool:
     """Whether a server can be what it says: its amounts are finite and not negative, and its histograms have a count for each step."""
-    amounts = [said.memory_bytes, *(amount for hosted in said.hosted for amount in (hosted.objects, hosted.bytes))]
-    amounts += [amount for hosted in said.hosted if (chain := hosted.chain) is not None for amount in structs.astuple(chain)]
+    amounts = [
+        said.memory_bytes,
+        *(amount for hosted in said.hosted for amount in (hosted.objects, hosted.bytes)),
+    ]
+    amounts += [
+        amount
+        for hosted in said.hosted
+        if (chain := hosted.chain) is not None
+        for amount in structs.astuple(chain)
+    ]
     if (stored := said.stored) is not None:
         amounts += [stored.disk_bytes, stored.quarantined, max(stored.free_bytes, 0)]
     if said.work is not None:
         amounts += _counted(said.work)
-        if not all(_is_histogram(durations) for durations in (said.work.reading, said.work.writing)):
+        if not all(
+            _is_histogram(durations) for durations in (said.work.reading, said.work.writing)
+        ):
             return False
-    return 0 <= said.uptime_s <= UPTIME_S_MAX and all(0 <= amount <= AMOUNT_MAX for amount in amounts)
+    return 0 <= said.uptime_s <= UPTIME_S_MAX and all(
+        0 <= amount <= AMOUNT_MAX for amount in amounts
+    )
 
 
 def _is_histogram(durations: Durations) -> bool:
     edges = [0.0, *durations.bounds_s, UPTIME_S_MAX]
-    return len(durations.counts) == len(durations.bounds_s) + 1 >= 2 and all(low < high for low, high in pairwise(edges))
+    return len(durations.counts) == len(durations.bounds_s) + 1 >= 2 and all(
+        low < high for low, high in pairwise(edges)
+    )
 
 
 def _counted(work: ServerWork) -> tuple[int, ...]:
     """All that only grows while a server runs."""
-    return work.queries, work.fetches, work.puts, work.received_bytes, work.sent_bytes, *work.reading.counts, *work.writing.counts
+    return (
+        work.queries,
+        work.fetches,
+        work.puts,
+        work.received_bytes,
+        work.sent_bytes,
+        *work.reading.counts,
+        *work.writing.counts,
+    )
 
 
 def _follows(later: Description, earlier: Description) -> bool:
     """Whether both are of the same run of the server: nothing that it counts has become less."""
     if later.work is None or earlier.work is None:
         return later.uptime_s >= earlier.uptime_s
-    grown = all(now >= before for now, before in zip(_counted(later.work), _counted(earlier.work), strict=False))
+    grown = all(
+        now >= before
+        for now, before in zip(_counted(later.work), _counted(earlier.work), strict=False)
+    )
     return later.uptime_s >= earlier.uptime_s and grown
 
 
@@ -156,12 +193,19 @@ def standings_of(seen: ClusterSeen) -> list[Standing]:
     """How each domain that was heard of stands, `default` first."""
     described = {id: server.last for id, server in seen.servers.items()}
     identities = {id: said.identity for id, said in described.items() if said is not None}
-    full = {id for id, said in described.items() if said is not None and said.stored is not None and said.stored.full}
+    full = {
+        id
+        for id, said in described.items()
+        if said is not None and said.stored is not None and said.stored.full
+    }
     troubles = {id: server.why for id, server in seen.servers.items() if server.why}
     domains = sorted(seen.known.domains, key=lambda domain: (domain != "default", domain))
     said = {id: server.hosted for id, server in seen.servers.items()}
     chains = [seen.known.active(domain) for domain in domains]
-    return [standing_of(active, identities, full, troubles, log=chains_seen(active, said)) for active in chains]
+    return [
+        standing_of(active, identities, full, troubles, log=chains_seen(active, said))
+        for active in chains
+    ]
 
 
 def percentile(share: float, bounds: Sequence[float], counts: Sequence[int]) -> float | None:
@@ -172,19 +216,37 @@ def percentile(share: float, bounds: Sequence[float], counts: Sequence[int]) -> 
     edges = [0.0, *bounds, bounds[-1]]
     for position, reached in enumerate(accumulate(counts)):
         if reached >= rank:
-            return edges[position] + (edges[position + 1] - edges[position]) * (rank - reached + counts[position]) / counts[position]
+            return (
+                edges[position]
+                + (edges[position + 1] - edges[position])
+                * (rank - reached + counts[position])
+                / counts[position]
+            )
     return None
 
 
-def _latencies(differences: "Iterable[tuple[float, ServerWork, ServerWork]]") -> dict[str, float | None]:
+def _latencies(
+    differences: "Iterable[tuple[float, ServerWork, ServerWork]]",
+) -> dict[str, float | None]:
     pairs = [(since, to) for _, since, to in differences]
     told: dict[str, float | None] = {}
     for name, what in (("read", "reading"), ("write", "writing")):
-        histograms: list[tuple[Durations, Durations]] = [(getattr(since, what), getattr(to, what)) for since, to in pairs]
+        histograms: list[tuple[Durations, Durations]] = [
+            (getattr(since, what), getattr(to, what)) for since, to in pairs
+        ]
         bounds = histograms[0][0].bounds_s if histograms else ()
-        same = [(since.counts, to.counts) for since, to in histograms if since.bounds_s == to.bounds_s == bounds]
-        counts = [sum(to[step] - since[step] for since, to in same) for step in range(len(bounds) + 1)]
-        told |= {f"{name}_p{percent}_s": percentile(percent / 100, bounds, counts) if bounds else None for percent in (50, 99)}
+        same = [
+            (since.counts, to.counts)
+            for since, to in histograms
+            if since.bounds_s == to.bounds_s == bounds
+        ]
+        counts = [
+            sum(to[step] - since[step] for since, to in same) for step in range(len(bounds) + 1)
+        ]
+        told |= {
+            f"{name}_p{percent}_s": percentile(percent / 100, bounds, counts) if bounds else None
+            for percent in (50, 99)
+        }
     return told
 
 
@@ -206,10 +268,17 @@ def _state(id: ServerId, server: HeardOf, waits: Mapping[ServerId, float | None]
 
 
 def _server(
-    id: ServerId, server: HeardOf, found: "tuple[float, ServerWork, ServerWork] | None", waits: Mapping[ServerId, float | None]
+    id: ServerId,
+    server: HeardOf,
+    found: "tuple[float, ServerWork, ServerWork] | None",
+    waits: Mapping[ServerId, float | None],
 ) -> dict[str, Any]:
     said = server.last
-    told: dict[str, Any] = {"id": id, "address": server.address.partition("/")[0], "state": _state(id, server, waits)}
+    told: dict[str, Any] = {
+        "id": id,
+        "address": server.address.partition("/")[0],
+        "state": _state(id, server, waits),
+    }
     if said is None:
         return told | {"silent_s": round(server.silent_s, 1), "why": server.why or NO_ANSWER}
     rates = None
@@ -237,7 +306,12 @@ def _server(
 
 def _held(configuration: Configuration, servers: Iterable[HeardOf]) -> list[Hosted]:
     """What each server that holds anything for it says, the most objects first."""
-    held = [hosted for server in servers for hosted in server.hosted if hosted.configuration.id == configuration.id]
+    held = [
+        hosted
+        for server in servers
+        for hosted in server.hosted
+        if hosted.configuration.id == configuration.id
+    ]
     return sorted(held, key=lambda hosted: -hosted.objects)
 
 
@@ -254,7 +328,11 @@ def _domain(standing: Standing, servers: Iterable[HeardOf]) -> dict[str, Any]:
         "writes_survive": standing.margin,
         "missing": standing.missing,
         "outlook": standing.outlook(),
-        "objects": (log.upcoming - log.first if (log := standing.log) is not None else held[0].objects) if held else 0,
+        "objects": (
+            log.upcoming - log.first if (log := standing.log) is not None else held[0].objects
+        )
+        if held
+        else 0,
         "bytes": sum(hosted.bytes for hosted in held),
         "log": standing.log.as_data() if standing.log is not None else None,
     }
@@ -263,7 +341,10 @@ def _domain(standing: Standing, servers: Iterable[HeardOf]) -> dict[str, Any]:
 def _move(standing: Standing, seen: ClusterSeen) -> dict[str, Any]:
     """How far it is. ``remaining_s``: None if none arrive."""
     source, target = standing.active[0], standing.active[-1]
-    total, moved = objects_of(source, 1, seen) if standing.log is None else standing.log.total, moved_of(standing, seen)
+    total, moved = (
+        objects_of(source, 1, seen) if standing.log is None else standing.log.total,
+        moved_of(standing, seen),
+    )
     begun = seen.begun.get(target.id)
     at_s, before = begun[0] if begun else (seen.now_s, moved)
     per_s = (moved - before) / (seen.now_s - at_s) if seen.now_s > at_s else 0.0
@@ -283,7 +364,9 @@ def _move(standing: Standing, seen: ClusterSeen) -> dict[str, Any]:
 def moved_of(standing: Standing, seen: ClusterSeen) -> int:
     """How many objects a quorum of the target has; of a log, how many of the older entries all servers of the last chain have."""
     target = standing.active[-1]
-    return objects_of(target, target.quorum_size, seen) if standing.log is None else standing.log.moved
+    return (
+        objects_of(target, target.quorum_size, seen) if standing.log is None else standing.log.moved
+    )
 
 
 def objects_of(configuration: Configuration, servers: int, seen: ClusterSeen) -> int:

@@ -28,7 +28,9 @@ class TopScreen:
 
     def __init__(self) -> None:
         if not sys.stdout.isatty() or os.environ.get("TERM", "dumb") in ("", "dumb", "unknown"):
-            raise BadInput("a live view needs a terminal that can be painted (TERM is not set, or `dumb`, or standard output is none): use --once")
+            raise BadInput(
+                "a live view needs a terminal that can be painted (TERM is not set, or `dumb`, or standard output is none): use --once"
+            )
         self._out = sys.stdout.fileno()
         self._keys = sys.stdin.fileno() if sys.stdin.isatty() else None
         self._painted: list[str] = []
@@ -89,7 +91,11 @@ class TopScreen:
     def paint(self, lines: Sequence[str]) -> None:
         """Make it show these, which are as many as it has rows at most."""
         before = self._painted
-        changes = [f"\x1b[{row};1H{line}\x1b[K" for row, line in enumerate(lines, 1) if row > len(before) or before[row - 1] != line]
+        changes = [
+            f"\x1b[{row};1H{line}\x1b[K"
+            for row, line in enumerate(lines, 1)
+            if row > len(before) or before[row - 1] != line
+        ]
         if len(lines) < len(before):
             changes.append(f"\x1b[{len(lines) + 1};1H\x1b[J")
         if self._write("".join(changes)):

@@ -20,12 +20,24 @@ BAR = 20
 _COLOURS = {"up": "green", "slow": "yellow"}
 
 
-def lines(told: Mapping[str, Any], columns: int, rows: int, colours: bool = True, live: bool = True) -> list[str]:
+def lines(
+    told: Mapping[str, Any], columns: int, rows: int, colours: bool = True, live: bool = True
+) -> list[str]:
     """At most ``rows``. ``live``: q ends it. Names cannot contain control characters here, whoever chose them."""
     if columns < COLUMNS_MIN or rows < ROWS_MIN:
-        return [f"needs {COLUMNS_MIN} x {ROWS_MIN}, this is"[:columns], f"{columns} x {rows}; q quits"[:columns]][:rows]
+        return [
+            f"needs {COLUMNS_MIN} x {ROWS_MIN}, this is"[:columns],
+            f"{columns} x {rows}; q quits"[:columns],
+        ][:rows]
     out = io.StringIO()
-    console = Console(file=out, width=columns, height=rows, force_terminal=colours, highlight=False, legacy_windows=False)
+    console = Console(
+        file=out,
+        width=columns,
+        height=rows,
+        force_terminal=colours,
+        highlight=False,
+        legacy_windows=False,
+    )
     console.print(_page(told, columns, rows, live))
     return out.getvalue().splitlines()[:rows]
 
@@ -34,22 +46,39 @@ def _page(told: Mapping[str, Any], columns: int, rows: int, live: bool) -> Group
     moves = [_line(_move(move), "cyan") for move in told["moves"][:MOVES_MAX]]
     if len(told["moves"]) > MOVES_MAX:
         moves.append(_line(f"and {len(told['moves']) - MOVES_MAX} more moves", "cyan"))
-    notes = [_line(told["consensus"]["outlook"], "red" if "no majority" in told["consensus"]["outlook"] else "")]
+    notes = [
+        _line(
+            told["consensus"]["outlook"],
+            "red" if "no majority" in told["consensus"]["outlook"] else "",
+        )
+    ]
     notes += [_line(f"{id}: {why}", "yellow") for id, why in told["consensus"]["silent"].items()]
     if told["autopilot"] is not None:
         notes.append(_line(f"autopilot: {told['autopilot']}"))
     if told["files"] is not None:
         notes.append(_line(told["files"]))
     if old := [server["id"] for server in told["servers"] if server.get("counts") is False]:
-        notes.append(_line(f"{', '.join(old)}: of an earlier release, which counts nothing", "yellow"))
-    room = rows - 7 - len(moves) - len(notes)  # without the head, two heads of tables and two empty lines
+        notes.append(
+            _line(f"{', '.join(old)}: of an earlier release, which counts nothing", "yellow")
+        )
+    room = (
+        rows - 7 - len(moves) - len(notes)
+    )  # without the head, two heads of tables and two empty lines
     domains = sorted(told["domains"], key=lambda domain: min(domain["writes_survive"], 1))
     servers = sorted(told["servers"], key=lambda server: server["state"] == "up")
     if len(servers) <= max(room - min(len(domains), room // 3), 1):
         servers = told["servers"]
     for_domains = max(room - len(servers), min(len(domains), room // 3), 1)
     for_servers = max(room - min(len(domains), for_domains), 1)
-    return Group(*_head(told, live), _servers(servers, for_servers, columns), "", _domains(domains, for_domains, columns), *moves, "", *notes)
+    return Group(
+        *_head(told, live),
+        _servers(servers, for_servers, columns),
+        "",
+        _domains(domains, for_domains, columns),
+        *moves,
+        "",
+        *notes,
+    )
 
 
 def _head(told: Mapping[str, Any], live: bool) -> list[RenderableType]:
@@ -60,14 +89,20 @@ def _head(told: Mapping[str, Any], live: bool) -> list[RenderableType]:
     title.add_column(no_wrap=True, overflow="ellipsis")
     title.add_column(justify="right", no_wrap=True)
     name = Text(printable(told["name"]), style="bold")
-    name.append(f"  {answering} of {len(servers)} servers answer", style="green" if answering == len(servers) else "red")
+    name.append(
+        f"  {answering} of {len(servers)} servers answer",
+        style="green" if answering == len(servers) else "red",
+    )
     title.add_row(name, f"{told['at'][11:19]} UTC{', q quits' if live else ''}")
     rates = Table.grid(padding=(0, 2, 0, 0))
     for what, flow in (("read", "sent"), ("write", "received")):
         waits = f"p50 {ms(done[f'{what}_p50_s'])}  p99 {ms(done[f'{what}_p99_s'])}"
         flows = done[f"{flow}_bytes_per_s"]
         rates.add_row(
-            f"{what}s", Text(f"{number(done[f'{what}s_per_s'])}/s", style="bold"), waits, f"{flow} {'-' if flows is None else size(int(flows))}/s"
+            f"{what}s",
+            Text(f"{number(done[f'{what}s_per_s'])}/s", style="bold"),
+            waits,
+            f"{flow} {'-' if flows is None else size(int(flows))}/s",
         )
     return [title, rates]
 
@@ -76,23 +111,41 @@ def _table(*heads: str) -> Table:
     """The first two columns are words."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", expand=False)
     for position, head in enumerate(heads):
-        table.add_column(head, justify="left" if position < 2 else "right", no_wrap=True, overflow="ellipsis")
+        table.add_column(
+            head, justify="left" if position < 2 else "right", no_wrap=True, overflow="ellipsis"
+        )
     return table
 
 
 def _servers(servers: Sequence[Mapping[str, Any]], room: int, columns: int) -> RenderableType:
     wide = columns >= WIDE
     table = _table(
-        "server", "state", "reply", "asked", "read p50 p99", "write p50 p99", "disk", "free", *(("objects", "memory", "uptime") if wide else ())
+        "server",
+        "state",
+        "reply",
+        "asked",
+        "read p50 p99",
+        "write p50 p99",
+        "disk",
+        "free",
+        *(("objects", "memory", "uptime") if wide else ()),
     )
     shown = servers if len(servers) <= room else servers[: max(room - 1, 1)]
     silent = []
     for server in shown:
         state = server["state"]
         if state == "silent":
-            silent.append(_line(f"{server['id']} silent for {server['silent_s']:.0f} s: {server['why']}", "red"))
+            silent.append(
+                _line(
+                    f"{server['id']} silent for {server['silent_s']:.0f} s: {server['why']}", "red"
+                )
+            )
             continue
-        disk, free = ("memory", "") if server["disk_bytes"] is None else (brief(server["disk_bytes"]), brief(server["disk_free_bytes"]))
+        disk, free = (
+            ("memory", "")
+            if server["disk_bytes"] is None
+            else (brief(server["disk_bytes"]), brief(server["disk_free_bytes"]))
+        )
         cells: list[str | Text] = [
             _placed(server["id"], server),
             Text(
@@ -101,12 +154,28 @@ def _servers(servers: Sequence[Mapping[str, Any]], room: int, columns: int) -> R
             ),
             ms(server["reply_s"]),
             f"{number(server['requests_per_s'])}/s",
-            *(f"{ms(server[f'{what}_p50_s'])} {ms(server[f'{what}_p99_s'])}" for what in ("read", "write")),
+            *(
+                f"{ms(server[f'{what}_p50_s'])} {ms(server[f'{what}_p99_s'])}"
+                for what in ("read", "write")
+            ),
             disk,
             free,
         ]
-        table.add_row(*cells, *((str(server["objects"]), brief(server["memory_bytes"]), duration(server["uptime_s"])) if wide else ()))
-    more = [_line(f"and {len(servers) - len(shown)} more", "dim")] if len(servers) > len(shown) else []
+        table.add_row(
+            *cells,
+            *(
+                (
+                    str(server["objects"]),
+                    brief(server["memory_bytes"]),
+                    duration(server["uptime_s"]),
+                )
+                if wide
+                else ()
+            ),
+        )
+    more = (
+        [_line(f"and {len(servers) - len(shown)} more", "dim")] if len(servers) > len(shown) else []
+    )
     return Group(table, *silent, *more)
 
 
@@ -114,23 +183,46 @@ def _domains(domains: Sequence[Mapping[str, Any]], room: int, columns: int) -> R
     table = _table("domain", "configuration", "objects", "data", "reads survive", "writes survive")
     shown = domains if len(domains) <= room else domains[: max(room - 1, 1)]
     for domain in shown:
-        described = domain["configuration"].partition(" on " if columns >= WIDE else " delta")[0].partition(" on ")[0]
-        shape = f"{domain['index']}: {described.partition(' from position ')[0]}"
-        margins = [Text(_survives(domain[what]), style=_margin_style(domain[what])) for what in ("reads_survive", "writes_survive")]
-        table.add_row(
-            _placed(_cut(domain["domain"], 40 if columns >= WIDE else 16), domain), shape, str(domain["objects"]), brief(domain["bytes"]), *margins
+        described = (
+            domain["configuration"]
+            .partition(" on " if columns >= WIDE else " delta")[0]
+            .partition(" on ")[0]
         )
-    more = [_line(f"and {len(domains) - len(shown)} more", "dim")] if len(domains) > len(shown) else []
+        shape = f"{domain['index']}: {described.partition(' from position ')[0]}"
+        margins = [
+            Text(_survives(domain[what]), style=_margin_style(domain[what]))
+            for what in ("reads_survive", "writes_survive")
+        ]
+        table.add_row(
+            _placed(_cut(domain["domain"], 40 if columns >= WIDE else 16), domain),
+            shape,
+            str(domain["objects"]),
+            brief(domain["bytes"]),
+            *margins,
+        )
+    more = (
+        [_line(f"and {len(domains) - len(shown)} more", "dim")] if len(domains) > len(shown) else []
+    )
     return Group(table, *more)
 
 
 def _placed(name: str, told: Mapping[str, Any]) -> Text:
     """With its site, if it has one."""
-    return Text.assemble(printable(name), (f" {printable(told['site'])}", "dim")) if told["site"] else Text(printable(name))
+    return (
+        Text.assemble(printable(name), (f" {printable(told['site'])}", "dim"))
+        if told["site"]
+        else Text(printable(name))
+    )
 
 
 def _survives(margin: int) -> str:
-    return f"{margin} more" if margin > 0 else "no more" if margin == 0 else f"STOPPED, {-margin} missing"
+    return (
+        f"{margin} more"
+        if margin > 0
+        else "no more"
+        if margin == 0
+        else f"STOPPED, {-margin} missing"
+    )
 
 
 def _margin_style(margin: int) -> str:
@@ -163,13 +255,23 @@ def ms(seconds: float | None) -> str:
     if seconds is None:
         return "-"
     return (
-        f"{seconds:.2f}s" if seconds >= 1 else f"{seconds * 1000:.0f}ms" if seconds >= 0.1 else f"{seconds * 1000:.{1 if seconds >= 0.01 else 2}f}ms"
+        f"{seconds:.2f}s"
+        if seconds >= 1
+        else f"{seconds * 1000:.0f}ms"
+        if seconds >= 0.1
+        else f"{seconds * 1000:.{1 if seconds >= 0.01 else 2}f}ms"
     )
 
 
 def in_words(seconds: float) -> str:
     """``12 s``, ``3 min``, ``2.5 h``."""
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+    return (
+        f"{seconds:.0f} s"
+        if seconds < 120
+        else f"{seconds / 60:.0f} min"
+        if seconds < 7200
+        else f"{seconds / 3600:.1f} h"
+    )
 
 
 def number(count: float | None) -> str:

@@ -11,7 +11,15 @@ from datetime import UTC, datetime
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from ares.cli.seeing.top_figures import ClusterSeen, DatedAnswer, HeardOf, figures, is_credible, moved_of, standings_of
+from ares.cli.seeing.top_figures import (
+    ClusterSeen,
+    DatedAnswer,
+    HeardOf,
+    figures,
+    is_credible,
+    moved_of,
+    standings_of,
+)
 from ares.cli.status_command import Known, autopilot_sentence, consensus_outlook, members_of
 from ares.cluster.sites import labels_of
 from ares.model.configuration import Server
@@ -66,8 +74,12 @@ class TopWatch:
                     self._begin(server.id, self._ask(server))
                 self._begin(ServerId(""), self._ask_members())
                 silent = {id for id, heard in self._seen.servers.items() if heard.silent_s}
-                await asyncio.wait([task for id, task in self._asking.items() if id not in silent], timeout=LOOK_S)
-                if self._denied is not None and not any(heard.answers for heard in self._seen.servers.values()):
+                await asyncio.wait(
+                    [task for id, task in self._asking.items() if id not in silent], timeout=LOOK_S
+                )
+                if self._denied is not None and not any(
+                    heard.answers for heard in self._seen.servers.values()
+                ):
                     raise self._denied
                 yield self._look()
                 await asyncio.sleep(begun_s + self._interval_s - monotonic())
@@ -122,14 +134,18 @@ class TopWatch:
                 heard = seen.servers[id]
                 heard.silent_s, heard.why = max(now_s - asked_s, 0.1), troubles.get(id, heard.why)
         standings = standings_of(seen)
-        targets = {standing.active[-1].id: standing for standing in standings if len(standing.active) > 1}
+        targets = {
+            standing.active[-1].id: standing for standing in standings if len(standing.active) > 1
+        }
         seen.begun = {target: seen.begun.get(target, deque()) for target in targets}
         for target, moved in seen.begun.items():
             while moved and moved[0][0] < now_s - self._window_s:
                 moved.popleft()
             moved.append((now_s, moved_of(targets[target], seen)))
         for standing in standings:
-            for server in (server for configuration in standing.active for server in configuration.servers):
+            for server in (
+                server for configuration in standing.active for server in configuration.servers
+            ):
                 self._servers.setdefault(server.id, server)
         members = {member.member: member for member in self._members}
         return {
@@ -140,7 +156,13 @@ class TopWatch:
             "consensus": {
                 "outlook": consensus_outlook(settings, self._members, standings),
                 "leader": next((member.leader for member in self._members if member.leader), None),
-                "silent": {} if settings.etcd else {id: troubles.get(id, NO_ANSWER) for id in members_of(settings) if id not in members},
+                "silent": {}
+                if settings.etcd
+                else {
+                    id: troubles.get(id, NO_ANSWER)
+                    for id in members_of(settings)
+                    if id not in members
+                },
             },
             "autopilot": autopilot_sentence(settings, self._members),
         }

@@ -38,8 +38,16 @@ def write(
 
 def show(
     common: Common,
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Spans as lines of JSON: OTEL_TRACES_EXPORTER=file:FILE writes them.")],
-    most: Annotated[int, typer.Option("--most", min=1, help="Show so many traces, the longest first.")] = TRACES_SHOWN,
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE...",
+            help="Spans as lines of JSON: OTEL_TRACES_EXPORTER=file:FILE writes them.",
+        ),
+    ],
+    most: Annotated[
+        int, typer.Option("--most", min=1, help="Show so many traces, the longest first.")
+    ] = TRACES_SHOWN,
 ) -> None:
     """Show traces from files; those of several processes are joined."""
     from ares.tracing.tree import read_spans
@@ -54,13 +62,24 @@ def show(
         except OSError as error:
             raise BadInput(f"{file}: cannot be read: {error.strerror}") from error
         if bad:
-            typer.echo(f"note: {file}: {len(bad)} lines are no spans, or were cut off, and are passed over; the first is line {bad[0]}", err=True)
+            typer.echo(
+                f"note: {file}: {len(bad)} lines are no spans, or were cut off, and are passed over; the first is line {bad[0]}",
+                err=True,
+            )
     if not traces:
-        raise BadInput(f"{', '.join(map(str, files))}: no traces are in there, as OTEL_TRACES_EXPORTER=file:PATH writes them")
-    longest = sorted(traces.values(), key=lambda spans: max(span.ended_ns - span.began_ns for span in spans), reverse=True)
+        raise BadInput(
+            f"{', '.join(map(str, files))}: no traces are in there, as OTEL_TRACES_EXPORTER=file:PATH writes them"
+        )
+    longest = sorted(
+        traces.values(),
+        key=lambda spans: max(span.ended_ns - span.began_ns for span in spans),
+        reverse=True,
+    )
     _print(common, longest[:most])
     if len(longest) > most and not common.json:
-        typer.echo(f"{len(longest) - most} more traces are shorter; --most {len(longest)} shows all")
+        typer.echo(
+            f"{len(longest) - most} more traces are shorter; --most {len(longest)} shows all"
+        )
 
 
 def _traced(common: Common, domain: str, use: "Callable[[ObjectStore], Awaitable[object]]") -> None:
@@ -82,7 +101,9 @@ def _traced(common: Common, domain: str, use: "Callable[[ObjectStore], Awaitable
                 failed.append(error)
 
     loop.run(work())
-    if roots := [span for span in spans if not span.parent]:  # none where it was refused before it began
+    if roots := [
+        span for span in spans if not span.parent
+    ]:  # none where it was refused before it began
         last = max(roots, key=lambda span: span.began_ns)
         _print(common, [[span for span in spans if span.trace == last.trace]])
     if failed:

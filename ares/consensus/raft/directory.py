@@ -15,7 +15,13 @@ import msgspec
 from msgspec import Struct
 
 from ares.cluster.home import end_newness, remember_start, require_first
-from ares.machine.trusted_files import make_directory, opener, replace_durably, require_unshared, sync
+from ares.machine.trusted_files import (
+    make_directory,
+    opener,
+    replace_durably,
+    require_unshared,
+    sync,
+)
 from ares.model.decision import DecisionTable
 from ares.model.errors import BadInput
 from ares.model.identity import ServerId
@@ -60,7 +66,9 @@ class MemberDirectory:
             require_unshared(self.path)
             lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise BadInput(f"consensus member {member} cannot use {self.path}: {error.strerror}; nothing was started") from error
+            raise BadInput(
+                f"consensus member {member} cannot use {self.path}: {error.strerror}; nothing was started"
+            ) from error
         try:
             self._claim(lock, member)
         except BaseException:
@@ -73,22 +81,32 @@ class MemberDirectory:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise BadInput(f"{self.path} is in use by another process: consensus member {member} runs already; nothing was started") from error
+            raise BadInput(
+                f"{self.path} is in use by another process: consensus member {member} runs already; nothing was started"
+            ) from error
         owner = os.pread(lock, 256, 0).decode(errors="replace")
         if owner not in ("", member):
-            raise BadInput(f"{self.path} belongs to consensus member {owner}, not to {member}: votes are not transferable; nothing was started")
+            raise BadInput(
+                f"{self.path} belongs to consensus member {owner}, not to {member}: votes are not transferable; nothing was started"
+            )
         self._check_format()
         os.pwrite(lock, member.encode(), 0)
         os.fsync(lock)
 
     def _check_format(self) -> None:
         """A directory that says nothing is new, or of the first format, which did not say so."""
-        found = self.format.read_text(encoding="ascii", errors="replace").strip() if self.format.exists() else ""
+        found = (
+            self.format.read_text(encoding="ascii", errors="replace").strip()
+            if self.format.exists()
+            else ""
+        )
         if not found:
             replace_durably(self.format, f"{FORMAT}\n")
         elif found != str(FORMAT):
             why = f"it has format {found!r}, and this release knows {FORMAT}: use the release that wrote it, or a newer one"
-            raise BadInput(f"{self.path} cannot be used: {why}; nothing was started, and nothing in it was changed")
+            raise BadInput(
+                f"{self.path} cannot be used: {why}; nothing was started, and nothing in it was changed"
+            )
 
     def require_new(self) -> None:
         """Raise :class:`ares.model.errors.DirectoryLost` unless nothing ever ran there: a member that forgot its votes would vote again. Hold the
@@ -150,7 +168,9 @@ class MemberDirectory:
         if head[:-1] != _MAGIC:
             raise self.damaged(self.dump, "it is not a dump")
         if head[-1] != FORMAT:
-            raise BadInput(f"{self.dump} has format {head[-1]}, and this release knows {FORMAT}: use the same release of ares at every member")
+            raise BadInput(
+                f"{self.dump} has format {head[-1]}, and this release knows {FORMAT}: use the same release of ares at every member"
+            )
         try:
             return _dump_decoder.decode(content)
         except msgspec.MsgspecError as error:

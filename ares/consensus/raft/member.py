@@ -73,7 +73,9 @@ class Commands:
         while (now_s := loop.time()) < deadline_s:
             command = self._begun(key, hand_in, now_s)
             try:
-                result, why = await self._joined(key, command, min(command.again_at_s, deadline_s) - now_s)
+                result, why = await self._joined(
+                    key, command, min(command.again_at_s, deadline_s) - now_s
+                )
             except TimeoutError:
                 why = "no majority of the members confirmed it in time"
                 continue
@@ -104,7 +106,9 @@ class Commands:
         finally:
             command.asked -= 1
             if not command.asked and not command.outcome.done():
-                command.end = asyncio.get_running_loop().call_later(KEPT_S, self._forget, key, command)
+                command.end = asyncio.get_running_loop().call_later(
+                    KEPT_S, self._forget, key, command
+                )
 
     def _forget(self, key: Hashable, command: _Command) -> None:
         if command.end is not None:
@@ -123,19 +127,34 @@ class RaftMember:
 
     troubles = NO_TROUBLES
 
-    def __init__(self, member: ServerId, raft_addresses: Mapping[ServerId, str], directory: Path, password: str, beat_s: float = BEAT_S) -> None:
+    def __init__(
+        self,
+        member: ServerId,
+        raft_addresses: Mapping[ServerId, str],
+        directory: Path,
+        password: str,
+        beat_s: float = BEAT_S,
+    ) -> None:
         if not password:
-            raise BadInput("consensus members need a password: without one anybody who reaches their port could run code there; nothing was started")
+            raise BadInput(
+                "consensus members need a password: without one anybody who reaches their port could run code there; nothing was started"
+            )
         if member not in raft_addresses:
-            raise BadInput(f"consensus member {member} is not among the members {', '.join(raft_addresses) or '(none)'}; nothing was started")
+            raise BadInput(
+                f"consensus member {member} is not among the members {', '.join(raft_addresses) or '(none)'}; nothing was started"
+            )
         self._names = {address: name for name, address in raft_addresses.items()}
         if len(self._names) < len(raft_addresses):
-            raise BadInput(f"two consensus members share an address: {', '.join(raft_addresses.values())}; nothing was started")
+            raise BadInput(
+                f"two consensus members share an address: {', '.join(raft_addresses.values())}; nothing was started"
+            )
         for address, name in self._names.items():
             try:
                 split_address(address)
             except ValueError as error:
-                raise BadInput(f"the address of consensus member {name}: {error}; nothing was started") from error
+                raise BadInput(
+                    f"the address of consensus member {name}: {error}; nothing was started"
+                ) from error
         self.member = member
         self._address = raft_addresses[member]
         self._directory = MemberDirectory(directory)
@@ -152,28 +171,42 @@ class RaftMember:
         self._directory.lock(self.member)
         try:
             others = [address for address in self._names if address != self._address]
-            self._machine = ReplicatedTable.open(self._address, others, self._directory, self._password, self._beat_s)
+            self._machine = ReplicatedTable.open(
+                self._address, others, self._directory, self._password, self._beat_s
+            )
         except BaseException:
             self._directory.unlock()
             raise
 
-    async def propose(self, configuration: Configuration, proposer: ClientId, timeout_s: float) -> Decided:
+    async def propose(
+        self, configuration: Configuration, proposer: ClientId, timeout_s: float
+    ) -> Decided:
         """See the port. Also raises :class:`ConfigurationRefused`, and :class:`BadMessage` if a later release decided what this one cannot read."""
         require_place(configuration)
         place = (str(configuration.domain), configuration.index)
-        decision: Decision[bytes] = await self._command(timeout_s, "decide", *place, _encode(configuration), int(proposer))
+        decision: Decision[bytes] = await self._command(
+            timeout_s, "decide", *place, _encode(configuration), int(proposer)
+        )
         return Decided(NO_CALL, _decode(decision.content), ClientId(decision.proposer))
 
     async def tell_finalized(self, configuration: Configuration, timeout_s: float) -> None:
         """See the port. Also raises :class:`ConfigurationRefused`."""
         require_place(configuration)
-        await self._command(timeout_s, "tell_finalized", str(configuration.domain), configuration.index, _encode(configuration))
+        await self._command(
+            timeout_s,
+            "tell_finalized",
+            str(configuration.domain),
+            configuration.index,
+            _encode(configuration),
+        )
 
     async def hint(self, domain: DomainName, timeout_s: float) -> Configuration | None:
         """What this member knows, perhaps not the latest; unavailable until it has caught up with a leader once since its start."""
         machine = self._running()
         if not machine.isReady():
-            raise ConsensusUnavailable("it has not caught up with a leader since its start: is a majority of the members running?")
+            raise ConsensusUnavailable(
+                "it has not caught up with a leader since its start: is a majority of the members running?"
+            )
         content = machine.table.hint(domain)
         return None if content is None else _decode(content)
 
@@ -181,10 +214,22 @@ class RaftMember:
         """What this one member says of itself. A leader that it is not connected with is none: alone, a follower never looks for another."""
         machine = self._running()
         leader = machine._getLeader()
-        known = leader is not None and (leader == machine.selfNode or machine.isNodeConnected(leader))
+        known = leader is not None and (
+            leader == machine.selfNode or machine.isNodeConnected(leader)
+        )
         name = self._names[leader.id] if known else ""
         reachable = 1 + sum(machine.isNodeConnected(node) for node in machine.otherNodes)
-        return [ConsensusDescription(NO_CALL, self.member, name, machine._getTerm(), machine.table.count, reachable, len(self._names))]
+        return [
+            ConsensusDescription(
+                NO_CALL,
+                self.member,
+                name,
+                machine._getTerm(),
+                machine.table.count,
+                reachable,
+                len(self._names),
+            )
+        ]
 
     @property
     def leads(self) -> bool:
@@ -203,19 +248,27 @@ class RaftMember:
         if self._machine is None:
             raise ConsensusUnavailable(f"member {self.member} is not running")
         if not self._machine.tick_thread_alive():
-            raise ConsensusUnavailable(f"member {self.member} stopped because its disk failed: its log has the details")
+            raise ConsensusUnavailable(
+                f"member {self.member} stopped because its disk failed: its log has the details"
+            )
         return self._machine
 
     async def _command(self, timeout_s: float, name: str, *arguments: str | int | bytes) -> Any:
         """What the replicated command ``name`` returned, which its arguments tell from all others."""
         self._running()
-        return await self._commands.run((name, *arguments), lambda told: getattr(self._running(), name)(*arguments, callback=told), timeout_s)
+        return await self._commands.run(
+            (name, *arguments),
+            lambda told: getattr(self._running(), name)(*arguments, callback=told),
+            timeout_s,
+        )
 
 
 def _encode(configuration: Configuration) -> bytes:
     content = msgspec.msgpack.encode(configuration)
     if len(content) > CONFIGURATION_BYTES_MAX:
-        raise ConfigurationRefused(f"the description of a configuration takes at most {CONFIGURATION_BYTES_MAX} bytes, not {len(content)}")
+        raise ConfigurationRefused(
+            f"the description of a configuration takes at most {CONFIGURATION_BYTES_MAX} bytes, not {len(content)}"
+        )
     return content
 
 
@@ -223,4 +276,6 @@ def _decode(content: bytes) -> Configuration:
     try:
         return _configuration_decoder.decode(content)
     except msgspec.MsgspecError as error:
-        raise BadMessage(f"a decided configuration that this release cannot read ({error}): use the same release of ares everywhere") from error
+        raise BadMessage(
+            f"a decided configuration that this release cannot read ({error}): use the same release of ares everywhere"
+        ) from error

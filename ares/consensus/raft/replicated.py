@@ -20,7 +20,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pysyncobj import FAIL_REASON, SERIALIZER_STATE, SyncObj, SyncObjConf, SyncObjException, replicated
+from pysyncobj import (
+    FAIL_REASON,
+    SERIALIZER_STATE,
+    SyncObj,
+    SyncObjConf,
+    SyncObjException,
+    replicated,
+)
 from pysyncobj.journal import FileJournal, MetaStorer
 
 from ares.consensus.raft.directory import Dump, Entry, MemberDirectory
@@ -46,7 +53,9 @@ Outcome = tuple[Any, str]
 _log = logging.getLogger(__name__)
 
 
-def crossing(loop: asyncio.AbstractEventLoop, outcome: asyncio.Future[Outcome]) -> Callable[[Any, int], None]:
+def crossing(
+    loop: asyncio.AbstractEventLoop, outcome: asyncio.Future[Outcome]
+) -> Callable[[Any, int], None]:
     """A callback that brings PySyncObj's answer from its thread to ``outcome``; it may come late or after the loop has gone, and must not raise."""
 
     def settle(result: Any, why: str) -> None:
@@ -66,18 +75,34 @@ class ReplicatedTable(SyncObj):  # type: ignore[misc]
     A further replicated method must be declared with ``ver=1``: methods are numbered in journals. Use :meth:`open` to make one.
     """
 
-    def __init__(self, address: str, others: list[str], directory: MemberDirectory, password: str, beat_s: float) -> None:
+    def __init__(
+        self,
+        address: str,
+        others: list[str],
+        directory: MemberDirectory,
+        password: str,
+        beat_s: float,
+    ) -> None:
         self.greeting_s = GREETINGS_BEATS * beat_s
         self.table: DecisionTable[bytes] = DecisionTable()
         self._directory = directory
         self._durable: tuple[object, ...] = ()
         self._voted_in: dict[str, int] = {}
         self._dumped = SERIALIZER_STATE.NOT_SERIALIZING
-        super().__init__(address, others, self._settings(address, password, beat_s), transportClass=Transport)
+        super().__init__(
+            address, others, self._settings(address, password, beat_s), transportClass=Transport
+        )
         self.addOnTickCallback(self._make_own_entries_durable)
 
     @classmethod
-    def open(cls, address: str, others: list[str], directory: MemberDirectory, password: str, beat_s: float) -> "ReplicatedTable":
+    def open(
+        cls,
+        address: str,
+        others: list[str],
+        directory: MemberDirectory,
+        password: str,
+        beat_s: float,
+    ) -> "ReplicatedTable":
         """Read the directory, bind and join the others. PySyncObj's thread ends with the calling thread.
 
         Raises :class:`BadInput` if a file is damaged or the address cannot be bound.
@@ -87,12 +112,16 @@ class ReplicatedTable(SyncObj):  # type: ignore[misc]
             socket.getaddrinfo(address.rpartition(":")[0], None, socket.AF_INET)
             machine = cls(address, others, directory, password, beat_s)
         except socket.gaierror as error:
-            raise BadInput(f"a consensus member cannot listen on {address}: {error.strerror}; nothing was started") from error
+            raise BadInput(
+                f"a consensus member cannot listen on {address}: {error.strerror}; nothing was started"
+            ) from error
         try:
             machine.waitBinded()
         except SyncObjException as error:
             machine._doDestroy()
-            raise BadInput(f"a consensus member cannot listen on {address}: in use, or no address of this machine; nothing was started") from error
+            raise BadInput(
+                f"a consensus member cannot listen on {address}: in use, or no address of this machine; nothing was started"
+            ) from error
         return machine
 
     def _settings(self, address: str, password: str, beat_s: float) -> SyncObjConf:
@@ -173,7 +202,9 @@ class ReplicatedTable(SyncObj):  # type: ignore[misc]
         try:
             sync()
         except OSError:
-            _log.critical("the disk failed, this consensus member stops: what it promised is on disk, what it was about to promise may not be")
+            _log.critical(
+                "the disk failed, this consensus member stops: what it promised is on disk, what it was about to promise may not be"
+            )
             self.destroy()
             raise
 
@@ -182,7 +213,9 @@ class ReplicatedTable(SyncObj):  # type: ignore[misc]
             self._directory.write_dump(Path(path), Dump(self.table, entries[0], entries[1]))
             self._dumped = SERIALIZER_STATE.SUCCESS
         except OSError:
-            _log.exception("the dump of the decisions could not be written; the journal stays as it is")
+            _log.exception(
+                "the dump of the decisions could not be written; the journal stays as it is"
+            )
             self._dumped = SERIALIZER_STATE.FAILED
             raise
 

@@ -49,7 +49,11 @@ class Transport(TCPTransport):  # type: ignore[misc]
     def send(self, node: Any, message: dict[str, Any]) -> bool:
         self._syncObj.make_durable(message)
         connection = self._connections.get(node)
-        if connection is None or not connection.sendRandKey or connection.state != CONNECTION_STATE.CONNECTED:
+        if (
+            connection is None
+            or not connection.sendRandKey
+            or connection.state != CONNECTION_STATE.CONNECTED
+        ):
             return False
         self._spoke_at_s[node] = time.monotonic()
         number = self._sent[node]
@@ -147,7 +151,11 @@ class Transport(TCPTransport):  # type: ignore[misc]
         read = conn._TcpConnection__processRead
 
         def read_within_measure() -> bool:
-            if conn in self._unknownConnections and conn not in self._claims and len(conn._TcpConnection__readBuffer) > STRANGER_BYTES_MAX:
+            if (
+                conn in self._unknownConnections
+                and conn not in self._claims
+                and len(conn._TcpConnection__readBuffer) > STRANGER_BYTES_MAX
+            ):
                 conn.disconnect()
                 return False
             return bool(read())
@@ -157,8 +165,12 @@ class Transport(TCPTransport):  # type: ignore[misc]
 
     def _send_away(self, came_before_s: float) -> None:
         """Disconnect strangers that came before that time, and the oldest of those beyond STRANGERS_MAX."""
-        self._came_at_s = {conn: at_s for conn, at_s in self._came_at_s.items() if conn in self._unknownConnections}
-        self._claims = {conn: node for conn, node in self._claims.items() if conn in self._unknownConnections}
+        self._came_at_s = {
+            conn: at_s for conn, at_s in self._came_at_s.items() if conn in self._unknownConnections
+        }
+        self._claims = {
+            conn: node for conn, node in self._claims.items() if conn in self._unknownConnections
+        }
         surplus = len(self._came_at_s) - STRANGERS_MAX
         for position, (conn, at_s) in enumerate(list(self._came_at_s.items())):
             if at_s < came_before_s or position < surplus:

@@ -6,7 +6,17 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import cast
 
 from ares.model.codec import Frame
-from ares.net.zmtp.frames import MECHANISM_AT, SCRATCH_BYTES, Handshake, Incoming, NotAdmitted, NotZmtp, Null, head, wire
+from ares.net.zmtp.frames import (
+    MECHANISM_AT,
+    SCRATCH_BYTES,
+    Handshake,
+    Incoming,
+    NotAdmitted,
+    NotZmtp,
+    Null,
+    head,
+    wire,
+)
 
 JOINED_BYTES_MAX = 64 * 1024
 """Frames that are smaller are joined to be sent; larger ones are not copied."""
@@ -76,7 +86,10 @@ class ZmtpConnection(asyncio.BufferedProtocol):
         try:
             opening = handshake.opening()
             if self._careful:
-                opening, self._incoming.after_greeting = opening[:MECHANISM_AT], opening[MECHANISM_AT:]
+                opening, self._incoming.after_greeting = (
+                    opening[:MECHANISM_AT],
+                    opening[MECHANISM_AT:],
+                )
             self.transport.write(opening)
         except NotZmtp as error:
             self._give_up(error)
@@ -88,7 +101,12 @@ class ZmtpConnection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         incoming = self._incoming
-        if self._quick is not None and incoming.plain and not incoming.held_bytes and self._quick(self, incoming.scratch[:nbytes]):
+        if (
+            self._quick is not None
+            and incoming.plain
+            and not incoming.held_bytes
+            and self._quick(self, incoming.scratch[:nbytes])
+        ):
             return
         try:
             messages = incoming.filled(nbytes)
@@ -131,7 +149,9 @@ class ZmtpConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport, self.ready = None, False
-        self._incoming = Incoming(b"", _NOWHERE, _NOTHING)  # what had come must not stay as long as somebody remembers the connection
+        self._incoming = Incoming(
+            b"", _NOWHERE, _NOTHING
+        )  # what had come must not stay as long as somebody remembers the connection
         self._account(0)
         self._lost(self)
 

@@ -29,7 +29,18 @@ from nacl.bindings import (
 from nacl.exceptions import CryptoError
 
 from ares.model.codec import Frame
-from ares.net.zmtp.frames import COMMAND, LONG, MORE, SHORT_MAX, Handshake, NotAdmitted, NotZmtp, framed, greeting, refusal
+from ares.net.zmtp.frames import (
+    COMMAND,
+    LONG,
+    MORE,
+    SHORT_MAX,
+    Handshake,
+    NotAdmitted,
+    NotZmtp,
+    framed,
+    greeting,
+    refusal,
+)
 
 BOX_BYTES_MORE = 16
 """By which a box is larger than what is in it: its authenticator, which comes first."""
@@ -100,11 +111,19 @@ class CurveClient(Handshake):
         count = _counted(1)
         self._first = _shared(self._server, self._transient)
         signature = crypto_box_easy_afternm(_HELLO_SIGNED, b"CurveZMQHELLO---" + count, self._first)
-        return greeting(self.mechanism) + framed(_HELLO + _VERSION + _HELLO_PAD + self._public + count + signature)
+        return greeting(self.mechanism) + framed(
+            _HELLO + _VERSION + _HELLO_PAD + self._public + count + signature
+        )
 
     def hear(self, command: bytes) -> bytes:
-        if (refused := refusal(command)) is not None:  # nobody signs it; but before INITIATE a server has no key to refuse
-            raise refused if self._key else NotZmtp("it refuses before it has shown to own the server's key")
+        if (
+            refused := refusal(command)
+        ) is not None:  # nobody signs it; but before INITIATE a server has no key to refuse
+            raise (
+                refused
+                if self._key
+                else NotZmtp("it refuses before it has shown to own the server's key")
+            )
         if not self._key:
             return self._initiate(command)
         if self.cipher is None:
@@ -115,21 +134,42 @@ class CurveClient(Handshake):
         if not welcome.startswith(_WELCOME) or len(welcome) != _WELCOME_BYTES:
             raise _unexpected(welcome)
         nonce, box = welcome[len(_WELCOME) :][:_LONG_NONCE], welcome[len(_WELCOME) + _LONG_NONCE :]
-        content = _opened(box, b"WELCOME-" + nonce, self._first, "a WELCOME that the owner of the server's key did not make")
+        content = _opened(
+            box,
+            b"WELCOME-" + nonce,
+            self._first,
+            "a WELCOME that the owner of the server's key did not make",
+        )
         transient, cookie = content[:_KEY], content[_KEY:]
         vouch_nonce = randombytes(_LONG_NONCE)
-        vouched = crypto_box_easy_afternm(self._public + self._server, b"VOUCH---" + vouch_nonce, _shared(transient, self._secret.secret))
+        vouched = crypto_box_easy_afternm(
+            self._public + self._server,
+            b"VOUCH---" + vouch_nonce,
+            _shared(transient, self._secret.secret),
+        )
         self._key = _shared(transient, self._transient)
         count = _counted(2)
         content = bytes.fromhex(self._secret.public) + vouch_nonce + vouched + self._metadata
-        return framed(_INITIATE + cookie + count + crypto_box_easy_afternm(content, b"CurveZMQINITIATE" + count, self._key))
+        return framed(
+            _INITIATE
+            + cookie
+            + count
+            + crypto_box_easy_afternm(content, b"CurveZMQINITIATE" + count, self._key)
+        )
 
     def _finish(self, ready: bytes) -> bytes:
-        if not ready.startswith(_READY) or not _READY_BYTES <= len(ready) <= _READY_BYTES + METADATA_BYTES_MAX:
+        if (
+            not ready.startswith(_READY)
+            or not _READY_BYTES <= len(ready) <= _READY_BYTES + METADATA_BYTES_MAX
+        ):
             raise _unexpected(ready)
         count, box = ready[len(_READY) :][:_COUNT], ready[len(_READY) + _COUNT :]
-        self.properties = _opened(box, b"CurveZMQREADY---" + count, self._key, "a READY that the server did not seal")
-        self.cipher = CurveCipher(self._key, FROM_CLIENT, FROM_SERVER, 2, int.from_bytes(count, "big"))
+        self.properties = _opened(
+            box, b"CurveZMQREADY---" + count, self._key, "a READY that the server did not seal"
+        )
+        self.cipher = CurveCipher(
+            self._key, FROM_CLIENT, FROM_SERVER, 2, int.from_bytes(count, "big")
+        )
         return b""
 
 
@@ -163,38 +203,80 @@ class CurveServer(Handshake):
         if not hello.startswith(_HELLO + _VERSION + _HELLO_PAD) or len(hello) != _HELLO_BYTES:
             raise _unexpected(hello)
         at = len(_HELLO + _VERSION + _HELLO_PAD)
-        client, count, signature = hello[at : at + _KEY], hello[at + _KEY :][:_COUNT], hello[at + _KEY + _COUNT :]
+        client, count, signature = (
+            hello[at : at + _KEY],
+            hello[at + _KEY :][:_COUNT],
+            hello[at + _KEY + _COUNT :],
+        )
         first = _shared(client, self._secret.secret)
-        if _opened(signature, b"CurveZMQHELLO---" + count, first, "a HELLO for the owner of another key") != _HELLO_SIGNED:
+        if (
+            _opened(
+                signature,
+                b"CurveZMQHELLO---" + count,
+                first,
+                "a HELLO for the owner of another key",
+            )
+            != _HELLO_SIGNED
+        ):
             raise _unexpected(hello)
         self._received = int.from_bytes(count, "big")
         public, transient = crypto_box_keypair()
-        self._cookie_key, cookie_nonce, nonce = randombytes(_KEY), randombytes(_LONG_NONCE), randombytes(_LONG_NONCE)
-        cookie = cookie_nonce + crypto_secretbox_easy(client + transient, b"COOKIE--" + cookie_nonce, self._cookie_key)
-        return framed(_WELCOME + nonce + crypto_box_easy_afternm(public + cookie, b"WELCOME-" + nonce, first))
+        self._cookie_key, cookie_nonce, nonce = (
+            randombytes(_KEY),
+            randombytes(_LONG_NONCE),
+            randombytes(_LONG_NONCE),
+        )
+        cookie = cookie_nonce + crypto_secretbox_easy(
+            client + transient, b"COOKIE--" + cookie_nonce, self._cookie_key
+        )
+        return framed(
+            _WELCOME + nonce + crypto_box_easy_afternm(public + cookie, b"WELCOME-" + nonce, first)
+        )
 
     def _meet(self, initiate: bytes) -> bytes:
-        if not initiate.startswith(_INITIATE) or not _INITIATE_BYTES <= len(initiate) <= _INITIATE_BYTES + METADATA_BYTES_MAX:
+        if (
+            not initiate.startswith(_INITIATE)
+            or not _INITIATE_BYTES <= len(initiate) <= _INITIATE_BYTES + METADATA_BYTES_MAX
+        ):
             raise _unexpected(initiate)
         at = len(_INITIATE) + _COOKIE_BYTES
-        cookie, count, box = initiate[len(_INITIATE) : at], initiate[at : at + _COUNT], initiate[at + _COUNT :]
+        cookie, count, box = (
+            initiate[len(_INITIATE) : at],
+            initiate[at : at + _COUNT],
+            initiate[at + _COUNT :],
+        )
         client, transient = self._of_cookie(cookie)
         received = int.from_bytes(count, "big")
         if received <= self._received:
             raise NotZmtp("an INITIATE that came before, or out of order")
         key = _shared(client, transient)
-        content = _opened(box, b"CurveZMQINITIATE" + count, key, "an INITIATE that the client did not seal")
-        permanent, vouch, metadata = content[:_KEY], content[_KEY : _KEY + _VOUCH_BYTES], content[_KEY + _VOUCH_BYTES :]
+        content = _opened(
+            box, b"CurveZMQINITIATE" + count, key, "an INITIATE that the client did not seal"
+        )
+        permanent, vouch, metadata = (
+            content[:_KEY],
+            content[_KEY : _KEY + _VOUCH_BYTES],
+            content[_KEY + _VOUCH_BYTES :],
+        )
         nonce, vouched = b"VOUCH---" + vouch[:_LONG_NONCE], vouch[_LONG_NONCE:]
         own = bytes.fromhex(self._secret.public)
-        if _opened(vouched, nonce, _shared(permanent, transient), "a key that the client does not own") != client + own:
+        if (
+            _opened(
+                vouched, nonce, _shared(permanent, transient), "a key that the client does not own"
+            )
+            != client + own
+        ):
             raise NotZmtp("a vouch for another connection")
         if not self._admits(permanent.hex()):
             raise NotAdmitted(_REFUSED)
         self.client_key, self.properties = permanent.hex(), metadata
         self.cipher = CurveCipher(key, FROM_SERVER, FROM_CLIENT, 1, received)
         count = _counted(1)
-        return framed(_READY + count + crypto_box_easy_afternm(self._metadata, b"CurveZMQREADY---" + count, key))
+        return framed(
+            _READY
+            + count
+            + crypto_box_easy_afternm(self._metadata, b"CurveZMQREADY---" + count, key)
+        )
 
     def _of_cookie(self, cookie: bytes) -> tuple[bytes, bytes]:
         """The client's public transient key, and our secret one."""
@@ -207,7 +289,9 @@ class CurveServer(Handshake):
 
 
 def _unexpected(command: bytes) -> NotZmtp:
-    return NotZmtp(f"the command {command[1 : 1 + min(command[0], 20)] if command else b''!r}, of {len(command)} bytes, in the handshake")
+    return NotZmtp(
+        f"the command {command[1 : 1 + min(command[0], 20)] if command else b''!r}, of {len(command)} bytes, in the handshake"
+    )
 
 
 def _counted(number: int) -> bytes:
@@ -282,7 +366,12 @@ class CurveCipher:
         if count <= self._received:
             raise NotZmtp("a message that came before, or out of order")
         box = _from_buffer(memory) + start + _BOX_AT
-        if _unseal(box + BOX_BYTES_MORE, box, end - start - _BOX_AT, self._theirs + count, self._key) != 0:
+        if (
+            _unseal(
+                box + BOX_BYTES_MORE, box, end - start - _BOX_AT, self._theirs + count, self._key
+            )
+            != 0
+        ):
             raise NotZmtp("a message that was not sealed by the peer")
         self._received = count
         content = start + _CONTENT_AT

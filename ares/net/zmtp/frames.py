@@ -139,7 +139,11 @@ def greeting(mechanism: bytes, as_server: bool = False) -> bytes:
 
 def properties(kind: bytes, site: str = "") -> bytes:
     """What a socket of this kind says of itself; ``site``: where it is (docs/sites.md), empty: that is not said."""
-    return _property(b"Socket-Type", kind) + _property(b"Identity", b"") + (_property(b"Ares-Site", site.encode()) if site else b"")
+    return (
+        _property(b"Socket-Type", kind)
+        + _property(b"Identity", b"")
+        + (_property(b"Ares-Site", site.encode()) if site else b"")
+    )
 
 
 def site_in(found: Mapping[bytes, bytes]) -> str:
@@ -196,7 +200,11 @@ def parsed(metadata: bytes) -> dict[bytes, bytes]:
 @lru_cache(_HEADS_KEPT)
 def head(size: int, more: int = 0) -> bytes:
     """What precedes a frame of ``size`` bytes; ``more``: MORE if another one of the same message follows."""
-    return bytes((more, size)) if size <= SHORT_MAX else bytes((more | LONG,)) + size.to_bytes(8, "big")
+    return (
+        bytes((more, size))
+        if size <= SHORT_MAX
+        else bytes((more | LONG,)) + size.to_bytes(8, "big")
+    )
 
 
 def wire(frames: Sequence[Frame]) -> Iterator[bytes]:
@@ -218,7 +226,9 @@ class Blank:
 
     def __init__(self, size: int) -> None:
         self._bytes: bytes = _new_bytes(None, size)
-        self.view = memoryview((ctypes.c_char * size).from_address(id(self._bytes) + _BYTES_CONTENT_AT)).cast("B")
+        self.view = memoryview(
+            (ctypes.c_char * size).from_address(id(self._bytes) + _BYTES_CONTENT_AT)
+        ).cast("B")
 
     def bytes(self) -> bytes:
         """When all of ``view`` is filled; nothing may be written to it from then on."""
@@ -275,7 +285,9 @@ class Incoming:
             return messages
         start, scratch = 0, self.scratch
         if self.plain and not self.held_bytes:
-            while count - start >= _HEADER_BYTES_MAX:  # the usual case: messages of one frame, as long as whole ones are there
+            while (
+                count - start >= _HEADER_BYTES_MAX
+            ):  # the usual case: messages of one frame, as long as whole ones are there
                 flags = scratch[start]
                 if flags == 0:
                     body = start + 2
@@ -297,7 +309,9 @@ class Incoming:
         if self._greeted:
             start = self._take_apart(view, start, messages)
         self._rest = bytes(view[start:])
-        self.held_bytes = self._message_bytes + (len(self._rest) if self.large is None else len(self.large.view))
+        self.held_bytes = self._message_bytes + (
+            len(self._rest) if self.large is None else len(self.large.view)
+        )
         return messages
 
     def _greet(self, view: memoryview) -> int:
@@ -311,8 +325,14 @@ class Incoming:
             return 0
         mechanism = bytes(view[MECHANISM_AT : MECHANISM_AT + _MECHANISM_BYTES]).rstrip(b"\0")
         if mechanism != self._mechanism:
-            known = "nobody has keys here" if self._mechanism == b"NULL" else f"here it is {self._mechanism.decode()}: everybody has keys"
-            raise WrongMechanism(f"it wants the security mechanism {mechanism.decode('ascii', 'replace')!r}, and {known}")
+            known = (
+                "nobody has keys here"
+                if self._mechanism == b"NULL"
+                else f"here it is {self._mechanism.decode()}: everybody has keys"
+            )
+            raise WrongMechanism(
+                f"it wants the security mechanism {mechanism.decode('ascii', 'replace')!r}, and {known}"
+            )
         self._greeted = True
         if self.after_greeting:
             self.answers.append(self.after_greeting)
@@ -359,7 +379,9 @@ class Incoming:
             raise NotZmtp("a message before the handshake")
         content = size if self.cipher is None else size - self.cipher.overhead_bytes
         if content > FRAME_BYTES_MAX or self._message_bytes + content > MESSAGE_BYTES_MAX:
-            raise NotZmtp(f"a frame of {size} bytes in a message that has {self._message_bytes} already")
+            raise NotZmtp(
+                f"a frame of {size} bytes in a message that has {self._message_bytes} already"
+            )
 
     def _end_large(self, large: Blank, messages: list[list[Frame]]) -> None:
         self.large = None
@@ -391,7 +413,9 @@ class Incoming:
         name, rest = divided(body)
         if name == b"PING" and len(rest) >= 2:
             answer = b"\x04PONG" + rest[2:18]
-            self.answers.append(framed(answer) if self.cipher is None else self.cipher.seal_command(answer))
+            self.answers.append(
+                framed(answer) if self.cipher is None else self.cipher.seal_command(answer)
+            )
 
     def _shake(self, handshake: Handshake, command: bytes) -> None:
         answer = handshake.hear(command)
@@ -399,8 +423,15 @@ class Incoming:
             found = parsed(handshake.properties)
             theirs = found.get(b"socket-type", b"")
             if theirs not in _FITS[self._kind]:
-                raise NotZmtp(f"a socket of type {theirs[:20]!r} instead of {_FITS[self._kind][0].decode()}")
-            self.ready, self.cipher, self.client_key, self.handshake = True, handshake.cipher, handshake.client_key, None
+                raise NotZmtp(
+                    f"a socket of type {theirs[:20]!r} instead of {_FITS[self._kind][0].decode()}"
+                )
+            self.ready, self.cipher, self.client_key, self.handshake = (
+                True,
+                handshake.cipher,
+                handshake.client_key,
+                None,
+            )
             self.site = site_in(found)
             self.plain = handshake.cipher is None
         if answer:

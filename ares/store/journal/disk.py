@@ -34,7 +34,9 @@ class UnlessFull:
 
 def share_of_file_system(directory: Path, share: int) -> int:
     """The size of the file system that ``directory`` is on, or will be made on, divided by ``share``. Raises OSError."""
-    whole = os.statvfs(next(place for place in (directory, *directory.absolute().parents) if place.exists()))
+    whole = os.statvfs(
+        next(place for place in (directory, *directory.absolute().parents) if place.exists())
+    )
     return whole.f_blocks * whole.f_frsize // share
 
 
@@ -80,7 +82,9 @@ class Disk:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
-            raise OSError(errno.EINVAL, "it is a pipe or a device, and a file was expected", str(path))
+            raise OSError(
+                errno.EINVAL, "it is a pipe or a device, and a file was expected", str(path)
+            )
         return descriptor
 
     def size(self, descriptor: int) -> int:
@@ -96,7 +100,9 @@ class Disk:
     def read(self, descriptor: int, size: int) -> bytes:
         """The first ``size`` bytes; also of room never written to, which must not be read through a map: a full tmpfs has no page for it."""
         pieces: list[bytes] = []
-        while (done := sum(map(len, pieces))) < size and (piece := os.pread(descriptor, size - done, done)):
+        while (done := sum(map(len, pieces))) < size and (
+            piece := os.pread(descriptor, size - done, done)
+        ):
             pieces.append(piece)
         return b"".join(pieces)
 

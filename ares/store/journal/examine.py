@@ -49,7 +49,9 @@ class _Windows:
         self._descriptor = descriptor
         self._end = end
         self._pace = pace
-        self._memory = memoryview(mmap.mmap(-1, WINDOW_BYTES))  # aligned, as reading past the cache asks
+        self._memory = memoryview(
+            mmap.mmap(-1, WINDOW_BYTES)
+        )  # aligned, as reading past the cache asks
         self._start = -1
         self._filled = 0
         self._bad: set[int] = set()
@@ -88,7 +90,11 @@ class _Windows:
             self.failed = True
             for offset in range(0, size, BLOCK_BYTES):
                 try:
-                    read = self._disk.read_into(self._descriptor, self._memory[offset : offset + BLOCK_BYTES], start + offset)
+                    read = self._disk.read_into(
+                        self._descriptor,
+                        self._memory[offset : offset + BLOCK_BYTES],
+                        start + offset,
+                    )
                 except OSError:
                     self._bad.add(offset // BLOCK_BYTES)
                     read = BLOCK_BYTES
@@ -148,7 +154,9 @@ class SegmentExamination:
             if at + size > self._end:
                 return None
             self._looked_at += size
-            return parse_frame(memoryview(self._windows.read(at, size)), 0, self._head.salt, self._end - at)
+            return parse_frame(
+                memoryview(self._windows.read(at, size)), 0, self._head.salt, self._end - at
+            )
         except OSError:
             return None
 

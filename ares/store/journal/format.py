@@ -126,11 +126,17 @@ _decode_earlier = msgspec.msgpack.Decoder(_EarlierBatch).decode
 # -- writing ------------------------------------------------------------------------------------------------------------
 
 
-def encode_frame(magic: bytes, sequence: int, synced: int, seed: int, body: bytes, parts: Sequence[Buffer] = ()) -> list[Buffer]:
+def encode_frame(
+    magic: bytes, sequence: int, synced: int, seed: int, body: bytes, parts: Sequence[Buffer] = ()
+) -> list[Buffer]:
     """The buffers of a frame, in order."""
     prefix = _prefix.pack(magic, sequence, synced, len(body), len(parts))
     if not parts:
-        return [b"".join((prefix, _checked(prefix, b"", body, seed), body, bytes(-len(body) % ALIGNMENT)))]
+        return [
+            b"".join(
+                (prefix, _checked(prefix, b"", body, seed), body, bytes(-len(body) % ALIGNMENT))
+            )
+        ]
     table = struct.pack(f"<{len(parts)}Q", *map(len, parts))
     check = _checked(prefix, table, body, seed)
     padding = bytes(-(len(body) + sum(map(len, parts))) % ALIGNMENT)
@@ -146,20 +152,39 @@ def encode_mark(synced: int, salt: int) -> list[Buffer]:
 
 
 def encode_batch(
-    sequence: int, synced: int, salt: int, facts: Sequence[Stored | Encoded], discarded: Sequence[int] = (), large: bool = True
+    sequence: int,
+    synced: int,
+    salt: int,
+    facts: Sequence[Stored | Encoded],
+    discarded: Sequence[int] = (),
+    large: bool = True,
 ) -> list[Buffer]:
     """The frame of a :class:`Batch`; parts of large elements are buffers of their own, never copied. ``large``: there may be some."""
     parts: list[Buffer] = []
     if large:
-        facts = [_without_data(fact, parts) if type(fact) is PutData and fact.element.size >= DETACHED_BYTES_MIN else fact for fact in facts]
-    return encode_frame(BATCH, sequence, synced, salt, _BATCH_FIELDS + encode_array(facts) + _encode(discarded), parts)
+        facts = [
+            _without_data(fact, parts)
+            if type(fact) is PutData and fact.element.size >= DETACHED_BYTES_MIN
+            else fact
+            for fact in facts
+        ]
+    return encode_frame(
+        BATCH,
+        sequence,
+        synced,
+        salt,
+        _BATCH_FIELDS + encode_array(facts) + _encode(discarded),
+        parts,
+    )
 
 
 def _without_data(put: PutData, parts: list[Buffer]) -> PutData:
     """What is written of a large one in the body; its data join ``parts``."""
     element, first = put.element, len(parts)
     parts.extend(element.parts)
-    empty = Element(element.index, element.length, element.checksum, (b"",) * len(element.parts), first)
+    empty = Element(
+        element.index, element.length, element.checksum, (b"",) * len(element.parts), first
+    )
     return msgspec.structs.replace(put, element=empty)
 
 
@@ -186,7 +211,9 @@ def parse_frame(view: memoryview, start: int, seed: int, size: int | None = None
     if magic not in (HEAD, BATCH, MARK) or body_start + body_bytes > len(view):
         return None
     body = view[body_start : body_start + body_bytes]
-    check = _checked(bytes(view[start : start + _prefix.size]), view[table_start:body_start], body, seed)
+    check = _checked(
+        bytes(view[start : start + _prefix.size]), view[table_start:body_start], body, seed
+    )
     if check != view[start + _prefix.size : table_start]:
         return None
     parts, end = [], body_start + body_bytes
@@ -194,7 +221,11 @@ def parse_frame(view: memoryview, start: int, seed: int, size: int | None = None
         parts.append((end, end + length))
         end += length
     end += -end % ALIGNMENT
-    return Frame(magic, sequence, synced, start, end, body, tuple(parts)) if end <= (len(view) if size is None else size) else None
+    return (
+        Frame(magic, sequence, synced, start, end, body, tuple(parts))
+        if end <= (len(view) if size is None else size)
+        else None
+    )
 
 
 def decode_head(frame: Frame) -> Head:
@@ -204,7 +235,9 @@ def decode_head(frame: Frame) -> Head:
     except msgspec.MsgspecError as error:
         raise Damage(f"its head is not readable by this release: {error}") from error
     if head.format != FORMAT:
-        raise UnknownFormat(f"it has format {head.format} and this release knows {FORMAT}: use the release that wrote it, or a newer one")
+        raise UnknownFormat(
+            f"it has format {head.format} and this release knows {FORMAT}: use the release that wrote it, or a newer one"
+        )
     return head
 
 
@@ -228,7 +261,10 @@ def decode_body(frame: Frame) -> Batch:
             return _decode_batch(frame.body)
         except msgspec.ValidationError:
             earlier = _decode_earlier(frame.body)
-            return Batch([_today(fact) if isinstance(fact, _EarlierPut) else fact for fact in earlier.facts], earlier.discarded)
+            return Batch(
+                [_today(fact) if isinstance(fact, _EarlierPut) else fact for fact in earlier.facts],
+                earlier.discarded,
+            )
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise Damage(f"batch {frame.sequence} is not readable by this release: {error}") from error
 
@@ -254,7 +290,9 @@ def detached(frame: Frame, put: PutData) -> tuple[tuple[int, int], ...]:
 def attach(put: PutData, parts: Sequence[memoryview]) -> PutData:
     """``put`` with its element's data from ``parts``: views, which all that is done with parts takes like bytes."""
     element = put.element
-    whole = Element(element.index, element.length, element.checksum, cast(tuple[bytes, ...], tuple(parts)))
+    whole = Element(
+        element.index, element.length, element.checksum, cast(tuple[bytes, ...], tuple(parts))
+    )
     return msgspec.structs.replace(put, element=whole)
 
 
@@ -271,7 +309,11 @@ def mapped(facts: Sequence[Stored], view: memoryview, start: int) -> Iterator[Pu
 
 def walk(view: memoryview, start: int, salt: int, sequence: int) -> Iterator[Frame]:
     """The batches from ``start`` on, ``sequence`` the first one's number, up to where the row ends or breaks."""
-    while (frame := parse_frame(view, start, salt)) is not None and frame.magic == BATCH and frame.sequence == sequence:
+    while (
+        (frame := parse_frame(view, start, salt)) is not None
+        and frame.magic == BATCH
+        and frame.sequence == sequence
+    ):
         yield frame
         start, sequence = frame.end, sequence + 1
 
@@ -287,7 +329,11 @@ def durable_before(view: memoryview, start: int, salt: int) -> int:
     begins: list[tuple[int, int]] = []
     at = data.find(b"ares-")
     while at != -1:
-        if at % ALIGNMENT == 0 and at + PREFIX_BYTES <= len(data) and (size := metadata_bytes(view[start + at :])) <= len(data) - at:
+        if (
+            at % ALIGNMENT == 0
+            and at + PREFIX_BYTES <= len(data)
+            and (size := metadata_bytes(view[start + at :])) <= len(data) - at
+        ):
             begins.append((size, at))
         at = data.find(b"ares-", at + 1)
     left = LOOKED_AT_SHARE * len(data)
@@ -301,7 +347,9 @@ def durable_before(view: memoryview, start: int, salt: int) -> int:
     return highest
 
 
-def kept_of_torn(view: memoryview, start: int, salt: int, sequence: int) -> tuple[list[Frame], int, int]:
+def kept_of_torn(
+    view: memoryview, start: int, salt: int, sequence: int
+) -> tuple[list[Frame], int, int]:
     """The batches to keep of the segment that was written last: all that were acknowledged, cut where the rest breaks.
 
     Returns them, up to where they were durable for certain, and where they end. Raises :class:`Damage` when a batch is not whole although a later
@@ -309,9 +357,13 @@ def kept_of_torn(view: memoryview, start: int, salt: int, sequence: int) -> tupl
     """
     frames = list(walk(view, start, salt, sequence))
     end = frames[-1].end if frames else start
-    durable = max(durable_before(view, end, salt), max((frame.synced for frame in frames), default=0))
+    durable = max(
+        durable_before(view, end, salt), max((frame.synced for frame in frames), default=0)
+    )
     if durable >= sequence + len(frames):
-        raise Damage(f"batch {sequence + len(frames)} is not readable, and those up to {durable} were durable")
+        raise Damage(
+            f"batch {sequence + len(frames)} is not readable, and those up to {durable} were durable"
+        )
     sure = max((frame.end for frame in frames if frame.sequence <= durable), default=start)
     for position, frame in enumerate(frames):
         if frame.sequence > durable and not _whole(decode_batch(frame, view)):
@@ -321,5 +373,9 @@ def kept_of_torn(view: memoryview, start: int, salt: int, sequence: int) -> tupl
 
 def _whole(batch: Batch) -> bool:
     """Whether the data of every large element is what was sealed; small ones are in the body."""
-    puts = [fact for fact in batch.facts if type(fact) is PutData and fact.element.size >= DETACHED_BYTES_MIN]
+    puts = [
+        fact
+        for fact in batch.facts
+        if type(fact) is PutData and fact.element.size >= DETACHED_BYTES_MIN
+    ]
     return all(intact(put.configuration, put.object, put.tag, put.element) for put in puts)

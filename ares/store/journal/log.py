@@ -41,7 +41,18 @@ from ares.store.journal.format import (
     mapped,
     walk,
 )
-from ares.store.journal.segments import NEW_SUFFIX, SUFFIX, Anchor, BegunSegment, Owner, Segment, Work, WrittenBatch, create_segment, open_segment
+from ares.store.journal.segments import (
+    NEW_SUFFIX,
+    SUFFIX,
+    Anchor,
+    BegunSegment,
+    Owner,
+    Segment,
+    Work,
+    WrittenBatch,
+    create_segment,
+    open_segment,
+)
 from ares.store.journal.writer import Background, InlineWriter, WriterThread
 from ares.store.port import Stored, Use
 
@@ -79,7 +90,14 @@ class LogJournal:
 
     keeps = True
 
-    def __init__(self, directory: Path, owner: Owner, background: Background, disk: Disk | None = None, segment_bytes: int = SEGMENT_BYTES) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        owner: Owner,
+        background: Background,
+        disk: Disk | None = None,
+        segment_bytes: int = SEGMENT_BYTES,
+    ) -> None:
         self._directory = directory
         self._owner = owner
         self._background = background
@@ -103,7 +121,9 @@ class LogJournal:
         self._anchor = Anchor(self._disk, directory, owner.identity)
         self._work = Work(self._disk, self._anchor)
         self._stretch_end = self._stretch_batches = 0
-        self._stretch_bytes = segment_bytes  # as if batches had been large: the first commit waits for no zeros
+        self._stretch_bytes = (
+            segment_bytes  # as if batches had been large: the first commit waits for no zeros
+        )
         self.mark = BatchPlace(0, 0, 0)
         self._closed = False
 
@@ -113,10 +133,16 @@ class LogJournal:
         try:
             self._disk.make_directory(self._directory)
             names = self._disk.names(self._directory)
-            paths = {int(name.removesuffix(SUFFIX)): self._directory / name for name in names if _SEGMENT_NAME.fullmatch(name)}
+            paths = {
+                int(name.removesuffix(SUFFIX)): self._directory / name
+                for name in names
+                if _SEGMENT_NAME.fullmatch(name)
+            }
             had = self._anchored_bytes(max(paths, default=0))
             if paths:
-                self._head = open_segment(self._disk, paths[max(paths)], self._owner, self._segment_bytes, had)
+                self._head = open_segment(
+                    self._disk, paths[max(paths)], self._owner, self._segment_bytes, had
+                )
                 yield from self._segments(self._head, paths)
             for name in names:
                 if name.endswith(NEW_SUFFIX):
@@ -125,7 +151,9 @@ class LogJournal:
                 # Also if that is what it says: a sync of it may have failed, after which it reads as it was written and is not on the disk.
                 self._anchor.write(self._head.number, self._head.size)
         except OSError as error:
-            raise BadInput(f"the store {self._directory} cannot be opened: {error.strerror} ({error.filename}); nothing was lost") from error
+            raise BadInput(
+                f"the store {self._directory} cannot be opened: {error.strerror} ({error.filename}); nothing was lost"
+            ) from error
         self._settled = {number: segment.end for number, segment in self._sealed.items()}
         self._synced = self._next - 1
         if self._head is not None:
@@ -138,21 +166,34 @@ class LogJournal:
         if anchored is None or newest > anchored.number:
             return 0
         if newest < anchored.number:
-            gone = f"segment {anchored.number}" if newest == anchored.number - 1 else f"segments up to {anchored.number}"
+            gone = (
+                f"segment {anchored.number}"
+                if newest == anchored.number - 1
+                else f"segments up to {anchored.number}"
+            )
             left = f"{newest} is the newest that is there" if newest else "none is there"
-            raise StoreDamaged(self._directory, f"{gone} had begun, says {self._anchor.path}, and {left}")
+            raise StoreDamaged(
+                self._directory, f"{gone} had begun, says {self._anchor.path}, and {left}"
+            )
         return anchored.bytes
 
-    def _segments(self, last: Segment, paths: Mapping[int, Path]) -> Iterator[tuple[int, Sequence[Any]]]:
+    def _segments(
+        self, last: Segment, paths: Mapping[int, Path]
+    ) -> Iterator[tuple[int, Sequence[Any]]]:
         try:
             written = memoryview(self._disk.read(last.descriptor, last.size))
-            frames, sure, last.end = kept_of_torn(written, last.start, last.head.salt, last.head.first)
+            frames, sure, last.end = kept_of_torn(
+                written, last.start, last.head.salt, last.head.first
+            )
             batches = [decode_batch(frame, last.view) for frame in frames]
         except Damage as damage:
             raise StoreDamaged(last.path, str(damage)) from damage
         self._disk.expect_scan(last.view, False)
         # Those that were discarded before it began are not among the earlier ones; the others it tells. They are not read, though they may be there.
-        ends, discarded = dict(last.head.earlier), {number for batch in batches for number in batch.discarded}
+        ends, discarded = (
+            dict(last.head.earlier),
+            {number for batch in batches for number in batch.discarded},
+        )
         for number in sorted((ends.keys() & paths.keys()) - discarded):
             segment = self._sealed[number] = open_segment(self._disk, paths[number], self._owner)
             self._disk.close(segment.descriptor)
@@ -169,10 +210,16 @@ class LogJournal:
             yield last.number, batch.facts
         missing = ends.keys() - paths.keys() - discarded
         if missing:
-            are = f"segment {min(missing)} is" if len(missing) == 1 else f"segments {', '.join(map(str, sorted(missing)))} are"
+            are = (
+                f"segment {min(missing)} is"
+                if len(missing) == 1
+                else f"segments {', '.join(map(str, sorted(missing)))} are"
+            )
             raise StoreDamaged(self._directory, f"{are} missing")
         self._settle(last, written, sure)
-        for number in sorted((paths.keys() - ends.keys() - {last.number}) | (paths.keys() & discarded)):
+        for number in sorted(
+            (paths.keys() - ends.keys() - {last.number}) | (paths.keys() & discarded)
+        ):
             self._disk.unlink(paths[number])
 
     def _settle(self, last: Segment, written: memoryview, sure: int) -> None:
@@ -186,7 +233,9 @@ class LogJournal:
         if self._next > last.head.first and last.end + PREFIX_BYTES <= last.size:
             # Say again behind the last batch that it is durable: the mark was cut off, and without one damage there would pass for a torn write.
             with UnlessFull():
-                self._disk.write(last.descriptor, encode_mark(self._next - 1, last.head.salt), last.end)
+                self._disk.write(
+                    last.descriptor, encode_mark(self._next - 1, last.head.salt), last.end
+                )
                 self._disk.sync(last.descriptor)
 
     # -- room -----------------------------------------------------------------------------------------------------------
@@ -225,7 +274,9 @@ class LogJournal:
         return head.number
 
     def _allocate(self, head: Segment, end: int) -> bool:
-        start = head.allocated  # read once: a commit in another thread makes it larger at any moment
+        start = (
+            head.allocated
+        )  # read once: a commit in another thread makes it larger at any moment
         if end <= start:
             return True
         for wanted in (min(head.size, end + self._segment_bytes // AHEAD_SHARE), end):
@@ -241,10 +292,23 @@ class LogJournal:
             return None
         old = self._head
         self._encode()
-        earlier = [(segment.number, segment.end) for segment in (*self._sealed.values(), old) if segment is not None]
+        earlier = [
+            (segment.number, segment.end)
+            for segment in (*self._sealed.values(), old)
+            if segment is not None
+        ]
         number = old.number + 1 if old is not None else 1
         with UnlessFull():
-            new, frame = create_segment(self._disk, self._directory, self._owner, self._next, earlier, number, room, self._segment_bytes)
+            new, frame = create_segment(
+                self._disk,
+                self._directory,
+                self._owner,
+                self._next,
+                earlier,
+                number,
+                room,
+                self._segment_bytes,
+            )
             if old is not None:
                 self._sealed[old.number] = old
                 self._settling.append(old)
@@ -264,7 +328,11 @@ class LogJournal:
     def at_hand(self, bytes: int) -> int | None:
         head = self._head
         needed = bytes + 2 * FRAME_BYTES_MAX + self._left[Use.DATA]
-        return head.number if head is not None and self._spare_bytes and head.taken + needed <= head.allocated else None
+        return (
+            head.number
+            if head is not None and self._spare_bytes and head.taken + needed <= head.allocated
+            else None
+        )
 
     def extend(self, facts: Encoded, bytes: int) -> None:
         self._gather(facts, bytes)
@@ -283,15 +351,27 @@ class LogJournal:
         moved, self._moved = self._moved, []
         settling, self._settling = self._settling, []
         head, step = self._head, self._segment_bytes // AHEAD_SHARE
-        if head is not None:  # as part of the commit, where waiting is allowed, so that `reserve` seldom has to
+        if (
+            head is not None
+        ):  # as part of the commit, where waiting is allowed, so that `reserve` seldom has to
             wanted = min(head.size, head.taken + self._left[Use.DATA] + 2 * step)
             if wanted - head.allocated >= step:
                 work.ahead = (head, wanted)
         end = (head.number, head.end) if head is not None else self._durable
-        self._background.submit(work.run, partial(self._committed, self._next - 1, end, moved, settling, done), work.is_short)
+        self._background.submit(
+            work.run,
+            partial(self._committed, self._next - 1, end, moved, settling, done),
+            work.is_short,
+        )
 
     def _committed(
-        self, sequence: int, end: tuple[int, int], moved: list[PutData], settling: list[Segment], done: Done, error: OSError | None
+        self,
+        sequence: int,
+        end: tuple[int, int],
+        moved: list[PutData],
+        settling: list[Segment],
+        done: Done,
+        error: OSError | None,
     ) -> None:
         if error is None:
             self._synced, self._durable = sequence, end
@@ -303,17 +383,25 @@ class LogJournal:
         head = self._head
         if head is None or not (self._gathered or self._discards):
             return
-        if not self._gathered and head.end + _LEFT_FOR_DISCARDING_BYTES > min(head.allocated, head.size):
+        if not self._gathered and head.end + _LEFT_FOR_DISCARDING_BYTES > min(
+            head.allocated, head.size
+        ):
             return  # what is discarded is told with the next facts
         sequence, facts = self._next, self._gathered
-        buffers = encode_batch(sequence, self._synced, head.head.salt, facts, self._discards, self._gathered_large)
+        buffers = encode_batch(
+            sequence, self._synced, head.head.salt, facts, self._discards, self._gathered_large
+        )
         end = head.end + sum(map(len, buffers))
-        assert end <= max(head.taken, head.end + _LEFT_FOR_DISCARDING_BYTES), "a batch is larger than the room that was reserved for it"
+        assert end <= max(head.taken, head.end + _LEFT_FOR_DISCARDING_BYTES), (
+            "a batch is larger than the room that was reserved for it"
+        )
         if self._gathered_large:
             self._moved.extend(mapped(facts, head.view, head.end + len(buffers[0])))
             self._gathered_large = False
         self.mark = BatchPlace(head.number, head.end, sequence)
-        self._work.steps.append(WrittenBatch(head, head.end, buffers, end, sequence, self._zeros(head, end)))
+        self._work.steps.append(
+            WrittenBatch(head, head.end, buffers, end, sequence, self._zeros(head, end))
+        )
         for number in self._discards:
             self._work.discarded.append(self._directory / f"{number:08}{SUFFIX}")
         self._next, self._gathered, self._discards = sequence + 1, [], []
@@ -342,15 +430,25 @@ class LogJournal:
 
     def durable(self) -> Mapping[int, int]:
         number, end = self._durable
-        is_there = number in self._sealed or (self._head is not None and self._head.number == number)
-        return self._settled if number in self._settled or not is_there else {**self._settled, number: end}
+        is_there = number in self._sealed or (
+            self._head is not None and self._head.number == number
+        )
+        return (
+            self._settled
+            if number in self._settled or not is_there
+            else {**self._settled, number: end}
+        )
 
     def scan(self, mark: BatchPlace) -> Iterator[Sequence[Stored]]:
         segment = self._sealed.get(mark.place)
-        if segment is None:  # it was given back: its reader finds nothing, and takes that for damage
+        if (
+            segment is None
+        ):  # it was given back: its reader finds nothing, and takes that for damage
             return
         try:
-            for frame in walk(segment.view[: segment.end], mark.offset, segment.head.salt, mark.sequence):
+            for frame in walk(
+                segment.view[: segment.end], mark.offset, segment.head.salt, mark.sequence
+            ):
                 yield decode_batch(frame, segment.view).facts
         finally:
             self._disk.let_go(segment.view)
@@ -358,7 +456,11 @@ class LogJournal:
     def examination(self, place: int) -> SegmentExamination | None:
         end = self.durable().get(place)
         segment = self._sealed.get(place, self._head)
-        return None if end is None or segment is None else SegmentExamination(self._disk, segment.path, segment.head, end)
+        return (
+            None
+            if end is None or segment is None
+            else SegmentExamination(self._disk, segment.path, segment.head, end)
+        )
 
     def seal(self, place: int) -> bool:
         if self._head is None or self._head.number != place:
@@ -372,7 +474,11 @@ class LogJournal:
 
     @property
     def bytes_on_disk(self) -> int:
-        return self._spare_bytes + sum(segment.end for segment in self._sealed.values()) + (self._head.allocated if self._head is not None else 0)
+        return (
+            self._spare_bytes
+            + sum(segment.end for segment in self._sealed.values())
+            + (self._head.allocated if self._head is not None else 0)
+        )
 
     @property
     def free_bytes(self) -> int:
@@ -387,7 +493,9 @@ class LogJournal:
             self._anchor.close()
 
 
-def open_journal(directory: Path, owner: Owner, segment_bytes: int | None = None, disk: Disk | None = None) -> LogJournal:
+def open_journal(
+    directory: Path, owner: Owner, segment_bytes: int | None = None, disk: Disk | None = None
+) -> LogJournal:
     """The journal of a server, to be recovered; call it on the server's event loop, with the directory held (ares/cluster/home.py).
 
     ``segment_bytes``: SEGMENT_BYTES unless the file system is so small that what is kept free would be most of it.
@@ -398,6 +506,14 @@ def open_journal(directory: Path, owner: Owner, segment_bytes: int | None = None
     sys.setswitchinterval(SWITCH_S)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    fitting = max(SEGMENT_BYTES_MIN, min(SEGMENT_BYTES, share_of_file_system(directory, SEGMENTS_MIN)))
-    background = InlineWriter(WriterThread(), asyncio.get_running_loop().call_soon, time.perf_counter, ProcessorWaits(), ProcessorWaits())
+    fitting = max(
+        SEGMENT_BYTES_MIN, min(SEGMENT_BYTES, share_of_file_system(directory, SEGMENTS_MIN))
+    )
+    background = InlineWriter(
+        WriterThread(),
+        asyncio.get_running_loop().call_soon,
+        time.perf_counter,
+        ProcessorWaits(),
+        ProcessorWaits(),
+    )
     return LogJournal(directory, owner, background, disk, segment_bytes or fitting)

@@ -109,7 +109,12 @@ def open_segment(disk: Disk, path: Path, owner: Owner, size_min: int = 0, had: i
     size = disk.size(descriptor)
     if size < max(PREFIX_BYTES, had):
         disk.close(descriptor)
-        raise StoreDamaged(path, f"it has {size} bytes" if size < PREFIX_BYTES else f"it was cut: it has {size} bytes and had {had}")
+        raise StoreDamaged(
+            path,
+            f"it has {size} bytes"
+            if size < PREFIX_BYTES
+            else f"it was cut: it has {size} bytes and had {had}",
+        )
     if size < size_min:
         disk.truncate(descriptor, size_min)
         size = size_min
@@ -131,13 +136,29 @@ def open_segment(disk: Disk, path: Path, owner: Owner, size_min: int = 0, had: i
 
 
 def create_segment(
-    disk: Disk, directory: Path, owner: Owner, first: int, earlier: Sequence[tuple[int, int]], number: int, room: int, size: int
+    disk: Disk,
+    directory: Path,
+    owner: Owner,
+    first: int,
+    earlier: Sequence[tuple[int, int]],
+    number: int,
+    room: int,
+    size: int,
 ) -> tuple[Segment, list[Buffer]]:
     """A segment that nothing was written to, with room for ``room`` bytes of batches, and the frame that must be written first.
 
     It has its name only after :class:`Work` gave it. Raises OSError; nothing is left then.
     """
-    head = Head(FORMAT, owner.cluster, owner.server, owner.identity, number, disk.salt(), first, tuple(earlier))
+    head = Head(
+        FORMAT,
+        owner.cluster,
+        owner.server,
+        owner.identity,
+        number,
+        disk.salt(),
+        first,
+        tuple(earlier),
+    )
     frame = encode_head(head)
     start = sum(map(len, frame))
     allocated = start + room
@@ -146,7 +167,9 @@ def create_segment(
     with disk.creating(path, size) as descriptor:
         disk.allocate(descriptor, 0, allocated)
         view = disk.map(descriptor, size)
-    return Segment(path.with_suffix(SUFFIX), descriptor, size, view, head, start, start, start, allocated), frame
+    return Segment(
+        path.with_suffix(SUFFIX), descriptor, size, view, head, start, start, start, allocated
+    ), frame
 
 
 class Anchored(NamedTuple):
@@ -183,14 +206,20 @@ class Anchor:
                 raise StoreDamaged(self.path, f"it is missing, and {_ALONE}") from None
             return None
         content = self._disk.read(descriptor, _ANCHOR_BYTES)
-        slots = [slot for at in range(0, _ANCHOR_BYTES, BLOCK_BYTES) if (slot := _parsed(content[at : at + _SLOT_BYTES])) is not None]
+        slots = [
+            slot
+            for at in range(0, _ANCHOR_BYTES, BLOCK_BYTES)
+            if (slot := _parsed(content[at : at + _SLOT_BYTES])) is not None
+        ]
         newest = max(slots, default=None)
         if newest is None or newest[1] != self._owner:
             self._disk.close(descriptor)
             if newest is None:
                 raise StoreDamaged(self.path, f"it cannot be read, and {_ALONE}")
             if self._noted:
-                raise StoreDamaged(self.path, f"it is that of another life of the server, and {_ALONE}")
+                raise StoreDamaged(
+                    self.path, f"it is that of another life of the server, and {_ALONE}"
+                )
             return None
         self._turn, _, number, size = newest
         self._descriptor = descriptor
@@ -202,10 +231,14 @@ class Anchor:
             return False
         if self._noted:
             return True
-        self._disk.sync_directory(self.path.parent)  # also if the anchor was there: a crash may have come before this
+        self._disk.sync_directory(
+            self.path.parent
+        )  # also if the anchor was there: a crash may have come before this
         try:
             self._disk.close(self._disk.create(self._note, 0))
-        except OSError as error:  # on a full disk only the next segment says that there is an anchor
+        except (
+            OSError
+        ) as error:  # on a full disk only the next segment says that there is an anchor
             if error.errno not in FULL:
                 raise
         else:
@@ -228,7 +261,11 @@ class Anchor:
         assert self._descriptor is not None, "an anchor is held before it is written"
         self._turn += 1
         slot = _slot.pack(_ANCHOR_MAGIC, self._turn, self._owner, number, size)
-        self._disk.write(self._descriptor, [slot + _check.pack(xxh3_64_intdigest(slot))], self._turn % 2 * BLOCK_BYTES)
+        self._disk.write(
+            self._descriptor,
+            [slot + _check.pack(xxh3_64_intdigest(slot))],
+            self._turn % 2 * BLOCK_BYTES,
+        )
         self._disk.sync(self._descriptor)
 
     def close(self) -> None:
@@ -239,7 +276,9 @@ class Anchor:
 
 def _parsed(data: bytes) -> tuple[int, bytes, int, int] | None:
     """Turn, owner, number and bytes of a slot."""
-    if len(data) < _SLOT_BYTES or _check.unpack_from(data, _slot.size)[0] != xxh3_64_intdigest(data[: _slot.size]):
+    if len(data) < _SLOT_BYTES or _check.unpack_from(data, _slot.size)[0] != xxh3_64_intdigest(
+        data[: _slot.size]
+    ):
         return None
     magic, turn, owner, number, size = _slot.unpack_from(data)
     return (turn, owner, number, size) if magic == _ANCHOR_MAGIC else None
@@ -284,7 +323,11 @@ class Work:
         if len(self.steps) != 1 or self.ahead is not None or self.discarded:
             return False
         step = self.steps[0]
-        return isinstance(step, WrittenBatch) and not step.zeros and step.end - step.offset <= SHORT_BYTES_MAX
+        return (
+            isinstance(step, WrittenBatch)
+            and not step.zeros
+            and step.end - step.offset <= SHORT_BYTES_MAX
+        )
 
     def run(self) -> None:
         """Raises OSError; what is durable then is not known."""
@@ -309,7 +352,11 @@ class Work:
             self._disk.unlink(path)
         if dirty is not None and dirty.end + PREFIX_BYTES <= dirty.segment.allocated:
             # Say behind the last batch that it is durable. Not synced: what a crash loses of this is a chance to notice damage, no data.
-            self._disk.write(dirty.segment.descriptor, encode_mark(dirty.sequence, dirty.segment.head.salt), dirty.end)
+            self._disk.write(
+                dirty.segment.descriptor,
+                encode_mark(dirty.sequence, dirty.segment.head.salt),
+                dirty.end,
+            )
 
     def _allocate(self, segment: Segment, end: int) -> None:
         start = segment.allocated  # may have grown since

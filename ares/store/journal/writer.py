@@ -77,7 +77,14 @@ class InlineWriter:
     ``waits`` and ``waits_aside``: the seconds that the event loop, and the thread, ever waited for a processor. That is no time of the disk.
     """
 
-    def __init__(self, thread: Background, call_soon: Callable[..., object], clock: Clock, waits: Clock, waits_aside: Clock) -> None:
+    def __init__(
+        self,
+        thread: Background,
+        call_soon: Callable[..., object],
+        clock: Clock,
+        waits: Clock,
+        waits_aside: Clock,
+    ) -> None:
         self._thread = thread
         self._call_soon = call_soon
         self._clock = clock
@@ -97,7 +104,9 @@ class InlineWriter:
             self._call_soon(self._tell, done, error)
         else:
             self._handed += 1
-            self._thread.submit(partial(self._timed, job) if short else job, partial(self._told, done), short)
+            self._thread.submit(
+                partial(self._timed, job) if short else job, partial(self._told, done), short
+            )
 
     def close(self) -> None:
         self._closed = True

@@ -26,7 +26,14 @@ from ares.cluster.settings import Settings
 from ares.machine.loop import run
 from ares.model.configuration import Configuration, Server
 from ares.model.identity import CallId, ServerId
-from ares.model.messages import AnyMessage, Describe, DescribeConsensus, Description, Reason, Refused
+from ares.model.messages import (
+    AnyMessage,
+    Describe,
+    DescribeConsensus,
+    Description,
+    Reason,
+    Refused,
+)
 from ares.net.libzmq import ZmqConnections
 from ares.security.keys import SecretKey, keyed
 from ares.testing.fuzz.fuzz_attacks import LOG, Attacker, Mint
@@ -98,13 +105,17 @@ def judge(before: ProcessSize, after: ProcessSize, answers: bool, batches: int) 
     return findings
 
 
-async def asked(target: FuzzTarget, key: SecretKey | None, patience_s: float = ANSWER_S) -> AnyMessage | None:
+async def asked(
+    target: FuzzTarget, key: SecretKey | None, patience_s: float = ANSWER_S
+) -> AnyMessage | None:
     """What it answers to the question who it is; None: nothing within ``patience_s``. ``key``: the client's, None for one without."""
     answers: asyncio.Queue[AnyMessage] = asyncio.Queue()
     connections = ZmqConnections(key)
     connections.open(lambda _, messages: answers.put_nowait(messages[0]))
     connections.learn(_TARGET, keyed(target.address, target.key))
-    question = DescribeConsensus(CallId(1)) if target.kind == "consensus" else Describe(CallId(1), True)
+    question = (
+        DescribeConsensus(CallId(1)) if target.kind == "consensus" else Describe(CallId(1), True)
+    )
     try:
         async with asyncio.timeout(patience_s):
             while answers.empty():
@@ -134,7 +145,10 @@ def held(target: FuzzTarget) -> ProcessSize:
     memory_bytes = descriptors = bad_batches = -1
     if target.pid:
         pages = int(Path(f"/proc/{target.pid}/statm").read_text(encoding="ascii").split()[1])
-        memory_bytes, descriptors = pages * os.sysconf("SC_PAGE_SIZE"), len(os.listdir(f"/proc/{target.pid}/fd"))
+        memory_bytes, descriptors = (
+            pages * os.sysconf("SC_PAGE_SIZE"),
+            len(os.listdir(f"/proc/{target.pid}/fd")),
+        )
     if target.http:
         with urllib.request.urlopen(f"http://{target.http}/metrics", timeout=ANSWER_S) as page:
             if found := _BAD_BATCHES.search(page.read().decode()):
@@ -142,13 +156,18 @@ def held(target: FuzzTarget) -> ProcessSize:
     return ProcessSize(memory_bytes, descriptors, bad_batches)
 
 
-async def fuzz(target: FuzzTarget, frames: int, seed: int, strangers: int = STRANGERS) -> PortReport:
+async def fuzz(
+    target: FuzzTarget, frames: int, seed: int, strangers: int = STRANGERS
+) -> PortReport:
     """Throw so many at one port; if it asks for keys, try so many of one's own making."""
     description = await serves(target, SERVES_S)
     known = log = None
     if isinstance(description, Description):
         itself = Server(description.server, target.address, description.identity)
-        known, chain = description.cluster, Configuration.chain([itself, _NOBODY], allow_no_faults=True)
+        known, chain = (
+            description.cluster,
+            Configuration.chain([itself, _NOBODY], allow_no_faults=True),
+        )
         log = chain.at(LOG, 0, known)
     descriptors_max = (await asyncio.to_thread(held, target)).descriptors + DESCRIPTORS_MORE_MAX
     await _throw(target, max(1, round(frames * WARM_UP_SHARE)), seed, known, log)
@@ -158,21 +177,42 @@ async def fuzz(target: FuzzTarget, frames: int, seed: int, strangers: int = STRA
     refused = await _strangers(target, strangers) if target.key else 0
     seconds = time.monotonic() - begin_s
     answers = await serves(target, SERVES_S) is not None
-    after = await asyncio.to_thread(_settled, target, before.descriptors + DESCRIPTORS_MORE_MAX) if answers else ProcessSize()
+    after = (
+        await asyncio.to_thread(_settled, target, before.descriptors + DESCRIPTORS_MORE_MAX)
+        if answers
+        else ProcessSize()
+    )
     findings = judge(before, after, answers, thrown["batches"])
     if target.key and refused < strangers:
         findings.append(f"it refused {refused} of {strangers} unknown keys")
-    return PortReport(f"{target.kind} at {target.address}", thrown.total(), dict(thrown), refused, round(seconds, 1), before, after, findings)
+    return PortReport(
+        f"{target.kind} at {target.address}",
+        thrown.total(),
+        dict(thrown),
+        refused,
+        round(seconds, 1),
+        before,
+        after,
+        findings,
+    )
 
 
-async def _throw(target: FuzzTarget, frames: int, seed: int, known: bytes | None, log: Configuration | None) -> Counter[str]:
+async def _throw(
+    target: FuzzTarget, frames: int, seed: int, known: bytes | None, log: Configuration | None
+) -> Counter[str]:
     attackers = []
     for number in range(AT_ONCE):
         chance = random.Random(f"{seed} {number}")
-        attackers.append(Attacker(target.address, chance, Mint(chance, known, log), bool(target.key)))
-    results = await asyncio.gather(*(attacker.attack(frames // AT_ONCE + 1) for attacker in attackers), return_exceptions=True)
+        attackers.append(
+            Attacker(target.address, chance, Mint(chance, known, log), bool(target.key))
+        )
+    results = await asyncio.gather(
+        *(attacker.attack(frames // AT_ONCE + 1) for attacker in attackers), return_exceptions=True
+    )
     for result in results:
-        if isinstance(result, BaseException) and not isinstance(result, OSError | TimeoutError):  # those: it does not take connections any more
+        if isinstance(result, BaseException) and not isinstance(
+            result, OSError | TimeoutError
+        ):  # those: it does not take connections any more
             raise result
     return sum((attacker.frames for attacker in attackers), Counter())
 
@@ -181,7 +221,11 @@ async def _strangers(target: FuzzTarget, many: int) -> int:
     """How many of so many unknown keys were refused."""
     refused = 0
     for begun in range(0, many, STRANGERS_AT_ONCE):
-        refused += sum(await asyncio.gather(*(refuses(target) for _ in range(min(STRANGERS_AT_ONCE, many - begun)))))
+        refused += sum(
+            await asyncio.gather(
+                *(refuses(target) for _ in range(min(STRANGERS_AT_ONCE, many - begun)))
+            )
+        )
     return refused
 
 
@@ -197,17 +241,27 @@ def targets(settings: Settings, cluster: Cluster) -> list[FuzzTarget]:
     """What runs."""
     security = settings.security
     client = None if security is None else security.client_key(settings.client.key)
-    servers = [FuzzTarget("server", it.address, it.public_key, client, it.http, cluster.pid(it.id)) for it in settings.servers.values()]
-    members = [FuzzTarget("consensus", it.address, it.public_key, client, it.http, cluster.pid(it.id)) for it in settings.members.values()]
+    servers = [
+        FuzzTarget("server", it.address, it.public_key, client, it.http, cluster.pid(it.id))
+        for it in settings.servers.values()
+    ]
+    members = [
+        FuzzTarget("consensus", it.address, it.public_key, client, it.http, cluster.pid(it.id))
+        for it in settings.members.values()
+    ]
     return [*servers, *members]
 
 
-def fuzz_processes(settings: Settings, frames: int, seed: int, strangers: int = STRANGERS) -> list[PortReport]:
+def fuzz_processes(
+    settings: Settings, frames: int, seed: int, strangers: int = STRANGERS
+) -> list[PortReport]:
     """Start the processes of a cluster file, and throw so many at each, one after the other."""
     return run(_fuzz_processes(settings, frames, seed, strangers))
 
 
-async def _fuzz_processes(settings: Settings, frames: int, seed: int, strangers: int) -> list[PortReport]:
+async def _fuzz_processes(
+    settings: Settings, frames: int, seed: int, strangers: int
+) -> list[PortReport]:
     cluster = Cluster(settings, None)
     try:
         await cluster.start()
@@ -215,7 +269,9 @@ async def _fuzz_processes(settings: Settings, frames: int, seed: int, strangers:
         for target in targets(settings, cluster):
             outcomes.append(await fuzz(target, frames, seed, strangers))
             for ended in cluster.ended():
-                outcomes[-1].findings.append(f"{ended} ended: {cluster.last_words(ServerId(ended))}")
+                outcomes[-1].findings.append(
+                    f"{ended} ended: {cluster.last_words(ServerId(ended))}"
+                )
         return outcomes
     finally:
         cluster.stop()
@@ -231,25 +287,50 @@ def fuzz_clusters(directory: Path, frames: int, seed: int) -> list[PortReport]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -P -m ares.testing.fuzz.fuzz", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--frames", type=int, default=1_000_000, help="how many to throw (default 1000000)")
-    parser.add_argument("--address", help="HOST:PORT of what to attack: a process without keys that nobody needs")
-    parser.add_argument("--kind", choices=("server", "consensus"), default="server", help="what listens at --address")
-    parser.add_argument("--pid", type=int, default=0, help="its process, if it is on this machine: then its memory is looked at")
-    parser.add_argument("--seed", type=int, default=None, help="of what is thrown (default: one by chance)")
+    parser = argparse.ArgumentParser(
+        prog="python -P -m ares.testing.fuzz.fuzz",
+        description=__doc__,
+        formatter_class=argparse.RawTextHelpFormatter,
+    )
+    parser.add_argument(
+        "--frames", type=int, default=1_000_000, help="how many to throw (default 1000000)"
+    )
+    parser.add_argument(
+        "--address", help="HOST:PORT of what to attack: a process without keys that nobody needs"
+    )
+    parser.add_argument(
+        "--kind",
+        choices=("server", "consensus"),
+        default="server",
+        help="what listens at --address",
+    )
+    parser.add_argument(
+        "--pid",
+        type=int,
+        default=0,
+        help="its process, if it is on this machine: then its memory is looked at",
+    )
+    parser.add_argument(
+        "--seed", type=int, default=None, help="of what is thrown (default: one by chance)"
+    )
     words = parser.parse_args()
     if words.frames < 1 or words.pid < 0:
         parser.error("--frames is more than 0, and --pid the number of a process")
     seed = secrets.randbelow(1_000_000) if words.seed is None else words.seed
     if words.address is not None:
-        outcomes = [run(fuzz(FuzzTarget(words.kind, words.address, pid=words.pid), words.frames, seed))]
+        outcomes = [
+            run(fuzz(FuzzTarget(words.kind, words.address, pid=words.pid), words.frames, seed))
+        ]
     else:
         home = Path(tempfile.mkdtemp(prefix="ares-fuzz-"))
         try:
             outcomes = fuzz_clusters(home, words.frames, seed)
         finally:
             shutil.rmtree(home)
-    sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode({"seed": seed, "targets": outcomes})) + os.linesep.encode())
+    sys.stdout.buffer.write(
+        msgspec.json.format(msgspec.json.encode({"seed": seed, "targets": outcomes}))
+        + os.linesep.encode()
+    )
     findings = [finding for outcome in outcomes for finding in outcome.findings]
     sys.exit(f"{len(findings)} findings" if findings else 0)
 

@@ -20,8 +20,28 @@ from msgspec import inspect
 from ares.model.codec import VERSION
 from ares.model.configuration import Configuration, Server
 from ares.model.identity import DEFAULT_DOMAIN, DomainName, ServerId
-from ares.model.log_messages import Append, Committed, Fetch, Forward, Look, LookRow, ReadEach, ReadLog, Stand, Trim
-from ares.model.messages import AnyMessage, GetData, GetTag, Introduce, ListObjects, PutData, ReadConfig, SetLogLevel
+from ares.model.log_messages import (
+    Append,
+    Committed,
+    Fetch,
+    Forward,
+    Look,
+    LookRow,
+    ReadEach,
+    ReadLog,
+    Stand,
+    Trim,
+)
+from ares.model.messages import (
+    AnyMessage,
+    GetData,
+    GetTag,
+    Introduce,
+    ListObjects,
+    PutData,
+    ReadConfig,
+    SetLogLevel,
+)
 
 _SIGNATURE = b"\xff" + bytes(8) + b"\x7f"
 _METADATA = b"\x0bSocket-Type\0\0\0\x06DEALER\x08Identity\0\0\0\0"
@@ -37,8 +57,36 @@ LEAVE_S = 5.0
 HALF_OPEN_S = 0.3
 """How long a connection stands there and says no more; now and then until the server has enough of it."""
 
-_INTEGERS = (0, 1, -1, 2, 127, 128, 255, 256, 2**31 - 1, 2**31, 2**32, 2**63 - 1, 2**63, 2**64 - 1, -(2**63))
-_TEXTS = ("", "k", "default", "a/b", "\0", "ä\N{SNOWMAN}", "x" * 300, "127.0.0.1:7000", "abd", "ec", "../../etc/passwd")
+_INTEGERS = (
+    0,
+    1,
+    -1,
+    2,
+    127,
+    128,
+    255,
+    256,
+    2**31 - 1,
+    2**31,
+    2**32,
+    2**63 - 1,
+    2**63,
+    2**64 - 1,
+    -(2**63),
+)
+_TEXTS = (
+    "",
+    "k",
+    "default",
+    "a/b",
+    "\0",
+    "ä\N{SNOWMAN}",
+    "x" * 300,
+    "127.0.0.1:7000",
+    "abd",
+    "ec",
+    "../../etc/passwd",
+)
 _ITEMS_MAX = 4
 _GARBAGE_BYTES_MAX = 2000
 _MESSAGES_MAX = 6
@@ -51,10 +99,17 @@ _ABOUT_LOGS = (Append, ReadLog, ReadEach, Look, Trim, Stand, Forward, Committed,
 
 LOG = DomainName("fuzzed")
 
-_SERVERS = [Server(ServerId(f"s{index}"), f"127.0.0.1:{7000 + index}", f"{index:032x}") for index in range(5)]
+_SERVERS = [
+    Server(ServerId(f"s{index}"), f"127.0.0.1:{7000 + index}", f"{index:032x}")
+    for index in range(5)
+]
 _CONFIGURATIONS: list[object] = [
     msgspec.msgpack.decode(msgspec.msgpack.encode(configuration.at(DEFAULT_DOMAIN, index)))
-    for configuration in (Configuration.abd(_SERVERS[:3]), Configuration.ec(_SERVERS, k=3), Configuration.chain(_SERVERS[:3]))
+    for configuration in (
+        Configuration.abd(_SERVERS[:3]),
+        Configuration.ec(_SERVERS, k=3),
+        Configuration.chain(_SERVERS[:3]),
+    )
     for index in (0, 1, 7)
 ]
 """Made up, but possible: most that chance makes are not."""
@@ -62,7 +117,8 @@ _CONFIGURATIONS: list[object] = [
 _KINDS = [
     kind
     for kind in inspect.type_info(AnyMessage).types  # type: ignore[attr-defined]
-    if kind.cls is not SetLogLevel  # the only one that works for anybody, and what it does is to fill the log
+    if kind.cls
+    is not SetLogLevel  # the only one that works for anybody, and what it does is to fill the log
 ]
 
 
@@ -73,12 +129,20 @@ class Mint:
     Requests about these carry no successor: a server without keys would believe it, and serve no more.
     """
 
-    def __init__(self, chance: random.Random, known: bytes | None = None, log: Configuration | None = None) -> None:
+    def __init__(
+        self, chance: random.Random, known: bytes | None = None, log: Configuration | None = None
+    ) -> None:
         self._chance = chance
         self._known = known
         self._log = log
         self._slips = 0.0
-        self._makers: Sequence[Callable[[], list[bytes]]] = (self._garbage, self._invented, self._invented, self._damaged, self._damaged)
+        self._makers: Sequence[Callable[[], list[bytes]]] = (
+            self._garbage,
+            self._invented,
+            self._invented,
+            self._damaged,
+            self._damaged,
+        )
 
     def batch(self) -> list[bytes]:
         """Some batch; one in a hundred may even be right."""
@@ -86,7 +150,10 @@ class Mint:
 
     def _garbage(self) -> list[bytes]:
         chance = self._chance
-        frames = [chance.randbytes(chance.randrange(_GARBAGE_BYTES_MAX)) for _ in range(chance.randint(1, 3))]
+        frames = [
+            chance.randbytes(chance.randrange(_GARBAGE_BYTES_MAX))
+            for _ in range(chance.randint(1, 3))
+        ]
         if chance.random() < 0.7:
             frames[0] = _PREFIX + frames[0]
         return frames
@@ -95,7 +162,10 @@ class Mint:
         """Messages of the right shape, but for a slip here and there in every third batch."""
         self._slips = self._chance.choice([0.0, 0.0, 0.02])
         messages = [self._message() for _ in range(self._chance.randint(1, _MESSAGES_MAX))]
-        more = [self._chance.randbytes(self._chance.randrange(300)) for _ in range(self._chance.choice([0] * 8 + [1, 2]))]
+        more = [
+            self._chance.randbytes(self._chance.randrange(300))
+            for _ in range(self._chance.choice([0] * 8 + [1, 2]))
+        ]
         return [_PREFIX + msgspec.msgpack.encode(messages), *more]
 
     def _damaged(self) -> list[bytes]:
@@ -128,7 +198,13 @@ class Mint:
         if self._log is not None and kind.cls is Introduce and self._chance.random() < 0.5:
             return [kind.tag, 0, msgspec.msgpack.decode(msgspec.msgpack.encode(self._log)), []]
         in_log = kind.cls in _ABOUT_LOGS and self._log is not None
-        known = self._log.id if self._log is not None and in_log else self._known if kind.cls in _ABOUT_ONE else None
+        known = (
+            self._log.id
+            if self._log is not None and in_log
+            else self._known
+            if kind.cls in _ABOUT_ONE
+            else None
+        )
         if known is not None and self._chance.random() < 0.5:
             message[1 + names.index("configuration")] = known
             if "server" in names and self._log is not None:
@@ -150,7 +226,11 @@ class Mint:
             return chance.choice([None, "text", 7, b"\xff", [], {}, [[[]]]])
         match kind:
             case inspect.StructType(cls=cls):
-                return chance.choice(_CONFIGURATIONS) if cls is Configuration and chance.random() < 0.8 else self._struct(kind)
+                return (
+                    chance.choice(_CONFIGURATIONS)
+                    if cls is Configuration and chance.random() < 0.8
+                    else self._struct(kind)
+                )
             case inspect.UnionType(types=types):
                 return self._value(chance.choice(types))
             case inspect.VarTupleType(item_type=item):
@@ -158,7 +238,9 @@ class Mint:
             case inspect.IntType():
                 return chance.choice(_INTEGERS) if chance.random() < 0.5 else chance.randrange(100)
             case inspect.BytesType():
-                return chance.randbytes(chance.choice([0, 1, 16, 16, 200]) if chance.random() < 0.2 else 16)
+                return chance.randbytes(
+                    chance.choice([0, 1, 16, 16, 200]) if chance.random() < 0.2 else 16
+                )
             case inspect.StrType():
                 return chance.choice(_TEXTS)
             case inspect.BoolType():
@@ -166,7 +248,9 @@ class Mint:
             case inspect.FloatType():
                 return chance.choice([0.0, -1.5, float("inf"), float("nan")])
             case inspect.EnumType(cls=cls):
-                return chance.choice([*(member.value for member in cls), *([99] if self._slips else [])])
+                return chance.choice(
+                    [*(member.value for member in cls), *([99] if self._slips else [])]
+                )
             case inspect.LiteralType(values=values):
                 return chance.choice(values)
             case _:
@@ -181,7 +265,11 @@ def greeting(mechanism: bytes = b"NULL") -> bytes:
 def framed(body: bytes, more: bool) -> bytes:
     """A frame as ZMTP has it."""
     flags = _MORE if more else 0
-    return bytes([flags, len(body)]) + body if len(body) < 256 else bytes([flags | _LONG]) + struct.pack(">Q", len(body)) + body
+    return (
+        bytes([flags, len(body)]) + body
+        if len(body) < 256
+        else bytes([flags | _LONG]) + struct.pack(">Q", len(body)) + body
+    )
 
 
 class RawConnection(asyncio.Protocol):
@@ -236,7 +324,12 @@ class Attacker:
         self._mint = mint
         self._mechanism = b"CURVE" if secured else b"NULL"
         self.frames: Counter[str] = Counter()
-        rude: list[Callable[[], Awaitable[None]]] = [self._garbage, self._greeted_garbage, self._half_open, self._crowd]
+        rude: list[Callable[[], Awaitable[None]]] = [
+            self._garbage,
+            self._greeted_garbage,
+            self._half_open,
+            self._crowd,
+        ]
         polite: list[Callable[[], Awaitable[None]]] = [self._bad_framing, self._slow, self._endless]
         self._attacks = rude if secured else [*rude, *polite, *([self._batches] * 25)]
 
@@ -273,7 +366,11 @@ class Attacker:
     async def _greeted_garbage(self) -> None:
         async with self._line() as line:
             opening = greeting(self._mechanism)
-            await line.write(opening if self._chance.random() < 0.7 else opening[: self._chance.randrange(len(opening))])
+            await line.write(
+                opening
+                if self._chance.random() < 0.7
+                else opening[: self._chance.randrange(len(opening))]
+            )
             await asyncio.sleep(0.001)
             await line.write(self._chance.randbytes(self._chance.randint(1, 3000)))
             self.frames["greeting, then garbage"] += 2
@@ -292,7 +389,11 @@ class Attacker:
                 line.transport.pause_reading()
             for _ in range(self._chance.randint(1, BATCHES_MAX)):
                 batch = self._mint.batch()
-                await line.write(b"".join(framed(frame, number < len(batch) - 1) for number, frame in enumerate(batch)))
+                await line.write(
+                    b"".join(
+                        framed(frame, number < len(batch) - 1) for number, frame in enumerate(batch)
+                    )
+                )
                 self.frames["batches"] += len(batch)
                 if line.gone.is_set():
                     return

@@ -58,7 +58,9 @@ class Decisions:
         self.told += 1
         before = self.known.setdefault(place, decided)
         if before.id != decided.id or place != (decided.domain, decided.index):
-            self.findings.append(f"{place[0]} {place[1]} was decided as {before.describe()}, and {whose} was told {decided.describe()}")
+            self.findings.append(
+                f"{place[0]} {place[1]} was decided as {before.describe()}, and {whose} was told {decided.describe()}"
+            )
         if len(self.known) >= self._wanted:
             self._enough.set()
 
@@ -76,7 +78,9 @@ class Decisions:
 class MembersRun:
     """On the cluster of ``settings``, which is set up and not started; its storage servers stay out of it."""
 
-    def __init__(self, settings: Settings, limits: StormLimits, seed: int, compact_after: int) -> None:
+    def __init__(
+        self, settings: Settings, limits: StormLimits, seed: int, compact_after: int
+    ) -> None:
         self._settings = settings
         self._limits = limits
         self._chance = Random(f"{seed} kills of members")
@@ -93,18 +97,32 @@ class MembersRun:
         try:
             for member in members:
                 self._processes.start(member)
-            proposers = [asyncio.create_task(self._keep_proposing(number)) for number in range(PROPOSERS)]
+            proposers = [
+                asyncio.create_task(self._keep_proposing(number)) for number in range(PROPOSERS)
+            ]
             try:
                 await storm.rage(self._limits)
             finally:
                 await end(proposers)
             proposals = self._decisions.told
-            lost = [finding for member in members for finding in await self._audit(member, list(self._decisions.known))]
+            lost = [
+                finding
+                for member in members
+                for finding in await self._audit(member, list(self._decisions.known))
+            ]
         finally:
             await self._processes.close()
         findings = [*storm.findings, *self._decisions.findings, *lost]
         seconds = round(time.monotonic() - begin, 1)
-        return MembersReport(seconds, storm.toll, proposals, self._unanswered, len(self._decisions.known), self._checked, findings)
+        return MembersReport(
+            seconds,
+            storm.toll,
+            proposals,
+            self._unanswered,
+            len(self._decisions.known),
+            self._checked,
+            findings,
+        )
 
     async def _rest(self) -> None:
         if self._chance.random() < AT_ONCE:
@@ -118,14 +136,20 @@ class MembersRun:
 
     async def _keep_proposing(self, number: int) -> None:
         """Each a client of its own; all of them want the same places, for different configurations."""
-        consensus = RemoteConsensus(connections_of(self._settings), self._settings.member_addresses())
+        consensus = RemoteConsensus(
+            connections_of(self._settings), self._settings.member_addresses()
+        )
         chance = Random(f"{self._chance.random()}")
         try:
             while True:
                 domain = DomainName(f"domain{chance.randrange(DOMAINS)}")
                 place = domain, self._decisions.next_index(domain)
                 try:
-                    decided = await consensus.propose(self._anything(place, chance), ClientId(chance.randrange(1 << 32)), PATIENCE_S)
+                    decided = await consensus.propose(
+                        self._anything(place, chance),
+                        ClientId(chance.randrange(1 << 32)),
+                        PATIENCE_S,
+                    )
                 except ConsensusUnavailable:
                     self._unanswered += 1
                 else:
@@ -144,17 +168,25 @@ class MembersRun:
     async def _audit_some(self, member: ServerId) -> list[str]:
         """Only whether it runs: with others dead it need not be able to answer."""
         await asyncio.sleep(0)
-        return [f"it does not start: {self._processes.last_words(member)}"] if self._processes.ended(member) else []
+        return (
+            [f"it does not start: {self._processes.last_words(member)}"]
+            if self._processes.ended(member)
+            else []
+        )
 
     async def _audit(self, member: ServerId, places: list[Place]) -> list[str]:
         """Propose something else for every place, to this member alone: it must tell what it applied for the place before."""
-        consensus = RemoteConsensus(connections_of(self._settings), {member: self._settings.members[member].address})
+        consensus = RemoteConsensus(
+            connections_of(self._settings), {member: self._settings.members[member].address}
+        )
         waiting, silent = iter(places), []
 
         async def ask() -> None:
             for place in waiting:
                 try:
-                    decided = await consensus.propose(self._anything(place, self._chance), ClientId(1), AUDIT_S)
+                    decided = await consensus.propose(
+                        self._anything(place, self._chance), ClientId(1), AUDIT_S
+                    )
                 except ConsensusUnavailable as error:
                     silent.append(f"{member} does not answer, although all members run: {error}")
                     return

@@ -87,20 +87,37 @@ class ServersRun:
             for process in self._settings.processes():
                 self._processes.start(process.id)
             servers = list(self._settings.servers)
-            storm = Storm(self._processes, servers, self._chance, lambda: asyncio.sleep(self._chance.uniform(*ALONE_S)), self._audit)
+            storm = Storm(
+                self._processes,
+                servers,
+                self._chance,
+                lambda: asyncio.sleep(self._chance.uniform(*ALONE_S)),
+                self._audit,
+            )
             findings = await self._under_load(storm)
             findings += [f"{id}: {finding}" for id in servers for finding in await self._audit(id)]
         finally:
             await self._processes.close()
         replies = sum(promises.count for promises in self._promises.values())
         seconds = round(time.monotonic() - begin, 1)
-        return ServersReport(seconds, storm.toll, self._tally(), replies, self._checked, self._reconfigurations, findings)
+        return ServersReport(
+            seconds,
+            storm.toll,
+            self._tally(),
+            replies,
+            self._checked,
+            self._reconfigurations,
+            findings,
+        )
 
     async def _under_load(self, storm: Storm) -> list[str]:
         """What the storm found, and what is wrong with what keepers saw: clients that each have keys to themselves."""
         stores = [self._client() for _ in range(KEEPERS + 2)]
         over = asyncio.Event()
-        keeping = [asyncio.create_task(self._keep(f"keeper{number}", store, over)) for number, store in enumerate(stores[:KEEPERS])]
+        keeping = [
+            asyncio.create_task(self._keep(f"keeper{number}", store, over))
+            for number, store in enumerate(stores[:KEEPERS])
+        ]
         reconfiguring = asyncio.create_task(self._keep_reconfiguring(stores[-1]))
         try:
             await storm.rage(self._limits)
@@ -118,7 +135,9 @@ class ServersRun:
         return [*storm.findings, *verdict.violations, *verdict.undecided, *faults]
 
     def _recorded(self, name: str, store: Manager) -> RecordedClient:
-        client = RecordedClient(name, store, Random(f"{self._chance.random()}"), self._records.append, TIMEOUT_S)
+        client = RecordedClient(
+            name, store, Random(f"{self._chance.random()}"), self._records.append, TIMEOUT_S
+        )
         self._clients.append(client)
         return client
 
@@ -127,15 +146,29 @@ class ServersRun:
         chance, client = Random(f"{self._chance.random()}"), self._recorded(name, store)
         while not over.is_set():
             large = chance.random() < LARGE
-            key = f"{name}/large/{chance.randrange(LARGE_KEYS)}" if large else f"{name}/{chance.randrange(SMALL_KEYS)}"
+            key = (
+                f"{name}/large/{chance.randrange(LARGE_KEYS)}"
+                if large
+                else f"{name}/{chance.randrange(SMALL_KEYS)}"
+            )
             kind: Any = chance.choices(list(KINDS), list(KINDS.values()))[0]
-            await client.operate(kind, key, size_bytes=LARGE_BYTES if large else chance.randint(*SMALL_BYTES))
+            await client.operate(
+                kind, key, size_bytes=LARGE_BYTES if large else chance.randint(*SMALL_BYTES)
+            )
 
     def _tally(self) -> KeeperTally:
-        done = Counter(record.event.operation for record in self._records if record.event.outcome == "ok")
-        large = sum(record.event.operation == "write" and "/large/" in record.event.key for record in self._records if not record.error)
+        done = Counter(
+            record.event.operation for record in self._records if record.event.outcome == "ok"
+        )
+        large = sum(
+            record.event.operation == "write" and "/large/" in record.event.key
+            for record in self._records
+            if not record.error
+        )
         errors = sum(bool(record.error) for record in self._records)
-        return KeeperTally(done["write"], done["delete"], done["read"], large, errors + self._unanswered)
+        return KeeperTally(
+            done["write"], done["delete"], done["read"], large, errors + self._unanswered
+        )
 
     def _client(self) -> Manager:
         def connect() -> Witness:
@@ -164,7 +197,10 @@ class ServersRun:
         """What it does not remember, in words."""
         promises = self._promises[server]
         pointers, versions = promises.pointers(), promises.versions()
-        data = [GetData(CallId(call), each.configuration, each.object, element=True) for call, each in enumerate(versions, 2)]
+        data = [
+            GetData(CallId(call), each.configuration, each.object, element=True)
+            for call, each in enumerate(versions, 2)
+        ]
         try:
             async with asyncio.timeout(SILENCE_S):
                 replies = await self._ask(server, [Describe(CallId(1)), *data])
@@ -203,7 +239,9 @@ class ServersRun:
         connections.open(deliver)
         connections.learn(server, self._settings.servers[server].address)
         while not complete.is_set() and not self._processes.ended(server):
-            connections.post(server, [question for question in questions if question.call not in replies])
+            connections.post(
+                server, [question for question in questions if question.call not in replies]
+            )
             with suppress(TimeoutError):
                 await asyncio.wait_for(complete.wait(), ASK_AGAIN_S)
         await connections.close()

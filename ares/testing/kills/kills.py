@@ -20,7 +20,9 @@ DUMP_AFTER_ENTRIES = 200
 """Consensus members dump their table this often here, so that they are killed while they do."""
 
 
-def kill_servers(directory: Path, limits: StormLimits, servers: int, seed: int, durability: Durability = "fsync") -> ServersReport:
+def kill_servers(
+    directory: Path, limits: StormLimits, servers: int, seed: int, durability: Durability = "fsync"
+) -> ServersReport:
     """Make a cluster in ``directory`` and kill its servers under load."""
     settings = create(directory, Plan(servers, consensus=1, base_port=0, durability=durability))
     return run(ServersRun(settings, limits, seed).perform())
@@ -33,15 +35,41 @@ def kill_members(directory: Path, limits: StormLimits, members: int, seed: int) 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -P -m ares.testing.kills.kills", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--of", choices=("servers", "consensus"), default="servers", help="whom to kill")
+    parser = argparse.ArgumentParser(
+        prog="python -P -m ares.testing.kills.kills",
+        description=__doc__,
+        formatter_class=argparse.RawTextHelpFormatter,
+    )
+    parser.add_argument(
+        "--of", choices=("servers", "consensus"), default="servers", help="whom to kill"
+    )
     parser.add_argument("--kills", type=int, default=3000, help="how often (default 3000)")
-    parser.add_argument("--minutes", type=float, default=math.inf, help="end after so long, too (default: never)")
-    parser.add_argument("--processes", type=int, help="how many there are (default: 5 servers or 3 consensus members)")
-    parser.add_argument("--seed", type=int, default=None, help="of the choices; real processes answer when they answer (default: one by chance)")
-    parser.add_argument("--dir", type=Path, default=None, help="where the stores are (default: in the usual place for temporary files)")
+    parser.add_argument(
+        "--minutes", type=float, default=math.inf, help="end after so long, too (default: never)"
+    )
+    parser.add_argument(
+        "--processes",
+        type=int,
+        help="how many there are (default: 5 servers or 3 consensus members)",
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=None,
+        help="of the choices; real processes answer when they answer (default: one by chance)",
+    )
+    parser.add_argument(
+        "--dir",
+        type=Path,
+        default=None,
+        help="where the stores are (default: in the usual place for temporary files)",
+    )
     words = parser.parse_args()
-    if words.kills < 1 or not words.minutes > 0 or (words.processes is not None and words.processes < 1):
+    if (
+        words.kills < 1
+        or not words.minutes > 0
+        or (words.processes is not None and words.processes < 1)
+    ):
         parser.error("--kills, --minutes and --processes are more than 0")
     seed = secrets.randbelow(1_000_000) if words.seed is None else words.seed
     home = Path(tempfile.mkdtemp(prefix="ares-kills-", dir=words.dir))
@@ -55,7 +83,10 @@ def main() -> None:
     finally:
         if report is None or not report.findings:
             shutil.rmtree(home)
-    sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode({"seed": seed} | msgspec.to_builtins(report))) + b"\n")
+    sys.stdout.buffer.write(
+        msgspec.json.format(msgspec.json.encode({"seed": seed} | msgspec.to_builtins(report)))
+        + b"\n"
+    )
     sys.exit(f"{len(report.findings)} losses; everything is in {home}" if report.findings else 0)
 
 

@@ -24,25 +24,42 @@ def main() -> int:
     quiet()
     scenarios = [arguments.scenario] if arguments.scenario else sorted(ALL_SCENARIOS)
     if arguments.seed is not None:
-        return max(_one(drawn(arguments.seed, scenario), arguments.story, arguments.shrink) for scenario in scenarios)
-    failed = _many(scenarios, arguments.from_seed, arguments.runs, arguments.minutes, arguments.jobs)
+        return max(
+            _one(drawn(arguments.seed, scenario), arguments.story, arguments.shrink)
+            for scenario in scenarios
+        )
+    failed = _many(
+        scenarios, arguments.from_seed, arguments.runs, arguments.minutes, arguments.jobs
+    )
     for scenario, seed in failed[:3]:
         _one(drawn(seed, scenario), True, arguments.shrink)
     return 1 if failed else 0
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -P -m ares.sim", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -P -m ares.sim",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--seed", type=int, help="run this seed only")
     parser.add_argument("--scenario", choices=sorted(ALL_SCENARIOS), help="default: all, in turn")
     parser.add_argument("--runs", type=int, default=1000, help="how many runs in all")
-    parser.add_argument("--minutes", type=float, help="as many runs as fit into this time, instead of --runs")
+    parser.add_argument(
+        "--minutes", type=float, help="as many runs as fit into this time, instead of --runs"
+    )
     parser.add_argument("--from-seed", type=int, default=0, help="the first seed")
     parser.add_argument("--jobs", type=int, default=multiprocessing.cpu_count(), help="processes")
     parser.add_argument("--story", action="store_true", help="tell the whole story of --seed")
-    parser.add_argument("--shrink", action="store_true", help="make a failing plan smaller before telling its story")
+    parser.add_argument(
+        "--shrink", action="store_true", help="make a failing plan smaller before telling its story"
+    )
     arguments = parser.parse_args()
-    if arguments.runs < 1 or arguments.jobs < 1 or not (arguments.minutes is None or arguments.minutes > 0):
+    if (
+        arguments.runs < 1
+        or arguments.jobs < 1
+        or not (arguments.minutes is None or arguments.minutes > 0)
+    ):
         parser.error("--runs, --jobs and --minutes are more than 0")
     return arguments
 
@@ -52,16 +69,22 @@ def _one(plan: SimPlan | LogPlan, story: bool, smaller: bool) -> int:
     if verdict.violation is not None and smaller:
         plan = shrink(plan)
     verdict = run_plan(plan, keep_story=True)
-    figures = f"{verdict.operations} operations, {verdict.messages} messages; digest {verdict.digest}"
+    figures = (
+        f"{verdict.operations} operations, {verdict.messages} messages; digest {verdict.digest}"
+    )
     print(f"seed {plan.seed}, scenario {plan.scenario}: {verdict.violation or 'clean'} ({figures})")
     if verdict.violation is not None or story:
         print(plan.describe())
-        lines = verdict.story if story and verdict.violation is None else verdict.story[-STORY_LINES:]
+        lines = (
+            verdict.story if story and verdict.violation is None else verdict.story[-STORY_LINES:]
+        )
         print("\n".join(lines))
     return 0 if verdict.violation is None else 1
 
 
-def _many(scenarios: list[str], first: int, runs: int, minutes: float | None, jobs: int) -> list[Named]:
+def _many(
+    scenarios: list[str], first: int, runs: int, minutes: float | None, jobs: int
+) -> list[Named]:
     begin = time.monotonic()
     until = begin + minutes * 60 if minutes is not None else None
     failed: list[Named] = []
@@ -73,12 +96,20 @@ def _many(scenarios: list[str], first: int, runs: int, minutes: float | None, jo
         decisions += verdict.reconfigurations
         if verdict.violation is not None:
             failed.append(name)
-            print(f"\nVIOLATION with --scenario {name[0]} --seed {name[1]}: {verdict.violation}", flush=True)
+            print(
+                f"\nVIOLATION with --scenario {name[0]} --seed {name[1]}: {verdict.violation}",
+                flush=True,
+            )
             if len(failed) >= FAILURES_MAX:
                 break
         if done % 100 == 0 and sys.stderr.isatty():
             rate = done / (time.monotonic() - begin)
-            print(f"\r{done:,} runs, {operations:,} operations, {len(failed)} violations, {rate:.0f} runs/s ", end="", file=sys.stderr, flush=True)
+            print(
+                f"\r{done:,} runs, {operations:,} operations, {len(failed)} violations, {rate:.0f} runs/s ",
+                end="",
+                file=sys.stderr,
+                flush=True,
+            )
     print(
         f"\n{done:,} runs of {', '.join(scenarios)} from seed {first}: {operations:,} operations, {messages:,} messages, {decisions:,} decisions, "
         f"{len(failed)} violations, {done / (time.monotonic() - begin):.0f} runs/s"

@@ -38,7 +38,9 @@ class Asker:
         self._session = Session()
         self._ticking = False
 
-    def fetch(self, request: Bring, target: Configuration, done: Callable[[Element | None, str], None]) -> None:
+    def fetch(
+        self, request: Bring, target: Configuration, done: Callable[[Element | None, str], None]
+    ) -> None:
         """See :data:`ares.server.bringing.Fetch`."""
         own = self._server.replica.server
         self.ask(
@@ -46,7 +48,11 @@ class Asker:
             lambda element, error: done(element, told(error)),
         )
 
-    def ask(self, operation: Operation[Element | None], done: Callable[[Any, BaseException | None], None]) -> None:
+    def ask(
+        self,
+        operation: Operation[Element | None],
+        done: Callable[[Any, BaseException | None], None],
+    ) -> None:
         self._session.start(operation, self.name, self._world.now, PATIENCE_S, done)
         self._flush()
 

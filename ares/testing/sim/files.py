@@ -14,7 +14,16 @@ import msgspec
 from msgspec import Struct, field
 
 from ares.dap.primitives import Found
-from ares.fragment.block import BLOCK_NAMES, GENESIS_NAMES, BlockIds, Genesis, Part, block_name, decode_block, decode_genesis
+from ares.fragment.block import (
+    BLOCK_NAMES,
+    GENESIS_NAMES,
+    BlockIds,
+    Genesis,
+    Part,
+    block_name,
+    decode_block,
+    decode_genesis,
+)
 from ares.fragment.collect import fm_collect, fm_remove
 from ares.fragment.divide import Content, Sizes, digest, divide
 from ares.fragment.read import FileState, Sink, fm_read
@@ -108,7 +117,11 @@ class FileChronicle:
     def puts_under_way(self) -> Iterator[float]:
         """When the puts and removals began that may still publish something."""
         for operation in self.operations:
-            if operation.kind in ("put", "remove") and operation.responded is None and operation.client not in self.dead:
+            if (
+                operation.kind in ("put", "remove")
+                and operation.responded is None
+                and operation.client not in self.dead
+            ):
                 yield operation.began
 
     def learn(self, name: ObjectName, tag: Tag, value: Value) -> None:
@@ -123,13 +136,19 @@ class FileChronicle:
 
     def content(self, state: FileState) -> bytes | None:
         """The file as it was at ``state``, if anybody knows."""
-        data = [self.data(block_name(state.genesis.file, part.id), part.tag) for part in state.parts]
+        data = [
+            self.data(block_name(state.genesis.file, part.id), part.tag) for part in state.parts
+        ]
         return None if None in data else b"".join(piece for piece in data if piece is not None)
 
     def genesis(self, name: ObjectName, tag: Tag) -> Genesis | None:
         """The genesis block at a version, if that is one and anybody knows it."""
         value = self.values.get((name, tag))
-        return decode_genesis(value, name) if isinstance(value, bytes) and name.startswith(GENESIS_NAMES) else None
+        return (
+            decode_genesis(value, name)
+            if isinstance(value, bytes) and name.startswith(GENESIS_NAMES)
+            else None
+        )
 
     def geneses(self) -> Iterator[tuple[ObjectName, Tag, Genesis]]:
         """Every version of every genesis block."""
@@ -145,7 +164,11 @@ class FileChronicle:
             tags.append(tag)
             if not isinstance(value, bytes):
                 break
-            tag = decode_genesis(value, name).base if name.startswith(GENESIS_NAMES) else decode_block(value, name).base
+            tag = (
+                decode_genesis(value, name).base
+                if name.startswith(GENESIS_NAMES)
+                else decode_block(value, name).base
+            )
         return tags
 
     def follows(self, name: ObjectName, tag: Tag, earlier: Tag) -> bool | None:
@@ -154,7 +177,9 @@ class FileChronicle:
         if earlier in lineage:
             return True
         oldest = self.values.get((name, lineage[-1])) if lineage else None
-        created = isinstance(oldest, bytes) and (name.startswith(GENESIS_NAMES) or decode_block(oldest, name).base == TAG_ZERO)
+        created = isinstance(oldest, bytes) and (
+            name.startswith(GENESIS_NAMES) or decode_block(oldest, name).base == TAG_ZERO
+        )
         return False if created or (lineage and lineage[-1] < earlier) else None
 
     def events(self) -> Iterator[Event]:
@@ -171,10 +196,22 @@ class FileChronicle:
             if block.tag != TAG_ZERO and (block.name, block.tag) not in self.values:
                 return None
             value = self.values.get((block.name, block.tag), TOMBSTONE)
-        kind: Literal["read", "write", "delete"] = "read" if not block.writes else "delete" if value is TOMBSTONE else "write"
+        kind: Literal["read", "write", "delete"] = (
+            "read" if not block.writes else "delete" if value is TOMBSTONE else "write"
+        )
         said = digest(value)[:8].hex() if isinstance(value, bytes) else None
         outcome: Literal["ok", "unknown"] = "ok" if block.responded is not None else "unknown"
-        return Event(client, kind, block.name, said, block.invoked, block.responded, outcome, pair(block.tag), pair(block.base))
+        return Event(
+            client,
+            kind,
+            block.name,
+            said,
+            block.invoked,
+            block.responded,
+            outcome,
+            pair(block.tag),
+            pair(block.base),
+        )
 
 
 def pair(tag: Tag | None) -> Pair | None:
@@ -185,7 +222,9 @@ def pair(tag: Tag | None) -> Pair | None:
 class Recorder(Blocks):
     """The blocks of a domain, writing down what ``operation`` does there."""
 
-    def __init__(self, view: View, operation: FileOperation, chronicle: FileChronicle, world: World) -> None:
+    def __init__(
+        self, view: View, operation: FileOperation, chronicle: FileChronicle, world: World
+    ) -> None:
         super().__init__(view)
         self._operation = operation
         self._chronicle = chronicle
@@ -203,7 +242,15 @@ class Recorder(Blocks):
         self._end(begun, tag, value)
         return tag
 
-    def write(self, name: ObjectName, value: Value, version: Tag | None, *, number: int = 0, beside: ObjectName | None = None) -> Operation[Covered]:
+    def write(
+        self,
+        name: ObjectName,
+        value: Value,
+        version: Tag | None,
+        *,
+        number: int = 0,
+        beside: ObjectName | None = None,
+    ) -> Operation[Covered]:
         begun = self._begin(name, True, value, version)
         covered = yield from super().write(name, value, version, number=number, beside=beside)
         if covered.changed:
@@ -212,7 +259,9 @@ class Recorder(Blocks):
                 begun.base = TAG_ZERO
         else:
             begun.writes = False
-            begun.base = version if not number else None  # a fence that came too late is a read, whatever the version
+            begun.base = (
+                version if not number else None
+            )  # a fence that came too late is a read, whatever the version
         self._end(begun, covered.tag, covered.value)
         return covered
 
@@ -221,7 +270,9 @@ class Recorder(Blocks):
         yield from super().delete(name)
         begun.responded = self._world.now
 
-    def _begin(self, name: ObjectName, writes: bool, value: Value | None, base: Tag | None) -> BlockOperation:
+    def _begin(
+        self, name: ObjectName, writes: bool, value: Value | None, base: Tag | None
+    ) -> BlockOperation:
         begun = BlockOperation(name, self._world.now, writes, value, base)
         self._operation.blocks.append(begun)
         return begun
@@ -261,7 +312,9 @@ class BlockSink(Sink):
 class Files:
     """The files of the client ``name``; ``number`` tells its blocks and tokens from others'."""
 
-    def __init__(self, name: str, number: int, view: View, world: World, chronicle: FileChronicle) -> None:
+    def __init__(
+        self, name: str, number: int, view: View, world: World, chronicle: FileChronicle
+    ) -> None:
         self._name = name
         self._number = number
         self._view = view
@@ -296,7 +349,9 @@ class Files:
         held = self._held.get(file)
         taken = BlockSink(held.blocks if held is not None else {})
         try:
-            operation.state = yield from fm_read(blocks, file, held.state if held is not None else None, taken)
+            operation.state = yield from fm_read(
+                blocks, file, held.state if held is not None else None, taken
+            )
             operation.content = b"".join(data for _, data in taken.blocks)
             self._held[file] = FileCopy(operation.state, operation.content, dict(taken.blocks))
         except ObjectNotFound:
@@ -313,16 +368,24 @@ class Files:
         operation, blocks = self._open("put", file, step.mine)
         held = self._held.get(file)
         if held is None:
-            base = FileState(Genesis(self._ids.life(file), file.startswith(ATOMIC), SIZES, None, ()), TAG_ZERO, ())
+            base = FileState(
+                Genesis(self._ids.life(file), file.startswith(ATOMIC), SIZES, None, ()),
+                TAG_ZERO,
+                (),
+            )
             held, change = FileCopy(base, b"", {}), msgspec.structs.replace(change, kind="rewrite")
         self._puts += 1
         put = self._puts
         wanted = apply(change, held.content, lambda count: make_tokens(self._number, put, count))
         operation.base, operation.wanted, content = held.state, wanted, content_of(wanted)
         write = fm_put if held.state.genesis.atomic else fm_update
-        report, state = yield from write(blocks, file, held.state, content, self._ids, self._now_s(), mine=step.mine)
+        report, state = yield from write(
+            blocks, file, held.state, content, self._ids, self._now_s(), mine=step.mine
+        )
         operation.report, operation.state, operation.responded = report, state, self._world.now
-        if any(conflict.whole_file for conflict in report.conflicts):  # another replaced or made the file: there is no copy of that here
+        if any(
+            conflict.whole_file for conflict in report.conflicts
+        ):  # another replaced or made the file: there is no copy of that here
             self._held.pop(file, None)
         else:
             self._held[file] = FileCopy(state, wanted, held.blocks)

@@ -43,7 +43,9 @@ class Places:
     def see(self, configuration: Configuration) -> None:
         held = self._ids.setdefault((configuration.domain, configuration.index), configuration.id)
         if held != configuration.id:
-            raise PromiseBroken(f"two configurations for index {configuration.index} of {configuration.domain!r}")
+            raise PromiseBroken(
+                f"two configurations for index {configuration.index} of {configuration.domain!r}"
+            )
 
 
 class Values:
@@ -82,7 +84,9 @@ class Values:
     def _fits(self, configuration: Configuration, element: Element, value: Value) -> bool:
         if not isinstance(value, bytes) or element.length == DELETED:
             return value is TOMBSTONE and element.length == DELETED
-        return element.length == len(value) and b"".join(coding_for(configuration).encode(value)[element.index]) == b"".join(element.parts)
+        return element.length == len(value) and b"".join(
+            coding_for(configuration).encode(value)[element.index]
+        ) == b"".join(element.parts)
 
 
 class ServerWatch:
@@ -108,23 +112,37 @@ class ServerWatch:
                 self._look_at_object(hosting, request.object)
                 self._values.see(hosting.configuration, request)
             if hosting.collected and (hosting.objects or hosting.bytes):
-                raise PromiseBroken(f"{replica.server} holds data for configuration {hosting.configuration.index}, which was collected")
+                raise PromiseBroken(
+                    f"{replica.server} holds data for configuration {hosting.configuration.index}, which was collected"
+                )
 
     def restarted(self, replica: Replica) -> None:
         """Unsynced changes are gone, and nobody was told of them: start over from what is there."""
-        self._newest = {(id, name): versions.newest for id, hosting in replica.hosted.items() for name, versions in hosting.objects.items()}
-        self._pointers = {id: hosting.successor for id, hosting in replica.hosted.items() if hosting.successor is not None}
+        self._newest = {
+            (id, name): versions.newest
+            for id, hosting in replica.hosted.items()
+            for name, versions in hosting.objects.items()
+        }
+        self._pointers = {
+            id: hosting.successor
+            for id, hosting in replica.hosted.items()
+            if hosting.successor is not None
+        }
 
     def _look_at_pointer(self, hosting: Hosting) -> None:
         new, old = hosting.successor, self._pointers.get(hosting.configuration.id)
         if new is old:
             return
         if new is None or (old is not None and rank(new) < rank(old)):
-            raise PromiseBroken(f"nextC of configuration {hosting.configuration.index} went back from {old} to {new}")
+            raise PromiseBroken(
+                f"nextC of configuration {hosting.configuration.index} went back from {old} to {new}"
+            )
         self._places.see(new.configuration)
         self._pointers[hosting.configuration.id] = new
         if hosting.collected and new.status is not Status.FINALIZED:
-            raise PromiseBroken(f"configuration {hosting.configuration.index} was collected before its successor was finalized")
+            raise PromiseBroken(
+                f"configuration {hosting.configuration.index} was collected before its successor was finalized"
+            )
 
     def _look_at_object(self, hosting: Hosting, object: ObjectName) -> None:
         versions = hosting.objects.get(object)
@@ -135,7 +153,9 @@ class ServerWatch:
             raise PromiseBroken(f"the tag of {object!r} went back to {versions.newest}")
         self._newest[key] = versions.newest
         if len(versions.entries) > capacity(hosting.configuration):
-            raise PromiseBroken(f"{len(versions.entries)} versions of {object!r}, more than delta + 1")
+            raise PromiseBroken(
+                f"{len(versions.entries)} versions of {object!r}, more than delta + 1"
+            )
 
 
 class SimPromises:
@@ -154,10 +174,14 @@ class SimPromises:
     def asked(self, client: str, requests: Sequence[Request | Bring]) -> None:
         """What came, before it is handled."""
         for request in requests:
-            if not isinstance(request, Introduce):  # it is answered only when it is refused, and has the call of another request
+            if not isinstance(
+                request, Introduce
+            ):  # it is answered only when it is refused, and has the call of another request
                 self._asked[client, request.call] = request
             if isinstance(request, PutData):
-                self._given.add((request.configuration, request.object, request.tag, request.element.checksum))
+                self._given.add(
+                    (request.configuration, request.object, request.tag, request.element.checksum)
+                )
 
     def told(self, client: str, replies: Sequence[AnyMessage]) -> None:
         """What leaves. Raises :class:`PromiseBroken` if it has data that nobody gave."""
@@ -165,15 +189,26 @@ class SimPromises:
             if isinstance(reply, Ack | TagReply | DataReply | ObjectsReply):
                 request = self._asked[client, reply.call]
                 self._book.told(request, reply)
-                if isinstance(request, GetData) and isinstance(reply, DataReply) and reply.element is not None:
-                    self._judge(request.configuration, request.object, request.wanted or reply.tags[0], reply.element)
+                if (
+                    isinstance(request, GetData)
+                    and isinstance(reply, DataReply)
+                    and reply.element is not None
+                ):
+                    self._judge(
+                        request.configuration,
+                        request.object,
+                        request.wanted or reply.tags[0],
+                        reply.element,
+                    )
 
     def kept(self, replica: Replica) -> None:
         """Raises :class:`PromiseBroken` if ``replica``, put together from the disk, does not stand by what was told."""
         broken = self._book.broken_by(replica.describe(Describe(CallId(1))), *self._book.pointers())
         for versions in self._book.versions() if not broken else ():
             if not replica.hosted[versions.configuration].collected:
-                reply = replica.handle(GetData(CallId(1), versions.configuration, versions.object, element=False))
+                reply = replica.handle(
+                    GetData(CallId(1), versions.configuration, versions.object, element=False)
+                )
                 assert reply is not None
                 broken += filter(None, [self._book.broken_by_data(versions, reply, element=False)])
         if broken:
@@ -181,9 +216,15 @@ class SimPromises:
         for id, hosting in replica.hosted.items():
             for object, held in hosting.objects.items():
                 for tag, element, _ in held.entries:
-                    if not self.rotten or (not is_hollow(element) and intact(id, object, tag, element)):
+                    if not self.rotten or (
+                        not is_hollow(element) and intact(id, object, tag, element)
+                    ):
                         self._judge(id, object, tag, element)
 
     def _judge(self, id: ConfigurationId, object: ObjectName, tag: Tag, element: Element) -> None:
-        if (id, object, tag, element.checksum) not in self._given or not intact(id, object, tag, element):
-            raise PromiseBroken(f"{self._server} has data of {object!r} at {tag} that nobody gave it")
+        if (id, object, tag, element.checksum) not in self._given or not intact(
+            id, object, tag, element
+        ):
+            raise PromiseBroken(
+                f"{self._server} has data of {object!r} at {tag} that nobody gave it"
+            )

@@ -86,7 +86,9 @@ class Process:
     def time(self) -> float:
         return self._world.now
 
-    def submit(self, job: Callable[[], None], done: Callable[[OSError | None], None], short: bool) -> None:
+    def submit(
+        self, job: Callable[[], None], done: Callable[[OSError | None], None], short: bool
+    ) -> None:
         self._jobs.append((job, done))
         if not self._busy:
             self._begin()
@@ -107,7 +109,12 @@ class Process:
             job()
         except OSError as raised:
             error = raised
-        self._world.after(self._world.chances.sync_s * TOLD_SHARE * self._world.rng.random(), self._told, done, error)
+        self._world.after(
+            self._world.chances.sync_s * TOLD_SHARE * self._world.rng.random(),
+            self._told,
+            done,
+            error,
+        )
 
     def _told(self, done: Callable[[OSError | None], None], error: OSError | None) -> None:
         if self.alive:
@@ -140,7 +147,15 @@ class JournalServer(SimServer):
     _disk: ModelDisk
     _promises: SimPromises
 
-    def __init__(self, world: World, number: int, c0: Configuration, watch: ServerWatch, respond: Respond, segment_bytes: int) -> None:
+    def __init__(
+        self,
+        world: World,
+        number: int,
+        c0: Configuration,
+        watch: ServerWatch,
+        respond: Respond,
+        segment_bytes: int,
+    ) -> None:
         super().__init__(world, number, c0, watch, respond)
         self._segment_bytes = segment_bytes
         self._limits = CompactionLimits(segment_bytes // 4, segment_bytes // 4, 20)
@@ -166,7 +181,12 @@ class JournalServer(SimServer):
         for name in sorted(name for name in files if name.endswith(SUFFIX))[:-1]:
             if rng.random() < ROTTEN_SHARE:
                 self._promises.rotten = True
-                self._disk.flip(name, rng.randrange(len(files[name])), rng.randrange(8), rng.random() < CACHED_SHARE)
+                self._disk.flip(
+                    name,
+                    rng.randrange(len(files[name])),
+                    rng.randrange(8),
+                    rng.random() < CACHED_SHARE,
+                )
 
     def lose_segments(self) -> None:
         """It crashes, and of its segments all are gone, or the newest, or any one; or the newest is cut short."""
@@ -176,7 +196,9 @@ class JournalServer(SimServer):
         if not names:
             return
         self._robbed = True
-        some = rng.choice([names, names[-1:], names[-rng.randint(1, len(names)) :], [rng.choice(names)], []])
+        some = rng.choice(
+            [names, names[-1:], names[-rng.randint(1, len(names)) :], [rng.choice(names)], []]
+        )
         for name in some:
             self._disk.lose_file(name)
         if not some:
@@ -217,14 +239,20 @@ class JournalServer(SimServer):
         self._disk.patience = None
         self.journal = journal
         self._promises.kept(self.replica)
-        self.host = Host(self.replica, journal, self._tell, self._fail, loop=self._process, limits=self._limits)
+        self.host = Host(
+            self.replica, journal, self._tell, self._fail, loop=self._process, limits=self._limits
+        )
         self.host.bring = self._bringing().answer
         return True
 
-    def _take(self, client: str, requests: list[Request | Bring], frames: Sequence[Frame] = ()) -> None:
+    def _take(
+        self, client: str, requests: list[Request | Bring], frames: Sequence[Frame] = ()
+    ) -> None:
         self._promises.asked(client, requests)
         served = self.host.serve(client, [frames]) if frames else None
-        replies: Sequence[Outgoing] = self.host.handle(client, requests) if served is None else answered(served)
+        replies: Sequence[Outgoing] = (
+            self.host.handle(client, requests) if served is None else answered(served)
+        )
         for request in requests:
             if not isinstance(request, Bring) and changes(request):
                 self._watch.look(self.replica, request)
@@ -267,15 +295,24 @@ class Scrubber(Asker):
     def done(self, servers: Sequence[SimServer]) -> bool:
         """No damaged place is left, and whatever can be rebuilt from what ``servers`` hold is."""
         own = self._server
-        return not own.up or not (own.host.leaving or any(self._can_rebuild(key, servers) for key in own.host.replica.quarantined))
+        return not own.up or not (
+            own.host.leaving
+            or any(self._can_rebuild(key, servers) for key in own.host.replica.quarantined)
+        )
 
     def _can_rebuild(self, key: Key, servers: Sequence[SimServer]) -> bool:
         """Not where another server says that the successor is finalized: then it is not needed any more, though this server may not have heard."""
         id, object, tag = key
         held = 0
         for server in servers:
-            hosting = server.replica.hosted.get(id) if server.up and server is not self._server else None
-            if hosting is not None and hosting.successor is not None and hosting.successor.finalized:
+            hosting = (
+                server.replica.hosted.get(id) if server.up and server is not self._server else None
+            )
+            if (
+                hosting is not None
+                and hosting.successor is not None
+                and hosting.successor.finalized
+            ):
                 return False
             versions = hosting.objects.get(object) if hosting is not None else None
             element = versions.element(tag) if versions is not None else None
@@ -301,11 +338,18 @@ class Scrubber(Asker):
         id, object, tag = key
         self._pulling.add(key)
         configuration = host.replica.hosted[id].configuration
-        operation = rebuild_element(configuration, object, tag, host.replica.missing_bytes(key), host.replica.server)
+        operation = rebuild_element(
+            configuration, object, tag, host.replica.missing_bytes(key), host.replica.server
+        )
 
         def done(element: Element | None, error: BaseException | None) -> None:
             self._pulling.discard(key)
-            if element is not None and host is self._server.host and self._server.up and host.repair(PutData(NO_CALL, id, object, tag, element)):
+            if (
+                element is not None
+                and host is self._server.host
+                and self._server.up
+                and host.repair(PutData(NO_CALL, id, object, tag, element))
+            ):
                 self._world.tell(f"{self._server.name} REPAIRS {object} {tag.number}.{tag.writer}")
 
         self.ask(operation, done)

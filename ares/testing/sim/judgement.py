@@ -28,7 +28,15 @@ from ares.fragment.read import FileState, builds_on
 from ares.model.identity import ObjectName
 from ares.model.tag import TAG_ZERO, Tag
 from ares.model.value import TOMBSTONE, Mark
-from ares.testing.sim.files import TOKEN_BYTES, BlockOperation, FileChronicle, FileOperation, content_of, pair, tokens_of
+from ares.testing.sim.files import (
+    TOKEN_BYTES,
+    BlockOperation,
+    FileChronicle,
+    FileOperation,
+    content_of,
+    pair,
+    tokens_of,
+)
 from ares.testing.sim.invariants import PromiseBroken
 from ares.testing.sim.plan import ATOMIC
 from ares.testing.verify.history import Event
@@ -41,7 +49,11 @@ def judge_files(chronicle: FileChronicle) -> None:
     if not chronicle.operations:
         return
     for name, tag, genesis in chronicle.geneses():
-        _judge_list(chronicle, FileState(genesis, tag, genesis.parts), f"the list in version {tag} of {name!r}")
+        _judge_list(
+            chronicle,
+            FileState(genesis, tag, genesis.parts),
+            f"the list in version {tag} of {name!r}",
+        )
     ended = [operation for operation in chronicle.operations if operation.responded is not None]
     for operation in ended:
         state = operation.state
@@ -62,7 +74,9 @@ def judge_history(events: list[Event], undecided: str) -> None:
     """Are the operations linearizable, and in the order of their tags? Raises :class:`PromiseBroken`; ``undecided``: what it says if nobody knows."""
     report = check(events)
     if not report.ok:
-        raise PromiseBroken("; ".join(violation.describe() for violation in report.violations) or undecided)
+        raise PromiseBroken(
+            "; ".join(violation.describe() for violation in report.violations) or undecided
+        )
     if disordered := check_tags(events):
         raise PromiseBroken("; ".join(violation.describe() for violation in disordered[:3]))
 
@@ -76,17 +90,31 @@ def _judge_list(chronicle: FileChronicle, state: FileState, what: str) -> None:
         name = block_name(state.genesis.file, part.id)
         value = chronicle.values.get((name, part.tag))
         if isinstance(value, Mark):
-            raise PromiseBroken(f"{what} names block {part.id} at version {part.tag}, which deleted it")
+            raise PromiseBroken(
+                f"{what} names block {part.id} at version {part.tag}, which deleted it"
+            )
         if value is not None:
             block = decode_block(value, name)
-            if (part.length, part.digest, part.next) != (len(block.data), digest(block.data), block.next):
-                raise PromiseBroken(f"{what} does not describe block {part.id} as it was at version {part.tag}")
+            if (part.length, part.digest, part.next) != (
+                len(block.data),
+                digest(block.data),
+                block.next,
+            ):
+                raise PromiseBroken(
+                    f"{what} does not describe block {part.id} as it was at version {part.tag}"
+                )
 
 
 def _judge_genesis(chronicle: FileChronicle, operation: FileOperation, state: FileState) -> None:
     there = chronicle.genesis(genesis_name(operation.file), state.tag)
-    if there is not None and (there.file, there.first, there.atomic) != (state.genesis.file, state.genesis.first, state.genesis.atomic):
-        raise PromiseBroken(f"{operation.describe()}: its genesis block is not that of version {state.tag}")
+    if there is not None and (there.file, there.first, there.atomic) != (
+        state.genesis.file,
+        state.genesis.first,
+        state.genesis.atomic,
+    ):
+        raise PromiseBroken(
+            f"{operation.describe()}: its genesis block is not that of version {state.tag}"
+        )
 
 
 def _judge_get(chronicle: FileChronicle, operation: FileOperation, state: FileState) -> None:
@@ -97,7 +125,9 @@ def _judge_get(chronicle: FileChronicle, operation: FileOperation, state: FileSt
     if not state.genesis.atomic:
         for part in state.parts:
             if (block_name(state.genesis.file, part.id), part.tag) not in told:
-                raise PromiseBroken(f"{what}: nobody told it that block {part.id} is at version {part.tag}")
+                raise PromiseBroken(
+                    f"{what}: nobody told it that block {part.id} is at version {part.tag}"
+                )
         _judge_links(state, what)
     content = chronicle.content(state)
     if content is not None and content != operation.content:
@@ -119,7 +149,9 @@ def _judge_put(chronicle: FileChronicle, operation: FileOperation) -> None:
     assert operation.wanted is not None
     for block in operation.writes:
         if not operation.mine and not _had_seen(chronicle, operation, operation.base, block):
-            raise PromiseBroken(f"{operation.describe()}: it covered version {block.base} of {block.name!r}, which it had not seen")
+            raise PromiseBroken(
+                f"{operation.describe()}: it covered version {block.base} of {block.name!r}, which it had not seen"
+            )
     if any(conflict.whole_file for conflict in operation.report.conflicts):
         return
     _judge_report(operation, operation.base, operation.wanted)
@@ -127,22 +159,35 @@ def _judge_put(chronicle: FileChronicle, operation: FileOperation) -> None:
     for part in operation.base.parts:
         if part.id not in refused:
             _judge_look(chronicle, operation, block_name(operation.base.genesis.file, part.id))
-    made = operation.state is not None and operation.state.genesis.file == operation.base.genesis.file
+    made = (
+        operation.state is not None and operation.state.genesis.file == operation.base.genesis.file
+    )
     if made and operation.base.tag == TAG_ZERO and None not in refused:
         _judge_look(chronicle, operation, genesis_name(operation.file))
 
 
-def _had_seen(chronicle: FileChronicle, operation: FileOperation, base: FileState, block: BlockOperation) -> bool:
+def _had_seen(
+    chronicle: FileChronicle, operation: FileOperation, base: FileState, block: BlockOperation
+) -> bool:
     """Whether the version that a write covered is of the client's last look at the file, or of the same put.
 
     Of a genesis block of a shared file only the first pointer matters: others may have written a new hint.
     """
-    if block.base in (None, TAG_ZERO) or any(own.name == block.name and own.tag == block.base for own in operation.writes):
+    if block.base in (None, TAG_ZERO) or any(
+        own.name == block.name and own.tag == block.base for own in operation.writes
+    ):
         return True
     if block.name == genesis_name(operation.file):
         over = chronicle.genesis(block.name, block.base) if block.base is not None else None
-        return base.tag in (TAG_ZERO, block.base) or over is None or (over.file, over.first) == (base.genesis.file, base.genesis.first)
-    return any(block_name(base.genesis.file, part.id) == block.name and part.tag == block.base for part in base.parts)
+        return (
+            base.tag in (TAG_ZERO, block.base)
+            or over is None
+            or (over.file, over.first) == (base.genesis.file, base.genesis.first)
+        )
+    return any(
+        block_name(base.genesis.file, part.id) == block.name and part.tag == block.base
+        for part in base.parts
+    )
 
 
 def _judge_report(operation: FileOperation, base: FileState, wanted: bytes) -> None:
@@ -154,14 +199,33 @@ def _judge_report(operation: FileOperation, base: FileState, wanted: bytes) -> N
     chunks = content_of(wanted).chunks
     there = {part.digest for part in operation.state.parts}
     for chunk in chunks:
-        told = any(c.offset <= chunk.offset and chunk.offset + chunk.length <= c.offset + c.length for c in conflicts)
-        if not told and chunk.digest not in there and not (operation.mine and chunk.digest in before):
-            raise PromiseBroken(f"{operation.describe()}: {chunk.length} bytes at {chunk.offset} did not get in, and are not told as a conflict")
-    after, left = {chunk.digest for chunk in chunks}, {part.id: part.digest for part in operation.state.parts}
+        told = any(
+            c.offset <= chunk.offset and chunk.offset + chunk.length <= c.offset + c.length
+            for c in conflicts
+        )
+        if (
+            not told
+            and chunk.digest not in there
+            and not (operation.mine and chunk.digest in before)
+        ):
+            raise PromiseBroken(
+                f"{operation.describe()}: {chunk.length} bytes at {chunk.offset} did not get in, and are not told as a conflict"
+            )
+    after, left = (
+        {chunk.digest for chunk in chunks},
+        {part.id: part.digest for part in operation.state.parts},
+    )
     refused = {conflict.block for conflict in conflicts}
     for part in base.parts:
-        if part.length and part.digest not in after and left.get(part.id) == part.digest and part.id not in refused:
-            raise PromiseBroken(f"{operation.describe()}: block {part.id} was to go and is there, and that is not told as a conflict")
+        if (
+            part.length
+            and part.digest not in after
+            and left.get(part.id) == part.digest
+            and part.id not in refused
+        ):
+            raise PromiseBroken(
+                f"{operation.describe()}: block {part.id} was to go and is there, and that is not told as a conflict"
+            )
 
 
 def _judge_look(chronicle: FileChronicle, operation: FileOperation, name: ObjectName) -> None:
@@ -175,12 +239,22 @@ def _judge_look(chronicle: FileChronicle, operation: FileOperation, name: Object
     last = own[-1]
     assert last.responded is not None
     assert last.tag is not None
-    looks = [block for block in operation.blocks if block.name == name and not block.writes and block.invoked >= last.responded]
+    looks = [
+        block
+        for block in operation.blocks
+        if block.name == name and not block.writes and block.invoked >= last.responded
+    ]
     if not looks:
         raise PromiseBroken(f"{operation.describe()}: it did not look again at {name!r}")
     seen = looks[-1].tag
-    if seen is not None and chronicle.follows(name, seen, last.tag) is False and not builds_on(chronicle.lineage(name, seen)[1], last.tag):
-        raise PromiseBroken(f"{operation.describe()}: {name!r} was overtaken by {seen}, which does not build on {last.tag}, and that is not told")
+    if (
+        seen is not None
+        and chronicle.follows(name, seen, last.tag) is False
+        and not builds_on(chronicle.lineage(name, seen)[1], last.tag)
+    ):
+        raise PromiseBroken(
+            f"{operation.describe()}: {name!r} was overtaken by {seen}, which does not build on {last.tag}, and that is not told"
+        )
 
 
 # -- atomic files -------------------------------------------------------------------------------------------------------------
@@ -196,16 +270,50 @@ def _register_events(chronicle: FileChronicle) -> Iterator[Event]:
         if not operation.file.startswith(ATOMIC):
             continue
         if operation.kind == "get" and operation.responded is not None:
-            content, tag = operation.content, operation.state.tag if operation.state is not None else None
-            value = None if content is None else names.get(content, f"what nobody put: {content[:40]!r}")
-            yield Event(operation.client, "read", operation.file, value, operation.began, operation.responded, tag=pair(tag))
+            content, tag = (
+                operation.content,
+                operation.state.tag if operation.state is not None else None,
+            )
+            value = (
+                None
+                if content is None
+                else names.get(content, f"what nobody put: {content[:40]!r}")
+            )
+            yield Event(
+                operation.client,
+                "read",
+                operation.file,
+                value,
+                operation.began,
+                operation.responded,
+                tag=pair(tag),
+            )
         for block in operation.blocks:
-            if block.writes and block.name == genesis_name(operation.file):  # a collection's fence has no file: it must change nothing
-                published = operation.wanted is not None and block.value is not TOMBSTONE  # a put may have to withdraw what it published
-                value = names.get(operation.wanted) if published and operation.wanted is not None else None
+            if block.writes and block.name == genesis_name(
+                operation.file
+            ):  # a collection's fence has no file: it must change nothing
+                published = (
+                    operation.wanted is not None and block.value is not TOMBSTONE
+                )  # a put may have to withdraw what it published
+                value = (
+                    names.get(operation.wanted)
+                    if published and operation.wanted is not None
+                    else None
+                )
                 kind: Literal["write", "delete"] = "write" if value is not None else "delete"
-                outcome: Literal["ok", "unknown"] = "ok" if block.responded is not None else "unknown"
-                yield Event(operation.client, kind, operation.file, value, block.invoked, block.responded, outcome, pair(block.tag))
+                outcome: Literal["ok", "unknown"] = (
+                    "ok" if block.responded is not None else "unknown"
+                )
+                yield Event(
+                    operation.client,
+                    kind,
+                    operation.file,
+                    value,
+                    block.invoked,
+                    block.responded,
+                    outcome,
+                    pair(block.tag),
+                )
 
 
 # -- collections --------------------------------------------------------------------------------------------------------------
@@ -213,26 +321,48 @@ def _register_events(chronicle: FileChronicle) -> Iterator[Event]:
 
 def _judge_collections(chronicle: FileChronicle) -> None:
     """Before and after the last collection the files are the same, and no block that none of them names holds data."""
-    places = [place for place, operation in enumerate(chronicle.operations) if operation.kind == "collect" and operation.responded is not None]
+    places = [
+        place
+        for place, operation in enumerate(chronicle.operations)
+        if operation.kind == "collect" and operation.responded is not None
+    ]
     if not places:
         return
-    before, collection, after = chronicle.operations[: places[-1]], chronicle.operations[places[-1]], chronicle.operations[places[-1] + 1 :]
-    uncertain = {block.name for operation in chronicle.operations for block in operation.blocks if block.writes and block.responded is None}
+    before, collection, after = (
+        chronicle.operations[: places[-1]],
+        chronicle.operations[places[-1]],
+        chronicle.operations[places[-1] + 1 :],
+    )
+    uncertain = {
+        block.name
+        for operation in chronicle.operations
+        for block in operation.blocks
+        if block.writes and block.responded is None
+    }
     there = set(collection.names)
     named: set[ObjectName] = set()
     for file in sorted({operation.file for operation in after}):
-        was = [operation for operation in before if operation.file == file and operation.kind == "get"][-1]
+        was = [
+            operation for operation in before if operation.file == file and operation.kind == "get"
+        ][-1]
         now = next(operation for operation in after if operation.file == file)
-        changed = {name for name, _ in _versions(was) ^ _versions(now)} - {genesis_name(file)}  # which is written over itself, as a fence
+        changed = {name for name, _ in _versions(was) ^ _versions(now)} - {
+            genesis_name(file)
+        }  # which is written over itself, as a fence
         if changed and not changed & uncertain:
             raise PromiseBroken(f"{file!r} was changed by a collection")
         for operation in (was, now):
             named |= {name for name, _ in _versions(operation)}
             if operation.state is not None:
-                named |= {block_name(operation.state.genesis.file, id) for id, _ in operation.state.genesis.retired}
+                named |= {
+                    block_name(operation.state.genesis.file, id)
+                    for id, _ in operation.state.genesis.retired
+                }
     left = sorted(there - named - uncertain)
     if left:
-        raise PromiseBroken(f"no file names {left[0]!r} (and {len(left) - 1} others), and a collection left it")
+        raise PromiseBroken(
+            f"no file names {left[0]!r} (and {len(left) - 1} others), and a collection left it"
+        )
 
 
 def _versions(operation: FileOperation) -> set[tuple[ObjectName, Tag]]:
@@ -240,7 +370,10 @@ def _versions(operation: FileOperation) -> set[tuple[ObjectName, Tag]]:
         return set()
     genesis: Genesis = operation.state.genesis
     parts: tuple[Part, ...] = operation.state.parts
-    return {(genesis_name(operation.file), operation.state.tag), *((block_name(genesis.file, part.id), part.tag) for part in parts)}
+    return {
+        (genesis_name(operation.file), operation.state.tag),
+        *((block_name(genesis.file, part.id), part.tag) for part in parts),
+    }
 
 
 # -- the lineage of a shared file ---------------------------------------------------------------------------------------------
@@ -248,15 +381,27 @@ def _versions(operation: FileOperation) -> set[tuple[ObjectName, Tag]]:
 
 def judge_end(chronicle: FileChronicle, file: str) -> None:
     """Judge a file by the last get of it. Raises :class:`PromiseBroken`."""
-    gets = [operation for operation in chronicle.operations if operation.file == file and operation.kind == "get" and operation.responded is not None]
+    gets = [
+        operation
+        for operation in chronicle.operations
+        if operation.file == file and operation.kind == "get" and operation.responded is not None
+    ]
     if not gets or gets[-1].state is None or gets[-1].state.genesis.atomic:
         return
     last = gets[-1].state
     lineages = {name: chronicle.lineage(name, tag) for name, tag in _standing(file, last)}
     _judge_pointers(chronicle, last, lineages)
-    puts = [operation for operation in chronicle.operations if operation.file == file and operation.wanted is not None]
-    removed = any(operation.file == file and operation.kind == "remove" for operation in chronicle.operations)
-    if not removed and not any(_lost_unseen(put, lineages) or _went_over_others(put) for put in puts):
+    puts = [
+        operation
+        for operation in chronicle.operations
+        if operation.file == file and operation.wanted is not None
+    ]
+    removed = any(
+        operation.file == file and operation.kind == "remove" for operation in chronicle.operations
+    )
+    if not removed and not any(
+        _lost_unseen(put, lineages) or _went_over_others(put) for put in puts
+    ):
         _judge_tokens(chronicle, puts, gets[-1].content or b"")
 
 
@@ -266,21 +411,35 @@ def _standing(file: str, state: FileState) -> Iterator[tuple[ObjectName, Tag]]:
         yield block_name(state.genesis.file, part.id), part.tag
 
 
-def _judge_pointers(chronicle: FileChronicle, last: FileState, lineages: dict[ObjectName, list[Tag]]) -> None:
+def _judge_pointers(
+    chronicle: FileChronicle, last: FileState, lineages: dict[ObjectName, list[Tag]]
+) -> None:
     """No pointer of a lineage leads out of the file."""
     reached = {part.id for part in last.parts}
-    makers = {(block.name, block.tag): operation for operation in chronicle.operations for block in operation.writes}
+    makers = {
+        (block.name, block.tag): operation
+        for operation in chronicle.operations
+        for block in operation.writes
+    }
     for name, lineage in lineages.items():
         creator = makers.get((name, lineage[-1])) if lineage else None
         published = True
         for newer, tag in zip([None, *lineage], lineage, strict=False):
-            published = published and (newer is None or creator is None or makers.get((name, newer), creator) is not creator)
+            published = published and (
+                newer is None
+                or creator is None
+                or makers.get((name, newer), creator) is not creator
+            )
             pointer = _pointer(chronicle, name, tag, last)
             if published and pointer is not None and pointer not in reached:
-                raise PromiseBroken(f"version {tag} of {name!r} pointed to {pointer}, which is not in the file any more")
+                raise PromiseBroken(
+                    f"version {tag} of {name!r} pointed to {pointer}, which is not in the file any more"
+                )
 
 
-def _pointer(chronicle: FileChronicle, name: ObjectName, tag: Tag, last: FileState) -> BlockId | None:
+def _pointer(
+    chronicle: FileChronicle, name: ObjectName, tag: Tag, last: FileState
+) -> BlockId | None:
     value = chronicle.values.get((name, tag))
     if not isinstance(value, bytes):
         return None
@@ -295,7 +454,11 @@ def _lost_unseen(put: FileOperation, lineages: dict[ObjectName, list[Tag]]) -> b
     if put.report is None or put.base is None:
         return False
     refused = {conflict.block for conflict in put.report.conflicts}
-    published = {block_name(put.base.genesis.file, part.id) for part in put.base.parts if part.id not in refused}
+    published = {
+        block_name(put.base.genesis.file, part.id)
+        for part in put.base.parts
+        if part.id not in refused
+    }
     if None not in refused:
         published.add(genesis_name(put.file))
     newest = {block.name: block.tag for block in put.writes if block.name in published}
@@ -306,10 +469,14 @@ def _went_over_others(put: FileOperation) -> bool:
     """Whether it may have covered versions that its client had not seen."""
     if not put.mine or put.base is None:
         return False
-    seen: set[tuple[ObjectName, Tag | None]] = {(block_name(put.base.genesis.file, part.id), part.tag) for part in put.base.parts}
+    seen: set[tuple[ObjectName, Tag | None]] = {
+        (block_name(put.base.genesis.file, part.id), part.tag) for part in put.base.parts
+    }
     seen |= {(genesis_name(put.file), put.base.tag)}
     seen |= {(block.name, block.tag) for block in put.writes}
-    return put.responded is None or any(block.base != TAG_ZERO and (block.name, block.base) not in seen for block in put.writes)
+    return put.responded is None or any(
+        block.base != TAG_ZERO and (block.name, block.base) not in seen for block in put.writes
+    )
 
 
 def _judge_tokens(chronicle: FileChronicle, puts: list[FileOperation], content: bytes) -> None:
@@ -340,7 +507,9 @@ def _judge_tokens(chronicle: FileChronicle, puts: list[FileOperation], content: 
     for token in sorted(brought - unsure):
         count, due = there[token], token not in taken
         if count != due:
-            raise PromiseBroken(f"token {token!r} is in the file {count} times, and should be there {'once' if due else 'no more'}")
+            raise PromiseBroken(
+                f"token {token!r} is in the file {count} times, and should be there {'once' if due else 'no more'}"
+            )
 
 
 def _in_new_chunks(base: FileState, wanted: bytes) -> set[bytes]:
@@ -362,7 +531,11 @@ def _found_as_wanted(put: FileOperation) -> set[BlockId]:
     known = {(part.id, part.tag) for part in put.base.parts}
     own = {(block.name, block.tag) for block in put.writes}
     file = put.state.genesis.file
-    return {part.id for part in put.state.parts if (part.id, part.tag) not in known and (block_name(file, part.id), part.tag) not in own}
+    return {
+        part.id
+        for part in put.state.parts
+        if (part.id, part.tag) not in known and (block_name(file, part.id), part.tag) not in own
+    }
 
 
 def _in_blocks(chronicle: FileChronicle, state: FileState, ids: set[BlockId]) -> set[bytes]:
@@ -376,4 +549,6 @@ def _in_blocks(chronicle: FileChronicle, state: FileState, ids: set[BlockId]) ->
 
 
 def _around(content: bytes, offset: int, length: int) -> set[bytes]:
-    return set(tokens_of(content[max(offset - TOKEN_BYTES + 1, 0) : offset + length + TOKEN_BYTES - 1]))
+    return set(
+        tokens_of(content[max(offset - TOKEN_BYTES + 1, 0) : offset + length + TOKEN_BYTES - 1])
+    )

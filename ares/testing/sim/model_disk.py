@@ -53,7 +53,9 @@ class _File:
             self.sizes.append(end)
 
     def _reach(self, size: int) -> None:
-        if size > len(self.content):  # a new one, since it may be mapped: a map sees no more than what was there when it was made
+        if (
+            size > len(self.content)
+        ):  # a new one, since it may be mapped: a map sees no more than what was there when it was made
             self.content = bytearray(self.content).ljust(size, b"\0")
             self.durable.extend(bytes(size - len(self.durable)))
 

@@ -41,8 +41,23 @@ class Change(Struct, frozen=True):
 
 def draw_change(rng: Random) -> Change:
     """Edits in the middle are the most common."""
-    kind = rng.choice(["replace", "replace", "replace", "insert", "insert", "delete", "delete", "append", "truncate", "rewrite"])
-    return msgspec.convert({"kind": kind, "at": round(rng.random(), 3), "tokens": rng.randint(1, TOKENS_MAX)}, Change)
+    kind = rng.choice(
+        [
+            "replace",
+            "replace",
+            "replace",
+            "insert",
+            "insert",
+            "delete",
+            "delete",
+            "append",
+            "truncate",
+            "rewrite",
+        ]
+    )
+    return msgspec.convert(
+        {"kind": kind, "at": round(rng.random(), 3), "tokens": rng.randint(1, TOKENS_MAX)}, Change
+    )
 
 
 class SimWish(Struct, frozen=True):
@@ -55,7 +70,11 @@ class SimWish(Struct, frozen=True):
 
     def configuration(self, lives: Callable[[int], int]) -> Configuration:
         members = [member(number, lives(number)) for number in self.servers]
-        return Configuration.abd(members) if self.dap == "abd" else Configuration.ec(members, self.k, self.delta)
+        return (
+            Configuration.abd(members)
+            if self.dap == "abd"
+            else Configuration.ec(members, self.k, self.delta)
+        )
 
 
 class SimStep(Struct, frozen=True):
@@ -98,7 +117,20 @@ class Fault(Struct, frozen=True):
     fails, and the process ends; rot: bits turn over; gone: it crashes, and files of its journal are gone, or the last one is cut.
     """
 
-    kind: Literal["crash", "kill", "disk", "cut", "cut-in", "cut-out", "slow", "consensus", "full", "broken", "rot", "gone"]
+    kind: Literal[
+        "crash",
+        "kill",
+        "disk",
+        "cut",
+        "cut-in",
+        "cut-out",
+        "slow",
+        "consensus",
+        "full",
+        "broken",
+        "rot",
+        "gone",
+    ]
     at: float
     lasts_s: float
     servers: tuple[int, ...] = ()
@@ -163,7 +195,16 @@ class Shape(Struct, frozen=True):
     reconfigurations: tuple[int, int] = (1, 2)
     keys: tuple[int, int] = (1, 2)
     faults: tuple[int, int] = (0, 4)
-    kinds: tuple[str, ...] = ("crash", "kill", "disk", "cut", "cut-in", "cut-out", "slow", "consensus")
+    kinds: tuple[str, ...] = (
+        "crash",
+        "kill",
+        "disk",
+        "cut",
+        "cut-in",
+        "cut-out",
+        "slow",
+        "consensus",
+    )
     daps: tuple[str, ...] = ("abd", "ec")
     deaths: float = 0.15
     dies_s: tuple[float, float] = (0.0, 0.5)
@@ -268,29 +309,71 @@ def draw(seed: int, scenario: str) -> SimPlan:
         keys += [f"{VERSIONED}{number}" for number in range(rng.randint(*shape.versioned_keys))]
     keys += [f"{kind}0" for kind in shape.files]
     tail = rng.uniform(*shape.tail)
-    chances = Chances(rng.choice([0.0005, 0.002, 0.01]), tail, rng.choice(shape.loss), rng.choice([0, 0.1]), 0.001, rng.choice(shape.bad_links))
-    clients = [_client(rng, shape, f"w{number}", ("write",), keys, servers) for number in range(rng.randint(*shape.writers))]
-    clients += [_client(rng, shape, f"r{number}", ("read",), keys, servers) for number in range(rng.randint(*shape.readers))]
-    clients += [_client(rng, shape, f"g{number}", ("reconfigure",), keys, servers) for number in range(rng.randint(*shape.reconfigurers))]
+    chances = Chances(
+        rng.choice([0.0005, 0.002, 0.01]),
+        tail,
+        rng.choice(shape.loss),
+        rng.choice([0, 0.1]),
+        0.001,
+        rng.choice(shape.bad_links),
+    )
+    clients = [
+        _client(rng, shape, f"w{number}", ("write",), keys, servers)
+        for number in range(rng.randint(*shape.writers))
+    ]
+    clients += [
+        _client(rng, shape, f"r{number}", ("read",), keys, servers)
+        for number in range(rng.randint(*shape.readers))
+    ]
+    clients += [
+        _client(rng, shape, f"g{number}", ("reconfigure",), keys, servers)
+        for number in range(rng.randint(*shape.reconfigurers))
+    ]
     faults = tuple(_fault(rng, shape, servers) for _ in range(rng.randint(*shape.faults)))
     disks = [fault for fault in faults if fault.kind == "disk"]
     faults = tuple(fault for fault in faults if fault.kind != "disk" or fault is disks[0])
     if shape.collectors != (0, 0):
-        clients += [_collector(rng, shape, f"c{number}") for number in range(rng.randint(*shape.collectors))]
-    transfer: Transfer = "servers" if Random(f"transfer {scenario} {seed}").random() < shape.by_servers else "client"
+        clients += [
+            _collector(rng, shape, f"c{number}") for number in range(rng.randint(*shape.collectors))
+        ]
+    transfer: Transfer = (
+        "servers" if Random(f"transfer {scenario} {seed}").random() < shape.by_servers else "client"
+    )
     live = shape.delta >= sum(client.lanes for client in clients if client.name[0] == "w")
-    plan = SimPlan(scenario, seed, servers, _wish(rng, shape, servers), chances, tuple(clients), faults, shape.chaos_s, live, transfer=transfer)
+    plan = SimPlan(
+        scenario,
+        seed,
+        servers,
+        _wish(rng, shape, servers),
+        chances,
+        tuple(clients),
+        faults,
+        shape.chaos_s,
+        live,
+        transfer=transfer,
+    )
     if not shape.segment_bytes:
         return plan
     chances = replace(chances, sync_s=rng.choice(shape.sync_s))
-    return replace(plan, segment_bytes=rng.choice(shape.segment_bytes), chances=chances, scrubs="rot" in shape.kinds)
+    return replace(
+        plan,
+        segment_bytes=rng.choice(shape.segment_bytes),
+        chances=chances,
+        scrubs="rot" in shape.kinds,
+    )
 
 
-def _client(rng: Random, shape: Shape, name: str, operations: tuple[str, ...], keys: list[str], servers: int) -> SimClientPlan:
-    switches = Switches(rng.random() >= shape.plain, rng.random() < 0.7, rng.random() < 0.7, rng.random() < 0.7)
+def _client(
+    rng: Random, shape: Shape, name: str, operations: tuple[str, ...], keys: list[str], servers: int
+) -> SimClientPlan:
+    switches = Switches(
+        rng.random() >= shape.plain, rng.random() < 0.7, rng.random() < 0.7, rng.random() < 0.7
+    )
     if shape.versioned_keys is not None:
         switches = replace(switches, optimised=rng.random() < 0.7)
-    count = rng.randint(*(shape.reconfigurations if operations == ("reconfigure",) else shape.steps))
+    count = rng.randint(
+        *(shape.reconfigurations if operations == ("reconfigure",) else shape.steps)
+    )
     steps = tuple(_step(rng, shape, rng.choice(operations), keys, servers) for _ in range(count))
     dies = rng.uniform(*shape.dies_s) if rng.random() < shape.deaths else None
     return SimClientPlan(name, switches, steps, dies, rng.choice(shape.lanes))
@@ -299,13 +382,17 @@ def _client(rng: Random, shape: Shape, name: str, operations: tuple[str, ...], k
 def _collector(rng: Random, shape: Shape, name: str) -> SimClientPlan:
     """A client that does nothing but collect; its id is higher than those of the others."""
     pauses_s = [rng.expovariate(1 / (4 * shape.pause_s)) for _ in range(rng.randint(*shape.steps))]
-    return SimClientPlan(name, Switches(), tuple(SimStep(pause_s, "collect-files") for pause_s in pauses_s))
+    return SimClientPlan(
+        name, Switches(), tuple(SimStep(pause_s, "collect-files") for pause_s in pauses_s)
+    )
 
 
 def _step(rng: Random, shape: Shape, operation: str, keys: list[str], servers: int) -> SimStep:
     pause_s = rng.expovariate(1 / shape.pause_s)
     if shape.lookups and rng.random() < shape.lookups:
-        return SimStep(pause_s, "locate", asked=tuple(rng.sample(range(servers), rng.randint(1, 2))))
+        return SimStep(
+            pause_s, "locate", asked=tuple(rng.sample(range(servers), rng.randint(1, 2)))
+        )
     if operation == "reconfigure":
         return SimStep(pause_s, "reconfigure", wish=_wish(rng, shape, servers))
     if shape.files:
@@ -318,7 +405,9 @@ def _step(rng: Random, shape: Shape, operation: str, keys: list[str], servers: i
     elif kind == "read" and shape.listings and rng.random() < shape.listings:
         kind = "list"
     value_bytes = rng.choice(shape.value_bytes) if shape.value_bytes else 0
-    return msgspec.convert({"pause_s": pause_s, "operation": kind, "key": key, "value_bytes": value_bytes}, SimStep)
+    return msgspec.convert(
+        {"pause_s": pause_s, "operation": kind, "key": key, "value_bytes": value_bytes}, SimStep
+    )
 
 
 def _file_step(rng: Random, shape: Shape, pause_s: float, operation: str, key: str) -> SimStep:
@@ -344,7 +433,15 @@ def _wish(rng: Random, shape: Shape, servers: int) -> SimWish:
 def _fault(rng: Random, shape: Shape, servers: int) -> Fault:
     kind = rng.choice(shape.kinds)
     at, lasts_s = rng.uniform(0, shape.chaos_s / 3), rng.expovariate(1 / 0.3)
-    struck = () if kind == "consensus" else tuple(rng.sample(range(shape.frail or servers), 1 if shape.frail == 1 else rng.choice([1, 1, 1, 2])))
+    struck = (
+        ()
+        if kind == "consensus"
+        else tuple(
+            rng.sample(
+                range(shape.frail or servers), 1 if shape.frail == 1 else rng.choice([1, 1, 1, 2])
+            )
+        )
+    )
     if kind == "disk":
         struck = struck[:1]
     return msgspec.convert({"kind": kind, "at": at, "lasts_s": lasts_s, "servers": struck}, Fault)

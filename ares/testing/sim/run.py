@@ -69,7 +69,14 @@ def run_plan(plan: SimPlan | LogPlan, keep_story: bool = False) -> SimVerdict:
         violation = str(broken) or f"{type(broken).__name__}: {broken!r}"
         run.world.tell(f"VIOLATION: {violation}")
     reconfigurations = run.consensus.table.count
-    return SimVerdict(violation, run.world.digest, len(run.events), run.world.messages, reconfigurations, run.world.story or [])
+    return SimVerdict(
+        violation,
+        run.world.digest,
+        len(run.events),
+        run.world.messages,
+        reconfigurations,
+        run.world.story or [],
+    )
 
 
 class SimRun:
@@ -86,7 +93,11 @@ class SimRun:
         self.values = Values()
         watches = [ServerWatch(places, self.values) for _ in range(plan.servers)]
         self.servers = [self._server(number, watch) for number, watch in enumerate(watches)]
-        scrubbers = [Scrubber(self, server) for server in self.servers if isinstance(server, JournalServer) and plan.scrubs]
+        scrubbers = [
+            Scrubber(self, server)
+            for server in self.servers
+            if isinstance(server, JournalServer) and plan.scrubs
+        ]
         askers = [Asker(self, server) for server in self.servers]
         for server, asker in zip(self.servers, askers, strict=True):
             server.fetch = asker.fetch
@@ -103,7 +114,9 @@ class SimRun:
 
     def _server(self, number: int, watch: ServerWatch) -> SimServer:
         if self.plan.segment_bytes:
-            return JournalServer(self.world, number, self._c0, watch, self._respond, self.plan.segment_bytes)
+            return JournalServer(
+                self.world, number, self._c0, watch, self._respond, self.plan.segment_bytes
+            )
         return LateServer(self.world, number, self._c0, watch, self._respond)
 
     def _join(self, plan: SimClientPlan) -> SimClient:
@@ -119,10 +132,18 @@ class SimRun:
 
     def _respond(self, server: str, client: str, replies: Sequence[Outgoing]) -> None:
         # A network copies what it carries: the parts of elements may be views of a store.
-        receive = self.clients[client].receive if client in self.clients else self._askers[client].receive
+        receive = (
+            self.clients[client].receive if client in self.clients else self._askers[client].receive
+        )
         self.world.send(server, client, [bytes(frame) for frame in encode(replies)], receive)
 
-    def consult(self, client: SimClient, what: Agree | Announce, answer: Callable[[Any], None], refuse: Callable[[Exception], None]) -> None:
+    def consult(
+        self,
+        client: SimClient,
+        what: Agree | Announce,
+        answer: Callable[[Any], None],
+        refuse: Callable[[Exception], None],
+    ) -> None:
         if isinstance(what, Agree):
             self.consensus.propose(what.configuration, client.view.client, answer, refuse)
         else:
@@ -134,7 +155,9 @@ class SimRun:
         if self.consensus.healed:
             return
         world = self.world
-        world.tell(f"FAULT {fault.kind} {','.join(f's{number}' for number in fault.servers)} for {fault.lasts_s:.3f} s")
+        world.tell(
+            f"FAULT {fault.kind} {','.join(f's{number}' for number in fault.servers)} for {fault.lasts_s:.3f} s"
+        )
         struck = [self.servers[number] for number in fault.servers]
         journals = [server for server in struck if isinstance(server, JournalServer)]
         names = {server.name for server in struck}
@@ -187,9 +210,13 @@ class SimRun:
             server.heal()
         end = self.world.now + HEALING_S
         self._until(lambda: self._all_done() or self.world.now > end)
-        stuck = [client.name for client in self.clients.values() if not client.dead and not client.done]
+        stuck = [
+            client.name for client in self.clients.values() if not client.dead and not client.done
+        ]
         if stuck and self.plan.live:
-            raise PromiseBroken(f"{', '.join(stuck)} did not finish in {HEALING_S:g} s after everything was healed")
+            raise PromiseBroken(
+                f"{', '.join(stuck)} did not finish in {HEALING_S:g} s after everything was healed"
+            )
         for client in self.clients.values():
             client.die()
 
@@ -198,7 +225,9 @@ class SimRun:
 
         Files are read once more after a collection, with nothing under way any more that could need what it deletes.
         """
-        steps = {step.key: step for client in self.plan.clients for step in client.steps if step.key}
+        steps = {
+            step.key: step for client in self.plan.clients for step in client.steps if step.key
+        }
         looks = [_look(steps[key]) for key in sorted(steps)]
         if self.plan.live:
             last = self._join(SimClientPlan("z", Switches(), tuple(looks)))
@@ -215,16 +244,31 @@ class SimRun:
 
     def _await_repairs(self) -> None:
         end = self.world.now + HEALING_S
-        self._until(lambda: all(scrubber.done(self.servers) for scrubber in self._scrubbers) or self.world.now > end)
+        self._until(
+            lambda: (
+                all(scrubber.done(self.servers) for scrubber in self._scrubbers)
+                or self.world.now > end
+            )
+        )
         if self.world.now > end:
-            raise PromiseBroken(f"not everything was repaired in {HEALING_S:g} s after everything was healed")
+            raise PromiseBroken(
+                f"not everything was repaired in {HEALING_S:g} s after everything was healed"
+            )
 
     def _crash_for_good(self, client: SimClient) -> None:
         finalized = client.view.sequence.last_finalized
         decided = self.consensus.table.decisions.get(finalized.domain, {})
-        active = [finalized, *(decision.content for index, decision in decided.items() if index > finalized.index)]
+        active = [
+            finalized,
+            *(decision.content for index, decision in decided.items() if index > finalized.index),
+        ]
         identities = {server.name: server.replica.identity for server in self.servers}
-        present = {each.id: [member.id for member in each.servers if member.identity == identities[member.id]] for each in active}
+        present = {
+            each.id: [
+                member.id for member in each.servers if member.identity == identities[member.id]
+            ]
+            for each in active
+        }
         left = {each.id: each.crashes_survived - each.n + len(present[each.id]) for each in active}
         for server in self.world.rng.sample(self.servers, len(self.servers)):
             touched = [id for id, members in present.items() if server.name in members]
@@ -254,7 +298,9 @@ class SimRun:
         judge_history(events, "the history could not be judged")
         coverable = check_coverability(events)
         if not coverable.ok:
-            raise PromiseBroken("; ".join(violation.describe() for violation in coverable.violations[:3]))
+            raise PromiseBroken(
+                "; ".join(violation.describe() for violation in coverable.violations[:3])
+            )
         judge_files(self.chronicle)
 
 
@@ -270,11 +316,15 @@ CHUNK = 25
 Named = tuple[str, int]
 
 
-def run_many(scenarios: list[str], first: int, runs: int | None, until: float | None, jobs: int) -> Iterator[tuple[Named, SimVerdict]]:
+def run_many(
+    scenarios: list[str], first: int, runs: int | None, until: float | None, jobs: int
+) -> Iterator[tuple[Named, SimVerdict]]:
     """The verdicts of seeds from ``first`` on, in any order: ``runs`` of them, or as many as fit until the monotonic time ``until``."""
     ahead = threading.Semaphore(jobs * 2)
     with multiprocessing.get_context("spawn").Pool(jobs, quiet) as pool:
-        for verdicts in pool.imap_unordered(_run_chunk, _chunks(scenarios, first, runs, until, ahead)):
+        for verdicts in pool.imap_unordered(
+            _run_chunk, _chunks(scenarios, first, runs, until, ahead)
+        ):
             ahead.release()
             yield from verdicts
 
@@ -284,9 +334,17 @@ def quiet() -> None:
     logging.getLogger("ares").addHandler(logging.NullHandler())
 
 
-def _chunks(scenarios: list[str], first: int, runs: int | None, until: float | None, ahead: threading.Semaphore) -> Iterator[list[Named]]:
+def _chunks(
+    scenarios: list[str],
+    first: int,
+    runs: int | None,
+    until: float | None,
+    ahead: threading.Semaphore,
+) -> Iterator[list[Named]]:
     """Work in small portions, never far ``ahead`` of what was done: the pool would take an endless supply at once."""
-    names = itertools.islice(((scenario, seed) for seed in itertools.count(first) for scenario in scenarios), runs)
+    names = itertools.islice(
+        ((scenario, seed) for seed in itertools.count(first) for scenario in scenarios), runs
+    )
     while chunk := list(itertools.islice(names, CHUNK)):
         ahead.acquire()
         if until is not None and time.monotonic() > until:
@@ -327,6 +385,9 @@ def _smaller(plan: Plan) -> Iterator[Plan]:
     clients: tuple[Any, ...] = plan.clients
     for index, client in enumerate(clients):
         less: list[Any] = [] if client.dies_at is None else [replace(client, dies_at=None)]
-        less += [replace(client, steps=client.steps[:step] + client.steps[step + 1 :]) for step in range(len(client.steps))]
+        less += [
+            replace(client, steps=client.steps[:step] + client.steps[step + 1 :])
+            for step in range(len(client.steps))
+        ]
         for other in less:
             yield replace(plan, clients=(*plan.clients[:index], other, *plan.clients[index + 1 :]))

@@ -74,7 +74,9 @@ class SimCaller:
         asking.contacts.clear()
         asks, asking.asks = asking.asks, []
         for what, task in asks:
-            self._run.consult(self, what, self._answer(asking.resume, task), self._answer(asking.fail, task))
+            self._run.consult(
+                self, what, self._answer(asking.resume, task), self._answer(asking.fail, task)
+            )
         hints, asking.hints = asking.hints, []
         for domain in hints:
             self._run.consensus.hint(domain, self._answer(asking.hinted, domain))
@@ -143,14 +145,26 @@ class SimClient(SimCaller):
         if kind == "write":
             self._written += 1
             value = f"{self.name}-{self._written}"
-        base = self._versions.get(step.key, TAG_ZERO) if step.operation in ("write-versioned", "delete-versioned") else None
+        base = (
+            self._versions.get(step.key, TAG_ZERO)
+            if step.operation in ("write-versioned", "delete-versioned")
+            else None
+        )
         operation = self._operation(step, value, base)
         client = f"{self.name}.{lane}" if self._lanes > 1 else self.name
-        event = Event(client, kind, step.key, value, self._world.now, None, "unknown", base=pair(base))
+        event = Event(
+            client, kind, step.key, value, self._world.now, None, "unknown", base=pair(base)
+        )
         self.running[lane] = event
         if self._world.story is not None:
-            over = f"over {_told(base)}" if step.operation in ("write-versioned", "delete-versioned") else ""
-            self._world.tell(f"{event.client} BEGINS {step.operation} {step.key} {value or ''} {over}".rstrip())
+            over = (
+                f"over {_told(base)}"
+                if step.operation in ("write-versioned", "delete-versioned")
+                else ""
+            )
+            self._world.tell(
+                f"{event.client} BEGINS {step.operation} {step.key} {value or ''} {over}".rstrip()
+            )
         queue = (self.view.domain, ObjectName(step.key)) if kind in ("write", "delete") else None
         if step.operation in ("put-file", "remove-file"):
             queue = (self.view.domain, genesis_name(step.key))
@@ -159,10 +173,14 @@ class SimClient(SimCaller):
             self._ended(lane, step, event, result, error)
 
         if not self._starts_small(step, value, done):
-            self.session.start(operation, step.operation, self._world.now, PATIENCE_S, done, key=queue)
+            self.session.start(
+                operation, step.operation, self._world.now, PATIENCE_S, done, key=queue
+            )
         self.flush()
 
-    def _starts_small(self, step: SimStep, value: str | None, done: Callable[[Any, BaseException | None], None]) -> bool:
+    def _starts_small(
+        self, step: SimStep, value: str | None, done: Callable[[Any, BaseException | None], None]
+    ) -> bool:
         """Whether the compiled core runs it, as it would for users."""
         small, now = self._small, self._world.now
         if small is not None and step.operation == "read":
@@ -196,19 +214,27 @@ class SimClient(SimCaller):
             case "get-file" | "put-file" | "remove-file" | "collect-files":
                 return self._files.operation(step)
 
-    def _ended(self, lane: int, step: SimStep, event: Event, result: Any, error: BaseException | None) -> None:
+    def _ended(
+        self, lane: int, step: SimStep, event: Event, result: Any, error: BaseException | None
+    ) -> None:
         del self.running[lane]
         if self._world.story is not None:
-            self._world.tell(f"{event.client} ENDS {step.operation} {step.key} with {error if error is not None else _told(result)}")
+            self._world.tell(
+                f"{event.client} ENDS {step.operation} {step.key} with {error if error is not None else _told(result)}"
+            )
         now = self._world.now
         if isinstance(error, ObjectNotFound):
-            self._run.events.append(Event(event.client, "read", event.key, None, event.invoked, now))
+            self._run.events.append(
+                Event(event.client, "read", event.key, None, event.invoked, now)
+            )
         elif isinstance(error, Unavailable) and any(FULL in why for why in error.missing.values()):
             if error.may_have_taken_effect:
                 self._run.events.append(event)
         elif error is not None:
             if step.operation != "reconfigure":
-                raise PromiseBroken(f"{self.name}: {step.operation} of {step.key} failed with {type(error).__name__}: {error}")
+                raise PromiseBroken(
+                    f"{self.name}: {step.operation} of {step.key} failed with {type(error).__name__}: {error}"
+                )
             assert isinstance(error, Exception)
             self.failures.append(error)
         elif isinstance(result, Configuration):
@@ -222,7 +248,14 @@ class SimClient(SimCaller):
 
     def _begin_at(self, named: Configuration) -> None:
         """Another client goes on, which knows nothing of the domain but what was named."""
-        self._see_with(View(ClientId(int(self.view.client) + LIFE), named, self.view.switches, self.session.readiness))
+        self._see_with(
+            View(
+                ClientId(int(self.view.client) + LIFE),
+                named,
+                self.view.switches,
+                self.session.readiness,
+            )
+        )
 
     def _judge_listing(self, event: Event, names: Names) -> None:
         """What a listing settles of a key counts as a read of it; so does that nobody knows the key."""
@@ -232,13 +265,25 @@ class SimClient(SimCaller):
             return
         tag = settled.tag if settled is not None else TAG_ZERO
         value = self._run.values.of(self.view.domain, name, tag)
-        told = None if value is TOMBSTONE else _text(value) if isinstance(value, bytes) else "what nobody wrote"
-        self._run.events.append(Event(event.client, "read", event.key, told, event.invoked, self._world.now, tag=pair(tag)))
+        told = (
+            None
+            if value is TOMBSTONE
+            else _text(value)
+            if isinstance(value, bytes)
+            else "what nobody wrote"
+        )
+        self._run.events.append(
+            Event(
+                event.client, "read", event.key, told, event.invoked, self._world.now, tag=pair(tag)
+            )
+        )
 
     def _see(self, key: str, result: Any) -> None:
         """Keep the version for the next write of the key. What a read did not find has none, as far as users are told."""
         if isinstance(result, Found):
-            self._versions[key] = None if result.value is TOMBSTONE and result.tag != TAG_ZERO else result.tag
+            self._versions[key] = (
+                None if result.value is TOMBSTONE and result.tag != TAG_ZERO else result.tag
+            )
         elif isinstance(result, Covered):
             self._versions[key] = result.tag
 
@@ -274,14 +319,39 @@ def _data(step: SimStep, value: str) -> bytes:
 
 def _event(event: Event, result: Tag | Found | Covered, now: float) -> Event:
     if isinstance(result, Tag):
-        return Event(event.client, event.operation, event.key, event.value, event.invoked, now, tag=pair(result))
+        return Event(
+            event.client,
+            event.operation,
+            event.key,
+            event.value,
+            event.invoked,
+            now,
+            tag=pair(result),
+        )
     tag = pair(result.tag)
     if isinstance(result, Covered) and result.changed:
         assert result.base is not None, "a changed write has a base"
         base = event.base or pair(result.base)
-        return Event(event.client, event.operation, event.key, event.value, event.invoked, now, tag=tag, base=base)
-    value = None if result.value is TOMBSTONE else _text(result.value) if isinstance(result.value, bytes) else "WITHHELD"
-    return Event(event.client, "read", event.key, value, event.invoked, now, tag=tag, base=event.base)
+        return Event(
+            event.client,
+            event.operation,
+            event.key,
+            event.value,
+            event.invoked,
+            now,
+            tag=tag,
+            base=base,
+        )
+    value = (
+        None
+        if result.value is TOMBSTONE
+        else _text(result.value)
+        if isinstance(result.value, bytes)
+        else "WITHHELD"
+    )
+    return Event(
+        event.client, "read", event.key, value, event.invoked, now, tag=tag, base=event.base
+    )
 
 
 def _text(value: bytes) -> str:

@@ -35,7 +35,9 @@ class SimServer(ABC):
     replica: Replica
     fetch: Fetch
 
-    def __init__(self, world: World, number: int, c0: Configuration, watch: ServerWatch, respond: Respond) -> None:
+    def __init__(
+        self, world: World, number: int, c0: Configuration, watch: ServerWatch, respond: Respond
+    ) -> None:
         self.number = number
         self.name = f"s{number}"
         self.up = True
@@ -47,7 +49,15 @@ class SimServer(ABC):
 
     def receive(self, client: str, frames: list[bytes]) -> None:
         if self.up:
-            self._take(client, [request for request in decode_requests(frames) if isinstance(request, Request | Bring)], frames)
+            self._take(
+                client,
+                [
+                    request
+                    for request in decode_requests(frames)
+                    if isinstance(request, Request | Bring)
+                ],
+                frames,
+            )
 
     def crash(self, lose_unsynced: bool) -> None:
         """The process dies; so does what it did not sync, or only some of that."""
@@ -78,7 +88,9 @@ class SimServer(ABC):
         """Make the replica of what is on the disk."""
 
     @abstractmethod
-    def _take(self, client: str, requests: list[Request | Bring], frames: Sequence[Frame] = ()) -> None:
+    def _take(
+        self, client: str, requests: list[Request | Bring], frames: Sequence[Frame] = ()
+    ) -> None:
         """Handle what came in one batch. ``frames``: as it came; empty: it crossed no network."""
 
     def _bringing(self) -> Bringing:
@@ -107,7 +119,9 @@ class SimServer(ABC):
 class LateServer(SimServer):
     """A server whose disk syncs some time later, a prefix of the requests at a time."""
 
-    def __init__(self, world: World, number: int, c0: Configuration, watch: ServerWatch, respond: Respond) -> None:
+    def __init__(
+        self, world: World, number: int, c0: Configuration, watch: ServerWatch, respond: Respond
+    ) -> None:
         super().__init__(world, number, c0, watch, respond)
         self._log: list[Request] = []
         self._synced = 0
@@ -124,13 +138,19 @@ class LateServer(SimServer):
         self._core: Server | None = None if CORE is None else CORE.Server(self.replica.hosted)
         self._brings = self._bringing()
 
-    def _take(self, client: str, requests: list[Request | Bring], frames: Sequence[Frame] = ()) -> None:
+    def _take(
+        self, client: str, requests: list[Request | Bring], frames: Sequence[Frame] = ()
+    ) -> None:
         served = self._core.serve([frames], True) if frames and self._core is not None else None
         replies: list[Outgoing] = [] if served is None else answered(served)
         for request in requests:
             reply = None
             if served is None:
-                reply = self._brings.answer(client, request) if isinstance(request, Bring) else self.replica.handle(request)
+                reply = (
+                    self._brings.answer(client, request)
+                    if isinstance(request, Bring)
+                    else self.replica.handle(request)
+                )
             if reply is not None:
                 replies.append(reply)
             if not isinstance(request, Bring) and changes(request):
@@ -147,7 +167,12 @@ class LateServer(SimServer):
                 self._respond(self.name, client, replies)
         elif not self._syncing:
             self._syncing = True
-            self._world.after(self._world.chances.sync_s * self._world.rng.random(), self._sync, self.life, len(self._log))
+            self._world.after(
+                self._world.chances.sync_s * self._world.rng.random(),
+                self._sync,
+                self.life,
+                len(self._log),
+            )
 
     def _sync(self, life: int, length: int) -> None:
         if self.up and life == self.life and self._syncing:
@@ -168,7 +193,9 @@ class LateServer(SimServer):
 
 def changes(request: Request) -> bool:
     """Whether handling it may change what the replica holds."""
-    return REQUESTS[type(request)].changes or (isinstance(request, Carrier) and request.successor is not None)
+    return REQUESTS[type(request)].changes or (
+        isinstance(request, Carrier) and request.successor is not None
+    )
 
 
 def answered(served: "Served") -> list[Outgoing]:
@@ -183,4 +210,8 @@ def answered(served: "Served") -> list[Outgoing]:
 
 def decoded(replies: Sequence[Outgoing]) -> list[AnyMessage]:
     """Those that are encoded already are read; large data are not copied."""
-    return [message for reply in replies for message in (decode_replies(encode([reply])) if isinstance(reply, Encoded) else [reply])]
+    return [
+        message
+        for reply in replies
+        for message in (decode_replies(encode([reply])) if isinstance(reply, Encoded) else [reply])
+    ]

@@ -40,7 +40,9 @@ class World:
     ``read`` makes messages of frames, for the story. ``cuts``: the faults that separate servers now. ``slow``: servers whose messages take longer.
     """
 
-    def __init__(self, plan: Course, keep_story: bool, read: Callable[[list[bytes]], Sequence[Any]] = decode) -> None:
+    def __init__(
+        self, plan: Course, keep_story: bool, read: Callable[[list[bytes]], Sequence[Any]] = decode
+    ) -> None:
         self._read = read
         self.now = 0.0
         self.rng = Random(f"run {plan.scenario} {plan.seed}")
@@ -74,7 +76,14 @@ class World:
         if self.story is not None:
             self.story.append(f"{self.now * 1000:10.3f} ms  {text}")
 
-    def send(self, source: str, target: str, frames: list[bytes], deliver: Callable[[str, list[bytes]], None], once: bool = False) -> None:
+    def send(
+        self,
+        source: str,
+        target: str,
+        frames: list[bytes],
+        deliver: Callable[[str, list[bytes]], None],
+        once: bool = False,
+    ) -> None:
         """Put a batch on its way: once, twice or not at all, and late. ``once``: never twice."""
         rng, chances = self.rng, self.chances
         loss = self._loss(source, target)
@@ -101,7 +110,13 @@ class World:
             delay *= SLOW_FACTOR
         return min(delay, DELAY_S_MAX)
 
-    def _arrive(self, source: str, target: str, frames: list[bytes], deliver: Callable[[str, list[bytes]], None]) -> None:
+    def _arrive(
+        self,
+        source: str,
+        target: str,
+        frames: list[bytes],
+        deliver: Callable[[str, list[bytes]], None],
+    ) -> None:
         if self.cuts and self._separated(source, target):
             if self.story is not None:
                 self.tell(f"{source} -> {target}  CUT {self._described(frames)}")
@@ -165,7 +180,9 @@ def _described(value: object) -> str:
         case Configuration():
             return name_configuration(value)
         case Successor():
-            return f"next={name_configuration(value.configuration)}:{'F' if value.finalized else 'P'}"
+            return (
+                f"next={name_configuration(value.configuration)}:{'F' if value.finalized else 'P'}"
+            )
         case Element():
             return f"element {value.index} of {value.length} bytes"
         case Tag():
@@ -196,19 +213,33 @@ class SimConsensus:
         self.healed = False
 
     def propose(
-        self, configuration: Configuration, proposer: ClientId, answer: Callable[[Decided], None], refuse: Callable[[Exception], None]
+        self,
+        configuration: Configuration,
+        proposer: ClientId,
+        answer: Callable[[Decided], None],
+        refuse: Callable[[Exception], None],
     ) -> None:
         """Decide some time later; answer later still, or have the client give up first."""
         decided_in = self._wait()
         self._world.after(decided_in, self._decide, configuration, proposer, answer)
         if not self.healed and self._world.rng.random() < GIVES_UP:
-            self._world.after(decided_in * self._world.rng.random(), refuse, ConsensusUnavailable("the simulated client lost patience"))
+            self._world.after(
+                decided_in * self._world.rng.random(),
+                refuse,
+                ConsensusUnavailable("the simulated client lost patience"),
+            )
 
-    def _decide(self, configuration: Configuration, proposer: ClientId, answer: Callable[[Decided], None]) -> None:
-        decision = self.table.decide(configuration.domain, configuration.index, configuration, proposer)
+    def _decide(
+        self, configuration: Configuration, proposer: ClientId, answer: Callable[[Decided], None]
+    ) -> None:
+        decision = self.table.decide(
+            configuration.domain, configuration.index, configuration, proposer
+        )
         self._places.see(decision.content)
         self._world.tell(f"consensus DECIDES c{configuration.index} for client {decision.proposer}")
-        self._world.after(self._wait(), answer, Decided(CallId(0), decision.content, ClientId(decision.proposer)))
+        self._world.after(
+            self._wait(), answer, Decided(CallId(0), decision.content, ClientId(decision.proposer))
+        )
 
     def tell_finalized(self, configuration: Configuration, answer: Callable[[bool], None]) -> None:
         self.table.tell_finalized(configuration.domain, configuration.index, configuration)
@@ -216,7 +247,9 @@ class SimConsensus:
 
     def hint(self, domain: DomainName, answer: Callable[[Configuration | None], None]) -> None:
         down = self._world.now < self.down_until
-        self._world.after(self._wait() if not down else 0.0, answer, None if down else self.table.hint(domain))
+        self._world.after(
+            self._wait() if not down else 0.0, answer, None if down else self.table.hint(domain)
+        )
 
     def _wait(self) -> float:
         wait = self._world.chances.delay_s * 4 * self._world.rng.paretovariate(1.5)

@@ -22,7 +22,15 @@ from ares.model.errors import AresError, ObjectNotFound, Uncertain
 from ares.model.identity import ObjectName
 from ares.model.tag import Tag
 from ares.model.value import LOST, TOMBSTONE, WITHHELD
-from ares.testing.torture.records import Counts, LogRecorded, Record, encoder, name_of, tell, value_of
+from ares.testing.torture.records import (
+    Counts,
+    LogRecorded,
+    Record,
+    encoder,
+    name_of,
+    tell,
+    value_of,
+)
 from ares.testing.verify.history import Event, Operation, Outcome
 
 HOT = tuple(f"hot/{number}" for number in range(6))
@@ -99,7 +107,14 @@ class RecordLog:
 class RecordedClient:
     """One client: ``name`` is unique in the run. ``record`` is told of each operation. ``faults``: errors that no client may raise."""
 
-    def __init__(self, name: str, store: Manager, chance: Random, record: Callable[[Record], None], timeout_s: float) -> None:
+    def __init__(
+        self,
+        name: str,
+        store: Manager,
+        chance: Random,
+        record: Callable[[Record], None],
+        timeout_s: float,
+    ) -> None:
         self.name = name
         self._store = store
         self._chance = chance
@@ -108,19 +123,31 @@ class RecordedClient:
         self._timeout_s = timeout_s
         self._written = 0
 
-    async def work(self, role: ClientKind, cold: tuple[str, ...], interval_s: float, over: asyncio.Event) -> None:
+    async def work(
+        self, role: ClientKind, cold: tuple[str, ...], interval_s: float, over: asyncio.Event
+    ) -> None:
         """Do what the role says, an operation every ``interval_s`` on average, until ``over``."""
         kinds, weights = list(role.weights), list(role.weights.values())
         while not over.is_set():
             kind = self._chance.choices(kinds, weights)[0]
             keys = cold if kind == "read" and self._chance.random() < 0.1 else role.keys
-            patience_s = self._chance.uniform(*ABANDONED_AFTER_S) if self._chance.random() < ABANDONED else None
+            patience_s = (
+                self._chance.uniform(*ABANDONED_AFTER_S)
+                if self._chance.random() < ABANDONED
+                else None
+            )
             begin = time.monotonic()
             await self.operate(kind, self._chance.choice(keys), patience_s)
             spent_s = time.monotonic() - begin
             await asyncio.sleep(max(0.0, self._chance.uniform(0, 2 * interval_s) - spent_s))
 
-    async def operate(self, kind: Operation, key: str, patience_s: float | None = None, size_bytes: int | None = None) -> None:
+    async def operate(
+        self,
+        kind: Operation,
+        key: str,
+        patience_s: float | None = None,
+        size_bytes: int | None = None,
+    ) -> None:
         """One operation, recorded whatever becomes of it; ``patience_s``: abandon it after so long. ``size_bytes``: of what it writes."""
         value = self._next_value(size_bytes) if kind == "write" else None
         outcome: Outcome = "unknown"
@@ -141,15 +168,28 @@ class RecordedClient:
             error = f"{type(problem).__name__}: {problem}"
             if not isinstance(problem, AresError):
                 self.faults.append(f"{self.name} {kind} {key!r}: {error}")
-            certain = isinstance(problem, AresError) and not (isinstance(problem, Uncertain) and problem.may_have_taken_effect)
+            certain = isinstance(problem, AresError) and not (
+                isinstance(problem, Uncertain) and problem.may_have_taken_effect
+            )
             outcome = "failed" if certain and kind != "read" else "unknown"
         ended = time.monotonic()
         name = None if value is None else name_of(value)
         pair = None if tag is None else (tag.number, int(tag.writer))
-        event = Event(self.name, kind, key, name, invoked, None if outcome == "unknown" else ended, outcome, pair)
+        event = Event(
+            self.name,
+            kind,
+            key,
+            name,
+            invoked,
+            None if outcome == "unknown" else ended,
+            outcome,
+            pair,
+        )
         self._record(Record(event, ended, error, abandoned))
 
-    async def _perform(self, kind: Operation, key: str, value: bytes | None) -> tuple[bytes | None, Tag]:
+    async def _perform(
+        self, kind: Operation, key: str, value: bytes | None
+    ) -> tuple[bytes | None, Tag]:
         if kind == "write":
             assert value is not None
             return None, await self._store.write(key, value, timeout_s=self._timeout_s)
@@ -163,7 +203,10 @@ class RecordedClient:
     def _next_value(self, size_bytes: int | None) -> bytes:
         self._written += 1
         sizes, weights = zip(*SIZES_BYTES, strict=True)
-        return value_of(f"{self.name}-{self._written}", self._chance.choices(sizes, weights)[0] if size_bytes is None else size_bytes)
+        return value_of(
+            f"{self.name}-{self._written}",
+            self._chance.choices(sizes, weights)[0] if size_bytes is None else size_bytes,
+        )
 
 
 def cold_keys(host: str) -> tuple[str, ...]:
@@ -182,14 +225,22 @@ async def run_clients(plan: TrafficPlan) -> None:
         kinds = [structs.replace(settings.client, **role.switches) for role in ROLES]
         stores = [await connect(structs.replace(settings, client=client)) for client in kinds]
         clients = [
-            RecordedClient(f"{plan.host}.{role.name}", store, Random(f"{plan.seed} {plan.host} {role.name}"), log.add, plan.timeout_s)
+            RecordedClient(
+                f"{plan.host}.{role.name}",
+                store,
+                Random(f"{plan.seed} {plan.host} {role.name}"),
+                log.add,
+                plan.timeout_s,
+            )
             for role, store in zip(ROLES, stores, strict=True)
         ]
         for key in cold:
             await clients[0].operate("write", key)
         async with asyncio.TaskGroup() as group:
             for client, role in zip(clients, ROLES, strict=True):
-                group.create_task(client.work(role, cold, shares / role.share / plan.operations_per_s, over))
+                group.create_task(
+                    client.work(role, cold, shares / role.share / plan.operations_per_s, over)
+                )
         reporter.cancel()
         for store in stores:
             await store.close()

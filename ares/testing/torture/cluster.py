@@ -58,7 +58,12 @@ class Cluster:
     ``etcd``: what runs the members of an etcd that decides, by id, if the cluster file names one.
     """
 
-    def __init__(self, settings: Settings, network: Network | None, etcd: Mapping[ServerId, Sequence[str]] | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        network: Network | None,
+        etcd: Mapping[ServerId, Sequence[str]] | None = None,
+    ) -> None:
         self.settings = settings
         self.deciders = tuple(etcd or settings.members)
         self._etcd = etcd or {}
@@ -84,7 +89,9 @@ class Cluster:
         ready = ETCD_READY if id in self._etcd else f"READY {id} ".encode()
         while ready not in self._said(id, begin):
             if self._children[id].poll() is not None or loop.time() > deadline:
-                raise TortureFailed(f"{id} did not start. The end of its log:\n{self.last_words(id)}")
+                raise TortureFailed(
+                    f"{id} did not start. The end of its log:\n{self.last_words(id)}"
+                )
             await asyncio.sleep(_POLL_S)
 
     def inside(self, host: str) -> list[str]:
@@ -140,7 +147,9 @@ class Cluster:
         kind = "server" if id in self.settings.servers else "consensus"
         command = self._etcd.get(id) or python("-m", "ares", kind, self.settings.path, "--id", id)
         if slow:
-            command = python("-m", "ares.testing.torture", "slow-disk", f"{self.settings.path}\n{id}")
+            command = python(
+                "-m", "ares.testing.torture", "slow-disk", f"{self.settings.path}\n{id}"
+            )
         with open(self._log(id), "ab") as log:
             self._children[id] = subprocess.Popen(
                 [*self.inside(id), *command],
@@ -221,18 +230,24 @@ def etcd_ids(count: int) -> list[ServerId]:
     return [ServerId(f"e{index}") for index in range(count)]
 
 
-def etcd_members(directory: Path, count: int, network: Network | None) -> tuple[tuple[str, ...], dict[ServerId, list[str]]]:
+def etcd_members(
+    directory: Path, count: int, network: Network | None
+) -> tuple[tuple[str, ...], dict[ServerId, list[str]]]:
     """Where clients reach ``count`` members of an etcd, and by id what runs each of them, the first time and again.
 
     Each is at its host's address in ``network`` or on loopback. Raises :class:`TortureFailed` without etcd.
     """
     if shutil.which(ETCD) is None:
-        raise TortureFailed("etcd is not installed (Debian: apt-get install etcd-server): nothing was started")
+        raise TortureFailed(
+            "etcd is not installed (Debian: apt-get install etcd-server): nothing was started"
+        )
     ids, ports = etcd_ids(count), iter(_free_ports(2 * count))
     if network is None:
         clients, peers = ({id: f"127.0.0.1:{next(ports)}" for id in ids} for _ in range(2))
     else:
-        clients, peers = ({id: f"{network.address(id)}:{port}" for id in ids} for port in (CLIENT_PORT, PEER_PORT))
+        clients, peers = (
+            {id: f"{network.address(id)}:{port}" for id in ids} for port in (CLIENT_PORT, PEER_PORT)
+        )
     token = secrets.token_hex(4)
     commands = {}
     for id in ids:
@@ -244,7 +259,9 @@ def etcd_members(directory: Path, count: int, network: Network | None) -> tuple[
             "advertise-client-urls": client,
             "listen-peer-urls": peer,
             "initial-advertise-peer-urls": peer,
-            "initial-cluster": ",".join(f"{other}=http://{address}" for other, address in peers.items()),
+            "initial-cluster": ",".join(
+                f"{other}=http://{address}" for other, address in peers.items()
+            ),
             "initial-cluster-token": token,
             "heartbeat-interval": "50",
             "election-timeout": "500",

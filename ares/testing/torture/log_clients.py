@@ -16,7 +16,13 @@ from ares.cluster.settings import Settings
 from ares.model.configuration import Configuration
 from ares.model.errors import AppendUncertain, AresError, NotWritten, PositionTaken, Trimmed
 from ares.model.identity import ServerId
-from ares.testing.torture.clients import ABANDONED, ABANDONED_AFTER_S, RecordLog, TrafficPlan, keep_reporting
+from ares.testing.torture.clients import (
+    ABANDONED,
+    ABANDONED_AFTER_S,
+    RecordLog,
+    TrafficPlan,
+    keep_reporting,
+)
 from ares.testing.torture.records import LogRecorded, name_of, value_of
 from ares.testing.verify.history import Outcome
 from ares.testing.verify.log_history import LogEvent, LogOperation
@@ -39,7 +45,14 @@ SIZES_BYTES = ((32, 80), (2_000, 15), (40_000, 4), (400_000, 1))
 class LogWorker:
     """``name`` is unique in the run. ``faults``: errors that no client may raise."""
 
-    def __init__(self, name: str, log: Log, chance: Random, record: Callable[[LogRecorded], None], timeout_s: float) -> None:
+    def __init__(
+        self,
+        name: str,
+        log: Log,
+        chance: Random,
+        record: Callable[[LogRecorded], None],
+        timeout_s: float,
+    ) -> None:
         self.faults: list[str] = []
         self._name = name
         self._log = log
@@ -54,7 +67,9 @@ class LogWorker:
         await self._append(1)
 
     async def append_many_at_once(self) -> None:
-        await asyncio.gather(*[self._append(1) for _ in range(self._chance.randint(2, AT_ONCE_MAX))])
+        await asyncio.gather(
+            *[self._append(1) for _ in range(self._chance.randint(2, AT_ONCE_MAX))]
+        )
 
     async def append_batch(self) -> None:
         await self._append(self._chance.randint(2, BATCH_MAX))
@@ -63,7 +78,9 @@ class LogWorker:
         """Where the log ends, as this client knows; now and then where something is."""
         if self._chance.random() < 0.7:
             await self.tail()
-        await self._append(self._chance.randint(1, 2), at=max(0, self._tail - (self._chance.random() < 0.2)))
+        await self._append(
+            self._chance.randint(1, 2), at=max(0, self._tail - (self._chance.random() < 0.2))
+        )
 
     async def tail(self) -> None:
         invoked = time.monotonic()
@@ -76,7 +93,10 @@ class LogWorker:
 
     async def read(self) -> None:
         """Somewhere, also a little beyond the end and below the beginning."""
-        await self.read_at(self._chance.randint(max(0, self._first - 5), max(self._first, self._tail) + 3), self._chance.randint(1, READ_MAX))
+        await self.read_at(
+            self._chance.randint(max(0, self._first - 5), max(self._first, self._tail) + 3),
+            self._chance.randint(1, READ_MAX),
+        )
 
     async def read_at(self, first: int, count: int) -> int:
         """Read and record; the position after what was there, or ``first`` if nothing was."""
@@ -88,7 +108,12 @@ class LogWorker:
             if count == 1:
                 entries = [await self._log.read(first, reads=reads, timeout_s=self._timeout_s)]
             else:
-                entries = [entry for _, entry in await self._log.read_range(first, first + count, reads=reads, timeout_s=self._timeout_s)]
+                entries = [
+                    entry
+                    for _, entry in await self._log.read_range(
+                        first, first + count, reads=reads, timeout_s=self._timeout_s
+                    )
+                ]
         except NotWritten:
             pass
         except Trimmed as error:
@@ -114,7 +139,10 @@ class LogWorker:
         """Give up what is old; rarely all that is committed."""
         if self._chance.random() > TRIM_SHARE:
             return await self.tail()
-        upto, invoked = max(0, self._tail - (KEPT if self._chance.random() < 0.9 else 0)), time.monotonic()
+        upto, invoked = (
+            max(0, self._tail - (KEPT if self._chance.random() < 0.9 else 0)),
+            time.monotonic(),
+        )
         try:
             await self._log.trim(upto, timeout_s=self._timeout_s)
         except Exception as problem:
@@ -149,7 +177,9 @@ class LogWorker:
         entries, name, life = [self._next_entry() for _ in range(count)], self._name, self._life
         names, position, error = tuple(map(name_of, entries)), None, ""
         outcome: Outcome = "unknown"
-        patience_s = self._chance.uniform(*ABANDONED_AFTER_S) if self._chance.random() < ABANDONED else None
+        patience_s = (
+            self._chance.uniform(*ABANDONED_AFTER_S) if self._chance.random() < ABANDONED else None
+        )
         abandoned, invoked = False, time.monotonic()
         try:
             future = self._log.append_many(entries, at=at, timeout_s=self._timeout_s)
@@ -169,17 +199,41 @@ class LogWorker:
         if outcome == "unknown" and self._life == life:
             self._life += 1
         responded = None if outcome == "unknown" else ended
-        event = LogEvent(f"{name}/{life}", "append", LOG, position, invoked, responded, names, outcome, at)
+        event = LogEvent(
+            f"{name}/{life}", "append", LOG, position, invoked, responded, names, outcome, at
+        )
         self._record(LogRecorded(event, ended, error, abandoned))
 
     def _note(
-        self, operation: LogOperation, invoked: float, position: int, entries: Sequence[bytes] = (), *, name: str = "", trimmed: int | None = None
+        self,
+        operation: LogOperation,
+        invoked: float,
+        position: int,
+        entries: Sequence[bytes] = (),
+        *,
+        name: str = "",
+        trimmed: int | None = None,
     ) -> None:
         ended = time.monotonic()
-        event = LogEvent(name or self._name, operation, LOG, position, invoked, ended, tuple(map(name_of, entries)), trimmed=trimmed)
+        event = LogEvent(
+            name or self._name,
+            operation,
+            LOG,
+            position,
+            invoked,
+            ended,
+            tuple(map(name_of, entries)),
+            trimmed=trimmed,
+        )
         self._record(LogRecorded(event, ended))
 
-    def _failed(self, operation: LogOperation, invoked: float, problem: Exception, position: int | None = None) -> None:
+    def _failed(
+        self,
+        operation: LogOperation,
+        invoked: float,
+        problem: Exception,
+        position: int | None = None,
+    ) -> None:
         event = LogEvent(self._name, operation, LOG, position, invoked, None, outcome="unknown")
         self._record(LogRecorded(event, time.monotonic(), self._worded(operation, problem)))
 
@@ -220,10 +274,20 @@ async def run_log_clients(plan: TrafficPlan) -> None:
             for (role, (what, share)), store in zip(ROLES.items(), stores, strict=True):
                 log = await store.log(LOG, timeout_s=plan.timeout_s)
                 name = f"{plan.host}.{role}"
-                client = LogWorker(name, log, Random(f"{plan.seed} {name}"), records.add, plan.timeout_s)
+                client = LogWorker(
+                    name, log, Random(f"{plan.seed} {name}"), records.add, plan.timeout_s
+                )
                 clients.append(client)
                 if what:
-                    group.create_task(_work(client, what, shares / share / plan.operations_per_s, Random(f"{plan.seed} {role}"), over))
+                    group.create_task(
+                        _work(
+                            client,
+                            what,
+                            shares / share / plan.operations_per_s,
+                            Random(f"{plan.seed} {role}"),
+                            over,
+                        )
+                    )
                 else:
                     group.create_task(_until(client.follow(over), over))
         reporter.cancel()
@@ -233,11 +297,15 @@ async def run_log_clients(plan: TrafficPlan) -> None:
         raise SystemExit("\n".join(faults[:10]))
 
 
-async def _work(client: LogWorker, what: Sequence[str], interval_s: float, chance: Random, over: asyncio.Event) -> None:
+async def _work(
+    client: LogWorker, what: Sequence[str], interval_s: float, chance: Random, over: asyncio.Event
+) -> None:
     while not over.is_set():
         begin = time.monotonic()
         await getattr(client, chance.choice(what))()
-        await asyncio.sleep(max(0.0, chance.uniform(0, 2 * interval_s) - (time.monotonic() - begin)))
+        await asyncio.sleep(
+            max(0.0, chance.uniform(0, 2 * interval_s) - (time.monotonic() - begin))
+        )
 
 
 async def _until(following: Awaitable[None], over: asyncio.Event) -> None:
@@ -251,7 +319,9 @@ async def _until(following: Awaitable[None], over: asyncio.Event) -> None:
 
 def first_chain(settings: Settings) -> list[ServerId]:
     """The servers that the log begins on: of those that are in no configuration in the beginning."""
-    return [server for server in settings.servers if server not in settings.initial.server_ids][:FIRST_SERVERS]
+    return [server for server in settings.servers if server not in settings.initial.server_ids][
+        :FIRST_SERVERS
+    ]
 
 
 async def make_log(plan: TrafficPlan) -> None:
@@ -265,5 +335,11 @@ async def run_final_log_reader(plan: TrafficPlan) -> None:
     """Read all that there is, with a client that knows nothing."""
     with RecordLog(plan.out) as records:
         async with connect(Settings.load(plan.cluster)) as store:
-            client = LogWorker("final", await store.log(LOG, timeout_s=plan.timeout_s), Random(plan.seed), records.add, plan.timeout_s)
+            client = LogWorker(
+                "final",
+                await store.log(LOG, timeout_s=plan.timeout_s),
+                Random(plan.seed),
+                records.add,
+                plan.timeout_s,
+            )
             await client.read_all()

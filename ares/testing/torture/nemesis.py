@@ -24,7 +24,17 @@ from ares.model.identity import ServerId
 from ares.reconfig.mover import Transfer
 from ares.testing.torture.cluster import Cluster
 from ares.testing.torture.partition import Direction
-from ares.testing.torture.records import Declined, Failed, Installed, Killed, Outcome, Stage, Timeline, TortureFailed, Wish
+from ares.testing.torture.records import (
+    Declined,
+    Failed,
+    Installed,
+    Killed,
+    Outcome,
+    Stage,
+    Timeline,
+    TortureFailed,
+    Wish,
+)
 
 BETWEEN_FAULTS_S = (0.1, 1.2)
 AILING_S = (0.3, 5.0)
@@ -56,7 +66,12 @@ class _Pending(Struct):
 class NemesisLedger:
     """``initial``: c0, under the identities that its servers have at first."""
 
-    def __init__(self, initial: Configuration, identities: Mapping[ServerId, str], members: Iterable[ServerId]) -> None:
+    def __init__(
+        self,
+        initial: Configuration,
+        identities: Mapping[ServerId, str],
+        members: Iterable[ServerId],
+    ) -> None:
         self.identities = dict(identities)
         self.trouble: dict[ServerId, Trouble] = {}
         self._members = tuple(members)
@@ -78,7 +93,11 @@ class NemesisLedger:
 
     def lost(self, configuration: Configuration) -> set[ServerId]:
         """The members of ``configuration`` that cannot answer in it now."""
-        return {server.id for server in configuration.servers if server.id in self.trouble or server.identity != self.identities[server.id]}
+        return {
+            server.id
+            for server in configuration.servers
+            if server.id in self.trouble or server.identity != self.identities[server.id]
+        }
 
     def may_hurt(self, who: ServerId) -> bool:
         """Whether a server or consensus member that is well may be killed, stopped or cut off now."""
@@ -86,7 +105,10 @@ class NemesisLedger:
             return False
         if who in self._members:
             return len(self._members) - len(self.members_well) < (len(self._members) - 1) // 2
-        return all(len(self.lost(configuration) | {who}) <= configuration.crashes_survived for configuration in self._naming(who))
+        return all(
+            len(self.lost(configuration) | {who}) <= configuration.crashes_survived
+            for configuration in self._naming(who)
+        )
 
     def hurt(self, who: ServerId, how: Trouble) -> None:
         """It is in trouble from now on. Ask :meth:`may_hurt` first. One in trouble may get into worse: dying costs nobody more than silence."""
@@ -103,12 +125,17 @@ class NemesisLedger:
     @property
     def in_use(self) -> list[Configuration]:
         """Configurations that clients may have to work with."""
-        return [*self._finalized.values(), *(pending.configuration for pending in self._pending.values())]
+        return [
+            *self._finalized.values(),
+            *(pending.configuration for pending in self._pending.values()),
+        ]
 
     def wished(self, number: int, configuration: Configuration) -> None:
         """Attempt ``number`` to install ``configuration`` begins."""
         servers = tuple(Server(id, identity=self.identities[id]) for id in configuration.server_ids)
-        self._pending[number] = _Pending(structs.replace(configuration, servers=servers), self._tick())
+        self._pending[number] = _Pending(
+            structs.replace(configuration, servers=servers), self._tick()
+        )
 
     def refused(self, number: int) -> None:
         """The attempt ended before anything was proposed."""
@@ -129,13 +156,25 @@ class NemesisLedger:
         if index >= min(self._finalized):
             self._finalized[index] = result.configuration
         if result.announced:
-            self._finalized = {other: configuration for other, configuration in self._finalized.items() if other >= index}
-            over = [other for other, pending in self._pending.items() if pending.ended is not None and pending.ended < begun]
+            self._finalized = {
+                other: configuration
+                for other, configuration in self._finalized.items()
+                if other >= index
+            }
+            over = [
+                other
+                for other, pending in self._pending.items()
+                if pending.ended is not None and pending.ended < begun
+            ]
             for other in over:
                 del self._pending[other]
 
     def _naming(self, who: ServerId) -> list[Configuration]:
-        return [configuration for configuration in self.in_use if who in configuration.server_ids and who not in self.lost(configuration)]
+        return [
+            configuration
+            for configuration in self.in_use
+            if who in configuration.server_ids and who not in self.lost(configuration)
+        ]
 
     def _tick(self) -> int:
         self._clock += 1
@@ -206,7 +245,9 @@ class Nemesis:
                 break
             await asyncio.sleep(FINISH_PAUSE_S)
         if not isinstance(outcome, Installed):
-            self.problems.append(f"when everything was healed, a reconfiguration did not succeed: {outcome}")
+            self.problems.append(
+                f"when everything was healed, a reconfiguration did not succeed: {outcome}"
+            )
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
@@ -244,9 +285,15 @@ class Nemesis:
         self._recover(partial(self._die_frozen if dies else self._thaw, who))
 
     def _cut(self, who: ServerId) -> None:
-        others = [*self._cluster.hosts, *self._ledger.members_well, *(self._well() if self._log else ())]
+        others = [
+            *self._cluster.hosts,
+            *self._ledger.members_well,
+            *(self._well() if self._log else ()),
+        ]
         direction: Direction = self._chance.choice(("in", "out", "both"))
-        peers = [other for other in others if other != who and self._chance.random() < 0.7] or [self._cluster.hosts[0]]
+        peers = [other for other in others if other != who and self._chance.random() < 0.7] or [
+            self._cluster.hosts[0]
+        ]
         self._hurt(who, "partitioned", f"partition {direction}", f"from {', '.join(peers)}")
         self._cluster.cut(who, peers, direction)
         self._recover(partial(self._mend, who))
@@ -268,7 +315,9 @@ class Nemesis:
     # -- recoveries -----------------------------------------------------------------------------------------------------
 
     def _recover(self, how: Callable[[], Awaitable[None]]) -> None:
-        recovery = asyncio.get_running_loop().create_task(self._later(self._chance.uniform(*(QUICKLY_S if self._deadly else AILING_S)), how))
+        recovery = asyncio.get_running_loop().create_task(
+            self._later(self._chance.uniform(*(QUICKLY_S if self._deadly else AILING_S)), how)
+        )
         self._recoveries.add(recovery)
         recovery.add_done_callback(self._recoveries.discard)
 
@@ -281,12 +330,18 @@ class Nemesis:
             self.problems.append(str(error))
 
     async def _relaunch(self, who: ServerId) -> None:
-        slow = bool(self._log) and who in self._ledger.identities and self._chance.random() < SLOW_SHARE
+        slow = (
+            bool(self._log)
+            and who in self._ledger.identities
+            and self._chance.random() < SLOW_SHARE
+        )
         await self._cluster.launch(who, slow)
         identity = self._cluster.identity(who) if who in self._ledger.identities else None
         forgot = identity is not None and identity != self._ledger.identities[who]
         self._ledger.recovered(who, identity)
-        self._timeline.mark("slow disk" if slow else "new life" if forgot else "restarted", who, fault=slow)
+        self._timeline.mark(
+            "slow disk" if slow else "new life" if forgot else "restarted", who, fault=slow
+        )
         self._timeline.state(who, "up", new_life=True)
 
     async def _thaw(self, who: ServerId) -> None:
@@ -321,7 +376,12 @@ class Nemesis:
             await asyncio.gather(*(self._reconfigure(dangerous=True) for _ in range(rivals)))
             reign = self._chance.random() < 0.1
             self._deadly = reign and self._chance.random() < 0.5
-            await asyncio.sleep(min(self._chance.uniform(*(REIGN_S if reign else BETWEEN_RECONFIGURATIONS_S)), max(0.0, end - self._now())))
+            await asyncio.sleep(
+                min(
+                    self._chance.uniform(*(REIGN_S if reign else BETWEEN_RECONFIGURATIONS_S)),
+                    max(0.0, end - self._now()),
+                )
+            )
             self._deadly = False
 
     async def _reconfigure(self, dangerous: bool = False) -> Outcome | None:
@@ -329,7 +389,11 @@ class Nemesis:
         if wish is None:
             return None
         configuration = wish.configuration()
-        kill_after_s = self._chance.uniform(0, DIES_WITHIN_S) if dangerous and wish.dies_in is None and self._chance.random() < 0.15 else None
+        kill_after_s = (
+            self._chance.uniform(0, DIES_WITHIN_S)
+            if dangerous and wish.dies_in is None and self._chance.random() < 0.15
+            else None
+        )
         begin = self._timeline.now()
         self._ledger.wished(wish.number, configuration)
         outcome = await self._try(wish, kill_after_s)
@@ -353,7 +417,12 @@ class Nemesis:
         text = wish.configuration().describe()
         match outcome:
             case Installed(configuration, ours):
-                self._count("done", text if ours else f"{text}; somebody else's was decided: {configuration.describe()}")
+                self._count(
+                    "done",
+                    text
+                    if ours
+                    else f"{text}; somebody else's was decided: {configuration.describe()}",
+                )
                 self._timeline.reigns_now(configuration, begin)
                 self._ledger.done(wish.number, outcome)
             case Declined(error):
@@ -373,7 +442,12 @@ class Nemesis:
 
     def _count(self, what: str, detail: str, *, fault: bool = False) -> None:
         self.reconfigurations[what] += 1
-        self._timeline.mark("kill reconfigurer" if what == "killed" else f"reconfiguration {what}", "", detail, fault=fault)
+        self._timeline.mark(
+            "kill reconfigurer" if what == "killed" else f"reconfiguration {what}",
+            "",
+            detail,
+            fault=fault,
+        )
 
 
 SERVERS_MIN = 3
@@ -387,26 +461,48 @@ CHAIN_MAX = 5
 SLOW_SHARE = 0.25
 """Of the servers of a log that are started again: their disks are slow in that life."""
 
-_STAGES: tuple[Stage, ...] = ("read-config", "update-config", "update-config", "finalize-config", "gc-config")
+_STAGES: tuple[Stage, ...] = (
+    "read-config",
+    "update-config",
+    "update-config",
+    "finalize-config",
+    "gc-config",
+)
 
 
 def random_wish(number: int, well: Sequence[ServerId], dangerous: bool, chance: Random) -> Wish:
     """Some of the servers, at least SERVERS_MIN, under any algorithm and parameters that survive a crash; ``dangerous``: its reconfigurer may die."""
     servers = tuple(chance.sample(well, chance.randint(SERVERS_MIN, len(well))))
-    wish = Wish(number, "abd", servers, fresh=chance.random() < 0.3, transfer=chance.choice(get_args(Transfer)))
+    wish = Wish(
+        number,
+        "abd",
+        servers,
+        fresh=chance.random() < 0.3,
+        transfer=chance.choice(get_args(Transfer)),
+    )
     if chance.random() < 0.6:
         k_max = len(servers) - 2
-        wish = replace(wish, dap="ec", k=chance.randint(min(2, k_max), k_max), delta=chance.choice(DELTAS))
+        wish = replace(
+            wish, dap="ec", k=chance.randint(min(2, k_max), k_max), delta=chance.choice(DELTAS)
+        )
     if dangerous and chance.random() < 0.2:
         stage = chance.choice(_STAGES)
-        wish = replace(wish, dies_in=stage, dies_after=chance.randint(1, OBJECTS_BEFORE_DEATH_MAX) if stage == "update-config" else 1)
+        wish = replace(
+            wish,
+            dies_in=stage,
+            dies_after=chance.randint(1, OBJECTS_BEFORE_DEATH_MAX)
+            if stage == "update-config"
+            else 1,
+        )
     return wish
 
 
 _CHAIN_STAGES: tuple[Stage, ...] = ("seal", "fetch", "finalize-config", "gc-config")
 
 
-def random_chain(number: int, well: Sequence[ServerId], dangerous: bool, chance: Random, log: str) -> Wish:
+def random_chain(
+    number: int, well: Sequence[ServerId], dangerous: bool, chance: Random, log: str
+) -> Wish:
     """Some of the servers in any order; its reconfigurer may die after each of its steps: when it has sealed, decided, pointed, finalized."""
     servers = tuple(chance.sample(well, chance.randint(SERVERS_MIN, min(CHAIN_MAX, len(well)))))
     dies_in = chance.choice(_CHAIN_STAGES) if dangerous and chance.random() < 0.2 else None

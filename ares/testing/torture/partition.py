@@ -31,7 +31,9 @@ class Network:
 
     def __init__(self, hosts: Sequence[str]) -> None:
         if len(hosts) > HOSTS_MAX:
-            raise TortureFailed(f"a network of at most {HOSTS_MAX} hosts can be made, not {len(hosts)}; nothing was started")
+            raise TortureFailed(
+                f"a network of at most {HOSTS_MAX} hosts can be made, not {len(hosts)}; nothing was started"
+            )
         self._places = {host: place for place, host in enumerate(hosts, 1)}
         self._pid = os.getpid()
         self._hub = self._namespace("hub")
@@ -44,7 +46,13 @@ class Network:
             namespaces.bridge(self._hub, bridge)
             for host, place in self._places.items():
                 self._make(self._namespace(host))
-                namespaces.plug(self._namespace(host), f"{self.address(host)}/24", self._hub, bridge, f"v{self._pid}-{place}")
+                namespaces.plug(
+                    self._namespace(host),
+                    f"{self.address(host)}/24",
+                    self._hub,
+                    bridge,
+                    f"v{self._pid}-{place}",
+                )
         except namespaces.NamespaceFailed as error:
             self._remove()
             raise TortureFailed(str(error)) from None

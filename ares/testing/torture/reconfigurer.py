@@ -20,7 +20,18 @@ from ares.model.errors import AresError, ConfigurationRefused, ConsensusUnavaila
 from ares.reconfig.mover import Progress
 from ares.reconfig.reconfigure import Reconfigured
 from ares.testing.torture.cluster import RECONFIGURERS, Cluster, Helper
-from ares.testing.torture.records import Begun, Declined, Failed, Installed, Killed, Outcome, Reply, Wish, encoder, tell
+from ares.testing.torture.records import (
+    Begun,
+    Declined,
+    Failed,
+    Installed,
+    Killed,
+    Outcome,
+    Reply,
+    Wish,
+    encoder,
+    tell,
+)
 
 HINT_S = 5.0
 BEFORE_SEAL = ("read-config", "prepare")
@@ -39,7 +50,9 @@ async def run_reconfigurer(plan: ReconfigurerPlan) -> None:
     settings = Settings.load(plan.cluster)
     consensus = consensus_of(settings)
     wishes = asyncio.StreamReader()
-    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(wishes), sys.stdin)
+    await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(wishes), sys.stdin
+    )
     store = await connect(settings)
     while line := await wishes.readline():
         wish = msgspec.json.decode(line, type=Wish)
@@ -66,12 +79,20 @@ async def _fulfil(wish: Wish, store: Manager, consensus: Consensus, timeout_s: f
             os.kill(os.getpid(), signal.SIGKILL)
 
     try:
-        result = await store.reconfigure(wish.configuration(), domain=wish.domain, progress=report, timeout_s=timeout_s, transfer=wish.transfer)
+        result = await store.reconfigure(
+            wish.configuration(),
+            domain=wish.domain,
+            progress=report,
+            timeout_s=timeout_s,
+            transfer=wish.transfer,
+        )
     except ConfigurationRefused as error:
         return Failed(f"ConfigurationRefused: {error}") if begun else Declined(str(error))
     except AresError as error:
         return Failed(f"{type(error).__name__}: {error}")
-    return Installed(result.configuration, result.ours, result.moved, await _is_announced(result, consensus))
+    return Installed(
+        result.configuration, result.ours, result.moved, await _is_announced(result, consensus)
+    )
 
 
 async def _is_announced(result: Reconfigured, consensus: Consensus) -> bool:
@@ -100,7 +121,13 @@ class Reconfigurers:
 
     async def reconfigure(self, wish: Wish, kill_after_s: float | None) -> Outcome:
         """Have the wish tried; ``kill_after_s``: its process is killed so long after it was asked to, if it is still at it."""
-        helper = self._idle.pop() if self._idle else await Helper.start(self._cluster.inside(RECONFIGURERS), "reconfigurer", self._plan, self._log)
+        helper = (
+            self._idle.pop()
+            if self._idle
+            else await Helper.start(
+                self._cluster.inside(RECONFIGURERS), "reconfigurer", self._plan, self._log
+            )
+        )
         self._busy.add(helper)
         helper.say(encoder.encode(wish))
         heard: list[Reply] = []

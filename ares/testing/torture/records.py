@@ -75,7 +75,11 @@ class Wish(Struct, frozen=True):
     def configuration(self) -> Configuration:
         if self.dap == "ec":
             return Configuration.ec(self.servers, self.k, self.delta)
-        return Configuration.abd(self.servers) if self.dap == "abd" else Configuration.chain(self.servers)
+        return (
+            Configuration.abd(self.servers)
+            if self.dap == "abd"
+            else Configuration.chain(self.servers)
+        )
 
 
 class Begun(Struct, frozen=True, tag="begun"):
@@ -137,17 +141,28 @@ def load_log_records(paths: Iterable[Path], origin: float) -> list[LogRecorded]:
 
 
 def _lines(paths: Iterable[Path]) -> Iterator[bytes]:
-    return (line for path in paths for line in path.read_bytes().splitlines(keepends=True) if line.endswith(b"\n"))
+    return (
+        line
+        for path in paths
+        for line in path.read_bytes().splitlines(keepends=True)
+        if line.endswith(b"\n")
+    )
 
 
 def _in_order(records: Iterable[Recorded[Seen]], origin: float) -> list[Recorded[Seen]]:
-    return sorted((_since(origin, record) for record in records), key=lambda record: record.event.invoked)
+    return sorted(
+        (_since(origin, record) for record in records), key=lambda record: record.event.invoked
+    )
 
 
 def _since(origin: float, record: Recorded[Seen]) -> Recorded[Seen]:
     event = record.event
     responded = None if event.responded is None else event.responded - origin
-    return replace(record, event=replace(event, invoked=event.invoked - origin, responded=responded), ended=record.ended - origin)
+    return replace(
+        record,
+        event=replace(event, invoked=event.invoked - origin, responded=responded),
+        ended=record.ended - origin,
+    )
 
 
 def value_of(name: str, size_bytes: int) -> bytes:
@@ -159,7 +174,11 @@ def value_of(name: str, size_bytes: int) -> bytes:
 def name_of(value: bytes) -> str:
     """What ``value`` is called; of bytes that are no such value, a name that nobody wrote."""
     name = value.partition(b" ")[0].decode(errors="replace")
-    return name if value_of(name, len(value)) == value else f"damaged:{hashlib.blake2b(value, digest_size=8).hexdigest()}"
+    return (
+        name
+        if value_of(name, len(value)) == value
+        else f"damaged:{hashlib.blake2b(value, digest_size=8).hexdigest()}"
+    )
 
 
 State = Literal["up", "dead", "stopped", "partitioned"]
@@ -222,7 +241,9 @@ class Timeline:
     def reigns_now(self, configuration: Configuration, wished: float | None) -> None:
         """A configuration was finalized."""
         if not self.reigns or configuration.index > self.reigns[-1].index:
-            self.reigns.append(Reign(configuration.index, configuration.describe(), wished, self.now()))
+            self.reigns.append(
+                Reign(configuration.index, configuration.describe(), wished, self.now())
+            )
 
     def close(self) -> None:
         """Nothing follows."""
@@ -237,7 +258,9 @@ class Timeline:
     def troubled(self) -> list[tuple[float, float]]:
         """When at least one process was not up: intervals in order, apart from each other."""
         merged: list[tuple[float, float]] = []
-        for begin, end in sorted((spell.begin, spell.end) for spell in self.spells if spell.state != "up"):
+        for begin, end in sorted(
+            (spell.begin, spell.end) for spell in self.spells if spell.state != "up"
+        ):
             if merged and begin <= merged[-1][1]:
                 merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
             else:

@@ -28,14 +28,22 @@ def render(records: Sequence[Recorded[Seen]], timeline: Timeline, summary: Summa
         "heading": f"seed {summary.seed}: {summary.verdict}",
         "ok": summary.ok,
         "facts": _facts(summary),
-        "findings": [*summary.violations, *summary.problems, *summary.liveness_failures, *summary.undecided][:FINDINGS_MAX],
+        "findings": [
+            *summary.violations,
+            *summary.problems,
+            *summary.liveness_failures,
+            *summary.undecided,
+        ][:FINDINGS_MAX],
         "kinds": KINDS,
         "outcomes": OUTCOMES,
         "states": STATES,
         **_clients(records),
         **_processes(timeline),
         "configurations": _configurations(timeline),
-        "marks": [[_ms(mark.at), mark.kind, mark.target, mark.detail, int(mark.fault)] for mark in timeline.marks],
+        "marks": [
+            [_ms(mark.at), mark.kind, mark.target, mark.detail, int(mark.fault)]
+            for mark in timeline.marks
+        ],
     }
     page = files(__package__).joinpath("timeline.html").read_text(encoding="utf-8")
     return page.replace("/*DATA*/", msgspec.json.encode(data).decode().replace("<", "\\u003c"))
@@ -49,8 +57,18 @@ def _clients(records: Sequence[Recorded[Seen]]) -> dict[str, Any]:
         event = record.event
         start = _ms(event.invoked)
         outcome = "abandoned" if record.abandoned else event.outcome
-        bar = [start, round(_ms(record.ended) - start, 2), KINDS.index(event.operation), OUTCOMES.index(outcome), place_of(event)]
-        value = event.value if isinstance(event, Event) else ", ".join(event.entries[:SHOWN_ENTRIES_MAX]) or None
+        bar = [
+            start,
+            round(_ms(record.ended) - start, 2),
+            KINDS.index(event.operation),
+            OUTCOMES.index(outcome),
+            place_of(event),
+        ]
+        value = (
+            event.value
+            if isinstance(event, Event)
+            else ", ".join(event.entries[:SHOWN_ENTRIES_MAX]) or None
+        )
         bar += [value or "", record.error] if record.error else [value] if value is not None else []
         operations[event.client].append(bar)
     return {"clients": names, "operations": list(operations.values())}
@@ -58,10 +76,15 @@ def _clients(records: Sequence[Recorded[Seen]]) -> dict[str, Any]:
 
 def _processes(timeline: Timeline) -> dict[str, Any]:
     """``spells``: for each process, ``[begin, end, state, life]`` in order."""
-    names = sorted({spell.target for spell in timeline.spells}, key=lambda name: (not name.startswith("s"), len(name), name))
+    names = sorted(
+        {spell.target for spell in timeline.spells},
+        key=lambda name: (not name.startswith("s"), len(name), name),
+    )
     spells: dict[str, list[list[Any]]] = {name: [] for name in names}
     for spell in timeline.spells:
-        spells[spell.target].append([_ms(spell.begin), _ms(spell.end), STATES.index(spell.state), spell.life])
+        spells[spell.target].append(
+            [_ms(spell.begin), _ms(spell.end), STATES.index(spell.state), spell.life]
+        )
     return {"processes": names, "spells": list(spells.values())}
 
 
@@ -70,7 +93,13 @@ def _configurations(timeline: Timeline) -> list[list[Any]]:
     reigns = timeline.reigns
     ends = [*(reign.finalized for reign in reigns[1:]), timeline.end]
     return [
-        [None if reign.wished is None else _ms(reign.wished), _ms(reign.finalized), _ms(until), reign.index, reign.text]
+        [
+            None if reign.wished is None else _ms(reign.wished),
+            _ms(reign.finalized),
+            _ms(until),
+            reign.index,
+            reign.text,
+        ]
         for reign, until in zip(reigns, ends, strict=True)
     ]
 

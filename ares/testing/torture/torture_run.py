@@ -23,14 +23,37 @@ from ares.machine.loop import run
 from ares.model.configuration import Configuration, Server
 from ares.model.identity import DomainName, ServerId
 from ares.testing.torture.clients import TrafficPlan
-from ares.testing.torture.cluster import CLIENTS, RECONFIGURERS, Cluster, Helper, etcd_ids, etcd_members
+from ares.testing.torture.cluster import (
+    CLIENTS,
+    RECONFIGURERS,
+    Cluster,
+    Helper,
+    etcd_ids,
+    etcd_members,
+)
 from ares.testing.torture.log_clients import LOG, first_chain
 from ares.testing.torture.nemesis import BETWEEN_FAULTS_S, Nemesis, NemesisLedger
 from ares.testing.torture.partition import Network, obstacle
 from ares.testing.torture.reconfigurer import Reconfigurers
-from ares.testing.torture.records import Counts, Recorded, Seen, Timeline, encoder, load_log_records, load_records
+from ares.testing.torture.records import (
+    Counts,
+    Recorded,
+    Seen,
+    Timeline,
+    encoder,
+    load_log_records,
+    load_records,
+)
 from ares.testing.torture.timeline import render
-from ares.testing.torture.verdict import Findings, Summary, count_operations, judge, judge_log, latencies, longest_pause_s
+from ares.testing.torture.verdict import (
+    Findings,
+    Summary,
+    count_operations,
+    judge,
+    judge_log,
+    latencies,
+    longest_pause_s,
+)
 from ares.testing.verify.history import dump
 from ares.testing.verify.log_history import dump_log
 
@@ -79,7 +102,13 @@ class TortureProgress(Struct, frozen=True):
 class TortureRun:
     """One run on a cluster that is set up and not started."""
 
-    def __init__(self, options: Options, cluster: Cluster, notes: list[str], show: Callable[[TortureProgress], None]) -> None:
+    def __init__(
+        self,
+        options: Options,
+        cluster: Cluster,
+        notes: list[str],
+        show: Callable[[TortureProgress], None],
+    ) -> None:
         self._options = options
         self._home = cluster.settings.path.parent
         self._notes = notes
@@ -87,7 +116,9 @@ class TortureRun:
         self._timeline = Timeline()
         self._cluster = cluster
         self._of_log = options.workload == "log"
-        self._reconfigurers = Reconfigurers(self._cluster, STANDSTILL_S if self._of_log else TIMEOUT_S)
+        self._reconfigurers = Reconfigurers(
+            self._cluster, STANDSTILL_S if self._of_log else TIMEOUT_S
+        )
         self._clients: dict[str, Helper] = {}
         self._counts: dict[str, Counts] = {}
         self._problems: list[str] = []
@@ -123,11 +154,16 @@ class TortureRun:
         identities = {server: self._cluster.identity(server) for server in settings.servers}
         if self._of_log:
             log, spared = LOG, first.server_ids
-            first = Configuration.chain(Server(server, identity=identities[server]) for server in first_chain(settings)).at(DomainName(LOG), 0)
+            first = Configuration.chain(
+                Server(server, identity=identities[server]) for server in first_chain(settings)
+            ).at(DomainName(LOG), 0)
             await self._start("make-log", CLIENTS[0])
             await self._end(CLIENTS[0])
         self._timeline.reigns_now(first, None)
-        ledger, chance = NemesisLedger(first, identities, self._cluster.deciders), Random(f"{self._options.seed} nemesis")
+        ledger, chance = (
+            NemesisLedger(first, identities, self._cluster.deciders),
+            Random(f"{self._options.seed} nemesis"),
+        )
         return Nemesis(
             self._cluster,
             self._reconfigurers.reconfigure,
@@ -152,7 +188,14 @@ class TortureRun:
             loop.add_signal_handler(number, end)
 
     async def _traffic(self, nemesis: Nemesis) -> None:
-        watchers = [asyncio.create_task(self._watch(host, await self._start("log-clients" if self._of_log else "clients", host))) for host in CLIENTS]
+        watchers = [
+            asyncio.create_task(
+                self._watch(
+                    host, await self._start("log-clients" if self._of_log else "clients", host)
+                )
+            )
+            for host in CLIENTS
+        ]
         progress = asyncio.create_task(self._tell(nemesis))
         try:
             await nemesis.rage(self._options.seconds)
@@ -163,25 +206,48 @@ class TortureRun:
             await asyncio.gather(progress, *watchers, return_exceptions=True)
 
     async def _start(self, role: str, name: str) -> Helper:
-        cluster, records = str(self._cluster.settings.path), str(self._home / f"{role}-{name}.jsonl")
-        plan = TrafficPlan(cluster, name, self._options.seed, OPERATIONS_PER_S / len(CLIENTS), TIMEOUT_S, records)
+        cluster, records = (
+            str(self._cluster.settings.path),
+            str(self._home / f"{role}-{name}.jsonl"),
+        )
+        plan = TrafficPlan(
+            cluster, name, self._options.seed, OPERATIONS_PER_S / len(CLIENTS), TIMEOUT_S, records
+        )
         host = name if name in CLIENTS else CLIENTS[0]
-        helper = await Helper.start(self._cluster.inside(host), role, encoder.encode(plan), self._home / "logs" / f"{role}-{name}.log")
+        helper = await Helper.start(
+            self._cluster.inside(host),
+            role,
+            encoder.encode(plan),
+            self._home / "logs" / f"{role}-{name}.log",
+        )
         self._clients[name] = helper
         return helper
 
     async def _watch(self, host: str, helper: Helper) -> None:
         while line := await helper.hear():
             self._counts[host] = msgspec.json.decode(line, type=Counts)
-        self._problems.append(f"the clients of host {host} ended by themselves: {helper.last_words()}")
+        self._problems.append(
+            f"the clients of host {host} ended by themselves: {helper.last_words()}"
+        )
 
     async def _tell(self, nemesis: Nemesis) -> None:
         while True:
-            counts = Counts(sum(each.operations for each in self._counts.values()), sum(each.errors for each in self._counts.values()))
+            counts = Counts(
+                sum(each.operations for each in self._counts.values()),
+                sum(each.errors for each in self._counts.values()),
+            )
             timeline = self._timeline
             reign = timeline.reigns[-1]
             configuration = f"{reign.index}: {reign.text}"
-            self._show(TortureProgress(timeline.now(), counts, timeline.faults.total(), nemesis.reconfigurations, configuration))
+            self._show(
+                TortureProgress(
+                    timeline.now(),
+                    counts,
+                    timeline.faults.total(),
+                    nemesis.reconfigurations,
+                    configuration,
+                )
+            )
             await asyncio.sleep(_PROGRESS_S)
 
     async def _end(self, name: str) -> None:
@@ -193,10 +259,14 @@ class TortureRun:
                 status = await helper.end()
         except TimeoutError:
             await helper.kill()
-            self._problems.append(f"the clients of host {name} did not end, although nothing was wrong any more")
+            self._problems.append(
+                f"the clients of host {name} did not end, although nothing was wrong any more"
+            )
             return
         if status:
-            self._problems.append(f"the clients of host {name} ended with status {status}: {helper.last_words()}")
+            self._problems.append(
+                f"the clients of host {name} ended with status {status}: {helper.last_words()}"
+            )
 
     def _report(self, nemesis: Nemesis) -> Summary:
         options, timeline = self._options, self._timeline
@@ -209,12 +279,18 @@ class TortureRun:
         (options.out / "history.jsonl").write_bytes(dump(record.event for record in records))
         return self._written(records, judge(records), nemesis)
 
-    def _written(self, records: list[Recorded[Seen]], findings: Findings, nemesis: Nemesis) -> Summary:
+    def _written(
+        self, records: list[Recorded[Seen]], findings: Findings, nemesis: Nemesis
+    ) -> Summary:
         summary = self._summary(records, findings, nemesis)
-        (self._options.out / "timeline.html").write_text(render(records, self._timeline, summary), encoding="utf-8")
+        (self._options.out / "timeline.html").write_text(
+            render(records, self._timeline, summary), encoding="utf-8"
+        )
         return summary
 
-    def _summary(self, records: list[Recorded[Seen]], findings: Findings, nemesis: Nemesis) -> Summary:
+    def _summary(
+        self, records: list[Recorded[Seen]], findings: Findings, nemesis: Nemesis
+    ) -> Summary:
         options, timeline = self._options, self._timeline
         overall, during_faults = latencies(records, timeline)
         problems: list[str] = [*self._problems, *nemesis.problems]
@@ -239,7 +315,9 @@ class TortureRun:
         )
 
 
-def torture(options: Options, show: Callable[[TortureProgress], None], say: Callable[[str], None]) -> Summary:
+def torture(
+    options: Options, show: Callable[[TortureProgress], None], say: Callable[[str], None]
+) -> Summary:
     """Make a place for the run, carry it out, write what came of it, and clear up. Raises :class:`ares.testing.torture.records.TortureFailed`.
 
     ``show`` is called with the progress twice a second, ``say`` with what a person should know at once. SIGINT, SIGTERM and SIGHUP end it with
@@ -284,17 +362,36 @@ def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
 
 def _hosts(options: Options) -> list[str]:
     """Everybody who has an address of its own."""
-    deciders = etcd_ids(options.consensus) if options.etcd else [f"r{index}" for index in range(options.consensus)]
+    deciders = (
+        etcd_ids(options.consensus)
+        if options.etcd
+        else [f"r{index}" for index in range(options.consensus)]
+    )
     servers = options.servers + (DIRECTORY_SERVERS if options.workload == "log" else 0)
     return [*CLIENTS, RECONFIGURERS, *(f"s{index}" for index in range(servers)), *deciders]
 
 
 def _cluster(home: Path, options: Options, network: Network | None) -> Cluster:
     """Not yet started."""
-    endpoints, etcd = etcd_members(home / "etcd", options.consensus, network) if options.etcd else ((), {})
+    endpoints, etcd = (
+        etcd_members(home / "etcd", options.consensus, network) if options.etcd else ((), {})
+    )
     members = 0 if options.etcd else options.consensus
-    first, spares = (DIRECTORY_SERVERS, options.servers) if options.workload == "log" else (options.servers, 0)
-    settings = create(home, Plan(first, members, base_port=0, security="none", durability=options.durability, etcd=endpoints, spares=spares))
+    first, spares = (
+        (DIRECTORY_SERVERS, options.servers) if options.workload == "log" else (options.servers, 0)
+    )
+    settings = create(
+        home,
+        Plan(
+            first,
+            members,
+            base_port=0,
+            security="none",
+            durability=options.durability,
+            etcd=endpoints,
+            spares=spares,
+        ),
+    )
     if network is not None:
         settings = _moved(settings, network)
     return Cluster(settings, network, etcd)

@@ -56,7 +56,11 @@ class Summary(Struct, frozen=True):
     @property
     def verdict(self) -> str:
         if self.ok:
-            what = "append lost, doubled or out of order" if "append" in self.operations else "write lost"
+            what = (
+                "append lost, doubled or out of order"
+                if "append" in self.operations
+                else "write lost"
+            )
             return f"clean: no acknowledged {what}, no stale read, no operation failed"
         findings = {
             "violation": self.violations,
@@ -64,7 +68,11 @@ class Summary(Struct, frozen=True):
             "liveness failure": self.liveness_failures,
             "problem": self.problems,
         }
-        counts = [f"{len(found)} {name}{'' if len(found) == 1 else 's'}" for name, found in findings.items() if found]
+        counts = [
+            f"{len(found)} {name}{'' if len(found) == 1 else 's'}"
+            for name, found in findings.items()
+            if found
+        ]
         return f"NOT CLEAN: {', '.join(counts)}"
 
 
@@ -86,7 +94,14 @@ def judge(records: Sequence[Record]) -> Findings:
 
 def judge_log(records: Sequence[LogRecorded]) -> Findings:
     """Judge what clients of a log recorded: each violation says which append was lost, doubled or moved, or which answer was not true."""
-    return Findings([violation.describe() for violation in check_log(record.event for record in records).violations], [], _failures(records))
+    return Findings(
+        [
+            violation.describe()
+            for violation in check_log(record.event for record in records).violations
+        ],
+        [],
+        _failures(records),
+    )
 
 
 def place_of(event: Event | LogEvent) -> str:
@@ -110,7 +125,9 @@ def count_operations(records: Sequence[Recorded[Seen]]) -> dict[str, dict[str, i
     """By kind and outcome; ``abandoned``: of unknown outcome because the client left by itself."""
     counts: dict[str, Counter[str]] = {}
     for record in records:
-        counts.setdefault(record.event.operation, Counter())["abandoned" if record.abandoned else record.event.outcome] += 1
+        counts.setdefault(record.event.operation, Counter())[
+            "abandoned" if record.abandoned else record.event.outcome
+        ] += 1
     return {kind: dict(counts[kind]) for kind in sorted(counts)}
 
 

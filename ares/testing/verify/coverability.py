@@ -49,7 +49,11 @@ class Unexplained(NamedTuple):
 
 def is_changed(event: Event) -> bool:
     """Whether this is a coverable write that made a version."""
-    return is_write(event) and event.base is not None and (event.tag is not None or event.outcome == "ok")
+    return (
+        is_write(event)
+        and event.base is not None
+        and (event.tag is not None or event.outcome == "ok")
+    )
 
 
 class VersionHistory:
@@ -60,10 +64,22 @@ class VersionHistory:
     """
 
     def __init__(self, events: Sequence[Event]) -> None:
-        counted = [event for event in events if event.outcome == "ok" or (event.outcome == "unknown" and is_write(event))]
-        self.made = {event.tag: event for event in counted if event.tag is not None and is_write(event)}
-        self.failed = {event.tag: event for event in events if event.outcome == "failed" and event.tag is not None and is_write(event)}
-        self.told = earliest((event.tag, event) for event in counted if event.tag is not None and not is_write(event))
+        counted = [
+            event
+            for event in events
+            if event.outcome == "ok" or (event.outcome == "unknown" and is_write(event))
+        ]
+        self.made = {
+            event.tag: event for event in counted if event.tag is not None and is_write(event)
+        }
+        self.failed = {
+            event.tag: event
+            for event in events
+            if event.outcome == "failed" and event.tag is not None and is_write(event)
+        }
+        self.told = earliest(
+            (event.tag, event) for event in counted if event.tag is not None and not is_write(event)
+        )
         self.silent = [event for event in counted if event.tag is None and is_write(event)]
         self.ownerless: list[Unexplained] = []
         self._origins: dict[Event, tuple[Event, Event]] = {}
@@ -117,7 +133,11 @@ def unexplained(wanted: Mapping[Pair, Event], writes: Sequence[Event]) -> Iterat
         if len(explained) < bisect_right(invoked, response(event)):
             explained.append(event)
         else:
-            yield Unexplained(version, event, (writes[0], explained[0]) if len(writes) == len(explained) == 1 else ())
+            yield Unexplained(
+                version,
+                event,
+                (writes[0], explained[0]) if len(writes) == len(explained) == 1 else (),
+            )
 
 
 class Fork(Struct, frozen=True):
@@ -145,7 +165,11 @@ class CoverabilityReport(HistoryReport, frozen=True):
 
 def check_coverability(events: Iterable[Event]) -> CoverabilityReport:
     """Judge the objects that have an operation with a base; each violation names few operations."""
-    keys = {key: own for key, own in by_key(events).items() if any(event.base is not None for event in own)}
+    keys = {
+        key: own
+        for key, own in by_key(events).items()
+        if any(event.base is not None for event in own)
+    }
     violations: list[Violation] = []
     forks: list[Fork] = []
     unjudged = 0
@@ -153,8 +177,12 @@ def check_coverability(events: Iterable[Event]) -> CoverabilityReport:
         versions = VersionHistory(own)
         violations += _violations(key, versions)
         forks += _forks(key, versions)
-        unjudged += sum(event.outcome == "ok" and event.tag is None for event in versions.operations)
-    return CoverabilityReport(sum(map(len, keys.values())), len(keys), tuple(violations), (), tuple(forks), unjudged)
+        unjudged += sum(
+            event.outcome == "ok" and event.tag is None for event in versions.operations
+        )
+    return CoverabilityReport(
+        sum(map(len, keys.values())), len(keys), tuple(violations), (), tuple(forks), unjudged
+    )
 
 
 def _violations(key: str, versions: VersionHistory) -> Iterator[Violation]:
@@ -179,8 +207,13 @@ def _made_up(versions: VersionHistory, _: Sequence[Event]) -> Iterator[Contradic
         why = f"{_subject(event)} returned version {shown(version)}"
         if (failed := versions.failed.get(version)) is not None:
             yield Contradiction(f"{why}, whose write failed without effect", (failed, event))
-        elif not others and (write := writes.get(event.value)) is not None and write.tag is not None:
-            yield Contradiction(f"{why} with {named(event.value)}, which was written as version {shown(write.tag)}", (write, event))
+        elif (
+            not others and (write := writes.get(event.value)) is not None and write.tag is not None
+        ):
+            yield Contradiction(
+                f"{why} with {named(event.value)}, which was written as version {shown(write.tag)}",
+                (write, event),
+            )
         else:
             yield Contradiction(f"{why}, {_nobodys(others)}", (*others, event))
     for version, event in versions.told.items():
@@ -194,8 +227,14 @@ def _devolving(_: VersionHistory, sound: Sequence[Event]) -> Iterator[Contradict
     for event in sound:
         if event.base is not None and event.tag is not None and event.tag <= event.base:
             did = "made" if is_write(event) else "returned"
-            than = "the same as its base" if event.tag == event.base else f"lower than its base {shown(event.base)}"
-            yield Contradiction(f"{_subject(event)} {did} version {shown(event.tag)}, {than}", (event,))
+            than = (
+                "the same as its base"
+                if event.tag == event.base
+                else f"lower than its base {shown(event.base)}"
+            )
+            yield Contradiction(
+                f"{_subject(event)} {did} version {shown(event.tag)}, {than}", (event,)
+            )
 
 
 def _discontinuous(versions: VersionHistory, sound: Sequence[Event]) -> Iterator[Contradiction]:
@@ -214,8 +253,12 @@ def _discontinuous(versions: VersionHistory, sound: Sequence[Event]) -> Iterator
             yield Contradiction(f"{did}, whose write failed without effect", (failed, event))
         else:
             unowned[event] = base
-    for base, event, others in unexplained(earliest((base, event) for event, base in unowned.items()), versions.silent):
-        yield Contradiction(f"{_subject(event)} covered version {shown(base)}, {_nobodys(others)}", (*others, event))
+    for base, event, others in unexplained(
+        earliest((base, event) for event, base in unowned.items()), versions.silent
+    ):
+        yield Contradiction(
+            f"{_subject(event)} covered version {shown(base)}, {_nobodys(others)}", (*others, event)
+        )
 
 
 def _nobodys(others: tuple[Event, ...]) -> str:
@@ -224,7 +267,10 @@ def _nobodys(others: tuple[Event, ...]) -> str:
 
 def _stale(_: VersionHistory, sound: Sequence[Event]) -> Iterator[Contradiction]:
     """Consolidation: changed writes over a base that was known not to be the latest before they were invoked."""
-    ended = sorted(((event.tag, event) for event in sound if event.tag is not None), key=lambda told: response(told[1]))
+    ended = sorted(
+        ((event.tag, event) for event in sound if event.tag is not None),
+        key=lambda told: response(told[1]),
+    )
     over = [response(event) for _, event in ended]
     highest = list(accumulate(ended, _higher))
     for event in filter(is_changed, sound):
@@ -242,7 +288,11 @@ def _higher(one: tuple[Pair, Event], other: tuple[Pair, Event]) -> tuple[Pair, E
 def _forks(key: str, versions: VersionHistory) -> Iterator[Fork]:
     """Bases with more than one version over them that certainly came to be."""
     seen = {*versions.told, *(event.base for event in versions.operations if is_changed(event))}
-    made = {version: event for version, event in versions.made.items() if event.outcome == "ok" or version in seen}
+    made = {
+        version: event
+        for version, event in versions.made.items()
+        if event.outcome == "ok" or version in seen
+    }
     over: dict[Pair, list[Pair]] = {}
     for version, event in made.items():
         if event.base is not None:
@@ -250,7 +300,12 @@ def _forks(key: str, versions: VersionHistory) -> Iterator[Fork]:
     kept = _ancestors(made)
     for base, rivals in sorted(over.items()):
         if len(rivals) > 1:
-            yield Fork(key, base, tuple(sorted(rivals)), tuple(sorted(version for version in rivals if version not in kept)))
+            yield Fork(
+                key,
+                base,
+                tuple(sorted(rivals)),
+                tuple(sorted(version for version in rivals if version not in kept)),
+            )
 
 
 def _ancestors(made: Mapping[Pair, Event]) -> set[Pair]:

@@ -50,7 +50,11 @@ class Event(Struct, frozen=True, omit_defaults=True):
     def describe(self) -> str:
         end = "?" if self.responded is None else f"{self.responded:.6f}"
         over = "" if self.base is None else f" over {shown(self.base)}"
-        made = "" if self.base is None or self.tag is None else f" {'unchanged' if self.operation == 'read' else 'made'} {shown(self.tag)}"
+        made = (
+            ""
+            if self.base is None or self.tag is None
+            else f" {'unchanged' if self.operation == 'read' else 'made'} {shown(self.tag)}"
+        )
         return f"[{self.invoked:.6f} .. {end}] {self.client} {self.operation} {self.key!r} {self.value!r} {self.outcome}{over}{made}"
 
 
@@ -77,7 +81,9 @@ def _parsed(text: bytes, name: str) -> Iterator[Event]:
             if event.responded is not None and event.responded < event.invoked:
                 raise BadInput(f"{name}:{number}: responded before it was invoked")
             if (event.responded is None) != (event.outcome == "unknown"):
-                raise BadInput(f"{name}:{number}: exactly the operations of unknown outcome have no response")
+                raise BadInput(
+                    f"{name}:{number}: exactly the operations of unknown outcome have no response"
+                )
             yield event
 
 
@@ -90,7 +96,9 @@ class Violation(Struct, frozen=True):
 
     def describe(self) -> str:
         """The contradiction and its operations, a line each."""
-        return "\n".join([f"key {self.key!r}: {self.why}", *(f"  {event.describe()}" for event in self.events)])
+        return "\n".join(
+            [f"key {self.key!r}: {self.why}", *(f"  {event.describe()}" for event in self.events)]
+        )
 
 
 class UndecidedKey(Struct, frozen=True):

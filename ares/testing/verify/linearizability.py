@@ -18,7 +18,18 @@ from math import inf
 from operator import attrgetter
 
 from ares.testing.verify.history import Event, HistoryReport, UndecidedKey, Violation
-from ares.testing.verify.register import Contradiction, Register, by_key, conflicts, contradiction, is_write, named, response, written, zones_of
+from ares.testing.verify.register import (
+    Contradiction,
+    Register,
+    by_key,
+    conflicts,
+    contradiction,
+    is_write,
+    named,
+    response,
+    written,
+    zones_of,
+)
 from ares.testing.verify.search import Search
 
 STATES_MAX = 500_000
@@ -43,7 +54,9 @@ def check(events: Iterable[Event], states_max: int = STATES_MAX) -> HistoryRepor
                 violations.append(finding.on(key))
             else:
                 undecided.append(UndecidedKey(key, finding))
-    return HistoryReport(sum(map(len, keys.values())), len(keys), tuple(violations), tuple(undecided))
+    return HistoryReport(
+        sum(map(len, keys.values())), len(keys), tuple(violations), tuple(undecided)
+    )
 
 
 def _judge(events: Sequence[Event], states_max: int) -> Iterator[Contradiction | str]:
@@ -65,7 +78,9 @@ def _judge(events: Sequence[Event], states_max: int) -> Iterator[Contradiction |
         case False:
             yield _explained(shrink(events, search.reached))
         case None:
-            values = ", ".join(map(named, register.repeated[:3])) + (", ..." if len(register.repeated) > 3 else "")
+            values = ", ".join(map(named, register.repeated[:3])) + (
+                ", ..." if len(register.repeated) > 3 else ""
+            )
             yield f"{states_max} states of the search did not tell; read and more than once written (or initial): {values}"
 
 
@@ -80,12 +95,18 @@ def _contradictory(events: Sequence[Event]) -> bool:
     register = Register(events)
     if any(_polynomial(register)):
         return True
-    return bool(register.repeated) and Search(register, zones_of(register)).run(_SHRINKING_STATES_MAX) is False
+    return (
+        bool(register.repeated)
+        and Search(register, zones_of(register)).run(_SHRINKING_STATES_MAX) is False
+    )
 
 
 def _explained(events: Sequence[Event]) -> Contradiction:
     """The contradiction of few events, in words."""
-    why = next((found.why for found in _polynomial(Register(events))), "no order of these operations explains every read")
+    why = next(
+        (found.why for found in _polynomial(Register(events))),
+        "no order of these operations explains every read",
+    )
     return Contradiction(why, tuple(events))
 
 
@@ -144,18 +165,31 @@ class _Shrinking:
         for event in self._at(places):
             if event.operation == "read" and event.outcome == "ok":
                 reads.setdefault(event.value, []).append(event)
-        sure = sorted((event for event in self._at(places) if is_write(event) and event.outcome == "ok"), key=response)
+        sure = sorted(
+            (event for event in self._at(places) if is_write(event) and event.outcome == "ok"),
+            key=response,
+        )
         over = [response(write) for write in sure]
-        latest = list(accumulate((write.invoked for write in sure), max, initial=-inf))  # the last to be invoked of the first n writes to end
+        latest = list(
+            accumulate((write.invoked for write in sure), max, initial=-inf)
+        )  # the last to be invoked of the first n writes to end
         wanted = set(places)
         for value, own in reads.items():
             writes = self._writes.get(value, [])
-            hidden = latest[bisect_left(over, own[0].invoked)]  # a write that ended before this lies before another one, and that before all reads
+            hidden = latest[
+                bisect_left(over, own[0].invoked)
+            ]  # a write that ended before this lies before another one, and that before all reads
             ended = max(map(response, own))
-            wanted.update(place for place in writes[bisect_left(writes, hidden, key=self._response) :] if self._events[place].invoked <= ended)
+            wanted.update(
+                place
+                for place in writes[bisect_left(writes, hidden, key=self._response) :]
+                if self._events[place].invoked <= ended
+            )
             if value is not None:
                 first = min(map(response, own))
-                wanted.update([place for place in writes if self._events[place].invoked <= first][-1:])
+                wanted.update(
+                    [place for place in writes if self._events[place].invoked <= first][-1:]
+                )
         return sorted(wanted)
 
     def _response(self, place: int) -> float:

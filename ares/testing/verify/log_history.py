@@ -43,9 +43,13 @@ class LogEvent(Struct, frozen=True, omit_defaults=True):
 
     def describe(self) -> str:
         end = "?" if self.responded is None else f"{self.responded:.6f}"
-        shown = ", ".join(self.entries[:3]) + (f", ... ({len(self.entries)})" if len(self.entries) > 3 else "")
+        shown = ", ".join(self.entries[:3]) + (
+            f", ... ({len(self.entries)})" if len(self.entries) > 3 else ""
+        )
         place = "" if self.position is None else f" {self.position}"
-        more = ("" if self.at is None else f" at {self.at}") + ("" if self.trimmed is None else f" trimmed {self.trimmed}")
+        more = ("" if self.at is None else f" at {self.at}") + (
+            "" if self.trimmed is None else f" trimmed {self.trimmed}"
+        )
         return f"[{self.invoked:.6f} .. {end}] {self.client} {self.operation}{place}{more} [{shown}] {self.outcome}"
 
 
@@ -58,7 +62,9 @@ class LogViolation(Struct, frozen=True):
 
     def describe(self) -> str:
         """The contradiction and its operations, a line each."""
-        return "\n".join([f"log {self.log!r}: {self.why}", *(f"  {event.describe()}" for event in self.events)])
+        return "\n".join(
+            [f"log {self.log!r}: {self.why}", *(f"  {event.describe()}" for event in self.events)]
+        )
 
 
 class LogReport(Struct, frozen=True):
@@ -113,7 +119,10 @@ def _wrong(event: LogEvent) -> str:
         return "exactly the operations of unknown outcome have no response"
     if event.outcome == "ok" and event.position is None:
         return "an operation that ended well has a position"
-    if any(position is not None and position < 0 for position in (event.position, event.at, event.trimmed)):
+    if any(
+        position is not None and position < 0
+        for position in (event.position, event.at, event.trimmed)
+    ):
         return "a position below 0"
     if event.operation == "append" and not event.entries:
         return "an append has entries"

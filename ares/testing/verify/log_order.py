@@ -90,7 +90,9 @@ class _Log:
     def _bring(self, event: LogEvent) -> None:
         for offset, entry in enumerate(event.entries):
             if entry in self._brought:
-                raise BadInput(f"entry {entry[:80]!r} of log {event.log[:80]!r} was appended twice; entries name their append, so each is given once")
+                raise BadInput(
+                    f"entry {entry[:80]!r} of log {event.log[:80]!r} was appended twice; entries name their append, so each is given once"
+                )
             self._brought[entry] = (event, offset)
 
     def _place(self, append: LogEvent, position: int, seen_by: LogEvent) -> None:
@@ -133,22 +135,48 @@ class _Log:
             if event.operation == "append":
                 place = self.position_of(event)
                 if place is not None:
-                    bounds.append(Bounds(place, place + len(event.entries), event.invoked, ended, event))
+                    bounds.append(
+                        Bounds(place, place + len(event.entries), event.invoked, ended, event)
+                    )
                 elif event.outcome == "failed" and event.at is not None:
-                    bounds.append(Bounds(inf, self.around(event.at)[1], event.invoked, ended, event))
+                    bounds.append(
+                        Bounds(inf, self.around(event.at)[1], event.invoked, ended, event)
+                    )
             elif event.outcome != "ok" or event.position is None:
                 continue
             elif event.operation == "tail":
                 begin, _ = self.around(event.position)
                 if begin != event.position:
-                    self._say(f"tail() told {event.position}, which is inside an append", event, self.starts[begin])
+                    self._say(
+                        f"tail() told {event.position}, which is inside an append",
+                        event,
+                        self.starts[begin],
+                    )
                 bounds.append(Bounds(event.position, event.position, event.invoked, ended, event))
             elif event.entries:
-                bounds.append(Bounds(inf, self.around(event.position + len(event.entries) - 1)[1], event.invoked, ended, event))
+                bounds.append(
+                    Bounds(
+                        inf,
+                        self.around(event.position + len(event.entries) - 1)[1],
+                        event.invoked,
+                        ended,
+                        event,
+                    )
+                )
             elif event.operation == "read" and event.trimmed is None:
-                bounds.append(Bounds(self.around(event.position)[0], 0, event.invoked, ended, event))
+                bounds.append(
+                    Bounds(self.around(event.position)[0], 0, event.invoked, ended, event)
+                )
             elif event.trimmed is not None or event.operation == "trim":
-                bounds.append(Bounds(inf, event.trimmed if event.trimmed is not None else event.position, event.invoked, ended, event))
+                bounds.append(
+                    Bounds(
+                        inf,
+                        event.trimmed if event.trimmed is not None else event.position,
+                        event.invoked,
+                        ended,
+                        event,
+                    )
+                )
         return bounds
 
 
@@ -162,12 +190,17 @@ def _disordered(bounds: Sequence[Bounds]) -> Iterator[_Contradiction]:
     told = set()
     for bound in bounds:
         index = bisect_left(mosts, bound.least) - 1
-        if index >= 0 and latest[index].invoked > bound.responded and id(latest[index].event) not in told:
+        if (
+            index >= 0
+            and latest[index].invoked > bound.responded
+            and id(latest[index].event) not in told
+        ):
             late = latest[index]
             told.add(id(late.event))
             why = f"{late.event.client}'s {late.event.operation} says that the log had at most {late.most:g} entries, and began after "
             yield _Contradiction(
-                f"{why}{bound.event.client}'s {bound.event.operation} had ended, when it had at least {bound.least}", (bound.event, late.event)
+                f"{why}{bound.event.client}'s {bound.event.operation} had ended, when it had at least {bound.least}",
+                (bound.event, late.event),
             )
 
 
@@ -179,7 +212,10 @@ def _out_of_turn(log: _Log) -> Iterator[_Contradiction]:
         assert place is not None
         earlier = last.get(event.client)
         if earlier is not None and earlier[0] > place and earlier[1].invoked < event.invoked:
-            yield _Contradiction("appends of one client are not in the order in which it made them", (earlier[1], event))
+            yield _Contradiction(
+                "appends of one client are not in the order in which it made them",
+                (earlier[1], event),
+            )
         if earlier is None or earlier[0] < place:
             last[event.client] = (place, event)
 
@@ -190,14 +226,20 @@ def _gaps(events: Sequence[LogEvent]) -> Iterator[_Contradiction]:
     for event in events:
         if event.operation == "follow" and event.outcome == "ok" and event.entries:
             earlier = last.get(event.client)
-            if earlier is not None and (earlier.position or 0) + len(earlier.entries) != event.position:
+            if (
+                earlier is not None
+                and (earlier.position or 0) + len(earlier.entries) != event.position
+            ):
                 yield _Contradiction("a follower skipped entries, or went back", (earlier, event))
             last[event.client] = event
 
 
 def _untrimmed(events: Sequence[LogEvent]) -> Iterator[_Contradiction]:
     """Positions that were told to be trimmed, and that nobody had asked to."""
-    trims = sorted((event for event in events if event.operation == "trim" and event.position is not None), key=lambda event: event.invoked)
+    trims = sorted(
+        (event for event in events if event.operation == "trim" and event.position is not None),
+        key=lambda event: event.invoked,
+    )
     highest: list[int] = []
     for event in trims:
         highest.append(max(event.position or 0, highest[-1] if highest else 0))
@@ -205,7 +247,9 @@ def _untrimmed(events: Sequence[LogEvent]) -> Iterator[_Contradiction]:
         if event.trimmed is not None and event.responded is not None:
             index = bisect_left(trims, event.responded, key=lambda trim: trim.invoked) - 1
             if event.trimmed > (highest[index] if index >= 0 else 0):
-                yield _Contradiction(f"trimmed up to {event.trimmed}, which nobody had asked for", (event,))
+                yield _Contradiction(
+                    f"trimmed up to {event.trimmed}, which nobody had asked for", (event,)
+                )
 
 
 def _unfilled(log: _Log, bounds: Sequence[Bounds]) -> Iterator[_Contradiction]:
@@ -214,16 +258,24 @@ def _unfilled(log: _Log, bounds: Sequence[Bounds]) -> Iterator[_Contradiction]:
     holes = _holes(log, needing[0].least if needing else 0)
     free = [event for event in log.unread for _ in event.entries]
     index, first = 0, None
-    checked: list[tuple[int, Bounds]] = []  # holes from the last to the first, each with the first operation to end that needs it
+    checked: list[
+        tuple[int, Bounds]
+    ] = []  # holes from the last to the first, each with the first operation to end that needs it
     for hole in reversed(holes):
         while index < len(needing) and needing[index].least > hole:
-            first = needing[index] if first is None or needing[index].responded < first.responded else first
+            first = (
+                needing[index]
+                if first is None or needing[index].responded < first.responded
+                else first
+            )
             index += 1
         assert first is not None
         checked.append((hole, first))
     for number, (hole, bound) in enumerate(reversed(checked)):
         if number >= len(free) or free[number].invoked > bound.responded:
-            yield _Contradiction(f"nothing was appended in time that can be at position {hole}", (bound.event,))
+            yield _Contradiction(
+                f"nothing was appended in time that can be at position {hole}", (bound.event,)
+            )
             return
 
 

@@ -84,7 +84,9 @@ class Register:
         self._failed: dict[str | None, Event] = {}
         for event in events:
             if event.outcome != "unknown" and event.responded is None:
-                raise BadInput(f"not an event of a history: outcome {event.outcome}, and no response: {event.describe()}")
+                raise BadInput(
+                    f"not an event of a history: outcome {event.outcome}, and no response: {event.describe()}"
+                )
             if is_write(event) and event.outcome == "failed":
                 self._failed.setdefault(written(event), event)
             elif is_write(event):
@@ -107,14 +109,23 @@ class Register:
                 continue
             if value not in self.writes:
                 failed = self._failed.get(value)
-                why = "and nobody wrote it" if failed is None else "although the only writes of it failed without effect"
+                why = (
+                    "and nobody wrote it"
+                    if failed is None
+                    else "although the only writes of it failed without effect"
+                )
                 for read in reads:
-                    yield Contradiction(f"{named(value)} was read, {why}", (read,) if failed is None else (failed, read))
+                    yield Contradiction(
+                        f"{named(value)} was read, {why}",
+                        (read,) if failed is None else (failed, read),
+                    )
                 continue
             first = min(self.writes[value], key=lambda write: write.invoked)
             for read in reads:
                 if response(read) < first.invoked:
-                    yield Contradiction(f"{named(value)} was read before any write of it was invoked", (read, first))
+                    yield Contradiction(
+                        f"{named(value)} was read before any write of it was invoked", (read, first)
+                    )
 
 
 class Zone(NamedTuple):
@@ -141,7 +152,11 @@ def zones_of(register: Register) -> list[Zone]:
     zones = []
     for value, writes in register.writes.items():
         if value not in register.reads:
-            zones += [Zone(value, response(write), write.invoked, write, write, write) for write in writes if write.outcome == "ok"]
+            zones += [
+                Zone(value, response(write), write.invoked, write, write, write)
+                for write in writes
+                if write.outcome == "ok"
+            ]
         elif not register.is_repeated(value):
             operations = [*writes, *register.reads[value]]
             first, last = min(operations, key=response), _last(operations)
@@ -162,7 +177,9 @@ def conflicts(zones: Sequence[Zone]) -> Iterator[tuple[Zone, Zone]]:
     So one stale read is told once, not again with every value written in the meantime.
     """
     apart: list[Zone] = []  # forward zones, one after the other
-    for zone in sorted((zone for zone in zones if zone.ended < zone.begun), key=attrgetter("ended")):
+    for zone in sorted(
+        (zone for zone in zones if zone.ended < zone.begun), key=attrgetter("ended")
+    ):
         if apart and zone.ended < apart[-1].begun:
             yield apart.pop(), zone
         else:
@@ -170,7 +187,12 @@ def conflicts(zones: Sequence[Zone]) -> Iterator[tuple[Zone, Zone]]:
     told = set()
     for zone in zones:
         index = bisect_left(apart, zone.begun, key=attrgetter("ended")) - 1
-        if zone.begun <= zone.ended and index >= 0 and zone.ended < apart[index].begun and index not in told:
+        if (
+            zone.begun <= zone.ended
+            and index >= 0
+            and zone.ended < apart[index].begun
+            and index not in told
+        ):
             told.add(index)
             yield apart[index], zone
 

@@ -79,8 +79,12 @@ class Search:
         self._by_ended = _Order(sorted(range(len(items)), key=self._ended.__getitem__))
         self._reads_left = [0, *(len(register.reads[value]) for value in numbers)]
         self._present = numbers.get(None, OTHER)
-        self._used = (0,) * len(self._unknown)  # how many writes of unknown outcome of each value; states share it
-        self._trail: list[int | tuple[int, ...]] = []  # what was done: items taken, and what ``_used`` was before it changed
+        self._used = (0,) * len(
+            self._unknown
+        )  # how many writes of unknown outcome of each value; states share it
+        self._trail: list[
+            int | tuple[int, ...]
+        ] = []  # what was done: items taken, and what ``_used`` was before it changed
         self._seen: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
         self.states = 0
         self.reached = -inf
@@ -157,7 +161,9 @@ class Search:
             if target not in best or self._ended[item] < best[target].ended:
                 best[target] = _Choice(self._ended[item], item, target)
         earliest = self._ended[self._by_ended.after[-1]]
-        unknown = [_Choice(inf, -1, value) for value in sorted(readable) if self._unused(value, earliest)]
+        unknown = [
+            _Choice(inf, -1, value) for value in sorted(readable) if self._unused(value, earliest)
+        ]
         return sorted(best.values()) + unknown
 
     def _unused(self, value: int, until: float) -> bool:
@@ -169,7 +175,12 @@ class Search:
         """Whether the state was not met before, nor one like it with fewer writes of unknown outcome used; makes it a state met."""
         first = self._by_ended.after[-1]
         second = self._by_ended.after[first]
-        self.reached = max(self.reached, self._ended[first], self._begun[first], self._begun[second] if second != self._by_ended.end else -inf)
+        self.reached = max(
+            self.reached,
+            self._ended[first],
+            self._begun[first],
+            self._begun[second] if second != self._by_ended.end else -inf,
+        )
         met = self._seen.setdefault((first, *candidates), [])
         if any(used is self._used or all(map(int.__le__, used, self._used)) for used in met):
             return False
@@ -181,7 +192,9 @@ class Search:
             self._take(choice.item)
         else:
             self._trail.append(self._used)
-            self._used = tuple(count + (value == choice.value) for value, count in enumerate(self._used))
+            self._used = tuple(
+                count + (value == choice.value) for value, count in enumerate(self._used)
+            )
         self._present = choice.value
 
     def _take(self, item: int) -> None:

@@ -24,7 +24,9 @@ def check_tags(events: Iterable[Event]) -> list[Violation]:
     """Where the order of tags is broken; at most two violations for an operation."""
     violations: list[Violation] = []
     for key, own in by_key(events).items():
-        tagged = [_Tagged(event.tag, event) for event in own if event.tag is not None and _counts(event)]
+        tagged = [
+            _Tagged(event.tag, event) for event in own if event.tag is not None and _counts(event)
+        ]
         violations += [found.on(key) for found in (*_shared(tagged), *_disordered(tagged))]
     return violations
 
@@ -36,7 +38,9 @@ def _counts(event: Event) -> bool:
 def _shared(tagged: Sequence[_Tagged]) -> Iterator[Contradiction]:
     """Tags of two writes, or of two values."""
     owners: dict[Pair, Event] = {}
-    for tag, event in sorted(tagged, key=lambda one: not is_write(one.event)):  # writes first: of two readers it is the wrong one that is told
+    for tag, event in sorted(
+        tagged, key=lambda one: not is_write(one.event)
+    ):  # writes first: of two readers it is the wrong one that is told
         owner = owners.setdefault(tag, event)
         if tag == ZERO and (is_write(event) or event.value is not None):
             yield Contradiction(f"tag {shown(tag)} is that of the initial value, absent", (event,))
@@ -44,7 +48,9 @@ def _shared(tagged: Sequence[_Tagged]) -> Iterator[Contradiction]:
             yield Contradiction(f"tag {shown(tag)} belongs to two writes", (owner, event))
         elif written(owner) != written(event):
             one, other = sorted((named(written(owner)), named(written(event))))
-            yield Contradiction(f"tag {shown(tag)} belongs to two values, {one} and {other}", (owner, event))
+            yield Contradiction(
+                f"tag {shown(tag)} belongs to two values, {one} and {other}", (owner, event)
+            )
 
 
 def _disordered(tagged: Sequence[_Tagged]) -> Iterator[Contradiction]:

@@ -6,7 +6,14 @@ from ares.chain.log_operations import Follower
 from ares.chain.log_session import LogSession
 from ares.chain.quick_reads import ReadManner
 from ares.model.codec import decode_replies
-from ares.model.errors import AppendUncertain, BadInput, NotWritten, PositionTaken, Trimmed, Unavailable
+from ares.model.errors import (
+    AppendUncertain,
+    BadInput,
+    NotWritten,
+    PositionTaken,
+    Trimmed,
+    Unavailable,
+)
 from ares.model.identity import ClientId, ServerId
 from ares.operation.effects import Operation
 from ares.testing.sim.invariants import PromiseBroken
@@ -89,24 +96,44 @@ class LogClient(SimCaller):
         position = max(position - place, 0) if step.operation in READS else position
         self._world.tell(f"{self.name} BEGINS {step.operation} {number} near {position}")
         kind = KINDS.get(step.operation)
-        entries = tuple(f"{self.name}-{number}-{index}" for index in range(step.entries)) if kind == "append" else ()
+        entries = (
+            tuple(f"{self.name}-{number}-{index}" for index in range(step.entries))
+            if kind == "append"
+            else ()
+        )
         at = position if step.operation == "append-at" else None
         event = None
         if kind is not None:
-            event = LogEvent(f"{self.name}?{number}", kind, LOG, position if kind == "trim" else None, now, None, entries, "unknown", at)
+            event = LogEvent(
+                f"{self.name}?{number}",
+                kind,
+                LOG,
+                position if kind == "trim" else None,
+                now,
+                None,
+                entries,
+                "unknown",
+                at,
+            )
         self.running[number] = event
 
         def done(result: Any, error: BaseException | None) -> None:
             self._ended(number, step, position, result, error)
 
         if kind == "append":
-            self.session.append(done, now, [entry.encode() for entry in entries], at, self._run.plan.timeout_s)
+            self.session.append(
+                done, now, [entry.encode() for entry in entries], at, self._run.plan.timeout_s
+            )
         elif step.operation in READS:
             upto = position + 10 if step.operation == "read-range" else None
-            manner = ReadManner(self.session.operations.reads_from_tail, step.operation == "read-uncommitted")
+            manner = ReadManner(
+                self.session.operations.reads_from_tail, step.operation == "read-uncommitted"
+            )
             self.session.reads.ask(done, now, position, upto, PATIENCE_S, manner)
         else:
-            self.session.session.start(self._operation(step, position), step.operation, now, PATIENCE_S, done)
+            self.session.session.start(
+                self._operation(step, position), step.operation, now, PATIENCE_S, done
+            )
 
     def _operation(self, step: LogStep, position: int) -> Operation[Any]:
         operations = self.session.operations
@@ -132,17 +159,33 @@ class LogClient(SimCaller):
                 return first, ()
         return (yield from self._follower.take())
 
-    def _ended(self, number: int, step: LogStep, position: int, result: Any, error: BaseException | None) -> None:
+    def _ended(
+        self, number: int, step: LogStep, position: int, result: Any, error: BaseException | None
+    ) -> None:
         if number not in self.running:
             return
         event = self.running.pop(number)
-        self._world.tell(f"{self.name} ENDS {step.operation} {number} with {result if error is None else repr(error)}")
-        unsent = step.operation.startswith("append") and isinstance(error, Unavailable) and not error.may_have_taken_effect
+        self._world.tell(
+            f"{self.name} ENDS {step.operation} {number} with {result if error is None else repr(error)}"
+        )
+        unsent = (
+            step.operation.startswith("append")
+            and isinstance(error, Unavailable)
+            and not error.may_have_taken_effect
+        )
         unsent |= isinstance(error, Unavailable) and FULL in str(error)
-        if error is not None and not unsent and not isinstance(error, NotWritten | Trimmed | PositionTaken | AppendUncertain | BadInput):
+        if (
+            error is not None
+            and not unsent
+            and not isinstance(
+                error, NotWritten | Trimmed | PositionTaken | AppendUncertain | BadInput
+            )
+        ):
             self.failures.append(error)
             if step.operation != "reconfigure":
-                raise PromiseBroken(f"{self.name}: {step.operation} failed with {type(error).__name__}: {error}")
+                raise PromiseBroken(
+                    f"{self.name}: {step.operation} failed with {type(error).__name__}: {error}"
+                )
         if event is not None:
             self._record(event, step, position, result, error)
         elif step.operation == "read-uncommitted" and isinstance(result, bytes):
@@ -150,12 +193,26 @@ class LogClient(SimCaller):
         if not step.ahead:
             self.next()
 
-    def _record(self, event: LogEvent, step: LogStep, position: int, result: Any, error: BaseException | None) -> None:
+    def _record(
+        self,
+        event: LogEvent,
+        step: LogStep,
+        position: int,
+        result: Any,
+        error: BaseException | None,
+    ) -> None:
         now, entries, trimmed = self._world.now, event.entries, None
         outcome: Outcome = "ok"
-        client = self.name if step.operation != "append" else f"{self.name}.{self.session.appender.client}"
+        client = (
+            self.name
+            if step.operation != "append"
+            else f"{self.name}.{self.session.appender.client}"
+        )
         match error:
-            case AppendUncertain() | Unavailable() if event.operation in ("append", "trim") and getattr(error, "may_have_taken_effect", False):
+            case AppendUncertain() | Unavailable() if event.operation in (
+                "append",
+                "trim",
+            ) and getattr(error, "may_have_taken_effect", False):
                 self._run.events.append(event)
                 return
             case PositionTaken():
@@ -175,10 +232,23 @@ class LogClient(SimCaller):
         if event.operation == "follow":
             client = f"{self.name} follows {self._followers}"
         if event.operation != "follow" or entries:
-            told = LogEvent(client, event.operation, LOG, place, event.invoked, now, entries, outcome, at, trimmed)
+            told = LogEvent(
+                client,
+                event.operation,
+                LOG,
+                place,
+                event.invoked,
+                now,
+                entries,
+                outcome,
+                at,
+                trimmed,
+            )
             self._run.events.append(told)
 
-    def _told(self, step: LogStep, position: int, entries: tuple[str, ...], result: Any) -> tuple[int, tuple[str, ...]]:
+    def _told(
+        self, step: LogStep, position: int, entries: tuple[str, ...], result: Any
+    ) -> tuple[int, tuple[str, ...]]:
         match step.operation:
             case "append" | "append-at":
                 position = result
@@ -199,7 +269,11 @@ class LogClient(SimCaller):
         if not self.dead:
             self.dead = True
             self._world.tell(f"{self.name} DIES")
-            self._run.events.extend(event for event in self.running.values() if event is not None and event.operation in ("append", "trim"))
+            self._run.events.extend(
+                event
+                for event in self.running.values()
+                if event is not None and event.operation in ("append", "trim")
+            )
             self.running.clear()
             self._steps.clear()
 

@@ -35,7 +35,9 @@ class SimLinks:
 
     def __init__(self, post: Callable[[str, Sequence[AnyMessage]], None]) -> None:
         self._post = post
-        self.deliver: Callable[[ServerId, Sequence[AnyMessage]], None] = lambda server, messages: None
+        self.deliver: Callable[[ServerId, Sequence[AnyMessage]], None] = lambda server, messages: (
+            None
+        )
 
     def open(self, deliver: Callable[[ServerId, Sequence[AnyMessage]], None]) -> None:
         self.deliver = deliver
@@ -75,7 +77,17 @@ class DiskLogServer(LogServer):
         own, world = member(self.number), self._world
         self._process, self._links = Process(world, self._files), SimLinks(self._post)
         plan = self._run.plan
-        self._logs = Logs(own.id, own.identity, plan.first_chain, self._respond, self._fail, self._process, self._links, self, plan.place_bytes)
+        self._logs = Logs(
+            own.id,
+            own.identity,
+            plan.first_chain,
+            self._respond,
+            self._fail,
+            self._process,
+            self._links,
+            self,
+            plan.place_bytes,
+        )
         if world.rng.random() < AGAIN:
             self._files.patience = disk_changes(world.rng)
         try:
@@ -103,7 +115,13 @@ class DiskLogServer(LogServer):
 
     def _journal(self) -> LogJournal:
         own = member(self.number)
-        return LogJournal(DIRECTORY, Owner(b"cluster", own.id, own.identity), self._process, self._files, self._run.plan.place_bytes)
+        return LogJournal(
+            DIRECTORY,
+            Owner(b"cluster", own.id, own.identity),
+            self._process,
+            self._files,
+            self._run.plan.place_bytes,
+        )
 
     # -- messages -------------------------------------------------------------------------------------------------------------
 

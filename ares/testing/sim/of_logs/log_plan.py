@@ -12,7 +12,17 @@ from ares.testing.sim.plan import Chances, Fault, member
 
 LOG = DomainName("events")
 
-LogKind = Literal["append", "append-at", "read", "read-range", "read-uncommitted", "tail", "follow", "trim", "reconfigure"]
+LogKind = Literal[
+    "append",
+    "append-at",
+    "read",
+    "read-range",
+    "read-uncommitted",
+    "tail",
+    "follow",
+    "trim",
+    "reconfigure",
+]
 
 
 class LogStep(Struct, frozen=True):
@@ -77,8 +87,29 @@ class Flavour(Struct, frozen=True):
     ``pause_s``: between steps. ``apart``: a new chain mostly has none of the servers of another one. ``ahead``: how many appends are not waited for.
     """
 
-    writing: tuple[LogKind, ...] = ("append", "append", "append", "append", "append", "append-at", "tail", "read", "trim")
-    reading: tuple[LogKind, ...] = ("tail", "tail", "tail", "read", "read", "read-range", "read-uncommitted", "follow", "follow", "append")
+    writing: tuple[LogKind, ...] = (
+        "append",
+        "append",
+        "append",
+        "append",
+        "append",
+        "append-at",
+        "tail",
+        "read",
+        "trim",
+    )
+    reading: tuple[LogKind, ...] = (
+        "tail",
+        "tail",
+        "tail",
+        "read",
+        "read",
+        "read-range",
+        "read-uncommitted",
+        "follow",
+        "follow",
+        "append",
+    )
     reconfigurers: tuple[int, int] = (1, 3)
     moves: tuple[int, int] = (1, 3)
     loss: tuple[float, ...] = (0.0, 0.0, 0.025, 0.1)
@@ -88,7 +119,17 @@ class Flavour(Struct, frozen=True):
     faults: tuple[int, ...] = (0, 0, 1, 2, 4)
     servers: tuple[int, int] = (3, 6)
     steps: tuple[tuple[int, int], tuple[int, int]] = ((3, 10), (2, 8))
-    kinds: tuple[str, ...] = ("crash", "crash", "crash", "kill", "cut", "cut-in", "cut-out", "slow", "consensus")
+    kinds: tuple[str, ...] = (
+        "crash",
+        "crash",
+        "crash",
+        "kill",
+        "cut",
+        "cut-in",
+        "cut-out",
+        "slow",
+        "consensus",
+    )
     lasts_s: float = 0.3
     apart: bool = False
     ahead: float = 0.6
@@ -135,18 +176,50 @@ def draw_log(seed: int) -> LogPlan:
     dead = (rng.randrange(servers), rng.uniform(0.0, 1.0)) if rng.random() < 0.25 else None
     smallest = 2 if dead is None and rng.random() < 0.3 else 3
     delay_s, tail = rng.choice([0.0005, 0.002, 0.01]), rng.uniform(1.1, 3.0)
-    chances = Chances(delay_s, tail, rng.choice(flavour.loss), rng.choice([0, 0.1]), rng.choice([0.001, 0.02]), rng.choice(flavour.bad_links))
+    chances = Chances(
+        delay_s,
+        tail,
+        rng.choice(flavour.loss),
+        rng.choice([0, 0.1]),
+        rng.choice([0.001, 0.02]),
+        rng.choice(flavour.bad_links),
+    )
     pause_s = rng.choice(flavour.pause_s)
     chain = _Chains(rng, flavour, servers, smallest)
-    clients = [_client(rng, flavour, f"w{number}", flavour.writing, flavour.steps[0], pause_s) for number in range(rng.randint(1, 3))]
-    clients += [_client(rng, flavour, f"r{number}", flavour.reading, flavour.steps[1], pause_s) for number in range(rng.randint(1, 2))]
+    clients = [
+        _client(rng, flavour, f"w{number}", flavour.writing, flavour.steps[0], pause_s)
+        for number in range(rng.randint(1, 3))
+    ]
+    clients += [
+        _client(rng, flavour, f"r{number}", flavour.reading, flavour.steps[1], pause_s)
+        for number in range(rng.randint(1, 2))
+    ]
     for number in range(rng.randint(*flavour.reconfigurers)):
-        moves = [LogStep(rng.expovariate(1 / (4 * pause_s)), "reconfigure", servers=chain.draw()) for _ in range(rng.randint(*flavour.moves))]
+        moves = [
+            LogStep(rng.expovariate(1 / (4 * pause_s)), "reconfigure", servers=chain.draw())
+            for _ in range(rng.randint(*flavour.moves))
+        ]
         dies_at = rng.uniform(0.0, 0.6) if rng.random() < flavour.deaths else None
         clients.append(LogClientPlan(f"g{number}", tuple(moves), dies_at))
     faults = tuple(_fault(rng, flavour, servers) for _ in range(rng.choice(flavour.faults)))
-    timeout_s, fetch_pause_s = rng.choice([100_000.0, 100_000.0, 0.7]), rng.choice([0.0, 0.0, 0.5, 2.0])
-    plan = _with_calls(LogPlan("log", seed, servers, chain.draw(), chances, tuple(clients), faults, dead, timeout_s, fetch_pause_s))
+    timeout_s, fetch_pause_s = (
+        rng.choice([100_000.0, 100_000.0, 0.7]),
+        rng.choice([0.0, 0.0, 0.5, 2.0]),
+    )
+    plan = _with_calls(
+        LogPlan(
+            "log",
+            seed,
+            servers,
+            chain.draw(),
+            chances,
+            tuple(clients),
+            faults,
+            dead,
+            timeout_s,
+            fetch_pause_s,
+        )
+    )
     return _with_disks(plan) if seed // len(FLAVOURS) % 2 else plan
 
 
@@ -159,7 +232,12 @@ def _with_calls(plan: LogPlan) -> LogPlan:
     clients = [
         replace(
             client,
-            steps=tuple(replace(step, calls=rng.choice([1, 1, 2, 3])) if step.ahead or step.operation in APART else step for step in client.steps),
+            steps=tuple(
+                replace(step, calls=rng.choice([1, 1, 2, 3]))
+                if step.ahead or step.operation in APART
+                else step
+                for step in client.steps
+            ),
         )
         for client in plan.clients
     ]
@@ -171,7 +249,9 @@ def _with_disks(plan: LogPlan) -> LogPlan:
     rng = Random(f"disks of plan log {plan.seed}")
     flavour = Flavour(kinds=("crash", "crash", "kill", "full"))
     faults = tuple(_fault(rng, flavour, plan.servers) for _ in range(rng.choice([0, 1, 2, 4])))
-    return msgspec.structs.replace(plan, faults=plan.faults + faults, place_bytes=rng.choice([4096, 8192]))
+    return msgspec.structs.replace(
+        plan, faults=plan.faults + faults, place_bytes=rng.choice([4096, 8192])
+    )
 
 
 class _Chains:
@@ -188,22 +268,45 @@ class _Chains:
         if self._apart:
             half = list(range(3) if rng.random() < 0.5 else range(3, 6))
             rng.shuffle(half)
-            return (*half, rng.choice([number for number in range(6) if number not in half])) if rng.random() < 0.1 else tuple(half)
+            return (
+                (*half, rng.choice([number for number in range(6) if number not in half]))
+                if rng.random() < 0.1
+                else tuple(half)
+            )
         return tuple(rng.sample(range(servers), rng.randint(self._smallest, min(servers, 5))))
 
 
-def _client(rng: Random, flavour: Flavour, name: str, kinds: tuple[LogKind, ...], counts: tuple[int, int], pause_s: float) -> LogClientPlan:
+def _client(
+    rng: Random,
+    flavour: Flavour,
+    name: str,
+    kinds: tuple[LogKind, ...],
+    counts: tuple[int, int],
+    pause_s: float,
+) -> LogClientPlan:
     steps = []
     for _ in range(rng.randint(*counts)):
         kind = rng.choice(kinds)
         where = rng.choice([0.0, round(rng.random(), 3), 1.0, 1.0])
         ahead = kind == "append" and rng.random() < flavour.ahead
-        steps.append(LogStep(rng.expovariate(1 / pause_s), kind, where, rng.choice([1, 1, 1, 2, 3]), ahead))
+        steps.append(
+            LogStep(rng.expovariate(1 / pause_s), kind, where, rng.choice([1, 1, 1, 2, 3]), ahead)
+        )
     dies = rng.uniform(0.0, 0.6) if rng.random() < 0.1 else None
     return LogClientPlan(name, tuple(steps), dies, rng.random() < 0.3)
 
 
 def _fault(rng: Random, flavour: Flavour, servers: int) -> Fault:
     kind = rng.choice(flavour.kinds)
-    struck = () if kind == "consensus" else tuple(rng.sample(range(servers), rng.choice([1, 1, 1, 2])))
-    return msgspec.convert({"kind": kind, "at": rng.uniform(0, 1.0), "lasts_s": rng.expovariate(1 / flavour.lasts_s), "servers": struck}, Fault)
+    struck = (
+        () if kind == "consensus" else tuple(rng.sample(range(servers), rng.choice([1, 1, 1, 2])))
+    )
+    return msgspec.convert(
+        {
+            "kind": kind,
+            "at": rng.uniform(0, 1.0),
+            "lasts_s": rng.expovariate(1 / flavour.lasts_s),
+            "servers": struck,
+        },
+        Fault,
+    )

@@ -54,11 +54,21 @@ class LogRun:
 
     def post(self, sender: str, receiver: str, messages: list[AnyMessage]) -> None:
         """Appends are not doubled by the network (docs/log.md, Each append once); clients send them again often enough."""
-        deliver = self.servers[receiver].receive if receiver in self.servers else self.clients[receiver].receive
+        deliver = (
+            self.servers[receiver].receive
+            if receiver in self.servers
+            else self.clients[receiver].receive
+        )
         once = any(isinstance(message, Append) for message in messages)
         self.world.send(sender, receiver, encode(messages), deliver, once)
 
-    def consult(self, client: LogClient, what: Agree | Announce, answer: Callable[[Any], None], refuse: Callable[[Exception], None]) -> None:
+    def consult(
+        self,
+        client: LogClient,
+        what: Agree | Announce,
+        answer: Callable[[Any], None],
+        refuse: Callable[[Exception], None],
+    ) -> None:
         if isinstance(what, Agree):
             self.consensus.propose(what.configuration, client.session.view.client, answer, refuse)
         else:
@@ -70,7 +80,9 @@ class LogRun:
         world = self.world
         if self.consensus.healed:
             return
-        world.tell(f"FAULT {fault.kind} {','.join(f's{number}' for number in fault.servers)} for {fault.lasts_s:.3f} s")
+        world.tell(
+            f"FAULT {fault.kind} {','.join(f's{number}' for number in fault.servers)} for {fault.lasts_s:.3f} s"
+        )
         struck = [self.servers[f"s{number}"] for number in fault.servers]
         match fault.kind:
             case "crash" | "kill":
@@ -119,7 +131,9 @@ class LogRun:
                 server.empty()
             server.restart()
         living = tuple(server.number for server in self.servers.values() if not server.gone)[:4]
-        mender = self._join(LogClientPlan("mender", (LogStep(0.001, "reconfigure", servers=living),)))
+        mender = self._join(
+            LogClientPlan("mender", (LogStep(0.001, "reconfigure", servers=living),))
+        )
         self._wait(self._all_done, "did not finish")
         if mender.failures:
             raise PromiseBroken(f"the log could not be mended: {mender.failures[0]!r}")
@@ -141,8 +155,12 @@ class LogRun:
                 self._wait(lambda: last.done, "could not be read")
         report = check_log(self.events)
         if not report.ok:
-            raise PromiseBroken("; ".join(violation.describe() for violation in report.violations[:3]))
-        appended = {entry for event in self.events if event.operation == "append" for entry in event.entries}
+            raise PromiseBroken(
+                "; ".join(violation.describe() for violation in report.violations[:3])
+            )
+        appended = {
+            entry for event in self.events if event.operation == "append" for entry in event.entries
+        }
         if strange := [entry for entry in self.uncommitted if entry not in appended]:
             raise PromiseBroken(f"{strange[0]!r} was read, and nobody appended it")
 
@@ -156,7 +174,11 @@ class LogRun:
         end = self.world.now + HEALING_S
         self._until(lambda: done() or self.world.now > end)
         if not done():
-            late = {client.name: list(client.running.values()) for client in self.clients.values() if not client.dead and not client.done}
+            late = {
+                client.name: list(client.running.values())
+                for client in self.clients.values()
+                if not client.dead and not client.done
+            }
             raise PromiseBroken(f"{what} in {HEALING_S:g} s after everything was healed: {late}")
 
     def _all_done(self) -> bool:
@@ -166,7 +188,9 @@ class LogRun:
         for _ in range(STEPS_MAX):
             decided = self.consensus.table.decisions.get(self.plan.first_chain.domain, {})
             if len(decided) >= len(self.watch.decided):
-                self.watch.decided |= {index: decision.content for index, decision in decided.items()}
+                self.watch.decided |= {
+                    index: decision.content for index, decision in decided.items()
+                }
             if done() or not self.world.step():
                 return
         raise PromiseBroken(f"no end after {STEPS_MAX} steps")

@@ -56,7 +56,11 @@ class LogServer:
 
     def _describe(self, sender: str, request: Describe) -> None:
         own = member(self.number)
-        self._run.post(self.name, sender, [Description(request.call, own.id, own.identity, b"cluster", VERSION, 0.0, 0, ())])
+        self._run.post(
+            self.name,
+            sender,
+            [Description(request.call, own.id, own.identity, b"cluster", VERSION, 0.0, 0, ())],
+        )
 
     def _tick(self, life: int) -> None:
         if self.up and life == self._life:
@@ -76,7 +80,12 @@ class LogServer:
         self._run.watch.look(self)
         if not self._syncing and self._synced < len(self.disk):
             self._syncing = True
-            self._world.after(self._world.chances.sync_s * self._world.rng.random(), self._sync, self._life, len(self.disk))
+            self._world.after(
+                self._world.chances.sync_s * self._world.rng.random(),
+                self._sync,
+                self._life,
+                len(self.disk),
+            )
 
     def _sync(self, life: int, count: int) -> None:
         if self.up and life == self._life:
@@ -147,36 +156,63 @@ class LogWatch:
         self._complete[chain.id] = True
         for id in chain.server_ids:
             state = self._server_of(id).node.state
-            if state.base_upto < chain.start and not all(stretch.collected for stretch in state.stretches.values()):
-                raise PromiseBroken(f"{server.name} knows chain {chain.index} as finalized, and {id} has only what is below {state.base_upto}")
+            if state.base_upto < chain.start and not all(
+                stretch.collected for stretch in state.stretches.values()
+            ):
+                raise PromiseBroken(
+                    f"{server.name} knows chain {chain.index} as finalized, and {id} has only what is below {state.base_upto}"
+                )
 
     def _look_at_prefix(self, server: LogServer, stretch: Stretch, since: int) -> None:
         if stretch.is_head or stretch.length <= since:
             return
         before = self._server_of(stretch.before).node.state.stretches.get(stretch.configuration.id)
-        if before is None or (before.end is not None or before.collected or (before.successor is not None)):
+        if before is None or (
+            before.end is not None or before.collected or (before.successor is not None)
+        ):
             return
         if stretch.length > before.durable:
-            raise PromiseBroken(f"{server.name} holds the log up to {stretch.length}, and {stretch.before} before it durably up to {before.durable}")
+            raise PromiseBroken(
+                f"{server.name} holds the log up to {stretch.length}, and {stretch.before} before it durably up to {before.durable}"
+            )
         own = {record.first: record for record in stretch.entries.records(since, stretch.length)}
-        if any(own.get(record.first, record) != record for record in before.entries.records(since, stretch.length)):
-            raise PromiseBroken(f"{server.name} holds other records than {stretch.before} before it, from {since} on")
+        if any(
+            own.get(record.first, record) != record
+            for record in before.entries.records(since, stretch.length)
+        ):
+            raise PromiseBroken(
+                f"{server.name} holds other records than {stretch.before} before it, from {since} on"
+            )
 
     def _look_at_commit(self, server: LogServer, stretch: Stretch, since: int) -> None:
         if stretch.committed <= since:
             return
         for id in stretch.servers:
             other = self._server_of(id).node.state.stretches.get(stretch.configuration.id)
-            if other is None or (other.end is None and not other.collected and other.successor is None and other.durable < stretch.committed):
-                raise PromiseBroken(f"{server.name} takes the log to be committed up to {stretch.committed}, and {id} does not have that")
+            if other is None or (
+                other.end is None
+                and not other.collected
+                and other.successor is None
+                and other.durable < stretch.committed
+            ):
+                raise PromiseBroken(
+                    f"{server.name} takes the log to be committed up to {stretch.committed}, and {id} does not have that"
+                )
         for record in stretch.entries.records(since, stretch.committed):
             self._finalize(server, record)
 
     def _finalize(self, server: LogServer, record: LogRecord) -> None:
         if self.final.setdefault(record.first, record) != record:
-            raise PromiseBroken(f"two records are committed at position {record.first}, one at {server.name}")
-        if self._places.setdefault((record.client, record.number, record.entries), record.first) != record.first:
-            raise PromiseBroken(f"append {record.number} of client {record.client} is committed twice")
+            raise PromiseBroken(
+                f"two records are committed at position {record.first}, one at {server.name}"
+            )
+        if (
+            self._places.setdefault((record.client, record.number, record.entries), record.first)
+            != record.first
+        ):
+            raise PromiseBroken(
+                f"append {record.number} of client {record.client} is committed twice"
+            )
 
     def told(self, server: LogServer, messages: Sequence[AnyMessage]) -> None:
         """What leaves."""
@@ -210,7 +246,9 @@ class LogWatch:
         for id, stretch in server.node.state.stretches.items():
             self._seen[server.name, id] = (stretch.length, stretch.committed)
             if stretch.live and self._sealed.get((server.name, id)):
-                raise PromiseBroken(f"{server.name} forgot that chain {stretch.configuration.index} is sealed")
+                raise PromiseBroken(
+                    f"{server.name} forgot that chain {stretch.configuration.index} is sealed"
+                )
             if stretch.end is None and not stretch.collected:
                 self._look_at_commit(server, stretch, stretch.start)
         self._base_seen[server.name] = server.node.state.base_upto
