@@ -1,6 +1,7 @@
 """ZMTP as this project speaks it: taken apart in pieces of any size, bounded everywhere, and understood by libzmq in both directions."""
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Sequence
 
@@ -442,9 +443,10 @@ async def test_who_does_not_read_its_pongs_gets_no_more() -> None:
     try:
         async with asyncio.timeout(WAIT_S_MAX):
             _, writer = await raw(address, opening(DEALER))
-            for _ in range(200):
-                writer.write(flood * 4000)
-                await writer.drain()
+            with contextlib.suppress(ConnectionError):  # the server may hang up on such a client
+                for _ in range(200):
+                    writer.write(flood * 4000)
+                    await writer.drain()
             assert sum(connection.unsent_bytes for connection in listener.connections) < 4_000_000
             writer.transport.abort()
     finally:
