@@ -125,12 +125,32 @@ class Shelf:
     def _scanned(self, source: Source, mark: BatchPlace, first: int) -> Iterator[LogRecord]:
         """Those that end beyond ``first``."""
         for facts in self._reader.scan(mark):
-            for fact in facts:
-                if isinstance(fact, RecordsTaken):
-                    if fact.configuration == source:
-                        yield from fact.records[index_of(fact.records, first) :]
-                elif isinstance(fact, PieceFetched) and source == PIECES:
-                    yield from fact.records[index_of(fact.records, first) :]
+            for records in _fetched(facts) if source == PIECES else _taken(facts, source):
+                yield from records[index_of(records, first) :]
+
+
+def _taken(facts: Sequence[object], chain: Source) -> list[Sequence[LogRecord]]:
+    """Return the records of a batch that `chain` took."""
+    return [
+        fact.records
+        for fact in facts
+        if isinstance(fact, RecordsTaken) and fact.configuration == chain
+    ]
+
+
+def _fetched(facts: Sequence[object]) -> list[Sequence[LogRecord]]:
+    """Return the fetched pieces of a batch, without those that a collection made invalid.
+
+    After a collection the old records are fetched from their beginning once more. Both fetches
+    can be in one batch: a piece that begins before the end of its predecessor starts the second.
+    """
+    pieces: list[Sequence[LogRecord]] = []
+    for fact in facts:
+        if isinstance(fact, PieceFetched) and fact.records:
+            if pieces and fact.records[0].first < pieces[-1][-1].end:
+                pieces.clear()
+            pieces.append(fact.records)
+    return pieces
 
 
 class RecordSpan:

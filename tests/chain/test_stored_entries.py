@@ -175,6 +175,7 @@ class OnDisk(RuleBasedStateMachine):
 
     @rule(first=st.integers(0, 120), count=st.integers(0, 60), bytes_max=st.integers(0, 200))
     def read(self, first, count, bytes_max):
+        first = max(first, self.trimmed)  # a log refuses reads of trimmed positions
         for kept in (self.old, self.new):
             reached = kept.plain.reach(first, first + count, bytes_max)
             assert kept.stored.reach(first, first + count, bytes_max) == reached
@@ -242,3 +243,16 @@ def test_old_records_that_are_fetched_again_after_a_collection_are_the_new_ones(
             run.begin_place()
             run.settle()
             run.everything_is_there()
+
+
+def test_of_two_fetches_in_one_batch_the_later_one_is_read():
+    """A collection between two fetches of the same records, before the journal wrote a batch."""
+    run = OnDisk()
+    run.take([[1]])
+    run.cut_and_go_on(1)
+    run.fetch([[1]])
+    run.collect()
+    run.fetch([[2]])
+    run.begin_place()
+    run.settle()
+    run.everything_is_there()
