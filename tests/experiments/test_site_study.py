@@ -205,8 +205,8 @@ async def test_so_many_operations_are_under_way_as_there_are_lanes():
 
 async def test_an_order_for_a_time_ends_with_it():
     began_s = time.monotonic()
-    answer = await Worker(Memory()).obey(Order(pair("a/x", 10), for_s=0.3, pace_s=0.01))
-    assert 0.3 <= time.monotonic() - began_s < 5
+    answer = await Worker(Memory()).obey(Order(pair("a/x", 10), for_s=1.0, pace_s=0.01))
+    assert time.monotonic() - began_s >= 1.0
     assert len(answer.done) > 2
 
 

@@ -153,7 +153,7 @@ def test_a_short_run_on_etcd_is_clean(tmp_path):
         start(
             tmp_path,
             "--minutes",
-            "0.25",
+            "0.5",
             "--seed",
             "13",
             "--servers",

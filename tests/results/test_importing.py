@@ -3,8 +3,8 @@
 import json
 import os
 import random
+import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -167,6 +167,28 @@ def test_a_rotation_loses_and_doubles_nothing(tmp_path: Path) -> None:
     assert imported(into, tmp_path).files == 0
 
 
+KILLED_AFTER_CALLS = """
+import os, signal, sys
+from pathlib import Path
+from ares.results import importing
+from tests.results.logs import imported
+
+left = int(sys.argv[3])
+
+def count(frame, event, argument):
+    global left
+    if frame.f_code.co_filename == importing.__file__:
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+importing.BATCH_LINES = 200
+sys.setprofile(count)
+imported(Path(sys.argv[1]), Path(sys.argv[2]))
+"""
+"""A program that ends itself after a number of calls and returns in the importing module."""
+
+
 def test_killed_at_any_moment_it_ends_with_the_same(tmp_path: Path) -> None:
     lines = [
         json.dumps(own(("write", "read")[number % 2], number % 3000)) + "\n"
@@ -178,29 +200,17 @@ def test_killed_at_any_moment_it_ends_with_the_same(tmp_path: Path) -> None:
         )
     whole, killed = tmp_path / "whole.db", tmp_path / "killed.db"
     imported(whole, tmp_path)
-    program = (
-        "import sys; from pathlib import Path; from ares.results import importing; from tests.results.logs import imported; "
-        "importing.BATCH_LINES = 200; imported(Path(sys.argv[1]), Path(sys.argv[2]))"
-    )
-    command = python("-c", program, killed, tmp_path)
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
     chance = random.Random(14)
     for _ in range(4):
-        before, enough = _bytes_of(killed), chance.randrange(1, 400_000)
-        process = subprocess.Popen(command, env=environment)
-        while process.poll() is None and _bytes_of(killed) < before + enough:
-            time.sleep(0.002)
-        process.kill()
-        process.wait()
+        calls = str(chance.randrange(1, 1_500))
+        command = python("-c", KILLED_AFTER_CALLS, killed, tmp_path, calls)
+        assert subprocess.run(command, env=environment).returncode == -signal.SIGKILL
     assert rows(killed, "SELECT count(*) FROM operations") < rows(
         whole, "SELECT count(*) FROM operations"
     )
     imported(killed, tmp_path)
     assert content(killed) == content(whole)
-
-
-def _bytes_of(database: Path) -> int:
-    return sum(file.stat().st_size for file in database.parent.glob(f"{database.name}*"))
 
 
 def test_lines_of_all_kinds(tmp_path: Path) -> None:
