@@ -166,6 +166,11 @@ class Roster(Struct, frozen=True):
         )
 
 
+def one_of(names: Sequence[str]) -> str:
+    """Name the server, or say that it is one of several."""
+    return names[0] if len(names) == 1 else f"one of {', '.join(names)}"
+
+
 def judge(active: list[Configuration], watch: Watch, roster: Roster) -> Verdict:
     """What to do for a domain with these active configurations: the last finalized one, and what is to follow it."""
     target = active[-1]
@@ -177,7 +182,7 @@ def judge(active: list[Configuration], watch: Watch, roster: Roster) -> Verdict:
         absent = [server.id for server in configuration.servers if not watch.is_here(server)]
         if configuration.n - len(absent) < configuration.quorum_size:
             present = f"only {configuration.n - len(absent)} of {configuration.n} servers answer, and {configuration.quorum_size} make a quorum"
-            return Stuck(f"{present}: one of {', '.join(absent)} must come back")
+            return Stuck(f"{present}: {one_of(absent)} must come back")
     if pending and target.id not in roster.lingering:
         return Sound()  # somebody is at it
     if not gone:
@@ -272,7 +277,7 @@ def judge_log(
     stopped = bool(gone) or seen.sealed_s >= after_s
     if stopped and last.n - len(silent) < last.quorum_size:
         why = f"only {last.n - len(silent)} of {last.n} servers of the chain answer, and {last.quorum_size} must, to go on without the others"
-        return Stuck(f"{why}: one of {', '.join(silent)} must come back")
+        return Stuck(f"{why}: {one_of(silent)} must come back")
     if not stopped and len(seen.active) > 1:
         return FinishMove(last) if seen.pending_s >= after_s else Sound()
     new = [server for server in spares if all(server.id != member.id for member in kept)][

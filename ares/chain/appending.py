@@ -384,13 +384,11 @@ class Appender:
             )
             flight.fail(partial(Unavailable, 0, 0, {}, f"the append was not sent: {why}"))
         if any(flight.deadline <= now for flight in self._flights.values()):
-            head = self.chain.server_ids[0]
-            why = (
-                SEALED
-                if self._sealed
-                else f"the log did not answer in time ({head}, its head: {troubles.get(head, 'no answer')})"
-            )
-            self._give_up(why, now)
+            head, *others = self.chain.server_ids
+            known = [f"{head}, its head: {troubles.get(head, 'no answer')}"]
+            known += [f"{server}: {troubles[server]}" for server in others if server in troubles]
+            silence = f"the log did not answer in time ({'; '.join(known)})"
+            self._give_up(SEALED if self._sealed else silence, now)
         self._look_at = min(
             (flight.deadline for flight in (*self._flights.values(), *self._pending)), default=inf
         )

@@ -32,6 +32,7 @@ from ares.model.log_messages import (
     TrimDone,
 )
 from ares.model.messages import Describe, Description
+from ares.model.numbers import is_whole, shown_number
 from ares.operation.effects import Announce, Gather, Operation, Pause, Report
 from ares.reconfig.mover import Progress
 from ares.reconfig.reconfigure import agree, announce_successor, gc_config, mark_finalized
@@ -54,6 +55,8 @@ EMPTY_MAX = 3
 
 INSPECT_S = 0.3
 """How long an inspection waits for nodes beyond a majority."""
+
+FULL_DISK = "its disk is full, and entries have to pass it: give it space, or `ares-cli reconfig` without it"
 
 STAND_AGAIN_S = 0.1
 PREPARE_S = 3.0
@@ -310,6 +313,17 @@ class LogOperations:
             seen.sealed for seen in answers.values()
         )
 
+    def full_servers(self) -> Operation[dict[ServerId, str]]:
+        """Return the servers of the last chain whose disks are full: their head does not tell of them."""
+        roster = self.view.sequence.last_known.at(NO_DOMAIN, 0)
+        try:
+            answers = yield Gather(
+                roster, Describe, "whose disk is full", needed=1, settled=lambda _: False, patience_s=lambda *_: INSPECT_S, arguments=(True,), reply=Description
+            )  # fmt: skip
+        except Unavailable:
+            return {}
+        return {server: FULL_DISK for server, described in answers.items() if _is_full(described)}
+
     def replace_chain(
         self, last: Configuration, wished: Configuration
     ) -> Operation[Configuration | None]:
@@ -489,9 +503,9 @@ class Follower:
 
 def check_position(position: int) -> None:
     """Raises :class:`BadInput` for what is no position."""
-    if not isinstance(position, int) or not 0 <= position <= POSITION_MAX:
+    if not is_whole(position) or not 0 <= position <= POSITION_MAX:
         raise BadInput(
-            f"a position is a whole number from 0 to {POSITION_MAX}, not {position!r}; nothing was sent"
+            f"a position is a whole number from 0 to {POSITION_MAX}, not {shown_number(position)}; nothing was sent"
         )
 
 

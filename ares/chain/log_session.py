@@ -42,6 +42,7 @@ class LogSession:
         self.operations = LogOperations(self.view, turn, reads_from_tail)
         self.appender = Appender(self.view.client, first, new_client, trust_s)
         self.reads = QuickReads(self.operations, self.session)
+        self._full: dict[ServerId, str] = {}
         self._introduced: list[ServerId] = []
         self._introduced_at = 0
         self._refreshing = self._asking_tail = False
@@ -140,7 +141,7 @@ class LogSession:
     def tick(self, now: float) -> None:
         """Let time pass."""
         self.session.tick(now)
-        self.appender.tick(now, self.session.troubles)
+        self.appender.tick(now, {**self.session.troubles, **self._full})
         self.reads.tick(now)
         self._see_to_appender(now)
 
@@ -174,6 +175,7 @@ class LogSession:
         if heard is not None:
             yield from find_next_config(self.view, chain, heard)
         yield from read_config(self.view)
+        self._full = yield from self.operations.full_servers()
 
     def _refreshed(self, result: Any, error: BaseException | None) -> None:
         self._refreshing = False

@@ -24,6 +24,7 @@ from msgspec import Struct, structs
 from ares.cli.local_files import naming
 from ares.machine.loop import run
 from ares.model.errors import BadInput
+from ares.model.numbers import SECONDS_MAX
 
 if TYPE_CHECKING:
     from ares.client.manager import Manager
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
 CLUSTER_VARIABLE = "ARES_CLUSTER"
 KEY_VARIABLE = "ARES_KEY"
 SITE_VARIABLE = "ARES_SITE"
-TIMEOUT_S_MAX = 1e7
-
 
 Result = TypeVar("Result")
 
@@ -62,7 +61,7 @@ class Common(Struct, frozen=True):
             "--timeout",
             metavar="S",
             min=0.001,
-            max=TIMEOUT_S_MAX,
+            max=SECONDS_MAX,
             help="Give up after so many seconds.",
         ),
     ] = None

@@ -88,7 +88,7 @@ class _Loop:
             self._lock if self.runs else contextlib.nullcontext()
         ):  # in a forked child nobody would release it
             if not self.runs:
-                raise BadInput("the connection is closed")
+                raise BadInput("this client is closed, and nothing was sent: connect again")
             future = asyncio.run_coroutine_threadsafe(awaited(), self._loop)
         future.add_done_callback(lambda _: calls.put(None))
         try:

@@ -4,7 +4,7 @@ import os
 import secrets
 from collections.abc import Callable, Generator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from msgspec import structs
 
@@ -40,6 +40,14 @@ class Connecting:
         self._settings = settings
         self._tracer = tracer
         self._manager: Manager | None = None
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise AttributeError(
+            f"connect() gives no store yet, so there is no {name!r}: use `async with connect(...) as store`, "
+            "or `store = await connect(...)`; without asyncio, `with ares.connect_blocking(...) as store`"
+        )
 
     def __await__(self) -> Generator[Any, None, Manager]:
         return self.__aenter__().__await__()

@@ -37,6 +37,7 @@ from ares.fragment.shared_memory import Blocks
 from ares.fragment.update import fm_update
 from ares.model.configuration import Configuration
 from ares.model.errors import BadInput, ObjectNotFound, Uncertain
+from ares.model.numbers import SECONDS_MAX, is_whole, shown_number
 from ares.model.tag import TAG_ZERO, Tag
 from ares.operation.effects import Operation
 from ares.operation.jobs import About
@@ -244,9 +245,10 @@ class File:
 
     async def collect(self, grace_s: int = GRACE_S, *, timeout_s: float | None = None) -> int:
         """Delete blocks of this file's domain that no file names and that are older than ``grace_s``; how many that were."""
-        if not isinstance(grace_s, int) or grace_s < 0:
+        if not is_whole(grace_s) or not 0 <= grace_s <= SECONDS_MAX:
             raise BadInput(
-                f"blocks are kept for a whole number of seconds, 0 or more, not {grace_s!r}; nothing was deleted"
+                f"blocks are kept for a whole number of seconds from 0 to {SECONDS_MAX:g}, "
+                f"not {shown_number(grace_s)}; nothing was deleted"
             )
         return await self._run(
             "collection",

@@ -462,7 +462,8 @@ class Manager(ObjectStore):
                 for server, why in self._runner.troubles.items()
                 if server in silent
             )
-            who = f"{', '.join(silent)} does not answer" + (f" ({known})" if known else "")
+            verb = "does" if len(silent) == 1 else "do"
+            who = f"{', '.join(silent)} {verb} not answer" + (f" ({known})" if known else "")
             raise ConfigurationRefused(
                 f"{who}; a new configuration begins with servers that run. Nothing was changed"
             )

@@ -123,7 +123,7 @@ class Runner:
         """
         self.check_loop()
         if self._closed:
-            raise ConnectionClosed
+            raise ConnectionClosed(begun=False)
         if (
             self._tracer is not None
             and recording is None
@@ -181,7 +181,7 @@ class Runner:
         """
         self.check_loop()
         if self._closed:
-            raise ConnectionClosed
+            raise ConnectionClosed(begun=False)
         future: asyncio.Future[Any] = self._loop.create_future()
         done: Callable[[Any, BaseException | None], None] = partial(_settle, future)
         if (

@@ -7,6 +7,7 @@ from msgspec import Struct
 from ares.client.mirrors import age_s, as_of, is_removed, opened
 from ares.client.store import ObjectStore, checked_key
 from ares.model.errors import BadInput, MirrorTooOld, NotInMirror, ObjectNotFound, Unavailable
+from ares.model.numbers import SECONDS_MAX, is_number, shown_number
 from ares.model.tag import Tag
 from ares.objects.mirroring import MirrorName
 
@@ -38,9 +39,9 @@ async def read_stale(
 ) -> StaleValue:
     """See :meth:`ares.client.manager.Manager.read_stale`."""
     name = checked_key(key)
-    if max_age_s is not None and not (isinstance(max_age_s, int | float) and max_age_s >= 0):
+    if max_age_s is not None and not is_number(max_age_s, SECONDS_MAX):
         raise BadInput(
-            f"a greatest age is a number of seconds, 0 or more, not {max_age_s!r}; nothing was sent"
+            f"a greatest age is a number of seconds from 0 to {SECONDS_MAX:g}, not {shown_number(max_age_s)}; nothing was sent"
         )
     life = 1
     while site is not None and await manager.is_near(MirrorName(domain, site, life + 1).name):

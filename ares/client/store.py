@@ -25,6 +25,7 @@ from ares.model.identity import (
     ObjectName,
     fits,
 )
+from ares.model.numbers import SECONDS_MAX, is_number, is_whole, shown_number
 from ares.model.tag import Tag
 from ares.model.value import TOMBSTONE, Answered
 from ares.objects.coverable import read_versioned, write_versioned
@@ -111,9 +112,7 @@ class Domain:
     def _timeout(self, timeout_s: float | None) -> float:
         if timeout_s is None:
             return self._timeout_s
-        if not isinstance(timeout_s, int | float) or not timeout_s > 0:
-            raise BadInput(f"a timeout is a number of seconds, more than 0, not {timeout_s!r}")
-        return timeout_s
+        return checked_timeout(timeout_s)
 
 
 class ObjectStore(Domain):
@@ -122,6 +121,10 @@ class ObjectStore(Domain):
     Writes of one object by one client run one after the other. ``timeout_s`` (default: the cluster file's) bounds each call; for ``list`` and
     ``reconfigure`` it bounds a standstill. All raise :class:`ares.Unavailable` when too few servers answer in time, and
     :class:`ares.BadInput` before anything is sent.
+
+    A write that is cancelled, also by ``asyncio.timeout`` or ``asyncio.wait_for``, may or may not take effect: now, later or never, as one that
+    fails with ``may_have_taken_effect``. Read the object to learn which; write it again only over what that read returned
+    (``write_versioned``), or write the same value. ``timeout_s`` says the same with an error that tells more.
     """
 
     def __init__(self, runner: Runner, view: View, timeout_s: float, identify: Identify) -> None:
@@ -131,7 +134,7 @@ class ObjectStore(Domain):
     async def write(
         self, key: str, value: bytes | bytearray | memoryview, *, timeout_s: float | None = None
     ) -> Tag:
-        """Store ``value`` (0 bytes to 256 MiB) and return its tag."""
+        """Store ``value`` (0 bytes to 256 MiB) and return its tag. A cancelled write may or may not take effect (see the class)."""
         if self._small is not None:
             self._runner.check_loop()
             future: asyncio.Future[Tag] | None
@@ -375,6 +378,16 @@ class ObjectStore(Domain):
         return await self._run(make(Blocks(self._view)), label, progress, timeout_s, key)
 
 
+def checked_timeout(timeout_s: float) -> float:
+    """Return `timeout_s`. Raises :class:`BadInput` unless it is more than 0, and at most SECONDS_MAX."""
+    if not is_number(timeout_s, SECONDS_MAX) or timeout_s == 0:
+        raise BadInput(
+            f"a timeout is a number of seconds, more than 0 and at most {SECONDS_MAX:g}, "
+            f"not {shown_number(timeout_s)}; nothing was sent"
+        )
+    return timeout_s
+
+
 def checked_value(value: bytes | bytearray | memoryview) -> bytes:
     """``value``, if it can be stored in one piece."""
     if isinstance(value, (bytes, bytearray)):
@@ -394,9 +407,7 @@ def is_tag(version: object) -> bool:
     """Whether it is a tag that can be sent: what cannot be encoded would take its whole batch with it."""
     if not isinstance(version, Tag):
         return False
-    return all(
-        isinstance(part, int) and 0 <= part < 2**64 for part in (version.number, version.writer)
-    )
+    return all(is_whole(part) and 0 <= part < 2**64 for part in (version.number, version.writer))
 
 
 def checked_prefix(prefix: str, before: str = "") -> None:

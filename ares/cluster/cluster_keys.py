@@ -15,7 +15,7 @@ from ares.machine.named_files import refuse
 from ares.machine.trusted_files import require_own
 from ares.model.errors import BadInput
 from ares.model.identity import ServerId
-from ares.security.clients_file import NAME, alone, read_clients, write_clients
+from ares.security.clients_file import NAME, NAME_EXPECTED, alone, read_clients, write_clients
 from ares.security.keys import SecretKey, SigningKey, is_key, may_be_key, read_key, write_secret
 from ares.security.roles import ROLES, Client, Role
 
@@ -177,9 +177,7 @@ def authorise(
     has no directory to be in.
     """
     if not NAME.fullmatch(name):
-        raise BadInput(
-            f"a client's name has letters, digits, '.', '_' and '-' (at most 64), unlike {name!r}; nothing was made"
-        )
+        raise BadInput(f"a client's name has {NAME_EXPECTED}, unlike {name!r}; nothing was made")
     if role not in ROLES:
         raise BadInput(f"a role is one of {', '.join(ROLES)}, not {role!r}; nothing was made")
     path = secret_path or security.secret_path(name)

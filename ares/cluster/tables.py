@@ -22,7 +22,7 @@ from ares.machine.named_files import SETTINGS_BYTES_MAX, NotToml, parse_toml, re
 from ares.model.codec import FRAME_BYTES_MAX
 from ares.model.errors import BadInput
 from ares.model.identity import ServerId
-from ares.security.clients_file import NAME
+from ares.security.clients_file import NAME, NAME_EXPECTED
 from ares.security.keys import read_secret, shown
 
 MIB = 1024 * 1024
@@ -455,7 +455,7 @@ def _of_name(key: str, name: str) -> tuple[str, bool, str]:
     return (
         key,
         bool(NAME.fullmatch(name)),
-        f"expected letters, digits, '.', '_' and '-' (at most 64), found {name!r}",
+        f"expected {NAME_EXPECTED}, found {name!r}",
     )
 
 

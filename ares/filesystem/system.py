@@ -25,7 +25,7 @@ from msgspec.msgpack import encode
 from ares.client.connect import connect, settings_of
 from ares.client.file import File, FileWriter
 from ares.client.manager import Manager
-from ares.client.store import ObjectStore
+from ares.client.store import ObjectStore, checked_timeout
 from ares.cluster.settings import Settings
 from ares.fragment.divide import MIB, digest
 from ares.fragment.read import FileState
@@ -62,8 +62,8 @@ class ClusterConnection:
     def __init__(
         self, cluster: str | Path | None, domain: str | None, create: bool, timeout_s: float | None
     ) -> None:
-        if timeout_s is not None and (not isinstance(timeout_s, int | float) or not timeout_s > 0):
-            raise BadInput(f"timeout_s is a number of seconds, more than 0, not {timeout_s!r}")
+        if timeout_s is not None:
+            checked_timeout(timeout_s)
         self._cluster = cluster
         self._domain = domain
         self._create = create

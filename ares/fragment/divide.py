@@ -10,6 +10,7 @@ from blake3 import blake3
 from msgspec import Struct
 
 from ares.model.errors import BadInput, ConfigurationRefused
+from ares.model.numbers import is_whole, shown_number
 
 try:
     from fastcdc.fastcdc_cy import fastcdc_cy
@@ -47,10 +48,9 @@ class Sizes(Struct, frozen=True, array_like=True):
     max: int = 1 * MIB
 
     def __post_init__(self) -> None:
-        if not all(isinstance(size, int) for size in (self.min, self.avg, self.max)):
-            raise BadInput(
-                f"block sizes are whole numbers of bytes, not {self.min!r}, {self.avg!r}, {self.max!r}"
-            )
+        if not all(is_whole(size) for size in (self.min, self.avg, self.max)):
+            given = ", ".join(map(shown_number, (self.min, self.avg, self.max)))
+            raise BadInput(f"block sizes are whole numbers of bytes, not {given}")
         told = f"block sizes min {self.min}, avg {self.avg}, max {self.max} bytes"
         if not SIZE_MIN <= self.min <= self.avg <= self.max <= SIZE_MAX:
             raise BadInput(f"{told}: they must be in this order, from {SIZE_MIN} to {SIZE_MAX}")

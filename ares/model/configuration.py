@@ -26,6 +26,7 @@ from ares.model.identity import (
     ServerId,
     is_domain_name,
 )
+from ares.model.numbers import is_whole, shown_number
 
 Algorithm = Literal["abd", "ec", "chain"]
 """How a configuration holds data: objects replicated (abd) or erasure-coded (ec), or a stretch of a log (chain, docs/log.md)."""
@@ -148,8 +149,8 @@ class Configuration(Struct, frozen=True, array_like=True, dict=True):
     ) -> "Configuration":
         """Erasure coding: every server holds an element of 1/k of the value; any k rebuild it."""
         for name, count in (("k", k), ("delta", delta)):
-            if not isinstance(count, int):
-                raise BadInput(f"{name} is a whole number, not {count!r}")
+            if not is_whole(count):
+                raise BadInput(f"{name} is a whole number, not {shown_number(count)}")
         return Configuration("ec", _members(servers), k, delta, backend).checked_for_faults(
             allow_no_faults
         )

@@ -59,6 +59,12 @@ class ObjectNotFound(_Detailed, KeyError):
     domain: str
     text = "no object {object!r} in domain {domain!r}"
 
+    def __str__(self) -> str:
+        """Name a file as its user does: its domain is an affair of this package."""
+        if self.domain.startswith(FILE_DOMAINS):
+            return f"there is no file {self.domain.removeprefix(FILE_DOMAINS)!r}"
+        return super().__str__()
+
 
 class NotInMirror(ObjectNotFound):
     """A mirror has no such object: there was none at some moment since its copy was complete. ``site``: of the mirror."""
@@ -182,10 +188,14 @@ class DecodeFailed(_Detailed, Uncertain):
         )
 
 
-class ConnectionClosed(Uncertain):
-    """The connection was closed while the operation was under way."""
+class ConnectionClosed(_Detailed, Uncertain):
+    """The client was closed: while the operation was under way, or before it began (``begun`` False)."""
+
+    begun: bool = True
 
     def __str__(self) -> str:
+        if not self.begun:
+            return "the client, or this log of it, is closed, and nothing was sent: open it again"
         return f"the connection was closed while this operation was under way{self.outcome()}"
 
 
@@ -216,7 +226,15 @@ class PositionTaken(_Detailed):
 
     position: int
     tail: int
-    text = "the append did not get position {position}: the log goes at least to {tail}. Nothing was appended; read what is there and decide again"
+
+    def __str__(self) -> str:
+        if self.tail < self.position:
+            why = f"the log ends at {self.tail}, so nothing can be at {self.position} yet. Nothing was appended"
+            return f"{why}; append at {self.tail}, or without `at`"
+        why = (
+            f"the append did not get position {self.position}: the log goes at least to {self.tail}"
+        )
+        return f"{why}. Nothing was appended; read what is there and decide again"
 
 
 class AppendUncertain(_Detailed, Uncertain):

@@ -1,9 +1,11 @@
 """How fast a reconfiguration moves data: so that what repairs a cluster does not take it away from those who use it."""
 
+import math
 from collections.abc import Mapping
 
 from ares.model.errors import BadInput
 from ares.model.identity import ServerId
+from ares.model.numbers import is_number, shown_number
 
 OBJECT_BYTES_MIN = 4096
 """What an object counts at least: that many bytes cost about as much as the messages that move it."""
@@ -119,9 +121,9 @@ class Throttle:
     """So many bytes a second, together for everything that shares it. Raises :class:`BadInput` for a rate that is none."""
 
     def __init__(self, bytes_per_s: float) -> None:
-        if not isinstance(bytes_per_s, int | float) or not bytes_per_s > 0:
+        if not is_number(bytes_per_s, math.inf) or bytes_per_s < 1:
             raise BadInput(
-                f"a rate is a number of bytes per second, more than 0, not {bytes_per_s!r}; nothing was sent"
+                f"a rate is a number of bytes per second, more than 0 (at least 1), not {shown_number(bytes_per_s)}; nothing was sent"
             )
         self._bytes_per_s = bytes_per_s
         self._free_at = 0.0

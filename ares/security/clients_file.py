@@ -29,6 +29,7 @@ LOOK_AGAIN_S = 1.0
 FORMAT = 1
 CLIENTS_BYTES_MAX = 4 << 20
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+NAME_EXPECTED = "letters, digits, '.', '_' and '-' (ASCII, at most 64, a letter or digit first)"
 
 _HEAD = """\
 # Who may connect to this cluster, and what they may do: read, write, reconfigure, admin, each including the ones before.
@@ -89,7 +90,7 @@ def read_clients(path: Path, managed: bool = False) -> list[Client]:
     for index, table in enumerate(tables):
         if not NAME.fullmatch(table.name):
             raise BadInput(
-                f"{path}: client[{index}].name: expected letters, digits, '.', '_' and '-' (at most 64), found {table.name!r}"
+                f"{path}: client[{index}].name: expected {NAME_EXPECTED}, found {table.name!r}"
             )
         if table.role not in ROLES:
             raise BadInput(

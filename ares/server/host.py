@@ -421,7 +421,8 @@ class Host:
             None,
         )
         if replica.journaled:
-            live, full = sum(replica.account.live.values()), self._trouble() == _FULL
+            live = sum(replica.account.live.values())
+            full = self._trouble() == _FULL or (self._logs is not None and self._logs.full)
             free_bytes = self._journal.free_bytes
             in_logs = self._logs.bytes_on_disk if self._logs is not None else 0
             stored = Stored(

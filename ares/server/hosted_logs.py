@@ -64,6 +64,9 @@ OF_EITHER: frozenset[type] = frozenset(
 """Requests about configurations, of objects and of logs."""
 
 _REPLIES: frozenset[type] = frozenset([*get_args(ChainReply), Refused])
+FULL_S = 10.0
+"""A node before a full one sends again at least that often."""
+
 _NO_MORE = "it has no room for one more log: its disk is full, or it keeps as many logs as it can (docs/limits.md)"
 
 log = logging.getLogger(__name__)
@@ -105,6 +108,7 @@ class Logs:
         self._heard: dict[ServerId, Sender] = {}
         self._dirty: dict[HostedLog, None] = {}
         self._ending = False
+        self._lacked_room_at = -math.inf
         self.hosted: dict[ConfigurationId, Stretch] = {}
         links.open(self.receive)
 
@@ -125,6 +129,11 @@ class Logs:
     def held(self) -> HeldLogs:
         """Summed up."""
         return held_logs([one.node.state for one in self._logs])
+
+    @property
+    def full(self) -> bool:
+        """Whether the disk lacked room for what a log was to take, in the last FULL_S."""
+        return self._loop.time() - self._lacked_room_at < FULL_S
 
     @property
     def bytes_on_disk(self) -> int:
@@ -198,6 +207,8 @@ class Logs:
         except OSError as error:
             self._fail(error)
             return
+        if fitting is not message:
+            self._lacked_room_at = self._loop.time()
         if fitting is not None:
             if isinstance(fitting, Append | Forward | Fetched):
                 hosted.pending += room_for(fitting)

@@ -82,7 +82,9 @@ def test_what_cannot_be_done_is_told(cli: Cli, log: str) -> None:
     cli.ok("log", "append", log, stdin=b"x")
     assert "nothing is at position 7" in cli.fails(1, "log", "read", log, "7")
     assert "did not get position 0" in cli.fails(1, "log", "append", log, "--at", "0", stdin=b"x")
-    assert "did not get position 9" in cli.fails(1, "log", "append", log, "--at", "9", stdin=b"x")
+    assert "the log ends at 1, so nothing can be at 9 yet" in cli.fails(
+        1, "log", "append", log, "--at", "9", stdin=b"x"
+    )
     assert "ends at 1" in cli.fails(2, "log", "trim", log, "5")
     assert "at most 1.0 MiB" in cli.fails(2, "log", "append", log, stdin=bytes(2**20 + 1))
     assert "line 1 has more than" in cli.fails(

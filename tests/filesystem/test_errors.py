@@ -129,7 +129,7 @@ def test_which_cluster(make: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
         make(cluster=None).ls("")
     with pytest.raises(ValueError, match=r"missing\.toml"):
         make(cluster=tmp_path / "missing.toml").exists("f")
-    with pytest.raises(ValueError, match="timeout_s is a number of seconds"):
+    with pytest.raises(ValueError, match="a timeout is a number of seconds"):
         make(timeout_s=0)
 
 

@@ -48,12 +48,15 @@ needs_mounts = pytest.mark.skipif(
 class SmallDisks:
     """A cluster of three servers, each with a disk of DISK_MIB of its own; the mounts end with the process that holds them."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, members: int = 0) -> None:
         assert OWN_NAMESPACE is not None
-        words = ["init", str(directory), "--servers", "3", "--consensus", "0", "--base-port", "0"]
-        subprocess.run(ares_cli(*words), check=True, capture_output=True)
+        words = ["init", str(directory), "--servers", "3", "--consensus", str(members)]
+        subprocess.run(ares_cli(*words, "--base-port", "0"), check=True, capture_output=True)
         self.file = directory / "cluster.toml"
-        self._homes = [server.data for server in Settings.load(self.file).servers.values()]
+        settings = Settings.load(self.file)
+        self._homes = [server.data for server in settings.servers.values()]
+        self._processes = [("server", id) for id in settings.servers]
+        self._processes += [("consensus", id) for id in settings.members]
         for home in self._homes:
             home.mkdir(parents=True, exist_ok=True)
         mounts = "".join(
@@ -66,7 +69,7 @@ class SmallDisks:
         assert self._holder.stdout is not None
         assert self._holder.stdout.readline() == b"mounted\n"
         prepare = self.inside(
-            *python("-m", "ares", "prepare", self.file, *(home.name for home in self._homes))
+            *python("-m", "ares", "prepare", self.file, *(id for _, id in self._processes))
         )
         subprocess.run(prepare, check=True, capture_output=True)
         self._servers: list[subprocess.Popen[bytes]] = []
@@ -77,8 +80,8 @@ class SmallDisks:
         return ["nsenter", "-t", str(self._holder.pid), "-m", *user, f"--wd={Path.cwd()}", *words]
 
     def start(self) -> None:
-        for home in self._homes:
-            command = self.inside(*python("-m", "ares", "server", self.file, "--id", home.name))
+        for kind, id in self._processes:
+            command = self.inside(*python("-m", "ares", kind, self.file, "--id", id))
             process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
             self._servers.append(process)
             assert process.stdout is not None
@@ -99,6 +102,13 @@ class SmallDisks:
                 check=True,
                 capture_output=True,
             )
+
+    def fill(self, server: str) -> None:
+        """Leave no room on the disk of one server."""
+        home = next(home for home in self._homes if home.name == server)
+        subprocess.run(
+            self.inside("dd", "if=/dev/zero", f"of={home}/rest", "bs=65536"), capture_output=True
+        )
 
     def remove_ballast(self) -> None:
         for home in self._homes:
@@ -223,3 +233,21 @@ def test_a_full_disk_refuses_changes_serves_reads_and_goes_on_when_there_is_spac
     with ares.connect_blocking(disks.file) as store:
         writer.check(store)
         store.delete(next(iter(writer.acknowledged)))
+
+
+@needs_mounts
+def test_an_append_names_the_full_disk_in_the_middle_of_its_chain(tmp_path):
+    disks = SmallDisks(tmp_path / "c", members=1)
+    try:
+        disks.start()
+        with ares.connect_blocking(disks.file) as store:
+            log = store.log("events", ares.Configuration.chain(["s0", "s1", "s2"]))
+            assert log.append(b"first") == 0
+            disks.fill("s1")
+            many = [os.urandom(VALUE_BYTES)] * ((DISK_MIB << 20) // VALUE_BYTES // 8)
+            with pytest.raises(ares.AppendUncertain, match="s1: its disk is full") as caught:
+                log.append_many(many, timeout_s=6)
+            assert "s0, its head: no answer" in str(caught.value)
+            assert log.read(0) == b"first"
+    finally:
+        disks.close()

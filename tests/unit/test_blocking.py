@@ -71,7 +71,7 @@ def test_arguments_that_cannot_be_meant_are_refused_before_anything_is_sent(
                 store.write("refused", value)
         for timeout_s in (0, -1.0, float("nan")):
             with pytest.raises(
-                ares.BadInput, match="a timeout is a number of seconds, more than 0, not"
+                ares.BadInput, match="a timeout is a number of seconds, more than 0 and"
             ):
                 store.write("refused", b"value", timeout_s=timeout_s)
         with pytest.raises(ares.ObjectNotFound):

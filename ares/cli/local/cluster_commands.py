@@ -246,14 +246,15 @@ def _written(
 
 def _at_sites(plan: "Plan", sites: str) -> "Plan":
     """The servers of the plan, by ``NAME:N,...``. Raises :class:`BadInput`."""
-    from ares.security.clients_file import NAME
+    from ares.security.clients_file import NAME, NAME_EXPECTED
 
     counts: dict[str, int] = {}
     for part in sites.split(","):
         name, _, count = part.strip().rpartition(":")
         if not NAME.fullmatch(name) or name in counts or not re.fullmatch("[1-9][0-9]{0,3}", count):
             raise BadInput(
-                f"--sites takes each site once and how many servers are there, as in nantes:5,rennes:5, not {sites!r}; nothing was written"
+                "--sites takes each site once and how many servers are there, as in nantes:5,rennes:5, "
+                f"not {sites!r}; a site's name has {NAME_EXPECTED}; nothing was written"
             )
         counts[name] = int(count)
     first, *others = counts.values()

@@ -293,7 +293,7 @@ def _deaf(member: Member) -> str:
     """Where the process could not listen, and why; empty if it can. Found before it starts: without a disk, that may cost its identity."""
     taken = [address for address in member.addresses if not is_free(*split_address(address))]
     return (
-        f"{', '.join(taken)} cannot be listened on: another process does, or it is not this machine's"
+        f"{', '.join(taken)} cannot be listened on: taken by another process, or not of this machine"
         if taken
         else ""
     )
