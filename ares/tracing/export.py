@@ -7,7 +7,7 @@ import base64
 import json
 import logging
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from json.encoder import encode_basestring_ascii as _text
 from math import isfinite
@@ -43,7 +43,8 @@ def tracer_of(
     """
     if settings.exporter != "none":
         try:
-            return Tracer(settings, _export_to(settings, service, site), _parent_of_caller(), log)
+            export, stop = _export_to(settings, service, site)
+            return Tracer(settings, export, _parent_of_caller(), log, stop)
         except (
             Exception
         ) as error:  # whatever the SDK and its exporters raise for the variables that they read
@@ -55,14 +56,14 @@ def tracer_of(
     )
 
 
-def _export_to(settings: TracingSettings, service: str, site: str | None) -> Export:
+def _export_to(
+    settings: TracingSettings, service: str, site: str | None
+) -> tuple[Export, Callable[[], None]]:
+    """Return the export of the settings, and a function that ends its tries."""
     service = settings.service or service
     if settings.exporter.startswith("file:"):
-        return to_file(
-            Path(settings.exporter.removeprefix("file:").replace("%p", str(os.getpid()))),
-            service,
-            site,
-        )
+        path = Path(settings.exporter.removeprefix("file:").replace("%p", str(os.getpid())))
+        return to_file(path, service, site), lambda: None
     try:
         from ares.tracing.opentelemetry import sdk_export
 

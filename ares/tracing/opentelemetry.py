@@ -3,7 +3,7 @@
 import logging
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from opentelemetry import trace
 from opentelemetry.context import get_current
@@ -12,15 +12,19 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SpanExporter, SpanExportResult
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
+from requests import Session
 
 from ares.model.errors import BadInput
 from ares.model.version import VERSION
+from ares.tracing.collector_replies import BoundedReplies
 from ares.tracing.spans import CLIENT, SERVER, SITE, Span
 from ares.tracing.tracer import THREAD, Export
 
 _KINDS = {SERVER: SpanKind.SERVER, CLIENT: SpanKind.CLIENT}
 _SCOPE = InstrumentationScope("ares", VERSION)
 _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
+_PROVIDER = "CREDENTIAL_PROVIDER"
+"""End of the names of the variables with which OpenTelemetry gets a session from another package."""
 
 
 class NotExported(Exception):
@@ -42,24 +46,32 @@ class _Hushed(logging.Filter):
         return False
 
 
-def sdk_export(exporter: str, service: str, site: str | None) -> Export:
-    """``exporter``: ``otlp`` or ``console``; the rest of OpenTelemetry's variables are read by the exporter itself. Raises :class:`BadInput`."""
+def sdk_export(exporter: str, service: str, site: str | None) -> tuple[Export, Callable[[], None]]:
+    """Return the export of the SDK's exporter, and a function that ends its tries.
+
+    ``exporter``: ``otlp`` or ``console``; the rest of OpenTelemetry's variables are read by the
+    exporter itself. Raises :class:`BadInput`.
+    """
     resource = Resource.create(
         {"service.name": service, "service.version": VERSION, **({SITE: site} if site else {})}
     )
-    to = ConsoleSpanExporter(out=sys.stderr) if exporter == "console" else _otlp()
+    replies = BoundedReplies()
+    to = ConsoleSpanExporter(out=sys.stderr) if exporter == "console" else _otlp(replies)
     hushed = _Hushed()
     for module in {kind.__module__ for kind in type(to).__mro__}:
         logging.getLogger(module).addFilter(hushed)
 
     def export(spans: Iterable[Span]) -> None:
-        if to.export([_readable(span, resource) for span in spans]) is not SpanExportResult.SUCCESS:
-            raise NotExported(hushed.said)
+        replies.refused = ""
+        done = to.export([_readable(span, resource) for span in spans])
+        if done is not SpanExportResult.SUCCESS or replies.refused:
+            raise NotExported(replies.refused or hushed.said)
 
-    return export
+    return export, to.shutdown
 
 
-def _otlp() -> SpanExporter:
+def _otlp(replies: BoundedReplies) -> SpanExporter:
+    """Return the exporter of the variables; over HTTP, ``replies`` reads what the collector says."""
     protocol = (
         os.environ.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL")
         or os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL")
@@ -68,7 +80,12 @@ def _otlp() -> SpanExporter:
     if protocol == "http/protobuf":
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter as Http
 
-        return Http()
+        if any(name.startswith("OTEL_") and name.endswith(_PROVIDER) for name in os.environ):
+            return Http()
+        session = Session()
+        session.mount("http://", replies)
+        session.mount("https://", replies)
+        return Http(session=session)
     if protocol == "grpc":
         from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as Grpc
 

@@ -45,6 +45,9 @@ WORK_S_MAX = 0.1
 CLOSE_S = 2.0
 """How long an end waits for what is not exported yet."""
 
+STOP_S = 0.2
+"""How long it waits then for the exporter to say why."""
+
 THREAD = "ares-tracing"
 """What the threads are called in which spans are made and exported."""
 
@@ -90,7 +93,10 @@ class TimedCoding:
 
 
 class Tracer:
-    """``log``: has a line of each operation, traced or not. ``computed``: where codings write down what they computed."""
+    """``log``: has a line of each operation, traced or not. ``computed``: where codings write down what they computed.
+
+    ``stop``: ends the tries of an export, which fails then.
+    """
 
     def __init__(
         self,
@@ -98,8 +104,10 @@ class Tracer:
         export: Export,
         parent: Parent = lambda: None,
         log: OperationLog | None = None,
+        stop: Callable[[], None] = lambda: None,
     ) -> None:
         self.settings = settings
+        self._stop = stop
         self._log = log
         self.computed: deque[Computed] = deque(maxlen=64)
         self.backlog = Backlog(WAITING_PARTS_MAX, PARTS_PER_S)
@@ -108,7 +116,8 @@ class Tracer:
         self._parent = parent if settings.parent else lambda: None
         self._chance = random.Random().random
         self._waiting: deque[tuple[int, Callable[..., Iterable[Span]], tuple[Any, ...]]] = deque()
-        self._failed = 0
+        self._given = 0
+        self._lost = 0
         self._rested_s = 0.0
         self._wake = threading.Event()
         self._closing = False
@@ -193,17 +202,20 @@ class Tracer:
                     self._export(chain((span,), islice(made, EXPORT_SPANS - 1)))
                     self._rest()
             except Exception as error:
-                self._failed += 1
-                if self._failed == 1:
+                if not self._lost:
                     _logger.warning(
-                        "traces cannot be exported to %s, and are lost until they can: %s",
+                        "traces cannot be exported to %s: %s; %d spans are lost, and more "
+                        "until it takes them, but no operation fails",
                         self.settings.exporter,
                         error,
+                        self._given,
                     )
+                self._lost += max(self._given, 1)
             else:
-                if self._failed:
-                    _logger.info("traces are exported again; %d exports failed", self._failed)
-                self._failed = 0
+                if self._lost:
+                    _logger.info("traces are exported again; %d spans were lost", self._lost)
+                self._lost = 0
+            self._given = 0
 
     def _made(self) -> Iterator[Span]:
         """The spans of what waits."""
@@ -215,6 +227,7 @@ class Tracer:
             parts, make, what = self._waiting.popleft()
             self.backlog.take(parts)
             for span in make(*what, epoch_ns, _new_ids, self.settings.keys):
+                self._given += 1
                 yield span
                 count += 1
                 if not count % SLICE_SPANS:
@@ -243,11 +256,18 @@ class Tracer:
             last.start()
             last.join(CLOSE_S)
             if last.is_alive():
+                threading.Thread(target=self._stop, daemon=True).start()
+                last.join(STOP_S)
+            if last.is_alive():
                 _logger.warning(
                     "%s did not take the last traces within %g s: they are lost",
                     self.settings.exporter,
                     CLOSE_S,
                 )
+        if self._lost:
+            _logger.warning(
+                "%s did not take %d spans: they are lost", self.settings.exporter, self._lost
+            )
 
     def _end_with(self, thread: threading.Thread) -> None:
         self._wake.set()

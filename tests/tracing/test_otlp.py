@@ -1,8 +1,11 @@
 """What a collector gets: an OTLP receiver of the test's own, asked by OpenTelemetry's exporter over HTTP."""
 
+import contextlib
 import threading
+import time
+import tracemalloc
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -23,6 +26,9 @@ class Receiver(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.status = 200
+        self.reason: str | None = None
+        self.reply: Iterable[bytes] = ()
+        self.replied_bytes = 0
         self.received: list[bytes] = []
 
     def spans(self):
@@ -42,8 +48,12 @@ class Handler(BaseHTTPRequestHandler):
         assert isinstance(self.server, Receiver)
         if self.server.status == 200:
             self.server.received.append(body)
-        self.send_response(self.server.status)
+        self.send_response(self.server.status, self.server.reason)
         self.end_headers()
+        with contextlib.suppress(ConnectionError):
+            for piece in self.server.reply:
+                self.wfile.write(piece)
+                self.server.replied_bytes += len(piece)
 
     def log_message(self, *arguments: object) -> None:
         pass
@@ -60,6 +70,13 @@ def receiver(monkeypatch) -> Iterator[Receiver]:
     receiver.shutdown()
     thread.join()
     receiver.server_close()
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.01)
 
 
 def operation(tracer, label):
@@ -91,15 +108,55 @@ def test_a_collector_gets_spans_with_their_service_and_parents(receiver):
     assert trace.get_current_span().get_span_context().is_valid is False
 
 
-def test_a_collector_that_refuses_is_told_of_once(receiver, caplog):
-    receiver.status = 400
+@pytest.mark.parametrize("status", [302, 400, 401, 413, 429, 503])
+def test_a_collector_that_refuses_is_told_of_once(receiver, monkeypatch, caplog, status):
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.5")  # the end of tries after 429 and 503
+    monkeypatch.setattr("ares.tracing.tracer.EXPORT_S", 0.01)
+    receiver.status, receiver.reason = status, "Not\x1b Now"
+    receiver.reply = [b"the quota\n is used up \x1b[31m", b"!" * 1000]
     tracer = tracer_of(TracingSettings(exporter="otlp"), "ares-client")
     for _ in range(3):
         operation(tracer, "read of 'x'")
-        tracer._flush()
+        until(lambda: not tracer._waiting and not tracer._given)
     tracer.close()
-    assert caplog.text.count("cannot be exported to otlp") == 1
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == 2, told
+    refusal = f"the collector refuses them with {status} Not? Now and says: the quota is used up ?"
+    assert refusal in told[0]
+    assert told[0].endswith(
+        "; 1 spans are lost, and more until it takes them, but no operation fails"
+    )
+    assert told[1] == "otlp did not take 3 spans: they are lost"
+    assert all(len(each) < 500 and each.isprintable() for each in told)
     assert receiver.received == []
+
+
+def test_a_collector_that_is_tried_again_is_told_of_at_the_end(receiver, monkeypatch, caplog):
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "600")
+    monkeypatch.setattr("ares.tracing.tracer.CLOSE_S", 0.1)
+    monkeypatch.setattr("ares.tracing.tracer.STOP_S", 30.0)
+    receiver.status = 429
+    tracer = tracer_of(TracingSettings(exporter="otlp"), "ares-client")
+    operation(tracer, "read of 'x'")
+    tracer.close()
+    assert "the collector refuses them with 429 Too Many Requests; 1 spans are lost" in caplog.text
+
+
+@pytest.mark.parametrize("status", [200, 400])
+def test_a_bounded_part_of_a_reply_is_read(receiver, status, caplog):
+    receiver.status, piece = status, bytes(1 << 20)
+    receiver.reply = (piece for _ in range(100))
+    tracer = tracer_of(TracingSettings(exporter="otlp"), "ares-client")
+    tracemalloc.start()
+    try:
+        operation(tracer, "read of 'x'")
+        until(lambda: not tracer._waiting and not tracer._given)
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
+    tracer.close()
+    assert receiver.replied_bytes < 100 << 20
+    assert ("refuses" in caplog.text) is (status == 400)
 
 
 def test_a_collector_gets_the_rounds_of_a_write(receiver):

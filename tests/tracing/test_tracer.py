@@ -107,7 +107,7 @@ def test_an_exporter_that_fails_says_so_once_and_nothing_else_happens(caplog):
     tracer.close()
     assert (
         caplog.text.count(
-            "cannot be exported to console, and are lost until they can: connection refused"
+            "cannot be exported to console: connection refused; 1 spans are lost, and more until it takes"
         )
         == 1
     )
