@@ -121,10 +121,13 @@ class LogJournals(Protocol):
     """Where a server keeps its logs, each in a journal of its own."""
 
     def there(self) -> Iterable[Callable[[], OrderedJournal]]:
-        """What opens each journal that is there; it is not recovered yet."""
+        """Return a function for each log that began, which opens its journal; recover it then.
+
+        Raises :class:`ares.model.errors.StoreDamaged` if a log is gone, and :class:`ares.BadInput`.
+        """
 
     def open(self, name: DomainName) -> OrderedJournal:
-        """The journal of a log, which is made if it is not there. Raises :class:`ares.BadInput`."""
+        """Return the journal of a log, made if it is not there. Raises :class:`ares.BadInput`, OSError."""
 
 
 class NoJournal:

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -185,6 +186,23 @@ def test_what_rotted_is_read_from_others_and_a_start_refuses_it(cluster, servers
     assert refused.returncode == 1
     for words in ("/logs/", "is damaged", "nothing was changed", "--forget"):
         assert words in refused.stderr
+
+
+def test_a_start_without_a_log_is_refused(cluster, servers):
+    cluster.ok("log", "create", "events", "--servers", ",".join(CHAIN))
+    cluster.ok("log", "append", "events", "-", stdin=b"acknowledged")
+    servers.kill("s1")
+    [directory] = [path for path in servers.directory("s1").iterdir() if path.is_dir()]
+    command = python("-m", "ares", "server", cluster.settings.path, "--id", "s1")
+    for gone, why in [
+        (directory, f"{directory.name}.anchor, and none"),
+        (directory.parent, "begun"),
+    ]:
+        shutil.rmtree(gone)
+        refused = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert refused.returncode == 1
+        for words in (str(directory), "is damaged", why, "nothing was changed", "--forget"):
+            assert words in refused.stderr
 
 
 async def _rotten_log(cluster: Cli, servers: Servers) -> None:

@@ -161,7 +161,8 @@ class Disk:
         path.unlink(missing_ok=True)
 
     def names(self, directory: Path) -> list[str]:
-        return os.listdir(directory)
+        """Return the names in ``directory``; none if it is missing."""
+        return os.listdir(directory) if directory.exists() else []
 
     def make_directory(self, directory: Path) -> None:
         """With its missing parents, each entry synced."""

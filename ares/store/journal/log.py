@@ -131,7 +131,6 @@ class LogJournal:
 
     def recover(self) -> Iterator[tuple[int, Sequence[Any]]]:
         try:
-            self._disk.make_directory(self._directory)
             names = self._disk.names(self._directory)
             paths = {
                 int(name.removesuffix(SUFFIX)): self._directory / name
@@ -139,6 +138,7 @@ class LogJournal:
                 if _SEGMENT_NAME.fullmatch(name)
             }
             had = self._anchored_bytes(max(paths, default=0))
+            self._disk.make_directory(self._directory)
             if paths:
                 self._head = open_segment(
                     self._disk, paths[max(paths)], self._owner, self._segment_bytes, had

@@ -1,34 +1,71 @@
-"""The journals of a server's logs: a directory for each, in that of the server's own journal, so that they are kept, or set aside, together."""
+"""The journals of a server's logs: a directory for each, in the directory of the server's journal.
+
+All journals are kept, or set aside, together. The file BEGUN_NAME in the server's journal lists the
+directories. So a start notices a missing log, even if its anchor or all logs are gone with it.
+"""
 
 import hashlib
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
+from ares.machine.trusted_files import replace_durably
+from ares.model.errors import BadInput, StoreDamaged
 from ares.model.identity import DomainName
-from ares.store.journal.disk import Disk
+from ares.store.journal.disk import Disk, UnlessFull
 from ares.store.journal.log import LogJournal, open_journal
-from ares.store.journal.segments import Owner
+from ares.store.journal.segments import ANCHOR_SUFFIX, Owner
 
 LOGS_NAME = "logs"
+BEGUN_NAME = "logs.begun"
+"""Name of the list of logs that began: a line for each directory."""
 
 
 class DirectoryOfLogs:
-    """:class:`ares.store.port.LogJournals` in ``journal``, the directory of the server's own one; places have ``place_bytes``."""
+    """:class:`ares.store.port.LogJournals` in ``journal``, the directory of the server's journal.
+
+    Places have ``place_bytes``.
+    """
 
     def __init__(self, journal: Path, owner: Owner, disk: Disk, place_bytes: int) -> None:
         self._directory = journal / LOGS_NAME
+        self._list = journal / BEGUN_NAME
+        self._listed: frozenset[str] = frozenset()
         self._owner = owner
         self._disk = disk
         self._place_bytes = place_bytes
 
     def there(self) -> Iterable[Callable[[], LogJournal]]:
-        paths = sorted(path for path in self._directory.glob("*") if path.is_dir())
-        return [partial(self._open, path) for path in paths]
+        try:
+            names = {
+                path.name.removesuffix(ANCHOR_SUFFIX)
+                for path in self._directory.glob("*")
+                if path.is_dir() or path.suffix == ANCHOR_SUFFIX
+            }
+            if self._list.exists():
+                self._listed = frozenset(self._list.read_text("ascii", "replace").split())
+            if gone := self._listed - names:
+                why = f"that log had begun, says {self._list}, and nothing of it is there"
+                raise StoreDamaged(self._directory / min(gone), why)
+            with UnlessFull():  # lists logs of an earlier release
+                self._begin(names)
+        except OSError as error:
+            why = f"{error.strerror} ({error.filename}); nothing was lost"
+            raise BadInput(f"the logs in {self._directory} cannot be opened: {why}") from error
+        return [partial(self._open, self._directory / name) for name in sorted(names)]
 
     def open(self, name: DomainName) -> LogJournal:
-        self._disk.make_directory(self._directory)
-        return self._open(self._directory / hashlib.sha256(name.encode()).hexdigest()[:32])
+        directory = self._directory / hashlib.sha256(name.encode()).hexdigest()[:32]
+        self._disk.make_directory(directory)
+        self._begin({directory.name})
+        return self._open(directory)
+
+    def _begin(self, names: set[str]) -> None:
+        """List durably that these logs began; their directories must be there. Raise OSError."""
+        listed = self._listed | names
+        if listed != self._listed:
+            replace_durably(self._list, "".join(f"{each}\n" for each in sorted(listed)))
+            self._listed = listed
 
     def _open(self, directory: Path) -> LogJournal:
         return open_journal(directory, self._owner, self._place_bytes, self._disk)

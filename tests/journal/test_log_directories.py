@@ -1,0 +1,150 @@
+"""A server without a log's directory, or anchor, is refused like a server without a segment.
+
+See ares/store/journal/of_logs.py.
+"""
+
+import asyncio
+import shutil
+from functools import partial
+
+import pytest
+
+from ares.model.errors import BadInput, StoreDamaged
+from ares.model.log_messages import Append, Appended
+from ares.model.messages import Introduce
+from ares.server.hosted_logs import Logs
+from ares.store.journal.disk import Disk
+from ares.store.journal.of_logs import BEGUN_NAME, LOGS_NAME, DirectoryOfLogs
+from ares.store.journal.segments import ANCHOR_SUFFIX
+from ares.testing.sim.of_logs.log_disk_server import SimLinks
+from tests.chain.chains import CLIENT, call, chain
+from tests.chain.hosted import OWNER
+
+PLACE_BYTES = 64 * 1024
+
+
+async def ran(journal, entries=()):
+    """Start a server of the log, append ``entries``, stop it; return the length of its log."""
+    appended, links = asyncio.Semaphore(0), SimLinks(lambda server, messages: None)
+    directories = DirectoryOfLogs(journal, OWNER, Disk(), PLACE_BYTES)
+    loop, alone = asyncio.get_running_loop(), chain(0, 0, ("s0",))
+
+    def respond(sender, messages):
+        for message in messages:
+            if isinstance(message, Appended):
+                appended.release()
+
+    logs = Logs(
+        "s0", "s0", alone, respond, pytest.fail, loop, links, directories, place_bytes=PLACE_BYTES
+    )
+    try:
+        logs.restore()
+        for number, entry in enumerate(entries, 1):
+            if number == 1:
+                logs.handle(("client",), Introduce(call(), alone))
+            logs.handle(("client",), Append(call(), alone.id, CLIENT, number, 1, 0, (entry,)))
+        for _ in entries:
+            await appended.acquire()
+        return [stretch.length for stretch in logs.hosted.values()]
+    finally:
+        await logs.close()
+
+
+@pytest.fixture
+def journal(tmp_path):
+    journal = tmp_path / "journal"
+    assert asyncio.run(ran(journal, [b"x"] * 3)) == [3]
+    return journal
+
+
+def the_log(journal):
+    [directory] = [path for path in (journal / LOGS_NAME).iterdir() if path.is_dir()]
+    return directory
+
+
+def anchor(journal):
+    return the_log(journal).with_suffix(ANCHOR_SUFFIX)
+
+
+def contents(directory):
+    return {path: path.is_dir() or path.read_bytes() for path in directory.rglob("*")}
+
+
+def gone(journal, *parts):
+    for part in parts:
+        shutil.rmtree(part) if part.is_dir() else part.unlink()
+
+
+@pytest.mark.parametrize(
+    ("parts", "why"),
+    [
+        (lambda journal: [the_log(journal)], "segments? .*had begun, says .*anchor, and none is"),
+        (lambda journal: [anchor(journal)], "anchor is damaged: it is missing"),
+        (lambda journal: [anchor(journal), the_log(journal)], "nothing of it is there"),
+        (lambda journal: [journal / LOGS_NAME], "had begun, says .*logs.begun, and nothing of it"),
+    ],
+    ids=["directory", "anchor", "both", "all"],
+)
+async def test_a_start_without_a_log_is_refused_and_changes_nothing(journal, parts, why):
+    gone(journal, *parts(journal))
+    before = contents(journal)
+    for _ in range(2):
+        with pytest.raises(StoreDamaged, match=why) as caught:
+            await ran(journal)
+        assert contents(journal) == before
+    for words in ("The server was not started", "nothing was changed", "--forget"):
+        assert words in str(caught.value)
+
+
+async def test_what_is_brought_back_starts(journal, tmp_path):
+    kept = the_log(journal).rename(tmp_path / "elsewhere")
+    with pytest.raises(StoreDamaged):
+        await ran(journal)
+    kept.rename(journal / LOGS_NAME / anchor_name(journal))
+    assert await ran(journal) == [3]
+
+
+def anchor_name(journal):
+    [path] = (journal / LOGS_NAME).glob(f"*{ANCHOR_SUFFIX}")
+    return path.stem
+
+
+async def test_logs_of_an_earlier_release_start_and_are_missed_then(journal):
+    (journal / BEGUN_NAME).unlink()
+    assert await ran(journal) == [3]
+    gone(journal, journal / LOGS_NAME)
+    with pytest.raises(StoreDamaged, match="nothing of it is there"):
+        await ran(journal)
+
+
+@pytest.mark.parametrize("moment", range(4))
+async def test_a_crash_while_a_log_begins_leaves_a_start(tmp_path, monkeypatch, moment):
+    """No reply was sent by then, and the list names only directories on the disk."""
+    journal, steps = tmp_path / "journal", []
+
+    def crash_at(name, step, *arguments):
+        steps.append(name)
+        if len(steps) > moment:
+            raise KeyboardInterrupt
+        return step(*arguments)
+
+    module = "ares.store.journal.of_logs"
+    disk = Disk()
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            f"{module}.replace_durably",
+            partial(crash_at, "list", __import__(module, fromlist=["_"]).replace_durably),
+        )
+        for name in ("make_directory", "rename"):
+            patch.setattr(Disk, name, partial(crash_at, name, getattr(disk, name)))
+        with pytest.raises(KeyboardInterrupt):
+            await ran(journal, [b"x"])
+    assert await ran(journal) in ([], [0])
+    assert await ran(journal, [b"x"]) == [1]
+
+
+async def test_a_list_that_cannot_be_read_is_named(journal):
+    (journal / BEGUN_NAME).unlink()
+    (journal / BEGUN_NAME).mkdir()
+    with pytest.raises(BadInput, match=r"cannot be opened: .*logs.begun"):
+        await ran(journal)
