@@ -41,16 +41,26 @@ Key = Annotated[
     ),
 ]
 
+Raw = Annotated[
+    bool,
+    typer.Option(
+        "--raw",
+        help="KEY is as messages show it, with `\\x00` for a NUL, and may be reserved.",
+    ),
+]
+
 
 def write(
     common: Common,
     key: Key,
     file: Input = STANDARD_STREAM,
     domain: Domain = DEFAULT_DOMAIN,
+    raw: Raw = False,
 ) -> None:
     """Store a file, or standard input, as the object KEY; prints the new version's tag."""
     value = read_input(file)
-    tag = _with_store(common, domain, lambda store: store.write(key, value))
+    name = _unescaped(key) if raw else key
+    tag = _with_store(common, domain, lambda store: store.write(name, value, raw=raw))
     common.report(
         _about(key, domain) | {"bytes": len(value), "tag": str(tag)},
         f"{printable(key)}: {size(len(value))}, tag {tag}",
@@ -118,10 +128,19 @@ def read(
             out.write(value)
 
 
-def delete(common: Common, key: Key, domain: Domain = DEFAULT_DOMAIN) -> None:
+def delete(common: Common, key: Key, domain: Domain = DEFAULT_DOMAIN, raw: Raw = False) -> None:
     """Delete the object KEY."""
-    tag = _with_store(common, domain, lambda store: store.delete(key))
+    name = _unescaped(key) if raw else key
+    tag = _with_store(common, domain, lambda store: store.delete(name, raw=raw))
     common.report(_about(key, domain) | {"tag": str(tag)}, f"{printable(key)}: deleted, tag {tag}")
+
+
+def _unescaped(key: str) -> str:
+    """Return the name that messages show as ``key``. Raise :class:`BadInput`."""
+    try:
+        return key.encode("latin-1", "backslashreplace").decode("unicode_escape")
+    except UnicodeDecodeError as error:
+        raise BadInput(f"after a backslash --raw takes what Python does: {error.reason}") from error
 
 
 def ls(

@@ -132,9 +132,17 @@ class ObjectStore(Domain):
         self._small = runner.small_objects(view)
 
     async def write(
-        self, key: str, value: bytes | bytearray | memoryview, *, timeout_s: float | None = None
+        self,
+        key: str,
+        value: bytes | bytearray | memoryview,
+        *,
+        timeout_s: float | None = None,
+        raw: bool = False,
     ) -> Tag:
-        """Store ``value`` (0 bytes to 256 MiB) and return its tag. A cancelled write may or may not take effect (see the class)."""
+        """Store ``value`` (0 bytes to 256 MiB) and return its tag.
+
+        A cancelled write may or may not take effect (see the class). ``raw``: see :meth:`delete`.
+        """
         if self._small is not None:
             self._runner.check_loop()
             future: asyncio.Future[Tag] | None
@@ -151,7 +159,7 @@ class ObjectStore(Domain):
                 except asyncio.CancelledError:
                     self._runner.session.cancel_small(future)
                     raise
-        name = checked_key(key)
+        name = checked_key(key, raw)
         return await self.write_named(name, checked_value(value), timeout_s)
 
     def write_named(
@@ -236,9 +244,13 @@ class ObjectStore(Domain):
         latest = covered.value if isinstance(covered.value, bytes) else None
         return VersionedResult(covered.changed, covered.tag, latest)
 
-    async def delete(self, key: str, *, timeout_s: float | None = None) -> Tag:
-        """Make the object absent; the tombstone's tag. Raises :class:`ObjectNotFound` if it was absent already."""
-        name = checked_key(key)
+    async def delete(self, key: str, *, timeout_s: float | None = None, raw: bool = False) -> Tag:
+        """Make the object absent; the tombstone's tag. Raises :class:`ObjectNotFound` if it was absent already.
+
+        ``raw``: take a reserved name as well, which begins with a NUL character. That is for an
+        object that stops a move: deleting one of the project's own objects loses data.
+        """
+        name = checked_key(key, raw)
         return await self._runner.run(
             delete(self._view, name),
             About("delete", name),
@@ -423,8 +435,8 @@ def checked_prefix(prefix: str, before: str = "") -> None:
         raise BadInput(f"names begin with at most {bytes_max} bytes of UTF-8: no name is that long")
 
 
-def checked_key(key: str) -> ObjectName:
-    """``key``, if it can be one."""
+def checked_key(key: str, raw: bool = False) -> ObjectName:
+    """Return ``key`` if it can be a key, or with ``raw`` a reserved name. Raise :class:`BadInput`."""
     if not isinstance(key, str):
         raise BadInput(f"a key is text (str), not {type(key).__name__}")
     try:
@@ -433,6 +445,6 @@ def checked_key(key: str) -> ObjectName:
         raise BadInput(f"a key must be valid text (UTF-8): {error}") from error
     if not 1 <= size <= KEY_BYTES_MAX:
         raise BadInput(f"a key has 1 to {KEY_BYTES_MAX} bytes of UTF-8, not {size}")
-    if key.startswith(RESERVED):
+    if key.startswith(RESERVED) and not raw:
         raise BadInput("keys that begin with a NUL character are reserved")
     return ObjectName(str.__str__(key))  # a subclass, such as an enumeration's, cannot be encoded

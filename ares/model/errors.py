@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, dataclass_transform
 
-from ares.model.identity import FILE_DOMAINS, ObjectName, ServerId, shown
+from ares.model.identity import FILE_DOMAINS, RESERVED, ObjectName, ServerId, shown
 from ares.model.tag import Tag
 
 NAMED_MAX = 5
@@ -417,9 +417,17 @@ class ObjectsStuck(_Detailed, Uncertain):
         )
         return (
             f"{len(self.objects)} objects of domain {self.domain!r} cannot be moved, and everything else was; nothing was lost. "
-            f"{'; '.join(named + more)}. Write or delete them and reconfigure again, or reconfigure with --skip-undecodable, which leaves them "
+            f"{'; '.join(named + more)}. Write or delete them{self._raw()} and reconfigure again, or reconfigure with --skip-undecodable, which leaves them "
             f"behind{self.outcome()}"
         )
+
+    def _raw(self) -> str:
+        """Say how to delete an object whose name is no key."""
+        name = next((name for name in self.objects if name.startswith(RESERVED)), None)
+        if name is None:
+            return ""
+        words = map(shlex.quote, (self.domain, repr(name)[1:-1]))
+        return f" (`ares-cli delete --raw --domain {' '.join(words)}`, as it is no key)"
 
 
 class NoTagLeft(_Detailed):

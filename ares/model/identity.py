@@ -43,6 +43,13 @@ DIRECTORY = RESERVED + "domain/"
 FOLLOWING = RESERVED + "follow/"
 """Objects of `default` that begin so name the domains that follow their users (docs/sites.md)."""
 
+OF_WRITERS = tuple(RESERVED + kind for kind in ("file/", "block/", "mark/", "mirror/"))
+"""Prefixes of reserved names that the role ``write`` puts: parts of files, and notes of mirrors.
+
+Any other reserved name takes the role ``reconfigure``: directory entries, and the names of no
+operation, which only a move carries along.
+"""
+
 KEY_BYTES_MAX = 1024
 DOMAIN_BYTES_MAX = 1000
 VALUE_BYTES_MAX = 256 * 1024 * 1024
@@ -61,14 +68,19 @@ def is_object_name(name: str) -> bool:
     return name != "" and fits(name, KEY_BYTES_MAX)
 
 
+def takes_more_than_write(name: str) -> bool:
+    """Whether putting an object with this name takes the role ``reconfigure``."""
+    return name.startswith(RESERVED) and not name.startswith(OF_WRITERS)
+
+
 def is_domain_name(name: str) -> bool:
     """Whether a domain can have this name."""
     return name != "" and fits(name, DOMAIN_BYTES_MAX) and name.isprintable()
 
 
 def shown(name: str) -> str:
-    """What a person is told of an object: a user's key as a literal, one of the project's own by what it is of, for example ``domain 'photos'``."""
-    if not name.startswith(RESERVED):
+    """Describe an object in a message: the key as a literal, or for example ``domain 'photos'``."""
+    if not name.startswith((DIRECTORY, FOLLOWING, *OF_WRITERS)):
         return repr(name)
     kind, _, rest = name.removeprefix(RESERVED).partition("/")
     return f"{kind} {rest!r}"

@@ -5,7 +5,8 @@ that is how ARES finds its way (rule R3), but only decided ones: each carries it
 role ``reconfigure``. One is to *finalize*: a client that called a decided configuration finalized too early would send readers where the data is not
 yet. From others a server takes a finalized successor as a pending one; that a quorum knows it is all that R3 asks. The other is to *collect*, which
 drops data. And a domain's directory entry says where the domain begins, so that it is a kind of pointer, too; and what lets it follow its users
-moves it.
+moves it. Other reserved names that no operation of a writer puts take that role as well: under such
+a name clients could not replace an object that stops a move (`takes_more_than_write`).
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
@@ -15,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ares.model.configuration import Configuration, Status, Successor
-from ares.model.identity import DIRECTORY, FOLLOWING, ConfigurationId
+from ares.model.identity import ConfigurationId, takes_more_than_write
 from ares.model.log_messages import Append, Committed, Fetch, Forward, LookRow
 from ares.model.messages import (
     DETAIL_CHARACTERS_MAX,
@@ -57,9 +58,6 @@ class Client(Struct, frozen=True):
 
 NOTHING_HOSTED: Mapping[ConfigurationId, Hosting] = {}
 """What a consensus member keeps."""
-
-_OF_DOMAINS = (DIRECTORY, FOLLOWING)
-"""What names of objects begin with that say where domains are, or that one moves by itself."""
 
 _NO_PROOF = "nothing proves that the consensus service of this cluster decided that configuration"
 
@@ -139,7 +137,7 @@ class Admission:
             type(message)
         )  # what is no request needs no role: its receiver refuses it
         needed = Role.READ if row is None else row.role
-        if isinstance(message, PutData) and message.object.startswith(_OF_DOMAINS):
+        if isinstance(message, PutData) and takes_more_than_write(message.object):
             needed = Role.RECONFIGURE
         if client.role < needed:
             role = client.role.name.lower()
@@ -182,7 +180,7 @@ def _is_plain(message: AnyMessage, may_write: bool) -> bool:
         return message.successor is None
     return may_write and (
         isinstance(message, Append)
-        or (isinstance(message, PutData) and not message.object.startswith(_OF_DOMAINS))
+        or (isinstance(message, PutData) and not takes_more_than_write(message.object))
     )
 
 

@@ -25,8 +25,8 @@ const READ_BYTES_MAX: usize = 64 * 1024;
 const KEY_BYTES_MAX: usize = 1024;
 const NUMBER_FLOOR: u64 = 1 << 48;
 const DELETED: i64 = -1;
-/// Putting objects whose names begin so takes another role than writing: `_OF_DOMAINS` in ares/security/roles.py.
-const OF_DOMAINS: [&str; 2] = ["\0domain/", "\0follow/"];
+/// Prefixes of the reserved names that a writer puts: `OF_WRITERS` in ares/model/identity.py.
+const OF_WRITERS: [&str; 4] = ["\0file/", "\0block/", "\0mark/", "\0mirror/"];
 /// In the journal: ares/replica/facts.py.
 const TAGS_TRIMMED: u64 = 129;
 const PUT_BYTES: i64 = 80;
@@ -254,7 +254,10 @@ impl<'py> Turn<'_, 'py> {
     ) -> Looked<()> {
         let home = &self.homes[found.home];
         let size = element.bytes().len() as i64;
-        usual(!OF_DOMAINS.iter().any(|prefix| request.object.starts_with(prefix)))?;
+        usual(
+            !request.object.starts_with('\0')
+                || OF_WRITERS.iter().any(|prefix| request.object.starts_with(prefix)),
+        )?;
         usual(
             element.index == home.known.index
                 && DELETED <= element.length

@@ -36,6 +36,8 @@ NAMES = [
     "c",
     "ü" * 20,
     "\0file",
+    "\0file/x",
+    "\0mine",
     "\0domain/x",
     "\0follow/x",
     "n" * 1024,
@@ -419,6 +421,8 @@ def test_roles():
         compiled.host.serve(sender, [changed]) is not None for sender in (reader, writer, stranger)
     ] == [False, True, False]
     assert compiled.host.serve(writer, [moved]) is None
+    for name, served in (("\0mine", False), ("\0file", False), ("\0file/x", True)):
+        assert (compiled.host.serve(writer, [encode([put(name, 1)])]) is not None) == served
 
 
 def test_users_are_counted():

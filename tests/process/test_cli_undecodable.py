@@ -1,6 +1,7 @@
 """What a hostile writer leaves, against real processes: an object that cannot be decoded, left behind by `reconfig` and listed by `status`."""
 
 import asyncio
+import shlex
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -88,6 +89,19 @@ def test_left_behind_and_listed_after_a_restart_until_it_is_written(cli: Cli) ->
     cli.ok("write", "bad", stdin=b"new")
     assert cli.ok("read", "bad") == b"new"
     assert cli.json("status")["domains"][0]["left_behind"] == []
+
+
+def test_what_no_client_names_is_deleted_as_the_failed_move_says(cli: Cli) -> None:
+    """An earlier release took such a name from any writer."""
+    name = "\0it's mine"
+    hostile(cli, name, [1000], lie=True)
+    wished = ("--dap", "abd", "--servers", "s1,s2,s3")
+    message = cli.run("reconfig", *wished).stderr.decode()
+    advised = " ".join(message.partition("`ares-cli ")[2].partition("`")[0].split())
+    assert shlex.split(advised) == ["delete", "--raw", "--domain", "default", r"\x00it's mine"]
+    cli.fails(2, "delete", r"\x00it's min\x", "--raw")
+    cli.ok(*shlex.split(advised))
+    cli.ok("reconfig", *wished)
 
 
 def test_the_highest_tag_that_servers_take_is_exceeded_by_anybody(cli: Cli) -> None:

@@ -122,13 +122,15 @@ REQUESTS: dict[Role, list[AnyMessage]] = {
     ],
     Role.WRITE: [
         put("key"),
-        put("\0block"),
+        put("\0block/1/2"),
+        put("\0mirror/as-of"),
         Append(CALL, C0.id, ClientId(1), 1, 1, 0, (b"x",)),
         Trim(CALL, C0.id, 1),
     ],
     Role.RECONFIGURE: [
         put(f"{DIRECTORY}photos"),
         put(f"{FOLLOWING}photos"),
+        *map(put, ("\0mine", "\0", "\0block", "\0\0file/x", "\0filex")),
         CollectConfig(CALL, C0.id, FINAL),
         Finalize(CALL, C0.id),
         Bring(CALL, C0.id, KEY, Tag(1, ClientId(1)), 1, NEXT),

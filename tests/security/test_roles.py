@@ -10,8 +10,13 @@ from msgspec.structs import replace
 from ares.client.manager import Manager
 from ares.cluster.cluster_keys import revoke
 from ares.model.configuration import Configuration
-from ares.model.errors import NotAuthorized
+from ares.model.element import sealed
+from ares.model.errors import BadInput, NotAuthorized, ObjectNotFound
+from ares.model.identity import ClientId, ObjectName
 from ares.model.messages import Keyed, PutData, Reason, Refused, Reply
+from ares.model.tag import Tag
+from ares.operation.effects import Gather, Operation
+from ares.replica.hosting import Hosting
 from ares.security.keys import SecretKey, write_secret
 from ares.server.host import Host
 
@@ -286,3 +291,44 @@ async def test_a_batch_is_judged_request_by_request(cluster: SecureCluster) -> N
     )
     assert results[0] == results[2] == b"value"
     assert isinstance(results[1], NotAuthorized)
+
+
+def putting(configuration: Configuration, name: str) -> Operation[None]:
+    """Put an element by hand, as a client that checks no names."""
+    tag, object = Tag(1, ClientId(77)), ObjectName(name)
+    element = sealed(configuration.id, object, tag, 0, 1, (b"x",))
+    yield Gather(
+        configuration,
+        lambda call: [PutData(call, configuration.id, object, tag, element)] * configuration.n,
+        "put-data",
+        needed=configuration.n,
+    )
+
+
+@EITHER_TRANSPORT
+@pytest.mark.parametrize("name", ["\0mine", "\0", "\0file", "\0domain/x"])
+async def test_a_writer_stores_nothing_that_no_client_can_replace(
+    cluster: SecureCluster, name: str
+) -> None:
+    writer, admin = await cluster.manager("writer", "write"), await cluster.manager("admin")
+
+    async def put(store: Manager, name: str) -> None:
+        await within(store.run(lambda view: putting(view.sequence.last_known, name), "put"))
+
+    with pytest.raises(NotAuthorized, match="takes the role reconfigure"):
+        await put(writer, name)
+    assert not any(hosting.objects for hosting in hostings(cluster))
+    for taken in ("\0file/x", "\0mirror/removed"):
+        await put(writer, taken)
+    await put(admin, name)  # as an earlier release took it from a writer
+    with pytest.raises(BadInput, match="reserved"):
+        await within(admin.delete(name))
+    await within(admin.delete(name, raw=True))
+    with pytest.raises(ObjectNotFound):
+        await within(admin.delete(name, raw=True))
+    await within(admin.write(name, b"anything", raw=True))
+    assert (await within(admin.read_named(ObjectName(name)))).value == b"anything"
+
+
+def hostings(cluster: SecureCluster) -> list[Hosting]:
+    return [own for host in cluster.hosts.values() for own in host.replica.hosted.values()]
