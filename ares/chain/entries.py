@@ -13,6 +13,9 @@ from ares.model.errors import BadInput
 from ares.model.identity import ClientId
 from ares.model.log_messages import ENTRIES_MAX, ENTRY_BYTES_MAX, RECORD_BYTES_MAX, LogRecord
 
+TAKEN_BYTES_MAX = 8 * 1024 * 1024
+"""Of the records that a node takes from one message; verifying and storing more would take too long at a stretch."""
+
 
 def check_batch(entries: Sequence[bytes]) -> None:
     """Raises :class:`BadInput` for what cannot be one append."""
@@ -28,6 +31,16 @@ def check_batch(entries: Sequence[bytes]) -> None:
             f"an entry of {longest} bytes, {total} bytes in one append: an entry has at most {ENTRY_BYTES_MAX} bytes, an append at most "
             f"{RECORD_BYTES_MAX}; nothing was sent"
         )
+
+
+def first_piece(records: Sequence[LogRecord]) -> Sequence[LogRecord]:
+    """Return the first of ``records``, as many as one message brings from this release: TAKEN_BYTES_MAX, or one."""
+    size = 0
+    for count, record in enumerate(records):
+        size += record.bulk
+        if count and size > TAKEN_BYTES_MAX:
+            return records[:count]
+    return records
 
 
 def follow_on(first: int, records: Sequence[LogRecord]) -> bool:
@@ -115,7 +128,7 @@ class MemoryEntries:
             return upto
         for index in range(begin, len(self._records)):
             record = self._records[index]
-            size += record.size
+            size += record.bulk
             if record.first >= upto or (size > bytes_max and reached > first):
                 break
             reached = record.end

@@ -34,8 +34,9 @@ from ares.model.configuration import (
 )
 from ares.model.errors import BadInput, StoreDamaged
 from ares.model.identity import ConfigurationId, ServerId
-from ares.model.log_messages import READ_BYTES_MAX, LogEntries, LogRecord, ReadLog
+from ares.model.log_messages import ANSWER_BYTES_MAX, LogEntries, LogRecord, ReadLog
 from ares.model.messages import EARLIER_MAX, Hosted, HostedChain, Reason
+from ares.model.work import entries_bulk
 
 
 class UnknownChain(BadInput):
@@ -408,15 +409,14 @@ class LogState:
     def answer(self, stretch: Stretch, request: ReadLog) -> LogEntries:
         """What there is to say to a read in the stretch of a chain."""
         first, found, size, damaged = request.first, list[bytes](), 0, False
+        bytes_max = min(request.bytes_max, ANSWER_BYTES_MAX)
         position = first
         while (
-            first >= self.trimmed
-            and len(found) < request.count
-            and (size < request.bytes_max or not found)
+            first >= self.trimmed and len(found) < request.count and (size < bytes_max or not found)
         ):
             entries, _, held = self.held(position, request.uncommitted)
             records, upto, damaged = self.read(
-                entries, position, min(held, first + request.count), request.bytes_max - size
+                entries, position, min(held, first + request.count), bytes_max - size
             )
             at = position
             for record in records:
@@ -426,7 +426,7 @@ class LogState:
                     break
                 part = record.entries[max(position - record.first, 0) : upto - record.first]
                 found += part
-                size += sum(map(len, part))
+                size += entries_bulk(part)
                 at = record.first + len(record.entries)
             upto = min(upto, at)
             if upto <= position:
@@ -447,8 +447,8 @@ class LogState:
         )
 
     def each(self, positions: Sequence[int], uncommitted: bool = False) -> tuple[bytes | None, ...]:
-        """The entry at each position, if it is here and may be shown. Not all, where records of more than READ_BYTES_MAX would be read for it."""
-        found, left = list[bytes | None](), READ_BYTES_MAX
+        """The entry at each position, if it is here and may be shown. Not all, where records of more than ANSWER_BYTES_MAX would be read for it."""
+        found, left = list[bytes | None](), ANSWER_BYTES_MAX
         entries, first, held = self.base, 0, 0
         record: LogRecord | None = None
         for position in positions:
@@ -460,7 +460,7 @@ class LogState:
                 record = None
                 if self.trimmed <= position < held and left > 0:
                     record = self._record(entries, position)
-                    left -= record.size if record is not None else 0
+                    left -= record.bulk if record is not None else 0
             shown = record if self.trimmed <= position < held else None
             found.append(None if shown is None else shown.entries[position - shown.first])
         return tuple(found)

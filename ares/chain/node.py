@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ares.chain.entries import Entries, MemoryEntries, check_batch, follow_on
+from ares.chain.entries import Entries, MemoryEntries, check_batch, first_piece, follow_on
 from ares.chain.facts_of_log import ChainSealed, ChainsKnown, LogFact, LogTrimmed, RecordsTaken
 from ares.chain.fetching import Fetcher
 from ares.chain.log_state import REASONS, LogState, UnknownChain
@@ -62,6 +62,7 @@ from ares.model.messages import (
     Refused,
     WriteConfig,
 )
+from ares.model.work import Meter
 from ares.reconfig.throttle import Throttle
 
 
@@ -79,8 +80,10 @@ class LogNode:
         fetch_pause_s: float = 0.0,
         calls_from: int = 0,
         throttle: Throttle | None = None,
+        meter: Meter | None = None,
     ) -> None:
         self.server = server
+        self._meter = meter or Meter()
         self.state = LogState(server, identity, make_entries)
         self.now = 0.0
         self.told = self._stored = 0
@@ -145,16 +148,15 @@ class LogNode:
         return bool(self._facts or self._taking or self._outbox)
 
     @property
-    def waiting(self) -> list[Append]:
-        """Appends that may be taken at any moment, when more is known."""
-        return [
-            append for stretch in self.state.stretches.values() for _, append in stretch.conditional
-        ] + self._looks.waiting
+    def waiting_bytes(self) -> int:
+        """Bytes of appends that may be taken at any moment, when more is known."""
+        stretches = self.state.stretches.values()
+        return self._looks.bytes + sum([stretch.conditional_bytes for stretch in stretches])
 
     def forget_waiting(self) -> None:
         """Their clients send them again."""
         for stretch in self.state.stretches.values():
-            stretch.conditional.clear()
+            stretch.take_conditional()
         self._looks.forget()
 
     def take(self) -> tuple[list[LogFact], list[tuple[Sender, AnyMessage]]]:
@@ -219,6 +221,7 @@ class LogNode:
 
     def _send(self, to: Sender, message: AnyMessage, after: int = 0) -> None:
         """``message`` leaves when the first ``after`` facts are durable. What it shows of itself is either durable, or told by one of those."""
+        self._meter.spent += message.bulk
         if after > self._stored:
             self._waiting.append((self.told, to, message))
         else:
@@ -421,7 +424,7 @@ class LogNode:
             return
         if self.state.trimmed < request.trimmed <= stretch.length:
             self._record_trim(request.trimmed)
-        fresh = [record for record in request.records if record.first >= stretch.length]
+        fresh = first_piece([each for each in request.records if each.first >= stretch.length])
         if request.first > stretch.length or not fresh:
             self._report(stretch, missing=request.first > stretch.length)
         elif follow_on(stretch.length, fresh):
@@ -503,8 +506,7 @@ class LogNode:
         """Answer everybody who waited for this."""
         for sender, answer in stretch.answers_due():
             self._send(sender, answer)
-        conditional, stretch.conditional = stretch.conditional, []
-        for sender, request in conditional:
+        for sender, request in stretch.take_conditional():
             self.append(sender, request)
         trims, stretch.trims = stretch.trims, []
         for sender, trim in trims:
@@ -695,12 +697,9 @@ class LogNode:
             if request.first >= self.state.trimmed
             else ()
         )
-        self._reads.outbox_bytes += sum(record.size for record in records)
-        self._send(
-            sender,
-            Fetched(request.call, request.first, tuple(records), self.state.trimmed),
-            self.told,
-        )
+        fetched = Fetched(request.call, request.first, tuple(records), self.state.trimmed)
+        self._reads.outbox_bytes += fetched.bulk
+        self._send(sender, fetched, self.told)
 
     def fetched(self, sender: Sender, reply: Fetched) -> None:
         fact = self._fetcher.accept(reply, self.now)

@@ -32,7 +32,7 @@ class NodeReads:
 
     def read(self, stretch: Stretch, sender: Sender, request: ReadLog, now: float) -> None:
         """A positive answer, or what stands in its way. A dirty read asks the tail; a read that follows waits for entries."""
-        reply = self._state.answer(stretch, request)
+        reply = self._answer(stretch, request)
         if tells(reply):
             self._show(stretch, sender, reply)
         elif request.wait_s > 0 and len(self._held) < HELD_MAX:
@@ -50,14 +50,26 @@ class NodeReads:
             if full
             else self._state.each(request.positions, request.uncommitted)
         )
-        self.outbox_bytes += sum([len(entry) for entry in entries if entry is not None])
-        self._send(sender, EachRead(request.call, entries, stretch.successor), stretch.pointed)
+        reply = EachRead(request.call, entries, stretch.successor)
+        self.outbox_bytes += reply.bulk
+        self._send(sender, reply, stretch.pointed)
+
+    def _answer(self, stretch: Stretch, request: ReadLog) -> LogEntries:
+        """Look for what there is to say; where no entry may leave now, at no more than the first."""
+        if self.outbox_bytes > OUTBOX_BYTES_MAX and request.count > 1:
+            request = replace(request, count=1)
+        return self._state.answer(stretch, request)
+
+    def _is_ahead(self, stretch: Stretch, request: ReadLog) -> bool:
+        """Whether nothing can be said yet, so that nothing is looked for: each commit asks, and a thousand reads may wait."""
+        here = stretch.length if request.uncommitted else stretch.committed
+        return request.first >= max(here, self._state.trimmed) and stretch.successor is None
 
     def _show(self, stretch: Stretch, to: Sender, reply: LogEntries) -> None:
         """Answer a read, without entries if too much is to leave already: one append may end a thousand reads that wait."""
         if self.outbox_bytes > OUTBOX_BYTES_MAX and reply.entries:
             reply = replace(reply, entries=())
-        self.outbox_bytes += sum(map(len, reply.entries))
+        self.outbox_bytes += reply.bulk
         self._send(to, reply, stretch.pointed)
 
     def _ask_tail(self, stretch: Stretch, held: Held, now: float) -> None:
@@ -76,8 +88,9 @@ class NodeReads:
         held, self._held = self._held, []
         for one in held:
             reply = (
-                self._state.answer(stretch, one.request)
+                self._answer(stretch, one.request)
                 if one.request.configuration == stretch.configuration.id
+                and not self._is_ahead(stretch, one.request)
                 else None
             )
             if reply is not None and tells(reply):
@@ -101,7 +114,7 @@ class NodeReads:
 
     def _show_all(self, stretch: Stretch, waited: Sequence[Held]) -> None:
         for held in waited:
-            self._show(stretch, held.sender, self._state.answer(stretch, held.request))
+            self._show(stretch, held.sender, self._answer(stretch, held.request))
 
 
 def _is_dirty(stretch: Stretch, position: int) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from ares.chain.stretch import Sender, Stretch
+from ares.chain.stretch import Sender, Stretch, waiting_bytes
 from ares.model.configuration import Configuration, Status, Successor
 from ares.model.identity import NO_CALL, CallId, ClientId, ConfigurationId, ServerId
 from ares.model.log_messages import Append, LookRow, RowFound
@@ -70,7 +70,7 @@ LookKey = tuple[ConfigurationId, ClientId, int, int]
 class RowLooks:
     """``send(server, request)`` asks a server. ``here(chain, client, since)`` asks this one; None if it cannot answer.
 
-    ``done(stretch, sender, append, found)``: go on with an append that waited.
+    ``done(stretch, sender, append, found)``: go on with an append that waited. ``bytes``: what all that wait take.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class RowLooks:
         self._done = done
         self._next_call = next_call
         self._looks: dict[LookKey, RowLook] = {}
-        self._bytes = 0
+        self.bytes = 0
 
     def wait(
         self,
@@ -101,7 +101,7 @@ class RowLooks:
         chain = earlier[-1] if earlier else stretch.configuration
         key = (stretch.configuration.id, append.client, append.since, found.below)
         look = self._looks.get(key)
-        if self._bytes >= WAITING_BYTES_MAX or (look is None and len(self._looks) >= LOOKS_MAX):
+        if self.bytes >= WAITING_BYTES_MAX or (look is None and len(self._looks) >= LOOKS_MAX):
             return
         if look is None:
             following = next(
@@ -125,11 +125,11 @@ class RowLooks:
 
     def _add(self, look: RowLook, sender: Sender, append: Append) -> None:
         earlier = look.waiting.get((sender, append.number))
-        self._bytes += _size_of(append) - (0 if earlier is None else _size_of(earlier))
+        self.bytes += waiting_bytes(append) - (0 if earlier is None else waiting_bytes(earlier))
         look.waiting[sender, append.number] = append
 
     def _forget(self, key: LookKey) -> None:
-        self._bytes -= sum(map(_size_of, self._looks.pop(key).waiting.values()))
+        self.bytes -= sum(map(waiting_bytes, self._looks.pop(key).waiting.values()))
 
     def _ask(self, key: LookKey, look: RowLook, now: float) -> None:
         here = self._here(look.stretch.configuration, look.client, look.since) or self._here(
@@ -153,13 +153,9 @@ class RowLooks:
         for (sender, _), append in sorted(look.waiting.items(), key=lambda item: item[0][1]):
             self._done(look.stretch, sender, append, found)
 
-    @property
-    def waiting(self) -> list[Append]:
-        return [append for look in self._looks.values() for append in look.waiting.values()]
-
     def forget(self) -> None:
         self._looks.clear()
-        self._bytes = 0
+        self.bytes = 0
 
     def receive(self, reply: RowFound, now: float) -> None:
         """An answer; of a node that cannot answer, ask another one, when its turn comes."""
@@ -176,7 +172,3 @@ class RowLooks:
                 self._forget(key)
             elif now >= look.again_at:
                 self._ask(key, look, now)
-
-
-def _size_of(append: Append) -> int:
-    return sum(map(len, append.entries))

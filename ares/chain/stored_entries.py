@@ -211,7 +211,7 @@ class StoredEntries:
             return span.memory.reach(first, upto, bytes_max) if span is not None else first
         found, size = list[LogRecord](), 0
         for record in self._read(first, upto):
-            size += record.size
+            size += record.bulk
             if found and size > bytes_max:
                 break
             found.append(record)

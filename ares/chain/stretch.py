@@ -27,8 +27,16 @@ HELD_MAX = 1000
 CONDITIONAL_MAX, CONDITIONAL_BYTES_MAX = 256, 16 * 1024 * 1024
 """Conditional appends that wait at once; more are dropped, and sent again by their clients."""
 
+WAITING_BYTES_MORE = 512
+"""Bytes that an append that waits takes beside its entries, in memory and later in a journal, at most."""
+
 Sender = Hashable
 """Whoever is to be answered: a client as the transport names it, or the id of a server."""
+
+
+def waiting_bytes(append: Append) -> int:
+    """Return what ``append`` takes while it waits."""
+    return WAITING_BYTES_MORE + append.bulk
 
 
 class Held(Struct, frozen=True):
@@ -46,6 +54,7 @@ class Stretch:
     ``trim_confirmed``: how far every node behind has trimmed.
     ``probing``: after a restart, until that one says how far it is.
     ``pointed``: the number of the fact that tells seal and successor, 0 if none is due.
+    ``conditional_bytes``: what appends that wait for a position take.
     The rest is what waits: ``answers``, by the position after an append; appends ``at`` a position; trims; dirty reads that ask the tail.
     """
 
@@ -70,6 +79,7 @@ class Stretch:
         self.asked_tail: CallId | None = None
         self.ask_tail_again_at = 0.0
         self.conditional: list[tuple[Sender, Append]] = []
+        self.conditional_bytes = 0
         self.trims: list[tuple[Sender, Trim]] = []
         self.asking: list[Held] = []
         self._answers: dict[int, dict[Sender, Appended]] = {}
@@ -122,9 +132,16 @@ class Stretch:
     def wait_for_position(self, sender: Sender, request: Append) -> None:
         """Until what is at the position that ``request`` wants is committed, or cut. One of each client."""
         others = [pair for pair in self.conditional if pair[0] != sender]
-        size = sum(len(entry) for _, waiting in others for entry in waiting.entries)
-        if len(others) < CONDITIONAL_MAX and size < CONDITIONAL_BYTES_MAX:
+        earlier = [append for waiting, append in self.conditional if waiting == sender]
+        bytes = self.conditional_bytes - sum(map(waiting_bytes, earlier))
+        if len(others) < CONDITIONAL_MAX and bytes < CONDITIONAL_BYTES_MAX:
             self.conditional = [*others, (sender, request)]
+            self.conditional_bytes = bytes + waiting_bytes(request)
+
+    def take_conditional(self) -> list[tuple[Sender, Append]]:
+        """Return the appends that wait for a position; none waits afterwards."""
+        conditional, self.conditional, self.conditional_bytes = self.conditional, [], 0
+        return conditional
 
     def await_commit(self, end: int, sender: Sender, answer: Appended) -> None:
         """``answer`` leaves when the log is committed up to ``end``."""

@@ -46,6 +46,9 @@ UNDER_WAY_MAX = 1_000
 UNDER_WAY_OF_CLIENT_MAX = UNDER_WAY_MAX // 2
 """No client alone keeps the others from deciding."""
 
+DECISION_WORK = 64 * 1024
+"""What a request to a member costs beside what it brings: a task, a step of Raft, and a batch for the reply."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -154,6 +157,7 @@ class ConsensusHost:
                     )
                 )
             else:
+                self._listener.meter.spent += DECISION_WORK
                 task = asyncio.get_running_loop().create_task(self._serve(sender, message))
                 self._under_way.add(task)
                 self._of_client[sender] += 1

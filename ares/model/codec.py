@@ -4,6 +4,7 @@ A *batch* is what one side has for the other at one time. Its first frame is ``v
 parts of elements of DETACHED_BYTES_MIN bytes and more follow as frames of their own, never copied into the first.
 """
 
+from collections import deque
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -34,6 +35,12 @@ FRAME_BYTES_MAX = 256 * 1024 * 1024 + 64 * 1024
 HEADER_BYTES_MAX = 32 * 1024 * 1024
 """Of the first frame: more would be gigabytes of small messages once decoded."""
 
+PORTION_BYTES = 64 * 1024
+"""Of a header that are decoded at once, unless one message has more."""
+
+REQUEST_BYTES_MAX = 5 * 1024 * 1024
+"""Of one request in a header: an append, or what is forwarded of a log, with a mebibyte for lengths and names."""
+
 FRAMES_MAX = 65_536
 
 BATCH_MESSAGES_MAX = 4096
@@ -45,6 +52,12 @@ _WHY_CHARACTERS_MAX = 1000
 _bound = msgspec.Meta(max_length=BATCH_MESSAGES_MAX)
 _of_requests: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(
     Annotated[list[Request | Bring | ChainRequest | Upkeep | ConsensusRequest], _bound]
+)
+_of_request: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(
+    Request | Bring | ChainRequest | Upkeep | ConsensusRequest
+)
+_of_parts: msgspec.msgpack.Decoder[list[msgspec.Raw]] = msgspec.msgpack.Decoder(
+    Annotated[list[msgspec.Raw], _bound]
 )
 _of_replies: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(
     Annotated[list[Reply | ChainReply | ConsensusReply], _bound]
@@ -130,9 +143,51 @@ def decode(frames: Sequence[Frame]) -> list[AnyMessage]:
     return _decode(frames, _of_either, "messages")
 
 
+class RequestPortions:
+    """The requests of a batch with a large header, decoded about PORTION_BYTES at a time, in order.
+
+    Decoding all of them would take tenths of a second, and many times the memory of the header. So what comes before a message that is none is used.
+    Raises :class:`BadMessage`, as :meth:`take` does.
+    """
+
+    def __init__(self, frames: Sequence[Frame]) -> None:
+        self._frames = frames
+        self._used = 1
+        self._left = deque(_decode_header(frames, _of_parts, "requests"))
+
+    def __bool__(self) -> bool:
+        """Whether there is more to take."""
+        return bool(self._left)
+
+    def take(self) -> list[AnyMessage]:
+        """Decode the next requests."""
+        messages: list[AnyMessage] = []
+        size = 0
+        while self._left and size < PORTION_BYTES:
+            part = memoryview(self._left.popleft())
+            size += len(part)
+            if len(part) > REQUEST_BYTES_MAX:
+                raise BadMessage(
+                    f"a request of {len(part)} bytes, at most {REQUEST_BYTES_MAX} are read"
+                )
+            messages.append(_decoded(part, _of_request, "a request"))
+        self._used = _attach(messages, self._frames, self._used)
+        if not self._left:
+            _check_all_used(self._frames, self._used)
+        return messages
+
+
 def _decode(
     frames: Sequence[Frame], decoder: msgspec.msgpack.Decoder[Any], kind: str
 ) -> list[AnyMessage]:
+    messages: list[AnyMessage] = _decode_header(frames, decoder, kind)
+    _check_all_used(frames, _attach(messages, frames, 1))
+    return messages
+
+
+def _decode_header(
+    frames: Sequence[Frame], decoder: msgspec.msgpack.Decoder[Any], kind: str
+) -> list[Any]:
     if not frames or len(frames) > FRAMES_MAX:
         raise BadMessage(f"a batch has 1 to {FRAMES_MAX} frames, not {len(frames)}")
     header = frames[0]
@@ -143,16 +198,19 @@ def _decode(
         raise BadMessage(
             f"message format {spoken}, and this program speaks {VERSION}: use the same release of ares on both sides"
         )
+    decoded: list[Any] = _decoded(memoryview(header)[1:], decoder, f"a batch of {kind}")
+    return decoded
+
+
+def _decoded(data: memoryview, decoder: msgspec.msgpack.Decoder[Any], what: str) -> Any:
     try:
-        messages: list[AnyMessage] = decoder.decode(memoryview(header)[1:])
+        return decoder.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise BadMessage(f"not a batch of {kind}: {str(error)[:_WHY_CHARACTERS_MAX]}") from error
-    _attach(messages, frames)
-    return messages
+        raise BadMessage(f"not {what}: {str(error)[:_WHY_CHARACTERS_MAX]}") from error
 
 
-def _attach(messages: list[AnyMessage], frames: Sequence[Frame]) -> None:
-    used = 1
+def _attach(messages: list[AnyMessage], frames: Sequence[Frame], used: int) -> int:
+    """Give elements their data, from the frame number ``used`` on; returns the first frame that none of them has."""
     for position, message in enumerate(messages):
         if type(message) is not PutData and type(message) is not DataReply:
             continue
@@ -167,5 +225,9 @@ def _attach(messages: list[AnyMessage], frames: Sequence[Frame]) -> None:
             whole = Element(element.index, element.length, element.checksum, parts)
             messages[position] = msgspec.structs.replace(message, element=whole)
             used = end
+    return used
+
+
+def _check_all_used(frames: Sequence[Frame], used: int) -> None:
     if used != len(frames):
         raise BadMessage(f"{len(frames)} frames, {used} of them used")

@@ -6,6 +6,7 @@ that comes from a peer is bounded while it is decoded.
 
 import enum
 from struct import Struct as Layout
+from struct import pack
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -14,6 +15,7 @@ from xxhash import xxh3_64_intdigest
 from ares.model.configuration import POSITION_MAX, SERVERS_MAX, Successor
 from ares.model.identity import ClientId, ConfigurationId, ServerId
 from ares.model.message import Message
+from ares.model.work import CONFIGURATION_WORK, LISTED_WORK, entries_bulk
 
 ENTRY_BYTES_MAX = 1024 * 1024
 ENTRIES_MAX = 4096
@@ -50,13 +52,17 @@ class LogRecord(Struct, frozen=True, array_like=True, gc=False):
         return sum(map(len, self.entries))
 
     @property
+    def bulk(self) -> int:
+        """Bytes that the record counts where work and memory are bounded."""
+        return entries_bulk(self.entries)
+
+    @property
     def is_sound(self) -> bool:
         """Whether the head made it so."""
         return self.seal == seal_of(self.first, self.client, self.number, self.lowest, self.entries)
 
 
 _names = Layout("<QQQQQ").pack
-_length = Layout("<Q").pack
 
 
 def seal_of(first: int, client: int, number: int, lowest: int, entries: tuple[bytes, ...]) -> int:
@@ -65,7 +71,7 @@ def seal_of(first: int, client: int, number: int, lowest: int, entries: tuple[by
         return xxh3_64_intdigest(
             entries[0], xxh3_64_intdigest(_names(first, client, number, lowest, len(entries[0])))
         )
-    lengths = b"".join([_length(len(entry)) for entry in entries])
+    lengths = pack(f"<{len(entries)}Q", *map(len, entries))
     return xxh3_64_intdigest(
         b"".join(entries), xxh3_64_intdigest(_names(first, client, number, lowest, 0) + lengths)
     )
@@ -79,6 +85,9 @@ READ_BYTES_MAX = 16 * 1024 * 1024
 """Of the entries in one answer."""
 
 ROW_PLACES_MAX = 65_536
+ANSWER_BYTES_MAX = 4 * 1024 * 1024
+"""Of the records that a node looks at for one answer, unless a single one is larger: making one takes milliseconds."""
+
 RANGE_MAX = 65_536
 """Positions in one read."""
 
@@ -115,6 +124,10 @@ class Append(OfChain, frozen=True, tag=96):
     entries: Batch
     at: Position | None = None
 
+    @property
+    def bulk(self) -> int:
+        return entries_bulk(self.entries)
+
 
 class ReadLog(OfChain, frozen=True, tag=97):
     """Committed entries from ``first`` on, at most ``count`` and about ``bytes_max`` bytes; ``uncommitted``: whatever the node has.
@@ -134,6 +147,10 @@ class ReadEach(OfChain, frozen=True, tag=106):
 
     positions: Annotated[tuple[Position, ...], Meta(min_length=1, max_length=EACH_MAX)]
     uncommitted: bool = False
+
+    @property
+    def bulk(self) -> int:
+        return LISTED_WORK * len(self.positions)
 
 
 class Look(OfChain, frozen=True, tag=98):
@@ -165,6 +182,10 @@ class Forward(OfChain, frozen=True, tag=102):
     records: Records
     trimmed: Position
 
+    @property
+    def bulk(self) -> int:
+        return sum([record.bulk for record in self.records])
+
 
 class Committed(OfChain, frozen=True, tag=103):
     """To the node before: ``committed`` at every node, durable here up to ``length``. ``missing``: send again from there.
@@ -186,12 +207,20 @@ class LookRow(OfChain, frozen=True, tag=104):
     since: Position
     successor: Successor | None
 
+    @property
+    def bulk(self) -> int:
+        return 0 if self.successor is None else CONFIGURATION_WORK
+
 
 class Fetch(OfChain, frozen=True, tag=105):
     """Records from position ``first`` on. ``configuration``: in whose stretch that is."""
 
     first: Position
     successor: Successor | None
+
+    @property
+    def bulk(self) -> int:
+        return 0 if self.successor is None else CONFIGURATION_WORK
 
 
 # -- replies ------------------------------------------------------------------------------------------------------------
@@ -230,12 +259,20 @@ class LogEntries(Message, frozen=True, tag=113):
     elsewhere: Servers
     successor: Successor | None
 
+    @property
+    def bulk(self) -> int:
+        return entries_bulk(self.entries)
+
 
 class EachRead(Message, frozen=True, tag=120):
     """The entry at each position that was asked for, or None, which says nothing about the position."""
 
     entries: Annotated[tuple[Entry | None, ...], Meta(max_length=EACH_MAX)]
     successor: Successor | None
+
+    @property
+    def bulk(self) -> int:
+        return entries_bulk([entry for entry in self.entries if entry])
 
 
 class LookDone(Message, frozen=True, tag=114):
@@ -289,6 +326,10 @@ class RowFound(Message, frozen=True, tag=118):
     uncertain: bool
     trimmed: Position
 
+    @property
+    def bulk(self) -> int:
+        return LISTED_WORK * len(self.places)
+
 
 class Fetched(Message, frozen=True, tag=119):
     """Records that cover ``first`` and what follows; none: below ``trimmed`` it is gone, otherwise not here."""
@@ -296,6 +337,10 @@ class Fetched(Message, frozen=True, tag=119):
     first: Position
     records: Records
     trimmed: Position
+
+    @property
+    def bulk(self) -> int:
+        return sum([record.bulk for record in self.records])
 
 
 ChainRequest = (

@@ -18,3 +18,8 @@ class Message(Struct, frozen=True, array_like=True, gc=False, tag=True):
     """Base of all. ``call`` is chosen by the client and unique in its session; a reply repeats it."""
 
     call: CallId
+
+    @property
+    def bulk(self) -> int:
+        """Work of this message beyond that of a small one (ares/model/work.py)."""
+        return 0

@@ -47,6 +47,7 @@ from ares.model.log_messages import (
 from ares.model.message import Message as Message
 from ares.model.message import Spent, Trace
 from ares.model.tag import Tag
+from ares.model.work import CONFIGURATION_WORK, LISTED_WORK, REQUEST_WORK
 
 DELETED = -1
 """The length of a tombstone: a version that says the object is absent. Never written reads as deleted."""
@@ -93,6 +94,12 @@ class Element(Struct, frozen=True, array_like=True, gc=False):
         parts = self.parts
         return len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
 
+    @property
+    def bulk(self) -> int:
+        """Work that the data make (ares/model/work.py)."""
+        parts = self.parts
+        return len(parts[0]) if len(parts) == 1 else LISTED_WORK * len(parts) + self.size
+
 
 # -- to a storage server ------------------------------------------------------------------------------------------------
 
@@ -120,6 +127,10 @@ class GetData(Message, frozen=True, tag=2):
     held: Tag | None = None
     trace: Trace = None
 
+    @property
+    def bulk(self) -> int:
+        return 0 if self.successor is None else CONFIGURATION_WORK
+
 
 class PutData(Message, frozen=True, tag=3):
     """PUT-DATA (Alg. 4:16)."""
@@ -129,6 +140,10 @@ class PutData(Message, frozen=True, tag=3):
     tag: Tag
     element: Element
     trace: Trace = None
+
+    @property
+    def bulk(self) -> int:
+        return self.element.bulk
 
 
 class ReadConfig(Message, frozen=True, tag=4):
@@ -145,6 +160,10 @@ class WriteConfig(Message, frozen=True, tag=5):
     successor: Successor
     trace: Trace = None
 
+    @property
+    def bulk(self) -> int:
+        return CONFIGURATION_WORK
+
 
 class CollectConfig(Message, frozen=True, tag=6):
     """GC-CONFIG (Alg. 4:36): the successor is finalized, drop the data."""
@@ -152,6 +171,10 @@ class CollectConfig(Message, frozen=True, tag=6):
     configuration: ConfigurationId
     successor: Successor
     trace: Trace = None
+
+    @property
+    def bulk(self) -> int:
+        return CONFIGURATION_WORK
 
 
 class ListObjects(Message, frozen=True, tag=7):
@@ -164,6 +187,10 @@ class ListObjects(Message, frozen=True, tag=7):
     successor: Successor | None = None
     trace: Trace = None
 
+    @property
+    def bulk(self) -> int:
+        return 0 if self.successor is None else CONFIGURATION_WORK
+
 
 class Introduce(Message, frozen=True, tag=8):
     """The content of a configuration that the server did not know. Answered only when refused: the request that follows it is the question.
@@ -175,6 +202,10 @@ class Introduce(Message, frozen=True, tag=8):
 
     configuration: Configuration
     earlier: Annotated[tuple[Configuration, ...], Meta(max_length=EARLIER_MAX)] = ()
+
+    @property
+    def bulk(self) -> int:
+        return CONFIGURATION_WORK * (1 + len(self.earlier))
 
     def __post_init__(self) -> None:
         if any(configuration.index < 0 for configuration in (self.configuration, *self.earlier)):
@@ -191,6 +222,10 @@ class Describe(Message, frozen=True, tag=9):
 
     brief: bool = False
     usage_of: Annotated[tuple[DomainName, ...], Meta(max_length=USAGES_MAX)] = ()
+
+    @property
+    def bulk(self) -> int:
+        return LISTED_WORK * len(self.usage_of)
 
 
 class Scrub(Message, frozen=True, tag=10):
@@ -220,6 +255,10 @@ class Bring(Message, frozen=True, tag=12):
     length: int
     source: Configuration
 
+    @property
+    def bulk(self) -> int:
+        return CONFIGURATION_WORK
+
 
 class Finalize(Message, frozen=True, tag=13):
     """This configuration is finalized: from now on you may name it to clients that ask where its domain is (rule R21)."""
@@ -243,6 +282,10 @@ class Propose(Message, frozen=True, tag=64):
     configuration: Configuration
     proposer: ClientId
 
+    @property
+    def bulk(self) -> int:
+        return CONFIGURATION_WORK
+
 
 class Decided(Message, frozen=True, tag=65):
     """The decision for the place, whosever it was."""
@@ -263,6 +306,10 @@ class Hint(Message, frozen=True, tag=67):
 
 class TellFinalized(Message, frozen=True, tag=68):
     configuration: Configuration
+
+    @property
+    def bulk(self) -> int:
+        return CONFIGURATION_WORK
 
 
 class Undecided(Message, frozen=True, tag=69):
@@ -325,6 +372,12 @@ class DataReply(Message, frozen=True, tag=33):
     preceding: bool = False
     spent: Spent | None = None
 
+    @property
+    def bulk(self) -> int:
+        return LISTED_WORK * (len(self.tags) - 1) + (
+            0 if self.element is None else self.element.bulk
+        )
+
 
 class Ack(Message, frozen=True, tag=34):
     """Done (put-data, put-config, gc-config), or simply the answer to READ-CONFIG."""
@@ -351,6 +404,10 @@ class ObjectsReply(Message, frozen=True, tag=35):
     successor: Successor | None
     spent: Spent | None = None
     asked: Annotated[int, Meta(ge=0)] = 0
+
+    @property
+    def bulk(self) -> int:
+        return sum([LISTED_WORK + len(listed.name) for listed in self.objects])
 
 
 class Reason(enum.IntEnum):
@@ -482,6 +539,10 @@ class Description(Message, frozen=True, tag=37):
     usage: Annotated[tuple[Usage, ...], Meta(max_length=USAGES_MAX)] = ()
     core: str = ""
 
+    @property
+    def bulk(self) -> int:
+        return CONFIGURATION_WORK * len(self.usage) + REQUEST_WORK * len(self.hosted)
+
 
 class ScrubReply(Message, frozen=True, tag=38):
     """How a scrub stands, or how the last one ended. ``rounds``: completed ones since the server was started; 0 and not ``running``: there was none.
@@ -567,33 +628,31 @@ class RequestKind(Struct, frozen=True):
     """What everybody has to know of a kind of request. ``reply``: the type of its answer, None where none is due; every request may be refused.
 
     ``role``: the least that the client's key must have. ``changes``: whether it may change what a replica holds even without carrying a successor.
-    ``quick``: answered in a few microseconds, unless data must be verified.
     """
 
     reply: type[Message] | None
     role: Role
     shows: Shown = Shown.NOTHING
     changes: bool = False
-    quick: bool = False
 
 
 REQUESTS: dict[type[AnyMessage], RequestKind] = {
-    GetTag: RequestKind(TagReply, Role.READ, Shown.OBJECT, quick=True),
-    GetData: RequestKind(DataReply, Role.READ, Shown.OBJECT, quick=True),
-    PutData: RequestKind(Ack, Role.WRITE, Shown.OBJECT, changes=True, quick=True),
-    ReadConfig: RequestKind(Ack, Role.READ, Shown.POINTER, quick=True),
+    GetTag: RequestKind(TagReply, Role.READ, Shown.OBJECT),
+    GetData: RequestKind(DataReply, Role.READ, Shown.OBJECT),
+    PutData: RequestKind(Ack, Role.WRITE, Shown.OBJECT, changes=True),
+    ReadConfig: RequestKind(Ack, Role.READ, Shown.POINTER),
     WriteConfig: RequestKind(Ack, Role.READ, Shown.POINTER, changes=True),
     CollectConfig: RequestKind(Ack, Role.RECONFIGURE, Shown.POINTER, changes=True),
     ListObjects: RequestKind(ObjectsReply, Role.READ, Shown.LISTING),
     Introduce: RequestKind(None, Role.READ, Shown.POINTER, changes=True),
     Describe: RequestKind(Description, Role.READ, Shown.EVERYTHING),
     Finalize: RequestKind(Ack, Role.RECONFIGURE, Shown.POINTER, changes=True),
-    Where: RequestKind(Located, Role.READ, quick=True),
+    Where: RequestKind(Located, Role.READ),
     Bring: RequestKind(Ack, Role.RECONFIGURE, Shown.OBJECT, changes=True),
-    Append: RequestKind(Appended, Role.WRITE, changes=True, quick=True),
+    Append: RequestKind(Appended, Role.WRITE, changes=True),
     ReadLog: RequestKind(LogEntries, Role.READ),
     ReadEach: RequestKind(EachRead, Role.READ),
-    Look: RequestKind(LookDone, Role.READ, quick=True),
+    Look: RequestKind(LookDone, Role.READ),
     Trim: RequestKind(TrimDone, Role.WRITE, changes=True),
     Seal: RequestKind(SealDone, Role.RECONFIGURE, changes=True),
     Stand: RequestKind(Stood, Role.READ),
@@ -614,5 +673,4 @@ REPLY_OF = {
     for kind, row in REQUESTS.items()
     if row.reply is not None and kind in get_args(Question)
 }
-QUICK = frozenset(kind for kind, row in REQUESTS.items() if row.quick)
 OF_OBJECTS = frozenset(kind for kind, row in REQUESTS.items() if row.shows is Shown.OBJECT)

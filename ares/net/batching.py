@@ -3,9 +3,11 @@
 A transport pays for a batch, not for a message: whoever posts or replies gives it all that it has for one peer, and that leaves together, cut only
 where a batch would be unwieldy (:func:`batches`). :class:`BatchConnections` and :class:`BatchListener` are the two ends without the wire.
 
-Clients take turns at a server: what one of them asked is answered for TURN_S at a stretch, and its rest stands in line until others had theirs. A
-request of thirty bytes may take a server milliseconds, and a batch has room for thousands. Nothing more is read from a client that stands in line,
-where the transport can see to that. Nearly always a turn is long enough for all that came, and nobody stands in line.
+Clients take turns at a server. A request of thirty bytes may take a server milliseconds, and a batch has room for thousands. So all work is counted in
+one account (:class:`ares.model.work.Meter`): by the listener what requests bring, and by the server what it looks at and answers. A turn ends when
+TURN_WORK is spent, or TURN_S have passed. The rest of what the client sent stands in line until other clients had their turns, and nothing more is
+read from that client, where the transport can see to that. All turns within one round of the event loop share TURN_WORK; a client that was not in line
+has FIRST_WORK whatever is spent. Nearly always a turn is long enough for all that came, and no client stands in line.
 """
 
 import asyncio
@@ -14,26 +16,32 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence, Sized
-from itertools import islice
 from operator import length_hint
 from typing import TYPE_CHECKING
 
 from ares.machine.metrics import Traffic
 from ares.model.codec import BATCH_MESSAGES_MAX as BATCH_MESSAGES_MAX
-from ares.model.codec import Frame, Outgoing, decode_replies, decode_requests, encode
+from ares.model.codec import (
+    PORTION_BYTES,
+    Frame,
+    Outgoing,
+    RequestPortions,
+    decode_replies,
+    decode_requests,
+    encode,
+)
 from ares.model.errors import BadMessage
 from ares.model.identity import CallId, ServerId
-from ares.model.log_messages import Append, Forward, ReadEach
+from ares.model.log_messages import Append, Forward
 from ares.model.messages import (
     DETAIL_CHARACTERS_MAX,
-    QUICK,
     AnyMessage,
     DataReply,
-    Describe,
     PutData,
     Reason,
     Refused,
 )
+from ares.model.work import REQUEST_WORK, Meter
 from ares.net.port import Came, DeliverFrames, Handle, Sender
 
 if TYPE_CHECKING:
@@ -46,12 +54,15 @@ WAITING_MESSAGES_MAX = 4096
 WAITING_BYTES_MAX = 128 * 1024 * 1024
 """What is kept for a peer that takes nothing; bytes of data."""
 
+TURN_WORK = 4 * 1024 * 1024
 TURN_S = 0.005
-TURN_MESSAGES_MAX = 512
-"""A turn ends at either, and then its replies are sent: those with small values are 8 KiB each."""
+"""A turn ends at either, and then its replies are sent."""
 
-GROUP_MESSAGES = 4
-"""The clock is looked at before so many messages."""
+FIRST_WORK = TURN_WORK // 8
+"""A turn has so much at least."""
+
+LOOK_WORK = TURN_WORK // 128
+"""The clock is looked at, and a new round is asked for, after so much work."""
 
 LINE_BATCHES_MAX = 256
 """Of a client that stands in line and from which more comes."""
@@ -87,10 +98,8 @@ def data_bytes(message: AnyMessage) -> int:
     match message:
         case PutData() | DataReply():
             return message.element.size if message.element is not None else 0
-        case Append():
-            return sum(map(len, message.entries))
-        case Forward():
-            return sum([record.size for record in message.records])
+        case Append() | Forward():
+            return message.bulk
     return 0
 
 
@@ -182,60 +191,32 @@ class BatchConnections(ABC):
 
 
 class Pending:
-    """What came from one client and is not answered: the ``rest`` of what was read, and batches that ``came`` later. ``bytes``: what all of it was.
-
-    ``began``: the batches that were read.
+    """Requests of one client that are not answered, in order: ``messages`` that are decoded, ``portions`` of the same batch that are not, and
+    batches that ``came`` later. ``bytes``: of all that was put here.
     """
 
-    __slots__ = ("bytes", "came", "rest")
+    __slots__ = ("bytes", "came", "messages", "portions")
 
-    def __init__(self, rest: Iterator[AnyMessage], began: Sequence[Sequence[Frame]]) -> None:
-        self.rest = rest
-        self.came: deque[Sequence[Frame]] = deque()
-        self.bytes = bytes_of(began)
+    def __init__(self, came: Sequence[Sequence[Frame]]) -> None:
+        self.messages: Iterator[AnyMessage] = iter(())
+        self.portions: RequestPortions | None = None
+        self.came = deque(came)
+        self.bytes = bytes_of(came)
 
     def __bool__(self) -> bool:
         """Whether there is more."""
-        return bool(self.came) or length_hint(self.rest) > 0
+        return bool(self.came or self.portions) or length_hint(self.messages) > 0
 
-
-class Turn:
-    """One that begins at ``begin_s``, of the clock time.perf_counter."""
-
-    __slots__ = ("_ended", "_until_s")
-
-    def __init__(self, begin_s: float) -> None:
-        self._until_s = begin_s + TURN_S
-        self._ended = False
-
-    @property
-    def over(self) -> bool:
-        """Whether it has ended: by the clock, with what may have a large reply (it leaves before another is made), or by a handler that stopped."""
-        return self._ended or time.perf_counter() >= self._until_s
-
-    def of(self, messages: Iterator[AnyMessage]) -> Iterator[AnyMessage]:
-        """Those of ``messages`` whose turn it is, at least one; the others stay there."""
-        self._ended = True
-        for _ in range(TURN_MESSAGES_MAX // GROUP_MESSAGES):
-            for message in islice(messages, GROUP_MESSAGES):
-                yield message
-                if type(message) is Describe and (not message.brief or message.usage_of):
-                    return
-                if (
-                    type(message) is ReadEach and time.perf_counter() >= self._until_s
-                ):  # it may have been as long as a group of others
-                    return
-            if not length_hint(messages):
-                self._ended = False
-                return
-            if time.perf_counter() >= self._until_s:
-                return
+    def drop_batch(self) -> None:
+        """Forget the batch that was begun."""
+        self.messages, self.portions = iter(()), None
 
 
 class BatchListener(ABC):
     """The part of :class:`ares.net.port.Listener` that is the same over every wire; a subclass binds, takes, sends and closes.
 
-    ``address``: what was bound. ``traffic``: where to count; None: nothing is counted, which costs nothing.
+    ``address``: what was bound. ``traffic``: where to count; None: nothing is counted, which costs nothing. ``meter``: the account of the work of a
+    round, to which what serves the requests adds its own.
     """
 
     connections: Sized = ()
@@ -252,6 +233,7 @@ class BatchListener(ABC):
         self._lines: dict[Sender, Pending] = {}
         self._standing_bytes = 0
         self._going_on = False
+        self.meter = Meter()
 
     def _start(self, handle: Handle, address: str) -> None:
         self.address = address
@@ -290,65 +272,73 @@ class BatchListener(ABC):
                 _log.exception("%d messages could not be sent", len(messages))
 
     def _receive(self, sender: Sender, came: Sequence[Sequence[Frame]]) -> None:
-        """What came from one client at a time is answered in one batch, as far as its turn reaches."""
+        """Answer what came from one client at a time in one batch, as far as its turn reaches."""
         if self._lines and (line := self._lines.get(sender)) is not None:
             self._join(sender, line, came)
-            return
-        messages = (
-            self._read(sender, came[0])
-            if len(came) == 1
-            else [message for frames in came for message in self._read(sender, frames)]
-        )
-        if len(messages) > 1 and not (
-            len(messages) <= TURN_MESSAGES_MAX and QUICK.issuperset(map(type, messages))
-        ):
-            self._take_turn(sender, Pending(iter(messages), came))
         else:
-            begin_s = time.perf_counter()
-            rest = iter(messages)
-            replies = self._answered(sender, rest) if messages else NOTHING
-            if length_hint(rest):
-                self._line_up(sender, Pending(rest, came))
-            self._traffic.count_turn(replies, time.perf_counter() - begin_s)
-            self._respond(sender, replies)
+            self._take_turn(sender, Pending(came))
 
-    def _read(self, sender: Sender, frames: Sequence[Frame]) -> Sequence[AnyMessage]:
-        messages = NOTHING
-        try:
-            messages = decode_requests(frames)
-        except BadMessage as error:
-            self._refuse(sender, frames, str(error)[:DETAIL_CHARACTERS_MAX])
-        self._traffic.count_batch(messages, frames)
-        self.seen(sender, messages)
-        return messages
+    # -- turns ------------------------------------------------------------------------------------------------------------
 
-    def _answered(
-        self, sender: Sender, rest: Iterator[AnyMessage], turn: Turn | None = None
-    ) -> Sequence[AnyMessage]:
-        """The replies that can be given at once. ``turn``: how far it reaches; None: to the end. What the handler has not taken stays in ``rest``."""
+    def _take_turn(self, sender: Sender, line: Pending) -> None:
+        """Answer what is in ``line`` until the turn ends."""
+        begin_s = time.perf_counter()
+        end = max(TURN_WORK, self.meter.spent + FIRST_WORK)
+        replies: Sequence[AnyMessage] = NOTHING
         try:
-            return self._handle(sender, rest if turn is None else turn.of(rest))
+            if self._fill(sender, line, end):
+                replies = self._handle(sender, self._turn(sender, line, end, begin_s + TURN_S))
         except Exception:
             _log.exception(
                 "a batch, or what of it was answered at a stretch, failed and gets no reply"
             )
-            deque(rest, 0)
-            return NOTHING
-
-    # -- those whose turn was too short ---------------------------------------------------------------------------------
-
-    def _take_turn(self, sender: Sender, line: Pending) -> None:
-        """Answer what is in ``line`` for as long as a turn is."""
-        begin_s = time.perf_counter()
-        turn = Turn(begin_s)
-        replies: list[AnyMessage] = []
-        while line and not turn.over:
-            if not length_hint(line.rest):
-                line.rest = iter(self._read(sender, line.came.popleft()))
-            replies += self._answered(sender, line.rest, turn)
+            line.drop_batch()
         self._line_up(sender, line)
+        if self.meter.spent > LOOK_WORK:
+            self._go_on_soon()
         self._traffic.count_turn(replies, time.perf_counter() - begin_s)
         self._respond(sender, replies)
+
+    def _turn(
+        self, sender: Sender, line: Pending, end: int, until_s: float
+    ) -> Iterator[AnyMessage]:
+        """Requests of ``line`` whose turn it is, at least one. Each is answered when the next one is taken."""
+        meter = self.meter
+        look = meter.spent + LOOK_WORK
+        while self._fill(sender, line, end):
+            for message in line.messages:
+                meter.spent += REQUEST_WORK + message.bulk
+                yield message
+                if meter.spent >= look:
+                    look = meter.spent + LOOK_WORK
+                    if meter.spent >= end or time.perf_counter() >= until_s:
+                        return
+
+    def _fill(self, sender: Sender, line: Pending, end: int) -> bool:
+        """Decode what comes next if no message is left, but not beyond ``end``; whether there are messages."""
+        while not length_hint(line.messages):
+            if not line or self.meter.spent >= end:
+                return False
+            line.messages = iter(self._read(sender, line))
+        return True
+
+    def _read(self, sender: Sender, line: Pending) -> Sequence[AnyMessage]:
+        """Decode what comes next in ``line``: a small batch, or a portion of a large one."""
+        messages: Sequence[AnyMessage] = NOTHING
+        frames: Sequence[Frame] = () if line.portions else line.came.popleft()
+        try:
+            if frames and len(frames[0]) > PORTION_BYTES:
+                self.meter.spent += len(frames[0])
+                line.portions = RequestPortions(frames)
+            messages = line.portions.take() if line.portions else decode_requests(frames)
+        except BadMessage as error:
+            speaks = bool(line.portions or (frames and frames[0]))
+            line.drop_batch()
+            self.meter.spent += REQUEST_WORK
+            self._refuse(sender, speaks, str(error)[:DETAIL_CHARACTERS_MAX])
+        self._traffic.count_batch(messages, frames)
+        self.seen(sender, messages)
+        return messages
 
     def _line_up(self, sender: Sender, line: Pending) -> None:
         """Behind the others, if there is more in ``line``."""
@@ -362,16 +352,18 @@ class BatchListener(ABC):
             self._stands(sender, -line.bytes)
 
     def _go_on_soon(self) -> None:
-        if self._lines and not self._going_on:
+        if not self._going_on:
             self._going_on = True
             self._loop.call_soon(self._go_on)
 
     def _go_on(self) -> None:
-        """The turn of whoever stands in front; what came from others meanwhile is read before the next one's."""
+        """Begin a round, with the turn of the client in front of the line. What came from other clients meanwhile is read before the next round."""
         self._going_on = False
+        self.meter.spent = 0
         if self._lines and self._serving and not self._paused:
             self._take_turn(*next(iter(self._lines.items())))
-            self._go_on_soon()
+            if self._lines:
+                self._go_on_soon()
 
     def _join(self, sender: Sender, line: Pending, came: Sequence[Sequence[Frame]]) -> None:
         """What is too much is dropped, the client asks again."""
@@ -395,13 +387,12 @@ class BatchListener(ABC):
         """This client stands in line with so many bytes more; fewer: it stands there no more."""
         self._standing_bytes += more_bytes
 
-    def _refuse(self, sender: Sender, frames: Sequence[Frame], why: str) -> None:
+    def _refuse(self, sender: Sender, speaks: bool, why: str) -> None:
+        """Count a bad batch. ``speaks``: it has a version byte, so that its sender knows some release of the format, and can be told."""
         self.bad_batches += 1
         if _worth_a_line(self.bad_batches):
             _log.warning("bad batch refused (%d so far): %s", self.bad_batches, why)
-        if (
-            frames and frames[0]
-        ):  # a version byte: somebody who speaks some release of the format, and can be told
+        if speaks:
             self.reply(sender, [Refused(CallId(0), Reason.BAD_REQUEST, why)])
 
 

@@ -35,6 +35,9 @@ from ares.security.clients_file import KeyedSender, Lock
 DRAIN_BATCHES_MAX = 64
 """Taken from a socket before the event loop has its turn."""
 
+DRAIN_FRAMES_MAX = 512
+"""The same, of frames: a batch of many small ones is taken in several passes."""
+
 UNSENT_BATCHES_MAX = 8
 """What ZeroMQ holds for a server that is connected and slow: little, since only what waits here is bounded in bytes."""
 
@@ -257,6 +260,7 @@ class ZmqListener(BatchListener):
         self._lock = lock
         self._limits = limits or Limits()
         self._draining_soon = False
+        self._coming: list[zmq.Frame] = []
 
     async def serve(self, handle: Handle) -> str:
         host, port = links.divided_address(self._wanted)
@@ -293,21 +297,35 @@ class ZmqListener(BatchListener):
             )
 
     def _drain(self) -> None:
-        """One pass: take batches, have them handled, send the replies; for as long as a turn, or DRAIN_BATCHES_MAX of them."""
+        """Make one pass: take frames, and have batches that are complete handled, for as long as a turn, or DRAIN_BATCHES_MAX of them."""
         self._draining_soon = False
         until_s = time.perf_counter() + TURN_S
-        for _ in range(DRAIN_BATCHES_MAX if self._serving and not self._paused else 0):
+        batches = frames = 0
+        while self._serving and not self._paused:
             try:
-                connection = self._socket.recv(zmq.NOBLOCK, copy=False)
+                frame = self._socket.recv(zmq.NOBLOCK, copy=False)
             except zmq.Again:
                 break
-            sender = KeyedName(connection.bytes)
-            if self._lock is not None:
-                sender.key = str(connection.get("User-Id"))
-            self._receive(sender, [self._socket.recv_multipart()])
-            if self._paused or time.perf_counter() >= until_s:
+            frames += 1
+            self._coming.append(frame)
+            if not frame.more:
+                batches += 1
+                self._take()
+            if (
+                batches == DRAIN_BATCHES_MAX
+                or frames >= DRAIN_FRAMES_MAX
+                or time.perf_counter() >= until_s
+            ):
                 break
         self._look_again()
+
+    def _take(self) -> None:
+        """Have one batch handled, which has come to its end."""
+        [connection, *frames], self._coming = self._coming, []
+        sender = KeyedName(connection.bytes)
+        if self._lock is not None:
+            sender.key = str(connection.get("User-Id"))
+        self._receive(sender, [[frame.bytes for frame in frames]])
 
     def _go_on(self) -> None:
         super()._go_on()

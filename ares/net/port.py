@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from ares.model.codec import Frame, Outgoing
 from ares.model.identity import ServerId
 from ares.model.messages import AnyMessage
+from ares.model.work import Meter
 
 if TYPE_CHECKING:
     from ares._core import Served
@@ -99,10 +100,12 @@ class Listener(Intake, Protocol):
     one (garbage, another version, oversized) never reaches ``handle``: it is counted in ``bad_batches``, answered with ``Refused(call 0,
     BAD_REQUEST)`` if it had a version, and otherwise dropped. ``seen`` is told of every batch that was read.
 
+    ``meter``: the account of work by which turns are bounded; what serves the requests adds what each of them costs.
     ``core``: asked first by a transport that has the bytes; it does all that is needed, or returns None. None: nothing is compiled.
     """
 
     bad_batches: int
+    meter: Meter
     core: "Callable[[Sender, Came], Served | None] | None"
     seen: "Callable[[Sender, Sequence[AnyMessage]], None]"
 

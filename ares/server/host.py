@@ -52,6 +52,7 @@ from ares.model.messages import (
     Stored,
     Where,
 )
+from ares.model.work import ENTRY_BYTES_MIN, Meter
 from ares.net.port import Came, Handle, Intake, Loop, Sender
 from ares.replica.compaction import USUAL, CompactionLimits
 from ares.replica.replica import Replica
@@ -68,9 +69,6 @@ if TYPE_CHECKING:
 
 _ROOM_BYTES = 64 * 1024
 """A disk without room for so much is told to be full."""
-
-VERIFIED_BYTES_MAX = 16 * 1024 * 1024
-"""What is verified in a client's turn before that ends: some milliseconds of work, where the data are in memory."""
 
 GATHERED_BYTES_MAX = 64 * 1024 * 1024
 """What may wait for the next commit; then no more is taken before that begins."""
@@ -99,7 +97,7 @@ class Host:
     disk. ``traffic``: what the listener counts, for descriptions. ``scrub``: answers requests to verify the disk. ``traced`` is told of every request
     that was traced, when its reply leaves. ``bring``: answers requests to get a version from other servers, at once or later; ``committed``
     is called when the disk has less to do. ``logs``: the logs of the server; None: it takes none. ``sites``: those of the cluster file; what clients
-    there ask is counted where the listener tells ``users`` of it.
+    there ask is counted where the listener tells ``users`` of it. ``meter``: the listener's; requests cost what their replies have and what was verified.
 
     ``_at_once``: kinds of requests that need no look at the journal: without one, all but introductions, descriptions and listings.
     At most one commit is under way: ``_syncing``; ``_gathering`` is the next. ``_busy``: the next must not begin yet. ``_ending``: nothing more is
@@ -119,8 +117,10 @@ class Host:
         traffic: Traffic | None = None,
         logs: Logs | None = None,
         sites: Iterable[str] = (),
+        meter: Meter | None = None,
     ) -> None:
         self.replica = replica
+        self._meter = meter or Meter()
         self._logs = logs
         self.traced: Callable[[Served], None] = lambda served: None
         self.scrub: Callable[[Scrub], Reply] = lambda request: Refused(
@@ -185,11 +185,13 @@ class Host:
             deque(messages, 0)
             return []
         replies: list[AnyMessage] = []
-        answer, at_once = self.replica.answer, self._at_once
+        answer, at_once, meter = self.replica.answer, self._at_once, self._meter
         self._batch_s = time.perf_counter()
         for message in messages:
             if type(message) in at_once and message.trace is None:  # type: ignore[union-attr]
-                replies.append(answer(message))  # type: ignore[arg-type]
+                reply = answer(message)  # type: ignore[arg-type]
+                meter.spent += reply.bulk
+                replies.append(reply)
             elif not self._take(sender, message, replies):
                 break
         if not at_once:
@@ -242,12 +244,15 @@ class Host:
         else:
             replies.append(self._upkeep(message))
             return True
+        account = self.replica.account
+        self._meter.spent += account.verified_bytes + (0 if reply is None else reply.bulk)
+        account.verified_bytes = 0
         if reply is not None and not (
             (self._gathering.appended or self._syncing is not None)
             and self._waits(sender, message, reply, served)  # type: ignore[arg-type]
         ):
             replies.append(reply)
-        return self.replica.account.verified_bytes <= VERIFIED_BYTES_MAX and not self._failed
+        return not self._failed
 
     def serve(self, sender: Sender, came: Came) -> "CoreServed | None":
         """What a read brought, through the compiled core: :meth:`handler` of all that is in it, and ``users`` are told. None: nothing was done, for
@@ -271,7 +276,10 @@ class Host:
             served = core.serve(came, writes, gathering, syncing, rows_left)
             if served is not None:
                 self._commit_served(sender, served)
-        if served is not None and self.users.any and self.users.counts(sender):
+        if served is None:
+            return None
+        self._meter.spent += served.received_bytes + (len(served.reply) if served.reply else 0)
+        if self.users.any and self.users.counts(sender):
             for id, number in served.asked:
                 self.users.count(sender, id, number)
         return served
@@ -287,9 +295,7 @@ class Host:
             )
 
     def _end_turn(self) -> None:
-        account = self.replica.account
-        account.verified_bytes = 0
-        if account.suspects:
+        if self.replica.account.suspects:
             for place in self.replica.take_suspects():
                 self.leave(place)
 
@@ -298,6 +304,7 @@ class Host:
         if not room:
             reply = self.replica.handle(request)
             if type(reply) is ObjectsReply:
+                self._meter.spent += ENTRY_BYTES_MIN * len(self.replica.hosted)
                 return msgspec.structs.replace(reply, asked=self._asked())
             return self._described(reply, request) if type(reply) is Description else reply
         frees = not isinstance(request, PutData) or request.element.length == DELETED

@@ -41,9 +41,10 @@ from ares.model.messages import (
     Refused,
     WriteConfig,
 )
+from ares.model.work import Meter
 from ares.net.port import Connections, Loop
 from ares.reconfig.throttle import Throttle
-from ares.server.journaled_log import FACT_BYTES, FULL, PLACE_BYTES, HostedLog, room_for
+from ares.server.journaled_log import FULL, PLACE_BYTES, HostedLog, room_for
 from ares.store.port import LogJournals, OrderedJournal
 
 TICK_S = 0.05
@@ -76,7 +77,7 @@ class Logs:
     """``initial``: c0 of the cluster file. ``respond``: the listener's reply. ``fail``: told that the disk failed. ``links``: to other servers.
 
     ``journals``: None keeps everything in memory; else their places have ``place_bytes``. ``fetch_bytes_per_s``: of all nodes together.
-    ``hosted``: what it keeps, by chain; for looking at.
+    ``hosted``: what it keeps, by chain; for looking at. ``meter``: the listener's.
     """
 
     def __init__(
@@ -91,8 +92,10 @@ class Logs:
         journals: LogJournals | None = None,
         place_bytes: int = PLACE_BYTES,
         fetch_bytes_per_s: float = math.inf,
+        meter: Meter | None = None,
     ) -> None:
         self._server = server
+        self._meter = meter
         self._identity = identity
         self._cluster = initial.cluster_id
         self._links = links
@@ -220,10 +223,8 @@ class Logs:
         """Something that the node is told, and what comes of it. It puts its answers out when this turn of the event loop ends."""
         node = hosted.node
         try:
-            waiting = node.waiting if hosted.journal is not None else ()
-            if waiting and not hosted.has_room(
-                sum(FACT_BYTES + room_for(append) for append in waiting)
-            ):
+            waiting = node.waiting_bytes if hosted.journal is not None else 0
+            if waiting and not hosted.has_room(waiting):
                 node.forget_waiting()
             action(*arguments)
             if (waiting or hosted.pending > PENDING_BYTES_MAX) and not hosted.gather():
@@ -307,6 +308,7 @@ class Logs:
                 0.0,
                 len(self._logs) * _NODE_CALLS,
                 self._throttle,
+                self._meter,
             )
 
         return HostedLog(node, journal, self._place_bytes)

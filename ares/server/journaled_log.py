@@ -244,5 +244,5 @@ def _bytes_of_records(records: Iterable[LogRecord]) -> int:
 def room_for(message: Append | Forward | Fetched) -> int:
     """What the facts take that come of a message that brings data, but for what any fact takes."""
     if isinstance(message, Append):
-        return _RECORD_BYTES + sum(_ENTRY_BYTES + len(entry) for entry in message.entries)
+        return _RECORD_BYTES + _ENTRY_BYTES * len(message.entries) + sum(map(len, message.entries))
     return _bytes_of_records(message.records)

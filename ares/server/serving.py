@@ -115,6 +115,7 @@ async def run_server(
                 links,
                 log_journals,
                 fetch_bytes_per_s=fetch_bytes_per_s,
+                meter=listener.meter,
             )
             logs.restore()
         host = Host(
@@ -127,6 +128,7 @@ async def run_server(
             traffic=traffic,
             logs=logs,
             sites=sites,
+            meter=listener.meter,
         )
         listener.seen, listener.core = host.users.seen, host.core
         address = await listener.serve(host.handler)

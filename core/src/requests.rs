@@ -4,7 +4,7 @@ use crate::wire::{
     BATCH_MESSAGES_MAX, Cursor, Element, GET_DATA, GET_TAG, NIL, PUT_DATA, Tag, VERSION,
 };
 
-/// As many end a client's turn: TURN_MESSAGES_MAX in ares/net/batching.py.
+/// As many small ones end a client's turn: TURN_WORK / REQUEST_WORK of ares/net/batching.py.
 const TURN_MESSAGES_MAX: usize = 512;
 
 /// Small elements come whether they are asked for or not. `carried`: the bytes of a successor.

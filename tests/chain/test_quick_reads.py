@@ -6,6 +6,7 @@ from ares.chain.quick_reads import QuickReads, ReadManner
 from ares.model.errors import ConnectionClosed, NotWritten, Trimmed
 from ares.model.identity import CallId
 from ares.model.log_messages import EACH_MAX, EachRead, LogEntries, ReadEach, ReadLog
+from ares.model.work import entries_bulk
 
 from .chains import call
 from .clients import C0, Log
@@ -186,7 +187,7 @@ def test_nobody_joins_a_request_that_ended_before_it_was_sent(reader):
 
 
 def test_the_bytes_of_an_answer_are_bounded(reader, monkeypatch):
-    monkeypatch.setattr("ares.chain.log_state.READ_BYTES_MAX", 2)
+    monkeypatch.setattr("ares.chain.log_state.ANSWER_BYTES_MAX", 2 * entries_bulk((b"0",)))
     reader.nodes.hand("s1", ReadEach(call(9), C0.id, (0, 1, 5, 2)))
     (reply,) = reader.nodes.run()
     assert reply.entries == (b"0", b"1", None, None)

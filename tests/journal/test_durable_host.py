@@ -1,7 +1,6 @@
 """A durable server over the in-process transport: what waits for the disk, what does not, and that it is there after a restart."""
 
 import asyncio
-from operator import length_hint
 from pathlib import Path
 
 import pytest
@@ -24,7 +23,6 @@ from ares.model.messages import (
 )
 from ares.reconfig.view import Switches
 from ares.replica import unsynced
-from ares.server import host
 from ares.server.host import Host
 from ares.server.serving import run_server
 from ares.store.journal.disk import Disk
@@ -325,16 +323,13 @@ async def test_accepted_requests_are_finished_when_it_is_stopped(tmp_path):
 # -- turns --------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_turn_ends_when_much_was_verified(waiting, monkeypatch):
-    """Large elements are verified whenever they are read: the rest of what a client asked is for its next turn."""
-    monkeypatch.setattr(host, "VERIFIED_BYTES_MAX", 20 * KIB)
+async def test_what_is_verified_and_what_is_answered_count_as_work(waiting):
+    """Large elements are verified whenever they are read, which a turn has to pay for (tests/transport/test_turns.py)."""
     waiting.calls(put("large", 1, b"x" * 10 * KIB))
     assert await waiting.synced() == [7]
-    asked = iter([GetData(call, INITIAL.id, "large", True) for call in range(8)])
-    turns = []
-    while left := length_hint(asked):
-        turns.append([reply.call for reply in waiting.host.handle("client", asked)])
-        assert length_hint(asked) < left
-    assert turns == [[0, 1, 2], [3, 4, 5], [6, 7]], (
-        "an element has 10 KiB, and a turn ends with the one by which it is too much"
-    )
+    meter = waiting.host._meter
+    for count in (1, 3):
+        before = meter.spent
+        asked = [GetData(call, INITIAL.id, "large", True) for call in range(count)]
+        assert len(waiting.host.handle("client", asked)) == count
+        assert meter.spent - before == count * 2 * 10 * KIB

@@ -9,6 +9,7 @@ from ares.model.identity import CallId, ClientId, ConfigurationId, ObjectName, S
 from ares.model.log_messages import Append, Forward, LogRecord
 from ares.model.messages import AnyMessage, Element, PutData
 from ares.model.tag import Tag
+from ares.model.work import ENTRY_BYTES_MIN
 from ares.net.batching import (
     BATCH_BYTES_MAX,
     BATCH_MESSAGES_MAX,
@@ -88,7 +89,7 @@ def forward(call: int, data: bytes) -> Forward:
 def test_waiting_is_bounded_in_bytes_and_empties_when_taken(
     make: Callable[[int, bytes], AnyMessage],
 ) -> None:
-    data = bytes(64 * MIB)
+    data = bytes(64 * MIB - ENTRY_BYTES_MIN)
     waiting = Waiting()
     for _ in range(2):
         waiting.admit([make(call, data) for call in range(20)])

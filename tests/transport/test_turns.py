@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 
-from ares.model.codec import encode
-from ares.model.configuration import Configuration, Server
+from ares.model.codec import PORTION_BYTES, encode
+from ares.model.configuration import Configuration, Server, Status, Successor
 from ares.model.element import sealed
-from ares.model.identity import DEFAULT_DOMAIN, CallId, DomainName, ObjectName, ServerId
+from ares.model.identity import DEFAULT_DOMAIN, CallId, ClientId, ObjectName, ServerId
+from ares.model.log_messages import Append
 from ares.model.messages import (
     PAGE_OBJECTS_MAX,
     Ack,
@@ -21,14 +23,19 @@ from ares.model.messages import (
     ListObjects,
     ObjectsReply,
     PutData,
+    Reason,
+    Refused,
+    WriteConfig,
 )
 from ares.model.tag import TAG_ZERO, Tag
+from ares.model.work import CONFIGURATION_WORK, REQUEST_WORK
 from ares.net import batching
 from ares.net.batching import (
-    GROUP_MESSAGES,
+    FIRST_WORK,
     LINE_BATCHES_MAX,
-    TURN_MESSAGES_MAX,
+    LOOK_WORK,
     TURN_S,
+    TURN_WORK,
     BatchListener,
     batches,
 )
@@ -42,7 +49,12 @@ from .wires import S0, ZmqWire, get_tag, until
 MIB = 1024 * 1024
 SLOWLY_S = 0.001
 MUCH = 600
-IN_A_TURN = int(TURN_S / SLOWLY_S) + GROUP_MESSAGES
+IN_A_TURN = int(TURN_S / SLOWLY_S) + LOOK_WORK // REQUEST_WORK
+
+
+ME = Server(ServerId("s0"), "h:1", f"{0:032x}")
+C0 = Configuration.abd([ME], allow_no_faults=True).at(DEFAULT_DOMAIN, 0)
+AHEAD = Successor(C0.at(DEFAULT_DOMAIN, 1, C0.id), Status.PENDING)
 
 
 class Steps:
@@ -136,25 +148,98 @@ def test_others_are_served_between(loop: Steps, listener: Recording) -> None:
 
 
 @pytest.mark.parametrize("apart", [False, True], ids=["one batch", "batches"])
-@pytest.mark.parametrize("count", [2, 3, 40])
-@pytest.mark.parametrize("usage_of", [(), ("photos",)])
-def test_what_may_have_a_large_reply_ends_the_turn(
-    loop: Steps, listener: Recording, count: int, apart: bool, usage_of: tuple[DomainName, ...]
+@pytest.mark.parametrize("kind", [get_tag, describe], ids=["tags", "descriptions"])
+def test_the_work_that_a_server_counts_ends_a_turn(
+    loop: Steps, kind: Callable[[int], AnyMessage], apart: bool
 ) -> None:
-    asked: list[AnyMessage] = [
-        Describe(CallId(call), bool(usage_of), usage_of) for call in range(count)
-    ]
+    """Before, a turn ended after some kinds of requests, and went on after others that take as long."""
+
+    def counts(sender: Sender, messages: Iterable[AnyMessage]) -> list[AnyMessage]:
+        replies: list[AnyMessage] = []
+        for message in messages:
+            listener.meter.spent += TURN_WORK // 2
+            replies.append(Ack(message.call, None))
+        return replies
+
+    listener = Recording(loop, counts)
+    asked = [kind(call) for call in range(10)]
     listener.receive("greedy", *([message] for message in asked) if apart else [asked])
     while loop.soon:
         loop.step()
-    assert listener.calls("greedy") == [[call] for call in range(count)], (
-        "a reply has left before the next is made"
+    assert listener.calls("greedy") == [[call, call + 1] for call in range(0, 10, 2)]
+
+
+def test_what_requests_bring_counts(loop: Steps) -> None:
+    listener = Recording(
+        loop, lambda sender, messages: [Ack(message.call, None) for message in messages]
     )
+    listener.receive("greedy", [WriteConfig(CallId(n), C0.id, AHEAD) for n in range(200)])
+    while loop.soon:
+        loop.step()
+    most = TURN_WORK // CONFIGURATION_WORK
+    assert [len(calls) for calls in listener.calls("greedy")] == [57, 57, 57, 29]
+    assert most > 57, "the requests themselves, and decoding them, count as well"
 
 
-def test_small_descriptions_do_not(loop: Steps, listener: Recording) -> None:
-    listener.receive("modest", [Describe(CallId(call), brief=True) for call in range(3)])
-    assert listener.calls("modest") == [[0, 1, 2]]
+def test_many_clients_that_come_at_once_share_a_round(loop: Steps) -> None:
+    """Before, each of them had a turn at once, and the client after them waited for all of these."""
+    listener = Recording(
+        loop, lambda sender, messages: [Ack(message.call, None) for message in messages]
+    )
+    for number in range(20):
+        listener.receive(f"greedy {number}", asks(0, MUCH))
+    assert listener.meter.spent <= TURN_WORK + 20 * (FIRST_WORK + LOOK_WORK)
+    listener.receive("other", asks(7, FIRST_WORK // REQUEST_WORK - 1))
+    assert len(listener.calls("other")[0]) == FIRST_WORK // REQUEST_WORK - 1
+    while loop.soon:
+        loop.step()
+        assert listener.meter.spent <= TURN_WORK + LOOK_WORK
+    for number in range(20):
+        answered = listener.calls(f"greedy {number}")
+        assert [call for calls in answered for call in calls] == list(range(MUCH))
+    assert listener._standing_bytes == 0
+
+
+def appends(count: int) -> list[AnyMessage]:
+    return [
+        Append(CallId(n), C0.id, ClientId(1), n + 1, n + 1, 0, (b"x",) * 4096) for n in range(count)
+    ]
+
+
+def test_a_large_batch_is_decoded_in_the_turns_in_which_it_is_answered(
+    loop: Steps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, all of it was decoded before the first message was answered."""
+    decoded: list[int] = []
+    listener = Recording(
+        loop, lambda sender, messages: [Ack(message.call, None) for message in messages]
+    )
+    listener.seen = lambda sender, messages: decoded.append(len(messages))
+    listener.receive("greedy", appends(200))
+    assert sum(decoded) < 20
+    while loop.soon:
+        before = sum(decoded)
+        loop.step()
+        assert sum(decoded) - before < 20
+    assert [call for calls in listener.calls("greedy") for call in calls] == list(range(200))
+    assert sum(decoded) == 200
+
+
+def test_what_comes_before_a_bad_request_in_a_large_batch_is_answered(loop: Steps) -> None:
+    listener = Recording(
+        loop, lambda sender, messages: [Ack(message.call, None) for message in messages]
+    )
+    [good] = encode(appends(1))
+    unknown = msgspec.msgpack.encode([123, 1, bytes(PORTION_BYTES)])
+    damaged = good[:1] + b"\x92" + good[2:] + unknown
+    listener._receive("greedy", [[damaged]])
+    listener.receive("greedy", asks(90, 1))
+    while loop.soon:
+        loop.step()
+    assert [call for calls in listener.calls("greedy") for call in calls][-2:] == [0, 90]
+    assert listener.bad_batches == 1
+    refused = [reply for _, sent in listener.sent for reply in sent if isinstance(reply, Refused)]
+    assert [reply.reason for reply in refused] == [Reason.BAD_REQUEST]
 
 
 def test_those_in_line_take_turns(loop: Steps, listener: Recording) -> None:
@@ -182,9 +267,9 @@ def test_a_turn_has_so_many_messages_however_fast_they_are_answered(loop: Steps)
     listener.receive("greedy", asks(0, 4096))
     while loop.soon:
         loop.step()
-    assert [len(calls) for calls in listener.calls("greedy")] == [TURN_MESSAGES_MAX] * (
-        4096 // TURN_MESSAGES_MAX
-    )
+    in_turns = [len(calls) for calls in listener.calls("greedy")]
+    assert sum(in_turns) == 4096
+    assert set(in_turns[1:-1]) == {TURN_WORK // REQUEST_WORK}
 
 
 def test_what_comes_from_one_in_line_waits_its_turn_and_is_dropped_beyond_the_bound(
@@ -261,9 +346,6 @@ def test_what_a_handler_does_not_take_is_for_the_next_turn(
 
 
 # -- what a server says at most at a stretch ------------------------------------------------------------------------------
-
-ME = Server(ServerId("s0"), "h:1", f"{0:032x}")
-C0 = Configuration.abd([ME], allow_no_faults=True).at(DEFAULT_DOMAIN, 0)
 
 
 def crowded() -> Replica:

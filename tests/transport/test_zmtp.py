@@ -19,6 +19,7 @@ from ares.net.libzmq import ZmqConnections
 from ares.net.native import ZmtpConnections, ZmtpListener
 from ares.net.zmtp.frames import (
     DEALER,
+    FRAMES_AT_ONCE,
     LARGE_BYTES_MIN,
     ROUTER,
     SCRATCH_BYTES,
@@ -56,6 +57,8 @@ def feed(side: Incoming, data: bytes, sizes: Sequence[int] = ()) -> list[list[by
         count = min(len(room), len(data) - at, next(pieces, SCRATCH_BYTES))
         room[:count] = data[at : at + count]
         messages += side.filled(count)
+        while side.behind:
+            messages += side.filled(0)
         at += count
     return [[bytes(frame) for frame in message] for message in messages]
 
@@ -148,6 +151,27 @@ def test_an_error_whose_reason_is_not_as_long_as_it_says_is_none(reason: bytes) 
     with pytest.raises(NotZmtp, match="not as long as it says") as refused:
         feed(incoming(DEALER), greeting(b"NULL") + framed(b"\x05ERROR" + reason))
     assert not isinstance(refused.value, TurnedAway)
+
+
+@pytest.mark.parametrize(
+    ("piece", "last"),
+    [(b"\0\0", b""), (b"\1\0", b"\0\0"), (framed(b"\x04PING\0\0"), b"")],
+    ids=["messages", "frames", "pings"],
+)
+def test_so_many_frames_are_taken_apart_at_once(piece: bytes, last: bytes) -> None:
+    """A read has room for 131,072 frames without a byte, and taking them apart took half a second."""
+    side, count = met(), 20_000
+    data = piece * count + last
+    side.room()[: len(data)] = data
+    side.answers.clear()
+    messages, rounds = side.filled(len(data)), 1
+    while side.behind:
+        assert side.held_bytes > 0
+        messages, rounds = [*messages, *side.filled(0)], rounds + 1
+        assert len(messages) + len(side.answers) <= rounds * FRAMES_AT_ONCE
+    assert rounds == 1 + count // FRAMES_AT_ONCE
+    assert sum(map(len, messages)) + len(side.answers) == count + bool(last)
+    assert side.held_bytes == 0
 
 
 def test_an_incomplete_message_is_on_the_books() -> None:
@@ -450,6 +474,26 @@ async def test_who_does_not_read_its_pongs_gets_no_more() -> None:
             assert sum(connection.unsent_bytes for connection in listener.connections) < 4_000_000
             writer.transport.abort()
     finally:
+        await listener.close()
+
+
+async def test_others_are_served_while_many_small_frames_are_taken_apart() -> None:
+    """Before, all that one read brought was taken apart and refused before another client had its answer."""
+    listener, many = ZmtpListener("127.0.0.1:0"), 60_000
+    address = await listener.serve(lambda _, messages: acknowledge(list(messages)))
+    other = Client(ZmtpConnections())
+    other.connections.learn(S0, address)
+    try:
+        async with asyncio.timeout(WAIT_S_MAX):
+            await other.insist(S0, 1)
+            _, writer = await raw(address, opening(DEALER) + b"\0\0" * many)
+            await until(lambda: listener.bad_batches > 0)
+            await other.insist(S0, 2)
+            assert listener.bad_batches < many
+            await until(lambda: listener.bad_batches == many)
+            writer.close()
+    finally:
+        await other.connections.close()
         await listener.close()
 
 

@@ -74,6 +74,7 @@ class ZmtpConnection(asyncio.BufferedProtocol):
         self._careful = careful
         self._quick = quick
         self._transport: asyncio.Transport | None = None
+        self._paused = self._catching_up = False
         self.held_bytes = 0
 
     # -- what asyncio calls ---------------------------------------------------------------------------------------------
@@ -100,6 +101,7 @@ class ZmtpConnection(asyncio.BufferedProtocol):
         return incoming.scratch if incoming.large is None else incoming.room()
 
     def buffer_updated(self, nbytes: int) -> None:
+        """Have what was read served whole, or take it apart."""
         incoming = self._incoming
         if (
             self._quick is not None
@@ -108,6 +110,11 @@ class ZmtpConnection(asyncio.BufferedProtocol):
             and self._quick(self, incoming.scratch[:nbytes])
         ):
             return
+        self._take_apart(nbytes)
+
+    def _take_apart(self, nbytes: int) -> None:
+        """Take what comes next out of what was read, ``nbytes`` of it just now."""
+        incoming = self._incoming
         try:
             messages = incoming.filled(nbytes)
         except NotZmtp as error:
@@ -125,6 +132,22 @@ class ZmtpConnection(asyncio.BufferedProtocol):
             self._receive(self, messages)
         if incoming.held_bytes != self.held_bytes:
             self._account(incoming.held_bytes)
+        if incoming.behind and self._is_open:
+            self.transport.pause_reading()
+            self._catch_up_soon()
+
+    def _catch_up_soon(self) -> None:
+        """Take apart more of what was read, after other connections had their turns. Nothing is read before all of it is."""
+        if not self._catching_up:
+            self._catching_up = True
+            asyncio.get_running_loop().call_soon(self._catch_up)
+
+    def _catch_up(self) -> None:
+        self._catching_up = False
+        if not self._paused and self._is_open:
+            self._take_apart(0)
+            if not self._paused:
+                self.resume()
 
     def _give_up(self, error: NotZmtp) -> None:
         # without the way it came, or calls that have ended, and with them all that had come, would stay until somebody looks for garbage
@@ -211,12 +234,21 @@ class ZmtpConnection(asyncio.BufferedProtocol):
 
     def pause(self) -> None:
         """Read nothing until :meth:`resume`: the other side's TCP stream stands still."""
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.pause_reading()
+        self._paused = True
+        if self._is_open:
+            self.transport.pause_reading()
 
     def resume(self) -> None:
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.resume_reading()
+        self._paused = False
+        if self._incoming.behind:
+            self._catch_up_soon()
+        elif self._is_open:
+            self.transport.resume_reading()
+
+    @property
+    def _is_open(self) -> bool:
+        """Whether more may be read from it."""
+        return self._transport is not None and not self._transport.is_closing()
 
     def hang_up(self) -> None:
         """At once; what was not sent is dropped."""

@@ -44,6 +44,9 @@ LARGE_BYTES_MIN = 32 * 1024
 FRAME_BYTES_MORE = 64
 """What keeping a frame takes beside its bytes, about."""
 
+FRAMES_AT_ONCE = 512
+"""Frames and commands that are taken apart at once; they may have two bytes each, and each takes microseconds."""
+
 MECHANISM_AT = 12
 """In a greeting."""
 
@@ -238,6 +241,7 @@ class Blank:
 
 class Incoming:
     """Takes the bytes of one connection apart. First :meth:`room` to read into, then at once :meth:`filled`, which gives what became complete.
+    As long as ``behind``, there are frames left for another :meth:`filled`, of no bytes, before the next read.
 
     ``scratch``: room for one read, which all connections of a thread share: an idle one holds nothing. ``ready``: the handshake is done, and the
     client has proved to own ``client_key`` (empty: nobody has keys), and says that it is at ``site``. ``cipher``: what messages are sealed with from
@@ -253,12 +257,13 @@ class Incoming:
         self.answers: list[bytes | bytearray] = []
         self.after_greeting = b""
         self.held_bytes = 0
+        self.behind = False
         self._kind = kind
         self.scratch = scratch
         self.handshake: Handshake | None = handshake
         self._mechanism = handshake.mechanism
         self._greeted = False
-        self._rest = b""
+        self._rest: bytes | memoryview = b""
         self.plain = False
         self.large: Blank | None = None
         self._large_at = 0
@@ -285,9 +290,9 @@ class Incoming:
             return messages
         start, scratch = 0, self.scratch
         if self.plain and not self.held_bytes:
-            while (
-                count - start >= _HEADER_BYTES_MAX
-            ):  # the usual case: messages of one frame, as long as whole ones are there
+            for _ in range(FRAMES_AT_ONCE):  # the usual case: messages of one frame
+                if count - start < _HEADER_BYTES_MAX:
+                    break
                 flags = scratch[start]
                 if flags == 0:
                     body = start + 2
@@ -303,12 +308,18 @@ class Incoming:
                 start = end
             if start == count:
                 return messages
-        read = scratch[start:count]
-        view = memoryview(bytearray(self._rest) + read) if self._rest else read
+        read, own = scratch[start:count], self.behind
+        if own:
+            view = memoryview(self._rest)
+        elif self._rest:
+            view = memoryview(bytearray(self._rest) + read)
+        else:
+            view = read
         start = 0 if self._greeted else self._greet(view)
+        self.behind = False
         if self._greeted:
             start = self._take_apart(view, start, messages)
-        self._rest = bytes(view[start:])
+        self._rest = view[start:] if own and self.behind else bytes(view[start:])
         self.held_bytes = self._message_bytes + (
             len(self._rest) if self.large is None else len(self.large.view)
         )
@@ -340,8 +351,12 @@ class Incoming:
 
     def _take_apart(self, view: memoryview, start: int, messages: list[list[Frame]]) -> int:
         """Take frames from ``start`` on; returns where what is left begins: an incomplete frame, unless it is a large one."""
-        have = len(view)
+        have, left = len(view), FRAMES_AT_ONCE - len(messages)
         while have - start >= 2:
+            if not left:
+                self.behind = True
+                break
+            left -= 1
             flags = view[start]
             if flags not in (_FLAGS if self.cipher is None else _FLAGS_SEALED):
                 raise NotZmtp(f"a frame with flags {flags}")
