@@ -1,0 +1,1 @@
+"""Tests of a checkout: how it installs, builds its compiled core, and names its version."""
