@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 STAMP := $(VENV)/.installed
 CORE := $(VENV)/.core-built
-CORE_SECONDS := 120
+CORE_SECONDS := 1800
 BENCH_STAMP := $(VENV)/.bench-installed
 DOCS_STAMP := $(VENV)/.docs-installed
 EXPERIMENTS := $(VENV)/bin/python -m experiments
@@ -21,10 +21,11 @@ help: ## show this list
 
 venv: $(CORE) ## make .venv and install the package with everything for development
 
-core: ## build the compiled core once more; where cargo is, the others build it when it changed
+core: ## build the compiled core once more, or fail; where cargo is, the others build it when it changed
 	@rm -f $(CORE)
 	@$(MAKE) --no-print-directory $(CORE)
 	@$(VENV)/bin/ares-cli --version
+	@test -e $(CORE)
 
 demo: $(CORE) ## run a small cluster through crashes and reconfigurations, then stop it
 	@$(VENV)/bin/ares-cli demo
@@ -83,18 +84,9 @@ $(STAMP): pyproject.toml
 		echo "make: the installation failed, see above. It needs the Python package index (pip's settings for proxies and mirrors apply)"; exit 1; } >&2
 	@touch $@
 
-# One that was built from another state of the crate is never kept. Without cargo there is nothing more to do. What cannot be built, or not in time, is
-# not tried again until the crate changes: ares runs without it.
-$(CORE): $(STAMP) $(wildcard core/src/*.rs) core/Cargo.toml core/Cargo.lock
-	@rm -f ares/_core*.so; command -v cargo >/dev/null || exit 0; \
-		echo "building the compiled core, which takes half a minute the first time"; \
-		export PYO3_PYTHON=$(abspath $(VENV)/bin/python); \
-		timeout $(CORE_SECONDS) cargo build --quiet --locked --release --features extension-module \
-			--manifest-path core/Cargo.toml --target-dir core/target && \
-		cp core/target/release/libares_core.so ares/_core$$($$PYO3_PYTHON -c 'import sysconfig; print(sysconfig.get_config_var("EXT_SUFFIX"))') || \
-		echo "make: building failed, see above, or took more than $(CORE_SECONDS) s (Rust 1.85 or newer is needed): all goes on in Python, only slower." \
-			"\`make core\` tries again" >&2; \
-		touch $@
+# The script makes the stamp when it has built the core. Otherwise each `make` tries again.
+$(CORE): $(STAMP) $(wildcard core/src/*.rs) core/Cargo.toml core/Cargo.lock core/build
+	@core/build $(VENV) $(CORE_SECONDS)
 
 $(BENCH_STAMP): $(STAMP) | $(CORE)
 	@ARES_PURE=1 $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]' || { \
