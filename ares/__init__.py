@@ -9,8 +9,6 @@ The names below are looked up when they are first used, so that ``import ares``,
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from ares.model.version import VERSION as __version__
-
 if TYPE_CHECKING:
     from ares.client.blocking import connect_blocking
     from ares.client.connect import connect
@@ -44,6 +42,8 @@ if TYPE_CHECKING:
         Uncertain,
     )
     from ares.model.tag import Tag
+
+    __version__: str
 
 __all__ = [
     "AppendUncertain",
@@ -107,6 +107,10 @@ _ELSEWHERE = {
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'ares' has no attribute {name!r}")
+    if name == "__version__":
+        from ares.machine.release import version
+
+        return version()
     value = getattr(importlib.import_module(f"ares.{_ELSEWHERE.get(name, 'model.errors')}"), name)
     globals()[name] = value
     return value

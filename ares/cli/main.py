@@ -32,12 +32,12 @@ from ares.cli import (
 from ares.cli.demo import demo_command
 from ares.cli.local import cluster_commands
 from ares.cli.local_files import Interrupted, naming
-from ares.cli.options import ALL, Common, command, say, taking_options
+from ares.cli.options import ALL, Common, command, say, say_which_core, taking_options
 from ares.cli.seeing import results_commands, top_command, trace_commands
 from ares.machine import compiled
 from ares.machine.named_files import without_long_hex
+from ares.machine.release import version
 from ares.model.errors import AresError, BadInput, Uncertain
-from ares.model.version import VERSION
 
 FAILED = 1
 MISUSED = 2
@@ -54,7 +54,8 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        say(f"ares {VERSION} ({compiled.NAME} core)")
+        say(f"ares {version()} ({compiled.NAME} core)")
+        say_which_core()
         raise typer.Exit()
 
 

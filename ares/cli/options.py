@@ -22,6 +22,7 @@ import typer
 from msgspec import Struct, structs
 
 from ares.cli.local_files import naming
+from ares.machine import compiled
 from ares.machine.loop import run
 from ares.model.errors import BadInput
 from ares.model.numbers import SECONDS_MAX
@@ -178,6 +179,12 @@ def say(text: str) -> None:
     """Print a line of an answer."""
     with naming("standard output"):
         typer.echo(text)
+
+
+def say_which_core() -> None:
+    """Say on standard error that the slower core runs, and what to do, where nobody asked for it."""
+    if line := compiled.advice():
+        typer.echo(line, err=True)
 
 
 def command(

@@ -17,6 +17,7 @@ from msgspec import Struct, structs
 from ares.cli.local_files import naming
 from ares.cli.options import Common, with_manager
 from ares.cli.seeing.chains_seen import ChainsSeen, chains_seen
+from ares.cli.seeing.releases_seen import releases, warning
 from ares.cli.terminal import printable, size
 from ares.model.configuration import Configuration, Server
 from ares.model.errors import AresError
@@ -387,6 +388,7 @@ def _as_data(
             | _server_data(said, _why(found, id))
             for id, said in found.servers.items()
         },
+        "releases": releases(found.servers, ares_members(settings, found)),
         "consensus": {
             id: _member_data(members.get(id), _why(found, id)) for id in members_of(settings)
         },
@@ -443,6 +445,11 @@ def members_of(settings: "Settings") -> dict[ServerId, str]:
     return {id: member.address for id, member in settings.members.items()}
 
 
+def ares_members(settings: "Settings", found: "ClusterStatus") -> list[ConsensusDescription]:
+    """Return the members that are processes of ours: none where an etcd decides."""
+    return found.members if settings.etcd is None else []
+
+
 def _why(found: "ClusterStatus", id: ServerId) -> str:
     """Why nothing was heard of a server or member, if nothing was."""
     return found.troubles.get(id, NO_ANSWER)
@@ -453,6 +460,7 @@ def _member_data(member: ConsensusDescription | None, why: str) -> dict[str, Any
         return {"reachable": False, "why": why}
     return {
         "reachable": True,
+        "version": member.version,
         "leader": member.leader,
         "term": member.term,
         "decisions": member.decisions,
@@ -512,6 +520,8 @@ def _show(
     console.print(servers)
     for line in filter(None, (_disks(found.servers), _cores(found.servers))):
         console.print(line, soft_wrap=True)
+    if mixed := warning(releases(found.servers, ares_members(settings, found))):
+        console.print(Text(mixed, style="yellow"), soft_wrap=True)
     for id, description in found.servers.items():
         for line in (
             [f"{id}: {_why(found, id)}"] if description is None else _warnings(id, description)

@@ -17,6 +17,7 @@ from ares.consensus.port import Consensus
 from ares.consensus.raft.member import RaftMember
 from ares.machine.logs import set_level
 from ares.machine.metrics import Autopiloted
+from ares.machine.release import version
 from ares.model.errors import AresError, BadInput, ConsensusUnavailable
 from ares.model.identity import DOMAIN_BYTES_MAX, ServerId, is_domain_name
 from ares.model.messages import (
@@ -101,6 +102,7 @@ class ConsensusHost:
         Raises :class:`ConsensusUnavailable` when the member stopped.
         """
         [description] = await self._consensus.describe(PATIENCE_S)
+        description = replace(description, version=version())
         if self._pilot is not None:
             description = replace(
                 description, autopilot=self._pilot.sentence(), followed=self._pilot.followed()

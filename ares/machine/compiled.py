@@ -5,26 +5,34 @@ Without it, or where the environment says ``ARES_PURE=1``, everything runs in Py
 
 import os
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
-
-from ares.model.version import VERSION
 
 if TYPE_CHECKING:
     from ares._core import Client
 
 PURE = "ARES_PURE"
 
+CRATE = "0.1.0"
+"""Number of the crate that this state of ares works with, as in core/Cargo.toml."""
+
+_MANIFEST = Path(__file__).parents[2] / "core/Cargo.toml"
+
+
+def _asked_for_python() -> bool:
+    return os.environ.get(PURE, "0") not in ("", "0")
+
 
 def _loaded() -> ModuleType | None:
-    if os.environ.get(PURE, "0") not in ("", "0"):
+    if _asked_for_python():
         return None
     try:
         core = import_module("ares._core")
     except ImportError:
         return None
     return (
-        core if core.RELEASE == VERSION else None
+        core if core.RELEASE == CRATE else None
     )  # a checkout may have one that was built of another release
 
 
@@ -35,6 +43,18 @@ PYTHON, RUST = "python", "rust"
 
 NAME = PYTHON if CORE is None else RUST
 """For people: ``ares-cli --version``, ``status`` and ``/metrics`` say it."""
+
+
+def advice() -> str:
+    """Return one line for people where the slower core runs and nobody asked for that."""
+    if CORE is not None or _asked_for_python():
+        return ""
+    how = (
+        f"`make core` in {_MANIFEST.parents[1]} builds the compiled one, or says why it cannot"
+        if _MANIFEST.exists()
+        else "install ares again where Rust 1.85 or newer is (`cargo`), or from a wheel that has the compiled one"
+    )
+    return f"the slower core runs here, which is Python's: {how}"
 
 
 def client_core() -> "Client | None":

@@ -346,6 +346,8 @@ class ConsensusDescription(Message, frozen=True, tag=71):
     members_total: int
     autopilot: str = ""
     followed: Annotated[tuple[Followed, ...], Meta(max_length=USAGES_MAX)] = ()
+    version: str = ""
+    """Version of the member's program; empty from a release that does not tell."""
 
 
 # -- from a storage server ----------------------------------------------------------------------------------------------

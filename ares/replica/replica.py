@@ -42,7 +42,6 @@ from ares.model.messages import (
     Where,
     WriteConfig,
 )
-from ares.model.version import VERSION
 from ares.replica.facts import (
     Account,
     Fact,
@@ -244,7 +243,7 @@ class Replica:
             () if request.brief else tuple(hosting.describe() for hosting in self._hosted.values())
         )
         return Description(
-            request.call, self.server, self.identity, self._cluster, VERSION, 0.0, 0, hosted
+            request.call, self.server, self.identity, self._cluster, "", 0.0, 0, hosted
         )
 
     def _introduced(self, request: Introduce) -> Reply | None:

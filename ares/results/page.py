@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from ares.model.version import VERSION
+from ares.machine.release import version
 from ares.results import chosen_traces, over_time
 from ares.results.load_points import points_of
 from ares.results.over_time import shortened
@@ -162,7 +162,7 @@ def _data(database: sqlite3.Connection, name: str, progress: Progress) -> dict[s
     return {
         "file": printable(name),
         "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "version": VERSION,
+        "version": version(),
         "totals": totals | {"malformed": malformed},
         "percents": percents,
         "scenarios": sorted({run["scenario"] for run in runs}),

@@ -25,6 +25,7 @@ from ares.machine import compiled
 from ares.machine.logs import set_level
 from ares.machine.memory import memory_bytes
 from ares.machine.metrics import DISK_S, Histogram, Traffic, Vitals, holding
+from ares.machine.release import version
 from ares.model.codec import Encoded, Outgoing
 from ares.model.errors import BadInput
 from ares.model.identity import CallId
@@ -452,6 +453,7 @@ class Host:
             stored=stored,
             work=work,
             core=compiled.NAME,
+            version=version(),
         )
 
     def _trouble(self) -> str:

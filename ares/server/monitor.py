@@ -204,6 +204,7 @@ class WatchedMember:
         told = numbers[0]
         reachable, members = told.members_reachable, told.members_total
         facts: dict[str, object] = {
+            "version": told.version,
             "leader": told.leader,
             "term": told.term,
             "members_reachable": reachable,

@@ -27,11 +27,12 @@ from ares.cluster.settings import MemberSettings, ServerSettings, Settings, spli
 from ares.cluster.sites import at_site, labels_of, sites_of
 from ares.cluster.tables import fitting
 from ares.consensus.port import Consensus
-from ares.machine import logs
+from ares.machine import compiled, logs
 from ares.machine import systemd as service_manager
 from ares.machine.loop import run
 from ares.machine.memory import CLIENT_BYTES, SERVER_BYTES, keep_freed_memory
 from ares.machine.metrics import Traffic
+from ares.machine.release import version
 from ares.machine.trusted_files import let_nobody_else_write
 from ares.model.configuration import Configuration
 from ares.model.errors import AresError, BadInput, DirectoryLost
@@ -266,6 +267,7 @@ class Life:
             own.address, lock, fitting(settings.limits), self.traffic, settings.transport
         )
         self._id = own.id
+        log.info("starting", extra={"version": version(), "core": compiled.NAME})
         self._monitor: Monitor | None = None
         if own.http:
             self._monitor = Monitor(

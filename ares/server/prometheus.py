@@ -15,8 +15,8 @@ from prometheus_client.registry import Collector
 from ares.chain.log_state import HeldLogs
 from ares.machine import compiled
 from ares.machine.metrics import Autopiloted, Histogram, Traffic, Vitals
+from ares.machine.release import version
 from ares.model.messages import ConsensusDescription, Stored
-from ares.model.version import VERSION
 
 KIND = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -46,7 +46,7 @@ def of_process(
         "Which process this is, at which site, with which core; always 1.",
         labels=["id", "kind", "version", "site", "core"],
     )
-    info.add_metric([id, kind, VERSION, site, compiled.NAME], 1)
+    info.add_metric([id, kind, version(), site, compiled.NAME], 1)
     yield info
     yield Gauge("ares_serving", "Whether /health says 200.", serving)
     yield _histogram(

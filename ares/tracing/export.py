@@ -17,8 +17,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from ares.cluster.tables import TracingSettings
+from ares.machine.release import version
 from ares.model.errors import BadInput
-from ares.model.version import VERSION
 from ares.tracing.operation_log import OperationLog
 from ares.tracing.spans import CLIENT, INTERNAL, SERVER, SITE, Span
 from ares.tracing.tracer import Export, Parent, Tracer
@@ -86,11 +86,11 @@ def to_file(path: Path, service: str, site: str | None = None) -> Export:
     """Adds lines of OTLP's JSON to a file."""
     resource = {
         "service.name": service,
-        "service.version": VERSION,
+        "service.version": version(),
         "process.pid": os.getpid(),
         **({SITE: site} if site else {}),
     }
-    scope = f'{{"name":"ares","version":{_text(VERSION)}}}'
+    scope = f'{{"name":"ares","version":{_text(version())}}}'
     begin = f'{{"resourceSpans":[{{"resource":{{"attributes":[{_attributes(resource)}]}},"scopeSpans":[{{"scope":{scope},"spans":['
 
     def export(spans: Iterable[Span]) -> None:

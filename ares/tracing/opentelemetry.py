@@ -14,14 +14,14 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
 from requests import Session
 
+from ares.machine.release import version
 from ares.model.errors import BadInput
-from ares.model.version import VERSION
 from ares.tracing.collector_replies import BoundedReplies
 from ares.tracing.spans import CLIENT, SERVER, SITE, Span
 from ares.tracing.tracer import THREAD, Export
 
 _KINDS = {SERVER: SpanKind.SERVER, CLIENT: SpanKind.CLIENT}
-_SCOPE = InstrumentationScope("ares", VERSION)
+_SCOPE = InstrumentationScope("ares", version())
 _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 _PROVIDER = "CREDENTIAL_PROVIDER"
 """End of the names of the variables with which OpenTelemetry gets a session from another package."""
@@ -53,7 +53,7 @@ def sdk_export(exporter: str, service: str, site: str | None) -> tuple[Export, C
     exporter itself. Raises :class:`BadInput`.
     """
     resource = Resource.create(
-        {"service.name": service, "service.version": VERSION, **({SITE: site} if site else {})}
+        {"service.name": service, "service.version": version(), **({SITE: site} if site else {})}
     )
     replies = BoundedReplies()
     to = ConsoleSpanExporter(out=sys.stderr) if exporter == "console" else _otlp(replies)

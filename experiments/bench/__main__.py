@@ -19,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from ares.model.version import VERSION
+from ares.machine.release import version
 from experiments.bench import baseline
 from experiments.bench.as_runs import make_page, write_faults, write_turns
 from experiments.bench.cassandra import CASSANDRA
@@ -101,7 +101,7 @@ def machine() -> str:
         else ""
     )
     load = f"load average {os.getloadavg()[0]:.1f} when it began"
-    return f"ares {VERSION}, Python {platform.python_version()}, {len(models)} x {models[0] if models else 'processor'}, {load}{disk}"
+    return f"ares {version()}, Python {platform.python_version()}, {len(models)} x {models[0] if models else 'processor'}, {load}{disk}"
 
 
 def chosen(given: argparse.Namespace, missing: dict[str, str]) -> tuple[list[Peer], list[Workload]]:

@@ -7,7 +7,7 @@ import sys
 from functools import cache
 from pathlib import Path
 
-from ares.model.version import VERSION
+from ares.machine.release import version
 
 _ASK_S = 20.0
 _VERSION_OF = {
@@ -29,7 +29,7 @@ def provenance(testbed: str, seed: int) -> dict[str, object]:
         "commit": _said(["git", "-C", str(root), "describe", "--always", "--dirty"]),
         "machine": f"{len(models)} x {models[0] if models else 'processor'}, {platform.platform()}",
         "load_average": os.getloadavg()[0],
-        "versions": {"ares": VERSION, "cpython": sys.version.split()[0]},
+        "versions": {"ares": version(), "cpython": sys.version.split()[0]},
         "tcp": _kernel("tcp_congestion_control"),
         "queueing": _kernel("../core/default_qdisc"),
         "seed": seed,

@@ -6,7 +6,6 @@ from ares.chain.log_session import LogSession
 from ares.model.decision import DecisionTable
 from ares.model.identity import CallId, ClientId
 from ares.model.messages import Decided, Describe, Description
-from ares.model.version import VERSION
 from ares.operation.effects import Agree
 
 from .chains import NAMES, Wired, chain
@@ -34,7 +33,7 @@ class Log:
                 if isinstance(message, Describe):
                     session.receive(
                         server,
-                        [Description(message.call, server, server, b"", VERSION, 0.0, 0, ())],
+                        [Description(message.call, server, server, b"", "1.0", 0.0, 0, ())],
                         now,
                     )
                 else:

@@ -26,8 +26,8 @@ wrong: int = ares.ORIGIN
 
 def package(directory: Path, origin: str) -> None:
     """Write a package `ares` that says where it comes from, with a version as ours."""
-    (directory / "ares/model").mkdir(parents=True)
-    shutil.copy(CHECKOUT / "ares/model/version.py", directory / "ares/model")
+    (directory / "ares/machine").mkdir(parents=True)
+    shutil.copy(CHECKOUT / "ares/machine/release.py", directory / "ares/machine")
     (directory / "ares/__init__.py").write_text(f"ORIGIN = {origin!r}\n")
     (directory / "ares/py.typed").touch()
 

@@ -10,14 +10,15 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import typer
 
+from ares.cli.main import _print_version
 from ares.cli.status_command import _cores, _server_data
 from ares.machine import compiled
 from ares.machine.compiled import PYTHON, RUST
 from ares.machine.interpreter import python
 from ares.machine.metrics import LAG_S, Histogram
 from ares.model.messages import Description
-from ares.model.version import VERSION
 from ares.server.host import Host
 from ares.server.prometheus import of_process, render
 from tests.journal.serving import plain, requests
@@ -56,6 +57,26 @@ def test_the_version_names_the_core():
     assert run(*python("-m", "ares", "--version")) == pure.replace(PYTHON, compiled.NAME)
 
 
+def test_the_slower_core_is_said_with_what_to_do(monkeypatch, capsys):
+    def version() -> tuple[str, str]:
+        with pytest.raises(typer.Exit):
+            _print_version(True)
+        return tuple(capsys.readouterr())
+
+    monkeypatch.delenv(compiled.PURE, raising=False)
+    monkeypatch.setattr(compiled, "CORE", object())
+    assert version()[1] == ""
+    monkeypatch.setattr(compiled, "CORE", None)
+    out, err = version()
+    assert (len(out.splitlines()), len(err.splitlines())) == (1, 1)
+    assert err.startswith("the slower core runs here")
+    assert f"`make core` in {CHECKOUT}" in err
+    monkeypatch.setattr(compiled, "_MANIFEST", Path("/nonexistent/core/Cargo.toml"))
+    assert "install ares again where Rust 1.85 or newer is" in version()[1]
+    monkeypatch.setenv(compiled.PURE, "1")
+    assert version()[1] == ""
+
+
 async def test_a_server_tells_its_core_to_clients_and_to_prometheus():
     described = Host(plain(requests(5))).vitals().description
     assert (described.core, _server_data(described)["core"]) == (compiled.NAME, compiled.NAME)
@@ -81,13 +102,13 @@ def test_the_crate_is_of_the_same_release():
         tomllib.loads((CHECKOUT / "core/Cargo.toml").read_text(encoding="utf-8"))["package"][
             "version"
         ]
-        == VERSION
+        == compiled.CRATE
     )
 
 
 def test_a_core_of_another_release_is_left_aside(monkeypatch):
     monkeypatch.delenv(compiled.PURE, raising=False)
-    for release, loaded in ((VERSION, True), ("0.0.1", False)):
+    for release, loaded in ((compiled.CRATE, True), ("0.0.1", False)):
         monkeypatch.setitem(sys.modules, "ares._core", SimpleNamespace(RELEASE=release))
         assert (compiled._loaded() is not None) == loaded
 

@@ -118,6 +118,7 @@ SINCE: list[AnyMessage] = [
         3,
         "watches",
         (Followed(DomainName("photos"), "nantes", "here", "why"),),
+        "0.2.0",
     ),
 ]
 """With fields that were added since a release."""

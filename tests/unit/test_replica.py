@@ -25,7 +25,6 @@ from ares.model.messages import (
     WriteConfig,
 )
 from ares.model.tag import Tag
-from ares.model.version import VERSION
 from ares.replica.replica import Replica
 
 MEMBERS = [Server(f"s{number}", f"host:{number}", f"{number:032x}") for number in range(5)]
@@ -202,7 +201,7 @@ def test_a_description():
         5,
         "s1",
         ME.identity,
-        VERSION,
+        "",
     )
     assert [hosted.configuration for hosted in described.hosted] == [
         INITIAL,

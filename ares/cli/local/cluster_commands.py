@@ -19,7 +19,7 @@ import typer
 from msgspec import structs
 
 from ares.cli.local_files import resolved
-from ares.cli.options import Common
+from ares.cli.options import Common, say_which_core
 from ares.cluster import home
 from ares.machine import loop
 from ares.model.configuration import SERVERS_MAX
@@ -329,6 +329,7 @@ def up(
         if stop.is_set():
             supervisor.stop(started)
             raise NotStarted("interrupted: everything that this had started is stopped again")
+    say_which_core()
     _show(common, settings, pids, list(started), left_out)
     trouble = _trouble(directory, settings, pids, left_out, unable)
     if trouble and detach:

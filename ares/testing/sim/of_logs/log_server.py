@@ -11,7 +11,6 @@ from ares.model.configuration import Configuration
 from ares.model.identity import ConfigurationId
 from ares.model.log_messages import Appended, AppendOutcome, LogRecord, SealDone
 from ares.model.messages import AnyMessage, Describe, Description
-from ares.model.version import VERSION
 from ares.testing.sim.invariants import PromiseBroken
 from ares.testing.sim.plan import member
 
@@ -59,7 +58,7 @@ class LogServer:
         self._run.post(
             self.name,
             sender,
-            [Description(request.call, own.id, own.identity, b"cluster", VERSION, 0.0, 0, ())],
+            [Description(request.call, own.id, own.identity, b"cluster", "", 0.0, 0, ())],
         )
 
     def _tick(self, life: int) -> None:

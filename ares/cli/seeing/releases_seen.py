@@ -1,0 +1,32 @@
+"""The releases that the processes of a cluster run, and what to do when they differ."""
+
+from collections.abc import Iterable, Mapping
+
+from ares.cli.terminal import printable
+from ares.machine.release import same_release
+from ares.model.identity import ServerId
+from ares.model.messages import ConsensusDescription, Description
+
+UNKNOWN = "unknown release"
+"""The release of a process that does not tell."""
+
+
+def releases(
+    servers: Mapping[ServerId, Description | None], members: Iterable[ConsensusDescription]
+) -> dict[str, list[ServerId]]:
+    """Return the processes that answer, by release; versions of one commit count as one."""
+    told = [(id, said.version) for id, said in servers.items() if said is not None]
+    told += [(member.member, member.version) for member in members]
+    found: dict[str, list[ServerId]] = {}
+    for id, version in told:
+        known = (release for release in found if same_release(release, version))
+        found.setdefault(next(known, version), []).append(id)
+    return {printable(version) or UNKNOWN: found[version] for version in sorted(found)}
+
+
+def warning(found: Mapping[str, list[ServerId]]) -> str:
+    """Return the warning of mixed releases; empty where there is one."""
+    if len(found) < 2:
+        return ""
+    each = ", ".join(f"{release} ({', '.join(ids)})" for release, ids in found.items())
+    return f"mixed releases: {each}; bring all to the newest, servers first, then members"

@@ -1,3 +1,0 @@
-"""The release."""
-
-VERSION = "0.1.0"
