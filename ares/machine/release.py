@@ -1,8 +1,8 @@
-"""The version of the program that runs: the release, and for a development state its commit.
+"""The version of the running program: the release, and the commit of a development state.
 
-setuptools-scm numbers by tags, which clones may lack, and only at installation, while the commit of
-a checkout changes under an editable install. So the number is here, and the commit is read when the
-program runs. This module imports nothing of `ares`: setuptools reads the version from it alone.
+setuptools-scm takes numbers from tags, which clones may lack, and only at installation, while the
+commit of a checkout changes under an editable install. This module has the number, and reads the
+commit at run time. It imports nothing of `ares`: setuptools loads the module alone.
 """
 
 import functools
@@ -10,10 +10,10 @@ import subprocess
 from pathlib import Path
 
 RELEASE = "0.2.0.dev"
-"""The number of the release, with `.dev` until it is made."""
+"""Number of the release, with `.dev` until the release is made."""
 
 ARCHIVED = "$Format:%H$"
-"""The commit in an archive that git made (.gitattributes)."""
+"""Commit in an archive by git (.gitattributes)."""
 
 DIGITS = 9
 GIT_S = 2.0
@@ -22,10 +22,10 @@ NO_COMMIT = ""
 
 @functools.cache
 def version() -> str:
-    """Return the release; of a development state `0.2.0.devN+gCOMMIT`, which has N commits.
+    """Return the release, or `0.2.0.devN+gCOMMIT` for a development state after N commits.
 
-    N is 0 where git does not answer, and the commit is missing where nothing says it. A change that
-    is not committed does not show.
+    N is 0 where git does not answer. A copy without git's files has no commit. Uncommitted changes
+    do not show.
     """
     root = Path(__file__).parents[2]
     if not RELEASE.endswith(".dev"):
@@ -37,7 +37,7 @@ def version() -> str:
 
 
 def same_release(one: str, other: str) -> bool:
-    """Return whether two versions are of the same commit, or equal where one names no commit."""
+    """Return whether two versions name the same commit, or are equal without a commit."""
     commits = one.partition("+")[2], other.partition("+")[2]
     return commits[0] == commits[1] if all(commits) else one == other
 
@@ -47,7 +47,7 @@ def _named(commits: int, commit: str) -> str:
 
 
 def _recorded(root: Path) -> str:
-    """Return the version that a package was built with: an installed one, or a source archive."""
+    """Return the version of an installed package or of a source archive."""
     for installed in root.glob("ares_storage-*.dist-info"):
         return installed.name.removesuffix(".dist-info").partition("-")[2]
     try:
@@ -59,7 +59,7 @@ def _recorded(root: Path) -> str:
 
 
 def _head(git: Path) -> str:
-    """Return the commit of a checkout by reading git's files; its `.git` may point elsewhere."""
+    """Return the commit of a checkout from git's files; a worktree's `.git` names a directory."""
     try:
         if git.is_file():
             git = git.parent / git.read_text().removeprefix("gitdir:").strip()

@@ -1,16 +1,17 @@
-"""The pages over HTTP: what is answered, and that nobody who asks can hold the process up (ares/server/monitor.py)."""
+"""The pages over HTTP: what is answered, and that nobody who asks can hold the process up (ares/server/http_pages.py)."""
 
 import asyncio
 import contextlib
 import socket
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
 
 from ares.model.errors import BadInput
-from ares.server import monitor as http_status
-from ares.server.monitor import CONNECTIONS_MAX, HEAD_BYTES_MAX, PLAIN, HttpPage, HttpStatus
+from ares.server import http_pages as http_status
+from ares.server.http_pages import CONNECTIONS_MAX, HEAD_BYTES_MAX, PLAIN, HttpPage, HttpStatus
 from tests.ports import free_addresses
 
 
@@ -29,6 +30,9 @@ def address() -> Iterator[str]:
     pages.start()
     yield address
     pages.close()
+
+
+NOW_S = 1000.0
 
 
 def connection(address: str) -> socket.socket:
@@ -93,13 +97,94 @@ def test_who_says_nothing_is_hung_up_on(address, monkeypatch):
     assert b"200 OK" in ask(address, b"GET /health HTTP/1.1\r\n\r\n")
 
 
-def test_no_more_than_a_few_at_once(address):
+PROBES = 55
+ASKED = b"GET /health HTTP/1.1\r\n\r\n"
+
+
+@pytest.mark.parametrize("head", [b"", b"GET /health HTTP/1.1\r\nX: "], ids=["silent", "slow"])
+@pytest.mark.parametrize("count", [16, 100, 1000])
+def test_slow_connections_keep_no_probe_out(address, count, head):
+    with contextlib.ExitStack() as stack:
+        for _ in range(count):
+            slow = stack.enter_context(connection(address))
+            with contextlib.suppress(OSError):  # its place may be gone already
+                slow.sendall(head)
+        for _ in range(PROBES):
+            assert ask(address, ASKED).startswith(b"HTTP/1.1 200 OK")
+
+
+def test_the_oldest_gives_its_place_to_a_new_connection(address):
     with contextlib.ExitStack() as stack:
         idle = [stack.enter_context(connection(address)) for _ in range(CONNECTIONS_MAX)]
-        assert ask(address, b"GET /health HTTP/1.1\r\n\r\n") == b""
-        idle[0].sendall(b"GET /health HTTP/1.1\r\n\r\n")
-        assert everything(idle[0]).startswith(b"HTTP/1.1 200 OK")
-        assert b"200 OK" in ask(address, b"GET /health HTTP/1.1\r\n\r\n")
+        assert ask(address, ASKED).startswith(b"HTTP/1.1 200 OK")
+        assert everything(idle[0]) == b""
+        idle[-1].sendall(ASKED)
+        assert everything(idle[-1]).startswith(b"HTTP/1.1 200 OK")
+
+
+def test_slow_ones_go_first_then_distant_ones_then_silent_ones_then_old_ones():
+    def made(host: str, age_s: float, asked: bool = False) -> http_status.Connection:
+        one = http_status.Connection(socket.socket(), host)
+        one.socket.close()
+        one.since_s, one.asked = NOW_S - age_s, asked
+        return one
+
+    slow = 2 * http_status.SLOW_S
+    order = [
+        made("10.0.0.1", slow + 1),
+        made("10.0.0.1", slow, asked=True),
+        made("::1", slow),
+        made("fe80::1%eth0", 0.02),
+        made("10.0.0.1", 0.01),
+        made("10.0.0.1", 0.02, asked=True),
+        made("127.0.0.1", 0.02),
+        made("127.0.0.1", 0.01),
+        made("127.0.0.1", 0.02, asked=True),
+    ]
+    assert sorted(order[5:] + order[:5], key=lambda one: one.worth(NOW_S)) == order
+
+
+def test_a_flood_of_requests_takes_a_small_share_of_a_processor(address):
+    """The thread's processor time counts, which a busy machine does not add to."""
+    [thread] = [each for each in threading.enumerate() if each.name == "http"]
+    clock = time.pthread_getcpuclockid(thread.ident)
+    used_s, begun_s = time.clock_gettime(clock), time.monotonic()
+    while time.monotonic() < begun_s + 2:
+        assert ask(address, ASKED).startswith(b"HTTP/1.1 200 OK")
+    used_s, took_s = time.clock_gettime(clock) - used_s, time.monotonic() - begun_s
+    assert used_s <= 0.1 * took_s + http_status.BURST_S
+
+
+async def test_requests_that_wait_share_a_page_that_was_begun_after_them():
+    begun, started, go = 0, asyncio.Event(), asyncio.Event()
+
+    async def answer() -> HttpPage:
+        nonlocal begun
+        begun += 1
+        number = begun
+        started.set()
+        await go.wait()
+        return HttpPage(200, PLAIN, b"%d" % number)
+
+    page = http_status.SharedPage("/health", answer)
+    first = asyncio.create_task(page.get())
+    await started.wait()
+    later = [asyncio.create_task(page.get()) for _ in range(50)]
+    await asyncio.sleep(0.01)
+    go.set()
+    assert (await first).content == b"1"
+    assert {each.content for each in await asyncio.gather(*later)} == {b"2"}
+
+
+async def test_a_page_rests_in_proportion_to_the_time_that_it_took():
+    async def answer() -> HttpPage:
+        await asyncio.sleep(0.005)
+        return HttpPage(200, PLAIN, b"")
+
+    page, begun_s = http_status.SharedPage("/metrics", answer), time.monotonic()
+    for _ in range(4):
+        await page.get()
+    assert time.monotonic() - begun_s >= 3 * 0.005 / http_status.SHARE
 
 
 def test_an_address_that_is_taken_is_refused(address):

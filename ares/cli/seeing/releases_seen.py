@@ -1,4 +1,4 @@
-"""The releases that the processes of a cluster run, and what to do when they differ."""
+"""The releases of the processes of a cluster, and a warning when they differ."""
 
 from collections.abc import Iterable, Mapping
 
@@ -8,13 +8,13 @@ from ares.model.identity import ServerId
 from ares.model.messages import ConsensusDescription, Description
 
 UNKNOWN = "unknown release"
-"""The release of a process that does not tell."""
+"""Release of a process that tells no version."""
 
 
 def releases(
     servers: Mapping[ServerId, Description | None], members: Iterable[ConsensusDescription]
 ) -> dict[str, list[ServerId]]:
-    """Return the processes that answer, by release; versions of one commit count as one."""
+    """Return the answering processes by release; a commit is one release."""
     told = [(id, said.version) for id, said in servers.items() if said is not None]
     told += [(member.member, member.version) for member in members]
     found: dict[str, list[ServerId]] = {}
@@ -25,7 +25,7 @@ def releases(
 
 
 def warning(found: Mapping[str, list[ServerId]]) -> str:
-    """Return the warning of mixed releases; empty where there is one."""
+    """Return the warning of mixed releases; empty for a single release."""
     if len(found) < 2:
         return ""
     each = ", ".join(f"{release} ({', '.join(ids)})" for release, ids in found.items())
