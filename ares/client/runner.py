@@ -90,6 +90,7 @@ class Runner:
             self._framed.deliver_frames = self._deliver_frames
         connections.open(self._deliver)
         self.session.troubles = connections.troubles
+        self.session.connected_s = connections.connected_s
         self.session.receiving = connections.receiving
 
     @property
@@ -189,6 +190,8 @@ class Runner:
             and (traced := self._tracer.begin(About(what, name))) is not None
         ):
             done = partial(_settle_traced, future, partial(self._tracer.end, traced))
+            if isinstance(self._whole, LogSession):
+                traced.recording.waits_for_chain(what, self._whole.appender.chain)
         start(done, monotonic(), *arguments)
         self.schedule()
         return future

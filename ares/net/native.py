@@ -81,6 +81,8 @@ class _Link(Link):
         self, connections: ZmtpConnections, server: ServerId, host: str, port: int, key: str
     ) -> None:
         super().__init__(connections, server)
+        self._server = server
+        self._connected_s = connections.connected_s
         self._scratch = connections.scratch
         self._site = connections.site
         self._host = host
@@ -193,6 +195,7 @@ class _Link(Link):
             return
         self._pause_s = links.RECONNECT_S_MIN
         self._careful = False
+        self._connected_s[self._server] = time.perf_counter()
         self._trouble("")
         self._met_or_lost.set()
         self._flow()

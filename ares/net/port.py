@@ -51,6 +51,10 @@ class Connections(Protocol):
     def troubles(self) -> Mapping[ServerId, str]:
         """Why there is no connection with servers that were posted to, in words for a person, of those of which that is known; it changes."""
 
+    @property
+    def connected_s(self) -> Mapping[ServerId, float]:
+        """When connections were made, on the clock time.perf_counter, as far as it is known."""
+
     def open(self, deliver: Callable[[ServerId, Sequence[AnyMessage]], None]) -> None:
         """Start; ``deliver`` is called on the event loop with each batch of replies."""
 

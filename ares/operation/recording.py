@@ -31,7 +31,7 @@ PARTS_MAX = 20_000
 class Heard(Struct, gc=False):
     """A server's reply: when it came, and what the server says of it: seconds from the request's arrival until it was handled, and durable.
 
-    ``tag``: the newest that it named.
+    ``tag``: the newest that it named. ``connected_s``: when the connection with it was made, if known.
     """
 
     server: ServerId
@@ -39,11 +39,13 @@ class Heard(Struct, gc=False):
     handled_s: float | None
     durable_s: float | None
     tag: Tag | None = None
+    connected_s: float | None = None
 
 
 class RecordedPart(Struct, eq=False):
     """Something that an operation did or waited for: a function of the protocol; or ``round``; ``settled``, finding out what the replies of a round
-    mean; ``encode``, ``decode``, ``consensus``, ``pause``; or ``queue``, where it waited for another operation on the same object.
+    mean; ``encode``, ``decode``, ``consensus``, ``pause``; ``chain``, where it waited for a log's chain; or ``queue``, where it waited for another
+    operation on the same object.
 
     ``parent``: the part that it belongs to, None of the operation itself. ``ended_s`` is None while it is under way. Of a round: ``what`` it is, in
     which ``configuration``, the servers ``asked`` and how many had to answer, the replies ``heard`` until it ended, how often it was ``sent_again``,
@@ -64,6 +66,12 @@ class RecordedPart(Struct, eq=False):
     id: bytes = b""
     tag: Tag | None = None
     size: int | None = None
+    spared: tuple[ServerId, ...] = ()
+    """Servers that a round did not ask at first."""
+    spared_asked_s: float | None = None
+    """When it asked them; None: it did not."""
+    refused: tuple[ServerId, ...] = ()
+    """Servers that refused."""
 
 
 class _Standing:
@@ -137,6 +145,7 @@ class Recording:
             round.needed,
         )
         part.heard = []
+        part.spared = round.unasked
         request = requests[0] if isinstance(requests, list) else requests
         if type(request) is PutData:
             part.tag, part.size = request.tag, request.element.length
@@ -147,7 +156,9 @@ class Recording:
             else:
                 round.requests = _with(requests, context)
 
-    def heard(self, round: "Round", server: ServerId, reply: Any) -> None:
+    def heard(
+        self, round: "Round", server: ServerId, reply: Any, connected_s: float | None
+    ) -> None:
         """A reply to a round that has not ended."""
         if server not in round.answers:
             handled_s, durable_s = getattr(reply, "spent", None) or (None, None)
@@ -160,12 +171,23 @@ class Recording:
                 else None
             )
             self._rounds[round.call].heard.append(
-                Heard(server, self._clock(), handled_s, durable_s, tag)
+                Heard(server, self._clock(), handled_s, durable_s, tag, connected_s)
             )
+
+    def asked_rest(self, round: "Round") -> None:
+        """Note that the servers that the round spared are asked now."""
+        self._rounds[round.call].spared_asked_s = self._clock()
+
+    def refused(self, round: "Round", server: ServerId) -> None:
+        """Note that the server refuses."""
+        self._rounds[round.call].refused += (server,)
 
     def sent_again(self, round: "Round") -> None:
         """To those that have not answered."""
-        self._rounds[round.call].sent_again += 1
+        part = self._rounds[round.call]
+        part.sent_again += 1
+        if part.spared and part.spared_asked_s is None:
+            part.spared_asked_s = self._clock()
 
     def concluded(self, round: "Round", error: Exception | None = None) -> None:
         """It has what it waited for, or failed. After the last reply, what the replies mean was found out."""
@@ -190,9 +212,19 @@ class Recording:
                 self._add(RecordedPart(what, self.operation, began_s, ended_s))
             self._leave(standing.stack, 0)
         if task.fan is None:
-            for part in self.parts:
-                if part.ended_s is None:
-                    part.ended_s = now
+            self.close()
+
+    def waits_for_chain(self, what: str, chain: Configuration) -> None:
+        """Note that the operation waits for the servers of a log's chain, from its beginning on."""
+        part = self._add(RecordedPart("chain", self.operation, self.operation.began_s))
+        part.what, part.configuration, part.asked = what, chain, chain.server_ids
+
+    def close(self) -> None:
+        """End what has not ended."""
+        now = self._clock()
+        for part in self.parts:
+            if part.ended_s is None:
+                part.ended_s = now
 
     # -- parts ----------------------------------------------------------------------------------------------------------
 

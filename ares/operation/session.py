@@ -55,7 +55,8 @@ class Session:
 
     ``asks``: for the consensus service, to be answered with ``resume`` or ``fail``. ``hints``: domains whose hint is wanted, to be answered with
     ``hinted``. ``contacts``: servers of configurations that were not spoken to before. ``readiness``: which servers are likely to answer soonest.
-    ``troubles``: why servers cannot be reached, as far as that is known. ``receiving``: whether a reply of a server is arriving right now, which need
+    ``troubles``: why servers cannot be reached, ``connected_s``: when connections were
+    made, both as far as that is known. ``receiving``: whether a reply of a server is arriving right now, which need
     not be asked again. ``earlier``: of a log, what is introduced together with a configuration.
 
     ``core``: the compiled core, which runs small reads and writes as this would (ares/objects/small_objects.py) as long as nothing is unusual, and
@@ -75,6 +76,7 @@ class Session:
         self.contacts: list[Server] = []
         self.readiness = Readiness(turn)
         self.troubles: Mapping[ServerId, str] = {}
+        self.connected_s: Mapping[ServerId, float] = {}
         self.receiving: Callable[[ServerId], bool] = lambda server: False
         self._now = 0.0
         self._pauses: list[tuple[float, int, Task]] = []
@@ -403,6 +405,8 @@ class Session:
 
     def _ask_rest(self, round: Round) -> None:
         unasked, round.unasked = round.unasked, ()
+        if unasked and round.task.recording is not None:
+            round.task.recording.asked_rest(round)
         for server in unasked:
             self._letter(server).append(round.request_for(server))
 
@@ -461,7 +465,8 @@ class Session:
                             self._refused(waiting, server, message)
             elif type(message) is round.expected:
                 if round.task.recording is not None:
-                    round.task.recording.heard(round, server, message)
+                    connected_s = self.connected_s.get(server)
+                    round.task.recording.heard(round, server, message, connected_s)
                 if round.answer(server, message):
                     self._look(round)
             elif isinstance(message, Refused):
@@ -530,6 +535,8 @@ class Session:
         )  # the first wait is still to end
         why.untouched = refusal.call == round.call and asked_once
         round.refuse(server, why)
+        if round.task.recording is not None:
+            round.task.recording.refused(round, server)
         self._ask_rest(round)
         if round.outcome is Outcome.REACHED:
             self._look(round)

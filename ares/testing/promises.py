@@ -188,6 +188,7 @@ class Witness:
         self._asked: dict[tuple[ServerId, CallId], AnyMessage] = {}
         self.learn = connections.learn
         self.troubles = connections.troubles
+        self.connected_s = connections.connected_s
         self.receiving = connections.receiving
         self.close = connections.close
 

@@ -27,7 +27,7 @@ from ares.reconfig.reconfigure import Reconfigured
 PHASE_1, PHASE_2, BEFORE = "phase1", "phase2", ""
 _FIRST, _SECOND = ("query", "_first_phase"), ("propagate",)
 _PHASES = dict.fromkeys(_FIRST, PHASE_1) | dict.fromkeys(_SECOND, PHASE_2)
-_WAITS = ("round", "consensus", "pause", "queue")
+_WAITS = ("round", "consensus", "pause", "queue", "chain")
 _CHANGING = ("write", "put", "delete", "reconfigure", "append", "trim")
 
 OPERATIONS = {"reconfiguration": "reconfigure", "deletion": "delete", "listing": "list"}

@@ -42,6 +42,7 @@ NAMES = {
     "consensus": "Consensus",
     "pause": "Pause",
     "queue": "Queue",
+    "chain": "Chain",
 }
 """The span of a part, by the part's name; parts of other names are none, and what is in them belongs to the part around them."""
 
@@ -149,17 +150,30 @@ def _about(part: RecordedPart, keys: bool) -> dict[str, Any]:
         "ares.asked": part.asked,
         "ares.needed": part.needed,
         "ares.quorum": tuple([heard.server for heard in part.heard]),
-        "ares.quorum.ms": tuple(
-            [int(1e6 * (heard.at_s - began_s) + 0.5) / 1e3 for heard in part.heard]
-        ),
+        "ares.quorum.ms": tuple([_ms(heard.at_s - began_s) for heard in part.heard]),
     }
+    if part.spared:
+        about["ares.spared"] = part.spared
+    if part.spared_asked_s is not None:
+        about["ares.spared.ms"] = _ms(part.spared_asked_s - began_s)
+    if part.refused:
+        about["ares.refused"] = part.refused
+    if any((heard.connected_s or 0.0) > began_s for heard in part.heard):
+        about["ares.quorum.connected_ms"] = tuple(
+            [_ms(max((heard.connected_s or 0.0) - began_s, 0.0)) for heard in part.heard]
+        )
     if part.sent_again:
         about["ares.sent_again"] = part.sent_again
     if any(heard.handled_s is not None for heard in part.heard):
         about["ares.quorum.server_ms"] = tuple(
-            [int(1e6 * (heard.durable_s or 0.0) + 0.5) / 1e3 for heard in part.heard]
+            [_ms(heard.durable_s or 0.0) for heard in part.heard]
         )
     return about
+
+
+def _ms(seconds: float) -> float:
+    """Return milliseconds in steps of a microsecond."""
+    return int(1e6 * seconds + 0.5) / 1e3
 
 
 def span_of(

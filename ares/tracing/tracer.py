@@ -155,6 +155,7 @@ class Tracer:
     def end(self, begun: TracedOperation, result: object, error: BaseException | None) -> None:
         """The operation has ended: with this, or with this error."""
         recording = begun.recording
+        recording.close()
         if self._log is not None:
             self._log.write(recording, begun.label, result, error)
         if not begun.trace:

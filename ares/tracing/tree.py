@@ -1,10 +1,11 @@
-"""Spans as a person reads them: a tree with bars, and one sentence that says where the time went."""
+"""Spans for a person: a tree whose times add up, and a sentence on where the time went."""
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from ares.tracing.round_waits import CHAIN, ROUND, RoundWait, chain_sentence
 from ares.tracing.spans import CLIENT, INTERNAL, SERVER, Span
 
 BAR = 30
@@ -13,14 +14,24 @@ TEXT_MAX = 1000
 NS_MAX = 2**63 - 1
 _KINDS = {2: SERVER, 3: CLIENT}
 
+STAGE = "stage"
+"""Kind of a span that is made to show a part of a round's time."""
+
+GAP = "not accounted for"
+GAP_REASON = "this process did something else, or waited for a processor"
+GAP_SHARE = 0.01
+"""A gap of more than this share of the operation has a line."""
+
+LEGEND = "the times: whole, and without what has a line below; █ critical path, ░ beside it"
+
 
 def printable(text: str) -> str:
-    """Without what a terminal would obey, and not endless."""
+    """Return at most TEXT_MAX characters of `text`, without control characters."""
     return "".join(character if character.isprintable() else "?" for character in text[:TEXT_MAX])
 
 
 def read_spans(lines: Iterable[bytes], bad: list[int]) -> Iterator[Span]:
-    """The spans in lines of OTLP's JSON. The numbers of lines that are none, or were cut off, are added to ``bad``."""
+    """Read spans from lines of OTLP's JSON; add the numbers of unreadable lines to ``bad``."""
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -66,7 +77,7 @@ def _value(told: dict[str, Any]) -> Any:
 
 
 class Tree:
-    """The spans of one trace. ``roots``: those whose parent is not here."""
+    """The spans of one trace. ``roots``: the spans whose parent is not here."""
 
     def __init__(self, spans: Sequence[Span]) -> None:
         known = {span.id for span in spans}
@@ -78,117 +89,176 @@ class Tree:
             self.roots = [min(spans, key=lambda span: span.began_ns)]
 
     def lines(self) -> Iterator[str]:
-        """A line for each span: its name, how long it took, a bar that shows when, and what is worth knowing."""
+        """Draw the spans, and the time between them: a line for each.
+
+        A line has the name, the whole time, the time of it that has no line below, and a bar that
+        shows when: ``█`` on the critical path, ``░`` beside it.
+        """
         for root in self.roots:
-            rows = list(self.rows(root))
+            full = self._with_gaps(root)
+            rows = list(_walk(root, full))
+            path = _critical(root, full)
             width = max(2 * depth + len(span.name) for depth, span in rows)
             for depth, span in rows:
                 name = "  " * depth + span.name
-                yield f"{name:<{width}}  {_ms(span):>9}  {_bar(span, root)}  {remark(span)}".rstrip()
+                own_ns = _length(span) - _covered_ns(span, _inside(span, full))
+                times = f"{_ms(_length(span)):>9}  {_ms(own_ns):>9}"
+                bar = _bar(span, root, "█" if span.id in path else "░")
+                yield f"{name:<{width}}  {times}  {bar}  {remark(span)}".rstrip()
 
-    def rows(self, root: Span, depth: int = 0) -> Iterator[tuple[int, Span]]:
-        """The spans at and below ``root``, each after the one that it is part of, with how deep it is."""
-        seen: set[bytes] = set()
-        todo = [(depth, root)]
-        while todo:
-            depth, span = todo.pop()
-            yield depth, span
-            if span.id not in seen:
-                seen.add(span.id)
-                todo += [
-                    (min(depth + 1, DEPTH_SHOWN), below) for below in reversed(self._below[span.id])
-                ]
+    def rows(self, root: Span) -> Iterator[tuple[int, Span]]:
+        """Return the spans at and below ``root``, each after its parent, with its depth."""
+        return _walk(root, self._below)
+
+    def _with_gaps(self, root: Span) -> dict[bytes, list[Span]]:
+        """Return the spans by parent, with spans for what rounds waited for and for longer gaps."""
+        full: dict[bytes, list[Span]] = defaultdict(list)
+        for _, span in self.rows(root):
+            if span.id in full:
+                continue
+            stages = list(_stages(span))
+            below = full[span.id] = [*stages, *self._below[span.id]]
+            if span.kind != SERVER and any(each.kind != SERVER for each in below):
+                below += _gaps(span, below, (root.ended_ns - root.began_ns) * GAP_SHARE)
+                below.sort(key=lambda each: each.began_ns)
+        return full
 
     def sentence(self) -> str:
-        """Where the time of the first operation went."""
+        """Say where the time of the first operation went."""
         root = self.roots[0]
-        path, longest = self._longest(root)
-        whole, part = root.ended_ns - root.began_ns, longest.ended_ns - longest.began_ns
-        share = f"{part / 1e6:.1f} of {whole / 1e6:.1f} ms"
-        if longest.name == "CommunicationLatency":
-            return f"{share} went into {_of(path)}: {_waited(longest)}."
+        full = self._with_gaps(root)
+        path, longest = self._longest(root, full)
+        share = f"{_length(longest) / 1e6:.1f} of {_length(root) / 1e6:.1f} ms"
+        if longest.name == ROUND:
+            return f"{share} went into {_of(path)}: {RoundWait(longest).sentence()}."
+        if longest.name == CHAIN:
+            return f"{share} went into {_of(path)}: it waited for {chain_sentence(longest)}."
+        if longest.name == GAP:
+            return f"{share} are not accounted for, in {_of(path)}: {GAP_REASON}."
         return f"{share} went into {_of([*path, longest])}."
 
-    def _longest(self, root: Span) -> tuple[list[Span], Span]:
-        """The longest of what a client's time is made of, and what it is part of."""
+    def _longest(self, root: Span, full: Mapping[bytes, Sequence[Span]]) -> tuple[list[Span], Span]:
+        """Return the longest part of the client's time, and the spans around it."""
         best: tuple[list[Span], Span] = ([], root)
         path: list[Span] = []
-        for depth, span in self.rows(root):
+        for depth, span in _walk(root, full):
             path = [*path[:depth], span]
-            is_made_of_others = any(below.kind != SERVER for below in self._below[span.id])
-            is_longer = (
-                best[1] is root
-                or span.ended_ns - span.began_ns > best[1].ended_ns - best[1].began_ns
+            is_made_of_others = any(
+                below.kind not in (SERVER, STAGE) for below in self._below[span.id]
             )
-            if span.kind != SERVER and not is_made_of_others and is_longer:
+            is_longer = best[1] is root or _length(span) > _length(best[1])
+            if span.kind not in (SERVER, STAGE) and not is_made_of_others and is_longer:
                 best = (path[:-1], span)
         return best
+
+
+def _walk(root: Span, below: Mapping[bytes, Sequence[Span]]) -> Iterator[tuple[int, Span]]:
+    seen: set[bytes] = set()
+    todo = [(0, root)]
+    while todo:
+        depth, span = todo.pop()
+        yield depth, span
+        if span.id not in seen:
+            seen.add(span.id)
+            inside = reversed(below.get(span.id, ()))
+            todo += [(min(depth + 1, DEPTH_SHOWN), each) for each in inside]
+
+
+def _stages(span: Span) -> Iterator[Span]:
+    """Make spans for the parts of a round's time."""
+    if span.name == ROUND:
+        for number, (name, began_ms, ended_ms) in enumerate(RoundWait(span).stages()):
+            began_ns, ended_ns = (
+                span.began_ns + int(1e6 * min(max(ms, 0.0), _length(span) / 1e6))
+                for ms in (began_ms, ended_ms)
+            )
+            yield _made(name, span, b"stage%d" % number, (began_ns, ended_ns), STAGE)
+
+
+def _gaps(span: Span, below: Sequence[Span], least_ns: float) -> list[Span]:
+    """Make spans for the gaps of more than `least_ns` between the spans below."""
+    gaps: list[Span] = []
+    at_ns = span.began_ns
+    for began_ns, ended_ns in [
+        *sorted((each.began_ns, each.ended_ns) for each in below if each.kind != SERVER),
+        (span.ended_ns, span.ended_ns),
+    ]:
+        if min(began_ns, span.ended_ns) - at_ns > least_ns:
+            gaps.append(_made(GAP, span, b"gap%d" % len(gaps), (at_ns, began_ns), INTERNAL))
+        at_ns = max(at_ns, ended_ns)
+    return gaps
+
+
+def _made(name: str, span: Span, id: bytes, times: tuple[int, int], kind: str) -> Span:
+    return Span(name, span.trace, span.id + id, span.id, *times, kind, {})
+
+
+def _inside(span: Span, full: Mapping[bytes, Sequence[Span]]) -> list[Span]:
+    """Return the spans below that are part of its time. Servers have other clocks."""
+    return [each for each in full.get(span.id, ()) if span.kind == SERVER or each.kind != SERVER]
+
+
+def _covered_ns(span: Span, below: Iterable[Span]) -> int:
+    """Return the nanoseconds of `span` that the spans `below` cover together."""
+    covered, at_ns = 0, span.began_ns
+    for each in sorted(below, key=lambda each: each.began_ns):
+        end_ns = min(each.ended_ns, span.ended_ns)
+        covered += max(end_ns - max(each.began_ns, at_ns), 0)
+        at_ns = max(at_ns, end_ns)
+    return covered
+
+
+def _critical(root: Span, full: Mapping[bytes, Sequence[Span]]) -> set[bytes]:
+    """Return the ids of the spans without which the operation would have ended earlier.
+
+    From the end of a span back: the span in it that ended last, and again before that began. Of a
+    round's servers: the server whose reply ended the round.
+    """
+    path: set[bytes] = set()
+    todo = [root]
+    while todo:
+        span = todo.pop()
+        if span.id in path:
+            continue
+        path.add(span.id)
+        until_ns, inside = span.ended_ns, _inside(span, full)
+        for each in sorted(inside, key=lambda each: each.ended_ns, reverse=True):
+            if each.ended_ns <= until_ns:
+                until_ns = each.began_ns
+                todo.append(each)
+        last = RoundWait(span).last if span.name == ROUND else None
+        todo += [
+            each
+            for each in full.get(span.id, ())
+            if last is not None
+            and each.kind == SERVER
+            and each.attributes.get("ares.server") == last.server
+        ]
+    return path
 
 
 def _of(path: Sequence[Span]) -> str:
     return " of ".join(span.name for span in reversed(path[-3:])) or "the operation itself"
 
 
-def _replies(round: Span) -> list[tuple[str, float, float | None]]:
-    """Who answered, after how many milliseconds, and how many of these the server says it needed."""
-    about: Any = round.attributes
-    servers, times, spent = (about.get(f"ares.quorum{what}") for what in ("", ".ms", ".server_ms"))
-    if not (isinstance(servers, list | tuple) and _are_numbers(times)):
-        return []
-    own = spent if _are_numbers(spent) and len(spent) == len(times) else [None] * len(times)
-    return [
-        (str(server), ms, needed) for server, ms, needed in zip(servers, times, own, strict=False)
-    ]
+def _length(span: Span) -> int:
+    return span.ended_ns - span.began_ns
 
 
-def _are_numbers(values: Any) -> bool:
-    return isinstance(values, list | tuple) and all(
-        isinstance(value, int | float) for value in values
-    )
+def _ms(duration_ns: int) -> str:
+    return f"{duration_ns / 1e6:.2f} ms"
 
 
-def _waited(round: Span) -> str:
-    """Whom a round waited for, and who was not there."""
-    replies, asked, needed = (
-        _replies(round),
-        round.attributes.get("ares.asked"),
-        round.attributes.get("ares.needed"),
-    )
-    answered = {server for server, _, _ in replies}
-    silent = (
-        ", ".join(str(server) for server in asked if server not in answered)
-        if isinstance(asked, list | tuple)
-        else ""
-    )
-    if not isinstance(needed, int) or not 1 <= needed <= len(replies):
-        return f"{len(replies)} answered of the {needed} needed" + (
-            f"; no answer that counts came from {silent}" if silent else ""
-        )
-    server, ms, spent = replies[needed - 1]
-    own = f", of which it had the request for {spent:.1f} ms" if spent is not None else ""
-    return f"{server} made the quorum of {needed}, after {ms:.1f} ms{own}"
-
-
-def _ms(span: Span) -> str:
-    return f"{(span.ended_ns - span.began_ns) / 1e6:.2f} ms"
-
-
-def _bar(span: Span, root: Span) -> str:
-    whole = max(root.ended_ns - root.began_ns, 1)
+def _bar(span: Span, root: Span, mark: str) -> str:
+    whole = max(_length(root), 1)
     begin = min(max(round(BAR * (span.began_ns - root.began_ns) / whole), 0), BAR - 1)
     end = min(max(round(BAR * (span.ended_ns - root.began_ns) / whole), begin + 1), BAR)
-    return " " * begin + "█" * (end - begin) + " " * (BAR - end)
+    return " " * begin + mark * (end - begin) + " " * (BAR - end)
 
 
 def remark(span: Span) -> str:
-    """What is worth knowing of a span: its error, or who answered and when."""
-    about = span.attributes
+    """Return the error of a span, and the servers of a round with the times of their replies."""
+    about = RoundWait(span).remark() if span.name == ROUND else ""
     if span.error:
-        return f"failed: {span.error}"
-    if replies := _replies(span):
-        waits = " ".join(f"{server} {ms:.1f}" for server, ms, _ in replies)
-        again = (
-            f"; sent again {about['ares.sent_again']} times" if about.get("ares.sent_again") else ""
-        )
-        return f"{about.get('ares.round', '')}: {waits}{again}"
-    return str(about.get("ares.server", ""))
+        return f"failed: {span.error}" + (f"; {about}" if about else "")
+    return about or str(span.attributes.get("ares.server", ""))

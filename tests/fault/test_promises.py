@@ -192,6 +192,7 @@ class Wire:
 
     def __init__(self):
         self.troubles = {}
+        self.connected_s = {}
 
     def open(self, deliver):
         self.deliver = deliver

@@ -8,7 +8,7 @@ from ares.model.configuration import Configuration
 from ares.model.errors import Unavailable
 from ares.model.identity import DEFAULT_DOMAIN, ClientId, ConfigurationId
 from ares.model.message import TRACE_BYTES
-from ares.model.messages import GetTag, Introduce, PutData
+from ares.model.messages import GetTag, Introduce, PutData, Reason, Refused
 from ares.objects.operations import read, write
 from ares.operation import recording as subject
 from ares.operation.effects import Agree, Pause, Together
@@ -101,6 +101,45 @@ def test_a_round_that_fails_says_why_and_what_was_sent_again():
     part = rig.part("round")
     assert (part.failed, part.sent_again, part.heard) == ("Unavailable", 2, [])
     assert all(part.ended_s is not None for part in rig.recording.parts)
+
+
+def test_a_round_tells_when_it_asked_the_servers_that_it_spared_and_which_refused():
+    rig = Traced()
+    rig.session.readiness.turn = 1  # no probe
+    rig.run(read(rig.view, "x"))
+    first = rig.sent()
+    [spared] = set(EC.server_ids) - set(first)
+    *answering, refusing, silent = first
+    rig.session.connected_s = {answering[0]: 0.5}
+    rig.now = 1.0
+    for server in answering:
+        rig.reply(server, *map(rig.replicas[server].handle, first[server]))
+    rig.reply(refusing, Refused(first[refusing][0].call, Reason.STORAGE, "a full disk"))
+    part = rig.part("round")
+    assert (part.spared, part.spared_asked_s, part.refused) == ((spared,), 1.0, (refusing,))
+    assert [heard.connected_s for heard in part.heard] == [0.5, None]
+    assert silent not in {heard.server for heard in part.heard}
+
+
+def test_a_server_that_was_spared_is_asked_with_what_is_sent_again():
+    rig = Traced()
+    rig.session.readiness.turn = 1  # no probe
+    rig.run(read(rig.view, "x"), timeout_s=10.0)
+    rig.tick(1.0)
+    part = rig.part("round")
+    assert (len(part.spared), part.spared_asked_s) == (1, 1.0)
+
+
+def test_an_operation_on_a_log_waits_for_its_chain_until_it_is_over():
+    now = 1.0
+    recording = Recording("append", lambda: now, deque())
+    chain = Configuration.chain(["s0", "s1", "s2"]).at("events", 0)
+    recording.waits_for_chain("append", chain)
+    now = 3.0
+    recording.close()
+    whole, part = recording.parts
+    assert (whole.ended_s, part.name, part.began_s, part.ended_s) == (3.0, "chain", 1.0, 3.0)
+    assert (part.what, part.asked) == ("append", ("s0", "s1", "s2"))
 
 
 def test_requests_carry_the_context_of_their_round_where_servers_are_to_know():

@@ -344,14 +344,17 @@ def test_a_tree_shows_when_and_says_where_the_time_went():
         ]
     )
     assert list(tree.lines()) == [
-        "read                       10.00 ms  ██████████████████████████████",
-        "  GetData                   8.00 ms  ████████████████████████",
-        "    CommunicationLatency    6.00 ms     ██████████████████           get-data: s1 1.0 s0 6.0",
-        "    DecodeLatency           1.00 ms                       ███",
+        "read                       10.00 ms    0.00 ms  ██████████████████████████████",
+        "  GetData                   8.00 ms    0.00 ms  ████████████████████████",
+        "    not accounted for       1.00 ms    1.00 ms  ███",
+        "    CommunicationLatency    6.00 ms    6.00 ms     ██████████████████           get-data: s1 1.0 s0 6.0; not yet s2",
+        "    DecodeLatency           1.00 ms    1.00 ms                       ███",
+        "  not accounted for         2.00 ms    2.00 ms                          ██████",
     ]
     assert (
         tree.sentence()
-        == "6.0 of 10.0 ms went into GetData of read: s0 made the quorum of 2, after 6.0 ms."
+        == "6.0 of 10.0 ms went into GetData of read: s0 made the quorum of 2, after 6.0 ms: "
+        "6.0 ms that this process cannot tell from the network's; s2 had not answered by then."
     )
 
 

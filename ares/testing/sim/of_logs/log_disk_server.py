@@ -32,6 +32,7 @@ class SimLinks:
     """:class:`ares.net.port.Connections` of a server. ``post``: see there."""
 
     troubles: Mapping[ServerId, str] = {}
+    connected_s: Mapping[ServerId, float] = {}
 
     def __init__(self, post: Callable[[str, Sequence[AnyMessage]], None]) -> None:
         self._post = post
