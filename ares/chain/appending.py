@@ -14,10 +14,11 @@ from math import inf
 from msgspec import Struct
 
 from ares.chain.entries import check_batch
-from ares.model.configuration import POSITION_MAX, Configuration, Successor
+from ares.model.configuration import Configuration, Successor
 from ares.model.errors import AppendUncertain, BadInput, PositionTaken, Unavailable, Uncertain
 from ares.model.identity import NO_CALL, CallId, ClientId, ServerId
 from ares.model.log_messages import Append, Appended, AppendOutcome
+from ares.model.numbers import POSITION_MAX
 from ares.model.quorum import NO_TROUBLES
 
 WINDOW = 1000

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from ares.model.configuration import POSITION_MAX, Configuration, Status, Successor, latest
+from ares.model.configuration import Configuration, Status, Successor, latest
 from ares.model.errors import (
     BadInput,
     ConfigurationRefused,
@@ -32,7 +32,7 @@ from ares.model.log_messages import (
     TrimDone,
 )
 from ares.model.messages import Describe, Description
-from ares.model.numbers import is_whole, shown_number
+from ares.model.numbers import POSITION_MAX, is_whole, shown_number
 from ares.operation.effects import Announce, Gather, Operation, Pause, Report
 from ares.reconfig.mover import Progress
 from ares.reconfig.reconfigure import agree, announce_successor, gc_config, mark_finalized

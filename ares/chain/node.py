@@ -19,7 +19,7 @@ from ares.chain.log_state import REASONS, LogState, UnknownChain
 from ares.chain.node_reads import NodeReads
 from ares.chain.rows_below import RowBelow, RowLooks
 from ares.chain.stretch import HELD_MAX, SEND_AGAIN_S, Sender, Stretch
-from ares.model.configuration import POSITION_MAX, Configuration, Status, Successor
+from ares.model.configuration import Configuration, Status, Successor
 from ares.model.errors import BadInput
 from ares.model.identity import NO_CALL, CallId, ClientId, ConfigurationId, ServerId
 from ares.model.log_messages import (
@@ -62,6 +62,7 @@ from ares.model.messages import (
     Refused,
     WriteConfig,
 )
+from ares.model.numbers import POSITION_MAX
 from ares.model.work import Meter
 from ares.reconfig.throttle import Throttle
 
@@ -347,20 +348,11 @@ class LogNode:
             request.lowest,
             request.entries,
         )
-        self._await(stretch, sender, request, first, first + len(entries))
-        self._take_records(
-            stretch,
-            (
-                LogRecord(
-                    first,
-                    client,
-                    number,
-                    lowest,
-                    entries,
-                    seal_of(first, client, number, lowest, entries),
-                ),
-            ),
+        record = LogRecord(
+            first, client, number, lowest, entries, seal_of(first, client, number, lowest, entries)
         )
+        self._await(stretch, sender, request, first, record.end)
+        self._take_records(stretch, (record,))
 
     def _take_records(self, stretch: Stretch, records: Sequence[LogRecord]) -> None:
         """They become durable together with those that were taken just before, as one fact."""

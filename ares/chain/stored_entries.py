@@ -12,9 +12,9 @@ from typing import Protocol
 
 from ares.chain.entries import Entries, MemoryEntries, index_of
 from ares.chain.facts_of_log import PIECES, BatchPlace, LogFact, PieceFetched, RecordsTaken
-from ares.model.configuration import POSITION_MAX
 from ares.model.errors import StoreDamaged
 from ares.model.log_messages import LogRecord
+from ares.model.numbers import POSITION_MAX
 
 INDEX_BYTES = 64 * 1024
 

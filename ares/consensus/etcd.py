@@ -280,7 +280,7 @@ class EtcdConsensus:
             raise
         made = mine if answer.succeeded else _read(key, _found(answer)[0], Decision[Configuration])
         _check_place(key, made.content, configuration.domain, configuration.index)
-        return Decided(NO_CALL, made.content, ClientId(made.proposer))
+        return Decided(NO_CALL, made.content, made.client)
 
     async def hint(self, domain: DomainName, timeout_s: float) -> Configuration | None:
         key = self._hint_key(domain)

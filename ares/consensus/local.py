@@ -27,7 +27,7 @@ class LocalConsensus:
         decision = self._table.decide(
             configuration.domain, configuration.index, configuration, proposer
         )
-        return Decided(NO_CALL, decision.content, ClientId(decision.proposer))
+        return Decided(NO_CALL, decision.content, decision.client)
 
     async def hint(self, domain: DomainName, timeout_s: float) -> Configuration | None:
         return self._table.hint(domain)

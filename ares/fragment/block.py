@@ -14,6 +14,7 @@ from msgspec import Meta, Struct
 from ares.fragment.divide import DIGEST_BYTES, Sizes, digest
 from ares.model.errors import BadBlock, BadInput
 from ares.model.identity import KEY_BYTES_MAX, VALUE_BYTES_MAX, ClientId, ObjectName
+from ares.model.numbers import Instant, Word
 from ares.model.tag import TAG_ZERO, Tag
 
 FORMAT = 1
@@ -32,14 +33,12 @@ _layout = struct.Struct(">BBQQQQQ")
 
 HEADER_BYTES = _layout.size
 
-_Natural = Annotated[int, Meta(ge=0)]
-
 
 class BlockId(Struct, frozen=True, order=True, array_like=True, gc=False):
     """Unique without coordination: ``creator`` is 64 random bits of one run of one client, ``counter`` its own."""
 
-    creator: _Natural
-    counter: _Natural
+    creator: Word
+    counter: Word
 
     def __str__(self) -> str:
         return f"{self.creator:016x}.{self.counter:x}"
@@ -102,8 +101,8 @@ class Genesis(Struct, frozen=True):
     sizes: Sizes
     first: BlockId | None
     parts: tuple[Part, ...]
-    retired: tuple[tuple[BlockId, int], ...] = ()
-    modified_s: int = 0
+    retired: tuple[tuple[BlockId, Instant], ...] = ()
+    modified_s: Instant = 0
     base: Tag = TAG_ZERO
 
 

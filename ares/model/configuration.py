@@ -26,7 +26,7 @@ from ares.model.identity import (
     ServerId,
     is_domain_name,
 )
-from ares.model.numbers import is_whole, shown_number
+from ares.model.numbers import POSITION_MAX, Position, is_whole, shown_number
 
 Algorithm = Literal["abd", "ec", "chain"]
 """How a configuration holds data: objects replicated (abd) or erasure-coded (ec), or a stretch of a log (chain, docs/log.md)."""
@@ -51,9 +51,6 @@ BACKENDS = (
 """Reed-Solomon codes: any k elements of n rebuild the value. (Flat XOR and LRC codes of the same library are not such.)"""
 
 UNPLACED = -1
-
-POSITION_MAX = 2**63 - 1
-"""The highest position of an entry in a log."""
 
 _bounded = Meta(max_length=CONFIGURATION_BYTES_MAX)
 """No part of a configuration is larger than the whole: more is refused while it is decoded."""
@@ -87,14 +84,14 @@ class Configuration(Struct, frozen=True, array_like=True, dict=True):
 
     dap: Algorithm
     servers: Annotated[tuple[Server, ...], Meta(max_length=SERVERS_MAX)]
-    k: int = 1
-    delta: int = 0
+    k: Annotated[int, Meta(ge=1, le=SERVERS_MAX - 1)] = 1
+    delta: Annotated[int, Meta(ge=0, le=DELTA_MAX)] = 0
     backend: Annotated[str, Meta(max_length=BACKEND_CHARACTERS_MAX)] = ""
     domain: Annotated[DomainName, Meta(max_length=DOMAIN_BYTES_MAX)] = DEFAULT_DOMAIN
-    index: int = UNPLACED
+    index: Annotated[int, Meta(ge=UNPLACED, le=POSITION_MAX)] = UNPLACED
     cluster: Annotated[bytes, _bounded] = b""
     certificate: Annotated[bytes, _bounded] = b""
-    start: Annotated[int, Meta(ge=0, le=POSITION_MAX)] = 0
+    start: Position = 0
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.servers) <= SERVERS_MAX:

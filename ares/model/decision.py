@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from ares.model.configuration import Configuration
 from ares.model.errors import ConfigurationRefused
+from ares.model.identity import ClientId
 
 Content = TypeVar("Content")
 
@@ -21,6 +22,11 @@ class Decision(Struct, Generic[Content], frozen=True, array_like=True):
 
     content: Content
     proposer: int
+
+    @property
+    def client(self) -> ClientId:
+        """The id of the proposer; 0 if an earlier release took a number that is no client's id."""
+        return ClientId(max(self.proposer, 0))
 
 
 class Finalized(Struct, Generic[Content], frozen=True, array_like=True):

@@ -2,10 +2,12 @@
 
 from typing import NewType
 
+from ares.model.numbers import Word
+
 ServerId = NewType("ServerId", str)
 """A server's name in the cluster file, for example ``s0``."""
 
-ClientId = NewType("ClientId", int)
+ClientId = NewType("ClientId", Word)
 """64 bits, random unless configured; the writer half of a tag (paper: wid)."""
 
 ObjectName = NewType("ObjectName", str)
@@ -17,7 +19,7 @@ DomainName = NewType("DomainName", str)
 ConfigurationId = NewType("ConfigurationId", bytes)
 """Digest of a configuration's domain, index and content: two different ones never share a name."""
 
-CallId = NewType("CallId", int)
+CallId = NewType("CallId", Word)
 """One round of one client; a reply names the call that it answers."""
 
 NO_CALL = CallId(0)

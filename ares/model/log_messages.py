@@ -12,9 +12,10 @@ from typing import Annotated
 from msgspec import Meta, Struct
 from xxhash import xxh3_64_intdigest
 
-from ares.model.configuration import POSITION_MAX, SERVERS_MAX, Successor
+from ares.model.configuration import SERVERS_MAX, Successor
 from ares.model.identity import ClientId, ConfigurationId, ServerId
 from ares.model.message import Message
+from ares.model.numbers import Number, Position, Word
 from ares.model.work import CONFIGURATION_WORK, LISTED_WORK, entries_bulk
 
 ENTRY_BYTES_MAX = 1024 * 1024
@@ -22,8 +23,6 @@ ENTRIES_MAX = 4096
 RECORD_BYTES_MAX = 4 * 1024 * 1024
 """Of the entries of one append; with ENTRIES_MAX, what one append may bring."""
 
-Position = Annotated[int, Meta(ge=0, le=POSITION_MAX)]
-Number = Annotated[int, Meta(ge=1, le=POSITION_MAX)]
 Entry = Annotated[bytes, Meta(max_length=ENTRY_BYTES_MAX)]
 Batch = Annotated[tuple[Entry, ...], Meta(min_length=1, max_length=ENTRIES_MAX)]
 
@@ -39,7 +38,7 @@ class LogRecord(Struct, frozen=True, array_like=True, gc=False):
     number: Number
     lowest: Number
     entries: Batch
-    seal: int = 0
+    seal: Word = 0
 
     @property
     def end(self) -> int:
@@ -320,7 +319,7 @@ class RowFound(Message, frozen=True, tag=118):
     """
 
     holds: bool
-    last: Annotated[int, Meta(ge=0)]
+    last: Position
     places: Annotated[tuple[RowPlace, ...], Meta(max_length=ROW_PLACES_MAX)]
     whole: bool
     uncertain: bool

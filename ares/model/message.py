@@ -5,12 +5,13 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from ares.model.identity import CallId
+from ares.model.numbers import Seconds
 
 TRACE_BYTES = 25
 Trace = Annotated[bytes, Meta(max_length=TRACE_BYTES)] | None
 """The place of a request in a trace, if it is traced: W3C trace context in binary, 16 bytes of the trace's id, 8 of the parent's, 1 of flags."""
 
-Spent = tuple[float, float]
+Spent = tuple[Seconds, Seconds]
 """What a server says of a traced request: seconds from its arrival until it was handled, and until the reply left, which a commit may delay."""
 
 

@@ -10,10 +10,11 @@ from typing import Annotated, get_args
 
 from msgspec import Meta, Struct
 
-from ares.model.configuration import DELTA_MAX, Configuration, Successor
+from ares.model.configuration import DELTA_MAX, SERVERS_MAX, Configuration, Successor
 from ares.model.errors import BadInput
 from ares.model.identity import (
     DOMAIN_BYTES_MAX,
+    VALUE_BYTES_MAX,
     ClientId,
     ConfigurationId,
     DomainName,
@@ -46,6 +47,7 @@ from ares.model.log_messages import (
 )
 from ares.model.message import Message as Message
 from ares.model.message import Spent, Trace
+from ares.model.numbers import POSITION_MAX, Count, Position, Rate, Seconds, Word
 from ares.model.tag import Tag
 from ares.model.work import CONFIGURATION_WORK, LISTED_WORK, REQUEST_WORK
 
@@ -54,6 +56,12 @@ DELETED = -1
 
 LEFT = -2
 """The length of the mark of an object that was left behind: a version that says that its value is lost."""
+
+FRAME_MAX = 2**31 - 1
+"""The highest number of a frame, or of a part in a journal's batch."""
+
+ValueLength = Annotated[int, Meta(ge=LEFT, le=VALUE_BYTES_MAX)]
+"""Of a whole value, in bytes; DELETED or LEFT."""
 
 PAGE_OBJECTS_MAX, LEFT_NAMED_MAX = 1000, 20
 """Objects in a reply that lists them; names of objects that a move left behind in a description, for each configuration."""
@@ -82,11 +90,11 @@ class Element(Struct, frozen=True, array_like=True, gc=False):
     ``frame``: on the wire only, where the frames with large parts begin; -1 when the parts are here.
     """
 
-    index: int
-    length: int
-    checksum: int
+    index: Annotated[int, Meta(ge=0, le=SERVERS_MAX - 1)]
+    length: ValueLength
+    checksum: Word
     parts: Annotated[tuple[bytes, ...], Meta(max_length=PARTS_MAX)]
-    frame: int = -1
+    frame: Annotated[int, Meta(ge=-1, le=FRAME_MAX)] = -1
 
     @property
     def size(self) -> int:
@@ -182,7 +190,7 @@ class ListObjects(Message, frozen=True, tag=7):
 
     configuration: ConfigurationId
     after: str
-    limit: int
+    limit: Count
     prefix: str = ""
     successor: Successor | None = None
     trace: Trace = None
@@ -235,7 +243,7 @@ class Scrub(Message, frozen=True, tag=10):
     """
 
     begin: bool
-    bytes_per_s: int = 0
+    bytes_per_s: Count = 0
 
 
 class SetLogLevel(Message, frozen=True, tag=11):
@@ -252,7 +260,7 @@ class Bring(Message, frozen=True, tag=12):
     configuration: ConfigurationId
     object: ObjectName
     tag: Tag
-    length: int
+    length: ValueLength
     source: Configuration
 
     @property
@@ -340,10 +348,10 @@ class ConsensusDescription(Message, frozen=True, tag=71):
 
     member: ServerId
     leader: str
-    term: int
-    decisions: int
-    members_reachable: int
-    members_total: int
+    term: Count
+    decisions: Count
+    members_reachable: Count
+    members_total: Count
     autopilot: str = ""
     followed: Annotated[tuple[Followed, ...], Meta(max_length=USAGES_MAX)] = ()
     version: str = ""
@@ -367,7 +375,7 @@ class DataReply(Message, frozen=True, tag=33):
     """
 
     tags: Annotated[tuple[Tag, ...], Meta(max_length=DELTA_MAX + 1)]
-    length: int
+    length: ValueLength
     trimmed: Tag
     element: Element | None
     successor: Successor | None
@@ -405,7 +413,7 @@ class ObjectsReply(Message, frozen=True, tag=35):
     more: bool
     successor: Successor | None
     spent: Spent | None = None
-    asked: Annotated[int, Meta(ge=0)] = 0
+    asked: Count = 0
 
     @property
     def bulk(self) -> int:
@@ -446,10 +454,10 @@ class HostedChain(Struct, frozen=True, array_like=True):
     """
 
     sealed: bool
-    length: Annotated[int, Meta(ge=0)]
-    committed: Annotated[int, Meta(ge=0)]
-    trimmed: Annotated[int, Meta(ge=0)]
-    fetched: Annotated[int, Meta(ge=0)]
+    length: Position
+    committed: Position
+    trimmed: Position
+    fetched: Position
 
 
 class Hosted(Struct, frozen=True, array_like=True):
@@ -460,11 +468,11 @@ class Hosted(Struct, frozen=True, array_like=True):
     """
 
     configuration: Configuration
-    objects: int
-    bytes: int
+    objects: Count
+    bytes: Count
     collected: bool
     successor: Successor | None
-    left: int = 0
+    left: Count = 0
     left_names: Annotated[tuple[ObjectName, ...], Meta(max_length=LEFT_NAMED_MAX)] = ()
     chain: HostedChain | None = None
 
@@ -476,19 +484,19 @@ class Stored(Struct, frozen=True, array_like=True):
     is, so that what would change something is refused. ``free_bytes``: room on its file system; -1: not told.
     """
 
-    disk_bytes: int
-    live_bytes: int
-    quarantined: int = 0
-    repaired: int = 0
+    disk_bytes: Count
+    live_bytes: Count
+    quarantined: Count = 0
+    repaired: Count = 0
     full: bool = False
-    free_bytes: int = -1
+    free_bytes: Annotated[int, Meta(ge=-1, le=POSITION_MAX)] = -1
 
 
 class Durations(Struct, frozen=True, array_like=True):
     """A histogram: ``counts[i]`` were at most ``bounds_s[i]`` and more than the bound before; the last count is of those beyond all bounds."""
 
-    bounds_s: Annotated[tuple[float, ...], Meta(max_length=BOUNDS_MAX)]
-    counts: Annotated[tuple[int, ...], Meta(max_length=BOUNDS_MAX + 1)]
+    bounds_s: Annotated[tuple[Seconds, ...], Meta(max_length=BOUNDS_MAX)]
+    counts: Annotated[tuple[Count, ...], Meta(max_length=BOUNDS_MAX + 1)]
 
 
 class ServerWork(Struct, frozen=True, array_like=True):
@@ -497,11 +505,11 @@ class ServerWork(Struct, frozen=True, array_like=True):
     ``reading``, ``writing``: from a request's arrival until its reply left, what waits for the disk included.
     """
 
-    queries: int
-    fetches: int
-    puts: int
-    received_bytes: int
-    sent_bytes: int
+    queries: Count
+    fetches: Count
+    puts: Count
+    received_bytes: Count
+    sent_bytes: Count
     reading: Durations
     writing: Durations
 
@@ -510,14 +518,14 @@ class AskedFrom(Struct, frozen=True, array_like=True):
     """How many requests a second clients at ``site`` make of a server, of late."""
 
     site: str
-    per_s: float
+    per_s: Rate
 
 
 class Usage(Struct, frozen=True, array_like=True):
     """How a domain is used at a server, by clients that say where they are. ``bytes``: of the elements in its newest configuration there."""
 
     domain: DomainName
-    bytes: int
+    bytes: Count
     asked: Annotated[tuple[AskedFrom, ...], Meta(max_length=SITES_TOLD_MAX)]
 
 
@@ -532,10 +540,10 @@ class Description(Message, frozen=True, tag=37):
     identity: str
     cluster: bytes
     version: str
-    uptime_s: float
-    memory_bytes: int
+    uptime_s: Seconds
+    memory_bytes: Count
     hosted: tuple[Hosted, ...]
-    unknown_keys: int = 0
+    unknown_keys: Count = 0
     stored: Stored | None = None
     work: ServerWork | None = None
     usage: Annotated[tuple[Usage, ...], Meta(max_length=USAGES_MAX)] = ()
@@ -555,14 +563,14 @@ class ScrubReply(Message, frozen=True, tag=38):
     """
 
     running: bool
-    rounds: int
-    checked_bytes: int
-    total_bytes: int
-    damaged: int
-    quarantined: int
-    repaired: int
-    leaving: int = 0
-    in_logs: int = 0
+    rounds: Count
+    checked_bytes: Count
+    total_bytes: Count
+    damaged: Count
+    quarantined: Count
+    repaired: Count
+    leaving: Count = 0
+    in_logs: Count = 0
 
 
 class Done(Message, frozen=True, tag=39):

@@ -1,6 +1,12 @@
-"""Checks of numbers from users: a bool, NaN, an infinite or a huge number would fail later, and elsewhere."""
+"""Numbers from users and from peers, and their bounds: a bool, NaN, an infinite or a huge number would fail later, and elsewhere.
 
-from typing import TypeGuard
+A message with a number out of bounds is refused while it is decoded. MessagePack has no integer below -2^63 and none above 2^64 - 1; that is why a
+number of 64 bits has a lower bound only.
+"""
+
+from typing import Annotated, TypeGuard
+
+from msgspec import Meta
 
 SECONDS_MAX = 1e7
 """A longer time, about four months, is a mistake."""
@@ -25,3 +31,36 @@ def shown_number(value: object) -> str:
     except ValueError:
         return "a number of thousands of digits"
     return text if len(text) <= SHOWN_CHARACTERS_MAX else f"{text[:SHOWN_CHARACTERS_MAX]}..."
+
+
+# -- from peers ---------------------------------------------------------------------------------------------------------
+
+POSITION_MAX = 2**63 - 1
+"""The highest position of an entry in a log, and the highest count."""
+
+INSTANT_MAX = 253_402_300_799
+"""The last second of the year 9999: calendars have none beyond."""
+
+PAST_SECONDS_MAX = 1e10
+"""Three centuries."""
+
+RATE_MAX = 1e12
+
+Word = Annotated[int, Meta(ge=0)]
+"""A number of 64 bits: a checksum, an id, the number of a tag."""
+
+Count = Annotated[int, Meta(ge=0, le=POSITION_MAX)]
+"""A number of things, of bytes, of terms."""
+
+Position = Annotated[int, Meta(ge=0, le=POSITION_MAX)]
+"""The position of an entry in a log."""
+
+Number = Annotated[int, Meta(ge=1, le=POSITION_MAX)]
+"""The number of an append among those of its client."""
+
+Instant = Annotated[int, Meta(ge=0, le=INSTANT_MAX)]
+"""A time of a clock, in seconds since 1970."""
+
+Seconds = Annotated[float, Meta(ge=0, le=PAST_SECONDS_MAX)]
+Rate = Annotated[float, Meta(ge=0, le=RATE_MAX)]
+"""A number a second."""

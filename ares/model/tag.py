@@ -3,6 +3,7 @@
 from msgspec import Struct
 
 from ares.model.identity import ClientId, ObjectName
+from ares.model.numbers import Word
 
 NUMBER_FLOOR = 2**48
 """Numbers up to here are taken whatever the time is: no clock is asked for them."""
@@ -15,7 +16,7 @@ NUMBER_LAST = 2**64 - 1
 class Tag(Struct, frozen=True, order=True, array_like=True, gc=False):
     """tau = (ts, wid): ordered by ``number``, ties broken by ``writer``; unique to one write."""
 
-    number: int
+    number: Word
     writer: ClientId
 
     def __str__(self) -> str:

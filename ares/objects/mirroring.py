@@ -14,7 +14,6 @@ it is not there, nothing had been deleted.
 Only what users name is copied. The blocks of a file say something together only, and a mirror keeps no order between objects.
 """
 
-import math
 from collections.abc import Set
 
 import msgspec
@@ -25,6 +24,7 @@ from ares.dap.reading import BRIEF
 from ares.model.errors import AresError, DecodeFailed, ObjectNotFound, Unavailable, Undecodable
 from ares.model.identity import MIRROR_DOMAINS, RESERVED, DomainName, ObjectName
 from ares.model.messages import Listed
+from ares.model.numbers import Seconds
 from ares.model.value import WITHHELD
 from ares.objects.operations import at_quorum, delete, newest, propagate, query, settle_read, write
 from ares.objects.survey import list_mentioned, list_objects
@@ -78,7 +78,7 @@ def parse_mirror(name: str) -> MirrorName | None:
 class _Record(Struct, frozen=True):
     """What AS_OF holds. ``began_s``: seconds since 1970, by the clock of whoever copied."""
 
-    began_s: float
+    began_s: Seconds
 
 
 class UnreadableRecord(AresError):
@@ -97,10 +97,6 @@ def decode_as_of(value: bytes) -> float:
         raise UnreadableRecord(
             f"the record of a mirror's last pass cannot be read: {error}; nothing was lost, the next pass replaces it"
         ) from error
-    if not math.isfinite(began_s):
-        raise UnreadableRecord(
-            "the record of a mirror's last pass names no time; nothing was lost, the next pass replaces it"
-        )
     return began_s
 
 

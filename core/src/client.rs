@@ -128,7 +128,7 @@ fn data<'a>(cursor: &mut Cursor<'a>) -> Option<Data<'a>> {
         let tag = cursor.tag()?;
         newest = newest.or(Some(tag));
     }
-    let (length, trimmed) = (cursor.signed()?, cursor.tag()?);
+    let (length, trimmed) = (cursor.value_length()?, cursor.tag()?);
     let element = if cursor.is_nil()? { None } else { Some(cursor.element()?) };
     Some(Data { newest, length, trimmed, element })
 }

@@ -3,6 +3,8 @@
 //! Only the shortest form of each number and text is read, which is the one that every release writes; None: it is something else, and the Python twin
 //! sees to it. Nothing here allocates because of what a peer says.
 
+use std::ops::RangeInclusive;
+
 /// The version byte of a batch, before the array of its messages.
 pub const VERSION: u8 = 1;
 pub const BATCH_MESSAGES_MAX: usize = 4096;
@@ -16,6 +18,9 @@ pub const TAG_REPLY: u64 = 32;
 pub const DATA_REPLY: u64 = 33;
 pub const ACK: u64 = 34;
 
+/// As in ares/model/messages.py.
+const ELEMENT_INDICES: RangeInclusive<i64> = 0..=31;
+const VALUE_LENGTHS: RangeInclusive<i64> = -2..=256 * 1024 * 1024;
 const DEPTH_MAX: u32 = 32;
 pub const NIL: u8 = 0xc0;
 
@@ -182,11 +187,22 @@ impl<'a> Cursor<'a> {
         Some(Tag { number: self.unsigned()?, writer: self.unsigned()? })
     }
 
+    #[inline]
+    fn within(&mut self, bounds: RangeInclusive<i64>) -> Option<i64> {
+        self.signed().filter(|number| bounds.contains(number))
+    }
+
+    #[inline]
+    pub fn value_length(&mut self) -> Option<i64> {
+        self.within(VALUE_LENGTHS)
+    }
+
     /// One with its data in at most one part, smaller than what travels in a frame of its own.
     #[inline]
     pub fn element(&mut self) -> Option<Element<'a>> {
         self.array_of(5)?;
-        let (index, length, checksum) = (self.signed()?, self.signed()?, self.unsigned()?);
+        let index = self.within(ELEMENT_INDICES)?;
+        let (length, checksum) = (self.value_length()?, self.unsigned()?);
         let data = match self.array()? {
             0 => None,
             1 => Some(self.binary()?),
@@ -233,17 +249,17 @@ impl<'a> Cursor<'a> {
 
 // -- writing ---------------------------------------------------------------------------------------------------------------
 
+#[inline]
+fn put_headed(out: &mut Vec<u8>, head: u8, number: &[u8]) {
+    out.push(head);
+    out.extend_from_slice(number);
+}
+
 pub fn put_array(out: &mut Vec<u8>, count: usize) {
     match count {
         0..=15 => out.push(0x90 | count as u8),
-        16..=0xffff => {
-            out.push(0xdc);
-            out.extend_from_slice(&(count as u16).to_be_bytes());
-        }
-        _ => {
-            out.push(0xdd);
-            out.extend_from_slice(&(count as u32).to_be_bytes());
-        }
+        16..=0xffff => put_headed(out, 0xdc, &(count as u16).to_be_bytes()),
+        _ => put_headed(out, 0xdd, &(count as u32).to_be_bytes()),
     }
 }
 
@@ -252,18 +268,9 @@ pub fn put_unsigned(out: &mut Vec<u8>, number: u64) {
     match number {
         0..=0x7f => out.push(number as u8),
         0x80..=0xff => out.extend_from_slice(&[0xcc, number as u8]),
-        0x100..=0xffff => {
-            out.push(0xcd);
-            out.extend_from_slice(&(number as u16).to_be_bytes());
-        }
-        0x1_0000..=0xffff_ffff => {
-            out.push(0xce);
-            out.extend_from_slice(&(number as u32).to_be_bytes());
-        }
-        _ => {
-            out.push(0xcf);
-            out.extend_from_slice(&number.to_be_bytes());
-        }
+        0x100..=0xffff => put_headed(out, 0xcd, &(number as u16).to_be_bytes()),
+        0x1_0000..=0xffff_ffff => put_headed(out, 0xce, &(number as u32).to_be_bytes()),
+        _ => put_headed(out, 0xcf, &number.to_be_bytes()),
     }
 }
 
@@ -273,18 +280,9 @@ pub fn put_signed(out: &mut Vec<u8>, number: i64) {
         0.. => put_unsigned(out, number as u64),
         -32..=-1 => out.push(number as u8),
         -128..=-33 => out.extend_from_slice(&[0xd0, number as u8]),
-        -32_768..=-129 => {
-            out.push(0xd1);
-            out.extend_from_slice(&(number as i16).to_be_bytes());
-        }
-        -2_147_483_648..=-32_769 => {
-            out.push(0xd2);
-            out.extend_from_slice(&(number as i32).to_be_bytes());
-        }
-        _ => {
-            out.push(0xd3);
-            out.extend_from_slice(&number.to_be_bytes());
-        }
+        -32_768..=-129 => put_headed(out, 0xd1, &(number as i16).to_be_bytes()),
+        -2_147_483_648..=-32_769 => put_headed(out, 0xd2, &(number as i32).to_be_bytes()),
+        _ => put_headed(out, 0xd3, &number.to_be_bytes()),
     }
 }
 
@@ -293,14 +291,8 @@ pub fn put_binary(out: &mut Vec<u8>, data: &[u8]) {
     let length = data.len();
     match length {
         0..=0xff => out.extend_from_slice(&[0xc4, length as u8]),
-        0x100..=0xffff => {
-            out.push(0xc5);
-            out.extend_from_slice(&(length as u16).to_be_bytes());
-        }
-        _ => {
-            out.push(0xc6);
-            out.extend_from_slice(&(length as u32).to_be_bytes());
-        }
+        0x100..=0xffff => put_headed(out, 0xc5, &(length as u16).to_be_bytes()),
+        _ => put_headed(out, 0xc6, &(length as u32).to_be_bytes()),
     }
     out.extend_from_slice(data);
 }
@@ -311,14 +303,8 @@ pub fn put_text(out: &mut Vec<u8>, text: &str) {
     match length {
         0..=31 => out.push(0xa0 | length as u8),
         32..=0xff => out.extend_from_slice(&[0xd9, length as u8]),
-        0x100..=0xffff => {
-            out.push(0xda);
-            out.extend_from_slice(&(length as u16).to_be_bytes());
-        }
-        _ => {
-            out.push(0xdb);
-            out.extend_from_slice(&(length as u32).to_be_bytes());
-        }
+        0x100..=0xffff => put_headed(out, 0xda, &(length as u16).to_be_bytes()),
+        _ => put_headed(out, 0xdb, &(length as u32).to_be_bytes()),
     }
     out.extend_from_slice(text.as_bytes());
 }

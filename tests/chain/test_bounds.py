@@ -7,7 +7,7 @@ import ares
 from ares.chain.entries import check_batch
 from ares.chain.log_operations import check_position
 from ares.model.codec import decode, decode_replies, encode
-from ares.model.configuration import POSITION_MAX, Configuration
+from ares.model.configuration import Configuration
 from ares.model.identity import NO_CALL, CallId, ConfigurationId
 from ares.model.log_messages import (
     ENTRIES_MAX,
@@ -21,6 +21,7 @@ from ares.model.log_messages import (
     ReadLog,
     Trim,
 )
+from ares.model.numbers import POSITION_MAX
 
 ID = ConfigurationId(b"0" * 16)
 

@@ -4,10 +4,11 @@ import pytest
 
 import ares
 from ares.chain.log_operations import Follower, decided_end
-from ares.model.configuration import POSITION_MAX, Configuration
+from ares.model.configuration import Configuration
 from ares.model.errors import LogSealed, NotWritten, PositionTaken, Trimmed
 from ares.model.log_messages import ReadLog, Seal
 from ares.model.messages import Introduce
+from ares.model.numbers import POSITION_MAX
 
 from .chains import NAMES, call, chain
 from .clients import C0, Log

@@ -5,7 +5,7 @@ from msgspec import structs
 
 from ares.chain.facts_of_log import RecordsTaken
 from ares.model.codec import decode_requests, encode
-from ares.model.configuration import POSITION_MAX, Status, Successor
+from ares.model.configuration import Status, Successor
 from ares.model.identity import NO_CALL
 from ares.model.log_messages import (
     ENTRIES_MAX,
@@ -35,6 +35,7 @@ from ares.model.messages import (
     Refused,
     WriteConfig,
 )
+from ares.model.numbers import POSITION_MAX
 
 from .chains import CLIENT, NAMES, Wired, call, chain
 

@@ -17,12 +17,13 @@ from ares.model.configuration import Configuration
 from ares.model.configuration import Server as Member
 from ares.model.identity import CallId, ClientId, DomainName, ServerId
 from ares.model.log_messages import Append, Committed, Fetch, Forward, LookRow, ReadLog, Seal, Trim
-from ares.model.messages import AnyMessage, Introduce, Reason, Refused
+from ares.model.messages import REQUESTS, AnyMessage, Introduce, Reason, Refused
 from ares.net.native import ZmtpConnections
 from ares.security.keys import SecretKey, keyed
 from ares.testing.torture.cluster import Cluster
 
 from ..process.command_line import Cli
+from .out_of_bounds import message, numbers
 from .stranger import (
     ACK,
     APPEND,
@@ -193,6 +194,30 @@ def test_appends_that_wait_for_what_never_comes_are_bounded(server: Server) -> N
         assert server.memory_bytes - before < 200 * MIB
         for other in waiting:
             other.__exit__()
+
+
+def test_numbers_out_of_bounds_end_neither_a_log_nor_its_timer(server: Server) -> None:
+    """An append by a client with an id below 0 stopped the timer: held reads were never answered again."""
+    log = server.made("bounds")
+    with Stranger(server.address) as reader, Stranger(server.address) as stranger:
+        held = [READ, 1, log, 0, 1, MIB, False, 5.0]
+        reader.say(held)
+        batches = [
+            message(kind.__name__, field, value)
+            for kind in REQUESTS
+            for field in numbers(kind.__name__)
+            for value in field.beyond
+        ]
+        for batch in batches:
+            if batch[0] in range(APPEND, APPEND + 11):
+                batch[2] = log
+            stranger.say(batch)
+        refusals = stranger.answers(len(batches))
+        assert {(answer[0], answer[1]) for answer in refusals} == {(REFUSED, 0)}
+        assert len(refusals) == len(batches) > 300
+        stranger.say(append(log, 1, [b""], client=-1), append(log, 1, [b""]))
+        assert stranger.answers(1)[0][:2] == [REFUSED, 0], "nothing of a bad batch is used"
+        assert reader.answers(1)[0][:4] == [ENTRIES, 1, 0, []], "the timer goes on"
 
 
 def test_names_of_servers_that_are_in_no_chain_are_not_kept(server: Server) -> None:

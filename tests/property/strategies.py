@@ -8,12 +8,13 @@ from ares.model.codec import DETACHED_BYTES_MIN
 from ares.model.configuration import (
     BACKENDS,
     DELTA_MAX,
-    POSITION_MAX,
+    SERVERS_MAX,
     Configuration,
     Server,
     Status,
     Successor,
 )
+from ares.model.identity import VALUE_BYTES_MAX
 from ares.model.log_messages import (
     FOLLOW_S_MAX,
     RANGE_MAX,
@@ -43,6 +44,7 @@ from ares.model.log_messages import (
     TrimDone,
 )
 from ares.model.messages import (
+    LEFT,
     Ack,
     AnyMessage,
     AskedFrom,
@@ -84,15 +86,17 @@ from ares.model.messages import (
     Where,
     WriteConfig,
 )
+from ares.model.numbers import PAST_SECONDS_MAX, POSITION_MAX, RATE_MAX
 from ares.model.tag import Tag
 
 words = st.integers(0, 2**64 - 1)
-integers = st.integers(-(2**63), 2**64 - 1)
+counts = st.integers(0, POSITION_MAX)
+lengths = st.integers(LEFT, VALUE_BYTES_MAX)
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 ids = st.binary(max_size=16)
 tags = st.builds(Tag, words, words)
-any_tags = st.builds(Tag, integers, integers)
-floats = st.floats(allow_nan=False)
+seconds = st.floats(0, PAST_SECONDS_MAX)
+rates = st.floats(0, RATE_MAX)
 
 blobs = st.one_of(
     st.binary(max_size=40),
@@ -102,7 +106,9 @@ blobs = st.one_of(
         st.integers(DETACHED_BYTES_MIN - 2, DETACHED_BYTES_MIN + 2),
     ),
 )
-elements = st.builds(Element, integers, integers, words, st.lists(blobs, max_size=3).map(tuple))
+elements = st.builds(
+    Element, st.integers(0, SERVERS_MAX - 1), lengths, words, st.lists(blobs, max_size=3).map(tuple)
+)
 
 
 def _configuration(dap, names, k, delta, backend, domain, index, cluster):
@@ -133,23 +139,23 @@ configurations = st.builds(
 )
 successors = st.builds(Successor, configurations, st.sampled_from(Status))
 maybe = st.none() | successors
-listed = st.builds(Listed, texts, any_tags, st.booleans())
-hosted = st.builds(Hosted, configurations, integers, integers, st.booleans(), maybe)
-stored = st.builds(Stored, integers, integers, integers, integers)
+listed = st.builds(Listed, texts, tags, st.booleans())
+hosted = st.builds(Hosted, configurations, counts, counts, st.booleans(), maybe)
+stored = st.builds(Stored, counts, counts, counts, counts)
 usages = st.builds(
-    Usage, texts, integers, st.lists(st.builds(AskedFrom, texts, floats), max_size=3).map(tuple)
+    Usage, texts, counts, st.lists(st.builds(AskedFrom, texts, rates), max_size=3).map(tuple)
 )
 followed = st.builds(Followed, texts, texts, texts, texts)
 
 numbers = st.integers(1, POSITION_MAX)
 entries = st.lists(st.binary(max_size=20), min_size=1, max_size=4).map(tuple)
 records = st.lists(
-    st.builds(LogRecord, places, integers, numbers, numbers, entries, integers), max_size=3
+    st.builds(LogRecord, places, words, numbers, numbers, entries, words), max_size=3
 ).map(tuple)
 row_places = st.lists(st.builds(RowPlace, numbers, places, places), max_size=3).map(tuple)
 
 FIELDS = {
-    Append: (ids, integers, numbers, numbers, places, entries, st.none() | places),
+    Append: (ids, words, numbers, numbers, places, entries, st.none() | places),
     ReadLog: (
         ids,
         places,
@@ -165,7 +171,7 @@ FIELDS = {
     Stand: (ids,),
     Forward: (ids, texts, places, records, places),
     Committed: (ids, texts, places, places, places, st.booleans()),
-    LookRow: (ids, integers, places, maybe),
+    LookRow: (ids, words, places, maybe),
     Fetch: (ids, places, maybe),
     Appended: (numbers, st.sampled_from(AppendOutcome), places, maybe),
     LogEntries: (places, entries, places, places, st.lists(texts, max_size=3).map(tuple), maybe),
@@ -177,25 +183,25 @@ FIELDS = {
     RowFound: (st.booleans(), places, row_places, st.booleans(), st.booleans(), places),
     Fetched: (places, records, places),
     GetTag: (ids, texts),
-    Bring: (ids, texts, any_tags, st.integers(0, 2**40), configurations),
+    Bring: (ids, texts, tags, lengths, configurations),
     Finalize: (ids,),
     Where: (texts,),
     Located: (st.none() | configurations,),
-    GetData: (ids, texts, st.booleans(), st.none() | any_tags, maybe, st.none() | any_tags),
-    PutData: (ids, texts, any_tags, elements),
+    GetData: (ids, texts, st.booleans(), st.none() | tags, maybe, st.none() | tags),
+    PutData: (ids, texts, tags, elements),
     ReadConfig: (ids,),
     WriteConfig: (ids, successors),
     CollectConfig: (ids, successors),
-    ListObjects: (ids, texts, integers, texts, maybe),
+    ListObjects: (ids, texts, counts, texts, maybe),
     Introduce: (configurations,),
     Describe: (st.booleans(), st.lists(texts, max_size=3).map(tuple)),
     Scrub: (st.booleans(),),
     SetLogLevel: (texts,),
-    TagReply: (any_tags, maybe),
+    TagReply: (tags, maybe),
     DataReply: (
-        st.lists(any_tags, max_size=4).map(tuple),
-        integers,
-        any_tags,
+        st.lists(tags, max_size=4).map(tuple),
+        lengths,
+        tags,
         st.none() | elements,
         maybe,
     ),
@@ -214,15 +220,15 @@ FIELDS = {
             texts,
             ids,
             texts,
-            floats,
-            integers,
+            seconds,
+            counts,
             st.lists(hosted, max_size=2).map(tuple),
-            integers,
+            counts,
             st.none() | stored,
         ),
         *(st.none(), st.lists(usages, max_size=2).map(tuple), texts),
     ),
-    ScrubReply: (st.booleans(), integers, integers, integers, integers, integers, integers),
+    ScrubReply: (st.booleans(), counts, counts, counts, counts, counts, counts),
     Done: (),
     Propose: (configurations, words),
     Decided: (configurations, words),
@@ -234,10 +240,10 @@ FIELDS = {
     ConsensusDescription: (
         texts,
         texts,
-        integers,
-        integers,
-        integers,
-        integers,
+        counts,
+        counts,
+        counts,
+        counts,
         texts,
         st.lists(followed, max_size=2).map(tuple),
     ),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ares.dap.coding import coding_for
 from ares.machine.compiled import CORE, PURE, client_core
 from ares.machine.interpreter import python
-from ares.model.codec import encode
+from ares.model.codec import VERSION, encode
 from ares.model.configuration import Configuration, Server, Status, Successor
 from ares.model.element import sealed
 from ares.model.errors import BadMessage, ConnectionClosed
@@ -24,6 +24,8 @@ from ares.objects.small_objects import small_objects
 from ares.operation.session import Session
 from ares.reconfig.view import Switches, View
 from ares.replica.replica import Replica
+
+from ..fuzz.out_of_bounds import message, numbers
 
 pytestmark = pytest.mark.skipif(CORE is None, reason="there is no compiled core")
 
@@ -117,7 +119,7 @@ def odd(reply, kind, name, configuration):
             }[kind]
             return Refused(reply.call, reason, "no")
         case "nobody's":
-            return msgspec.structs.replace(reply, call=CallId(-7))
+            return msgspec.structs.replace(reply, call=CallId(2**64 - 7))
         case "refused all":
             return Refused(CallId(0), Reason.BAD_REQUEST, "what?")
         case "other":
@@ -494,6 +496,19 @@ def test_nothing_of_a_bad_batch_is_used(harm):
     with pytest.raises(BadMessage):
         twin.session.receive_frames(server, [], 0.0)
     assert repr(twin.knows()) == before
+
+
+@pytest.mark.parametrize("kind", ["TagReply", "DataReply", "Ack", "Refused"])
+def test_a_number_out_of_bounds_is_refused_by_both(kind):
+    for field in numbers(kind):
+        for value in field.beyond:
+            both = Both(CONFIGURATIONS[0])
+            frame = bytes([VERSION]) + msgspec.msgpack.encode([message(kind, field, value)])
+            for twin in both.twins:
+                before = repr(twin.session._last_call)
+                with pytest.raises(BadMessage):
+                    twin.session.receive_frames(SERVERS[0].id, [frame], 0.0)
+                assert repr(twin.session._last_call) == before
 
 
 DIGESTS = """

@@ -25,7 +25,7 @@ from ares.model.messages import (
 from ares.model.tag import TAG_ZERO, Tag
 from ares.replica.replica import Replica
 
-from .strategies import BY_TYPE, any_tags, tags
+from .strategies import BY_TYPE, tags
 from .test_pointer import C0, moves_forward
 
 MEMBERS = [Server(f"s{number}", f"host:{number}", f"{number:032x}") for number in range(5)]
@@ -170,6 +170,7 @@ def test_arbitrary_requests_are_answered(requests):
 
 
 numbers_of_64_bits = st.integers(-(2**63), 2**64 - 1)
+any_tags = st.builds(Tag, numbers_of_64_bits, numbers_of_64_bits)
 
 
 def test_a_put_of_arbitrary_numbers_is_answered():

@@ -187,7 +187,7 @@ class RaftMember:
         decision: Decision[bytes] = await self._command(
             timeout_s, "decide", *place, _encode(configuration), int(proposer)
         )
-        return Decided(NO_CALL, _decode(decision.content), ClientId(decision.proposer))
+        return Decided(NO_CALL, _decode(decision.content), decision.client)
 
     async def tell_finalized(self, configuration: Configuration, timeout_s: float) -> None:
         """See the port. Also raises :class:`ConfigurationRefused`."""

@@ -235,8 +235,12 @@ class Mint:
                 return self._value(chance.choice(types))
             case inspect.VarTupleType(item_type=item):
                 return [self._value(item) for _ in range(chance.randrange(_ITEMS_MAX))]
-            case inspect.IntType():
-                return chance.choice(_INTEGERS) if chance.random() < 0.5 else chance.randrange(100)
+            case inspect.IntType(ge=least, le=most):
+                return (
+                    chance.choice(_INTEGERS)
+                    if chance.random() < 0.1
+                    else self._integer(least, most)
+                )
             case inspect.BytesType():
                 return chance.randbytes(
                     chance.choice([0, 1, 16, 16, 200]) if chance.random() < 0.2 else 16
@@ -246,7 +250,7 @@ class Mint:
             case inspect.BoolType():
                 return chance.random() < 0.5
             case inspect.FloatType():
-                return chance.choice([0.0, -1.5, float("inf"), float("nan")])
+                return chance.choice([0.0, 0.1, 1.5, 2, -1.5, float("inf"), float("nan")])
             case inspect.EnumType(cls=cls):
                 return chance.choice(
                     [*(member.value for member in cls), *([99] if self._slips else [])]
@@ -255,6 +259,14 @@ class Mint:
                 return chance.choice(values)
             case _:
                 return None
+
+    def _integer(self, least: int | None, most: int | None) -> int:
+        """Choose a number within the bounds of a field, often at them, and now and then just beyond."""
+        chance = self._chance
+        lowest, highest = 0 if least is None else least, 2**64 - 1 if most is None else most
+        if chance.random() < 0.02:
+            return chance.choice([lowest - 1, min(highest + 1, 2**64 - 1)])
+        return chance.choice([lowest, highest, chance.randint(lowest, min(highest, lowest + 100))])
 
 
 def greeting(mechanism: bytes = b"NULL") -> bytes:

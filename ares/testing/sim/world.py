@@ -238,7 +238,7 @@ class SimConsensus:
         self._places.see(decision.content)
         self._world.tell(f"consensus DECIDES c{configuration.index} for client {decision.proposer}")
         self._world.after(
-            self._wait(), answer, Decided(CallId(0), decision.content, ClientId(decision.proposer))
+            self._wait(), answer, Decided(CallId(0), decision.content, decision.client)
         )
 
     def tell_finalized(self, configuration: Configuration, answer: Callable[[bool], None]) -> None:
