@@ -366,7 +366,13 @@ def _begins_with(test: ast.expr, parameters: set[str]) -> bool:
 
 
 PYTHON = "ares.machine.interpreter"
-NAMES_PYTHON = (PYTHON, "ares.machine.compiled")
+NAMES_PYTHON = (
+    PYTHON,
+    "ares.machine.compiled",
+    "tests.checkout.test_core_build",
+    "tests.checkout.test_editable_install",
+    "tests.checkout.test_release",
+)
 _INTERPRETER = re.compile(r"(.*/)?python[0-9.]*")
 _UNSAFE = re.compile(r"python[0-9.]* -m ares\b")
 
