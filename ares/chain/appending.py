@@ -118,6 +118,7 @@ class Appender:
         self._resend_s = RESEND_S
         self._look_at = inf
         self._bytes = 0
+        self._unwanted = 0
         self._alone = False
         self._sealed = False
         self._trust_s = trust_s
@@ -155,7 +156,7 @@ class Appender:
     ) -> None:
         """Append; ``done(position, None)`` or ``done(None, error)`` is called once. Raises :class:`BadInput` for what cannot be appended.
 
-        Whoever does not wait any more may say that it is not ``wanted``: what was not sent yet is not sent then.
+        A caller that does not wait any more calls :meth:`forget`.
         """
         check_batch(entries)
         if at is not None and not 0 <= at <= POSITION_MAX:
@@ -187,6 +188,7 @@ class Appender:
             flight = self._pending[0]
             if not flight.wanted:
                 self._pending.popleft()
+                self._unwanted -= 1
                 continue
             if self._flights and (
                 self._alone or flight.at is not None or self._bytes + flight.size > WINDOW_BYTES
@@ -199,6 +201,19 @@ class Appender:
                 self._resend_at, self._resend_s = now + RESEND_S, RESEND_S
             self._launch(flight)
 
+    def forget(self, flight: Flight) -> None:
+        """End an append that its caller does not want any more, unless it was sent, or is about to be."""
+        if flight.number or not flight.wanted or not flight.callers:
+            return
+        flight.wanted = False
+        flight.entries.clear()
+        flight.fail(partial(Unavailable, 0, 0, {}, "the append was cancelled before it was sent"))
+        flight.callers.clear()
+        self._unwanted += 1
+        if 2 * self._unwanted > len(self._pending):
+            self._pending = deque(other for other in self._pending if other.wanted)
+            self._unwanted = 0
+
     def _launch(self, flight: Flight) -> None:
         """It leaves with the outbox, together with what comes until then."""
         self._bytes += flight.size
@@ -207,7 +222,7 @@ class Appender:
             and flight.at is None
             and self._open.has_room(flight.entries, flight.size)
         ):
-            ((done, _),) = flight.callers
+            ((done, _),), flight.callers = flight.callers, []
             self._open.join(flight.entries, flight.size, flight.deadline, done)
             return
         self._send_open()
@@ -306,7 +321,7 @@ class Appender:
     def close(self, error: Callable[[], Uncertain]) -> None:
         """End everything with an error of its own: nobody will send it again."""
         flights, self._flights, self._pending, self._open = (
-            [*self._flights.values(), *self._pending],
+            [*self._flights.values(), *(one for one in self._pending if one.wanted)],
             {},
             deque(),
             None,
@@ -348,6 +363,7 @@ class Appender:
         self._stale, self._heard_at = False, now
         if self.wants_tail:
             flight = self._pending.popleft()
+            self._unwanted -= not flight.wanted
             assert flight.at is not None
             flight.fail(partial(PositionTaken, flight.at, tail))
         self._begin(now)
@@ -374,8 +390,11 @@ class Appender:
             self.send_all_again(now)
 
     def _end_late(self, now: float, troubles: Mapping[ServerId, str]) -> None:
-        late = [flight for flight in self._pending if flight.deadline <= now]
-        self._pending = deque(flight for flight in self._pending if flight.deadline > now)
+        late = [flight for flight in self._pending if flight.deadline <= now and flight.wanted]
+        self._pending = deque(
+            flight for flight in self._pending if flight.deadline > now and flight.wanted
+        )
+        self._unwanted = 0
         for flight in late:
             why = (
                 "nobody said in time where the log ends"

@@ -105,6 +105,7 @@ def manager_of(
         remote,
         whereabouts,
         client.site,
+        client.under_way_bytes,
     )
 
 

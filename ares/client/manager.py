@@ -52,6 +52,7 @@ from ares.objects.operations import delete
 from ares.objects.survey import describe_servers
 from ares.operation.effects import Announce, Operation
 from ares.operation.jobs import About
+from ares.operation.room import ROOM_BYTES
 from ares.reconfig.locating import LOCATE_S, locate
 from ares.reconfig.mover import Progress, Transfer
 from ares.reconfig.reconfigure import Reconfigured, agree
@@ -77,7 +78,7 @@ class Manager(ObjectStore):
     ``book``: the servers of the cluster file. ``initial``: c0. ``decided`` says whether a configuration carries the proof that it was decided, in a
     cluster that asks for one. ``tracer``: decides which operations are traced; it is closed with the manager. ``connect``: makes connections; each
     log has its own. ``remote``: servers at other sites, which are asked when those here do not do. ``whereabouts``: of domains, as servers near by
-    and this machine know them. ``site``: where this client is.
+    and this machine know them. ``site``: where this client is. ``room_bytes``: of operations under way, of objects and of each log.
     """
 
     def __init__(
@@ -94,9 +95,11 @@ class Manager(ObjectStore):
         remote: frozenset[ServerId] = frozenset(),
         whereabouts: Whereabouts | None = None,
         site: str | None = None,
+        room_bytes: int = ROOM_BYTES,
     ) -> None:
         self._whereabouts = whereabouts or Whereabouts()
-        runner = Runner(client, connect(), consensus, tracer)
+        self._room_bytes = room_bytes
+        runner = Runner(client, connect(), consensus, tracer, room_bytes=room_bytes)
         runner.look_near = self._look_near
         runner.session.readiness.remote = self._remote = remote
         self._coding: MakeCoding = coding_for if tracer is None else tracer.coding_for
@@ -559,7 +562,12 @@ class Manager(ObjectStore):
                 first, lambda: ClientId(secrets.randbits(64)), secrets.randbits(16), trust_s=TRUST_S
             )
             runner = Runner(
-                session.view.client, self._connect(), self._consensus, self._tracer, session
+                session.view.client,
+                self._connect(),
+                self._consensus,
+                self._tracer,
+                session,
+                self._room_bytes,
             )
             runner.learn(list(self._book.values()))
             runner.look_near = self._look_near

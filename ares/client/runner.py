@@ -33,6 +33,7 @@ from ares.objects.small_objects import small_objects
 from ares.operation.effects import Agree, Announce, Operation
 from ares.operation.jobs import About, Key, Task
 from ares.operation.recording import Recording
+from ares.operation.room import ROOM_BYTES, Room, Waiter
 from ares.operation.session import TICK_S, Session
 from ares.reconfig.view import View
 from ares.tracing.tracer import Tracer
@@ -66,7 +67,9 @@ class Runner:
         consensus: Consensus,
         tracer: Tracer | None = None,
         log: LogSession | None = None,
+        room_bytes: int = ROOM_BYTES,
     ) -> None:
+        self.room = Room(room_bytes)
         self._tracer = tracer
         self._framed = (
             connections if log is None and isinstance(connections, FramedConnections) else None
@@ -116,14 +119,30 @@ class Runner:
         key: Key | None = None,
         progress: Callable[[Any], None] | None = None,
         recording: Recording | None = None,
+        size: int = 0,
     ) -> Result:
         """The operation's result, or the error that it raised. Cancelling ends the operation; a write may then have taken effect or not.
 
-        Raises :class:`BadInput` on another event loop than that of the connection.
+        ``size``: bytes that the operation needs room for; 0: it does not wait, as what frees a cluster must not. Raises :class:`BadInput` on
+        another event loop than that of the connection.
         """
         self.check_loop()
         if self._closed:
             raise ConnectionClosed(begun=False)
+        if size:
+            timeout_s = await self.enter(size, label, timeout_s)
+            try:
+                return await self.run(
+                    operation,
+                    label,
+                    timeout_s,
+                    idle=idle,
+                    key=key,
+                    progress=progress,
+                    recording=recording,
+                )
+            finally:
+                self.room.leave(size)
         if (
             self._tracer is not None
             and recording is None
@@ -164,6 +183,24 @@ class Runner:
             self.session.cancel(job)
             raise
 
+    async def enter(self, size: int, label: object, timeout_s: float) -> float:
+        """Take room for ``size`` bytes, which the caller gives back. Return the time that is left after waiting for it.
+
+        Raises :class:`Unavailable` when there is none in time.
+        """
+        room = self.room
+        if room.enter(size):
+            return timeout_s
+        deadline = monotonic() + timeout_s
+        future: asyncio.Future[None] = self._loop.create_future()
+        waiter = room.wait(size, deadline, label, partial(_settle, future, None))
+        try:
+            await future
+        except BaseException:
+            room.give_up(waiter)
+            raise
+        return max(deadline - monotonic(), TICK_S)
+
     def small_objects(self, view: View) -> "Objects | None":
         """Where small reads and writes begin, if there is a compiled core, and operations are not traced."""
         return small_objects(self.session, view, self) if self._tracer is None else None
@@ -173,9 +210,14 @@ class Runner:
         _settle(future, result.value if isinstance(result, Found) else result, error)
 
     def begin(
-        self, what: str, name: str, start: Callable[..., object], *arguments: Any
+        self,
+        label: About,
+        size: int,
+        timeout_s: float,
+        start: Callable[..., object],
+        *arguments: Any,
     ) -> asyncio.Future[Any]:
-        """What ``start(done, now, *arguments)`` comes to; it costs no task. ``what`` is done to ``name``, where operations are traced.
+        """What ``start(future, done, now, timeout_s, *arguments)`` comes to; it costs no task. It starts when there is room for ``size`` bytes.
 
         Raises :class:`BadInput` on another event loop than that of the connection.
         """
@@ -183,15 +225,50 @@ class Runner:
         if self._closed:
             raise ConnectionClosed(begun=False)
         future: asyncio.Future[Any] = self._loop.create_future()
-        done: Callable[[Any, BaseException | None], None] = partial(_settle, future)
-        if (
-            self._tracer is not None
-            and (traced := self._tracer.begin(About(what, name))) is not None
-        ):
-            done = partial(_settle_traced, future, partial(self._tracer.end, traced))
-        start(done, monotonic(), *arguments)
+        room, now = self.room, monotonic()
+        if not room.enter(size):
+            tell = partial(self._entered, label, size, now + timeout_s, future, start, arguments)
+            waiter = room.wait(size, now + timeout_s, label, tell)
+            future.add_done_callback(partial(_end_wait, room, waiter))
+            return future
+        try:
+            start(future, self._done(label, size, future), now, timeout_s, *arguments)
+        except BaseException:
+            room.leave(size)
+            raise
         self.schedule()
         return future
+
+    def _done(
+        self, label: About, size: int, future: asyncio.Future[Any]
+    ) -> Callable[[Any, BaseException | None], None]:
+        """Return what is to be called once, when the operation has ended."""
+        if self._tracer is not None and (traced := self._tracer.begin(label)) is not None:
+            end = partial(self._tracer.end, traced)
+            return partial(_settle_traced, self.room, size, future, end)
+        return partial(_settle_and_leave, self.room, size, future)
+
+    def _entered(
+        self,
+        label: About,
+        size: int,
+        deadline: float,
+        future: asyncio.Future[Any],
+        start: Callable[..., object],
+        arguments: tuple[Any, ...],
+        error: BaseException | None,
+    ) -> None:
+        """Go on with an operation of :meth:`begin` that waited: it has its room, or there is an error."""
+        if error is not None:
+            return _settle(future, None, error)
+        now = monotonic()
+        done = self._done(label, size, future)
+        try:
+            start(future, done, now, max(deadline - now, TICK_S), *arguments)
+        except AresError as failure:
+            done(None, failure)
+        self.schedule()
+        return None
 
     def check_loop(self) -> None:
         """Raises :class:`BadInput` if this is not the loop on which it was made."""
@@ -210,6 +287,7 @@ class Runner:
     async def stop(self) -> None:
         """End what is under way with :class:`ConnectionClosed`, and close every connection; idempotent."""
         self._closed = True
+        self.room.close(partial(ConnectionClosed, begun=False))
         self._whole.close(ConnectionClosed)
         if self._alarm is not None:
             self._alarm.cancel()
@@ -283,7 +361,9 @@ class Runner:
 
     def _tick(self) -> None:
         self._ticking = False
-        self._whole.tick(monotonic())
+        now = monotonic()
+        self._whole.tick(now)
+        self.room.tick(now)
         self.schedule()
 
     def _help(self, work: Coroutine[Any, Any, None]) -> None:
@@ -346,11 +426,32 @@ def _settle(future: asyncio.Future[Result], result: Result, error: BaseException
         future.set_exception(error)
 
 
+def _settle_and_leave(
+    room: Room, size: int, future: asyncio.Future[Any], result: Any, error: BaseException | None
+) -> None:
+    if not future.done():
+        if error is None:
+            future.set_result(result)
+        else:
+            future.set_exception(error)
+    room.taken -= size
+    if room.waiting:
+        room.admit()
+
+
 def _settle_traced(
+    room: Room,
+    size: int,
     future: asyncio.Future[Any],
     end: Callable[[Any, BaseException | None], None],
     result: Any,
     error: BaseException | None,
 ) -> None:
     end(result, error)
-    _settle(future, result, error)
+    _settle_and_leave(room, size, future, result, error)
+
+
+def _end_wait(room: Room, waiter: Waiter, future: asyncio.Future[Any]) -> None:
+    """Forget an operation that was cancelled while it waited; one that has begun gives its room back when it ends."""
+    if not waiter.entered:
+        room.give_up(waiter)

@@ -34,6 +34,7 @@ from ares.objects.operations import delete, read, stat, write
 from ares.objects.survey import list_objects
 from ares.operation.effects import Operation
 from ares.operation.jobs import About, Key
+from ares.operation.room import OPERATION_BYTES, UNKNOWN_REPLY_BYTES
 from ares.reconfig.mover import Manner, Progress, Transfer
 from ares.reconfig.reconfigure import Reconfigured, reconfigure
 from ares.reconfig.throttle import Throttle
@@ -98,6 +99,7 @@ class Domain:
         progress: Callable[[Any], None] | None,
         timeout_s: float | None,
         key: Key | None = None,
+        size: int = 0,
     ) -> Result:
         if progress is not None and not callable(
             progress
@@ -106,7 +108,13 @@ class Domain:
                 f"progress is a function to call, not {type(progress).__name__}; nothing was sent"
             )
         return await self._runner.run(
-            operation, label, self._timeout(timeout_s), idle=True, key=key, progress=progress
+            operation,
+            label,
+            self._timeout(timeout_s),
+            idle=True,
+            key=key,
+            progress=progress,
+            size=size,
         )
 
     def _timeout(self, timeout_s: float | None) -> float:
@@ -130,6 +138,8 @@ class ObjectStore(Domain):
     def __init__(self, runner: Runner, view: View, timeout_s: float, identify: Identify) -> None:
         super().__init__(runner, view, timeout_s, identify)
         self._small = runner.small_objects(view)
+        self._room = runner.room
+        self._reply_bytes = UNKNOWN_REPLY_BYTES
 
     async def write(
         self,
@@ -143,24 +153,31 @@ class ObjectStore(Domain):
 
         A cancelled write may or may not take effect (see the class). ``raw``: see :meth:`delete`.
         """
-        if self._small is not None:
-            self._runner.check_loop()
-            future: asyncio.Future[Tag] | None
-            future = self._small.write(
-                key,
-                value,
-                None,
-                monotonic(),
-                self._timeout_s if timeout_s is None else self._timeout(timeout_s),
-            )
-            if future is not None:
-                try:
+        if type(value) is not bytes:
+            value = checked_value(value)
+        self._runner.check_loop()
+        timeout_s = self._timeout_s if timeout_s is None else self._timeout(timeout_s)
+        room, size = self._room, OPERATION_BYTES + len(value)
+        if room.waiting or room.taken + size > room.limit:
+            name, value = checked_key(key, raw), checked_value(value)
+            timeout_s = await self._runner.enter(size, About("write", name), timeout_s)
+        else:
+            room.taken += size
+        future: asyncio.Future[Tag] | None = None
+        try:
+            if self._small is not None:
+                future = self._small.write(key, value, None, monotonic(), timeout_s)
+                if future is not None:
                     return await future
-                except asyncio.CancelledError:
-                    self._runner.session.cancel_small(future)
-                    raise
-        name = checked_key(key, raw)
-        return await self.write_named(name, checked_value(value), timeout_s)
+            return await self.write_named(checked_key(key, raw), checked_value(value), timeout_s)
+        except asyncio.CancelledError:
+            if future is not None:
+                self._runner.session.cancel_small(future)
+            raise
+        finally:
+            room.taken -= size
+            if room.waiting:
+                room.admit()
 
     def write_named(
         self, name: ObjectName, value: bytes, timeout_s: float | None = None
@@ -176,26 +193,34 @@ class ObjectStore(Domain):
 
     async def read(self, key: str, *, timeout_s: float | None = None) -> bytes:
         """The value. Raises :class:`ObjectNotFound`, or :class:`ares.DecodeFailed` when too many writers are at work."""
+        self._runner.check_loop()
+        timeout_s = self._timeout_s if timeout_s is None else self._timeout(timeout_s)
+        room, size = self._room, OPERATION_BYTES + self._reply_bytes
+        if room.waiting or room.taken + size > room.limit:
+            timeout_s = await self._runner.enter(size, About("read", checked_key(key)), timeout_s)
+        else:
+            room.taken += size
         value: Answered | None = None
-        if self._small is not None:
-            self._runner.check_loop()
-            future = self._small.read(
-                key,
-                None,
-                monotonic(),
-                self._timeout_s if timeout_s is None else self._timeout(timeout_s),
-            )
-            if future is not None:
-                try:
+        future: asyncio.Future[bytes] | None = None
+        try:
+            if self._small is not None:
+                future = self._small.read(key, None, monotonic(), timeout_s)
+                if future is not None:
                     value = await future
-                except asyncio.CancelledError:
-                    self._runner.session.cancel_small(future)
-                    raise
-        if value is None:
-            value = (await self.read_named(checked_key(key), timeout_s)).value
+            if value is None:
+                value = (await self.read_named(checked_key(key), timeout_s)).value
+        except asyncio.CancelledError:
+            if future is not None:
+                self._runner.session.cancel_small(future)
+            raise
+        finally:
+            room.taken -= size
+            if room.waiting:
+                room.admit()
         if value is TOMBSTONE:
             raise ObjectNotFound(key, self.name)
         assert isinstance(value, bytes)
+        self._reply_bytes = len(value)
         return value
 
     def read_named(
@@ -212,7 +237,10 @@ class ObjectStore(Domain):
         """The latest version and its value (CoARES). What this client remembers does not travel again. Raises :class:`ObjectNotFound`."""
         name = checked_key(key)
         found = await self._runner.run(
-            read_versioned(self._view, name), About("read", name), self._timeout(timeout_s)
+            read_versioned(self._view, name),
+            About("read", name),
+            self._timeout(timeout_s),
+            size=OPERATION_BYTES + self._reply_bytes,
         )
         if found.value is TOMBSTONE:
             raise ObjectNotFound(key, self.name)
@@ -237,9 +265,13 @@ class ObjectStore(Domain):
             raise BadInput(
                 f"a version is a Tag as read_versioned returns it, or None for an object that is absent, not {version!r}"
             )
-        operation = write_versioned(self._view, name, checked_value(value), version)
+        given = checked_value(value)
         covered = await self._runner.run(
-            operation, About("write", name), self._timeout(timeout_s), key=(self.name, name)
+            write_versioned(self._view, name, given, version),
+            About("write", name),
+            self._timeout(timeout_s),
+            key=(self.name, name),
+            size=OPERATION_BYTES + len(given),
         )
         latest = covered.value if isinstance(covered.value, bytes) else None
         return VersionedResult(covered.changed, covered.tag, latest)
@@ -256,13 +288,17 @@ class ObjectStore(Domain):
             About("delete", name),
             self._timeout(timeout_s),
             key=(self.name, name),
+            size=OPERATION_BYTES,
         )
 
     async def stat(self, key: str, *, timeout_s: float | None = None) -> ObjectStat:
         """The version and size without the value. Raises :class:`ObjectNotFound`."""
         name = checked_key(key)
         found = await self._runner.run(
-            stat(self._view, name), About("stat", name), self._timeout(timeout_s)
+            stat(self._view, name),
+            About("stat", name),
+            self._timeout(timeout_s),
+            size=OPERATION_BYTES,
         )
         if found.value is TOMBSTONE:
             raise ObjectNotFound(key, self.name)
@@ -384,10 +420,11 @@ class ObjectStore(Domain):
         queue: ObjectName | None = None,
         progress: Callable[[FileProgress], None] | None = None,
         timeout_s: float | None = None,
+        size: int = 0,
     ) -> Result:
-        """Run an operation on the blocks of files; those with the same ``queue`` run one after the other."""
+        """Run an operation on the blocks of files; those with the same ``queue`` run one after the other. ``size``: room that it needs."""
         key = (self.name, queue) if queue is not None else None
-        return await self._run(make(Blocks(self._view)), label, progress, timeout_s, key)
+        return await self._run(make(Blocks(self._view)), label, progress, timeout_s, key, size)
 
 
 def checked_timeout(timeout_s: float) -> float:

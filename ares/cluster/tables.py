@@ -22,6 +22,7 @@ from ares.machine.named_files import SETTINGS_BYTES_MAX, NotToml, parse_toml, re
 from ares.model.codec import FRAME_BYTES_MAX
 from ares.model.errors import BadInput
 from ares.model.identity import ServerId
+from ares.operation.room import ROOM_BYTES
 from ares.security.clients_file import NAME, NAME_EXPECTED
 from ares.security.keys import read_secret, shown
 
@@ -66,7 +67,7 @@ class ClientSettings(Table, frozen=True):
     """How a client behaves unless told otherwise: the deadline of one operation in seconds, and what ARES II and CoARES add to ARES.
 
     ``key``: the path of the file with its secret key. ``operation_log``: of the file that gets a line for each of its operations. ``site``: where it
-    is (docs/sites.md).
+    is (docs/sites.md). ``under_way_bytes``: size of its operations under way, beyond which others wait (docs/limits.md).
     """
 
     timeout_s: float = 30.0
@@ -75,6 +76,7 @@ class ClientSettings(Table, frozen=True):
     batch: bool = True
     fast_read: bool = True
     optimised: bool = True
+    under_way_bytes: int = ROOM_BYTES
     key: str | None = None
     operation_log: str | None = None
     site: str | None = None
@@ -85,6 +87,11 @@ class ClientSettings(Table, frozen=True):
             "timeout_s",
             0 < self.timeout_s < math.inf,
             f"expected seconds, more than 0, found {self.timeout_s}",
+        )
+        yield (
+            "under_way_bytes",
+            MIB <= self.under_way_bytes < 2**63,
+            f"expected bytes, at least {MIB}, found {self.under_way_bytes}",
         )
 
 

@@ -8,6 +8,7 @@ from ares.client.manager import Manager
 from ares.consensus.local import LocalConsensus
 from ares.model.configuration import Configuration, Server
 from ares.model.identity import DEFAULT_DOMAIN, ClientId
+from ares.operation.room import ROOM_BYTES
 from ares.reconfig.view import Switches
 from ares.server.serving import run_server
 from tests.inproc.network import InprocConnections, InprocListener, InprocNetwork
@@ -45,7 +46,7 @@ class LogCluster:
             self._stops.append(stop)
         await asyncio.sleep(0.01)
 
-    def manager(self, timeout_s=60.0, tracer=None) -> Manager:
+    def manager(self, timeout_s=60.0, tracer=None, room_bytes=ROOM_BYTES) -> Manager:
         client, connect = ClientId(len(self.managers) + 1), lambda: InprocConnections(self.network)
         self.managers.append(
             Manager(
@@ -57,6 +58,7 @@ class LogCluster:
                 Switches(),
                 timeout_s,
                 tracer=tracer,
+                room_bytes=room_bytes,
             )
         )
         return self.managers[-1]
