@@ -12,7 +12,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ares.chain.entries import Entries, MemoryEntries, check_batch, first_piece, follow_on
+from ares.chain.bound_ids import BoundAppend, bound_append
+from ares.chain.entries import Entries, MemoryEntries, Row, check_batch, first_piece, follow_on
 from ares.chain.facts_of_log import ChainSealed, ChainsKnown, LogFact, LogTrimmed, RecordsTaken
 from ares.chain.fetching import Fetcher
 from ares.chain.log_state import REASONS, LogState, UnknownChain
@@ -99,7 +100,7 @@ class LogNode:
         self._looks = RowLooks(self._send, self._row_here, self._append_found, self._next_call)
         self._fetcher = Fetcher(self.state, self._send, self._next_call, fetch_pause_s, throttle)
         self._handlers: dict[type, Callable[[Sender, Any], None]] = {
-            Append: self.append,
+            BoundAppend: self.append,
             Introduce: self.introduce,
             ReadLog: self.read,
             ReadEach: self.read_each,
@@ -126,6 +127,8 @@ class LogNode:
     def handle(self, sender: Sender, message: AnyMessage, now: float) -> None:
         """Whatever came. Never raises for what a peer sent."""
         self.now = now
+        if isinstance(message, Append):
+            message = bound_append(sender, message)
         handler = self._handlers.get(type(message))
         if handler is None:
             return
@@ -250,7 +253,7 @@ class LogNode:
 
     # -- append (docs/log.md, Append; Each append once) ---------------------------------------------------------------------
 
-    def append(self, sender: Sender, request: Append) -> None:
+    def append(self, sender: Sender, request: BoundAppend) -> None:
         """At the head."""
         stretch = self._stretch(request)
         check_batch(request.entries)
@@ -286,11 +289,16 @@ class LogNode:
         self._append_found(stretch, sender, request, nothing)
 
     def _append_found(
-        self, stretch: Stretch, sender: Sender, request: Append, found: RowBelow
+        self, stretch: Stretch, sender: Sender, request: BoundAppend, found: RowBelow
     ) -> None:
         """With what is known of the client's row so far: the own stretch, and what looks further down ``found``."""
         number, row = request.number, stretch.rows.get(request.client)
         place = (row.places.get(number) if row is not None else None) or found.places.get(number)
+        unbound = self._rows_before_binding(stretch, request)
+        if place is None and any(number <= each.last for each in unbound):
+            place = next((each.places[number] for each in unbound if number in each.places), None)
+            if place is None:
+                return None  # as below
         if place is not None:
             self._answer_repetition(stretch, sender, request, place)
         elif not stretch.live:
@@ -312,11 +320,20 @@ class LogNode:
             self._append_after(stretch, sender, request, last)
         return None
 
+    def _rows_before_binding(self, stretch: Stretch, request: BoundAppend) -> list[Row]:
+        """Return the client's rows from an earlier release, which stored the id as it was sent."""
+        if request.sent_as == request.client:
+            return []
+        rows = (stretch.rows.get(request.sent_as), self.state.base_rows.get(request.sent_as))
+        return [row for row in rows if row is not None]
+
     def _may_have_been_trimmed(self, since: int, first: int) -> bool:
         """Whether a row that is not here may have gone with a trim, where this node answers for what is at ``first`` and later."""
         return self.state.trimmed > since and self.state.trimmed > first
 
-    def _append_after(self, stretch: Stretch, sender: Sender, request: Append, last: int) -> None:
+    def _append_after(
+        self, stretch: Stretch, sender: Sender, request: BoundAppend, last: int
+    ) -> None:
         """Nothing of the client's with a higher number than ``last`` is in the log."""
         due = self._due(request, last)
         if request.number > due:

@@ -4,10 +4,11 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
+from ares.chain.bound_ids import BoundAppend
 from ares.chain.stretch import Sender, Stretch, waiting_bytes
 from ares.model.configuration import Configuration, Status, Successor
 from ares.model.identity import NO_CALL, CallId, ClientId, ConfigurationId, ServerId
-from ares.model.log_messages import Append, LookRow, RowFound
+from ares.model.log_messages import LookRow, RowFound
 
 LOOK_AGAIN_S = 0.2
 LOOKS_MAX = 1000
@@ -54,7 +55,7 @@ class RowLook(Struct):
     successor: Successor
     client: ClientId
     since: int
-    waiting: dict[tuple[Sender, int], Append]
+    waiting: dict[tuple[Sender, int], BoundAppend]
     turn: int = 0
     call: CallId = NO_CALL
     again_at: float = 0.0
@@ -77,7 +78,7 @@ class RowLooks:
         self,
         send: Callable[[ServerId, LookRow], None],
         here: Callable[[Configuration, ClientId, int], RowFound | None],
-        done: Callable[[Stretch, Sender, Append, RowBelow], None],
+        done: Callable[[Stretch, Sender, BoundAppend, RowBelow], None],
         next_call: Callable[[], CallId],
     ) -> None:
         self._send = send
@@ -91,7 +92,7 @@ class RowLooks:
         self,
         stretch: Stretch,
         sender: Sender,
-        append: Append,
+        append: BoundAppend,
         found: RowBelow,
         chains: Sequence[Configuration],
         now: float,
@@ -123,7 +124,7 @@ class RowLooks:
         elif len(look.waiting) < WAITING_MAX:
             self._add(look, sender, append)
 
-    def _add(self, look: RowLook, sender: Sender, append: Append) -> None:
+    def _add(self, look: RowLook, sender: Sender, append: BoundAppend) -> None:
         earlier = look.waiting.get((sender, append.number))
         self.bytes += waiting_bytes(append) - (0 if earlier is None else waiting_bytes(earlier))
         look.waiting[sender, append.number] = append

@@ -22,6 +22,9 @@ ENTRIES_MAX = 4096
 RECORD_BYTES_MAX = 4 * 1024 * 1024
 """Of the entries of one append; with ENTRIES_MAX, what one append may bring."""
 
+SECRET_BYTES = 16
+"""Random bytes that a client keeps to itself, besides its id."""
+
 Position = Annotated[int, Meta(ge=0, le=POSITION_MAX)]
 Number = Annotated[int, Meta(ge=1, le=POSITION_MAX)]
 Entry = Annotated[bytes, Meta(max_length=ENTRY_BYTES_MAX)]
@@ -114,7 +117,8 @@ class OfChain(Message, frozen=True):
 class Append(OfChain, frozen=True, tag=96):
     """To the head. ``lowest``: the client's lowest number without an answer. ``since``: a position known to be committed before that was first sent.
 
-    ``at``: take it only if its first entry gets exactly this position.
+    ``at``: take it only if its first entry gets exactly this position. ``secret``: random bytes,
+    the same in all appends under one id, which no server stores or shows.
     """
 
     client: ClientId
@@ -123,6 +127,7 @@ class Append(OfChain, frozen=True, tag=96):
     since: Position
     entries: Batch
     at: Position | None = None
+    secret: Annotated[bytes, Meta(max_length=SECRET_BYTES)] = b""
 
     @property
     def bulk(self) -> int:

@@ -6,8 +6,9 @@ from unittest.mock import patch
 
 from msgspec import structs
 
-from ares.chain import log_operations
+from ares.chain import log_operations, node
 from ares.chain.appending import Appender
+from ares.chain.bound_ids import bound_append
 from ares.chain.entries import Rows
 from ares.chain.facts_of_log import ChainPointed
 from ares.chain.fetching import Fetcher
@@ -338,6 +339,15 @@ def numbers_taken_over_a_gap() -> Any:
     return patch.object(LogNode, "_due", lambda self, request, last: max(last + 1, request.number))
 
 
+def ids_bound_to_no_key() -> Any:
+    """A head keeps ids as clients send them: with another key, a thief goes on under one."""
+
+    def unbound(sender: Any, append: Any) -> Any:
+        return bound_append(None, structs.replace(append, secret=b""))
+
+    return patch.object(node, "bound_append", unbound)
+
+
 def since_of_the_last_copy() -> Any:
     """A client says what it knew to be committed when it sent this copy, and not when it first sent the lowest number."""
     return patch.object(Appender, "_since", lambda self, flight, lowest: self.known)
@@ -420,6 +430,7 @@ FIRST_SEEDS: dict[Callable[[], Any], int] = {
     rows_of_cut_entries_kept: 127,
     rows_trimmed_without_a_word: 62,
     numbers_taken_over_a_gap: 4,
+    ids_bound_to_no_key: 5,
     since_of_the_last_copy: 3,
     position_taken_by_a_dirty_entry: 24,
     position_taken_before_the_look: 101,

@@ -11,6 +11,8 @@ from ares.model.identity import DomainName
 from ares.testing.sim.plan import Chances, Fault, member
 
 LOG = DomainName("events")
+THEFTS_EVERY, THEFTS_FIRST = 7, 5
+"""Seeds of runs with a thief: every THEFTS_EVERY-th, from THEFTS_FIRST on."""
 
 LogKind = Literal[
     "append",
@@ -69,6 +71,8 @@ class LogPlan(Struct, frozen=True):
     fetch_pause_s: float = 0.0
     chaos_s: float = 3.0
     place_bytes: int = 0
+    thefts: tuple[float, ...] = ()
+    """Times at which a thief appends under the id, secret and next number of another client."""
 
     def describe(self) -> str:
         return msgspec.json.format(msgspec.json.encode(self), indent=1).decode()
@@ -206,18 +210,20 @@ def draw_log(seed: int) -> LogPlan:
         rng.choice([100_000.0, 100_000.0, 0.7]),
         rng.choice([0.0, 0.0, 0.5, 2.0]),
     )
-    plan = _with_calls(
-        LogPlan(
-            "log",
-            seed,
-            servers,
-            chain.draw(),
-            chances,
-            tuple(clients),
-            faults,
-            dead,
-            timeout_s,
-            fetch_pause_s,
+    plan = _with_thefts(
+        _with_calls(
+            LogPlan(
+                "log",
+                seed,
+                servers,
+                chain.draw(),
+                chances,
+                tuple(clients),
+                faults,
+                dead,
+                timeout_s,
+                fetch_pause_s,
+            )
         )
     )
     return _with_disks(plan) if seed // len(FLAVOURS) % 2 else plan
@@ -242,6 +248,14 @@ def _with_calls(plan: LogPlan) -> LogPlan:
         for client in plan.clients
     ]
     return replace(plan, clients=tuple(clients))
+
+
+def _with_thefts(plan: LogPlan) -> LogPlan:
+    """Add a thief to one run in THEFTS_EVERY."""
+    rng = Random(f"thefts of plan log {plan.seed}")
+    times = [rng.uniform(0.0, 0.4) for _ in range(rng.choice([2, 5]))]
+    with_thief = plan.seed % THEFTS_EVERY == THEFTS_FIRST
+    return msgspec.structs.replace(plan, thefts=tuple(times)) if with_thief else plan
 
 
 def _with_disks(plan: LogPlan) -> LogPlan:

@@ -1,7 +1,7 @@
 """Simulated servers of a log: the real node over a disk that syncs some time later; and what must hold at all of them after every step."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ares.chain.facts_of_log import LogFact
 from ares.chain.node import LogNode
@@ -9,7 +9,7 @@ from ares.chain.stretch import Stretch
 from ares.model.codec import decode
 from ares.model.configuration import Configuration
 from ares.model.identity import ConfigurationId
-from ares.model.log_messages import Appended, AppendOutcome, LogRecord, SealDone
+from ares.model.log_messages import Append, Appended, AppendOutcome, LogRecord, SealDone
 from ares.model.messages import AnyMessage, Describe, Description
 from ares.model.version import VERSION
 from ares.testing.sim.invariants import PromiseBroken
@@ -19,6 +19,17 @@ if TYPE_CHECKING:
     from ares.testing.sim.of_logs.log_run import LogRun
 
 TICK_S = 0.05
+
+
+class SimSender(NamedTuple):
+    """A client as a server's transport names it: its connection proved a key."""
+
+    name: str
+
+    @property
+    def key(self) -> str:
+        """The key, in hex."""
+        return self.name.encode().hex()
 
 
 class LogServer:
@@ -51,7 +62,8 @@ class LogServer:
             if isinstance(message, Describe):
                 self._describe(sender, message)
             else:
-                self.node.handle(sender, message, self._world.now)
+                client = isinstance(message, Append)
+                self.node.handle(SimSender(sender) if client else sender, message, self._world.now)
         self._put_out()
 
     def _describe(self, sender: str, request: Describe) -> None:
@@ -73,7 +85,8 @@ class LogServer:
         self.disk += facts
         by_receiver: dict[str, list[AnyMessage]] = {}
         for to, message in messages:
-            by_receiver.setdefault(str(to), []).append(message)
+            name = to.name if isinstance(to, SimSender) else str(to)
+            by_receiver.setdefault(name, []).append(message)
         for to, batch in by_receiver.items():
             self._run.watch.told(self, batch)
             self._run.post(self.name, to, batch)
