@@ -5,9 +5,9 @@ configuration that was looked at, or does not come about: a change that somebody
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from ares.autopilot.following import MOVES, MOVING, FollowDecision, FollowPolicy, UsageSeen, usual
 from ares.client.manager import Manager
@@ -17,7 +17,7 @@ from ares.machine.metrics import Autopiloted
 from ares.model.configuration import SERVERS_MAX, Configuration, Server
 from ares.model.errors import AresError
 from ares.model.identity import DomainName, ServerId
-from ares.model.messages import USAGES_MAX, Followed, Usage
+from ares.model.messages import USAGES_MAX, Description, Followed, Usage
 from ares.operation.effects import Operation
 from ares.reconfig.mover import Manner
 from ares.reconfig.reconfigure import Reconfigured, advance
@@ -73,6 +73,8 @@ class FollowPatrol:
         self._beyond = 0
         self._listed_at = -LIST_S
         self._decisions: dict[DomainName, tuple[str, FollowDecision]] = {}
+        self._within_reach: dict[tuple[DomainName, str], str] = {}
+        """Why a domain's servers at the site of its users would not serve it; empty: they would."""
         self._move: asyncio.Task[None] | None = None
         self._moving: DomainName | None = None
 
@@ -128,10 +130,11 @@ class FollowPatrol:
             for domain, decision in self._decisions.items()
             if domain in self._stores
         }
-        names = sorted(self._stores)
+        names, self._within_reach = sorted(self._stores), {}
         for first in range(0, len(names), USAGES_MAX):
             some = names[first : first + USAGES_MAX]
-            usage = await self._asked(some)
+            usage, reached = await asyncio.gather(self._asked(some), self._reached(some))
+            self._within_reach |= reached
             for domain in some:
                 self._judge(domain, usage)
 
@@ -165,26 +168,46 @@ class FollowPatrol:
             for server in self._stores[name].configuration.servers
         }
         usage: dict[DomainName, dict[ServerId, Usage]] = {name: {} for name in names}
-        groups = [
-            list(servers.values())[first : first + SERVERS_MAX]
-            for first in range(0, len(servers), SERVERS_MAX)
-        ]
-        for described in await asyncio.gather(
-            *[self._describe(group, tuple(names)) for group in groups]
-        ):
-            for id, said in described.items():
-                for each in said.usage:
-                    if each.domain in usage:
-                        usage[each.domain][id] = each
+        for id, said in (await self._describe(servers, tuple(names))).items():
+            for each in said.usage:
+                if each.domain in usage:
+                    usage[each.domain][id] = each
         return usage
 
+    async def _reached(self, names: Sequence[DomainName]) -> dict[tuple[DomainName, str], str]:
+        """Ask the servers to which these domains may move soon whether they are there."""
+        wished: dict[tuple[DomainName, str], Configuration] = {}
+        for name in names:
+            _, decision = self._decisions.get(name, ("", None))
+            if decision is not None and decision.to:
+                with contextlib.suppress(AresError):  # `room` says why a site has no place for it
+                    configuration = self._stores[name].configuration
+                    wished[name, decision.to] = self._placed(decision.to, name, configuration)
+        servers = {server.id: server for each in wished.values() for server in each.servers}
+        answering = (await self._describe(servers, ())).keys()
+        reached = {}
+        for place, configuration in wished.items():
+            here = len(answering & set(configuration.server_ids))
+            few = f"only {here} of its {configuration.n} servers there answer, and "
+            few += (
+                f"{configuration.quorum_size} make a quorum: it does not move where it would stop"
+            )
+            reached[place] = few if here < configuration.quorum_size else ""
+        return reached
+
     async def _describe(
-        self, servers: list[Server], names: tuple[DomainName, ...]
-    ) -> Mapping[ServerId, Any]:
-        try:
-            return await self._manager.describe(servers, brief=True, usage_of=names)
-        except AresError:
-            return {}
+        self, servers: Mapping[ServerId, Server], names: tuple[DomainName, ...]
+    ) -> dict[ServerId, Description]:
+        """Ask servers who they are, and who uses the domains ``names``."""
+        known, found = list(servers.values()), dict[ServerId, Description]()
+        groups = [known[first : first + SERVERS_MAX] for first in range(0, len(known), SERVERS_MAX)]
+
+        async def ask(group: list[Server]) -> None:
+            with contextlib.suppress(AresError):
+                found.update(await self._manager.describe(group, brief=True, usage_of=names))
+
+        await asyncio.gather(*map(ask, groups))
+        return found
 
     def _judge(
         self, domain: DomainName, usage: Mapping[DomainName, Mapping[ServerId, Usage]]
@@ -209,7 +232,12 @@ class FollowPatrol:
             configuration.k if configuration.dap == "ec" else 1
         )
         seen = UsageSeen(site, per_s, size, answering=2 * len(said) > configuration.n)
-        decision = self._policy.judge(domain, seen, lambda to: self._no_room(to, configuration))
+        decision = self._policy.judge(
+            domain,
+            seen,
+            lambda to: self._no_room(to, configuration),
+            lambda to: self._within_reach.get((domain, to), ""),
+        )
         if decision.word == MOVES and self._move is not None:
             decision = FollowDecision(MOVING, f"{self._moving} moves first", decision.to)
         elif decision.word == MOVES:

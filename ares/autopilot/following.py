@@ -26,12 +26,13 @@ HOUR_S = 3600.0
 TRIED_AGAIN_S = 30.0
 """After a move that could not be made; twice as long after the next, and so on, an hour at most."""
 
-HERE, IDLE, SILENT, EVEN, WAITS, RESTS, FULL, BUDGET, MOVES, MOVING, FAILED = (
+HERE, IDLE, SILENT, EVEN, CUT_OFF, WAITS, RESTS, FULL, BUDGET, MOVES, MOVING, FAILED = (
     *(
         "here",
         "idle",
         "silent",
         "even",
+        "cut-off",
         "waits",
         "rests",
         "no-room",
@@ -41,7 +42,8 @@ HERE, IDLE, SILENT, EVEN, WAITS, RESTS, FULL, BUDGET, MOVES, MOVING, FAILED = (
         "failed",
     ),
 )
-"""Decisions: it is where it is asked for; hardly anybody asks; its servers do not say; no site asks so much more; that is not so for long enough; it
+"""Decisions: it is where it is asked for; hardly anybody asks; its servers do not say; no site asks so much more; no quorum
+of its servers there would answer; that is not so for long enough; it
 moved lately; that site has too few servers; it is too large for now; it moves now; a move is under way; the last one failed."""
 
 
@@ -112,9 +114,22 @@ class FollowPolicy:
             course.leader = ""
 
     def judge(
-        self, domain: DomainName, seen: UsageSeen, room: Callable[[str], str]
+        self,
+        domain: DomainName,
+        seen: UsageSeen,
+        room: Callable[[str], str],
+        reach: Callable[[str], str] = lambda site: "",
     ) -> FollowDecision:
-        """What to do with it now. ``room``: why a site cannot take it; empty: it can."""
+        """Decide what to do with a domain now.
+
+        Args:
+            domain: Its name.
+            seen: What this look shows of it.
+            room: Returns why a site cannot take the domain; empty: it can.
+            reach: Returns why the domain's servers at a site would not serve it now; empty: they
+                would. A site counts as asking most only since it was within reach in every look:
+                a move to a site that is cut off would stop reads and writes.
+        """
         course = self._courses[domain]
         leader, early = _leader(seen)
         if course.leader != leader:
@@ -130,6 +145,9 @@ class FollowPolicy:
             return FollowDecision(
                 RESTS, f"{asks}, and it rests for {rest_s:.0f} s after its last move", leader
             )
+        if why := reach(leader):
+            course.since_s = self._watched_s
+            return FollowDecision(CUT_OFF, f"{asks}, but {why}", leader)
         if (lead_s := self._watched_s - course.since_s) < SUSTAINED_S:
             return FollowDecision(
                 WAITS, f"{asks} for {lead_s:.0f} s, and it moves after {SUSTAINED_S:g} s", leader

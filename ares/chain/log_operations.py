@@ -294,7 +294,11 @@ class LogOperations:
             yield from self.finish_move(target)
         except Uncertain as error:
             error.may_have_taken_effect = True
-            error.advice = f"chain {target.index} is decided and takes appends; older entries still move to it: reconfigure again to see the end"
+            error.advice = (
+                f"chain {target.index} is decided: nothing is lost, appends go to "
+                f"{', '.join(target.server_ids)} and wait while one of them does not answer; older "
+                "entries still move there: reconfigure again to see the end"
+            )
             raise
         return target
 

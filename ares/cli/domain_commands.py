@@ -253,9 +253,11 @@ def reconfig(
     skip_undecodable: Annotated[bool, typer.Option("--skip-undecodable", help=_SKIP_HELP)] = False,
     transfer: Transferred = "client",
 ) -> None:
-    """Move a domain to other servers, another redundancy or other data access primitives. Reads and writes go on meanwhile.
+    """Move a domain to other servers, another redundancy or other data access primitives.
 
-    A log (`ares-cli log create`) is moved to another chain, --dap chain; appends wait for a moment.
+    Reads and writes go on meanwhile, while a quorum of the old servers and one of the new ones
+    answer. A log (`ares-cli log create`) is moved to another chain, --dap chain; appends wait for
+    a moment.
 
     Nothing is done where that is the configuration already. A server that lost its memory is another one, and is taken in. Objects that cannot be
     decoded stop neither the others nor, with --all, other domains; but without --skip-undecodable the move is not final, and the exit status is 1.
@@ -315,7 +317,11 @@ def move(
     transfer: Transferred = "client",
     allow_no_faults: AllowNoFaults = False,
 ) -> None:
-    """Move a domain to the servers of a site, with the redundancy that it has if they are enough. Reads and writes go on meanwhile."""
+    """Move a domain to the servers of a site, with the redundancy that it has if they are enough.
+
+    Reads and writes go on meanwhile, while a quorum of the old servers and one of the new ones
+    answer.
+    """
     from ares.cluster.sites import at_site
 
     if name.startswith(MIRROR_DOMAINS):
@@ -500,8 +506,9 @@ async def _move(
         )
         return outcome | _result(Reconfigured(before, True, 0, 0, 0, []))
     if dry_run:
+        say(f"  {_outlook(wished)}")
         say("  nothing was changed (--dry-run)")
-        return outcome
+        return outcome | {"outlook": _outlook(wished)}
     with progress_bar("read-config") as show:
 
         def told(now: "Progress") -> None:
@@ -518,6 +525,22 @@ async def _move(
             result = await store.reconfigure(wished, progress=told, **how)
     say(_told(result))
     return outcome | _result(result)
+
+
+def _outlook(wished: Configuration) -> str:
+    """Say what a move to ``wished``, whose servers all answered just now, needs until its end."""
+    answer = f"{'all ' * (wished.n > 1)}{wished.n} of its servers answer now"
+    if wished.dap == "chain":
+        return (
+            f"{answer}. From the decision on appends go to them, and wait while one of them is cut "
+            "off; nothing is lost"
+        )
+    return (
+        f"{answer}; {wished.quorum_size} make a quorum. From the decision until the end of the move "
+        "reads and writes need a quorum of the old servers and one of the new. Where either is cut "
+        "off meanwhile, reads and writes fail until it is back: nothing is lost, and the decision "
+        "cannot be taken back"
+    )
 
 
 def _result(result: "Reconfigured") -> dict[str, Any]:

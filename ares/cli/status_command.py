@@ -74,6 +74,17 @@ class Standing(Struct, frozen=True):
         """Reads, at least."""
         return self.reading >= 0 and not self.trouble
 
+    def move_to(self, pending: Configuration) -> str:
+        """Say how the move to a decided configuration stands."""
+        silent = [id for id in pending.server_ids if self.missing.get(id, FULL) != FULL]
+        if pending.n - len(silent) >= pending.quorum_size:
+            return "the move is under way, or was left for the next `ares-cli reconfig` to finish"
+        waiting = "appends wait" if pending.dap == "chain" else "reads and writes fail"
+        return (
+            f"it is decided, and {waiting} until a quorum of it answers: {', '.join(silent)} must come "
+            "back. Nothing is lost; the next `ares-cli reconfig` finishes the move"
+        )
+
     def outlook(self) -> str:
         """One sentence: what could fail next. ``default: EC 5/3, survives 0 more crashes: s3 is down``."""
         absent = ", ".join(
@@ -579,8 +590,8 @@ def _show_domains(
         for line in standing.log.lines() if standing.log is not None else ():
             console.print(Text(f"  {line}"), soft_wrap=True)
         for pending in standing.active[1:]:
-            then = "the move is under way, or was left for the next `ares-cli reconfig` to finish"
-            console.print(Text(f"  to follow: {pending.describe()}; {then}"), soft_wrap=True)
+            line = f"  to follow: {pending.describe()}; {standing.move_to(pending)}"
+            console.print(Text(line), soft_wrap=True)
         if standing.left:
             names = ", ".join(printable(shown(name)) for name in standing.left)
             console.print(

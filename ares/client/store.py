@@ -305,7 +305,10 @@ class ObjectStore(Domain):
         skip_undecodable: bool = False,
         transfer: Transfer = "client",
     ) -> Reconfigured:
-        """Move the domain to ``configuration``. Reads and writes go on meanwhile; any client may call this at any time.
+        """Move the domain to ``configuration``; any client may call this at any time.
+
+        Reads and writes go on meanwhile. They need a quorum of the old servers and one of the new
+        ones, from the decision on until the move is final: while either is cut off, they fail.
 
         ``bytes_per_s``: how fast data moves (default: as fast as it can). If somebody else's proposal was decided first, that one is completed and
         the result says ``ours=False``. ``skip_undecodable``: objects that provably cannot be decoded, or whose tag servers do not take, are left

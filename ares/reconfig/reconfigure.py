@@ -98,7 +98,11 @@ def install(
             uncollected = yield from gc_config(view)
     except Uncertain as error:
         error.may_have_taken_effect = True
-        error.advice = f"configuration {target.index} is decided and pending: reads and writes go on, the next reconfig finishes it"
+        error.advice = (
+            f"configuration {target.index} is decided and pending: nothing is lost, reads and writes "
+            f"need a quorum of the old servers and one of {', '.join(target.server_ids)} until the "
+            "move is final, and fail while either does not answer; the next reconfig finishes it"
+        )
         raise
     return Reconfigured(
         target,

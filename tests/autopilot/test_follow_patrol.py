@@ -127,6 +127,25 @@ async def test_it_follows_its_users_and_goes_back_with_them(cluster: Cluster) ->
     assert (await store.current()).index == 2
 
 
+async def test_it_stays_while_its_place_at_the_other_site_has_no_quorum(cluster: Cluster) -> None:
+    manager = await photos(cluster)
+    store = await manager.domain("photos")
+    await manager.follow_users("photos")
+    for gone_server in ("s3", "s5"):
+        cluster.stop(gone_server)
+    async with flying(cluster) as piloted:
+        users = piloted.users("rennes")
+        await until(lambda: piloted.told.decision == following.CUT_OFF)
+        assert "only 1 of its 3 servers there answer, and 2 make a quorum" in piloted.told.why
+        await asyncio.sleep(4 * following.SUSTAINED_S)
+        assert piloted.told.decision == following.CUT_OFF
+        assert ((await store.current()).index, store.pending) == (0, [])
+        for gone_server in ("s3", "s5"):
+            cluster.restart(gone_server)
+        await until(lambda: piloted.told.site == "rennes")
+        assert not users.done()
+
+
 async def test_users_at_both_sites_leave_it_where_it_is(cluster: Cluster) -> None:
     manager = await photos(cluster)
     await manager.follow_users("photos")

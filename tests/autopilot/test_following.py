@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from ares.autopilot import following
 from ares.autopilot.following import (
     BUDGET,
+    CUT_OFF,
     EVEN,
     FAILED,
     FULL,
@@ -42,11 +43,14 @@ class World:
             0,
         )
 
-    def look(self, bytes=10, answering=True, room="", passed_s=1.0, moves=True, **per_s):
+    def look(self, bytes=10, answering=True, room="", reach="", passed_s=1.0, moves=True, **per_s):
         self.now += passed_s
         self.policy.look(self.now, ["photos"])
         decision = self.policy.judge(
-            "photos", UsageSeen(self.site, per_s, bytes, answering), lambda site: room
+            "photos",
+            UsageSeen(self.site, per_s, bytes, answering),
+            lambda site: room,
+            lambda site: reach,
         )
         if moves and decision.word == MOVES:
             self.policy.begun(bytes)
@@ -79,6 +83,20 @@ def test_it_goes_where_twice_as_much_is_asked_for_six_seconds():
 )
 def test_it_stays(seen, word):
     assert World().looks(100, **seen) == [word] * 100
+
+
+def test_it_moves_only_where_a_quorum_answered_for_six_seconds():
+    world = World()
+    assert world.looks(20, rennes=50.0, reach="1 of 3 answers") == [CUT_OFF] * 20
+    assert "1 of 3 answers" in world.look(rennes=50.0, reach="1 of 3 answers").why
+    assert world.looks(6, rennes=50.0) == [WAITS] * 5 + [MOVES]
+
+
+def test_it_does_not_move_where_a_quorum_comes_and_goes():
+    world = World()
+    for number in range(300):
+        world.look(rennes=50.0, reach="" if number % 6 else "1 of 3 answers")
+    assert world.moves == 0
 
 
 def test_two_sites_that_pull_both_ways_leave_it_where_it_is():
@@ -252,4 +270,4 @@ def test_every_word_is_another():
         for name, value in vars(following).items()
         if name.isupper() and isinstance(value, str)
     ]
-    assert len(words) == len(set(words)) == 11
+    assert len(words) == len(set(words)) == 12

@@ -271,6 +271,37 @@ async def test_closing_during_update_config_says_that_it_may_have_taken_effect(c
     assert [await other.read(f"key{number}") for number in range(20)] == [b"v"] * 20
 
 
+async def test_a_move_whose_target_is_cut_off_says_what_stops_and_until_when(cluster):
+    """What it says of reads and writes is what a client sees."""
+    store, other = cluster.manager(timeout_s=1.0), cluster.manager(timeout_s=1.0)
+    await asyncio.gather(*(store.write(f"key{number}", b"v") for number in range(20)))
+    target = Configuration.abd(["s3", "s4", "s5"])
+
+    def cut_off(progress):
+        if progress.stage == "update-config":
+            cluster.stop("s3")
+            cluster.stop("s4")
+
+    with pytest.raises(Unavailable) as caught:
+        await store.reconfigure(target, progress=cut_off, timeout_s=1.0)
+    told = str(caught.value)
+    assert "nothing is lost" in told
+    assert "need a quorum of the old servers and one of s3, s4, s5" in told
+    assert "fail while either does not answer" in told
+    assert "go on" not in told
+    for user in (store, other):
+        with pytest.raises(Unavailable):
+            await user.write("key0", b"w")
+        with pytest.raises(Unavailable):
+            await user.read("key1")
+    for name in ("s3", "s4"):
+        cluster.restart(name)
+    assert await other.read("key1") == b"v"
+    await other.write("key0", b"later")
+    assert (await cluster.manager().reconfigure(target)).configuration.index == 1
+    assert await cluster.manager().read("key0") == b"later"
+
+
 async def test_a_progress_callback_that_raises_fails_the_call(cluster):
     store = cluster.manager(timeout_s=3600)
     await store.write("key", b"v")

@@ -1,5 +1,7 @@
 """Domains at sites, as a person makes and moves them, against real processes."""
 
+import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -13,7 +15,9 @@ from typing import Any
 
 import pytest
 
+import ares
 from ares.machine.interpreter import python
+from ares.reconfig.mover import Progress
 
 from .command_line import Cli, running_cluster
 from .warm_start import ares_cli
@@ -168,6 +172,54 @@ def cut_off(cli: Cli, *ids: str) -> Iterator[None]:
 
 
 FAR = ("s0", "s1", "s2", "r0", "r1", "r2")
+NEAR = ("s3", "s4", "s5")
+
+
+def test_a_move_to_a_site_that_is_cut_off_says_what_stops(two_sites: Cli) -> None:
+    cli = two_sites
+    cli.ok("domain", "create", "photos", "--site", "far")
+    cli.ok("write", "k", "--domain", "photos", stdin=b"value")
+    before = cli.ok("domain", "move", "photos", "--site", "near", "--dry-run").decode()
+    assert "all 3 of its servers answer now; 2 make a quorum" in before
+    assert "reads and writes fail until it is back: nothing is lost" in before
+
+    async def move() -> None:
+        async with contextlib.AsyncExitStack() as silence:
+
+            def silent_from_now_on(progress: Progress) -> None:
+                if progress.stage == "update-config":
+                    silence.enter_context(cut_off(cli, *NEAR))
+
+            async with ares.connect(cli.settings) as store:
+                photos = await store.domain("photos")
+                for number in range(30):
+                    await photos.write(f"k{number}", b"value")
+                target = ares.Configuration.abd(NEAR)
+                with pytest.raises(
+                    ares.Unavailable, match="nothing is lost, reads and writes need"
+                ):
+                    await photos.reconfigure(
+                        target, progress=silent_from_now_on, timeout_s=2.0, bytes_per_s=20_000
+                    )
+            for words in (("read", "k"), ("write", "k")):
+                cli.fails(1, *words, "--domain", "photos", "--timeout", "2")
+            told = cli.run("status").stdout.decode()
+            assert "reads and writes fail until a quorum of it answers: s3, s4, s5 must" in told
+
+    asyncio.run(move())
+    assert cli.ok("read", "k", "--domain", "photos") == b"value"
+    assert cli.json("domain", "move", "photos", "--site", "near")["after"]["index"] == 1
+    assert "to follow" not in cli.ok("status").decode()
+
+
+def test_nothing_moves_to_a_site_that_does_not_answer(two_sites: Cli) -> None:
+    cli = two_sites
+    cli.ok("domain", "create", "photos", "--site", "far")
+    with cut_off(cli, *NEAR):
+        for more in ((), ("--dry-run",)):
+            done = cli.run("domain", "move", "photos", "--site", "near", *more)
+            assert (done.returncode, b"Nothing was changed" in done.stderr) == (1, True)
+    assert cli.json("domain", "ls")["domains"][1]["pending"] == []
 
 
 def test_new_clients_of_a_site_that_is_cut_off_find_read_and_write_its_domains(
