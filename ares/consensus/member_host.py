@@ -13,7 +13,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from ares.consensus.port import Consensus
+from ares.consensus.port import Consensus, Notes
 from ares.consensus.raft.member import RaftMember
 from ares.machine.logs import set_level
 from ares.machine.metrics import Autopiloted
@@ -227,18 +227,18 @@ async def run_consensus_member(
     certified: Callable[[Consensus], Consensus] | None = None,
     admission: Admission | None = None,
     serving: Callable[[ConsensusHost], None] = lambda host: None,
-    piloted: Callable[[Consensus, Callable[[], bool]], Pilot] | None = None,
+    piloted: Callable[[Consensus, Callable[[], bool], Notes], Pilot] | None = None,
 ) -> None:
     """Be the consensus member ``member`` until ``stop`` is set and what it took is answered; listener, Raft and directory are closed then.
 
     ``raft_addresses``: where all members, this one included, listen for each other. ``certified`` puts certificates on decisions, ``admission`` says
     what clients may ask. ``serving`` is called with the host. ``piloted`` makes what works beside the member, given the consensus service as this
-    member offers it and what says whether it leads. Raises :class:`ares.BadInput` if an address, the password or the directory cannot be used.
+    member offers it, what says whether it leads, and its notes. Raises :class:`ares.BadInput` if an address, the password or the directory cannot be used.
     """
     raft = RaftMember(member, raft_addresses, directory, password, beat_s)
     raft.start()
     consensus = raft if certified is None else certified(raft)
-    pilot = None if piloted is None else piloted(consensus, lambda: raft.leads)
+    pilot = None if piloted is None else piloted(consensus, lambda: raft.leads, raft)
     host = ConsensusHost(consensus, listener, admission, pilot)
     flying = None if pilot is None else asyncio.create_task(pilot.run())
     try:
