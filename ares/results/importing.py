@@ -18,6 +18,7 @@ from msgspec import Struct, field
 from ares.model.errors import BadInput
 from ares.results import load_points
 from ares.results.database import OF_A_FILE, ResultsFailed, transaction
+from ares.results.known_logs import LogFile, begins_with, find_copy, find_twin, known_files
 from ares.results.load_points import read_points
 from ares.results.log_file import LINE_BYTES_MAX, LogLines, digest_of, open_log
 from ares.results.log_line import BEGAN, read_event, read_operation
@@ -27,12 +28,17 @@ from ares.tracing.tree import printable, read_spans
 BATCH_LINES = 5_000
 BATCH_BYTES = 8 << 20
 BAD_LINES_KEPT = 20
-"""Of each file; and so many does a report name."""
+"""Of each file."""
+
+FILES_NAMED = 20
+"""Files with flaws that a report names."""
 
 SPANS_MAX = 50_000
 """Of each run."""
 
 HOUR_S = 3600
+_COPY = "left out, since {} holds the same run, which counts once"
+_TWIN = "left out, since {} has the same lines, which count once"
 _PUBLISHED = re.compile(r"(?:client|user)-(\d{1,9})-(.+?)(_phase1)?\.log")
 _OWN = re.compile(r".+\.(?:log|jsonl)(?:\.\d+)?")
 _LEVEL = 3
@@ -44,15 +50,20 @@ Progress = Callable[[int, int, str], None]
 
 
 class Flaws(Struct):
-    """What could not be used: how much, and the first: path, line (0: the file as such) and why."""
+    """What could not be used, by file."""
 
     count: int = 0
+    files: dict[str, int] = field(default_factory=dict)
+    """How many by the path of the file."""
+
     first: list[tuple[str, int, str]] = field(default_factory=list)
+    """Path, line (0: the file as such) and reason of the first of each file, of so many files."""
 
     def add(self, path: str, line: int, why: str) -> None:
         self.count += 1
-        if len(self.first) < BAD_LINES_KEPT:
+        if path not in self.files and len(self.first) < FILES_NAMED:
             self.first.append((path, line, why))
+        self.files[path] = self.files.get(path, 0) + 1
 
 
 class ImportReport(Struct):
@@ -69,30 +80,15 @@ class ImportReport(Struct):
     points: int = 0
     passed_over: int = 0
     left_out: int = 0
+    copies: Flaws = field(default_factory=Flaws)
+    """Directories and logs that were left out, since the database has their content."""
+
     malformed: Flaws = field(default_factory=Flaws)
     unfinished: Flaws = field(default_factory=Flaws)
     unreadable: Flaws = field(default_factory=Flaws)
 
 
-class LogFile(Struct):
-    """A row of `files`."""
-
-    id: int
-    path: str
-    kind: str
-    client: str | None
-    inode: int
-    shift_s: int | None = None
-    modified_ns: int = 0
-    read_bytes: int = 0
-    digest: str = ""
-    lines: int = 0
-    malformed: int = 0
-    passed_over: int = 0
-
-
-_COLUMNS = ", ".join(LogFile.__struct_fields__)
-_CHANGING = LogFile.__struct_fields__[5:]
+_CHANGING = LogFile.__struct_fields__[4:]
 
 
 class RunDirectory(Struct):
@@ -189,7 +185,6 @@ class _Importer:
         self._done = 0
 
     def add(self, directory: RunDirectory) -> None:
-        self.report.runs += 1
         name = shown_path(directory.path)
         self._label = shown_path(directory.path.name)
         run = describe(
@@ -197,12 +192,45 @@ class _Importer:
             set(directory.sizes),
             lambda file, why: self.report.malformed.add(f"{name}/{file}", 0, why),
         )
+        logs = sorted(self._logs(directory, run.published), key=_in_order)
+        if self._is_left_out(directory, run, {directory.path / log: kind for log, kind, _ in logs}):
+            self._done += sum(directory.sizes.values())
+            return
+        self.report.runs += 1
         self._run, self._is_published = self._register(name, run), run.published
         self._follow_rotation(directory)
         self._recall()
-        for file, kind, client in sorted(self._logs(directory, run.published), key=_in_order):
+        for file, kind, client in logs:
             self._file(directory.path / file, kind, client)
             self._done += directory.sizes[file]
+
+    def _is_left_out(
+        self, directory: RunDirectory, run: RunDescription, kinds: dict[Path, str]
+    ) -> bool:
+        """Return whether another directory has the same run; take the run over where it has less."""
+        name = shown_path(directory.path)
+        paths = [shown_path(path) for path in kinds]
+        if self._is_known("runs", [name]) or self._is_known("files", paths):
+            return False
+        copy = find_copy(self._database, directory.path, run, kinds)
+        if copy is None:
+            return False
+        if copy.is_held and not copy.is_longer:
+            self.report.copies.add(name, 0, _COPY.format(copy.path))
+            return True
+        if copy.is_held:
+            self.report.copies.add(copy.path, 0, _COPY.format(name))
+        with transaction(self._database):
+            self._database.execute("UPDATE runs SET path = ? WHERE id = ?", (name, copy.run))
+            self._database.executemany(
+                "UPDATE files SET path = ? WHERE id = ?",
+                [(shown_path(path), file.id) for path, file in copy.logs.items()],
+            )
+        return False
+
+    def _is_known(self, table: str, paths: list[str]) -> bool:
+        asked = f"SELECT 1 FROM {table} WHERE path = ?"
+        return any(self._database.execute(asked, (path,)).fetchone() for path in paths)
 
     def _register(self, path: str, run: RunDescription) -> int:
         columns = [name for name in run.__struct_fields__ if name != "published"]
@@ -239,17 +267,9 @@ class _Importer:
                     "it is not named as a client's log of such a run",
                 )
 
-    def _known(self, condition: str, value: object) -> list[LogFile]:
-        return [
-            LogFile(*row)
-            for row in self._database.execute(
-                f"SELECT {_COLUMNS} FROM files WHERE {condition} ORDER BY id", (value,)
-            )
-        ]
-
     def _follow_rotation(self, directory: RunDirectory) -> None:
         """Files that were renamed keep their rows; so does the oldest, for which there was no room."""
-        known = self._known("run_id = ?", self._run)
+        known = known_files(self._database, "run_id = ?", self._run)
         paths = (
             {shown_path(directory.path / name): directory.path / name for name in directory.sizes}
             if known
@@ -264,7 +284,7 @@ class _Importer:
         renamed = {
             file.id: renamed[file.id]
             for file in known
-            if file.id in renamed and _begins_with(paths[renamed[file.id]], file)
+            if file.id in renamed and begins_with(paths[renamed[file.id]], file)
         }
         with transaction(self._database):
             for file in known:
@@ -282,7 +302,7 @@ class _Importer:
         """The clock of the run and the number of its spans, as earlier imports left them."""
         self._shifts: dict[str | None, int] = {}
         self._first_s: float | None = None
-        for file in self._known("run_id = ? AND shift_s IS NOT NULL", self._run):
+        for file in known_files(self._database, "run_id = ? AND shift_s IS NOT NULL", self._run):
             self._shifts[file.client] = file.shift_s or 0
             first = self._database.execute(
                 "SELECT began_s FROM operations WHERE file_id = ? ORDER BY line LIMIT 1", (file.id,)
@@ -296,7 +316,7 @@ class _Importer:
         try:
             with open_log(path) as opened:
                 status = os.fstat(opened.fileno())
-                file = next(iter(self._known("path = ?", shown)), None)
+                file = next(iter(known_files(self._database, "path = ?", shown)), None)
                 if file and (file.inode, file.modified_ns, file.read_bytes) == (
                     status.st_ino,
                     status.st_mtime_ns,
@@ -314,6 +334,9 @@ class _Importer:
                     self.report.read_again += 1
                     self._forget(file.id)
                     file, hasher = None, digest_of(opened, 0)
+                if not file and (twin := find_twin(self._database, self._run, path, kind)):
+                    self.report.copies.add(shown, 0, _TWIN.format(twin.path))
+                    return
                 if not file:
                     row = (self._run, shown, kind, client, status.st_ino)
                     made = self._database.execute(
@@ -321,7 +344,7 @@ class _Importer:
                         row,
                     )
                     file = LogFile(int(made.lastrowid or 0), shown, kind, client, status.st_ino)
-                file.modified_ns = status.st_mtime_ns
+                file.inode, file.modified_ns = status.st_ino, status.st_mtime_ns
                 self.report.files += 1
                 self._read(file, LogLines(opened, hasher, file.read_bytes))
         except OSError as error:
@@ -461,15 +484,3 @@ def _inode(path: Path) -> int:
         return path.stat().st_ino
     except OSError:
         return 0
-
-
-def _begins_with(path: Path, file: LogFile) -> bool:
-    """Whether ``path`` begins with what was read of ``file``."""
-    try:
-        with open_log(path) as opened:
-            return (
-                bool(file.read_bytes)
-                and digest_of(opened, file.read_bytes).hexdigest() == file.digest
-            )
-    except OSError:
-        return False

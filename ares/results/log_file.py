@@ -22,9 +22,11 @@ def open_log(path: Path) -> BinaryIO:
     )
 
 
-def digest_of(file: BinaryIO, length: int) -> xxhash.xxh3_128:
-    """Of its first ``length`` bytes, or of all if it has fewer."""
-    hasher = xxhash.xxh3_128()
+def digest_of(
+    file: BinaryIO, length: int, hasher: xxhash.xxh3_128 | None = None
+) -> xxhash.xxh3_128:
+    """Add the next ``length`` bytes, or all if there are fewer, to ``hasher`` or to a new one."""
+    hasher = hasher or xxhash.xxh3_128()
     while length > 0 and (piece := file.read(min(length, _PIECE_BYTES))):
         hasher.update(piece)
         length -= len(piece)

@@ -249,8 +249,9 @@ def test_lines_of_all_kinds(tmp_path: Path) -> None:
         report.operations,
         report.passed_over,
         report.malformed.count,
-        len(report.malformed.first),
-    ) == (4, 1, len(bad) + 1000, 20)
+        [(Path(path).name, number) for path, number, _ in report.malformed.first],
+    ) == (4, 1, len(bad) + 1000, [("raw.log", 1), ("w.log", 5)])
+    assert list(report.malformed.files.values()) == [1000, len(bad)]
     kept = rows(
         tmp_path / "results.db",
         "SELECT f.path, b.line FROM bad_lines b JOIN files f ON f.id = b.file_id",
@@ -325,9 +326,8 @@ def test_spans_of_a_run_are_bounded_and_the_rest_is_counted(
         "endTimeUnixNano": "9",
     }
     for name in ("a.otlp.jsonl", "b.otlp.jsonl"):
-        write(
-            tmp_path / "run" / name, {"resourceSpans": [{"scopeSpans": [{"spans": [span, span]}]}]}
-        )
+        spans = [span | {"name": name}, span]
+        write(tmp_path / "run" / name, {"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]})
     report = imported(tmp_path / "results.db", tmp_path)
     assert (report.spans, report.left_out) == (3, 1)
     write(

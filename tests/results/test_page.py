@@ -255,7 +255,7 @@ def test_what_runs_say_of_themselves_is_bounded(tmp_path):
             scenario="s" * 10**6,
             parameters={f"p{run}-{number}": 1 for number in range(1000)},
         )
-    write_run(tmp_path / "runs/large", [line("read", "r", 0, 1)], provenance={"text": "x" * 10**6})
+    write_run(tmp_path / "runs/large", [line("read", "r", 0, 2)], provenance={"text": "x" * 10**6})
     page = page_of(imported(tmp_path, tmp_path / "runs"))
     data = data_of(page)
     assert len(data["parameters"]) == 32
@@ -445,7 +445,7 @@ def test_the_page_does_not_replace_its_database(tmp_path, database, capsys):
 
 
 def test_runs_of_the_same_name_from_two_places_are_told_apart(tmp_path):
-    for place in ("one", "two"):
+    for at_s, place in enumerate(("one", "two"), 1):
         run = (
             tmp_path
             / place
@@ -454,7 +454,7 @@ def test_runs_of_the_same_name_from_two_places_are_told_apart(tmp_path):
             / "filesizeRedisW"
             / "logs_filesizeRedisW_65536_11-1-0_1"
         )
-        logs.write(run / "user-1-x.log", logs.line("write", 1, dsmm=False))
+        logs.write(run / "user-1-x.log", logs.line("write", at_s, dsmm=False))
     data = data_of(page_of(imported(tmp_path, tmp_path)))
     assert len({run["path"] for run in data["runs"]}) == len(data["runs"]) == 2
     assert [

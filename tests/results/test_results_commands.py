@@ -189,7 +189,7 @@ def test_a_full_disk_is_told_and_the_next_import_goes_on(
     for number in range(4):
         write(
             tmp_path / "runs" / f"{number}" / "w.log",
-            *(own("write", second, objectID="k" * 100) for second in range(1000)),
+            *(own("write", second, objectID=f"{number}" * 100) for second in range(1000)),
         )
     imported(tmp_path / "r.db", tmp_path / "runs" / "0")
     connect = sqlite3.connect

@@ -125,6 +125,7 @@ def _told(report: "ImportReport") -> list[str]:
             f"{report.left_out} spans are more than the database takes of one run, and were left out"
         )
     for what, flaws in (
+        ("copies", report.copies),
         ("malformed lines", report.malformed),
         ("lines without an end", report.unfinished),
         ("unreadable", report.unreadable),
@@ -134,16 +135,16 @@ def _told(report: "ImportReport") -> list[str]:
 
 
 def _flawed(what: str, flaws: "Flaws") -> list[str]:
+    """Return how many there are, and a line for each file."""
     lines = [f"{flaws.count} {what}:"] if flaws.count else []
-    lines += [
-        f"  {printable(path)}{f':{line}' if line else ''}: {why}" for path, line, why in flaws.first
-    ]
-    more = flaws.count - len(flaws.first)
-    return (
-        [*lines, f"  and {more} more; the table bad_lines has the first of each file"]
-        if more
-        else lines
-    )
+    for path, line, why in flaws.first:
+        more = flaws.files[path] - 1
+        lines.append(
+            f"  {printable(path)}{f':{line}' if line else ''}: {printable(why)}"
+            + (f" (and {more} more in this file)" if more else "")
+        )
+    more = len(flaws.files) - len(flaws.first)
+    return [*lines, f"  and more in {more} other files"] if more else lines
 
 
 def summary(
