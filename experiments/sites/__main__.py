@@ -4,7 +4,7 @@ a site that is cut off, users that move, YCSB; and its Table I from what was mea
     sudo .venv/bin/python -m experiments.sites --quick --sites 1,7 --stores 'ares x1,ares x3'
     sudo .venv/bin/python -m experiments.sites --paper-scale --only access,cut
 
-Stores that are not installed are left out, and that is said. A killed runner's network is removed by `python -m experiments local clean`.
+Stores that are not installed are left out, and that is said. A killed runner's network is removed by `python -m experiments local clean NAME`.
 """
 
 import argparse

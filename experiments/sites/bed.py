@@ -3,7 +3,7 @@
     users of a site -- 10 ms -- its servers -- 50 ms -- servers of another site        round trips; users reach other sites in 60 ms
 
 Packets wait in three queues of the core (experiments/testbeds/nfqueue.py), one for each distance. Within a site servers reach each other by loopback.
-What is made is written down as for testbed `local`, so `python -m experiments local clean` removes what a killed runner leaves.
+What is made is written down as for testbed `local`, so `python -m experiments local clean NAME` removes what a killed runner leaves.
 """
 
 import contextlib

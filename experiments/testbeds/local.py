@@ -154,6 +154,11 @@ class LocalTestbed:
         for process in [*self._inits.values(), *self._shapers()]:
             process.wait()
 
+    @property
+    def number(self) -> int:
+        """Name of the testbed in `local status` and `local clean`."""
+        return self._slot.number
+
     def leave(self) -> None:
         """Let it stand by itself, until somebody removes it."""
         self._duty.end()
@@ -274,7 +279,7 @@ class LocalTestbed:
         inventory.write(
             self.inventory,
             hosts,
-            f"Testbed local {self._slot.number}; it lasts until `python -m experiments local clean`.",
+            f"Testbed local {self._slot.number}; it lasts until `python -m experiments local clean {self._slot.number}`.",
         )
 
     def _start(self, host: HostPlan) -> None:
