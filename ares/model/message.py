@@ -1,6 +1,6 @@
 """What every message has, and what a traced request and its reply say besides."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta, Struct
 
@@ -19,7 +19,11 @@ class Message(Struct, frozen=True, array_like=True, gc=False, tag=True):
 
     call: CallId
 
-    @property
-    def bulk(self) -> int:
-        """Work of this message beyond that of a small one (ares/model/work.py)."""
-        return 0
+    if TYPE_CHECKING:
+
+        @property
+        def bulk(self) -> int:
+            """Work of this message beyond that of a small one (ares/model/work.py)."""
+
+    else:
+        bulk = 0  # most messages are small, and to ask a property takes ten times as long
