@@ -354,6 +354,6 @@ def is_free(host: str, port: int) -> bool:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
-        except (OSError, ValueError):
+        except (OSError, ValueError, TypeError):  # TypeError: a name that IDNA cannot encode
             return False
     return True
