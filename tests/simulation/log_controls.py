@@ -416,7 +416,7 @@ FIRST_SEEDS: dict[Callable[[], Any], int] = {
     committed_before_the_tail_has_it: 0,
     numbers_forgotten_by_a_new_head: 3,
     rows_looked_up_one_stretch_back: 1550,
-    rows_of_a_node_that_lacks_entries: 636,
+    rows_of_a_node_that_lacks_entries: 2250,
     rows_of_cut_entries_kept: 127,
     rows_trimmed_without_a_word: 62,
     numbers_taken_over_a_gap: 4,
