@@ -93,13 +93,16 @@ def check(cluster, values):
 
 def test_what_cannot_be_repaired_is_said(cluster):
     cluster.ok("write", "key", "-", stdin=bytes(100_000))
+    damaged = 0  # a write ends with a quorum's answers, so not every server needs to have it
     for name in ("s0", "s1", "s2", "s3", "s4"):
         for path in (cluster.directory / "data" / name / "journal").glob("*.log"):
             for place in anatomy(path)["data"]:
                 flip(path, place.start)
+                damaged += 1
     report = cluster.json("scrub", status=1)
     assert not report["whole"]
-    assert sum(server["quarantined"] for server in report["servers"].values()) >= 4
+    assert damaged >= 3
+    assert sum(server["quarantined"] for server in report["servers"].values()) == damaged
     assert (
         "not repaired yet"
         in cluster.run("scrub", "--server", "s0", "--server", "s1").stdout.decode()
