@@ -16,7 +16,6 @@ from types import FrameType
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from ares.cli import (
     domain_commands,
@@ -30,6 +29,7 @@ from ares.cli import (
     upkeep_commands,
 )
 from ares.cli.demo import demo_command
+from ares.cli.help_page import WIDTH_MAX, GroupPage
 from ares.cli.local import cluster_commands
 from ares.cli.local_files import Interrupted, naming
 from ares.cli.options import ALL, Common, command, say, say_which_core, taking_options
@@ -47,8 +47,23 @@ CUT_SHORT = (
     "interrupted; what was under way may have taken effect or not: look before you repeat it"
 )
 
+
+class _InTheTablesOrder(GroupPage):
+    """All commands, in the order of ``_COMMANDS``; typer puts groups behind single commands."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of the commands and groups."""
+        names = (name for commands in _COMMANDS.values() for name in commands)
+        return list(dict.fromkeys(name.partition(" ")[0] for name in names))
+
+
 app = typer.Typer(
-    name="ares-cli", add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
+    name="ares-cli",
+    cls=_InTheTablesOrder,
+    context_settings={"max_content_width": WIDTH_MAX},
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
 )
 
 
@@ -81,61 +96,74 @@ _NO_SITE = tuple(name for name in ALL if name != "site")  # their --site is that
 _KEYS = ("cluster", "json")
 _PROCESSES = ("cluster", "timeout_s", "key_file", "json")
 
-# For each command its function, the words of its example, and the shared options that it takes.
-_COMMANDS: dict[str, tuple[Callable[..., None], str, Sequence[str]]] = {
-    "init": (cluster_commands.init, "./cluster --servers 5 --dap ec --k 3", _JSON),
-    "up": (cluster_commands.up, "./cluster --detach", ("json", "timeout_s")),
-    "down": (cluster_commands.down, "./cluster", _JSON),
-    "prepare": (cluster_commands.prepare, "/etc/ares/cluster.toml s1", _JSON),
-    "server": (cluster_commands.server, "./cluster/cluster.toml --id s0", ()),
-    "consensus": (cluster_commands.consensus, "./cluster/cluster.toml --id r0", ()),
-    "write": (object_commands.write, "greeting hello.txt", ALL),
-    "read": (object_commands.read, "greeting -o hello.txt", ALL),
-    "delete": (object_commands.delete, "greeting", ALL),
-    "ls": (object_commands.ls, "photos/", ALL),
-    "stat": (object_commands.stat, "greeting", ALL),
-    "put": (file_commands.put, "movie.mkv movies/big", ALL),
-    "get": (file_commands.get, "movies/big movie.mkv", ALL),
-    "files": (file_commands.files, "movies/", ALL),
-    "rm": (file_commands.rm, "movies/big", ALL),
-    "collect": (file_commands.collect, "--grace 24h", ALL),
-    "domain create": (
-        domain_commands.create,
-        "photos --dap ec --k 3 --servers s0,s1,s2,s3,s4",
-        _NO_SITE,
-    ),
-    "domain follow": (domain_commands.follow, "photos", ALL),
-    "domain ls": (domain_commands.ls, "", ALL),
-    "domain move": (domain_commands.move, "photos --site rennes", _NO_SITE),
-    "domain mirror": (domain_commands.mirror, "photos --site nantes", _NO_SITE),
-    "reconfig": (domain_commands.reconfig, "--dap ec --k 2 --servers s1,s2,s3,s4", ALL),
-    "log create": (log_commands.create, "events --servers s0,s1,s2", ALL),
-    "log append": (log_commands.append, "events --lines access.log", ALL),
-    "log read": (log_commands.read, "events 0 --to 10", ALL),
-    "log tail": (log_commands.tail, "events", ALL),
-    "log follow": (log_commands.follow, "events --from 17", ALL),
-    "log trim": (log_commands.trim, "events 100", ALL),
-    "log stat": (log_commands.stat, "events", ALL),
-    "keys new": (keys_commands.new, "backup --role read", _KEYS),
-    "keys list": (keys_commands.list_, "", _KEYS),
-    "keys revoke": (keys_commands.revoke, "backup", _KEYS),
-    "status": (status_command.status, "", ALL),
-    "top": (top_command.top, "--once --json", ("cluster", "key_file", "json")),
-    "trace read": (trace_commands.read, "greeting", ALL),
-    "trace write": (trace_commands.write, "greeting hello.txt", ALL),
-    "trace show": (trace_commands.show, "spans.json", _JSON),
-    "results import": (results_commands.import_, "runs/ --into results.db", _JSON),
-    "results summary": (results_commands.summary, "results.db --csv", _JSON),
-    "results report": (results_commands.report, "results.db -o report.html", _JSON),
-    "check-history": (history_command.check_history, "run.jsonl --tags", _JSON),
-    "demo": (demo_command.demo, "", [name for name in ALL if name != "cluster"]),
-    "torture": (torture_command.torture, "--minutes 3 --out ./torture", _JSON),
-    "log-level": (upkeep_commands.log_level, "debug --server s0", _PROCESSES),
-    "scrub": (upkeep_commands.scrub, "--rate 50MiB", _PROCESSES),
+# For each section of the help and each command: its function, the words of its example, and the
+# shared options that it takes.
+_COMMANDS: dict[str, dict[str, tuple[Callable[..., None], str, Sequence[str]]]] = {
+    "Objects": {
+        "write": (object_commands.write, "greeting hello.txt", ALL),
+        "read": (object_commands.read, "greeting -o hello.txt", ALL),
+        "delete": (object_commands.delete, "greeting", ALL),
+        "ls": (object_commands.ls, "photos/", ALL),
+        "stat": (object_commands.stat, "greeting", ALL),
+    },
+    "Files": {
+        "put": (file_commands.put, "movie.mkv movies/big", ALL),
+        "get": (file_commands.get, "movies/big movie.mkv", ALL),
+        "files": (file_commands.files, "movies/", ALL),
+        "rm": (file_commands.rm, "movies/big", ALL),
+    },
+    "Logs": {
+        "log create": (log_commands.create, "events --servers s0,s1,s2", ALL),
+        "log append": (log_commands.append, "events --lines access.log", ALL),
+        "log read": (log_commands.read, "events 0 --to 10", ALL),
+        "log tail": (log_commands.tail, "events", ALL),
+        "log follow": (log_commands.follow, "events --from 17", ALL),
+        "log trim": (log_commands.trim, "events 100", ALL),
+        "log stat": (log_commands.stat, "events", ALL),
+    },
+    "Cluster": {
+        "init": (cluster_commands.init, "./cluster --servers 5 --dap ec --k 3", _JSON),
+        "up": (cluster_commands.up, "./cluster --detach", ("json", "timeout_s")),
+        "down": (cluster_commands.down, "./cluster", _JSON),
+        "prepare": (cluster_commands.prepare, "/etc/ares/cluster.toml s1", _JSON),
+        "server": (cluster_commands.server, "./cluster/cluster.toml --id s0", ()),
+        "consensus": (cluster_commands.consensus, "./cluster/cluster.toml --id r0", ()),
+        "domain create": (
+            domain_commands.create,
+            "photos --dap ec --k 3 --servers s0,s1,s2,s3,s4",
+            _NO_SITE,
+        ),
+        "domain follow": (domain_commands.follow, "photos", ALL),
+        "domain ls": (domain_commands.ls, "", ALL),
+        "domain move": (domain_commands.move, "photos --site rennes", _NO_SITE),
+        "domain mirror": (domain_commands.mirror, "photos --site nantes", _NO_SITE),
+        "reconfig": (domain_commands.reconfig, "--dap ec --k 2 --servers s1,s2,s3,s4", ALL),
+        "keys new": (keys_commands.new, "backup --role read", _KEYS),
+        "keys list": (keys_commands.list_, "", _KEYS),
+        "keys revoke": (keys_commands.revoke, "backup", _KEYS),
+        "demo": (demo_command.demo, "", [name for name in ALL if name != "cluster"]),
+    },
+    "Seeing": {
+        "status": (status_command.status, "", ALL),
+        "top": (top_command.top, "--once --json", ("cluster", "key_file", "json")),
+        "trace read": (trace_commands.read, "greeting", ALL),
+        "trace write": (trace_commands.write, "greeting hello.txt", ALL),
+        "trace show": (trace_commands.show, "spans.json", _JSON),
+        "results import": (results_commands.import_, "runs/ --into results.db", _JSON),
+        "results summary": (results_commands.summary, "results.db --csv", _JSON),
+        "results report": (results_commands.report, "results.db -o report.html", _JSON),
+    },
+    "Upkeep": {
+        "collect": (file_commands.collect, "--grace 24h", ALL),
+        "scrub": (upkeep_commands.scrub, "--rate 50MiB", _PROCESSES),
+        "log-level": (upkeep_commands.log_level, "debug --server s0", _PROCESSES),
+        "check-history": (history_command.check_history, "run.jsonl --tags", _JSON),
+        "torture": (torture_command.torture, "--minutes 3 --out ./torture", _JSON),
+    },
 }
 
 
-class _Traces(TyperGroup):
+class _Traces(GroupPage):
     """`trace FILE...` is `trace show FILE...`, with options before or behind the files."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -144,33 +172,28 @@ class _Traces(TyperGroup):
 
 
 _GROUPS = {
-    "domain": typer.Typer(
-        help="Make, list, move and mirror domains, sets of objects with a configuration.",
-        rich_markup_mode=None,
-    ),
-    "log": typer.Typer(
-        help="Append to, read and follow shared logs: totally ordered entries, kept by chains of servers.",
-        rich_markup_mode=None,
-    ),
-    "trace": typer.Typer(
-        cls=_Traces,
-        help="Show where the time of operations went: of one (read, write), or of those in files (trace FILE...).",
-        rich_markup_mode=None,
-    ),
-    "results": typer.Typer(
-        help="Import operation logs of runs, and show their figures.", rich_markup_mode=None
-    ),
-    "keys": typer.Typer(
-        help="Make, list and revoke the keys that clients are known by.", rich_markup_mode=None
-    ),
+    "domain": "Make, list, move and mirror domains, sets of objects with a configuration.",
+    "keys": "Make, list and revoke the keys that clients are known by.",
+    "log": "Append to, read and follow shared logs: ordered entries, kept by chains of servers.",
+    "results": "Import operation logs of runs, and show their figures.",
+    "trace": "Show where the time of a read or write went, or of the operations in FILEs.",
 }
-for name, group in _GROUPS.items():
-    app.add_typer(group, name=name)
-for name, (function, words, options) in _COMMANDS.items():
-    of, _, own = name.rpartition(" ")
-    command(
-        _GROUPS.get(of, app), own, example=f"ares-cli {name} {words}".rstrip(), options=options
-    )(function)
+_groups: dict[str, typer.Typer] = {}
+for section, commands in _COMMANDS.items():
+    for name, (function, words, options) in commands.items():
+        of, _, own = name.rpartition(" ")
+        if of and of not in _groups:
+            _groups[of] = typer.Typer(
+                cls=_Traces if of == "trace" else GroupPage, help=_GROUPS[of], rich_markup_mode=None
+            )
+            app.add_typer(_groups[of], name=of, rich_help_panel=section)
+        command(
+            _groups.get(of, app),
+            own,
+            example=f"ares-cli {name} {words}".rstrip(),
+            options=options,
+            **({} if of else {"section": section}),
+        )(function)
 
 
 class Ending:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 import typer
 from msgspec import Struct, structs
 
+from ares.cli.help_page import ADVANCED, CommandPage
 from ares.cli.local_files import naming
 from ares.machine import compiled
 from ares.machine.loop import run
@@ -40,7 +41,10 @@ Result = TypeVar("Result")
 
 def _switch(name: str, help: str) -> Any:
     return typer.Option(
-        f"--{name}/--no-{name}", help=f"{help} (default: the cluster file's).", show_default=False
+        f"--{name}/--no-{name}",
+        help=f"{help} (default: the cluster file's).",
+        show_default=False,
+        rich_help_panel=ADVANCED,
     )
 
 
@@ -53,7 +57,7 @@ class Common(Struct, frozen=True):
             "-c",
             "--cluster",
             metavar="FILE",
-            help=f"The cluster file (default: ${CLUSTER_VARIABLE}).",
+            help=f"Use this cluster file (default: ${CLUSTER_VARIABLE}).",
         ),
     ] = None
     timeout_s: Annotated[
@@ -63,7 +67,7 @@ class Common(Struct, frozen=True):
             metavar="S",
             min=0.001,
             max=SECONDS_MAX,
-            help="Give up after so many seconds.",
+            help="Give up after S seconds.",
         ),
     ] = None
     key_file: Annotated[
@@ -71,11 +75,12 @@ class Common(Struct, frozen=True):
         typer.Option(
             "--key",
             metavar="FILE",
-            help=f"The client's key (default: ${KEY_VARIABLE}, or the file's).",
+            help=f"Use this client key (default: ${KEY_VARIABLE}, or the file's).",
         ),
     ] = None
     json: Annotated[
-        bool | None, typer.Option("--json", help="Answers and errors as JSON.", show_default=False)
+        bool | None,
+        typer.Option("--json", help="Print answers and errors as JSON.", show_default=False),
     ] = None
     piggyback: Annotated[
         bool | None, _switch("piggyback", "Learn of new configurations from any reply (ARES II)")
@@ -108,7 +113,7 @@ class Common(Struct, frozen=True):
         typer.Option(
             "--site",
             metavar="SITE",
-            help=f"Where this client is (default: ${SITE_VARIABLE}, or the file's).",
+            help=f"Say that this client is at SITE (default: ${SITE_VARIABLE}, or the file's).",
         ),
     ] = None
 
@@ -188,12 +193,22 @@ def say_which_core() -> None:
 
 
 def command(
-    app: typer.Typer, name: str, *, example: str, options: Sequence[str] = ALL
+    app: typer.Typer,
+    name: str,
+    *,
+    example: str,
+    options: Sequence[str] = ALL,
+    section: str = "Commands",
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Register a command that takes the shared ``options`` (names of :class:`Common`'s fields); ``example`` ends its help."""
+    """Register a command that takes the shared ``options`` (names of :class:`Common`'s fields).
+
+    ``section`` of the group's help names it; ``example`` ends its own help.
+    """
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
-        app.command(name, epilog=f"Example: {example}")(taking_options(function, options))
+        app.command(name, cls=CommandPage, epilog=f"Example: {example}", rich_help_panel=section)(
+            taking_options(function, options)
+        )
         return function
 
     return register

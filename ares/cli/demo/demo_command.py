@@ -42,7 +42,10 @@ def demo(
         int, typer.Option(min=1, max=256, metavar="MIB", help="The size of the generated file.")
     ] = 8,
 ) -> None:
-    """Start a cluster, kill a server that comes back with its data, move everything elsewhere twice while clients read and write, lose the leader.
+    """Run a small cluster through crashes and reconfigurations while clients use it.
+
+    A server is killed and comes back with its data; all objects move to other servers, twice; the
+    leader is lost.
 
     At the end every process is killed at once and started again: what was written is there. Then all is stopped and removed,
     but for the trace of a read, a small file in the cache that `ares-cli trace` shows.
