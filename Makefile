@@ -14,7 +14,7 @@ LANES := -n 4 --dist loadfile --no-loadscope-reorder
 CORELESS := $(addprefix --ignore=tests/,architecture consensus verify protocol results paper chain tracing journal/test_torn.py fuzz/test_command_line.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv core demo test test-pure check docs bench bench-quick bench-scale bench-moving experiments experiments-quick clean
+.PHONY: help venv core demo test test-pure check docs dashboards bench bench-quick bench-scale bench-moving experiments experiments-quick clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,6 +47,9 @@ check: $(STAMP) ## look for mistakes without running anything: ruff, its format,
 docs: $(DOCS_STAMP) ## build the pages from docs/ and the docstrings into build/docs; a broken link fails
 	@$(VENV)/bin/python -m mkdocs build --strict --quiet && echo "build/docs/index.html"
 
+dashboards: ## write the dashboards for Grafana, packaging/grafana/*.json
+	@$(PYTHON) packaging/grafana/dashboards.py && ls packaging/grafana/*.json
+
 bench: $(BENCH_STAMP) ## measure ares beside every other store that is installed, half an hour; results/bench/report.html
 	@$(VENV)/bin/python -m experiments.bench
 
@@ -68,7 +71,7 @@ experiments: $(BENCH_STAMP) ## the same as large as in the papers, as root, for 
 	@$(EXPERIMENTS) run --testbed local --scale paper --results results/experiments --resume
 
 clean: ## remove .venv, caches and what building left
-	rm -rf $(VENV) build dist *.egg-info core/target core/fuzz/target ares/_core*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist packaging/grafana/*.json *.egg-info core/target core/fuzz/target ares/_core*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(STAMP): pyproject.toml

@@ -1,10 +1,13 @@
 """The dashboards and alert rules as files: whole, as Grafana and Prometheus take them, and of nothing that is not exported (packaging/)."""
 
-import importlib.util
+import functools
+import importlib
 import json
+import os
 import re
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +16,7 @@ import pytest
 from msgspec.structs import replace
 
 from ares.chain.log_state import HeldLogs
+from ares.machine.interpreter import python
 from ares.machine.metrics import DISK_S, LAG_S, Autopiloted, Histogram, Traffic
 from ares.model.messages import ConsensusDescription, GetTag, Stored
 from ares.server.host import Host
@@ -39,7 +43,22 @@ BUILTIN = {
 
 
 def dashboard(name: str) -> dict[str, Any]:
-    return json.loads((PACKAGING / "grafana" / name).read_text(encoding="utf-8"))
+    """Read the dashboard from its file, which its definitions write into a directory of their own."""
+    return json.loads(written()[name])
+
+
+@functools.cache
+def written() -> dict[str, str]:
+    """Run the definitions as `make dashboards` does, and return the content of each file."""
+    with tempfile.TemporaryDirectory() as directory:
+        copied = shutil.copytree(
+            PACKAGING / "grafana",
+            Path(directory) / "grafana",
+            ignore=shutil.ignore_patterns("*.json", "__pycache__"),
+        )
+        script, environment = copied / "dashboards.py", os.environ | {"PYTHONPATH": str(copied)}
+        subprocess.run(python(script), env=environment, check=True, capture_output=True, timeout=60)
+        return {path.name: path.read_text(encoding="utf-8") for path in copied.glob("*.json")}
 
 
 def panels(name: str) -> list[dict[str, Any]]:
@@ -55,23 +74,18 @@ def queries(name: str) -> list[tuple[str, str]]:
     ]
 
 
-def definitions(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(PACKAGING / "grafana")
-    spec = importlib.util.spec_from_file_location(
-        "grafana_dashboards", PACKAGING / "grafana/dashboards.py"
+def test_every_dashboard_is_written_and_none_is_in_git():
+    assert set(written()) == set(NAMES)
+    tracked = ["git", "ls-files", "--", "*.json"]
+    done = subprocess.run(tracked, capture_output=True, text=True, cwd=PACKAGING, timeout=60)
+    assert done.stdout == ""
+
+
+def test_the_role_copies_the_files_that_make_writes():
+    files = PACKAGING.parent / "ansible/roles/observability/files"
+    assert {path.name: path.readlink().name for path in files.glob("*.json")} == dict(
+        zip(NAMES, NAMES, strict=True)
     )
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_the_files_are_what_the_definitions_make(monkeypatch):
-    module = definitions(monkeypatch)
-    assert tuple(module.DASHBOARDS) == NAMES
-    for name, make in module.DASHBOARDS.items():
-        assert (PACKAGING / "grafana" / name).read_text(encoding="utf-8") == module.rendered(
-            make()
-        ), "run packaging/grafana/dashboards.py"
 
 
 def lost(told: Any, understood: Any, at: str = "") -> Iterator[str]:
