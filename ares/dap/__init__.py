@@ -1,1 +1,3 @@
-"""Data access primitives: get-tag, get-data and put-data against one configuration (ARES II section 3; Alg. 3 and 4)."""
+"""Data access primitives: get-tag, get-data, put-data on a configuration (ARES II section 3; Alg.
+3, 4).
+"""

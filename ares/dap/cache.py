@@ -1,8 +1,10 @@
-"""What a client remembers of its objects, for the optimised DAPs of CoARES (ARES II section 3, Extension 1).
+"""A client's memory of objects, for the optimised DAPs of CoARES (ARES II section 3, Extension 1).
 
-The published client remembers, per object, the last (tag, value) that it read or wrote; servers then send only what is newer, and put-data is
-skipped for a tag that is at a quorum already. A tag names one value for ever, so a remembered value stands in for the one on its way whatever the
-configuration; that a tag is at a *quorum* is known of one configuration only, so the configuration is remembered with it.
+The published client remembers, per object, the last (tag, value) read or written; servers send only
+newer values, and put-data is skipped for a tag known to be at a quorum. A tag names a single value
+for ever, hence a remembered value replaces the transfer in every configuration. A tag's being at a
+*quorum* is known of a single configuration only, hence the configuration is remembered with the
+tag.
 """
 
 from collections import OrderedDict
@@ -16,7 +18,11 @@ VALUE_BYTES_MAX = 64 * 1024 * 1024
 
 
 class Memory:
-    """Bounded: TAGS_MAX objects, ``value_bytes_max`` of values; what is oldest goes first. Forgetting costs a transfer, never correctness."""
+    """A bounded memory: TAGS_MAX objects and ``value_bytes_max`` of values; the oldest are dropped
+    first.
+
+    Forgetting costs a transfer, never correctness.
+    """
 
     def __init__(self, value_bytes_max: int = VALUE_BYTES_MAX) -> None:
         self._value_bytes_max = value_bytes_max
@@ -34,11 +40,11 @@ class Memory:
                 self._settled.popitem(last=False)
 
     def at_quorum(self, object: ObjectName, configuration: ConfigurationId, tag: Tag) -> bool:
-        """Whether ``tag``, the newest that a quorum names, is known to be at one."""
+        """Return whether ``tag``, the newest tag named by a quorum, is known to be at a quorum."""
         return self._settled.get(object) == (configuration, tag)
 
     def keep(self, object: ObjectName, tag: Tag, value: Value) -> None:
-        """Remember a value, if it is not older than the one that is kept and there is room for it."""
+        """Remember a value, unless a newer value is kept or the value is too large."""
         held = self._values.get(object)
         if held is not None and held[0] > tag:
             return
@@ -55,7 +61,7 @@ class Memory:
             self._bytes -= _size(old)
 
     def value(self, object: ObjectName) -> tuple[Tag, Value] | None:
-        """The last value kept of an object, and its tag."""
+        """Return the last value kept of an object, with its tag."""
         held = self._values.get(object)
         if held is not None:
             self._values.move_to_end(object)

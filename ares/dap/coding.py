@@ -1,16 +1,21 @@
-"""How a value becomes one element for every server, and any k elements the value again.
+"""The encoding of a value into an element for each server, and the decoding from any k elements.
 
-Two codings: replication (ABD: n times the value, k = 1) and systematic Reed-Solomon through PyECLib (EC: n elements of 1/k of the value).
+Two codings: replication (ABD: n times the value, k = 1) and systematic Reed-Solomon through PyECLib
+(EC: n elements of 1/k of the value).
 
-A large value is coded in stripes of STRIPE_BYTES, so an element has one part for each stripe. A stripe fits the processor's cache, and memory
-that is in use already: 64 MiB with k=3, m=2 took 67 to 180 ms to encode whole and 27 ms in stripes.
+A large value is coded in stripes of STRIPE_BYTES; an element has a part for each stripe. A stripe
+fits the processor's cache, and memory already in use: 64 MiB with k=3, m=2 took 67 to 180 ms to
+encode whole and 27 ms in stripes.
 
-The code is systematic: the first k elements hold the value itself, in slices behind a header each. A large value whose first k elements are there is
-put together from those slices in one copy; the library makes two, into memory that it clears first.
+The code is systematic: the first k elements hold slices of the value itself, each behind a header.
+If the first k elements of a large value are present, the value is joined from these slices in a
+single copy; the library makes two copies, into memory which the library clears first.
 
-PyECLib's traps, all measured: ``decode`` given anything but ``bytes`` aborts the process, and so does a fragment whose header tells of more than
-there is, which is why headers are looked at here first; it notices neither flipped bits nor mixed versions (ares/model/element.py does); backend
-isa_l_rs_vand cannot decode some patterns (ares/model/configuration.py refuses it).
+PyECLib's traps, all measured: ``decode`` given anything but ``bytes`` aborts the process. A
+fragment whose header promises more bytes than the fragment has aborts the process, too; this module
+therefore checks headers first. The library notices neither flipped bits nor mixed versions
+(ares/model/element.py does); backend isa_l_rs_vand cannot decode some patterns
+(ares/model/configuration.py refuses the backend).
 """
 
 import struct
@@ -26,28 +31,33 @@ from ares.model.errors import ConfigurationRefused, DecodeFailed
 STRIPE_BYTES = 1024 * 1024
 
 _HEADER = struct.Struct("<IIIQ")
-"""What a fragment of liberasurecode begins with: its index, the bytes of its slice, of what a backend adds, and of the whole stripe."""
+"""Header of a fragment of liberasurecode: index, bytes of the slice, of the backend's addition, and
+of the stripe.
+"""
 
 _unpack_header = _HEADER.unpack_from
 _HEADER_BYTES = 80
 _PROBE = bytes(range(100))
 
 JOINED_BYTES_MIN = 32 * 1024
-"""Slices of this size and more are joined here; for smaller ones the library's own way is as quick."""
+"""Size of slices from which they are joined here; for smaller slices the library is as quick."""
 
 Parts = tuple[bytes, ...]
 
 
 class Coding(Protocol):
-    """Phi (ARES II section 5.1). ``k``: how many elements rebuild a value."""
+    """An encoder and decoder, Phi of ARES II section 5.1; ``k`` elements rebuild a value."""
 
     k: int
 
     def encode(self, value: bytes) -> Sequence[Parts]:
-        """n elements' data, in the order of the configuration's servers."""
+        """Return the data of n elements, in the order of the configuration's servers."""
 
     def decode(self, length: int, elements: Mapping[int, Parts]) -> bytes:
-        """The value of ``length`` bytes from at least k intact elements by index. Raises :class:`DecodeFailed`."""
+        """Return the value of ``length`` bytes from at least k intact elements by index.
+
+        Raises :class:`DecodeFailed`.
+        """
 
 
 class Replication:
@@ -74,7 +84,7 @@ class ReedSolomon:
             ImportError,
             AttributeError,
             TypeError,
-        ) as error:  # PyECLib's ways to say that it lacks a backend
+        ) as error:  # PyECLib's ways to report a missing backend
             raise ConfigurationRefused(
                 f"erasure code {backend} with k={k}, m={n - k} is not available: {error}"
             ) from error
@@ -110,7 +120,7 @@ class ReedSolomon:
                 else:
                     pieces.append(
                         self._driver.decode(list(map(bytes, parts)))
-                    )  # of other types it would abort
+                    )  # any type but bytes aborts the process
         except (ECDriverError, ValueError) as error:
             raise DecodeFailed("an object", f"the erasure code says {error}") from error
         if whole != length:
@@ -120,7 +130,10 @@ class ReedSolomon:
         return b"".join(pieces)
 
     def _stripe_bytes(self, indexes: Sequence[int], parts: Parts) -> int:
-        """How much of the value a stripe holds. Raises :class:`DecodeFailed` for fragments that are not what their headers say."""
+        """Return the bytes of the value in a stripe.
+
+        Raises :class:`DecodeFailed` for fragments whose headers do not fit them.
+        """
         length = len(parts[0])
         size = length - self.more_bytes
         stripe_bytes = -1
@@ -145,7 +158,7 @@ class ReedSolomon:
 
 
 def _slices(parts: Parts, left: int) -> Iterator[memoryview]:
-    """What the first k fragments of a stripe have of the ``left`` bytes that it holds."""
+    """Yield the slices of a stripe's first k fragments, ``left`` bytes in all."""
     for part in parts:
         piece = memoryview(part)[_HEADER_BYTES:][:left]
         left -= len(piece)
@@ -161,7 +174,10 @@ def _reed_solomon(n: int, k: int, backend: str) -> ReedSolomon:
 
 
 def coding_for(configuration: Configuration) -> Coding:
-    """The coding that a configuration asks for. Raises :class:`ConfigurationRefused` if the erasure code cannot do it."""
+    """Return the coding of a configuration.
+
+    Raises :class:`ConfigurationRefused` if the erasure code is not available for these parameters.
+    """
     if configuration.dap == "abd":
         return Replication(configuration.n)
     if configuration.dap == "chain":

@@ -1,14 +1,17 @@
-"""Which version a get-data may return (Alg. 3:13-16), made safe when more than delta writers run at once.
+"""The choice of the version that get-data may return (Alg. 3:13-16), safe with more than delta
+writers.
 
-A completed put-data reached ceil((n+k)/2) servers, of which every quorum contains at least k. Each of those k still lists the tag, or has
-dropped it for delta + 1 higher ones. So, among the Lists of a quorum:
+A completed put-data reached ceil((n+k)/2) servers, of which every quorum contains at least k. Each
+of those k still lists the tag, or has dropped the tag for delta + 1 higher ones. Among the Lists of
+a quorum:
 
 - a tag listed by at least k servers can be decoded; the highest such tag is the candidate;
-- a higher tag belongs to a write in progress and is passed over, *unless* the servers that list it and those that may have dropped it
-  (``trimmed`` at or above it) together number k: then it may be complete, and there is no answer yet;
-- likewise for tags that nobody lists any more: the k-th highest ``trimmed`` bounds them.
+- a higher tag belongs to a write in progress and is passed over, *unless* the servers that list
+  the tag and the servers that may have dropped it (``trimmed`` at or above the tag) together
+  number k: the tag may be complete, and the choice is still open;
+- likewise for tags that no server lists any more: the k-th highest ``trimmed`` bounds them.
 
-With k = 1 and Lists of one (ABD) this is the maximum.
+With k = 1 and Lists of length 1 (ABD) this is the maximum.
 """
 
 from collections import Counter
@@ -19,7 +22,10 @@ from ares.model.tag import TAG_ZERO, Tag
 
 
 def newest_decodable(lists: Sequence[DataReply], k: int) -> Tag | None:
-    """The tag to return, t0 if nothing was written, or None if these Lists (a quorum's) do not settle it."""
+    """Return the tag to return, t0 if no write completed, or None while these Lists leave it open.
+
+    ``lists`` come from a quorum or more servers.
+    """
     counts = Counter(tag for reply in lists for tag in reply.tags)
     hidden = _hidden(lists, k)
     for tag in sorted(counts, reverse=True):
@@ -35,7 +41,11 @@ def newest_decodable(lists: Sequence[DataReply], k: int) -> Tag | None:
 
 
 def newest_possible(lists: Sequence[DataReply], k: int) -> Tag:
-    """Nothing that was completed before these Lists (a quorum's) were told has a higher tag: k of them list it, or may have dropped it."""
+    """Return an upper bound of the tags of writes completed before these Lists of a quorum were
+    sent.
+
+    Of a completed tag, k of these servers list the tag or may have dropped it.
+    """
     possible = {
         tag
         for reply in lists
@@ -46,7 +56,7 @@ def newest_possible(lists: Sequence[DataReply], k: int) -> Tag:
 
 
 def _hidden(lists: Sequence[DataReply], k: int) -> Tag:
-    """The highest tag that k of them may have dropped."""
+    """Return the highest tag that k of these servers may have dropped."""
     return (
         sorted((reply.trimmed for reply in lists), reverse=True)[k - 1]
         if len(lists) >= k

@@ -1,11 +1,13 @@
-"""The server half of both DAPs: the versions of one object at one server (Alg. 4, "List").
+"""The server half of both DAPs: the versions of an object at a server (Alg. 4, "List").
 
-ABD keeps one version, EC delta + 1, and beyond that drops the lowest tags; otherwise they are the same. (t0, v0) is in every List without
-being stored.
+ABD keeps 1 version, EC delta + 1 versions; beyond that the lowest tags are dropped. Otherwise the
+two are the same. (t0, v0) is in every List without being stored.
 
-``trimmed`` goes beyond the paper. As published, a List forgets *that* it dropped a tag. With more than delta writers at once a reader can
-then find an older tag at k servers while the newest completed one was dropped by some, and return it: a read that goes back. A server
-therefore says the highest tag it ever dropped, and ares/dap/decidable.py returns nothing that a dropped tag might supersede.
+``trimmed`` goes beyond the paper. As published, a List forgets *that* it dropped a tag. With more
+than delta writers at once a reader can find an older tag at k servers while the newest completed
+tag was dropped by some servers, and return the older version: a read that goes back. A server
+therefore reports the highest tag it ever dropped, and ares/dap/decidable.py returns no version
+which a dropped tag might supersede.
 """
 
 from bisect import bisect_left
@@ -15,9 +17,11 @@ from ares.model.messages import DELETED, Element
 from ares.model.tag import TAG_ZERO, Tag
 
 Entry = tuple[Tag, Element, int]
-"""A version that a server has: its tag, the element, and the place in the server's journal that tells it (0 where there is no journal).
+"""A version at a server: its tag, its element, and the place of its record in the server's journal.
 
-The compiled core keeps small ones in a form of its own (core/src/table.rs), which is read as the tuple: each look makes new objects."""
+The place is 0 where the server has no journal. The compiled core keeps small entries in a form of
+its own (core/src/table.rs), read as this tuple: each access makes new objects.
+"""
 
 
 def _descending(entry: Entry) -> tuple[int, int]:
@@ -25,7 +29,11 @@ def _descending(entry: Entry) -> tuple[int, int]:
 
 
 class Versions:
-    """The entries, newest first, at most ``capacity``. ``trimmed_place``: the place in the server's journal that tells ``trimmed``."""
+    """The versions of an object at a server, newest first, bounded by the capacity given to
+    :meth:`put`.
+
+    ``trimmed_place``: the place of the record of ``trimmed`` in the server's journal.
+    """
 
     __slots__ = ("entries", "trimmed", "trimmed_place")
 
@@ -40,16 +48,18 @@ class Versions:
 
     @property
     def deleted(self) -> bool:
-        """Whether the newest version is a tombstone (a never written object counts as deleted)."""
+        """Return whether the newest version is a tombstone (a never written object counts as
+        deleted).
+        """
         return not self.entries or self.entries[0][1].length == DELETED
 
     def tags(self) -> tuple[Tag, ...]:
-        """Newest first, without t0."""
+        """Return the tags, newest first, without t0."""
         entries = self.entries
         return (entries[0][0],) if len(entries) == 1 else tuple([entry[0] for entry in entries])
 
     def position(self, tag: Tag) -> int | None:
-        """Where ``tag`` is among the entries."""
+        """Return the position of ``tag`` among the entries."""
         for position, entry in enumerate(self.entries):
             if entry[0] == tag:
                 return position
@@ -60,9 +70,10 @@ class Versions:
         return None if position is None else self.entries[position][1]
 
     def put(self, tag: Tag, element: Element, capacity: int, place: int = 0) -> Entry | None:
-        """put-data (Alg. 4:16-25): insert, and drop what is beyond ``capacity``.
+        """Insert a version and drop the lowest beyond ``capacity`` (put-data, Alg. 4:16-25).
 
-        Returns the entry that is not kept: none, an older one, or this one, whose tag is then the very object that was given.
+        Returns the entry that is not kept: None, an older entry, or the new entry, whose tag is in
+        this case the very object given as ``tag``.
         """
         entries, entry = self.entries, (tag, element, place)
         if not entries or tag > entries[0][0]:
@@ -80,5 +91,5 @@ class Versions:
 
 
 def capacity(configuration: Configuration) -> int:
-    """How many versions of an object a server keeps: one (ABD), or delta + 1 (EC)."""
+    """Return the number of versions a server keeps of an object: 1 (ABD), or delta + 1 (EC)."""
     return configuration.delta + 1

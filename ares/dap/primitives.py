@@ -1,15 +1,21 @@
-"""The client half of both DAPs: get-tag, get-data and put-data against one configuration (Alg. 3).
+"""The client half of both DAPs: get-tag, get-data and put-data on a configuration (Alg. 3).
 
-ABD-DAP is EC-DAP with k = 1, whole values for elements and Lists of one version: the same quorum, the same maximum, the same rounds. What
-differs is the coding and the capacity of a List (ares/dap/list.py), so both are this class.
+ABD-DAP is EC-DAP with k = 1, whole values for elements and Lists of length 1: the same quorum, the
+same maximum, the same rounds. Only the coding and the capacity of a List (ares/dap/list.py) differ,
+and this class serves both.
 
-Where the published EC-DAP sends delta + 1 elements from every server, get-data asks k servers for their newest element and the rest for tags only (a
-small element always comes along). If the version to return lacks elements after a short patience, they are asked for by tag from servers that listed
-it; if it was trimmed meanwhile, or no version is settled, the whole round starts over, with backoff, until the deadline, or until it is proven that
-no version can be put together (ares/dap/reading.py). It never returns a version that it could not put together, nor an older one in its place.
+Where the published EC-DAP sends delta + 1 elements from every server, get-data asks k servers for
+their newest element and the other servers for tags only (a small element always comes along). If
+the version to return lacks elements after a short patience, get-data asks servers which listed the
+version for the elements, by tag. If the version was trimmed in between, or no version is settled,
+the whole round starts over, with backoff, until the deadline, or until a proof that no version can
+be put together (ares/dap/reading.py). get-data never returns a version without k of its elements,
+nor an older version in its place.
 
-Of EC's elements the first k hold the value itself, and putting it together from those is one copy where others take matrices. So where values are
-large, the servers that have them are asked first, if they are as ready as the others. For small values it makes no difference, and all take turns.
+The first k elements of EC hold the value itself: joining them is a single copy, where other
+elements take matrices. For large values the servers of the first k elements are therefore asked
+first, if they are as ready as the other servers. For small values the order makes no difference,
+and all servers take turns.
 """
 
 from collections.abc import ValuesView
@@ -40,24 +46,25 @@ from ares.operation.readiness import Order, Readiness
 
 FOLLOW_UP_S = 0.5
 FAR_S = 0.1
-"""A round trip to servers that are far away."""
+"""Round trip to servers that are far away, in seconds."""
 
 LARGE_BYTES_MIN = 256 * 1024
-"""Values of this size and more are taken from the elements that hold them, rather than from others."""
+"""Size of a value from which elements that hold the value itself are preferred."""
 
 _MARKS: dict[int, Answered] = {DELETED: TOMBSTONE, LEFT: LOST}
-"""What a version is that has no bytes, not even none, by its length."""
+"""The value of a version without bytes (an empty value has bytes), by its length."""
 
 _LENGTHS = {TOMBSTONE: DELETED, LOST: LEFT}
 
 
 class Found(Struct, frozen=True, gc=False):
-    """What get-data found in one configuration.
+    """The result of get-data in a configuration.
 
-    ``highest``: the highest tag any server named, for a writer. ``length``: bytes of the whole value, DELETED or LEFT. ``confirmed``: the
-    version is at a quorum already. ``successor``: nextC, as the quorum knew it. ``configuration``: the one that was asked.
-    ``lasting``: the version was at a quorum before that heard of a successor, so that it is found from now on, here or wherever its domain moves
-    (:func:`ares.objects.operations.at_quorum`).
+    ``highest``: the highest tag named by any server, for a writer. ``length``: bytes of the whole
+    value, DELETED or LEFT. ``confirmed``: the version is at a quorum already. ``successor``: nextC
+    as the quorum knew it. ``configuration``: the configuration asked. ``lasting``: the version was
+    at a quorum before that quorum heard of a successor; every later read finds the version, here or
+    wherever its domain moves (:func:`ares.objects.operations.at_quorum`).
     """
 
     tag: Tag
@@ -71,16 +78,17 @@ class Found(Struct, frozen=True, gc=False):
 
 
 class FoundTag(Struct, frozen=True, gc=False):
-    """What get-tag found, or what put-data learned, in one configuration."""
+    """The result of get-tag or of put-data in a configuration."""
 
     tag: Tag
     successor: Successor | None
 
 
 class DataAccess:
-    """The primitives for one configuration. Raises :class:`ares.ConfigurationRefused` if its erasure code is not available here.
+    """The primitives for a configuration.
 
-    ``readiness``: which servers to ask for elements. ``coding``: makes the coding.
+    ``readiness``: chooses the servers asked for elements. ``coding``: makes the coding. Raises
+    :class:`ares.ConfigurationRefused` if the erasure code is not available on this machine.
     """
 
     def __init__(
@@ -90,12 +98,17 @@ class DataAccess:
         self.coding = coding(configuration)
         self._readiness = readiness
         self.holding_value = self.coding.k if configuration.dap == "ec" else 0
-        """How many servers, the first ones, have elements that hold the value itself: nothing to choose by where all do."""
+        """Number of servers, the first ones, whose elements hold the value itself; 0 where all
+        servers do.
+        """
         self.large = True
-        """Whether the value that was read last is large: the next one is likely to be. How large it, or the first, is nobody knows beforehand."""
+        """True if the value read last was large, as a prediction for the next value.
+
+        The length of a value is unknown before the read.
+        """
 
     def get_tag(self, object: ObjectName) -> Operation[FoundTag]:
-        """The highest tag at a quorum (Alg. 3:2-8)."""
+        """Return the highest tag at a quorum (Alg. 3:2-8)."""
         configuration = self.configuration
         order = self._readiness.order(configuration)
         answers = yield Gather(
@@ -111,9 +124,10 @@ class DataAccess:
     def get_version(
         self, object: ObjectName, carry: Successor | None = None, effort: Effort = UNTIL_DEADLINE
     ) -> Operation[Found]:
-        """get-data without the value: its tag and length; ``value`` is WITHHELD, unless it is small and came along.
+        """Run get-data without the value and return tag and length.
 
-        ``carry``: rule R1, servers install it before they answer. ``effort``: as for :meth:`get_data`.
+        ``value`` is WITHHELD, unless the value is small and came along. ``carry``: rule R1, servers
+        install the successor before they answer. ``effort``: as for :meth:`get_data`.
         """
         return self.get_data(object, carry, effort=effort, needed=0)
 
@@ -126,12 +140,16 @@ class DataAccess:
         effort: Effort = UNTIL_DEADLINE,
         needed: int | None = None,
     ) -> Operation[Found]:
-        """The newest version that a quorum settles, and its value (Alg. 3:9-22).
+        """Return the newest version settled by a quorum, and its value (Alg. 3:9-22).
 
-        ``held``: a version whose value the client has; if none is newer, no value travels and the answer's is WITHHELD under its tag (the optimised
-        get-data of CoARES). WITHHELD under t0 if the successor is finalized. ``confirming``: if the version is at a quorum, find that out, though the
-        servers that hold it may not be those that answer first. ``needed``: how many elements are asked for, if not those that make a value. Raises
-        :class:`Undecodable` if no version can be put together, or none was with this ``effort``; :class:`DecodeFailed` when the deadline comes first.
+        ``held``: a version whose value the client has; if no version is newer, no value travels and
+        the result is WITHHELD under its tag (the optimised get-data of CoARES). If the successor is
+        finalized, the result is WITHHELD under t0. ``confirming``: find out whether the version is
+        at a quorum, even if its servers are not the first to answer. ``needed``: number of elements
+        asked for, by default the number which makes a value.
+
+        Raises :class:`Undecodable` if no version can be put together, or no version was with this
+        ``effort``; :class:`DecodeFailed` when the deadline comes first.
         """
         needed = self.coding.k if needed is None else needed
         looks: Looks | None = None
@@ -195,7 +213,9 @@ class DataAccess:
         carry: Successor | None,
         held: Tag | None,
     ) -> list[Question]:
-        """What each server is asked: the first are to send their elements, however large."""
+        """Return the query for each server: the first ``needed`` send their elements, however
+        large.
+        """
         id = self.configuration.id
         queries: list[Question] = [
             GetData(call, id, object, False, None, carry, held)
@@ -208,7 +228,10 @@ class DataAccess:
     def _fetch(
         self, object: ObjectName, reading: Reading, answers: DataReplies, carry: Successor | None
     ) -> Operation[DataReplies]:
-        """Ask servers that listed the settled tag for its element, by name; what those said that answered. What cannot be had stays missing."""
+        """Ask servers that listed the settled tag for its element, by tag; return their answers.
+
+        Elements that no server sends stay missing.
+        """
         holders = reading.holders(answers)
         lacking = max(reading.needed - len(reading.elements), 1)
         if len(holders) < lacking:
@@ -274,7 +297,11 @@ class DataAccess:
         )
 
     def _decoded(self, reading: Reading, tag: Tag, length: int) -> bytes:
-        """The value. Elements that are what was sealed, and are no value together, were not made from one."""
+        """Decode and return the value.
+
+        If intact elements do not decode, they were not made from a value: raises
+        :class:`Undecodable`.
+        """
         try:
             return self.coding.decode(length, reading.elements)
         except DecodeFailed as error:

@@ -1,17 +1,23 @@
-"""What the answers to a get-data amount to: which version is it, and are its elements there (Alg. 3:9-21)? If they are not: when does it stop?
+"""The judgement of the answers to get-data: the version, its elements, and the end of attempts
+(Alg. 3:9-21).
 
-A look is one round of get-data, and the elements that were asked for by name after it. One that fails may do so because writers are at work, because
-servers are slow, or because no version can be decoded, now or ever. The last is proven when looks over more than two seconds have found the same,
-and it does not depend on servers that said nothing:
+A look is a round of get-data, with the elements asked for by tag after the round. A look may fail
+because writers are at work, because servers are slow, or because no version can be decoded, now or
+ever. The last is proven when looks over more than two seconds have found the same result, and the
+result does not depend on silent servers:
 
-- No version is settled (ares/dap/decidable.py), and none is with any answer of the silent servers, fewer than k of them: with none of the tags listed
-  so far, or with any one of them (:func:`proves`). A server may help by having an element, and by not having what hides a version below it.
-- A version is settled and lacks elements: a server lacks it for certain if it does not list the tag, or was asked for its element and had none that
-  is intact. All the others together, silent ones among them, are fewer than k.
+- No version is settled (ares/dap/decidable.py), and no version is with any answer of the silent
+  servers, fewer than k of them: with none of the tags listed so far, or with any single tag of
+  them (:func:`proves`). A server may help by having an element, and by not having a tag which
+  hides a version below.
+- A version is settled and lacks elements. A server certainly lacks the element if the server does
+  not list the tag, or was asked for the element and had no intact one. All the other servers,
+  silent servers included, are fewer than k.
 
-Then no version that may be returned can be put together from all that the configuration holds. What comes later is a write's: one that is under way
-is seen, for it changes what the looks find; and one that ends without having changed it by then was told of the successor that a mover's looks
-install (rule R1), and stores its version there.
+No returnable version can be put together from the whole contents of the configuration. Later
+versions come from writes. A write under way is seen, because the write changes the result of the
+looks. A write that ends without having changed the result was told of the successor which a mover's
+looks install (rule R1), and stores its version there.
 """
 
 from collections.abc import Iterable, Mapping
@@ -31,21 +37,23 @@ from ares.model.tag import TAG_ZERO, Tag
 PATIENCE_S = 0.05
 BYTES_PER_S_EXPECTED = 200e6
 TRIP_S_MAX = 0.2
-"""A quorum that took longer did so for another reason than the way."""
+"""Longest round trip counted, in seconds; a longer wait has another reason than the network."""
 
 FIRST_BYTES = 16 * 1024
-"""What TCP sends before the first of it is acknowledged, about."""
+"""Bytes TCP sends before the first acknowledgement, about."""
 
 DataReplies = Mapping[ServerId, DataReply]
 
 
 class Reading(Struct, eq=False):
-    """Judges the answers of one round.
+    """The judgement of the answers of a round.
 
-    ``needed``: how many elements the reader wants (0: the version and its length only). ``held``: the version whose value it has already.
-    ``confirming``: a quorum's answers do not do until a quorum of all that answered holds the version. What it finds: the ``tag`` of the version, if
-    that is settled, its ``length``, and data of intact ``elements``. ``agreed``: everybody's newest is that version. ``withheld``: the ``successor``
-    is finalized; it has the data, and this configuration need not be read.
+    ``needed``: number of elements the reader wants (0: only the version and its length). ``held``:
+    the version whose value the reader has already. ``confirming``: a quorum's answers do not end
+    the round until a quorum of all answering servers holds the version. Results: the ``tag`` of the
+    version, if settled, its ``length``, and data of intact ``elements``. ``agreed``: the newest
+    version of every answering server is that version. ``withheld``: the ``successor`` is finalized;
+    the successor has the data, and this configuration need not be read.
     """
 
     configuration: Configuration
@@ -62,18 +70,22 @@ class Reading(Struct, eq=False):
 
     @property
     def complete(self) -> bool:
-        """The version is settled, and what is wanted of it is here."""
+        """Return whether the version is settled and its wanted elements are here."""
         return self.length is not None and (
             len(self.elements) >= self.needed or self.length < 0 or self.unchanged
         )
 
     @property
     def unchanged(self) -> bool:
-        """The settled version is the one that the reader holds, or an older one (of a configuration that it left behind)."""
+        """Return whether the settled version is ``held``, or older (in a configuration the reader
+        left).
+        """
         return self.held is not None and self.tag is not None and self.tag <= self.held
 
     def settled(self, answers: DataReplies) -> bool:
-        """Looks at the answers of a quorum or more, each time there are more; whether the round may end."""
+        """Judge the answers of a quorum or more after each new answer; return whether the round may
+        end.
+        """
         replies = answers.values()
         successor = latest_named(replies)
         if successor is not None:
@@ -93,7 +105,9 @@ class Reading(Struct, eq=False):
         return self.complete and (not self.confirming or self.confirmed(answers))
 
     def _learn(self, replies: Iterable[DataReply], tag: Tag) -> None:
-        """What those say of the version whose newest it is; no more than is wanted."""
+        """Take length and elements from replies whose newest version is ``tag``, no more than
+        wanted.
+        """
         k, bare = self.configuration.k, self.needed == 0 or self.unchanged
         for reply in replies:
             if len(self.elements) >= k:
@@ -108,7 +122,7 @@ class Reading(Struct, eq=False):
                 self.length = reply.length
 
     def keep(self, element: Element) -> None:
-        """Take an element of the settled tag, if it is intact: a bad one counts as missing."""
+        """Keep an element of the settled tag, if intact: a bad element counts as missing."""
         assert self.tag is not None
         if element.index in self.elements:
             return
@@ -119,7 +133,7 @@ class Reading(Struct, eq=False):
             self.length = element.length
 
     def holders(self, answers: DataReplies) -> tuple[ServerId, ...]:
-        """Servers that list the settled tag and whose element is not here yet."""
+        """Return the servers which list the settled tag and whose element is still missing."""
         have = {self.configuration.server_ids[index] for index in self.elements}
         return tuple(
             server
@@ -128,7 +142,7 @@ class Reading(Struct, eq=False):
         )
 
     def confirmed(self, answers: DataReplies) -> bool:
-        """Whether the version is known to be at a quorum already (t0 is at every server)."""
+        """Return whether the version is known to be at a quorum already (t0 is at every server)."""
         if self.agreed or self.tag == TAG_ZERO:
             return True
         holding = 0
@@ -138,7 +152,10 @@ class Reading(Struct, eq=False):
         return holding >= self.configuration.quorum_size
 
     def lasting(self, answers: DataReplies) -> bool:
-        """Whether that was so before the quorum heard of a successor (most never did)."""
+        """Return whether the version was at a quorum before the quorum heard of a successor.
+
+        Most quorums never heard of a successor.
+        """
         if self.successor is None or self.tag == TAG_ZERO:
             return self.confirmed(answers)
         before = [
@@ -147,14 +164,18 @@ class Reading(Struct, eq=False):
         return sum(1 for tags in before if self.tag in tags) >= self.configuration.quorum_size
 
     def highest(self, answers: DataReplies) -> Tag:
-        """The highest tag that any server lists."""
+        """Return the highest tag listed by any server."""
         if self.agreed and self.tag is not None:
             return self.tag
         return max([reply.tags[0] for reply in answers.values() if reply.tags], default=TAG_ZERO)
 
 
 def _newest_of_all(replies: Iterable[DataReply]) -> Tag | None:
-    """The tag that all these Lists begin with, if there is one. What everybody lists as the newest is at a quorum, and nothing can be newer."""
+    """Return the common first tag of all these Lists, or None.
+
+    A tag listed as the newest by every server of a quorum is at a quorum, and no newer version
+    exists.
+    """
     newest: Tag | None = None
     for reply in replies:
         if not reply.tags:
@@ -167,10 +188,11 @@ def _newest_of_all(replies: Iterable[DataReply]) -> Tag | None:
 
 
 def patience_s(answers: DataReplies, waited_s: float) -> float:
-    """How long elements may still be on their way once a quorum has answered, for which the round waited ``waited_s``.
+    """Return the seconds elements may still be on their way after a quorum answered in
+    ``waited_s``.
 
-    A connection that was idle begins slowly and sends twice as much with every round trip: without that, what a far server has begun to send would be
-    asked of others, too.
+    An idle connection begins slowly and sends twice as much with every round trip. Without this
+    allowance, elements already on their way from a far server would be asked of other servers, too.
     """
     length = max((reply.length for reply in answers.values()), default=0)
     turns = log2(length / FIRST_BYTES) if length > FIRST_BYTES else 0.0
@@ -178,19 +200,23 @@ def patience_s(answers: DataReplies, waited_s: float) -> float:
 
 
 LOOKS_ALIKE = 8
-"""So many looks that find the same are taken for the truth; with the pauses between them they take more than 2 s."""
+"""Number of identical results in a row taken for final; with the pauses they take more than 2 s."""
 
 PAUSE_S_MAX = 1.0
 
 
 class Effort(Struct, frozen=True):
-    """``looks_max``: so many looks, proven or not; 0: until the deadline. ``wait_s``: how long a look waits for servers that are silent."""
+    """The limits of the looks of a get-data.
+
+    ``looks_max``: number of looks, proven or not; 0: until the deadline. ``wait_s``: seconds a look
+    waits for silent servers.
+    """
 
     looks_max: int = 0
     wait_s: float = 0.0
 
     def patience_s(self, answers: DataReplies, waited_s: float) -> float:
-        """How long elements may still be on their way once a quorum has answered."""
+        """Return the seconds elements may still be on their way once a quorum has answered."""
         return patience_s(answers, waited_s) + self.wait_s
 
 
@@ -200,7 +226,11 @@ THOROUGH = Effort(12, 0.5)
 
 
 class Finding(Struct, frozen=True):
-    """What a look found. ``tag``: the version that is settled; None: none is. ``lacking``: servers that certainly have no element of it."""
+    """The result of a look.
+
+    ``tag``: the settled version, or None. ``lacking``: servers certainly without an element of that
+    version.
+    """
 
     lists: dict[ServerId, tuple[tuple[Tag, ...], Tag]]
     tag: Tag | None
@@ -208,8 +238,7 @@ class Finding(Struct, frozen=True):
 
 
 class Looks(Struct, eq=False):
-    """The looks of one get-data, of which none has put a version together. ``alike``: so many of the last ones, ``failed`` in all, had one
-    finding."""
+    """Failed looks of a get-data: ``failed`` in all, the last ``alike`` with the same finding."""
 
     effort: Effort
     failed: int = 0
@@ -219,9 +248,11 @@ class Looks(Struct, eq=False):
     def fail(
         self, reading: Reading, answers: DataReplies, named: Mapping[ServerId, DataReply]
     ) -> float:
-        """Another look failed; ``named``: the servers that were asked for their element by name, and answered. Returns for how long to pause.
+        """Record another failed look and return the seconds to pause.
 
-        Raises :class:`ares.model.errors.Undecodable` when it is proven that another look would fail, too, or there are to be no more.
+        ``named``: answers of the servers asked for their element by tag. Raises
+        :class:`ares.model.errors.Undecodable` when another look is proven to fail, too, or no look
+        is left.
         """
         configuration, finding = reading.configuration, found(reading, answers, named)
         self.alike = self.alike + 1 if finding == self.finding else 1
@@ -239,7 +270,7 @@ class Looks(Struct, eq=False):
 
 
 def found(reading: Reading, answers: DataReplies, named: Mapping[ServerId, DataReply]) -> Finding:
-    """What this look shows."""
+    """Return the finding of this look."""
     lists = {server: (reply.tags, reply.trimmed) for server, reply in sorted(answers.items())}
     if reading.tag is None:
         return Finding(lists, None, frozenset())
@@ -250,10 +281,11 @@ def found(reading: Reading, answers: DataReplies, named: Mapping[ServerId, DataR
 
 
 def proves(configuration: Configuration, finding: Finding) -> bool:
-    """Whether no version that may be returned can be put together, whatever the servers hold that said nothing.
+    """Return whether no returnable version can be put together, whatever the silent servers hold.
 
-    With fewer than k of them, only a version that a server listed can be decodable. Silent servers that list that one and nothing else help it most:
-    a tag above it that they listed, too, could only be taken for complete, and hide it.
+    With fewer than k silent servers, only a version which some server listed can be decodable.
+    Silent servers help that version most if they list only its tag: a higher listed tag could only
+    be taken for complete, and hide the version.
     """
     if finding.tag is not None:
         return configuration.n - len(finding.lacking) < configuration.k
@@ -268,7 +300,7 @@ def proves(configuration: Configuration, finding: Finding) -> bool:
 
 
 def describe(configuration: Configuration, finding: Finding) -> str:
-    """For a person: which servers have what."""
+    """Describe for a person the elements each server has."""
     silent = [server for server in configuration.server_ids if server not in finding.lists]
     said_nothing = f"; {', '.join(silent)} said nothing, and may have what lacks" if silent else ""
     where = f"configuration {configuration.index}"
