@@ -1,1 +1,5 @@
-"""What everything is made of: identities, tags, configurations, messages and their bytes, quorums, errors. Pure: no clock, socket, disk or chance."""
+"""The vocabulary of the protocol: identities, tags, configurations, messages and their bytes,
+quorums, errors.
+
+Pure: no clock, socket, disk or chance.
+"""

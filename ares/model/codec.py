@@ -1,7 +1,8 @@
-"""Messages to frames and back; the only place where bytes of the wire are known.
+"""Encoding of messages to frames and decoding; the only module with knowledge of bytes on the wire.
 
-A *batch* is what one side has for the other at one time. Its first frame is ``version byte | MessagePack array of messages``; the
-parts of elements of DETACHED_BYTES_MIN bytes and more follow as frames of their own, never copied into the first.
+A *batch* holds all messages one side has for the peer at a time. Its first frame, the header, is
+``version byte | MessagePack array of messages``; the parts of elements of DETACHED_BYTES_MIN bytes
+and more follow as frames of their own, never copied into the header.
 """
 
 from collections import deque
@@ -30,21 +31,23 @@ from ares.model.messages import (
 VERSION = 1
 DETACHED_BYTES_MIN = 8 * 1024
 FRAME_BYTES_MAX = 256 * 1024 * 1024 + 64 * 1024
-"""The largest value, or a header with as much inlined; a larger frame is refused."""
+"""Bytes of the largest value, or of a header with as much inlined; a larger frame is refused."""
 
 HEADER_BYTES_MAX = 32 * 1024 * 1024
-"""Of the first frame: more would be gigabytes of small messages once decoded."""
+"""Bytes of the first frame; more would be gigabytes of small messages once decoded."""
 
 PORTION_BYTES = 64 * 1024
-"""Of a header that are decoded at once, unless one message has more."""
+"""Bytes of a header decoded at a time, unless a single message has more."""
 
 REQUEST_BYTES_MAX = 5 * 1024 * 1024
-"""Of one request in a header: an append, or what is forwarded of a log, with a mebibyte for lengths and names."""
+"""Bytes of a request in a header: an append or a forward of a log, with 1 MiB for lengths and
+names.
+"""
 
 FRAMES_MAX = 65_536
 
 BATCH_MESSAGES_MAX = 4096
-"""Of a batch, in what is sent and in what is read."""
+"""Messages of a batch, in sending and in reading."""
 
 _PREFIX = bytes([VERSION])
 _encoder = msgspec.msgpack.Encoder()
@@ -73,7 +76,7 @@ Frame = bytes
 
 
 class Encoded(msgspec.Struct, frozen=True, gc=False):
-    """So many messages, or facts, each with all its data: their MessagePack, one after another."""
+    """The MessagePack of ``count`` messages or facts, concatenated, each with all its data."""
 
     count: int
     bytes: Frame
@@ -83,7 +86,7 @@ Outgoing = AnyMessage | Encoded
 
 
 def encode_array(items: Sequence[Any]) -> Frame:
-    """The MessagePack of a list; what is encoded already is as many members as it has."""
+    """Return the MessagePack of a list; an :class:`Encoded` item stands for its ``count`` members."""
     count = sum([item.count if type(item) is Encoded else 0 for item in items])
     if not count:
         return _encoder.encode(items)
@@ -101,7 +104,7 @@ def encode_array(items: Sequence[Any]) -> Frame:
 
 
 def encode(messages: Sequence[Outgoing]) -> list[Frame]:
-    """The frames of one batch; the first is the header."""
+    """Return the frames of a batch; the first is the header."""
     frames: list[Frame] = [b""]
     wire: list[Outgoing] | None = None
     for position, message in enumerate(messages):
@@ -124,30 +127,39 @@ def encode(messages: Sequence[Outgoing]) -> list[Frame]:
 
 
 def decode_requests(frames: Sequence[Frame]) -> list[AnyMessage]:
-    """The messages of a batch to a server or a consensus member, as :func:`decode`. A reply in it makes it a bad batch, and is not read."""
+    """Decode a batch to a server or a consensus member, as :func:`decode`.
+
+    A batch with a reply in it is bad, and is not read.
+    """
     return _decode(frames, _of_requests, "requests")
 
 
 def decode_own(header: Frame) -> list[AnyMessage]:
-    """Small requests of this process, which were encoded before they were cut into batches: as many as there are."""
+    """Decode all small requests in a header which this process encoded before cutting batches."""
     return _of_own.decode(memoryview(header)[1:])
 
 
 def decode_replies(frames: Sequence[Frame]) -> list[AnyMessage]:
-    """The messages of a batch to a client, as :func:`decode`. A request in it makes it a bad batch, and is not read."""
+    """Decode a batch to a client, as :func:`decode`.
+
+    A batch with a request in it is bad, and is not read.
+    """
     return _decode(frames, _of_replies, "replies")
 
 
 def decode(frames: Sequence[Frame]) -> list[AnyMessage]:
-    """The messages of one batch, for those that watch both sides. Raises :class:`BadMessage`; nothing of a bad batch is used."""
+    """Decode a batch of either kind, for readers that watch both sides.
+
+    Raises :class:`BadMessage`; no message of a bad batch is used.
+    """
     return _decode(frames, _of_either, "messages")
 
 
 class RequestPortions:
     """The requests of a batch with a large header, decoded about PORTION_BYTES at a time, in order.
 
-    Decoding all of them would take tenths of a second, and many times the memory of the header. So what comes before a message that is none is used.
-    Raises :class:`BadMessage`, as :meth:`take` does.
+    Decoding the whole header would take tenths of a second, and many times the header's memory. The
+    messages before a bad one are therefore used. Raises :class:`BadMessage`, as :meth:`take` does.
     """
 
     def __init__(self, frames: Sequence[Frame]) -> None:
@@ -156,7 +168,7 @@ class RequestPortions:
         self._left = deque(_decode_header(frames, _of_parts, "requests"))
 
     def __bool__(self) -> bool:
-        """Whether there is more to take."""
+        """Return whether requests are left to take."""
         return bool(self._left)
 
     def take(self) -> list[AnyMessage]:
@@ -210,7 +222,9 @@ def _decoded(data: memoryview, decoder: msgspec.msgpack.Decoder[Any], what: str)
 
 
 def _attach(messages: list[AnyMessage], frames: Sequence[Frame], used: int) -> int:
-    """Give elements their data, from the frame number ``used`` on; returns the first frame that none of them has."""
+    """Give elements their data, from frame number ``used`` on; return the number of the next unused
+    frame.
+    """
     for position, message in enumerate(messages):
         if type(message) is not PutData and type(message) is not DataReply:
             continue

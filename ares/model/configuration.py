@@ -1,11 +1,14 @@
 """Configurations, their quorums, and pointers to successors (ARES II section 3, "Configurations").
 
-A configuration names its servers, the data access primitives spoken to them and their parameters. Once decided it has a
-place, an index in the configuration sequence of one domain, and an id: a digest of place and content.
+A configuration names its servers, the data access primitives spoken to them and their parameters.
+Once decided, a configuration has a place, an index in the configuration sequence of a domain, and
+an id: a digest of place and content.
 
-Quorums, for n servers of which k elements rebuild a value (ABD: k = 1, every element is the whole value): any ceil((n+k)/2).
-Two quorums then share at least 2*ceil((n+k)/2) - n >= k servers, so a completed put-data is decodable from what every later
-quorum holds. For ABD this is floor(n/2)+1, the majority. n - quorum = floor((n-k)/2) servers may crash: *less* than the n - k parity elements.
+Quorums, for n servers of which k elements rebuild a value (ABD: k = 1, every element is the whole
+value): any ceil((n+k)/2). Two quorums share at least 2*ceil((n+k)/2) - n >= k servers, hence a
+completed put-data is decodable from the elements of every later quorum. For ABD the size is
+floor(n/2)+1, the majority. n - quorum = floor((n-k)/2) servers may crash: *less* than the n - k
+parity elements.
 """
 
 import enum
@@ -29,7 +32,9 @@ from ares.model.identity import (
 from ares.model.numbers import POSITION_MAX, Position, is_whole, shown_number
 
 Algorithm = Literal["abd", "ec", "chain"]
-"""How a configuration holds data: objects replicated (abd) or erasure-coded (ec), or a stretch of a log (chain, docs/log.md)."""
+"""The data's form: objects replicated (abd) or erasure-coded (ec), or a stretch of a log (chain,
+docs/log.md).
+"""
 
 SERVERS_MAX = 32
 """liberasurecode's limit on data plus parity fragments."""
@@ -37,7 +42,9 @@ SERVERS_MAX = 32
 DELTA_DEFAULT = 8
 DELTA_MAX = 1000
 CONFIGURATION_BYTES_MAX = 32 * 1024
-"""As it travels. 32 servers with long names, addresses and keys take half of it."""
+"""Bytes of an encoded configuration; 32 servers with long names, addresses and keys take half of
+that.
+"""
 
 BACKEND_CHARACTERS_MAX = 64
 BACKEND_DEFAULT = "isa_l_rs_cauchy"
@@ -48,21 +55,26 @@ BACKENDS = (
     "jerasure_rs_vand",
     "jerasure_rs_cauchy",
 )
-"""Reed-Solomon codes: any k elements of n rebuild the value. (Flat XOR and LRC codes of the same library are not such.)"""
+"""Reed-Solomon codes: any k elements of n rebuild the value.
+
+Flat XOR and LRC codes of the same library lack this property.
+"""
 
 UNPLACED = -1
 
 _bounded = Meta(max_length=CONFIGURATION_BYTES_MAX)
-"""No part of a configuration is larger than the whole: more is refused while it is decoded."""
+"""Bound of each part of a configuration while decoding: no part is larger than the whole."""
 
 _NAMED_CHARACTERS_MAX = 300
-"""Of names that came from somebody else, in an error."""
+"""Characters of a peer's names quoted in an error."""
 
 
 class Server(Struct, frozen=True, array_like=True):
-    """A member of a configuration: its name, where it listens and the random identity of its store (hex).
+    """A member of a configuration: its name, its address and the random identity of its store
+    (hex).
 
-    ``address``: ``host:port``, or ``host:port/KEY`` when it is to be recognised by its public key (64 hex characters).
+    ``address``: ``host:port``, or ``host:port/KEY`` for a server recognised by its public key (64
+    hex characters).
     """
 
     id: Annotated[ServerId, _bounded]
@@ -71,13 +83,16 @@ class Server(Struct, frozen=True, array_like=True):
 
 
 class Configuration(Struct, frozen=True, array_like=True, dict=True):
-    """Servers, data access primitives and parameters; use :meth:`abd`, :meth:`ec` or :meth:`chain` to make one.
+    """Servers, data access primitives and parameters, made by :meth:`abd`, :meth:`ec` or
+    :meth:`chain`.
 
-    ``k`` data elements of ``n`` rebuild a value; ``delta`` is how many writes may run beside a read (EC-DAP keeps delta + 1
-    elements an object); ``backend`` names the erasure code. ``domain``, ``index`` and ``cluster`` are the place, set by the proposal:
-    ``cluster`` is the id of c0 (empty in c0 itself), so that nothing that was decided for another cluster is ever taken for this one's.
-    ``certificate`` is a signature that it was decided, where clusters ask for one; it is no part of the content, nor of the id.
-    ``start`` is the position of a chain's first entry; the order of a chain's servers is that of the chain, head first.
+    ``k`` data elements of ``n`` rebuild a value; ``delta`` writes may run beside a read (EC-DAP
+    keeps delta + 1 elements of an object); ``backend`` names the erasure code. ``domain``,
+    ``index`` and ``cluster`` are the place, set by the proposal: ``cluster`` is the id of c0 (empty
+    in c0 itself), hence no decision for another cluster is ever taken for a decision of this
+    cluster. ``certificate`` is a signature of the decision, where clusters ask for certificates;
+    the certificate is part neither of the content nor of the id. ``start`` is the position of a
+    chain's first entry; the servers of a chain are listed in the chain's order, head first.
 
     Raises :class:`BadInput` for impossible parameters.
     """
@@ -132,7 +147,7 @@ class Configuration(Struct, frozen=True, array_like=True, dict=True):
 
     @staticmethod
     def abd(servers: Iterable[str | Server], *, allow_no_faults: bool = False) -> "Configuration":
-        """Replication: every server holds the whole value."""
+        """Return a replicated configuration: every server holds the whole value."""
         return Configuration("abd", _members(servers)).checked_for_faults(allow_no_faults)
 
     @staticmethod
@@ -144,7 +159,9 @@ class Configuration(Struct, frozen=True, array_like=True, dict=True):
         *,
         allow_no_faults: bool = False,
     ) -> "Configuration":
-        """Erasure coding: every server holds an element of 1/k of the value; any k rebuild it."""
+        """Return an erasure-coded configuration: each server holds 1/k of the value; any k rebuild
+        it.
+        """
         for name, count in (("k", k), ("delta", delta)):
             if not is_whole(count):
                 raise BadInput(f"{name} is a whole number, not {shown_number(count)}")
@@ -154,11 +171,17 @@ class Configuration(Struct, frozen=True, array_like=True, dict=True):
 
     @staticmethod
     def chain(servers: Iterable[str | Server], *, allow_no_faults: bool = False) -> "Configuration":
-        """One stretch of a log: every server holds its entries; the first one is the head, the last one the tail (docs/log.md)."""
+        """Return a stretch of a log: every server holds all entries; head first, tail last
+        (docs/log.md).
+        """
         return Configuration("chain", _members(servers)).checked_for_faults(allow_no_faults)
 
     def checked_for_faults(self, allow_no_faults: bool) -> "Configuration":
-        """This configuration, or :class:`ConfigurationRefused` when it survives no crash and that was not asked for."""
+        """Return this configuration.
+
+        Raises :class:`ConfigurationRefused` when the configuration survives no crash and
+        ``allow_no_faults`` is False.
+        """
         if self.crashes_survived == 0 and not allow_no_faults:
             smaller = " or a smaller k" if self.dap == "ec" else ""
             raise ConfigurationRefused(
@@ -167,7 +190,11 @@ class Configuration(Struct, frozen=True, array_like=True, dict=True):
         return self
 
     def check_bounds(self) -> None:
-        """Raises :class:`BadInput` for one from a peer that is too large to be kept, or whose domain can have no such name."""
+        """Check the bounds of a configuration from a peer.
+
+        Raises :class:`BadInput` if the configuration is too large to be kept, or its domain's name
+        is impossible.
+        """
         if not is_domain_name(self.domain):
             raise BadInput(
                 f"a configuration of a domain that has no name, or whose name is not printable text of at most {DOMAIN_BYTES_MAX} bytes"
@@ -181,7 +208,7 @@ class Configuration(Struct, frozen=True, array_like=True, dict=True):
 
     @cached_property
     def quorum_size(self) -> int:
-        """ceil((n+k)/2); see the module's docstring."""
+        """Return ceil((n+k)/2), the size of a quorum; see the module's docstring."""
         return (self.n + self.k + 1) // 2
 
     @property
@@ -194,7 +221,7 @@ class Configuration(Struct, frozen=True, array_like=True, dict=True):
 
     @cached_property
     def id(self) -> ConfigurationId:
-        """16 bytes, over place and content."""
+        """Return the digest of place and content, 16 bytes."""
         assert self.index != UNPLACED, "only a placed configuration has an id"
         content: tuple[object, ...] = (
             self.dap,
@@ -214,17 +241,22 @@ class Configuration(Struct, frozen=True, array_like=True, dict=True):
 
     @property
     def cluster_id(self) -> bytes:
-        """The id of c0 of the cluster that this configuration belongs to."""
+        """Return the id of c0 of the cluster which this configuration belongs to."""
         return self.cluster or self.id
 
     def at(self, domain: DomainName, index: int, cluster: bytes = b"") -> "Configuration":
-        """This content at a place of a domain's sequence in a cluster (Alg. 5:18, d.ID = lambda + 1); nothing certifies that."""
+        """Return this content at a place of a domain's sequence (Alg. 5:18, d.ID = lambda + 1),
+        uncertified.
+        """
         return msgspec.structs.replace(
             self, domain=domain, index=index, cluster=cluster, certificate=b""
         )
 
     def resolved(self, book: Mapping[ServerId, Server]) -> "Configuration":
-        """With address and identity of every server from ``book``; :class:`BadInput` names the ones it lacks."""
+        """Return this configuration with address and identity of every server from ``book``.
+
+        Raises :class:`BadInput` with the names missing from ``book``.
+        """
         unknown = [
             server.id for server in self.servers if not server.address and server.id not in book
         ]
@@ -238,11 +270,11 @@ class Configuration(Struct, frozen=True, array_like=True, dict=True):
         )
 
     def same_content(self, other: "Configuration") -> bool:
-        """Whether the two differ in their place at most."""
+        """Return whether the two configurations differ in their place at most."""
         return self.at(DEFAULT_DOMAIN, 0) == other.at(DEFAULT_DOMAIN, 0)
 
     def describe(self) -> str:
-        """One line for a person: ``EC n=5 k=3 delta=8 on s0,s1,s2,s3,s4; quorum 4, survives 1 crash``."""
+        """Describe in a line: ``EC n=5 k=3 delta=8 on s0,s1,s2,s3,s4; quorum 4, survives 1 crash``."""
         shape = (
             f"EC n={self.n} k={self.k} delta={self.delta}"
             if self.dap == "ec"
@@ -271,14 +303,20 @@ def _members(servers: Iterable[str | Server]) -> tuple[Server, ...]:
 
 
 class Status(enum.IntEnum):
-    """P: data may still be on its way. F: the configuration holds everything that completed before it (ARES II section 3)."""
+    """The status of a successor (ARES II section 3).
+
+    P: data may still be on its way. F: the configuration holds all that completed before it.
+    """
 
     PENDING = 0
     FINALIZED = 1
 
 
 class Successor(Struct, frozen=True, array_like=True):
-    """nextC: the configuration that follows another one, and its status; what a server knows of it only moves forwards (:func:`advance`)."""
+    """The configuration after another, with its status (nextC).
+
+    A server's knowledge of a successor only moves forwards (:func:`advance`).
+    """
 
     configuration: Configuration
     status: Status
@@ -289,15 +327,17 @@ class Successor(Struct, frozen=True, array_like=True):
 
 
 class ConflictingSuccessor(AresError):
-    """Two different configurations for one index of one domain."""
+    """Two different configurations for the same index of the same domain."""
 
 
 def advance(own: Configuration, current: Successor | None, incoming: Successor) -> Successor:
-    """The pointer after ``incoming`` arrives at a server of configuration ``own`` (Alg. 4:28-42), with rule R2.
+    """Return the pointer after ``incoming`` arrives at a server of ``own`` (Alg. 4:28-42), with
+    rule R2.
 
-    none -> (c', P) -> (c', F) -> (c'', F) with a higher index; never backwards. The published server takes any pending successor over another. A
-    different configuration *at the same index* would mean two consensus decisions for one index; it is refused, which keeps quorums safe even if the
-    consensus service misbehaves.
+    none -> (c', P) -> (c', F) -> (c'', F) with a higher index; never backwards. The published
+    server replaces a pending successor by any other. A different configuration *at the same index*
+    would mean two consensus decisions for an index; refusing the second keeps quorums safe even if
+    the consensus service misbehaves.
 
     Raises :class:`ConflictingSuccessor` (R2, or a successor that cannot follow ``own`` at all).
     """
@@ -320,7 +360,7 @@ def advance(own: Configuration, current: Successor | None, incoming: Successor) 
     if new.index == old.index:
         if (
             new != old and new.id != old.id
-        ):  # while data moves every request brings it, and a digest takes longer than looking
+        ):  # every request of a move brings it, and a digest takes longer than comparing
             raise ConflictingSuccessor(
                 f"index {new.index} of {new.domain!r} is {old.id.hex()} here, not {new.id.hex()}"
             )
@@ -329,7 +369,10 @@ def advance(own: Configuration, current: Successor | None, incoming: Successor) 
 
 
 def latest(successors: Iterable[Successor | None]) -> Successor | None:
-    """find-next-config's choice (Alg. 2:1-11): the finalized one with the highest index, else a pending one, else none."""
+    """Return the finalized successor of highest index, else a pending one, else None (Alg. 2:1-11).
+
+    This is the choice of find-next-config.
+    """
     known = (successor for successor in successors if successor is not None)
     return max(
         known, key=lambda successor: (successor.status, successor.configuration.index), default=None
@@ -337,14 +380,14 @@ def latest(successors: Iterable[Successor | None]) -> Successor | None:
 
 
 class Naming(Protocol):
-    """A reply that tells of a successor, if its server knows one."""
+    """A reply with a successor, if its server knows one."""
 
     @property
     def successor(self) -> Successor | None: ...
 
 
 def latest_named(replies: Collection[Naming]) -> Successor | None:
-    """``latest`` of what these replies name; nearly always none."""
+    """Return ``latest`` of the successors named by these replies; nearly always None."""
     for reply in replies:
         if reply.successor is not None:
             return latest([reply.successor for reply in replies])

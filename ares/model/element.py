@@ -1,7 +1,9 @@
-"""The seal of an element: a checksum over everything that could be mixed up on its way to a disk and back.
+"""The seal of an element: a checksum over all fields that could be mixed up on the way to a disk
+and back.
 
-The erasure code notices neither flipped bits nor elements of different versions put together; this does. The configuration's id covers
-its domain, so a seal covers domain, configuration, object, tag, element index, length of the whole value, and the bytes.
+The erasure code notices neither flipped bits nor a mixture of elements of different versions; the
+seal does. The configuration's id covers its domain; a seal therefore covers domain, configuration,
+object, tag, element index, length of the whole value, and the bytes.
 """
 
 import struct
@@ -14,8 +16,11 @@ from ares.model.messages import Element
 from ares.model.tag import Tag
 
 PART_BYTES_MIN = 1024
-"""The parts of an element, but one, have at least so many bytes in the mean. A coding makes none below 32 KiB, the last one aside
-(ares/dap/coding.py); each costs a server some hundred bytes of memory besides its data."""
+"""Least mean size of an element's parts, the last part aside.
+
+A coding makes no part below 32 KiB except the last (ares/dap/coding.py); each part costs a server
+some hundred bytes of memory besides its data.
+"""
 
 _pack = struct.Struct(">QQiq").pack
 
@@ -23,7 +28,10 @@ _pack = struct.Struct(">QQiq").pack
 def seal_seed(
     configuration: ConfigurationId, object: ObjectName, tag: Tag, index: int, length: int
 ) -> int:
-    """What the digest of an element's data is seeded with: the digest of all that is not data. Raises struct.error for what cannot be sealed."""
+    """Return the seed of the digest of an element's data: the digest of all other fields.
+
+    Raises struct.error for numbers that cannot be sealed.
+    """
     return xxh3_64_intdigest(
         configuration + _pack(tag.number, tag.writer, index, length) + object.encode()
     )
@@ -37,7 +45,10 @@ def checksum(
     length: int,
     parts: Sequence[bytes],
 ) -> int:
-    """64 bits (XXH3), seeded with the digest of all that is not data. Raises struct.error for what cannot be sealed."""
+    """Return the seal, 64 bits (XXH3) seeded with the digest of all fields except the data.
+
+    Raises struct.error for numbers that cannot be sealed.
+    """
     seed = xxh3_64_intdigest(
         configuration + _pack(tag.number, tag.writer, index, length) + object.encode()
     )
@@ -57,12 +68,15 @@ def sealed(
     length: int,
     parts: tuple[bytes, ...],
 ) -> Element:
-    """The element with its checksum."""
+    """Return the element with its checksum."""
     return Element(index, length, checksum(configuration, object, tag, index, length, parts), parts)
 
 
 def intact(configuration: ConfigurationId, object: ObjectName, tag: Tag, element: Element) -> bool:
-    """Whether the element is what was sealed under this tag. Numbers that cannot be sealed never were."""
+    """Return whether the element equals the element sealed under this tag.
+
+    Numbers which cannot be sealed never were.
+    """
     try:
         return element.checksum == checksum(
             configuration, object, tag, element.index, element.length, element.parts
@@ -72,15 +86,21 @@ def intact(configuration: ConfigurationId, object: ObjectName, tag: Tag, element
 
 
 def hollow(element: Element) -> Element:
-    """What is kept of an element that rotted: that it was there. It is not intact, so it is never answered."""
+    """Return the placeholder of a rotten element, as a record of its presence.
+
+    The placeholder is not intact, hence never sent in an answer.
+    """
     return Element(element.index, element.length, element.checksum, ())
 
 
 def is_hollow(element: Element) -> bool:
-    """Whether its data is missing. No other element of a value that has bytes is without any."""
+    """Return whether the data of the element is missing.
+
+    An element of a value with bytes always has data otherwise.
+    """
     return element.length > 0 and not any(element.parts)
 
 
 def is_in_crumbs(element: Element) -> bool:
-    """Whether it is cut into more parts than any coding makes of so many bytes."""
+    """Return whether the element has more parts than any coding makes of its size."""
     return element.size < (len(element.parts) - 1) * PART_BYTES_MIN

@@ -1,6 +1,7 @@
-"""The error taxonomy: what went wrong, what was not lost, what to do.
+"""The errors: each says the failure, the extent of the loss, and the remedy.
 
-Everything that a user, a file or the network can cause derives from :class:`AresError`; ``assert`` is kept for our own invariants.
+Every failure caused by a user, a file or the network derives from :class:`AresError`; ``assert`` is
+kept for invariants of this package.
 """
 
 import shlex
@@ -11,16 +12,20 @@ from ares.model.identity import FILE_DOMAINS, RESERVED, ObjectName, ServerId, sh
 from ares.model.tag import Tag
 
 NAMED_MAX = 5
-"""How many objects an error names."""
+"""Number of objects named in an error."""
 
 
 class AresError(Exception):
-    """Base of every error that this package raises on purpose."""
+    """Base of every error raised on purpose by this package."""
 
 
 @dataclass_transform(eq_default=False)
 class _Detailed(AresError):
-    """Base of errors with fields, given in the order of their declaration. ``text``: what it says; ``{name}`` is ``object`` as people know it."""
+    """Base of errors with fields, given in the order of their declaration.
+
+    ``text``: the message, a format of the fields; ``{name}`` is ``object`` as people know the
+    object.
+    """
 
     text: ClassVar[str]
     _fields: ClassVar[tuple[str, ...]] = ()
@@ -37,11 +42,11 @@ class _Detailed(AresError):
 
 
 class BadInput(AresError, ValueError):
-    """An argument, a file or a setting is not usable; nothing was sent and nothing changed."""
+    """An argument, a file or a setting is not usable; no message was sent and no state changed."""
 
 
 class BadMessage(AresError):
-    """Bytes from the network are not a message of a version that this program speaks."""
+    """Bytes from the network are not a message of a version which this program speaks."""
 
 
 class BadBlock(_Detailed):
@@ -67,7 +72,9 @@ class ObjectNotFound(_Detailed, KeyError):
 
 
 class NotInMirror(ObjectNotFound):
-    """A mirror has no such object: there was none at some moment since its copy was complete. ``site``: of the mirror."""
+    """The mirror at ``site`` lacks the object: at some moment since its copy was complete the
+    object was absent.
+    """
 
     site: str
     age_s: float
@@ -83,7 +90,7 @@ class MirrorNotFound(_Detailed, KeyError):
 
 
 class MirrorTooOld(_Detailed):
-    """A mirror was complete longer ago than the reader accepts. ``site``: of the mirror."""
+    """The copy of the mirror at ``site`` is older than the reader accepts."""
 
     object: str
     domain: str
@@ -99,8 +106,9 @@ class MirrorTooOld(_Detailed):
 class Uncertain(AresError):
     """Base of failures after which a write may or may not have taken effect.
 
-    ``may_have_taken_effect`` is True when some server may already hold what was to be written: a later read may show it, or never. ``untouched``:
-    each server that was asked in the end said at once that it did nothing.
+    ``may_have_taken_effect`` is True when some server may already hold the write: a later read may
+    show the write, or never. ``untouched``: each server asked in the end replied at once with a
+    refusal, without effect.
     """
 
     may_have_taken_effect = False
@@ -108,12 +116,16 @@ class Uncertain(AresError):
     advice = "the write may have taken effect: read the object before you write it again"
 
     def outcome(self) -> str:
-        """One clause for a person about what became of the operation."""
+        """Return a clause for a person about the outcome of the operation."""
         return f"; {self.advice}" if self.may_have_taken_effect else "; nothing was changed"
 
 
 class Unavailable(_Detailed, Uncertain):
-    """Too few servers answered in time. ``needed`` and ``heard`` count servers; ``missing`` maps each silent or refusing server to the reason."""
+    """Too few servers answered in time.
+
+    ``needed`` and ``heard`` count servers; ``missing`` maps each silent or refusing server to the
+    reason.
+    """
 
     needed: int
     heard: int
@@ -129,13 +141,16 @@ class Unavailable(_Detailed, Uncertain):
 
 
 class ElementRefused(Unavailable):
-    """Servers refuse what was to be stored, each for the reason in ``missing``: mostly that no object gets to its tag by being written."""
+    """Servers refuse the element, each for the reason in ``missing``.
+
+    Mostly the tag is too high to be reached by writing.
+    """
 
 
 class NotAuthorized(_Detailed, Uncertain):
-    """Servers refuse what this client's key may not do, or do not know the key (any more).
+    """Servers refuse an action beyond this client's key, or do not know the key (any more).
 
-    ``untouched``: each server that was asked said so at once, so it certainly had no effect.
+    ``untouched``: each server asked refused at once, hence the operation certainly had no effect.
     """
 
     why: str
@@ -156,7 +171,7 @@ class NotAuthorized(_Detailed, Uncertain):
 
 
 class DomainNotFound(_Detailed, KeyError):
-    """No domain of that name was created in this cluster."""
+    """No domain of this name was created in this cluster."""
 
     domain: str
 
@@ -168,14 +183,17 @@ class DomainNotFound(_Detailed, KeyError):
 
 
 class LogNotFound(DomainNotFound):
-    """No log of that name was created in this cluster."""
+    """No log of this name was created in this cluster."""
 
     def __str__(self) -> str:
         return f"no log {self.domain!r} in this cluster; `ares-cli log create {shlex.quote(self.domain)} --servers s0,s1,s2` makes one of these servers"
 
 
 class DecodeFailed(_Detailed, Uncertain):
-    """A quorum answered, but no version that may be returned could be put together (ARES II section 6.1; more than delta writers at once)."""
+    """A quorum answered, but no returnable version could be put together.
+
+    See ARES II section 6.1; the cause is more than delta writers at a time.
+    """
 
     object: str
     why: str
@@ -189,7 +207,7 @@ class DecodeFailed(_Detailed, Uncertain):
 
 
 class ConnectionClosed(_Detailed, Uncertain):
-    """The client was closed: while the operation was under way, or before it began (``begun`` False)."""
+    """The client was closed: during the operation, or before its begin (``begun`` False)."""
 
     begun: bool = True
 
@@ -200,14 +218,14 @@ class ConnectionClosed(_Detailed, Uncertain):
 
 
 class FileChanged(_Detailed):
-    """A file was changed under a reader that wants it as it was when it was opened."""
+    """A file was changed under a reader of the file as opened."""
 
     file: str
     text = "file {file!r} was changed since it was opened here; nothing was lost: open it again"
 
 
 class NotWritten(_Detailed):
-    """Nothing is at this position of a log yet. ``tail``: the log was committed up to there, a hint."""
+    """The position of a log is still empty; ``tail``: the log was committed up to ``tail``, a hint."""
 
     position: int
     tail: int
@@ -215,14 +233,17 @@ class NotWritten(_Detailed):
 
 
 class Trimmed(_Detailed):
-    """The position was trimmed: everything below ``upto`` is gone."""
+    """The position was trimmed: every entry below ``upto`` is gone."""
 
     upto: int
     text = "the log is trimmed up to position {upto}: what was below is gone, as somebody asked for; read from {upto} on"
 
 
 class PositionTaken(_Detailed):
-    """A conditional append did not get its position, and nothing was appended. ``tail``: the log was committed up to there, a hint."""
+    """A conditional append did not get its position, and appended no entry.
+
+    ``tail``: the log was committed up to ``tail``, a hint.
+    """
 
     position: int
     tail: int
@@ -238,7 +259,10 @@ class PositionTaken(_Detailed):
 
 
 class AppendUncertain(_Detailed, Uncertain):
-    """An append that may be in the log or not. The client appends under another name from then on, so it cannot come in twice."""
+    """An append may be in the log or not.
+
+    The client appends under another name from now on, hence the entries cannot come in twice.
+    """
 
     why: str
     may_have_taken_effect = True
@@ -248,7 +272,10 @@ class AppendUncertain(_Detailed, Uncertain):
 
 
 class LogSealed(_Detailed, Uncertain):
-    """The log's last chain is sealed and its successor is not decided: appends, tail() and "nothing there" wait for it."""
+    """The log's last chain is sealed and its successor undecided.
+
+    Appends, tail() and the answer "still empty" wait for the successor.
+    """
 
     domain: str
     index: int
@@ -259,11 +286,14 @@ class LogSealed(_Detailed, Uncertain):
 
 
 class ConfigurationRefused(AresError):
-    """A configuration is unusable, or servers refuse it; the one in force stays as it is."""
+    """A configuration is unusable, or servers refuse it; the configuration in force stays as is."""
 
 
 class ConsensusUnavailable(_Detailed, Uncertain):
-    """The consensus service did not answer in time: reads and writes go on, creating domains and reconfiguring wait."""
+    """The consensus service did not answer in time.
+
+    Reads and writes go on, creating domains and reconfiguring wait.
+    """
 
     why: str
 
@@ -273,7 +303,11 @@ class ConsensusUnavailable(_Detailed, Uncertain):
 
 
 class UnreadableDecision(ConsensusUnavailable):
-    """What the consensus service keeps under ``key`` was not written by a release of ares that this one can read. It is left as it is."""
+    """The record of the consensus service under ``key`` was written by no release known to this
+    program.
+
+    The record is left as is.
+    """
 
     key: str
 
@@ -282,14 +316,20 @@ class UnreadableDecision(ConsensusUnavailable):
 
 
 class Superseded(_Detailed):
-    """Internal: the configuration being asked was retired; ``newer`` is finalized and holds its data. Caught by the traversal."""
+    """Internal: the configuration asked was retired; ``newer`` is finalized and holds its data.
+
+    Caught by the traversal.
+    """
 
     newer: object
     text = "superseded by {newer}"
 
 
 class StoreDamaged(_Detailed):
-    """A server's store lacks, or cannot read, what the server may have acknowledged: it must not serve under its identity any more."""
+    """A server's store lacks, or cannot read, data which the server may have acknowledged.
+
+    The server must not serve under its identity any more.
+    """
 
     path: object
     why: str
@@ -302,7 +342,7 @@ class StoreDamaged(_Detailed):
 
 
 class StoreLost(_Detailed):
-    """A server ran here before, and its store is gone."""
+    """The store of a server that ran here before is gone."""
 
     path: object
     text = (
@@ -313,10 +353,11 @@ class StoreLost(_Detailed):
 
 
 class DirectoryLost(_Detailed):
-    """The directory of a server or consensus member is empty, and is not new; or those of several.
+    """The directory of a server or consensus member is empty but not new; or those of several
+    processes.
 
-    ``ids``, ``file``: of the processes, and their cluster file. ``votes``: they are consensus members. ``record``: what remembers that they ran
-    there, if anything does.
+    ``ids``, ``file``: the processes, and their cluster file. ``votes``: the processes are consensus
+    members. ``record``: the file which remembers that they ran in ``directory``, if any.
     """
 
     directory: object
@@ -343,7 +384,7 @@ class DirectoryLost(_Detailed):
         return f"nothing is in {self.directory}: {lost}. A {what} with nothing might {fear}, so it was not started; {others}. {self.advice()}"
 
     def advice(self) -> str:
-        """What to do."""
+        """Return the remedy."""
         who, prepare = ", ".join(self.ids), f"`ares-cli prepare {self.file} {' '.join(self.ids)}"
         lost = f"{prepare} --forget` lets it begin empty and under a new identity, and after its start `ares-cli reconfig` takes it in again"
         if self.votes:
@@ -359,7 +400,7 @@ class DirectoryLost(_Detailed):
 
 
 class ForeignStore(_Detailed):
-    """A store is another server's, another cluster's, or of a release that this one does not know."""
+    """A store is another server's, another cluster's, or of an unknown release."""
 
     path: object
     why: str
@@ -367,7 +408,11 @@ class ForeignStore(_Detailed):
 
 
 class StoreFailed(_Detailed):
-    """The disk failed under a running server: what it holds now is not known, so the server ends. What it acknowledged was durable before."""
+    """The disk failed under a running server.
+
+    The disk's contents are unknown now, hence the server ends. Acknowledged data was durable
+    before.
+    """
 
     path: object
     why: str
@@ -378,10 +423,10 @@ class StoreFailed(_Detailed):
 
 
 class Undecodable(DecodeFailed):
-    """So it is whenever one looks, as long as nobody writes the object.
+    """A version that stays undecodable for every reader, as long as no client writes the object.
 
-    ``newest``: nothing that was completed has a higher tag. ``proven``: the servers that answered show that it stays so, whatever the silent ones
-    hold.
+    ``newest``: no completed write has a higher tag. ``proven``: the answers show the result final,
+    whatever the silent servers hold.
     """
 
     newest: Tag
@@ -389,7 +434,10 @@ class Undecodable(DecodeFailed):
 
 
 class LeftBehind(DecodeFailed):
-    """The object could not be decoded when its domain was moved, and was left behind because somebody asked for that. ``tag``: of the mark."""
+    """The object could not be decoded when its domain was moved, and was left behind by request.
+
+    ``tag``: the tag of the mark.
+    """
 
     def __init__(self, object: str, tag: Tag) -> None:
         super().__init__(object, f"it was left behind at {tag}")
@@ -403,7 +451,10 @@ class LeftBehind(DecodeFailed):
 
 
 class ObjectsStuck(_Detailed, Uncertain):
-    """A move ended without these objects, so it is not final. ``objects``: why each of them cannot be moved, naming servers."""
+    """A move ended without these objects, and is therefore not final.
+
+    ``objects``: maps each object to the reason why it cannot be moved, naming servers.
+    """
 
     domain: str
     objects: Mapping[ObjectName, str]
@@ -422,7 +473,7 @@ class ObjectsStuck(_Detailed, Uncertain):
         )
 
     def _raw(self) -> str:
-        """Say how to delete an object whose name is no key."""
+        """Return the command which deletes an object whose name is no key."""
         name = next((name for name in self.objects if name.startswith(RESERVED)), None)
         if name is None:
             return ""
@@ -431,7 +482,7 @@ class ObjectsStuck(_Detailed, Uncertain):
 
 
 class NoTagLeft(_Detailed):
-    """A server answered with a tag that nothing can be above."""
+    """A server answered with a tag above which no tag exists."""
 
     object: str
     number: int

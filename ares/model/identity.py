@@ -1,4 +1,4 @@
-"""Distinct id types, so that the type checker notices an object's name where a server's was meant."""
+"""Distinct id types: the type checker notices an object's name in place of a server's."""
 
 from typing import NewType
 
@@ -14,42 +14,48 @@ ObjectName = NewType("ObjectName", str)
 """A key: non-empty UTF-8 of at most 1024 bytes."""
 
 DomainName = NewType("DomainName", str)
-"""A set of objects that share one configuration sequence (paper: D)."""
+"""A set of objects which share a configuration sequence (paper: D)."""
 
 ConfigurationId = NewType("ConfigurationId", bytes)
-"""Digest of a configuration's domain, index and content: two different ones never share a name."""
+"""Digest of a configuration's domain, index and content: two different configurations never share
+an id.
+"""
 
 CallId = NewType("CallId", Word)
-"""One round of one client; a reply names the call that it answers."""
+"""A round of a client; a reply names the call which it answers."""
 
 NO_CALL = CallId(0)
-"""Of a message that nobody asked for, or that crosses no network."""
+"""The call of a message without a request, or of a message that crosses no network."""
 
 DEFAULT_DOMAIN = DomainName("default")
 
 NO_DOMAIN = DomainName("")
-"""Where a list of servers that is no configuration is placed, so that nothing that is known of a real domain applies to it."""
+"""The domain of a list of servers without a configuration; no knowledge of a real domain applies to
+it.
+"""
 
 RESERVED = "\0"
-"""What keys of users never begin with."""
+"""Prefix that keys of users never have."""
 
 FILE_DOMAINS = "file/"
-"""What the domains of single files begin with."""
+"""Prefix of the domains of single files."""
 
 MIRROR_DOMAINS = "mirror/"
-"""What the domains of mirrors begin with: read-only copies of other domains (ares/objects/mirroring.py)."""
+"""Prefix of the domains of mirrors: read-only copies of other domains (ares/objects/mirroring.py).
+"""
 
 DIRECTORY = RESERVED + "domain/"
-"""Objects of `default` that begin so are directory entries: domain name to its first configuration, written once."""
+"""Prefix of directory entries in `default`: domain name to its first configuration, written once.
+"""
 
 FOLLOWING = RESERVED + "follow/"
-"""Objects of `default` that begin so name the domains that follow their users (docs/sites.md)."""
+"""Prefix of objects in `default` that name the domains which follow their users (docs/sites.md)."""
 
 OF_WRITERS = tuple(RESERVED + kind for kind in ("file/", "block/", "mark/", "mirror/"))
 """Prefixes of reserved names that the role ``write`` puts: parts of files, and notes of mirrors.
 
-Any other reserved name takes the role ``reconfigure``: directory entries, and the names of no
-operation, which only a move carries along.
+Any other reserved name takes the role ``reconfigure``: directory entries, and names which only a
+move carries along and no operation makes.
 """
 
 KEY_BYTES_MAX = 1024
@@ -58,7 +64,10 @@ VALUE_BYTES_MAX = 256 * 1024 * 1024
 
 
 def fits(text: str, bytes_max: int) -> bool:
-    """Whether ``text`` takes at most so many bytes as UTF-8. A text of any length is looked at in the same time."""
+    """Return whether ``text`` takes at most ``bytes_max`` bytes as UTF-8.
+
+    The check takes the same time for a text of any length.
+    """
     characters = len(text)
     return 4 * characters <= bytes_max or (
         characters <= bytes_max and len(text.encode(errors="replace")) <= bytes_max
@@ -66,17 +75,17 @@ def fits(text: str, bytes_max: int) -> bool:
 
 
 def is_object_name(name: str) -> bool:
-    """Whether an object can have this name, be it a user's key or one of the project's own."""
+    """Return whether the name is possible for an object, be it a user's key or a reserved name."""
     return name != "" and fits(name, KEY_BYTES_MAX)
 
 
 def takes_more_than_write(name: str) -> bool:
-    """Whether putting an object with this name takes the role ``reconfigure``."""
+    """Return whether putting an object with this name takes the role ``reconfigure``."""
     return name.startswith(RESERVED) and not name.startswith(OF_WRITERS)
 
 
 def is_domain_name(name: str) -> bool:
-    """Whether a domain can have this name."""
+    """Return whether the name is possible for a domain."""
     return name != "" and fits(name, DOMAIN_BYTES_MAX) and name.isprintable()
 
 

@@ -1,7 +1,9 @@
-"""Messages of the shared log, between clients and nodes and among nodes (docs/log.md, Messages), and the records that they carry.
+"""Messages of the shared log, between clients and nodes and among nodes, and their records
+(docs/log.md, Messages).
 
-A record is what one append brought: it is stored, forwarded, fetched, cut and trimmed as a whole, so `end` never falls inside an append. Every number
-that comes from a peer is bounded while it is decoded.
+A record holds the entries of a single append: the record is stored, forwarded, fetched, cut and
+trimmed as a whole, hence `end` never falls inside an append. Every number from a peer is bounded
+while decoding.
 """
 
 import enum
@@ -21,16 +23,18 @@ from ares.model.work import CONFIGURATION_WORK, LISTED_WORK, entries_bulk
 ENTRY_BYTES_MAX = 1024 * 1024
 ENTRIES_MAX = 4096
 RECORD_BYTES_MAX = 4 * 1024 * 1024
-"""Of the entries of one append; with ENTRIES_MAX, what one append may bring."""
+"""Bytes of the entries of an append; the number of entries is bounded by ENTRIES_MAX."""
 
 Entry = Annotated[bytes, Meta(max_length=ENTRY_BYTES_MAX)]
 Batch = Annotated[tuple[Entry, ...], Meta(min_length=1, max_length=ENTRIES_MAX)]
 
 
 class LogRecord(Struct, frozen=True, array_like=True, gc=False):
-    """One append in its place: ``entries`` from position ``first`` on, the client's ``number`` for it, and its ``lowest`` number without an answer.
+    """An append in its place: ``entries`` from position ``first`` on.
 
-    ``seal``: a checksum over all of it, made by the head; every node that takes the record verifies it.
+    ``number``: the client's number of the append. ``lowest``: the client's lowest number without an
+    answer. ``seal``: a checksum over all fields, made by the head; every node verifies the seal
+    before it takes the record.
     """
 
     first: Position
@@ -42,22 +46,22 @@ class LogRecord(Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def end(self) -> int:
-        """The position after its last entry."""
+        """Return the position after the last entry."""
         return self.first + len(self.entries)
 
     @property
     def size(self) -> int:
-        """Bytes of data."""
+        """Return the bytes of data."""
         return sum(map(len, self.entries))
 
     @property
     def bulk(self) -> int:
-        """Bytes that the record counts where work and memory are bounded."""
+        """Return the bytes that the record counts where work and memory are bounded."""
         return entries_bulk(self.entries)
 
     @property
     def is_sound(self) -> bool:
-        """Whether the head made it so."""
+        """Return whether the record is as made by the head."""
         return self.seal == seal_of(self.first, self.client, self.number, self.lowest, self.entries)
 
 
@@ -65,7 +69,9 @@ _names = Layout("<QQQQQ").pack
 
 
 def seal_of(first: int, client: int, number: int, lowest: int, entries: tuple[bytes, ...]) -> int:
-    """64 bits (XXH3) of the fields of a record, the lengths of its entries included."""
+    """Return the seal, 64 bits (XXH3) of the fields of a record, the lengths of its entries
+    included.
+    """
     if len(entries) == 1:
         return xxh3_64_intdigest(
             entries[0], xxh3_64_intdigest(_names(first, client, number, lowest, len(entries[0])))
@@ -77,24 +83,27 @@ def seal_of(first: int, client: int, number: int, lowest: int, entries: tuple[by
 
 
 PIECE_BYTES = 1024 * 1024
-"""Of the records in one message, unless a single one is larger."""
+"""Bytes of the records in a message, unless a single record is larger."""
 
 RECORDS_MAX = 4096
 READ_BYTES_MAX = 16 * 1024 * 1024
-"""Of the entries in one answer."""
+"""Bytes of the entries in an answer."""
 
 ROW_PLACES_MAX = 65_536
 ANSWER_BYTES_MAX = 4 * 1024 * 1024
-"""Of the records that a node looks at for one answer, unless a single one is larger: making one takes milliseconds."""
+"""Bytes of the records read by a node for an answer, unless a single record is larger.
+
+Making an answer takes milliseconds.
+"""
 
 RANGE_MAX = 65_536
-"""Positions in one read."""
+"""Positions in a read."""
 
 FOLLOW_S_MAX = 60.0
-"""How long a node holds a read that waits for entries, at most."""
+"""Longest time that a node holds a read which waits for entries."""
 
 EACH_MAX = 64
-"""Positions that are read one by one with one request."""
+"""Positions that a request reads individually."""
 
 Records = Annotated[tuple[LogRecord, ...], Meta(max_length=RECORDS_MAX)]
 Servers = Annotated[tuple[ServerId, ...], Meta(max_length=2 * SERVERS_MAX)]
@@ -102,18 +111,20 @@ Length = Annotated[int, Meta(ge=0, le=RANGE_MAX)]
 
 
 class OfChain(Message, frozen=True):
-    """Base of what is said about one configuration of a log."""
+    """Base of messages about a configuration of a log."""
 
     configuration: ConfigurationId
 
 
-# -- from a client ------------------------------------------------------------------------------------------------------
+# -- from a client ---------------------------------------------------------------------------------
 
 
 class Append(OfChain, frozen=True, tag=96):
-    """To the head. ``lowest``: the client's lowest number without an answer. ``since``: a position known to be committed before that was first sent.
+    """An append, to the head.
 
-    ``at``: take it only if its first entry gets exactly this position.
+    ``lowest``: the client's lowest number without an answer. ``since``: a position known to be
+    committed before the append with that number was first sent. ``at``: take the append only if its
+    first entry gets exactly this position.
     """
 
     client: ClientId
@@ -129,9 +140,11 @@ class Append(OfChain, frozen=True, tag=96):
 
 
 class ReadLog(OfChain, frozen=True, tag=97):
-    """Committed entries from ``first`` on, at most ``count`` and about ``bytes_max`` bytes; ``uncommitted``: whatever the node has.
+    """A request for committed entries from ``first`` on, at most ``count`` and about ``bytes_max``
+    bytes.
 
-    ``wait_s``: hold the request so long if there is nothing yet (follow).
+    ``uncommitted``: read uncommitted entries of the node, too. ``wait_s``: seconds to hold the
+    request while no entry is present (follow).
     """
 
     first: Position
@@ -142,7 +155,10 @@ class ReadLog(OfChain, frozen=True, tag=97):
 
 
 class ReadEach(OfChain, frozen=True, tag=106):
-    """The committed entry at each of the positions; ``uncommitted``: whatever the node has."""
+    """A request for the committed entry at each of the positions.
+
+    ``uncommitted``: read uncommitted entries of the node, too.
+    """
 
     positions: Annotated[tuple[Position, ...], Meta(min_length=1, max_length=EACH_MAX)]
     uncommitted: bool = False
@@ -153,28 +169,35 @@ class ReadEach(OfChain, frozen=True, tag=106):
 
 
 class Look(OfChain, frozen=True, tag=98):
-    """How far are you? From a client, as evidence; from a node to the tail, for a dirty read."""
+    """A request for a node's state: from a client as evidence, from a node to the tail for a dirty
+    read.
+    """
 
 
 class Trim(OfChain, frozen=True, tag=99):
-    """To the head of the last chain: positions below ``upto`` may go."""
+    """A request to the head of the last chain: drop positions below ``upto``."""
 
     upto: Position
 
 
 class Seal(OfChain, frozen=True, tag=100):
-    """Take nothing any more, for ever, and say how far you are."""
+    """A request to take no record any more, for ever, and to report the state."""
 
 
 class Stand(OfChain, frozen=True, tag=101):
-    """Do you have everything below the start of this chain?"""
+    """A question: is every entry below the start of this chain here?"""
 
 
-# -- from node to node; ``server`` is the one that sends it; LookRow and Fetch carry the successor (R1) -----------------
+# -- from node to node; ``server`` is the sender; LookRow and Fetch carry the successor (R1)
+# ------------
 
 
 class Forward(OfChain, frozen=True, tag=102):
-    """To the next node of the chain: records from ``first`` on; none: tell me how far you are. ``trimmed``: what is trimmed durably here."""
+    """Records from ``first`` on, to the next node of the chain; without records, a request for its
+    state.
+
+    ``trimmed``: the position trimmed durably at the sender.
+    """
 
     server: ServerId
     first: Position
@@ -187,9 +210,10 @@ class Forward(OfChain, frozen=True, tag=102):
 
 
 class Committed(OfChain, frozen=True, tag=103):
-    """To the node before: ``committed`` at every node, durable here up to ``length``. ``missing``: send again from there.
+    """A report to the previous node: ``committed`` at every node, durable here up to ``length``.
 
-    ``trimmed``: durably, here and at every node behind.
+    ``missing``: send again from ``length`` on. ``trimmed``: trimmed durably, here and at every node
+    behind.
     """
 
     server: ServerId
@@ -200,7 +224,7 @@ class Committed(OfChain, frozen=True, tag=103):
 
 
 class LookRow(OfChain, frozen=True, tag=104):
-    """To a node of an earlier chain: the row of a client there."""
+    """A request to a node of an earlier chain: the row of a client in that chain."""
 
     client: ClientId
     since: Position
@@ -212,7 +236,7 @@ class LookRow(OfChain, frozen=True, tag=104):
 
 
 class Fetch(OfChain, frozen=True, tag=105):
-    """Records from position ``first`` on. ``configuration``: in whose stretch that is."""
+    """A request for records from position ``first`` on, in the stretch of ``configuration``."""
 
     first: Position
     successor: Successor | None
@@ -222,20 +246,20 @@ class Fetch(OfChain, frozen=True, tag=105):
         return 0 if self.successor is None else CONFIGURATION_WORK
 
 
-# -- replies ------------------------------------------------------------------------------------------------------------
+# -- replies ---------------------------------------------------------------------------------------
 
 
 class AppendOutcome(enum.IntEnum):
     DONE = 1  # committed, the first entry at ``position``
     GAP = 2  # a lower number is missing: send from ``position`` on
-    SEALED = 3  # this chain takes nothing any more
-    UNCERTAIN = (
-        4  # what would tell whether it was taken before is trimmed; ``position`` is committed
-    )
+    SEALED = 3  # this chain takes no appends any more
+    UNCERTAIN = 4  # the evidence of an earlier append is trimmed; ``position`` is committed
     TAKEN = (
         5  # a conditional append: the position is taken; the log is committed up to ``position``
     )
-    BEHIND = 6  # a conditional append: this chain is shorter than that, look for a newer one
+    BEHIND = (
+        6  # a conditional append: this chain is shorter than the position, look for a newer chain
+    )
 
 
 class Appended(Message, frozen=True, tag=112):
@@ -246,9 +270,11 @@ class Appended(Message, frozen=True, tag=112):
 
 
 class LogEntries(Message, frozen=True, tag=113):
-    """``entries`` from ``first`` on. Without any: what is below ``trimmed`` is gone; what is at ``elsewhere`` is not here; else nothing is known.
+    """``entries`` from ``first`` on, or the reason why the node has no entries.
 
-    ``committed``: how far the node knows this chain to be, a hint. At the end of a chain ``successor`` says where to go on.
+    Without entries: entries below ``trimmed`` are gone; entries held by the servers ``elsewhere``
+    are not here; otherwise the node knows no entry. ``committed``: the node's knowledge of this
+    chain's commit, a hint. At the end of a chain ``successor`` leads on.
     """
 
     first: Position
@@ -264,7 +290,7 @@ class LogEntries(Message, frozen=True, tag=113):
 
 
 class EachRead(Message, frozen=True, tag=120):
-    """The entry at each position that was asked for, or None, which says nothing about the position."""
+    """The entry at each position asked for, or None, which is no statement about the position."""
 
     entries: Annotated[tuple[Entry | None, ...], Meta(max_length=EACH_MAX)]
     successor: Successor | None
@@ -275,7 +301,7 @@ class EachRead(Message, frozen=True, tag=120):
 
 
 class LookDone(Message, frozen=True, tag=114):
-    """One look at a node's state. It is evidence only if the node is neither ``sealed`` nor knows a successor."""
+    """A node's state, evidence only if the node is not ``sealed`` and knows no successor."""
 
     sealed: bool
     length: Position
@@ -284,7 +310,10 @@ class LookDone(Message, frozen=True, tag=114):
 
 
 class TrimDone(Message, frozen=True, tag=115):
-    """``done``: every node has trimmed up to there. Otherwise the head does not know so much to be committed."""
+    """The answer to :class:`Trim`.
+
+    ``done``: every node has trimmed up to the position. Otherwise the head's known commit is below.
+    """
 
     done: bool
     committed: Position
@@ -297,7 +326,11 @@ class SealDone(Message, frozen=True, tag=116):
 
 
 class Stood(Message, frozen=True, tag=117):
-    """``complete``: everything below the chain's start is here, durably. ``upto``: how far it is here without a gap."""
+    """The answer to :class:`Stand`.
+
+    ``complete``: every entry below the chain's start is here, durably. ``upto``: the end of the
+    entries present without a gap.
+    """
 
     complete: bool
     upto: Position
@@ -305,7 +338,7 @@ class Stood(Message, frozen=True, tag=117):
 
 
 class RowPlace(Struct, frozen=True, array_like=True, gc=False):
-    """Where a number of a client is."""
+    """The positions of a client's append."""
 
     number: Number
     first: Position
@@ -313,9 +346,11 @@ class RowPlace(Struct, frozen=True, array_like=True, gc=False):
 
 
 class RowFound(Message, frozen=True, tag=118):
-    """``holds``: the node knows the successor and has all of the stretch, so this answers. ``last``: 0 without a row.
+    """The answer to :class:`LookRow`.
 
-    ``whole``: it answers for everything below, too. ``uncertain``: the row may have been trimmed.
+    ``holds``: the node knows the successor and has the whole stretch; only such an answer counts.
+    ``last``: 0 without a row. ``whole``: the answer covers every earlier chain, too. ``uncertain``:
+    the row may have been trimmed.
     """
 
     holds: bool
@@ -331,7 +366,10 @@ class RowFound(Message, frozen=True, tag=118):
 
 
 class Fetched(Message, frozen=True, tag=119):
-    """Records that cover ``first`` and what follows; none: below ``trimmed`` it is gone, otherwise not here."""
+    """Records that cover ``first`` and following positions.
+
+    Without records: below ``trimmed`` they are gone, otherwise not here.
+    """
 
     first: Position
     records: Records

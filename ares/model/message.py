@@ -1,4 +1,4 @@
-"""What every message has, and what a traced request and its reply say besides."""
+"""The base of all messages, and the additions of a traced request and its reply."""
 
 from typing import Annotated
 
@@ -9,18 +9,26 @@ from ares.model.numbers import Seconds
 
 TRACE_BYTES = 25
 Trace = Annotated[bytes, Meta(max_length=TRACE_BYTES)] | None
-"""The place of a request in a trace, if it is traced: W3C trace context in binary, 16 bytes of the trace's id, 8 of the parent's, 1 of flags."""
+"""The place of a traced request in its trace.
+
+W3C trace context in binary: 16 bytes of the trace's id, 8 of the parent's, 1 of flags.
+"""
 
 Spent = tuple[Seconds, Seconds]
-"""What a server says of a traced request: seconds from its arrival until it was handled, and until the reply left, which a commit may delay."""
+"""Seconds of a traced request at a server: from arrival until handled, and until the reply left.
+
+A commit may delay the reply.
+"""
 
 
 class Message(Struct, frozen=True, array_like=True, gc=False, tag=True):
-    """Base of all. ``call`` is chosen by the client and unique in its session; a reply repeats it."""
+    """Base of all messages; ``call`` is chosen by the client, unique in its session, and repeated
+    by a reply.
+    """
 
     call: CallId
 
     @property
     def bulk(self) -> int:
-        """Work of this message beyond that of a small one (ares/model/work.py)."""
+        """Return the work of this message beyond the work of a small message (ares/model/work.py)."""
         return 0

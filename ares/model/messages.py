@@ -1,8 +1,10 @@
-"""Every request and reply, typed and frozen, and what there is to know of each kind of request, in one table. Bytes exist only in the codec.
+"""Every request and reply, typed and frozen, and the properties of each kind of request in a table.
 
-A request names its configuration by id (domain and index are part of the digest) and a call; the reply names the call. What a server says
-about a configuration carries that configuration's ``successor`` (nextC), so that a client learns of a reconfiguration from any answer
-(ARES II section 5.1, piggyback). Names follow Alg. 3-5; the paper's message is given where it has another name.
+Bytes exist only in the codec. A request names its configuration by id (domain and index are part of
+the digest) and a call; the reply names the call. A server's reply about a configuration carries
+that configuration's ``successor`` (nextC): a client learns of a reconfiguration from any answer
+(ARES II section 5.1, piggyback). Names follow Alg. 3-5; the paper's message is given where its name
+differs.
 """
 
 import enum
@@ -52,42 +54,49 @@ from ares.model.tag import Tag
 from ares.model.work import CONFIGURATION_WORK, LISTED_WORK, REQUEST_WORK
 
 DELETED = -1
-"""The length of a tombstone: a version that says the object is absent. Never written reads as deleted."""
+"""The length of a tombstone: a version of an absent object. Never written reads as deleted."""
 
 LEFT = -2
-"""The length of the mark of an object that was left behind: a version that says that its value is lost."""
+"""The length of the mark of an object left behind: a version whose value is lost."""
 
 FRAME_MAX = 2**31 - 1
 """The highest number of a frame, or of a part in a journal's batch."""
 
 ValueLength = Annotated[int, Meta(ge=LEFT, le=VALUE_BYTES_MAX)]
-"""Of a whole value, in bytes; DELETED or LEFT."""
+"""Length of a whole value, in bytes; DELETED or LEFT."""
 
 PAGE_OBJECTS_MAX, LEFT_NAMED_MAX = 1000, 20
-"""Objects in a reply that lists them; names of objects that a move left behind in a description, for each configuration."""
+"""Objects in a listing reply; names of objects left behind by a move, for each configuration
+described.
+"""
 
 EARLIER_MAX = 64
-"""Chains of a log that are told together with a new one: those that are not finalized yet, and the one before them."""
+"""Chains of a log told together with a new chain: the unfinalized ones, and the chain before them.
+"""
 
 USAGES_MAX = 100
-"""Domains whose use a server is asked for at once, and of which a member says whether they follow their users."""
+"""Domains in a question about usage, and in a member's report of domains that follow their users.
+"""
 
 SITES_TOLD_MAX = 64
-"""Of a domain's use."""
+"""Sites in a domain's usage."""
 
 BOUNDS_MAX = 64
-"""Of a histogram in a description."""
+"""Bounds of a histogram in a description."""
 
 PARTS_MAX = 256
-"""Of an element: as many stripes as the largest value has (ares/dap/coding.py)."""
+"""Parts of an element: as many as the stripes of the largest value (ares/dap/coding.py)."""
 
 
 class Element(Struct, frozen=True, array_like=True, gc=False):
-    """One server's part of a version: the whole value (ABD) or the coded element number ``index`` (EC).
+    """A server's part of a version: the whole value (ABD) or the coded element number ``index``
+    (EC).
 
-    ``length``: bytes of the whole value, DELETED or LEFT. ``checksum`` seals everything that could be mixed up (see ares/model/element.py).
-    ``parts``: the data, in pieces as the coding made them (one piece for each stripe of the value, see ares/dap/coding.py), never joined on the way.
-    ``frame``: on the wire only, where the frames with large parts begin; -1 when the parts are here.
+    ``length``: bytes of the whole value, DELETED or LEFT. ``checksum``: the seal over all fields
+    that could be mixed up (see ares/model/element.py). ``parts``: the data, in pieces as the coding
+    made them (a piece for each stripe of the value, see ares/dap/coding.py), never joined on the
+    way. ``frame``: on the wire only, the number of the first frame with large parts; -1 when the
+    parts are here.
     """
 
     index: Annotated[int, Meta(ge=0, le=SERVERS_MAX - 1)]
@@ -98,18 +107,18 @@ class Element(Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def size(self) -> int:
-        """Bytes of data."""
+        """Return the bytes of data."""
         parts = self.parts
         return len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
 
     @property
     def bulk(self) -> int:
-        """Work that the data make (ares/model/work.py)."""
+        """Return the work that the data make (ares/model/work.py)."""
         parts = self.parts
         return len(parts[0]) if len(parts) == 1 else LISTED_WORK * len(parts) + self.size
 
 
-# -- to a storage server ------------------------------------------------------------------------------------------------
+# -- to a storage server ---------------------------------------------------------------------------
 
 
 class GetTag(Message, frozen=True, tag=1):
@@ -121,10 +130,13 @@ class GetTag(Message, frozen=True, tag=1):
 
 
 class GetData(Message, frozen=True, tag=2):
-    """QUERY-LIST (Alg. 4:8): all tags, and the element of ``wanted`` or else of the newest one.
+    """QUERY-LIST (Alg. 4:8): all tags, and the element of ``wanted``, by default of the newest
+    version.
 
-    A large element comes only if ``element`` is set: k servers are asked for theirs, the rest for tags. ``successor`` is rule R1: install it before
-    you answer. ``held``: the client has this version; no element comes unless the newest is above it (the optimised DAPs of CoARES).
+    A large element comes only if ``element`` is set: k servers are asked for elements, the rest for
+    tags. ``successor`` is rule R1: install the successor before the answer. ``held``: the client
+    has this version; no element comes unless the newest version is above (the optimised DAPs of
+    CoARES).
     """
 
     configuration: ConfigurationId
@@ -155,7 +167,7 @@ class PutData(Message, frozen=True, tag=3):
 
 
 class ReadConfig(Message, frozen=True, tag=4):
-    """READ-CONFIG (Alg. 4:28): the successor, please."""
+    """READ-CONFIG (Alg. 4:28): a request for the successor."""
 
     configuration: ConfigurationId
     trace: Trace = None
@@ -186,7 +198,9 @@ class CollectConfig(Message, frozen=True, tag=6):
 
 
 class ListObjects(Message, frozen=True, tag=7):
-    """One page of the objects that the server holds for the configuration: at most ``limit`` names after ``after``, in order."""
+    """A request for a page of a configuration's objects: at most ``limit`` names after ``after``,
+    in order.
+    """
 
     configuration: ConfigurationId
     after: str
@@ -201,11 +215,11 @@ class ListObjects(Message, frozen=True, tag=7):
 
 
 class Introduce(Message, frozen=True, tag=8):
-    """The content of a configuration that the server did not know. Answered only when refused: the request that follows it is the question.
+    """The content of a configuration unknown to the server, answered only by a refusal.
 
-    ``earlier``: of a chain, the configurations of its log before it, from the last one known to be finalized on, in order.
-
-    Raises :class:`BadInput` for a configuration that has no place in its sequence, and so no id.
+    The following request is the question. ``earlier``: for a chain, the earlier configurations of
+    its log in order, from the last known finalized configuration on. Raises :class:`BadInput` for a
+    configuration without a place in its sequence, hence without an id.
     """
 
     configuration: Configuration
@@ -223,9 +237,10 @@ class Introduce(Message, frozen=True, tag=8):
 
 
 class Describe(Message, frozen=True, tag=9):
-    """Who are you, and what do you hold? ``brief``: only who you are; what a server of thousands of domains holds is a large answer.
+    """A request for a server's identity and contents.
 
-    ``usage_of``: domains of which to say who uses them, too.
+    ``brief``: identity only; the contents of a server of thousands of domains make a large answer.
+    ``usage_of``: domains whose users are to be reported, too.
     """
 
     brief: bool = False
@@ -237,9 +252,10 @@ class Describe(Message, frozen=True, tag=9):
 
 
 class Scrub(Message, frozen=True, tag=10):
-    """Verify what is on the disk. ``begin``: now, unless that is under way; otherwise only tell how far it is.
+    """A request to verify the disk.
 
-    ``bytes_per_s``: how fast, from now on; 0: as fast as the server was told to.
+    ``begin``: start now, unless a scrub is under way; otherwise only report progress.
+    ``bytes_per_s``: speed from now on; 0: the server's configured speed.
     """
 
     begin: bool
@@ -247,14 +263,20 @@ class Scrub(Message, frozen=True, tag=10):
 
 
 class SetLogLevel(Message, frozen=True, tag=11):
-    """To a server or a consensus member: log from ``level`` on (debug, info, warning, error) until told otherwise or restarted."""
+    """A request to a server or a consensus member: log from ``level`` on (debug, info, warning,
+    error).
+
+    The level holds until the next such request or a restart.
+    """
 
     level: Annotated[str, Meta(max_length=32)]
 
 
 class Bring(Message, frozen=True, tag=12):
-    """Get your element of this version from servers of ``source``, and store it as if it came with a PutData of mine: a move whose data travels from
-    server to server. ``length``: of the whole value, in bytes.
+    """A request to pull the element of a version from servers of ``source``, and store it.
+
+    The server stores the element as if a PutData of the sender had brought it: in such a move data
+    travels from server to server. ``length``: bytes of the whole value.
     """
 
     configuration: ConfigurationId
@@ -269,19 +291,25 @@ class Bring(Message, frozen=True, tag=12):
 
 
 class Finalize(Message, frozen=True, tag=13):
-    """This configuration is finalized: from now on you may name it to clients that ask where its domain is (rule R21)."""
+    """A statement: this configuration is finalized.
+
+    The server may name the configuration to clients in search of its domain from now on (rule R21).
+    """
 
     configuration: ConfigurationId
     trace: Trace = None
 
 
 class Where(Message, frozen=True, tag=14):
-    """Which finalized configuration of the domain do you know? Not the last one, perhaps: a place to begin a traversal."""
+    """A question: which finalized configuration of the domain do you know?
+
+    The answer may be outdated: a place to begin a traversal.
+    """
 
     domain: Annotated[DomainName, Meta(max_length=DOMAIN_BYTES_MAX)]
 
 
-# -- to a consensus member, and from it --------------------------------------------------------------------------------
+# -- to a consensus member, and from it ------------------------------------------------------------
 
 
 class Propose(Message, frozen=True, tag=64):
@@ -296,7 +324,7 @@ class Propose(Message, frozen=True, tag=64):
 
 
 class Decided(Message, frozen=True, tag=65):
-    """The decision for the place, whosever it was."""
+    """The decision for the place, from any proposer."""
 
     configuration: Configuration
     proposer: ClientId
@@ -307,7 +335,10 @@ class GetHint(Message, frozen=True, tag=66):
 
 
 class Hint(Message, frozen=True, tag=67):
-    """The last configuration of the domain that the service was told is finalized. Never needed for safety."""
+    """The last configuration of the domain reported as finalized to the service.
+
+    Never needed for safety.
+    """
 
     configuration: Configuration | None
 
@@ -321,7 +352,9 @@ class TellFinalized(Message, frozen=True, tag=68):
 
 
 class Undecided(Message, frozen=True, tag=69):
-    """The member could not reach a decision (no leader, no majority): ask another, or later."""
+    """A failure of the member to reach a decision (no leader, no majority): ask another member, or
+    later.
+    """
 
     why: str
 
@@ -331,9 +364,10 @@ class DescribeConsensus(Message, frozen=True, tag=70):
 
 
 class Followed(Struct, frozen=True, array_like=True):
-    """What the autopilot decided of a domain that follows its users, which lives at ``site`` (empty: at several, or nobody knows).
+    """The autopilot's decision about a domain which follows its users.
 
-    ``decision``: a word of ares/autopilot/following.py. ``why``: a sentence.
+    The domain lives at ``site`` (empty: at several sites, or unknown). ``decision``: a word of
+    ares/autopilot/following.py. ``why``: a sentence.
     """
 
     domain: DomainName
@@ -343,8 +377,11 @@ class Followed(Struct, frozen=True, array_like=True):
 
 
 class ConsensusDescription(Message, frozen=True, tag=71):
-    """``autopilot``: what it does or did last, in one sentence; empty at a member that does not run it. ``followed``: of the domains that follow
-    their users, the first ones."""
+    """A member's state.
+
+    ``autopilot``: its present or last action, in a sentence; empty at a member without autopilot.
+    ``followed``: the first domains which follow their users.
+    """
 
     member: ServerId
     leader: str
@@ -355,10 +392,10 @@ class ConsensusDescription(Message, frozen=True, tag=71):
     autopilot: str = ""
     followed: Annotated[tuple[Followed, ...], Meta(max_length=USAGES_MAX)] = ()
     version: str = ""
-    """Version of the member's program; empty from a release that does not tell."""
+    """Version of the member's program; empty from a release without this field."""
 
 
-# -- from a storage server ----------------------------------------------------------------------------------------------
+# -- from a storage server -------------------------------------------------------------------------
 
 
 class TagReply(Message, frozen=True, tag=32):
@@ -368,10 +405,12 @@ class TagReply(Message, frozen=True, tag=32):
 
 
 class DataReply(Message, frozen=True, tag=33):
-    """``tags``: newest first. ``length``: of the newest whole value. ``trimmed``: the highest tag ever dropped from the List (EC).
+    """The answer to :class:`GetData`.
 
-    ``element`` belongs to the tag that was wanted, else to the newest; None when it was not asked for or is withheld. ``preceding``: each of ``tags``
-    was here before the server heard of a successor.
+    ``tags``: newest first. ``length``: of the newest whole value. ``trimmed``: the highest tag ever
+    dropped from the List (EC). ``element`` belongs to the wanted tag, by default to the newest;
+    None when not asked for or withheld. ``preceding``: each of ``tags`` was here before the server
+    heard of a successor.
     """
 
     tags: Annotated[tuple[Tag, ...], Meta(max_length=DELTA_MAX + 1)]
@@ -405,8 +444,10 @@ class Listed(Struct, frozen=True, array_like=True, gc=False):
 
 
 class ObjectsReply(Message, frozen=True, tag=35):
-    """``asked``: how many tags and values users have asked of the server since it was started, so that who moves data can see what else it has to do;
-    0 from a release that does not tell.
+    """The answer to :class:`ListObjects`.
+
+    ``asked``: number of tags and values which users have asked of the server since its start, from
+    which a mover sees the server's load; 0 from a release without this field.
     """
 
     objects: Annotated[tuple[Listed, ...], Meta(max_length=PAGE_OBJECTS_MAX)]
@@ -421,25 +462,25 @@ class ObjectsReply(Message, frozen=True, tag=35):
 
 
 class Reason(enum.IntEnum):
-    """Why a server refuses."""
+    """The reason of a server's refusal."""
 
     UNKNOWN_CONFIGURATION = 1  # introduce it
     NOT_A_MEMBER = 2  # the configuration does not name this server
-    IDENTITY = 3  # it names an earlier life of this server, whose state is lost
+    IDENTITY = 3  # the configuration names an earlier life of this server, whose state is lost
     OTHER_CLUSTER = (
         4  # another configuration has this place: the client's cluster file is not this cluster's
     )
-    CONFLICTING_SUCCESSOR = 5  # rule R2: two decisions for one index
+    CONFLICTING_SUCCESSOR = 5  # rule R2: two decisions for the same index
     BAD_ELEMENT = 6  # the checksum or the index does not fit
     BAD_REQUEST = 7
-    STORAGE = 8  # its disk is full: nothing can be changed there, reads go on
-    NOT_AUTHORIZED = 9  # the client's key may not ask this, or is not known (any more)
-    NOT_CERTIFIED = 10  # nothing proves that the consensus service decided this configuration
+    STORAGE = 8  # the disk is full: the server changes no data, reads go on
+    NOT_AUTHORIZED = 9  # the client's key lacks the right, or is not known (any more)
+    NOT_CERTIFIED = 10  # no proof that the consensus service decided this configuration
     NOT_BROUGHT = 11  # the version cannot be had from other servers
 
 
 DETAIL_CHARACTERS_MAX = 300
-"""Of a refusal that may repeat what was asked."""
+"""Characters of a refusal's detail, which may repeat the request."""
 
 
 class Refused(Message, frozen=True, tag=36):
@@ -448,9 +489,11 @@ class Refused(Message, frozen=True, tag=36):
 
 
 class HostedChain(Struct, frozen=True, array_like=True):
-    """What a server has of a chain: it ends at ``length``, and is committed up to ``committed``, as far as it knows. ``sealed``: it takes no appends.
+    """A server's state of a chain.
 
-    Of the whole log: entries below ``trimmed`` are gone; those below ``fetched`` are here.
+    The chain ends at ``length``, and is committed up to ``committed``, by the server's knowledge.
+    ``sealed``: the chain takes no appends. Of the whole log: entries below ``trimmed`` are gone;
+    entries below ``fetched`` are here.
     """
 
     sealed: bool
@@ -461,10 +504,10 @@ class HostedChain(Struct, frozen=True, array_like=True):
 
 
 class Hosted(Struct, frozen=True, array_like=True):
-    """What a server holds for one configuration; ``bytes`` counts element data.
+    """A server's state of a configuration; ``bytes`` counts element data.
 
-    ``left``: how many objects a move left behind because they could not be decoded; ``left_names``: the first of them.
-    ``chain``: if it is one, and if the server says that.
+    ``left``: number of undecodable objects left behind by a move; ``left_names``: the first of
+    them. ``chain``: present for a chain, from a server that reports chains.
     """
 
     configuration: Configuration
@@ -478,10 +521,12 @@ class Hosted(Struct, frozen=True, array_like=True):
 
 
 class Stored(Struct, frozen=True, array_like=True):
-    """What a durable server's store takes, in bytes on its disk, and how much of that is still needed, about.
+    """The bytes of a durable server's store on its disk, and about how many of them are still
+    needed.
 
-    ``quarantined``: versions whose element was found damaged and is not repaired yet; ``repaired``: since the server was started. ``full``: the disk
-    is, so that what would change something is refused. ``free_bytes``: room on its file system; -1: not told.
+    ``quarantined``: versions with a damaged element, not repaired yet; ``repaired``: since the
+    server's start. ``full``: the disk is full, and changes are refused. ``free_bytes``: room on its
+    file system; -1: not reported.
     """
 
     disk_bytes: Count
@@ -493,16 +538,21 @@ class Stored(Struct, frozen=True, array_like=True):
 
 
 class Durations(Struct, frozen=True, array_like=True):
-    """A histogram: ``counts[i]`` were at most ``bounds_s[i]`` and more than the bound before; the last count is of those beyond all bounds."""
+    """A histogram: ``counts[i]`` were at most ``bounds_s[i]`` and more than the bound before.
+
+    The last count is of values beyond all bounds.
+    """
 
     bounds_s: Annotated[tuple[Seconds, ...], Meta(max_length=BOUNDS_MAX)]
     counts: Annotated[tuple[Count, ...], Meta(max_length=BOUNDS_MAX + 1)]
 
 
 class ServerWork(Struct, frozen=True, array_like=True):
-    """What a server did since it was started. ``queries``, ``fetches`` and ``puts``: requests GetTag, GetData and PutData that came.
+    """The work of a server since its start.
 
-    ``reading``, ``writing``: from a request's arrival until its reply left, what waits for the disk included.
+    ``queries``, ``fetches`` and ``puts``: requests GetTag, GetData and PutData received.
+    ``reading``, ``writing``: from a request's arrival until its reply left, waits for the disk
+    included.
     """
 
     queries: Count
@@ -515,14 +565,17 @@ class ServerWork(Struct, frozen=True, array_like=True):
 
 
 class AskedFrom(Struct, frozen=True, array_like=True):
-    """How many requests a second clients at ``site`` make of a server, of late."""
+    """Recent requests a second from clients at ``site`` to a server."""
 
     site: str
     per_s: Rate
 
 
 class Usage(Struct, frozen=True, array_like=True):
-    """How a domain is used at a server, by clients that say where they are. ``bytes``: of the elements in its newest configuration there."""
+    """The use of a domain at a server, by clients with a site.
+
+    ``bytes``: of the elements in the domain's newest configuration at the server.
+    """
 
     domain: DomainName
     bytes: Count
@@ -530,10 +583,13 @@ class Usage(Struct, frozen=True, array_like=True):
 
 
 class Description(Message, frozen=True, tag=37):
-    """``cluster``: the id of c0 in the cluster file that the server runs with. ``unknown_keys``: attempts to connect that were refused.
+    """The answer to :class:`Describe`.
 
-    ``stored``: None if the server keeps everything in memory. ``work``: None from a release that does not tell. ``usage``: of the domains that were
-    asked for and that the server has. ``core``: what small operations run in, ``rust`` or ``python``; empty from a release that does not tell.
+    ``cluster``: the id of c0 in the server's cluster file. ``unknown_keys``: refused attempts to
+    connect. ``stored``: None if the server keeps all data in memory. ``work``: None from a release
+    without this field. ``usage``: of the domains asked for which the server has. ``core``: the
+    implementation of small operations, ``rust`` or ``python``; empty from a release without this
+    field.
     """
 
     server: ServerId
@@ -555,11 +611,14 @@ class Description(Message, frozen=True, tag=37):
 
 
 class ScrubReply(Message, frozen=True, tag=38):
-    """How a scrub stands, or how the last one ended. ``rounds``: completed ones since the server was started; 0 and not ``running``: there was none.
+    """The state of a scrub, or the result of the last scrub.
 
-    ``checked_bytes`` of ``total_bytes`` on the disk were verified. ``damaged``: places on the disk that could not be read or were not what was
-    written, found by this scrub. ``quarantined``: versions whose element awaits repair; ``repaired``: since the server was started. ``leaving``:
-    damaged places from which what is alive is not copied away yet, for the disk is full. ``in_logs``: damaged places of logs; they are not repaired.
+    ``rounds``: scrubs completed since the server's start; 0 and not ``running``: no scrub took
+    place. ``checked_bytes`` of ``total_bytes`` on the disk were verified. ``damaged``: places on
+    the disk found unreadable or altered by this scrub. ``quarantined``: versions whose element
+    awaits repair; ``repaired``: since the server's start. ``leaving``: damaged places from which
+    live data is not copied away yet, because the disk is full. ``in_logs``: damaged places of logs;
+    they are not repaired.
     """
 
     running: bool
@@ -574,11 +633,11 @@ class ScrubReply(Message, frozen=True, tag=38):
 
 
 class Done(Message, frozen=True, tag=39):
-    """What was asked is done."""
+    """The request is done."""
 
 
 class Located(Message, frozen=True, tag=40):
-    """The newest configuration of the domain that this server knows to be finalized; None: it knows none."""
+    """The newest configuration of the domain known to this server as finalized, or None."""
 
     configuration: Configuration | None
 
@@ -586,7 +645,7 @@ class Located(Message, frozen=True, tag=40):
 Keyed = (
     GetTag | GetData | PutData | ReadConfig | WriteConfig | CollectConfig | ListObjects | Finalize
 )
-"""Requests about one configuration."""
+"""Requests about a configuration."""
 
 Upkeep = Scrub | SetLogLevel
 """Requests to a process, about itself."""
@@ -598,7 +657,7 @@ Carrier = GetData | WriteConfig | CollectConfig | ListObjects | LookRow | Fetch
 """Requests that carry, or may carry, a successor (rule R1)."""
 
 Timed = TagReply | DataReply | Ack | ObjectsReply
-"""Replies that say how long a traced request took."""
+"""Replies with the time spent on a traced request."""
 
 Request = Keyed | Describe | Where | Introduce
 """Requests to the state machine of objects, ares/replica/replica.py."""
@@ -612,20 +671,23 @@ AnyMessage = (
 )
 
 
-# -- the table of requests ----------------------------------------------------------------------------------------------
+# -- the table of requests -------------------------------------------------------------------------
 
 
 class Role(enum.IntEnum):
-    """What a client may do; each includes the ones before."""
+    """The rights of a client; each role includes the ones before."""
 
     READ = 1  # read, list, describe; spread decided successors
     WRITE = 2  # store and delete objects
     RECONFIGURE = 3  # create domains, and so files of their own; reconfigure
-    ADMIN = 4  # everything
+    ADMIN = 4  # every request
 
 
 class Shown(enum.Enum):
-    """What of a replica's state an answer shows. Each answer about a configuration shows its pointer as well."""
+    """The part of a replica's state shown by an answer.
+
+    Each answer about a configuration shows its pointer as well.
+    """
 
     NOTHING = enum.auto()
     POINTER = enum.auto()
@@ -635,9 +697,11 @@ class Shown(enum.Enum):
 
 
 class RequestKind(Struct, frozen=True):
-    """What everybody has to know of a kind of request. ``reply``: the type of its answer, None where none is due; every request may be refused.
+    """The properties of a kind of request.
 
-    ``role``: the least that the client's key must have. ``changes``: whether it may change what a replica holds even without carrying a successor.
+    ``reply``: the type of its answer, None where no answer is due; every request may be refused.
+    ``role``: the least role of the client's key. ``changes``: whether the request may change a
+    replica's state even without carrying a successor.
     """
 
     reply: type[Message] | None

@@ -1,7 +1,8 @@
-"""Numbers from users and from peers, and their bounds: a bool, NaN, an infinite or a huge number would fail later, and elsewhere.
+"""Numbers from users and from peers, and their bounds.
 
-A message with a number out of bounds is refused while it is decoded. MessagePack has no integer below -2^63 and none above 2^64 - 1; that is why a
-number of 64 bits has a lower bound only.
+A bool, NaN, an infinite or a huge number would fail later, in another place. A message with a
+number out of bounds is refused while decoding. MessagePack has no integer below -2^63 or above 2^64
+- 1; a number of 64 bits therefore has a lower bound only.
 """
 
 from typing import Annotated, TypeGuard
@@ -9,23 +10,26 @@ from typing import Annotated, TypeGuard
 from msgspec import Meta
 
 SECONDS_MAX = 1e7
-"""A longer time, about four months, is a mistake."""
+"""Seconds that no setting may exceed: a longer time, about four months, is a mistake."""
 
 SHOWN_CHARACTERS_MAX = 40
 
 
 def is_whole(value: object) -> TypeGuard[int]:
-    """Return whether `value` is a whole number of at most 64 bits: a bool is none."""
+    """Return whether `value` is a whole number of at most 64 bits and no bool."""
     return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**64
 
 
 def is_number(value: object, maximum: float) -> TypeGuard[float]:
-    """Return whether `value` is a number from 0 to `maximum`: a bool is none, nor is NaN."""
+    """Return whether `value` is a number from 0 to `maximum`, no bool and no NaN."""
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= maximum
 
 
 def shown_number(value: object) -> str:
-    """Return `value` for an error message. Python does not print numbers of thousands of digits."""
+    """Return `value` for an error message.
+
+    Python does not print numbers of thousands of digits.
+    """
     try:
         text = repr(value)
     except ValueError:
@@ -33,16 +37,16 @@ def shown_number(value: object) -> str:
     return text if len(text) <= SHOWN_CHARACTERS_MAX else f"{text[:SHOWN_CHARACTERS_MAX]}..."
 
 
-# -- from peers ---------------------------------------------------------------------------------------------------------
+# -- from peers ------------------------------------------------------------------------------------
 
 POSITION_MAX = 2**63 - 1
 """The highest position of an entry in a log, and the highest count."""
 
 INSTANT_MAX = 253_402_300_799
-"""The last second of the year 9999: calendars have none beyond."""
+"""The last second of the year 9999, where calendars end."""
 
 PAST_SECONDS_MAX = 1e10
-"""Three centuries."""
+"""Three centuries, in seconds."""
 
 RATE_MAX = 1e12
 
@@ -56,7 +60,7 @@ Position = Annotated[int, Meta(ge=0, le=POSITION_MAX)]
 """The position of an entry in a log."""
 
 Number = Annotated[int, Meta(ge=1, le=POSITION_MAX)]
-"""The number of an append among those of its client."""
+"""The number of an append among the appends of its client."""
 
 Instant = Annotated[int, Meta(ge=0, le=INSTANT_MAX)]
 """A time of a clock, in seconds since 1970."""

@@ -1,4 +1,4 @@
-"""Gathering a quorum: one value with three outcomes, used by every round there is."""
+"""The gathering of a quorum, with three outcomes, used by every round."""
 
 import enum
 from collections.abc import Mapping, Sequence
@@ -22,10 +22,10 @@ class Outcome(enum.Enum):
 
 
 class Tally(Struct, Generic[Answer], eq=False):
-    """Who of ``asked`` has answered, and who cannot be counted on; ``needed`` answers make a quorum.
+    """The answers and refusals of a round; ``needed`` answers of ``asked`` make a quorum.
 
-    A server counts once however often it answers, and its first answer stands; one that refused may still answer later (it was
-    introduced to the configuration meanwhile), and then counts.
+    A server counts once however often it answers, and its first answer stands. A server that
+    refused may still answer later (after an introduction to the configuration), and then counts.
     """
 
     asked: Sequence[ServerId]
@@ -34,7 +34,7 @@ class Tally(Struct, Generic[Answer], eq=False):
     refusals: dict[ServerId, str] = {}
 
     def answer(self, server: ServerId, answer: Answer) -> bool:
-        """Count it, if it counts; whether it did, and there is a quorum now."""
+        """Count an answer; return whether the answer counted and completed a quorum."""
         answers = self.answers
         if server in answers or server not in self.asked:
             return False
@@ -57,11 +57,14 @@ class Tally(Struct, Generic[Answer], eq=False):
 
     @property
     def complete(self) -> bool:
-        """Nobody is left to wait for."""
+        """Return whether every server has answered or refused."""
         return len(self.answers) + len(self.refusals) >= len(self.asked)
 
     def missing(self, troubles: Mapping[ServerId, str] = NO_TROUBLES) -> dict[ServerId, str]:
-        """Every server that did not answer, with the reason. ``troubles``: why those cannot be reached of whom that is known."""
+        """Return every server without an answer, with the reason.
+
+        ``troubles``: known reasons why servers cannot be reached.
+        """
         silent = {
             server: troubles.get(server, NO_ANSWER)
             for server in self.asked

@@ -1,4 +1,6 @@
-"""Tags: the logical versions of a value, totally ordered (ARES II section 2, "Tags"), and how a client gives each tag to one write only."""
+"""Tags: the totally ordered versions of a value (ARES II section 2, "Tags"), each given to a single
+write.
+"""
 
 from msgspec import Struct
 
@@ -6,15 +8,15 @@ from ares.model.identity import ClientId, ObjectName
 from ares.model.numbers import Word
 
 NUMBER_FLOOR = 2**48
-"""Numbers up to here are taken whatever the time is: no clock is asked for them."""
+"""Highest number accepted at any time, without asking a clock."""
 
 NUMBERS_PER_S = 2**20
 NUMBER_LAST = 2**64 - 1
-"""The highest that messages and journals can carry."""
+"""The highest number that messages and journals can carry."""
 
 
 class Tag(Struct, frozen=True, order=True, array_like=True, gc=False):
-    """tau = (ts, wid): ordered by ``number``, ties broken by ``writer``; unique to one write."""
+    """tau = (ts, wid): ordered by ``number``, ties broken by ``writer``; unique to a write."""
 
     number: Word
     writer: ClientId
@@ -28,19 +30,22 @@ TAG_ZERO = Tag(0, ClientId(0))
 
 
 def number_max(now_s: float) -> int:
-    """The highest number that a server takes when its clock says ``now_s``, in seconds since 1970.
+    """Return the highest number accepted by a server whose clock says ``now_s`` seconds since 1970.
 
-    A number counts the writes of one object, one after the other: a million a second since 1970 is more than there can have been. With a bound that
-    stays where it is, a client could put an object *at* the bound, and nobody could ever write it again. This one grows, so a tag at the bound is
+    A number counts the writes of an object, which follow each other: a million a second since 1970
+    exceeds any possible count. Under a fixed bound, a client could put an object *at* the bound,
+    and no client could ever write the object again. This bound grows, hence a tag at the bound is
     exceeded a microsecond later. Up to NUMBER_FLOOR, nine years of such writes, no clock matters.
     """
     return max(NUMBER_FLOOR, int(now_s * NUMBERS_PER_S))
 
 
 class Taken(Struct, gc=False, eq=False):
-    """The numbers that one client took for the tags of one object. ``number``: the highest. ``completed``: the highest whose write completed.
+    """The numbers which a client took for the tags of an object.
 
-    ``writers``: operations that may take another one; each is counted from before its first phase until its end.
+    ``number``: the highest. ``completed``: the highest whose write completed. ``writers``:
+    operations that may still take a number; each is counted from before its first phase until its
+    end.
     """
 
     number: int = 0
@@ -49,12 +54,15 @@ class Taken(Struct, gc=False, eq=False):
 
 
 class TagSource:
-    """The tags of one client. No two of its operations are given the same tag, in whatever order they run.
+    """The tags of a client; no two operations are given the same tag, in any order of execution.
 
-    A write takes a number above all that it found. Another operation of this client may have taken a number that this one could not find: it is under
-    way, or ended after this one had asked, or failed with its version at a few servers only. So numbers taken are remembered until nobody can miss
-    them: no operation on the object is under way, and the write with the highest number completed, so that every later first phase finds it.
-    (The papers have a client do one operation at a time, and a client whose write fails crash.)
+    A write takes a number above all numbers found by its first phase. Another operation of the same
+    client may have taken a number which this phase could not find: the operation is under way, or
+    ended after the phase had asked, or failed with its version at a few servers only. Numbers taken
+    are therefore remembered until no operation can miss them: no operation on the object is under
+    way, and the write with the highest number completed, hence every later first phase finds that
+    number. (In the papers a client runs a single operation at a time, and a client whose write
+    fails crashes.)
     """
 
     def __init__(self, client: ClientId) -> None:
@@ -62,18 +70,21 @@ class TagSource:
         self._taken: dict[ObjectName, Taken] = {}
 
     def begin(self, object: ObjectName) -> Taken:
-        """An operation that will write ``object`` begins; call it before the first phase, and :meth:`end` come what may."""
+        """Begin an operation that will write ``object``, before its first phase.
+
+        The caller calls :meth:`end` in every case.
+        """
         taken = self._taken.setdefault(object, Taken())
         taken.writers += 1
         return taken
 
     def take(self, taken: Taken, highest: int) -> Tag:
-        """A tag with a number above ``highest``, which nobody else has or will have."""
+        """Return a new tag with a number above ``highest``, unique to this call."""
         taken.number = max(highest, taken.number) + 1
         return Tag(taken.number, self._client)
 
     def end(self, object: ObjectName, taken: Taken) -> None:
-        """The operation is over; if its write completed, ``taken.completed`` is the number of that."""
+        """End the operation; if its write completed, ``taken.completed`` is its number."""
         taken.writers -= 1
         if not taken.writers and taken.completed == taken.number:
             del self._taken[object]

@@ -1,4 +1,6 @@
-"""What a register may hold, and what an answer may lack: never None, never an empty value in their place."""
+"""The values of a register, and the marks of an answer without bytes: never None, never an empty
+value.
+"""
 
 import enum
 from typing import Final, Literal
@@ -11,13 +13,20 @@ class Mark(enum.Enum):
 
 
 TOMBSTONE: Final = Mark.TOMBSTONE
-"""The value of a deleted object, and v0, the value of one that was never written."""
+"""The value of a deleted object, and v0, the value of an object that was never written."""
 
 WITHHELD: Final = Mark.WITHHELD
-"""No value: the configuration's successor is finalized and has it (paper: the bottom of Alg. 3 and 4)."""
+"""The value of an undecodable object left behind by a move, until a write replaces the value.
+
+See ares/reconfig/mover.py.
+"""
 
 LOST: Final = Mark.LOST
-"""The value of an object that a move left behind because it could not be decoded (ares/reconfig/mover.py), until somebody replaces it."""
+"""The value of an object left behind by a move because it could not be decoded, until a write
+replaces it.
+
+See ares/reconfig/mover.py.
+"""
 
 Value = bytes | Literal[Mark.TOMBSTONE, Mark.LOST]
 Answered = bytes | Literal[Mark.TOMBSTONE, Mark.WITHHELD, Mark.LOST]
