@@ -18,8 +18,7 @@ VALUE_BYTES_MAX = 64 * 1024 * 1024
 
 
 class Memory:
-    """A bounded memory: TAGS_MAX objects and ``value_bytes_max`` of values; the oldest are dropped
-    first.
+    """A bounded memory: TAGS_MAX objects and ``value_bytes_max`` of values; oldest go first.
 
     Forgetting costs a transfer, never correctness.
     """

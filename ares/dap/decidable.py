@@ -1,5 +1,4 @@
-"""The choice of the version that get-data may return (Alg. 3:13-16), safe with more than delta
-writers.
+"""The choice of get-data's version (Alg. 3:13-16), safe with more than delta writers.
 
 A completed put-data reached ceil((n+k)/2) servers, of which every quorum contains at least k. Each
 of those k still lists the tag, or has dropped the tag for delta + 1 higher ones. Among the Lists of
@@ -41,8 +40,7 @@ def newest_decodable(lists: Sequence[DataReply], k: int) -> Tag | None:
 
 
 def newest_possible(lists: Sequence[DataReply], k: int) -> Tag:
-    """Return an upper bound of the tags of writes completed before these Lists of a quorum were
-    sent.
+    """Return a bound of the tags of writes completed before these Lists of a quorum were sent.
 
     Of a completed tag, k of these servers list the tag or may have dropped it.
     """

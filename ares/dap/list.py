@@ -29,8 +29,7 @@ def _descending(entry: Entry) -> tuple[int, int]:
 
 
 class Versions:
-    """The versions of an object at a server, newest first, bounded by the capacity given to
-    :meth:`put`.
+    """The versions of an object at a server, newest first, at most the ``capacity`` of put.
 
     ``trimmed_place``: the place of the record of ``trimmed`` in the server's journal.
     """
@@ -48,8 +47,9 @@ class Versions:
 
     @property
     def deleted(self) -> bool:
-        """Return whether the newest version is a tombstone (a never written object counts as
-        deleted).
+        """Return whether the newest version is a tombstone.
+
+        A never written object counts as deleted.
         """
         return not self.entries or self.entries[0][1].length == DELETED
 

@@ -213,8 +213,9 @@ class DataAccess:
         carry: Successor | None,
         held: Tag | None,
     ) -> list[Question]:
-        """Return the query for each server: the first ``needed`` send their elements, however
-        large.
+        """Return the query for each server.
+
+        The first ``needed`` servers are asked for their elements, however large.
         """
         id = self.configuration.id
         queries: list[Question] = [

@@ -1,5 +1,4 @@
-"""The judgement of the answers to get-data: the version, its elements, and the end of attempts
-(Alg. 3:9-21).
+"""The judgement of get-data's answers: version, elements, end of attempts (Alg. 3:9-21).
 
 A look is a round of get-data, with the elements asked for by tag after the round. A look may fail
 because writers are at work, because servers are slow, or because no version can be decoded, now or
@@ -77,14 +76,16 @@ class Reading(Struct, eq=False):
 
     @property
     def unchanged(self) -> bool:
-        """Return whether the settled version is ``held``, or older (in a configuration the reader
-        left).
+        """Return whether the settled version is ``held`` or older.
+
+        An older version comes from a configuration which the reader left.
         """
         return self.held is not None and self.tag is not None and self.tag <= self.held
 
     def settled(self, answers: DataReplies) -> bool:
-        """Judge the answers of a quorum or more after each new answer; return whether the round may
-        end.
+        """Judge the answers of a quorum or more; return whether the round may end.
+
+        Called after each new answer.
         """
         replies = answers.values()
         successor = latest_named(replies)
@@ -105,8 +106,9 @@ class Reading(Struct, eq=False):
         return self.complete and (not self.confirming or self.confirmed(answers))
 
     def _learn(self, replies: Iterable[DataReply], tag: Tag) -> None:
-        """Take length and elements from replies whose newest version is ``tag``, no more than
-        wanted.
+        """Take from replies with newest version ``tag`` its length and elements.
+
+        No more elements are taken than wanted.
         """
         k, bare = self.configuration.k, self.needed == 0 or self.unchanged
         for reply in replies:
@@ -188,8 +190,7 @@ def _newest_of_all(replies: Iterable[DataReply]) -> Tag | None:
 
 
 def patience_s(answers: DataReplies, waited_s: float) -> float:
-    """Return the seconds elements may still be on their way after a quorum answered in
-    ``waited_s``.
+    """Return the seconds elements may be on their way after a quorum answered in ``waited_s``.
 
     An idle connection begins slowly and sends twice as much with every round trip. Without this
     allowance, elements already on their way from a far server would be asked of other servers, too.

@@ -1,5 +1,4 @@
-"""The vocabulary of the protocol: identities, tags, configurations, messages and their bytes,
-quorums, errors.
+"""The vocabulary of the protocol, pure: no clock, socket, disk or chance.
 
-Pure: no clock, socket, disk or chance.
+Identities, tags, configurations, messages and their bytes, quorums, errors.
 """

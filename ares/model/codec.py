@@ -86,7 +86,10 @@ Outgoing = AnyMessage | Encoded
 
 
 def encode_array(items: Sequence[Any]) -> Frame:
-    """Return the MessagePack of a list; an :class:`Encoded` item stands for its ``count`` members."""
+    """Return the MessagePack of a list.
+
+    An :class:`Encoded` item stands for its ``count`` members.
+    """
     count = sum([item.count if type(item) is Encoded else 0 for item in items])
     if not count:
         return _encoder.encode(items)
@@ -222,9 +225,7 @@ def _decoded(data: memoryview, decoder: msgspec.msgpack.Decoder[Any], what: str)
 
 
 def _attach(messages: list[AnyMessage], frames: Sequence[Frame], used: int) -> int:
-    """Give elements their data, from frame number ``used`` on; return the number of the next unused
-    frame.
-    """
+    """Give elements their data, from frame number ``used`` on; return the next unused number."""
     for position, message in enumerate(messages):
         if type(message) is not PutData and type(message) is not DataReply:
             continue

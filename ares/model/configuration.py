@@ -70,8 +70,7 @@ _NAMED_CHARACTERS_MAX = 300
 
 
 class Server(Struct, frozen=True, array_like=True):
-    """A member of a configuration: its name, its address and the random identity of its store
-    (hex).
+    """A member of a configuration: name, address and the random identity of its store (hex).
 
     ``address``: ``host:port``, or ``host:port/KEY`` for a server recognised by its public key (64
     hex characters).
@@ -83,8 +82,7 @@ class Server(Struct, frozen=True, array_like=True):
 
 
 class Configuration(Struct, frozen=True, array_like=True, dict=True):
-    """Servers, data access primitives and parameters, made by :meth:`abd`, :meth:`ec` or
-    :meth:`chain`.
+    """Servers, primitives and parameters, made by :meth:`abd`, :meth:`ec` or :meth:`chain`.
 
     ``k`` data elements of ``n`` rebuild a value; ``delta`` writes may run beside a read (EC-DAP
     keeps delta + 1 elements of an object); ``backend`` names the erasure code. ``domain``,
@@ -159,8 +157,9 @@ class Configuration(Struct, frozen=True, array_like=True, dict=True):
         *,
         allow_no_faults: bool = False,
     ) -> "Configuration":
-        """Return an erasure-coded configuration: each server holds 1/k of the value; any k rebuild
-        it.
+        """Return an erasure-coded configuration.
+
+        Every server holds an element of 1/k of the value; any k elements rebuild the value.
         """
         for name, count in (("k", k), ("delta", delta)):
             if not is_whole(count):
@@ -171,8 +170,9 @@ class Configuration(Struct, frozen=True, array_like=True, dict=True):
 
     @staticmethod
     def chain(servers: Iterable[str | Server], *, allow_no_faults: bool = False) -> "Configuration":
-        """Return a stretch of a log: every server holds all entries; head first, tail last
-        (docs/log.md).
+        """Return a stretch of a log (docs/log.md).
+
+        Every server holds its entries; the first server is the head, the last the tail.
         """
         return Configuration("chain", _members(servers)).checked_for_faults(allow_no_faults)
 
@@ -245,8 +245,9 @@ class Configuration(Struct, frozen=True, array_like=True, dict=True):
         return self.cluster or self.id
 
     def at(self, domain: DomainName, index: int, cluster: bytes = b"") -> "Configuration":
-        """Return this content at a place of a domain's sequence (Alg. 5:18, d.ID = lambda + 1),
-        uncertified.
+        """Return this content, uncertified, at a place of a domain's sequence in a cluster.
+
+        See Alg. 5:18, d.ID = lambda + 1.
         """
         return msgspec.structs.replace(
             self, domain=domain, index=index, cluster=cluster, certificate=b""
@@ -274,7 +275,10 @@ class Configuration(Struct, frozen=True, array_like=True, dict=True):
         return self.at(DEFAULT_DOMAIN, 0) == other.at(DEFAULT_DOMAIN, 0)
 
     def describe(self) -> str:
-        """Describe in a line: ``EC n=5 k=3 delta=8 on s0,s1,s2,s3,s4; quorum 4, survives 1 crash``."""
+        """Describe the configuration in a line for a person.
+
+        Example: ``EC n=5 k=3 delta=8 on s0,s1,s2,s3,s4; quorum 4, survives 1 crash``.
+        """
         shape = (
             f"EC n={self.n} k={self.k} delta={self.delta}"
             if self.dap == "ec"
@@ -331,8 +335,7 @@ class ConflictingSuccessor(AresError):
 
 
 def advance(own: Configuration, current: Successor | None, incoming: Successor) -> Successor:
-    """Return the pointer after ``incoming`` arrives at a server of ``own`` (Alg. 4:28-42), with
-    rule R2.
+    """Return the pointer of a server of ``own`` after ``incoming`` (Alg. 4:28-42), with rule R2.
 
     none -> (c', P) -> (c', F) -> (c'', F) with a higher index; never backwards. The published
     server replaces a pending successor by any other. A different configuration *at the same index*

@@ -50,14 +50,13 @@ class DecisionTable(Struct, Generic[Content]):
     hints: dict[str, Finalized[Content]] = msgspec.field(default_factory=dict)
 
     def decide(self, domain: str, index: int, content: Content, proposer: int) -> Decision[Content]:
-        """Return the decision for the place: this proposal if it is the first, else the recorded
-        decision.
-        """
+        """Return the decision for the place: the recorded one, or this proposal as the first."""
         return self.decisions.setdefault(domain, {}).setdefault(index, Decision(content, proposer))
 
     def tell_finalized(self, domain: str, index: int, content: Content) -> Content:
-        """Record a hint for the domain, unless the kept hint has at least its index; return the
-        hint kept.
+        """Record a hint for the domain, and return the kept hint.
+
+        A kept hint of at least this index stays.
         """
         kept = self.hints.get(domain)
         if kept is None or index > kept.index:

@@ -1,5 +1,4 @@
-"""The seal of an element: a checksum over all fields that could be mixed up on the way to a disk
-and back.
+"""The seal of an element: a checksum over all fields that could be mixed up on the way.
 
 The erasure code notices neither flipped bits nor a mixture of elements of different versions; the
 seal does. The configuration's id covers its domain; a seal therefore covers domain, configuration,

@@ -72,9 +72,7 @@ class ObjectNotFound(_Detailed, KeyError):
 
 
 class NotInMirror(ObjectNotFound):
-    """The mirror at ``site`` lacks the object: at some moment since its copy was complete the
-    object was absent.
-    """
+    """The mirror at ``site`` lacked the object at some moment since its copy was complete."""
 
     site: str
     age_s: float
@@ -225,7 +223,10 @@ class FileChanged(_Detailed):
 
 
 class NotWritten(_Detailed):
-    """The position of a log is still empty; ``tail``: the log was committed up to ``tail``, a hint."""
+    """The position of a log is still empty.
+
+    ``tail``: the log was committed up to ``tail``, a hint.
+    """
 
     position: int
     tail: int
@@ -303,10 +304,9 @@ class ConsensusUnavailable(_Detailed, Uncertain):
 
 
 class UnreadableDecision(ConsensusUnavailable):
-    """The record of the consensus service under ``key`` was written by no release known to this
-    program.
+    """A record of the consensus service is unreadable.
 
-    The record is left as is.
+    The record under ``key`` was written by no release known to this program, and is left as is.
     """
 
     key: str
@@ -353,8 +353,7 @@ class StoreLost(_Detailed):
 
 
 class DirectoryLost(_Detailed):
-    """The directory of a server or consensus member is empty but not new; or those of several
-    processes.
+    """The directories of servers or consensus members are empty, but not new.
 
     ``ids``, ``file``: the processes, and their cluster file. ``votes``: the processes are consensus
     members. ``record``: the file which remembers that they ran in ``directory``, if any.

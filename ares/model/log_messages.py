@@ -1,9 +1,8 @@
-"""Messages of the shared log, between clients and nodes and among nodes, and their records
-(docs/log.md, Messages).
+"""Messages of the shared log, among clients and nodes, and their records.
 
-A record holds the entries of a single append: the record is stored, forwarded, fetched, cut and
-trimmed as a whole, hence `end` never falls inside an append. Every number from a peer is bounded
-while decoding.
+See docs/log.md, Messages. A record holds the entries of a single append: the record is stored,
+forwarded, fetched, cut and trimmed as a whole, hence `end` never falls inside an append. Every
+number from a peer is bounded while decoding.
 """
 
 import enum
@@ -69,9 +68,7 @@ _names = Layout("<QQQQQ").pack
 
 
 def seal_of(first: int, client: int, number: int, lowest: int, entries: tuple[bytes, ...]) -> int:
-    """Return the seal, 64 bits (XXH3) of the fields of a record, the lengths of its entries
-    included.
-    """
+    """Return the seal, 64 bits (XXH3), of a record's fields and of the lengths of its entries."""
     if len(entries) == 1:
         return xxh3_64_intdigest(
             entries[0], xxh3_64_intdigest(_names(first, client, number, lowest, len(entries[0])))
@@ -140,11 +137,10 @@ class Append(OfChain, frozen=True, tag=96):
 
 
 class ReadLog(OfChain, frozen=True, tag=97):
-    """A request for committed entries from ``first`` on, at most ``count`` and about ``bytes_max``
-    bytes.
+    """A request for at most ``count`` committed entries from ``first`` on.
 
-    ``uncommitted``: read uncommitted entries of the node, too. ``wait_s``: seconds to hold the
-    request while no entry is present (follow).
+    ``bytes_max``: about the size of the answer. ``uncommitted``: read uncommitted entries of the
+    node, too. ``wait_s``: seconds to hold the request while no entry is present (follow).
     """
 
     first: Position
@@ -169,8 +165,9 @@ class ReadEach(OfChain, frozen=True, tag=106):
 
 
 class Look(OfChain, frozen=True, tag=98):
-    """A request for a node's state: from a client as evidence, from a node to the tail for a dirty
-    read.
+    """A request for a node's state.
+
+    A client takes the answer as evidence; a node asks the tail for a dirty read.
     """
 
 
@@ -193,10 +190,10 @@ class Stand(OfChain, frozen=True, tag=101):
 
 
 class Forward(OfChain, frozen=True, tag=102):
-    """Records from ``first`` on, to the next node of the chain; without records, a request for its
-    state.
+    """Records from ``first`` on, to the next node of the chain.
 
-    ``trimmed``: the position trimmed durably at the sender.
+    Without records, a request for the next node's state. ``trimmed``: the position trimmed durably
+    at the sender.
     """
 
     server: ServerId

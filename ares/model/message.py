@@ -22,13 +22,14 @@ A commit may delay the reply.
 
 
 class Message(Struct, frozen=True, array_like=True, gc=False, tag=True):
-    """Base of all messages; ``call`` is chosen by the client, unique in its session, and repeated
-    by a reply.
+    """Base of all messages.
+
+    ``call`` is chosen by the client, unique in its session, and repeated by the reply.
     """
 
     call: CallId
 
     @property
     def bulk(self) -> int:
-        """Return the work of this message beyond the work of a small message (ares/model/work.py)."""
+        """Return the work beyond the work of a small message (ares/model/work.py)."""
         return 0

@@ -89,8 +89,7 @@ PARTS_MAX = 256
 
 
 class Element(Struct, frozen=True, array_like=True, gc=False):
-    """A server's part of a version: the whole value (ABD) or the coded element number ``index``
-    (EC).
+    """A server's part of a version: the whole value (ABD) or coded element ``index`` (EC).
 
     ``length``: bytes of the whole value, DELETED or LEFT. ``checksum``: the seal over all fields
     that could be mixed up (see ares/model/element.py). ``parts``: the data, in pieces as the coding
@@ -130,8 +129,7 @@ class GetTag(Message, frozen=True, tag=1):
 
 
 class GetData(Message, frozen=True, tag=2):
-    """QUERY-LIST (Alg. 4:8): all tags, and the element of ``wanted``, by default of the newest
-    version.
+    """QUERY-LIST (Alg. 4:8): all tags, and the element of ``wanted`` or of the newest version.
 
     A large element comes only if ``element`` is set: k servers are asked for elements, the rest for
     tags. ``successor`` is rule R1: install the successor before the answer. ``held``: the client
@@ -198,8 +196,9 @@ class CollectConfig(Message, frozen=True, tag=6):
 
 
 class ListObjects(Message, frozen=True, tag=7):
-    """A request for a page of a configuration's objects: at most ``limit`` names after ``after``,
-    in order.
+    """A request for a page of a configuration's objects.
+
+    The page holds at most ``limit`` names after ``after``, in order.
     """
 
     configuration: ConfigurationId
@@ -263,10 +262,9 @@ class Scrub(Message, frozen=True, tag=10):
 
 
 class SetLogLevel(Message, frozen=True, tag=11):
-    """A request to a server or a consensus member: log from ``level`` on (debug, info, warning,
-    error).
+    """A request to a server or a consensus member: log from ``level`` on.
 
-    The level holds until the next such request or a restart.
+    Levels: debug, info, warning, error. The level holds until the next such request or a restart.
     """
 
     level: Annotated[str, Meta(max_length=32)]
@@ -352,8 +350,9 @@ class TellFinalized(Message, frozen=True, tag=68):
 
 
 class Undecided(Message, frozen=True, tag=69):
-    """A failure of the member to reach a decision (no leader, no majority): ask another member, or
-    later.
+    """A failure of the member to reach a decision (no leader, no majority).
+
+    The client asks another member, or later.
     """
 
     why: str
@@ -521,8 +520,7 @@ class Hosted(Struct, frozen=True, array_like=True):
 
 
 class Stored(Struct, frozen=True, array_like=True):
-    """The bytes of a durable server's store on its disk, and about how many of them are still
-    needed.
+    """The bytes of a durable server's store on its disk, and about how many are still needed.
 
     ``quarantined``: versions with a damaged element, not repaired yet; ``repaired``: since the
     server's start. ``full``: the disk is full, and changes are refused. ``free_bytes``: room on its

@@ -1,5 +1,6 @@
-"""Tags: the totally ordered versions of a value (ARES II section 2, "Tags"), each given to a single
-write.
+"""Tags: the totally ordered versions of a value, each given to a single write.
+
+See ARES II section 2, "Tags".
 """
 
 from msgspec import Struct

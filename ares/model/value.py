@@ -1,5 +1,6 @@
-"""The values of a register, and the marks of an answer without bytes: never None, never an empty
-value.
+"""The values of a register, and the marks of an answer without bytes.
+
+A mark is never None, nor an empty value.
 """
 
 import enum

@@ -1,11 +1,15 @@
-"""Coverable operations: writes that succeed only on the latest version (CoARES; ARES II section 3, Extension 1).
+"""Coverable operations: writes that succeed only on the latest version.
 
-A version is a tag. ``cvr_write`` turns into a read when the version that it was given is not the latest one found in its first phase. That is
-*weak* coverability: two writes that run at the same time over one version may both succeed, and the one with the higher tag stands; ruling that
-out would take consensus for every write. So this is not compare-and-swap. A write that began after another one ended never misses it.
+See CoARES; ARES II section 3, Extension 1.
 
-Phase one is get-data, and with the optimised DAPs (``Switches.optimised``) no value travels that the client holds, and put-data is left out for a
-tag known to be at a quorum (ares/dap/cache.py).
+A version is a tag. ``cvr_write`` turns into a read when the given version is not the latest version
+found in its first phase. This is *weak* coverability: two concurrent writes over the same version
+may both succeed, and the write with the higher tag stands; excluding this case would take consensus
+for every write. Hence this is not compare-and-swap. A write which began after the end of another
+write never misses the earlier write.
+
+Phase one is get-data. With the optimised DAPs (``Switches.optimised``) no value held by the client
+travels, and put-data is left out for a tag known to be at a quorum (ares/dap/cache.py).
 """
 
 from msgspec import Struct
@@ -21,7 +25,11 @@ from ares.reconfig.view import View
 
 
 class Covered(Struct, frozen=True):
-    """``changed``: the write took place, as version ``tag`` over ``base``. Otherwise ``tag`` and ``value`` are the latest."""
+    """The result of a coverable write.
+
+    ``changed``: the write took place, as version ``tag`` over ``base``. Otherwise ``tag`` and
+    ``value`` are the latest.
+    """
 
     changed: bool
     tag: Tag
@@ -30,7 +38,7 @@ class Covered(Struct, frozen=True):
 
 
 def cvr_read(view: View, object: ObjectName, held: Tag | None = None) -> Operation[Found]:
-    """The latest version and its value; WITHHELD when it is ``held``, whose value the caller has."""
+    """Return the latest version and its value; WITHHELD for ``held``, held by the caller."""
     held = held if view.switches.optimised else None
     answers = yield from query(view, lambda dap, object: dap.get_data(object, held=held), object)
     return (yield from _complete(view, object, answers, held))
@@ -44,10 +52,11 @@ def cvr_write(
     number: int = 0,
     beside: ObjectName | None = None,
 ) -> Operation[Covered]:
-    """Store ``value`` if ``version`` is the latest (None: if the object is absent); otherwise a read.
+    """Store ``value`` if ``version`` is the latest (None: if the object is absent); otherwise read.
 
-    ``number``: of the tag, which is not written if a number as high was taken. ``beside``: another object, which is read at the same time; the tag's
-    number is two above that of its version, or of the latest if that is higher.
+    ``number``: the number of the tag; no write takes place if a number as high was taken.
+    ``beside``: another object, read at the same time; the tag's number is two above the number of
+    that object's version, or of the latest version if higher.
     """
     held = version if view.switches.optimised else None
     taken = view.tags.begin(object)
@@ -75,7 +84,10 @@ def cvr_write(
 def _first_phase(
     view: View, object: ObjectName, held: Tag | None, beside: ObjectName | None
 ) -> Operation[tuple[list[Found], int]]:
-    """get-data, and the number of the object ``beside``, which is completed like any that is read."""
+    """Run get-data; return the answers and the number of ``beside``.
+
+    ``beside`` is completed as in any read.
+    """
     answers: list[Found] = []
     number = 0
 
@@ -99,7 +111,10 @@ def _first_phase(
 
 
 def create(view: View, object: ObjectName, value: bytes) -> Operation[Tag]:
-    """Store the first version of an object whose name nobody else uses: there is nothing to ask for, so this is put-data alone."""
+    """Store the first version of an object whose name no other client uses.
+
+    No version can exist: this is put-data alone.
+    """
     taken = view.tags.begin(object)
     try:
         tag, configuration = yield from write_above(view, object, value, 0, taken)
@@ -110,13 +125,19 @@ def create(view: View, object: ObjectName, value: bytes) -> Operation[Tag]:
 
 
 def mention(view: View, object: ObjectName) -> Operation[None]:
-    """Make an object known that may never have been written: a tombstone below every write. Whatever was written stands; listings tell the name."""
+    """Make an object known that may never have been written.
+
+    The tombstone's tag is below every write: any written version stands, and listings show the
+    name.
+    """
     yield from propagate(view, object, Tag(0, view.client), TOMBSTONE)
 
 
 def advance(view: View, object: ObjectName, floor: int, by: int) -> Operation[Tag]:
-    """Write a tombstone under a number ``by`` above the latest one and above ``floor``: for an object that is never there, whose tag is all it
-    tells."""
+    """Write a tombstone with a number ``by`` above the latest number and above ``floor``.
+
+    The object is always absent; its tag is its only information.
+    """
     taken = view.tags.begin(object)
     try:
         answers = yield from query(view, DataAccess.get_tag, object)
@@ -129,7 +150,7 @@ def advance(view: View, object: ObjectName, floor: int, by: int) -> Operation[Ta
 
 
 def read_versioned(view: View, object: ObjectName) -> Operation[Found]:
-    """``cvr_read`` with the values that this client remembers."""
+    """Run ``cvr_read`` with the values remembered by this client."""
     kept = view.memory.value(object)
     found = yield from cvr_read(view, object, kept[0] if kept is not None else None)
     if found.value is WITHHELD:
@@ -150,7 +171,7 @@ def read_versioned(view: View, object: ObjectName) -> Operation[Found]:
 def write_versioned(
     view: View, object: ObjectName, value: Value, version: Tag | None
 ) -> Operation[Covered]:
-    """``cvr_write``, remembered."""
+    """Run ``cvr_write`` and remember the result."""
     covered = yield from cvr_write(view, object, value, version)
     _keep(view, object, covered.tag, covered.value)
     return covered
@@ -164,9 +185,10 @@ def _keep(view: View, object: ObjectName, tag: Tag, value: Answered) -> None:
 def _complete(
     view: View, object: ObjectName, answers: list[Found], held: Tag | None
 ) -> Operation[Found]:
-    """End as a read does: the version is at a quorum of the last configuration, or is written there.
+    """End as a read does: the version is at a quorum of the last configuration or written there.
 
-    A version whose value is held here but which has to be written back is read once more, with its value; so is one below ``held``.
+    A version which has to be written back, with its value held by the client, is read once more,
+    with its value; likewise a version below ``held``.
     """
     found = newest(answers)
     if found.value is WITHHELD:
@@ -181,7 +203,10 @@ def _complete(
 def _need_not_write_back(
     view: View, object: ObjectName, answers: list[Found], found: Found
 ) -> Operation[bool]:
-    """Plain ARES looks for a new configuration after put-data even when the put itself is left out."""
+    """Return whether the found version needs no write back.
+
+    Plain ARES looks for a new configuration after put-data even when the put itself is left out.
+    """
     last = answers[-1]
     there = at_quorum(answers, found) if view.switches.fast_read else None
     if (

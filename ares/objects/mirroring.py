@@ -1,17 +1,22 @@
-"""Mirrors: the objects of a domain, copied into another domain at another site, which answers reads that accept stale data (rule R22).
+"""Mirrors: copies of a domain's objects at another site, for reads that accept stale data.
 
-A copy has the tag of its original, as with a move. So nothing has to be agreed on by those that copy: a copy gives way to newer ones only, whoever
-puts it, however late, and a deletion is a tombstone under its tag. Tombstones are copied of objects, too, that the mirror never had: the copy of an
-older version may still be on its way.
+See rule R22. A mirror is a domain of its own. A copy has the tag of its original, as with a move.
+Copiers therefore need no agreement: a copy gives way to newer copies only, by any copier, however
+late, and a deletion is a tombstone under its tag. Tombstones are copied even of objects which the
+mirror never had: the copy of an older version may still be on its way.
 
-A *pass* looks at every object of the domain and copies what the mirror lacks. When all of it is there, the pass leaves a record of when it began. So
-whoever reads that record first, and an object of the mirror after it, finds the version that was the latest when that pass began, or a later one.
+A *pass* looks at every object of the domain and copies the objects missing in the mirror. After a
+complete copy, the pass leaves a record of its beginning. A reader that reads this record first, and
+an object of the mirror after the record, finds the version which was the latest when the pass
+began, or a later version.
 
-A mirror that is removed is marked so, and then emptied by deletions, whose tombstones hide copies. So the mark stays, and a mirror that is made later
-for the same domain and site is another domain: each has the number of its *life* in its name. A reader looks for the mark when it has the value: if
-it is not there, nothing had been deleted.
+A removed mirror is marked as removed, and afterwards emptied by deletions, whose tombstones hide
+copies. The mark stays, and a mirror made later for the same domain and site is another domain: each
+mirror has the number of its *life* in its name. A reader looks for the mark after the value: if the
+mark is absent, no object had been deleted.
 
-Only what users name is copied. The blocks of a file say something together only, and a mirror keeps no order between objects.
+Only keys of users are copied. The blocks of a file have a meaning only together, and a mirror keeps
+no order between objects.
 """
 
 from collections.abc import Set
@@ -33,24 +38,28 @@ from ares.reconfig.throttle import Throttle
 from ares.reconfig.view import View
 
 AS_OF = ObjectName(RESERVED + "mirror/as-of")
-"""The object of a mirror that says when the last complete pass began."""
+"""The object of a mirror with the time at which the last complete pass began."""
 
 REMOVED = ObjectName(RESERVED + "mirror/removed")
-"""The object of a mirror that is there when the mirror was removed."""
+"""The object that marks a removed mirror."""
 
 BEFORE_KEYS = RESERVED + "\U0010ffff"
-"""Keys of users come after this, names of the project's own before."""
+"""A name after the project's own names and before the keys of users."""
 
 LARGE_BYTES = 1024 * 1024
-"""Values of more bytes are copied one after the other."""
+"""Size above which values are copied one after the other."""
 
 AT_ONCE = 16
 FAILURES_MAX = 64
-"""A pass ends when so many objects could not be copied: it is not for their sake, then."""
+"""Failed copies at which a pass ends: the cause is no longer the objects."""
 
 
 class MirrorName(Struct, frozen=True):
-    """What the name of a mirror's domain says: of which ``domain`` it is, at which ``site``, and how many were made there before (from 1)."""
+    """The parts of the name of a mirror's domain.
+
+    ``domain`` is the original, ``site`` the mirror's site, ``life`` the number of this mirror among
+    the mirrors made for both (from 1).
+    """
 
     domain: str
     site: str
@@ -62,7 +71,7 @@ class MirrorName(Struct, frozen=True):
 
 
 def parse_mirror(name: str) -> MirrorName | None:
-    """None if it is not the name of a mirror's domain."""
+    """Return the parts of the name of a mirror's domain, or None for any other name."""
     start, *parts = name.split("/", 3)
     if (
         start + "/" != MIRROR_DOMAINS
@@ -76,13 +85,13 @@ def parse_mirror(name: str) -> MirrorName | None:
 
 
 class _Record(Struct, frozen=True):
-    """What AS_OF holds. ``began_s``: seconds since 1970, by the clock of whoever copied."""
+    """The content of AS_OF; ``began_s``: seconds since 1970, by the copier's clock."""
 
     began_s: Seconds
 
 
 class UnreadableRecord(AresError):
-    """What a mirror says of its age is not readable."""
+    """The record of a mirror's age is not readable."""
 
 
 def encode_as_of(began_s: float) -> bytes:
@@ -90,7 +99,10 @@ def encode_as_of(began_s: float) -> bytes:
 
 
 def decode_as_of(value: bytes) -> float:
-    """When the last complete pass began, in seconds since 1970. Raises :class:`UnreadableRecord`."""
+    """Return the begin of the last complete pass, in seconds since 1970.
+
+    Raises :class:`UnreadableRecord`.
+    """
     try:
         began_s = msgspec.msgpack.decode(value, type=_Record).began_s
     except msgspec.MsgspecError as error:
@@ -101,7 +113,11 @@ def decode_as_of(value: bytes) -> float:
 
 
 class Copied(Struct):
-    """What a pass did. ``failed``: how many objects could not be copied; ``why``: for one of them. Without any the mirror is complete."""
+    """The work of a pass; the mirror is complete if no copy failed.
+
+    ``failed``: number of objects that could not be copied; ``why``: the reason for the last of
+    them.
+    """
 
     objects: int = 0
     bytes: int = 0
@@ -110,7 +126,7 @@ class Copied(Struct):
 
 
 class Pass:
-    """One pass over the domain of the view ``source`` into that of ``mirror``, at most as fast as ``throttle`` allows."""
+    """A pass over the domain of the view ``source`` into ``mirror``, limited by ``throttle``."""
 
     def __init__(self, source: View, mirror: View, throttle: Throttle) -> None:
         self._source = source
@@ -120,9 +136,11 @@ class Pass:
         self._copied = Copied()
 
     def run(self, began_s: float) -> Operation[Copied]:
-        """Copy what changed. ``began_s``: a time not later than now, in seconds since 1970; the mirror's record, if it is complete at the end.
+        """Copy the changed objects.
 
-        What cannot be copied, since it cannot be decoded or servers refuse it, does not stop the others. Raises :class:`ares.Unavailable`.
+        ``began_s``: a time not later than now, in seconds since 1970; the mirror's record after a
+        complete pass. An object that cannot be copied, because it cannot be decoded or servers
+        refuse the copy, does not stop the pass. Raises :class:`ares.Unavailable`.
         """
         after: str | None = BEFORE_KEYS
         while after is not None:
@@ -147,7 +165,10 @@ class Pass:
     def _held(
         self, after: str, last: str | None, names: Set[ObjectName]
     ) -> Operation[dict[ObjectName, Listed | None]]:
-        """What the mirror has of the page of ``names`` that follows ``after`` and ends with ``last`` (None: with the listing)."""
+        """Return the mirror's entries for ``names``, a page of the domain's listing.
+
+        The page follows ``after`` and ends with ``last`` (None: the last page).
+        """
         held: dict[ObjectName, Listed | None] = {}
         cursor: str | None = after
         while cursor is not None and (last is None or cursor < last):
@@ -157,7 +178,10 @@ class Pass:
         return held
 
     def _copy(self, object: ObjectName, may_be_there: bool, large: bool = False) -> Operation[None]:
-        """The newest version of it, unless the mirror has that. A large value is put on the list of those, unless ``large``."""
+        """Copy the newest version, unless the mirror has this version.
+
+        A large value is put on the list of large values, unless ``large``.
+        """
         try:
             found = yield from self._look(object)
             if may_be_there and (yield from self._is_there(object, found)):
@@ -180,7 +204,7 @@ class Pass:
         self._copied.bytes += max(found.length, 0)
 
     def _look(self, object: ObjectName) -> Operation[Found]:
-        """The newest version, which is at a quorum; WITHHELD in place of a value that did not come along."""
+        """Return the newest version, at a quorum; its value is WITHHELD if none came along."""
         answers = yield from query(
             self._source, lambda dap, object: dap.get_version(object, effort=BRIEF), object
         )
@@ -188,7 +212,7 @@ class Pass:
         return found if at_quorum(answers, found) is not None else (yield from self._fetch(object))
 
     def _fetch(self, object: ObjectName) -> Operation[Found]:
-        """The newest version with its value, as a reader has it."""
+        """Return the newest version with its value, as for a reader."""
         answers = yield from query(
             self._source, lambda dap, object: dap.get_data(object, effort=BRIEF), object
         )
@@ -200,7 +224,7 @@ class Pass:
             answers = yield from query(
                 self._mirror, lambda dap, object: dap.get_version(object, effort=BRIEF), object
             )
-        except Undecodable:  # a copy that died half way
+        except Undecodable:  # a copy whose copier died half way
             return False
         found = newest(answers)
         return found.tag >= original.tag and at_quorum(answers, found) is not None
@@ -211,17 +235,17 @@ class Pass:
 
 
 def _has(copy: Listed | None, original: Listed | None) -> bool:
-    """Whether listings alone show that the mirror has the version."""
+    """Return whether listings alone show that the mirror has the version."""
     return copy is not None and original is not None and copy.tag >= original.tag
 
 
 def empty(view: View) -> Operation[None]:
-    """Delete all that a mirror holds, but the mark that it was removed."""
+    """Delete all objects of a mirror, except the mark of its removal."""
 
     def remove(object: ObjectName) -> Operation[None]:
         try:
             yield from delete(view, object)
-        except ObjectNotFound:  # somebody else was faster
+        except ObjectNotFound:  # another client was faster
             return
 
     after: str | None = ""

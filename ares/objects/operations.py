@@ -1,7 +1,8 @@
-"""Read, write, delete and stat of one object, in both generations (Alg. 1).
+"""Read, write, delete and stat of an object, in both generations (Alg. 1).
 
-ARES II (piggyback) starts at the last finalized configuration it knows and follows the successors that replies carry. Plain ARES learns the sequence
-in rounds of their own, before and after. Everything else is the same, so the generations differ in two functions: ``query`` and ``propagate``.
+ARES II (piggyback) starts at the last finalized configuration it knows and follows the successors
+in replies. Plain ARES learns the sequence in rounds of their own, before and after. The generations
+are the same otherwise, and differ in two functions: ``query`` and ``propagate``.
 """
 
 from collections.abc import Callable
@@ -35,10 +36,10 @@ Ask = Callable[[DataAccess, ObjectName], Operation[Answer]]
 
 
 def read(view: View, object: ObjectName) -> Operation[Found]:
-    """The newest version and its value; TOMBSTONE for an absent object (Alg. 1:31-48).
+    """Return the newest version and its value; TOMBSTONE for an absent object (Alg. 1:31-48).
 
-    Fast read: a version need not be written back that is at a quorum to stay (:func:`at_quorum`). Nor need t0, ever. Raises :class:`LeftBehind` for
-    an object that a move left behind.
+    Fast read: a version at a quorum to stay (:func:`at_quorum`) needs no write back. t0 never needs
+    a write back. Raises :class:`LeftBehind` for an object left behind by a move.
     """
     answers = yield from query(view, DataAccess.get_data, object)
     found, _ = _settled(view, answers) or (yield from _complete(view, object, newest(answers)))
@@ -48,7 +49,7 @@ def read(view: View, object: ObjectName) -> Operation[Found]:
 
 
 def write(view: View, object: ObjectName, value: Value) -> Operation[Tag]:
-    """Store ``value`` under a new tag, which is returned (Alg. 1:7-24)."""
+    """Store ``value`` under a new tag, and return the tag (Alg. 1:7-24)."""
     taken = view.tags.begin(object)
     try:
         answers = yield from query(view, DataAccess.get_tag, object)
@@ -59,10 +60,11 @@ def write(view: View, object: ObjectName, value: Value) -> Operation[Tag]:
 
 
 def delete(view: View, object: ObjectName) -> Operation[Tag]:
-    """Write a tombstone. Raises :class:`ObjectNotFound`, and writes nothing, if the object is absent.
+    """Write a tombstone.
 
-    One of which no version is settled counts as there: the newest that was completed can only be hidden by writes that were not, and one of those
-    may be taken to come before this.
+    Raises :class:`ObjectNotFound`, and writes no tombstone, if the object is absent. An object
+    without a settled version counts as present: the newest completed version can only be hidden by
+    writes that did not complete, and such a write may be ordered before this delete.
     """
     taken = view.tags.begin(object)
     try:
@@ -74,7 +76,10 @@ def delete(view: View, object: ObjectName) -> Operation[Tag]:
 
 
 def _highest_there(view: View, object: ObjectName) -> Operation[int]:
-    """The highest number of an object that is there; raises :class:`ObjectNotFound`."""
+    """Return the highest number of a present object.
+
+    Raises :class:`ObjectNotFound` for an absent object.
+    """
     try:
         answers = yield from query(
             view, lambda dap, object: dap.get_version(object, effort=BRIEF), object
@@ -91,7 +96,11 @@ def _highest_there(view: View, object: ObjectName) -> Operation[int]:
 
 
 def stat(view: View, object: ObjectName) -> Operation[Found]:
-    """The newest version without its value, if a quorum holds it; otherwise as ``read``, which writes it back, and raises what that raises."""
+    """Return the newest version without its value, if a quorum holds the version.
+
+    Otherwise the version is read as by ``read``, which writes the version back, with the exceptions
+    of ``read``.
+    """
     answers = yield from query(view, DataAccess.get_version, object)
     found = newest(answers)
     if at_quorum(answers, found) is not None and found.value is not LOST:
@@ -102,7 +111,10 @@ def stat(view: View, object: ObjectName) -> Operation[Found]:
 def settle_read(
     view: View, object: ObjectName, answers: list[Found]
 ) -> Operation[tuple[Found, ConfigurationId]]:
-    """Make sure that what ``answers`` found is at a quorum, and say of which configuration (Alg. 1:38-47)."""
+    """Bring the newest of ``answers`` to a quorum if needed (Alg. 1:38-47).
+
+    Returns the version and the configuration of the quorum.
+    """
     settled = _settled(view, answers) or (yield from _complete(view, object, newest(answers)))
     if settled[0].value is LOST:
         raise LeftBehind(object, settled[0].tag)
@@ -110,7 +122,7 @@ def settle_read(
 
 
 def _settled(view: View, answers: list[Found]) -> tuple[Found, ConfigurationId] | None:
-    """The newest version and where it is, if it need not be written back."""
+    """Return the newest version and its configuration, if the version needs no write back."""
     found = newest(answers)
     there = at_quorum(answers, found)
     return (
@@ -123,7 +135,11 @@ def _settled(view: View, answers: list[Found]) -> tuple[Found, ConfigurationId] 
 def _complete(
     view: View, object: ObjectName, found: Found
 ) -> Operation[tuple[Found, ConfigurationId]]:
-    """Write it back. A client that may only read cannot; it looks again and again until another client has done so, or has completed a later one."""
+    """Write the version back.
+
+    A client with read rights only cannot. Such a client looks again and again until another client
+    has written this version back, or has completed a later version.
+    """
     assert found.value is not WITHHELD, (
         "the last configuration of a traversal has no finalized successor"
     )
@@ -137,7 +153,10 @@ def _complete(
 def _await_quorum(
     view: View, object: ObjectName, denied: NotAuthorized
 ) -> Operation[tuple[Found, ConfigurationId]]:
-    """The newest version as soon as a quorum holds it; raises ``denied`` again, with the reason, when the deadline comes first."""
+    """Return the newest version as soon as a quorum holds it.
+
+    Raises ``denied`` again, with the reason, when the deadline comes first.
+    """
     pause_s = LOOK_AGAIN_S_MIN
     try:
         while True:
@@ -158,9 +177,10 @@ def _await_quorum(
 def write_above(
     view: View, object: ObjectName, value: Value, highest: int, taken: Taken
 ) -> Operation[tuple[Tag, Configuration]]:
-    """Store ``value`` under a tag with a number above ``highest``; the tag, and the last configuration that has it. Raises :class:`NoTagLeft`.
+    """Store ``value`` under a tag with a number above ``highest``.
 
-    ``taken``: as ``view.tags.begin`` gave it before the caller's first phase.
+    Returns the tag, and the last configuration with the version. ``taken``: the result of
+    ``view.tags.begin`` before the caller's first phase. Raises :class:`NoTagLeft`.
     """
     before = taken.number
     if max(highest, before) >= NUMBER_LAST:
@@ -179,7 +199,10 @@ def write_above(
 
 
 def query(view: View, ask: Ask[Answer], object: ObjectName) -> Operation[list[Answer]]:
-    """Ask every configuration from the last finalized to the last; at least one answer, the last configuration's at the end."""
+    """Ask every configuration from the last finalized to the last; return their answers.
+
+    At least one answer is returned; the last configuration's answer is at the end.
+    """
     if not view.switches.piggyback:
         return (yield from _query_plain(view, ask, object))
     sequence = view.sequence
@@ -203,23 +226,33 @@ def query(view: View, ask: Ask[Answer], object: ObjectName) -> Operation[list[An
 def _query_known(
     view: View, ask: Ask[Answer], object: ObjectName
 ) -> Operation[tuple[list[Answer], Configuration | None]]:
-    """Ask all configurations that are known at the same time; the answers, and where to go on one after the other, if anywhere.
+    """Ask all known configurations at the same time.
 
-    Alg. 1 asks a configuration when its predecessor has answered. That order matters in one place only. Take what was completed, in w, before the
-    query began, and let f be the last finalized configuration known then and l the last one:
+    Returns the answers, and the configuration from which to continue step by step, or None.
 
-    - w before f: f has it, or something newer, since f is finalized only when everything has moved there; and f is asked after that.
-    - w from f to l: a quorum of w had it when w was asked, and says so, unless w's data are withheld.
-    - w after l: by rule R3 a quorum of l knew l's successor when w was first used, and says so. From there on it is one after the other.
+    Alg. 1 asks a configuration after its predecessor has answered. That order matters only in a
+    single case. Take a version completed in w before the query began; let f be the last finalized
+    configuration known at that time and l the last known configuration:
 
-    If data are withheld, or w has no quorum any more, some later configuration is finalized and has what w had. But it may have answered here before
-    the data came and before it was finalized: so that answer does not count, and it is asked again, as is everything after it. What is asked
-    from a configuration on that is known to be finalized before is complete by the first and the third case alone.
+    - w before f: f has the version, or a newer version, because f is finalized only after every
+      object has moved there; and f is asked after that.
+    - w from f to l: a quorum of w had the version when w was asked, and reports the version, unless
+      w's data are withheld.
+    - w after l: by rule R3 a quorum of l knew l's successor when w was first used, and reports the
+      successor. From there on configurations are asked one after the other.
 
-    So the round ends with the first such news: nothing that the others may yet say counts. They may never say anything: the servers of a
-    configuration that was only ever pending, and that a later one replaced, may be gone.
+    If data are withheld, or w has no quorum any more, some later configuration is finalized and has
+    the data of w. But the later configuration may have answered here before the data came and
+    before it was finalized: that answer does not count, and the configuration is asked again, with
+    every configuration after it. The answers from a configuration known to be finalized before, and
+    from all later configurations, are complete by the first and the third case alone.
 
-    The simulator agrees: with the early answer taken for good, 4 of the first 700 runs of its scenario "moving" lose a completed write.
+    The round therefore ends with the first such news: no outstanding answer counts. An outstanding
+    answer may never come: the servers of a configuration that was only ever pending, and was
+    replaced by a later configuration, may be gone.
+
+    The simulator agrees: with the early answer taken for good, 4 of the first 700 runs of its
+    scenario "moving" lose a completed write.
     """
     known = view.sequence.active
     found: dict[int, Answer] = {}
@@ -243,16 +276,25 @@ def _query_known(
 
 
 class _Elsewhere(Exception):
-    """Internal: a later configuration is finalized, and has what those before it had. Its argument is the one that says so."""
+    """Internal: a later configuration is finalized, and has the data of those before.
+
+    The argument is the configuration whose answer said this.
+    """
 
 
 def withheld(answer: Found | FoundTag) -> bool:
-    """Whether a later configuration is finalized, so that the data, or their tags, need not be there any more."""
+    """Return whether a later configuration is finalized.
+
+    The data, or their tags, may be gone from the answering configuration in this case.
+    """
     return answer.successor is not None and answer.successor.finalized
 
 
 def _query_plain(view: View, ask: Ask[Answer], object: ObjectName) -> Operation[list[Answer]]:
-    """Plain ARES: read-config, then every configuration found. One that was retired meanwhile has no values to give: read-config again."""
+    """Run read-config, and ask every configuration found (plain ARES).
+
+    A configuration retired in between has no values to give: read-config runs again.
+    """
     answers: list[Answer] = []
     yield from read_config(view)
     todo = view.sequence.active
@@ -266,16 +308,16 @@ def _query_plain(view: View, ask: Ask[Answer], object: ObjectName) -> Operation[
             todo = view.sequence.active
             continue
         answers.append(answer)
-        if withheld(answer):  # what lies between it and a finalized one need not be there any more
+        if withheld(answer):  # a configuration before a finalized one may be gone
             yield from read_config(view)
             todo = [later for later in view.sequence.active if later.index > configuration.index]
     return answers
 
 
 def propagate(view: View, object: ObjectName, tag: Tag, value: Value) -> Operation[Configuration]:
-    """put-data in the last configuration, and in every one that appears meanwhile (Alg. 1:19-23); the last of them is returned.
+    """Run put-data in the last configuration, and in every new configuration (Alg. 1:19-23).
 
-    A failure leaves the servers untouched only if it is the first round that fails.
+    Returns the last of them. A failure leaves the servers untouched only if the first round fails.
     """
     reached, first = view.sequence.last_known, True
     configuration: Configuration | None = reached
@@ -303,25 +345,37 @@ def propagate(view: View, object: ObjectName, tag: Tag, value: Value) -> Operati
 
 
 def newest(answers: list[Answer]) -> Answer:
-    """The highest version that was not left to a successor (Alg. 1:37). Such an answer has tag t0, and loses ties to later ones."""
+    """Return the highest version of answers not left to a successor (Alg. 1:37).
+
+    An answer left to a successor has tag t0, and loses ties to later answers.
+    """
     if len(answers) == 1:
         return answers[0]
     return max(reversed(answers), key=lambda found: found.tag)
 
 
 def at_quorum(answers: list[Found], found: Found) -> ConfigurationId | None:
-    """Where ``found``, the newest of ``answers``, is at a quorum in such a way that every operation that begins later finds it, or something newer;
-    None: nowhere, as far as is known. The published fast read takes the last configuration for that, if its quorum names no successor. More do:
+    """Return the configuration where ``found``, the newest answer, is at a quorum to stay.
 
-    Let a quorum Q of a configuration c say that it held the version before it heard of c's successor (``Found.lasting``; a server that never heard of
-    one says that, too). An operation that begins later either asks c, meets Q, and finds the version there; or does not count on c, since something
-    after c is finalized. The first configuration after c to be finalized was so when a mover had listed and read c. Each of its requests carries c's
-    successor, and a server installs that before it answers (rule R1). So a server of Q, having had the version before it heard of a successor, had it
-    when it answered the mover; the mover met Q twice, so it has listed the object, and has put the version, or a newer one, into its target. From
-    there on every move takes it along, as it does all that was completed before the move began.
+    To stay means: every operation that begins later finds the version, or a newer version. None: no
+    such configuration is known. The published fast read accepts the last configuration, if its
+    quorum names no successor. More configurations qualify:
 
-    Without the word "before" that is wrong: the version may have come to a server of Q after the mover had looked there. Random schedules agree: with
-    servers that say it of every version, one in twenty of those in tests/protocol/test_lasting.py goes back behind what was read.
+    Let a quorum Q of a configuration c report that it held the version before it heard of c's
+    successor (``Found.lasting``; a server that never heard of a successor reports this, too). An
+    operation that begins later either asks c, meets Q, and finds the version there; or does not
+    count on c, because some configuration after c is finalized. Consider the first configuration
+    after c to be finalized: a mover had listed and read c before. Each of the mover's requests
+    carries c's successor, and a server installs the successor before it answers (rule R1). Hence a
+    server of Q, which had the version before it heard of a successor, had the version when it
+    answered the mover. The mover met Q twice: it has listed the object, and has put the version, or
+    a newer version, into its target. From there on every move takes the version along, as every
+    version completed before the move began.
+
+    Without the word "before" the argument fails: the version may have come to a server of Q after
+    the mover had looked there. Random schedules agree: with servers that report ``lasting`` for
+    every version, 1 in 20 of the schedules in tests/protocol/test_lasting.py reads an older version
+    after a newer one.
     """
     if found.tag == TAG_ZERO:
         return answers[-1].configuration

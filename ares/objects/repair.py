@@ -1,9 +1,13 @@
-"""One server's element of a version, from those of other servers: of its own configuration, which repairs what rotted there; or of an earlier one,
-which moves the version from server to server (ares/server/bringing.py).
+"""A server's element of a version, made from elements of other servers.
 
-Only elements of exactly that tag are taken, and what comes out is put under that tag again: neither makes a version look newer or older than it is.
-Where both configurations cut values into the same elements, one of them will do, that of the server at the same position; and any whole value, where
-there are such. Otherwise any k elements are decoded and encoded again, some stripes at a time: a server has other clients.
+Elements of the server's own configuration repair a rotten element; elements of an earlier
+configuration move the version from server to server (ares/server/bringing.py).
+
+Only elements of exactly that tag are taken, and the result is stored under that tag again: neither
+use makes a version look newer or older. Where both configurations cut values into the same
+elements, a single element suffices, from the server at the same position; likewise any whole value,
+where elements are whole values. Otherwise any k elements are decoded and encoded again, some
+stripes at a time: a server has other clients.
 """
 
 from collections.abc import Mapping, Sequence, Set
@@ -21,10 +25,14 @@ ASK_S = 1.0
 SUSPECT_S = 0.25
 RESEND_S = 1.0
 BYTES_PER_S_EXPECTED = 20e6
-"""How long servers may stay silent before others are asked, besides the time that a value takes; and those that were silent the last time."""
+"""Expected transfer speed of a value.
+
+Other servers are asked after ASK_S and the time of the value's transfer, or after SUSPECT_S where
+all servers asked were silent the last time.
+"""
 
 TICK_S = 0.1
-"""Patience with those that have not answered must end before patience with all of them does."""
+"""Lead of the patience with silent servers over the end of the whole round."""
 
 STRIPES_AT_ONCE = 8
 
@@ -37,10 +45,12 @@ def rebuild_element(
     own: ServerId,
     suspects: Set[ServerId] = frozenset(),
 ) -> Operation[Element | None]:
-    """The element of server ``own``; None if fewer than k others have theirs, or need it no more because the successor is finalized.
+    """Return the element of server ``own``.
 
-    ``length``: of the whole value, in bytes. ``suspects``: servers that were silent lately, asked last. Raises :class:`Unavailable` when fewer than
-    k answer, and :class:`ares.DecodeFailed`.
+    None if fewer than k other servers have their elements, or if the element is not needed any more
+    because the successor is finalized. ``length``: bytes of the whole value. ``suspects``: servers
+    that were silent lately, asked last. Raises :class:`Unavailable` when fewer than k answer, and
+    :class:`ares.DecodeFailed`.
     """
     others = [server for server in configuration.server_ids if server != own]
     elements = yield from _collected(configuration, object, tag, length, others, suspects)
@@ -60,9 +70,10 @@ def bring_element(
     own: ServerId,
     suspects: Set[ServerId] = frozenset(),
 ) -> Operation[Element | None]:
-    """The element of server ``own`` of ``target``, of a version that ``source`` has; None if fewer than k of its servers have theirs.
+    """Return the element of server ``own`` of ``target``, for a version of ``source``.
 
-    As :func:`rebuild_element` otherwise. The servers of the target begin with different servers of the source.
+    None if fewer than k servers of ``source`` have their elements. Otherwise as
+    :func:`rebuild_element`. The servers of the target begin with different servers of the source.
     """
     position = target.server_ids.index(own)
     if source.dap == target.dap == "ec" and (source.n, source.k, source.backend) == (
@@ -96,7 +107,7 @@ def _slowly_s(length: int) -> float:
 def _sound(
     configuration: Configuration, object: ObjectName, tag: Tag, length: int, reply: DataReply
 ) -> Element | None:
-    """The element that a server sent, if it is one of this version, and of a value as long as it should be."""
+    """Return a reply's element, if it belongs to this version and to a value of ``length``."""
     element = reply.element
     if (
         element is None
@@ -116,9 +127,10 @@ def _collected(
     servers: Sequence[ServerId],
     suspects: Set[ServerId],
 ) -> Operation[Mapping[int, Element]]:
-    """k elements of the version, by index, from as few of these servers as have them; none if fewer have, or the successor is finalized.
+    """Return k elements of the version, by index, from as few of these servers as possible.
 
-    Raises :class:`Unavailable` when fewer than k answer.
+    The result is empty if fewer servers have elements, or the successor is finalized. Raises
+    :class:`Unavailable` when fewer than k answer.
     """
     k = configuration.k
     others = sorted(servers, key=lambda server: server in suspects)
@@ -157,7 +169,10 @@ def _made(
     elements: Mapping[int, Element],
     own: ServerId,
 ) -> Operation[Element]:
-    """The element of server ``own`` of ``target``, sealed. Raises :class:`ares.DecodeFailed`."""
+    """Return the element of server ``own`` of ``target``, sealed.
+
+    Raises :class:`ares.DecodeFailed`.
+    """
     length, index = (
         next(iter(elements.values())).length,
         target.server_ids.index(own) if target.dap == "ec" else 0,
@@ -182,7 +197,7 @@ def _ask(
     servers: tuple[ServerId, ...],
     silence_s: float,
 ) -> Operation[Mapping[ServerId, DataReply]]:
-    """What these servers have of the version; silent ones are left out."""
+    """Return these servers' answers about the version; silent servers are left out."""
     arguments, give_up_s = (configuration.id, object, True, tag), 2 * silence_s + TICK_S
     gather = Gather(
         configuration,
@@ -210,7 +225,7 @@ def _encoded(
     elements: Mapping[int, Parts],
     index: int,
 ) -> Operation[Parts]:
-    """The data of element ``index`` of ``target``. Raises :class:`ares.DecodeFailed`."""
+    """Return the data of element ``index`` of ``target``. Raises :class:`ares.DecodeFailed`."""
     given, wanted = coding_for(source), coding_for(target)
     whole = memoryview(b"".join(elements[0])) if source.dap == "abd" else memoryview(b"")
     own: list[bytes] = []

@@ -1,5 +1,8 @@
-"""Small reads and writes where there is a compiled core (core/src/client.rs): it runs them as ares/objects/operations.py would, in the one
-configuration that there is to ask, and gives them to the session when anything is unusual."""
+"""Small reads and writes in the compiled core, where present (core/src/client.rs).
+
+The core runs them as ares/objects/operations.py would, in the single configuration to ask, and
+gives them to the session in any unusual case.
+"""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
@@ -13,7 +16,10 @@ if TYPE_CHECKING:
 
 
 class Shell(Protocol):
-    """What is around the session on an event loop. ``schedule`` is called when there is something to send."""
+    """The session's surroundings on an event loop.
+
+    ``schedule`` is called when messages wait to be sent.
+    """
 
     @property
     def create_future(self) -> Callable[[], Any]: ...
@@ -21,11 +27,11 @@ class Shell(Protocol):
     def schedule(self) -> None: ...
 
     def settle(self, future: Any, result: Any, error: BaseException | None) -> None:
-        """Of an operation that ended in the session."""
+        """Settle the future of an operation that ended in the session."""
 
 
 def small_objects(session: Session, view: View, shell: Shell | None = None) -> "Objects | None":
-    """Where they begin; None: there is no core, or the client's switches ask for something else."""
+    """Return the entry to the core, or None without a core or with other switches of the client."""
     if session.core is None or not (view.switches.piggyback and view.switches.fast_read):
         return None
     view.sequence.changing = session.take_over_all

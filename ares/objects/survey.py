@@ -1,4 +1,4 @@
-"""What is there: the names of a domain's objects, and what servers say of themselves."""
+"""Surveys: the names of a domain's objects, and the self-descriptions of servers."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -22,9 +22,11 @@ WINDOW_OBJECTS = 64
 
 
 class Names(Struct):
-    """One page of a listing. ``newest``: of every name that any server listed, in order, what all of them agree on, if that settles it; else None.
+    """A page of a listing.
 
-    ``after``: the cursor of the next page (None: that was all).
+    ``newest``: for every name listed by any server, in order, the entry on which all servers agree,
+    if that settles the name; else None. ``after``: the cursor of the next page (None: no more
+    pages).
     """
 
     newest: dict[ObjectName, Listed | None]
@@ -34,10 +36,11 @@ class Names(Struct):
 def list_objects(
     view: View, after: str, prefix: str
 ) -> Operation[tuple[list[ObjectName], str | None]]:
-    """One page of the objects that are there, in order, and the cursor of the next page (None: that was all).
+    """Return a page of the present objects, in order, and the cursor of the next page.
 
-    What the listing does not settle is looked at, object by object (:func:`is_there`), so that a write or a delete that never completed shows as it
-    would to a reader.
+    The cursor is None after the last page. Names which the listing does not settle are looked at,
+    object by object (:func:`is_there`): a write or a delete that never completed shows as to a
+    reader.
     """
     page = yield from list_mentioned(view, after, prefix)
     there = {
@@ -55,11 +58,12 @@ def list_objects(
 
 
 def list_mentioned(view: View, after: str, prefix: str) -> Operation[Names]:
-    """One page of the names of which any server of a quorum of each active configuration knows a version, or a tombstone.
+    """Return a page of the names of which any server of a quorum knows a version or a tombstone.
 
-    A listing settles a name if all that answer in the last configuration agree on its version and know no successor: then it is at a quorum to stay,
-    as with a fast read (:func:`ares.objects.operations.at_quorum`). While a successor is known, the quorum may agree on a version that never
-    completed, and that the move leaves behind.
+    Every active configuration is asked. A listing settles a name if all answers in the last
+    configuration agree on its version and know no successor: the version is at a quorum to stay, as
+    with a fast read (:func:`ares.objects.operations.at_quorum`). While a successor is known, the
+    quorum may agree on a version that never completed, and which the move leaves behind.
     """
     if not view.switches.piggyback:
         yield from read_config(view)
@@ -96,8 +100,10 @@ def describe_servers(
     brief: bool = False,
     usage_of: tuple[DomainName, ...] = (),
 ) -> Operation[dict[ServerId, Description]]:
-    """What each of at most 32 servers says of itself; the silent ones are missing. ``brief``: without what it holds. ``usage_of``: domains of which
-    it says who uses them."""
+    """Return the self-description of each of at most 32 servers, without the silent servers.
+
+    ``brief``: identity only. ``usage_of``: domains whose users the servers report, too.
+    """
     roster = Configuration("abd", tuple(servers)).at(NO_DOMAIN, 0)
     try:
         return dict(
@@ -120,10 +126,12 @@ def describe_servers(
 
 
 def is_there(view: View, object: ObjectName) -> Operation[bool]:
-    """Whether a reader finds something. A listing asks, which must not fail, nor wait, because of one object that is in a bad way.
+    """Return whether a reader finds a value.
 
-    What was found is written back, as a reader does, so that the next listing says the same. What cannot be decoded is there: a reader is told so
-    and a client has to write or delete it. What this client, or any, may not write back is taken as it was found.
+    The caller is a listing, which must neither fail nor wait because of a single object in trouble.
+    A version found is written back, as by a reader: the next listing then shows the same. An
+    undecodable object is present: a reader gets the error, and a client has to write or delete the
+    object. A version which this client, or any client, may not write back is taken as found.
     """
     try:
         answers = yield from query(

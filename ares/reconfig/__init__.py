@@ -1,1 +1,4 @@
-"""Reconfiguration: pointers to successors, the sequence that a client knows, its traversal, and the decision on a successor (ARES II section 5)."""
+"""Reconfiguration: successors, the sequence known to a client, its traversal, and the decision.
+
+See ARES II section 5.
+"""

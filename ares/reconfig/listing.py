@@ -1,7 +1,8 @@
-"""Which objects does a configuration hold? Pages from a quorum, united.
+"""Listings of a configuration's objects: pages from a quorum, united.
 
-Every server answers with the names after a cursor, in order. A page is certain up to the last name of the shortest cut-off answer, where
-the next page begins. Whatever was completed before the listing began is at a quorum, so it is in the union.
+Every server answers with the names after a cursor, in order. A page is certain up to the last name
+of the shortest cut-off answer, where the next page begins. Every version completed before the
+listing began is at a quorum, hence in the union.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,9 +18,11 @@ PAGE_OBJECTS = 1000
 
 
 class Page(Struct, frozen=True):
-    """``objects``: name to what each server that has it says. ``answered``: of how many servers. ``after``: the next cursor, or None.
+    """A page of a listing.
 
-    ``asked``: how many tags and values users have asked so far, of each of these servers.
+    ``objects``: name to the entries of all servers with the name. ``answered``: number of servers.
+    ``after``: the next cursor, or None. ``asked``: tags and values asked by users so far, of each
+    of these servers.
     """
 
     objects: dict[ObjectName, list[Listed]]
@@ -29,14 +32,14 @@ class Page(Struct, frozen=True):
     asked: dict[ServerId, int] = {}
 
     def may_have(self, object: ObjectName) -> bool:
-        """Whether a name that follows the page's cursor is listed, or comes after the page's end."""
+        """Return whether a name after the page's cursor is listed, or follows the page's end."""
         return object in self.objects or (self.after is not None and object > self.after)
 
 
 def list_page(
     configuration: Configuration, after: str, prefix: str = "", carry: Successor | None = None
 ) -> Operation[Page]:
-    """One page of names that follow ``after`` and start with ``prefix``. ``carry``: rule R1."""
+    """Return a page of names after ``after`` which start with ``prefix``. ``carry``: rule R1."""
     arguments = (configuration.id, after, PAGE_OBJECTS, prefix, carry)
     answers: Mapping[ServerId, ObjectsReply] = yield Gather(
         configuration, ListObjects, "list-objects", arguments=arguments

@@ -1,4 +1,7 @@
-"""Where a domain is, asked of a few servers that may host it (rule R21): a finalized configuration, where a traversal begins as from any other."""
+"""The search for a domain among a few servers, possible hosts of the domain (rule R21).
+
+The result is a finalized configuration, where a traversal begins as from any other.
+"""
 
 from collections.abc import Sequence
 
@@ -9,16 +12,19 @@ from ares.model.messages import Located, Where
 from ares.operation.effects import Answers, Gather, Operation
 
 LOCATE_S = 1.0
-"""How long servers are waited for of which none answers."""
+"""Seconds to wait for more answers after a server answered without knowing the domain."""
 
 OTHERS_S = 0.1
-"""How long others are waited for, once one said that it does not know the domain."""
+"""Return the newest finalized configuration of ``domain`` named soon by ``servers``, or None.
+
+``servers``: 1 to SERVERS_MAX. Servers of a release without this question count as silent.
+"""
 
 
 def locate(domain: DomainName, servers: Sequence[Server]) -> Operation[Configuration | None]:
-    """The newest finalized configuration of ``domain`` that those of ``servers`` name that answer soon; None if they name none.
+    """Return the newest finalized configuration of ``domain`` named soon by ``servers``, or None.
 
-    ``servers``: 1 to SERVERS_MAX. Servers of a release that does not know the question count as silent.
+    ``servers``: 1 to SERVERS_MAX. Servers of a release without this question count as silent.
     """
     roster = Configuration("abd", tuple(servers)).at(NO_DOMAIN, 0)
 

@@ -1,29 +1,42 @@
-"""update-config: the newest version of every object of a domain, from every active configuration into the next one (Alg. 5:23-36).
+"""update-config: the move of a domain's objects into the next configuration (Alg. 5:23-36).
 
-Objects move in groups: those of a group begin at once, so that servers answer them in one batch, and the next round, too, leaves in one. A message
-for each would cost servers and mover several times as much. Groups are small, for what clients ask comes between two of them.
+The newest version of every object moves, from all active configurations of the domain. Objects move
+in groups: the moves of a group begin at once, hence servers answer them in a batch, and the next
+round leaves in a batch, too. A message for each object would cost servers and mover several times
+as much. Groups are small, because requests of clients come between two groups.
 
-An object that cannot be decoded, or that the target refuses, does not stop the others: it is set aside, and tried again when they are there, for
-longer. If it is as before, the move is not complete, and says which ones are ``stuck``; or it leaves them behind, if the caller
-wishes that: a mark takes the place of such an object, which says that its value is lost.
+An object that cannot be decoded, or is refused by the target, does not stop the move of other
+objects: the object is set aside, and tried again after the move of all the rest, for longer. If the
+second attempt fails, too, the move is not complete, and names the object as ``stuck``; or the move
+leaves the object behind, at the caller's wish: a mark takes the object's place, which records the
+loss of the value.
 
-The mark is a version of the object, LOST for a value, in the configuration that is being moved to. So it is at a quorum before that is finalized, is
-journaled, moves on with its domain, is listed by `ls` and by `status`, makes a read fail with :class:`ares.model.errors.LeftBehind`, and gives way to
-any later write or delete. It has the number of the highest tag t that can have been completed in the sources
-(:func:`ares.dap.decidable.newest_possible`), and the writer 0, which no client is. Why that tag:
+The mark is a version of the object, with value LOST, in the target configuration. Hence the mark is
+at a quorum before the target is finalized, is journaled, moves on with its domain, is listed by
+`ls` and by `status`, makes a read fail with :class:`ares.model.errors.LeftBehind`, and gives way to
+any later write or delete. The mark has the number of the highest tag t that can have been completed
+in the sources (:func:`ares.dap.decidable.newest_possible`), and the writer 0, no client's id.
+Reasons for this tag:
 
-- A write that begins later takes a number above it: it meets the mark, or asks the sources, where k servers of every quorum had t or more. So
-  whatever a completed read took from the sources, and a late one writes back, is below every such write, and replaces the mark at most. (With a
-  lower mark it could replace what was written since.)
-- What was completed in the sources is not above t: nobody reads something older in place of what is lost.
-- A write that is under way ends in the target, since the mover's looks have installed the successor (rule R1). If its number is that of the mark or
-  higher, it stands. If it is lower, it is older than something that may have been completed, and is taken to have come before that.
-- What may have reached some servers and was never completed can be above t. It is a write that has not ended, whichever client completes it one day.
-- Movers at the same time, or one after the other, put the same value under the mark's tag, whatever each of them saw.
+- A write that begins later takes a number above t: the write meets the mark, or asks the sources,
+  where k servers of every quorum had t or more. A version which a completed read took from the
+  sources, and a late read writes back, is therefore below every such write, and replaces the mark
+  at most. (With a lower mark the version could replace a later write.)
+- Versions completed in the sources are not above t: no reader gets an older version in place of the
+  lost version.
+- A write under way ends in the target, because the mover's looks have installed the successor
+  (rule R1). If its number is that of the mark or higher, the write stands. A lower write is older
+  than a version which may have been completed, and is ordered before this version.
+- A version at some servers which was never completed can be above t. It belongs to a write which
+  has not ended, whichever client completes the write one day.
+- Movers at the same time, or in sequence, put the same value under the mark's tag, whatever each
+  mover saw.
 
-It is put only if what the servers said proves that no version can be decoded (ares/dap/reading.py), or if the servers of the target refuse the tag,
-by which the object could not be written there either. Then the mark has a number that they take, NUMBER_FLOOR: no object gets there by being written,
-and what is above is refused from everybody. A version that a quorum of the target has already, and that is not older than t, needs no mark.
+The mark is put only if the servers' answers prove that no version can be decoded
+(ares/dap/reading.py), or if the servers of the target refuse the tag, under which the object could
+not be written there either. In the second case the mark has a number which they accept,
+NUMBER_FLOOR: no object reaches this number by writing, and a higher number is refused from every
+client. A version already at a quorum of the target, and not older than t, needs no mark.
 """
 
 from collections.abc import Callable
@@ -47,18 +60,22 @@ from ares.reconfig.traversal import detour
 from ares.reconfig.view import View
 
 REFUSED_PAUSE_S = 0.5
-"""How long servers that refuse a tag, for their clocks are a little behind, are left to catch up."""
+"""Seconds for servers to catch up whose slow clocks make them refuse a tag."""
 
 ASIDE_AT_ONCE = 64
-"""How many objects that were set aside are tried again at once: they wait most of the time."""
+"""Number of objects set aside that are tried again at once: they wait most of the time."""
 
 NOBODY = ClientId(0)
 REFUSED_MARK = Tag(NUMBER_FLOOR, NOBODY)
-"""The mark of an object whose tag servers do not take."""
+"""The mark of an object whose tag servers do not accept."""
 
 
 class Progress(Struct, frozen=True):
-    """How far a reconfiguration is. ``total`` counts the objects known so far and may grow; ``bytes`` is the data put into the new configuration."""
+    """The progress of a reconfiguration.
+
+    ``total`` counts the objects known so far and may grow; ``bytes`` is the data put into the new
+    configuration.
+    """
 
     stage: str
     moved: int = 0
@@ -68,17 +85,25 @@ class Progress(Struct, frozen=True):
 
 
 Transfer = Literal["client", "servers"]
-"""How large values travel: through the mover, or from server to server."""
+"""The way of large values: through the mover, or from server to server."""
 
 BRING_S, BRING_BYTES_PER_S = 3.0, 10e6
-"""How long servers may take to bring a value, whatever its size, and for its bytes, until the mover carries it itself."""
+"""Limit of servers' time to pull a value, in seconds and by its bytes, until the mover carries the
+value.
+"""
 
 NOT_BROUGHT_MAX = 8
-"""After so many values in a row that servers could not bring, the mover carries all others: they do not reach each other, perhaps."""
+"""Values in a row not pulled by servers after which the mover carries all further values.
+
+The servers may be unable to reach each other.
+"""
 
 
 class Manner(Struct, frozen=True):
-    """How objects are moved. ``throttle``: no faster than that. ``skip_undecodable``: leave behind what provably cannot be moved."""
+    """The move of objects into ``target``.
+
+    ``stuck``: the objects not moved, and the reasons. ``left``: the objects left behind.
+    """
 
     throttle: Throttle | None = None
     skip_undecodable: bool = False
@@ -89,9 +114,9 @@ USUAL = Manner()
 
 
 class Mover:
-    """Into ``target``, in this ``manner``.
+    """The move of a domain's objects into ``target``, in a given ``manner``.
 
-    ``stuck``: the objects that were not moved, and why. ``left``: those that were left behind.
+    ``stuck``: the objects not moved, and the reasons. ``left``: the objects left behind.
     """
 
     def __init__(self, view: View, target: Configuration, manner: Manner = USUAL) -> None:
@@ -116,7 +141,7 @@ class Mover:
         return Progress(stage, self.moved, self.skipped, len(self._seen), self.bytes)
 
     def update_config(self) -> Operation[None]:
-        """With batching many objects move side by side; without, one after the other."""
+        """Move all objects: with batching side by side, without batching in sequence."""
         while not self._done_by_others:
             try:
                 yield from self._move_all()
@@ -161,7 +186,7 @@ class Mover:
         return self._overtaken or self._view.sequence.last_finalized.index >= self._target.index
 
     def _move(self, object: ObjectName, may_be_there: bool) -> Operation[None]:
-        """As one of a group, when it is its turn."""
+        """Move an object as a member of a group, after a wait for the group's turn."""
         now: float = yield Now()
         wait_s = self._window.begins(
             now, self._throttle.busy_s(now) if self._throttle is not None else 0.0
@@ -178,7 +203,7 @@ class Mover:
             self._window.ends()
 
     def _try_again(self, object: ObjectName) -> Operation[None]:
-        """What was set aside, when everything else has moved."""
+        """Try an object set aside again, after all other objects have moved."""
         for pause_s in (REFUSED_PAUSE_S, REFUSED_PAUSE_S, 0.0):
             try:
                 yield from self._bring(object, True, THOROUGH)
@@ -203,9 +228,10 @@ class Mover:
         yield Report(self.progress("update-config"))
 
     def _bring(self, object: ObjectName, may_be_there: bool, effort: Effort) -> Operation[None]:
-        """Move it, or find that the target has it; again if the sources did not have the value any more.
+        """Move an object, or find the object in the target; repeat if the sources lost the value.
 
-        Raises :class:`Undecodable`, unless the target has what is newer than all that was completed in the sources; and :class:`ElementRefused`.
+        Raises :class:`Undecodable`, unless the target has a version newer than all versions
+        completed in the sources; and :class:`ElementRefused`.
         """
         while not self._done_by_others:
             try:
@@ -220,11 +246,14 @@ class Mover:
                 return
 
     def _copied(self, object: ObjectName, may_be_there: bool, effort: Effort) -> Operation[bool]:
-        """get-data from every source, and put-data of the maximum; skip what the target has already. ``may_be_there``: else that is not asked.
-        False if the sources did not have the value any more.
+        """Copy the newest version of all sources to the target, unless the target has the version.
 
-        A version seen in one look must not be fetched from its source alone in another: a quorum of the second look may have missed it there, while
-        a later source, where it was completed, has it. A small value comes with the first look.
+        Runs get-data on every source and put-data on the target. Without ``may_be_there`` the
+        target is not asked first. Returns False if the sources lost the value in between.
+
+        A version seen in a first look must not be fetched from its source alone in a second look: a
+        quorum of the second look may have missed the version, while a later source, where the
+        version was completed, has it. A small value comes with the first look.
         """
         began: float = yield Now()
         found = yield from self._ask_sources(
@@ -263,13 +292,16 @@ class Mover:
         return True
 
     def _brought(self, object: ObjectName, found: Found) -> Operation[bool]:
-        """Whether a quorum of the target got this version from the source where it was found. It is the version that the look settled, by its tag, so
-        no server decides anything; and what servers cannot get, the mover carries. (ARES, the optimisation of state transfer.)
+        """Return whether a quorum of the target pulled this version from its source.
+
+        The version is the version settled by the look, given by its tag, hence no server decides.
+        The mover carries versions which servers cannot get. (ARES, the optimisation of state
+        transfer.)
         """
         source = next(source for source, _ in self._sources if source.id == found.configuration)
         self._on_the_way += (
             found.length
-        )  # what is before it in the queues of servers takes its time, too
+        )  # the values ahead in the servers' queues take their time, too
         arguments, patience_s = (
             (self._target.id, object, found.tag, found.length, source),
             BRING_S + self._on_the_way / BRING_BYTES_PER_S,
@@ -285,7 +317,7 @@ class Mover:
         return True
 
     def _is_there(self, object: ObjectName, tag: Tag) -> Operation[bool]:
-        """Whether a quorum of the target has this version, or one that replaces it."""
+        """Return whether a quorum of the target has this version, or a replacement."""
         try:
             there = yield from self._view.dap(self._target).get_version(object, effort=BRIEF)
         except Undecodable:
@@ -293,7 +325,11 @@ class Mover:
         return there.confirmed and there.tag >= tag
 
     def _wait_for_turn(self, length: int) -> Operation[None]:
-        """Before a large value travels: what is fetched and waits would only take memory. Small ones are here, and those that follow wait."""
+        """Wait for the throttle before a large value travels.
+
+        A value fetched before its turn would only take memory. Small values are here already, and
+        the next objects wait.
+        """
         while self._throttle is not None:
             now: float = yield Now()
             if (wait_s := self._throttle.wait_s(now, length)) <= 0:
@@ -303,15 +339,20 @@ class Mover:
     def _ask_sources(
         self, ask: Callable[[DataAccess, Successor], Operation[Found]]
     ) -> Operation[Found]:
-        """The newest of what the sources have; of the same in several, the last one's.
+        """Return the newest version of the sources; of equal versions, the last source's.
 
-        Oldest first, and each only when the one before it has answered. Asked together, or newest first, a later source may answer before what an
-        earlier one has comes to it; another mover then moves that there and finalizes the later one, and the earlier one, asked last, withholds it:
-        nobody has said what was completed. In this order an earlier one that withholds its data says so before the later one is asked.
-        (A control keeps that: "a mover that asks the newest source first".)
+        The oldest source is asked first, and each next source only after the previous source has
+        answered. If they were asked together, or newest first, a later source could answer before
+        an earlier source's version arrives at the later source; another mover could move this
+        version and finalize the later source, and the earlier source, asked last, would withhold
+        the version: no answer has reported the completed version. In the given order an earlier
+        source which withholds its data reports this before the later source is asked. (A control
+        keeps the order: "a mover that asks the newest source first".)
 
-        Raises :class:`Undecodable` if a source in which none can be decoded lists what is newer; of several the one that lists the newest, proven if
-        all are and no source has a version that can be decoded: that might be the last one that completed.
+        Raises :class:`Undecodable` if a source without any decodable version lists a newer version.
+        Of several such sources the error names the source with the newest version. The error is
+        proven if all these errors are proven and no source has a decodable version, which might be
+        the last completed version.
         """
         answers: list[Found] = []
         failures: list[Undecodable] = []
@@ -338,8 +379,10 @@ class Mover:
         return max(reversed(answers), key=lambda found: found.tag)
 
     def _notice(self, successor: Successor | None) -> None:
-        """A finalized successor of a source has what those before it had; they need not be there any more. If it is the target, or something later,
-        there is nothing left to move.
+        """Take note of a finalized successor of a source.
+
+        The successor has the data of all configurations before; their data may be gone. If the
+        successor is the target, or later, no object is left to move.
         """
         if successor is None or not successor.finalized:
             return
@@ -350,5 +393,5 @@ class Mover:
 
 
 def mark_tag(newest: Tag) -> Tag:
-    """The mark of an object of which nothing newer than ``newest`` can have been completed."""
+    """Return the mark of an object without completed versions above ``newest``."""
     return Tag(max(newest.number, 1), NOBODY)

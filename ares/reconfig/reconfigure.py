@@ -1,13 +1,16 @@
-"""Reconfiguration of a domain: agree on the next configuration, move every object into it, finalize, collect (Alg. 5).
+"""Reconfiguration of a domain: agree, move every object, finalize, collect (Alg. 5).
 
-Rule R1 closes the hole of the published piggyback: every request that moves data out of a configuration carries that configuration's
-successor, and a server installs it before it answers. So at each server where a write's quorum meets the mover's, either the value was
-stored before the mover looked, or the writer is told of the successor.
+Rule R1 closes the hole of the published piggyback: every request that moves data out of a
+configuration carries this configuration's successor, and a server installs the successor before the
+answer. Consider each server where a write's quorum meets the mover's: either the value was stored
+before the mover looked, or the writer is told of the successor.
 
-A reconfigurer may die anywhere. What it leaves pending stays in the sequence; the next reconfigurer moves data from everything since the last
-finalized configuration, and so finishes it.
+A reconfigurer may die at any point. Its pending configurations stay in the sequence; the next
+reconfigurer moves data from every configuration since the last finalized configuration, and thereby
+finishes the work.
 
-At the end retired configurations point to the last finalized one and let go of their data: gc-config (Alg. 2:37-46; ARES II section 5.2).
+At the end retired configurations point to the last finalized configuration and drop their data:
+gc-config (Alg. 2:37-46; ARES II section 5.2).
 """
 
 from collections.abc import Callable
@@ -33,15 +36,20 @@ from ares.reconfig.traversal import detour, put_config, read_config
 from ares.reconfig.view import View
 
 COLLECT_S = 3.0
-"""How long gc-config waits for a retired configuration: one without a quorum must not hold up anybody."""
+"""Seconds gc-config waits for a retired configuration: a missing quorum must not delay other
+clients.
+"""
 
 
 class Reconfigured(Struct, frozen=True):
-    """``configuration``: the decision, now finalized. ``ours``: whether it was the caller's proposal that was decided.
+    """The result of a reconfiguration.
 
-    ``moved``/``skipped``: objects copied / already there. ``left``: those that could not be decoded and were left behind. ``uncollected``: retired
-    configurations of which no quorum answered. ``announced``: whether the consensus service heard; if not, a client that knows only configurations
-    whose servers are gone finds no way here until the next one.
+    ``configuration``: the decision, now finalized. ``ours``: whether the caller's proposal was
+    decided. ``moved``/``skipped``: objects copied / already in the target. ``left``: undecodable
+    objects left behind. ``uncollected``: retired configurations without an answering quorum.
+    ``announced``: whether the consensus service heard; if not, a client with knowledge only of
+    configurations with lost servers finds no way to this configuration until the next
+    reconfiguration.
     """
 
     configuration: Configuration
@@ -57,11 +65,12 @@ class Reconfigured(Struct, frozen=True):
 def reconfigure(
     view: View, wished: Configuration, manner: Manner = USUAL
 ) -> Operation[Reconfigured]:
-    """Install ``wished``, or whatever was decided for its place, as the domain's next configuration (Alg. 5:6-12).
+    """Install ``wished``, or the decision for its place, as the next configuration (Alg. 5:6-12).
 
-    If ``wished`` is what somebody left pending at the end of the sequence, that is finished: a client that tries again and again while servers have
-    no room must not make the sequence longer each time. Raises :class:`ares.ObjectsStuck`, and finalizes nothing, if some objects cannot be moved nor
-    left behind.
+    If ``wished`` equals the pending configuration at the end of the sequence, that configuration is
+    finished: a client which tries again and again while servers have no room must not extend the
+    sequence each time. Raises :class:`ares.ObjectsStuck`, and finalizes no configuration, if some
+    objects can neither be moved nor left behind.
     """
     yield Report(Progress("read-config"))
     yield from read_config(view)
@@ -72,7 +81,10 @@ def reconfigure(
 
 
 def advance(view: View, wished: Configuration, manner: Manner = USUAL) -> Operation[Reconfigured]:
-    """``reconfigure`` from the sequence as it is known. If ``wished`` was made from the last entry, it follows that one or does not come about."""
+    """Run ``reconfigure`` from the sequence as known.
+
+    If ``wished`` was made from the last entry, it follows that entry or is not decided.
+    """
     yield Report(Progress("add-config"))
     decided = yield from add_config(view, wished)
     return (yield from install(view, wished, decided.configuration, manner))
@@ -81,7 +93,7 @@ def advance(view: View, wished: Configuration, manner: Manner = USUAL) -> Operat
 def install(
     view: View, wished: Configuration, target: Configuration, manner: Manner = USUAL
 ) -> Operation[Reconfigured]:
-    """What remains once ``target`` is decided, whichever client began with it (Alg. 5:8-12)."""
+    """Finish a reconfiguration after the decision of ``target``, by any client (Alg. 5:8-12)."""
     mover = Mover(view, target, manner)
     uncollected: list[Configuration] = []
     try:
@@ -117,7 +129,7 @@ def install(
 
 
 def add_config(view: View, wished: Configuration) -> Operation[Decided]:
-    """Agree on what follows the last known configuration (Alg. 5:14-18)."""
+    """Agree on the configuration after the last known one (Alg. 5:14-18)."""
     last = view.sequence.last_known
     return (yield from agree(wished.at(last.domain, last.index + 1, last.cluster_id)))
 
@@ -125,7 +137,10 @@ def add_config(view: View, wished: Configuration) -> Operation[Decided]:
 def agree(
     proposal: Configuration, check: Callable[[Configuration], object] = coding_for
 ) -> Operation[Decided]:
-    """The decision for the proposal's place. ``check`` raises :class:`ConfigurationRefused` if this proposal, or what was decided, is of no use."""
+    """Return the decision for the proposal's place.
+
+    ``check`` raises :class:`ConfigurationRefused` if this proposal, or the decision, is of no use.
+    """
     check(proposal)
     try:
         decided: Decided = yield Agree(proposal)
@@ -151,7 +166,10 @@ def agree(
 def announce_successor(
     view: View, target: Configuration, status: Status = Status.PENDING
 ) -> Operation[None]:
-    """Tell a quorum of its predecessor that ``target`` was decided to follow it (Alg. 5:19-20), or holds everything: FINALIZED (Alg. 5:37-42)."""
+    """Tell a quorum of the predecessor that ``target`` was decided as successor (Alg. 5:19-20).
+
+    With status FINALIZED: ``target`` holds all data (Alg. 5:37-42).
+    """
     if view.sequence.last_finalized.index >= target.index:
         return
     before, successor = view.sequence.before(target), Successor(target, status)
@@ -164,9 +182,11 @@ def announce_successor(
 
 
 def mark_finalized(configuration: Configuration) -> Operation[None]:
-    """Tell its servers that ``configuration`` is finalized, so that they name it to those that look for the domain (rule R21).
+    """Tell the servers of ``configuration`` of its finalization.
 
-    Servers that do not hear of it name an older one, or none: that costs time, and nothing else depends on it.
+    They name the configuration to clients in search of the domain (rule R21). Servers which do not
+    hear of the finalization name an older configuration, or no configuration: the only cost is
+    time.
     """
     with suppress(Unavailable, NotAuthorized, Superseded):
         yield Gather(
@@ -179,7 +199,10 @@ def mark_finalized(configuration: Configuration) -> Operation[None]:
 
 
 def gc_config(view: View) -> Operation[list[Configuration]]:
-    """Collect every retired entry and forget it; returns those of which no quorum answered (their servers keep data that nobody needs)."""
+    """Collect every retired entry and forget it; return the entries without an answering quorum.
+
+    The servers of these entries keep unneeded data.
+    """
     uncollected = []
     successor = Successor(view.sequence.last_finalized, Status.FINALIZED)
     for configuration in view.sequence.retired:

@@ -1,4 +1,4 @@
-"""How fast a reconfiguration moves data: so that what repairs a cluster does not take it away from those who use it."""
+"""The speed of a reconfiguration's data: a repair must not take the cluster away from its users."""
 
 import math
 from collections.abc import Mapping
@@ -8,28 +8,34 @@ from ares.model.identity import ServerId
 from ares.model.numbers import is_number, shown_number
 
 OBJECT_BYTES_MIN = 4096
-"""What an object counts at least: that many bytes cost about as much as the messages that move it."""
+"""Least bytes counted for an object: about the cost of the messages of its move."""
 
 GROUP_OBJECTS = 8
-"""Objects that are asked for, and put, at once: messages are worth sending, and what waits behind them waits a millisecond at most."""
+"""Objects asked for, and put, at once: enough to fill messages, and few enough to delay other
+requests by a millisecond at most.
+"""
 
 GROUPS_MAX = 16
-"""Groups under way at once at most: enough for servers far away, few enough for memory."""
+"""Most groups under way at once: enough for servers far away, few enough for memory."""
 
 QUEUE_S = 0.00025
-"""How much longer than the quickest a round may take because requests queue at servers; a quarter of the quickest, if that is more."""
+"""Queueing seconds of a round that are accepted; or a quarter of the quickest round, if more."""
 
 USERS_PER_S = 10.0
-"""With fewer requests of users a second at every server nobody is there to wait for the mover, or hardly anybody."""
+"""Requests of users a second at every server below which hardly any user waits for the mover."""
 
 GROUPS_ALONE = 4
-"""Groups under way, also near the servers, where nobody else uses them."""
+"""Groups under way where no users are active, even near the servers."""
 
 REST_S_MAX = 0.005
-"""A group of small objects keeps servers busy for less; what takes longer is on its way for long, or large."""
+"""Longest rest: a group of small objects keeps servers busy for less; a longer round is distant or
+large.
+"""
 
 SAVED_S = 0.1
-"""So much of the time in which nothing moved may be made up for: a pause ends a little late, and those of many small objects end at once."""
+"""Idle time which may be made up for: a pause ends a little late, and pauses of many small objects
+end at once.
+"""
 
 GROWTH_FIRST = 0.25
 SHRINK = 0.75
@@ -37,17 +43,23 @@ MEMORY_ROUNDS = 64
 
 
 class Window:
-    """How many objects move at once, and when: what the mover has sent is what clients' requests wait behind. Objects begin in groups, a group when
-    half of one has ended: not all, or a single one that cannot be moved would hold up the rest. ``batch`` off: one object after the other, no rest.
+    """The number of objects which move at once, and the moment of each begin.
 
-    A round that takes longer than the quickest has queued, behind the mover's own requests or behind those of clients. Groups become more while that
-    is little and fewer when it is more than QUEUE_S (the idea is that of LEDBAT). Far from its servers a mover has the full window, since it is not
-    the distance that counts. Near them it has one group.
+    Requests of clients wait behind the mover's requests. Objects therefore begin in groups, a group
+    when half of the previous group has ended: a wait for the whole group would let a single
+    immovable object hold up the rest. ``batch`` off: one object after the other, no rest.
 
-    That alone would still leave servers no time of their own: when one has answered, the next request is there. So the mover rests before each group
-    for as long as the last one took. Its own rounds do not tell whether anybody is glad of that: they take no longer with a few hundred operations a
-    second beside them than without. But servers tell with every page of names how much users have asked of them: where that is next to nothing
-    (``alone``), the mover does not rest, and has some groups more. As long as it does not know, it is not alone.
+    A round longer than the quickest has queued, behind the mover's own requests or behind requests
+    of clients. The number of groups grows while the queueing is little and shrinks when the
+    queueing exceeds QUEUE_S (the idea of LEDBAT). A mover far from its servers has the full window,
+    because distance does not count. A mover near its servers has a single group.
+
+    The window alone would still leave servers no time of their own: after an answer, the next
+    request is already waiting. The mover therefore rests before each group for as long as the last
+    group took. The mover's rounds do not show whether users profit: the rounds take no longer with
+    a few hundred operations a second beside them than without. But servers report with every page
+    of names how much users have asked of them: where this is next to zero (``alone``), the mover
+    does not rest, and has some more groups. Without this knowledge the mover is not alone.
     """
 
     def __init__(self, batch: bool) -> None:
@@ -67,13 +79,16 @@ class Window:
 
     @property
     def groups(self) -> int:
-        """How many may be under way."""
+        """Return the number of groups that may be under way."""
         if not self._batch:
             return 1
         return max(int(self._groups), GROUPS_ALONE) if self.alone else int(self._groups)
 
     def hears(self, asked: Mapping[ServerId, int], now: float) -> None:
-        """How many requests of users these servers have had. One that was restarted begins at 0, and tells nothing until the next time."""
+        """Take note of the requests of users which these servers have had.
+
+        A restarted server begins at 0, and gives no rate until the next report.
+        """
         rates = []
         for server, count in asked.items():
             before, at = self._asked.get(server, (count, now))
@@ -84,12 +99,12 @@ class Window:
             self.alone = max(rates) < USERS_PER_S
 
     def __call__(self) -> int:
-        """How many objects may be under way: one more than there are, while another may begin."""
+        """Return how many objects may be under way: one more than now, while another may begin."""
         others = (self.groups - 1) * self._group + self._group // 2
         return self._under_way + (self._begun > 0 or self._under_way <= others)
 
     def begins(self, now: float, busy_s: float = 0.0) -> float:
-        """An object begins, after so many seconds. ``busy_s``: for how long none may."""
+        """Begin an object; return the seconds until its turn. ``busy_s``: seconds without turns."""
         if self._begun == 0:
             self._begin_at = now + max(self._rest_s, busy_s)
         self._begun = (self._begun + 1) % self._group
@@ -97,11 +112,15 @@ class Window:
         return max(0.0, self._begin_at - now)
 
     def ends(self) -> None:
-        """An object has moved, or will not."""
+        """End an object, moved or not."""
         self._under_way -= 1
 
     def took(self, seconds: float) -> None:
-        """A round without data took so long. A window grows by a group for as many rounds as it has objects; faster until it first had to shrink."""
+        """Take note of the seconds of a round without data.
+
+        A window grows by a group in as many rounds as the window has objects; faster until the
+        first shrinking.
+        """
         self._quickest_s = min(self._quickest_s, seconds)
         self._queued_s += (seconds - self._quickest_s - self._queued_s) / MEMORY_ROUNDS
         self._since_shrunk += 1
@@ -113,12 +132,15 @@ class Window:
             self._since_shrunk, self._has_shrunk = 0, True
 
     def rests_after(self, seconds: float) -> None:
-        """An object took so long: so much later the next group begins."""
+        """Take note of an object's seconds as the rest before the next group."""
         self._rest_s = min(seconds, REST_S_MAX) if self._batch and not self.alone else 0.0
 
 
 class Throttle:
-    """So many bytes a second, together for everything that shares it. Raises :class:`BadInput` for a rate that is none."""
+    """A limit of bytes a second, common to all its users.
+
+    Raises :class:`BadInput` for an impossible rate.
+    """
 
     def __init__(self, bytes_per_s: float) -> None:
         if not is_number(bytes_per_s, math.inf) or bytes_per_s < 1:
@@ -129,19 +151,20 @@ class Throttle:
         self._free_at = 0.0
 
     def busy_s(self, now: float) -> float:
-        """For how long what was counted keeps the others waiting."""
+        """Return the seconds that the counted bytes keep further objects waiting."""
         return max(0.0, self._free_at - now)
 
     def count(self, now: float, length: int) -> None:
-        """An object of ``length`` bytes moves now."""
+        """Count an object of ``length`` bytes that moves now."""
         self._free_at = (
             max(now - SAVED_S, self._free_at) + max(length, OBJECT_BYTES_MIN) / self._bytes_per_s
         )
 
     def wait_s(self, now: float, length: int) -> float:
-        """0: an object of ``length`` bytes moves now, and is counted. Else nothing is, and the mover asks again after so many seconds.
+        """Return 0 and count the object, or return the seconds until the next try.
 
-        Time is never set aside for one that waits: it may be given up, and would leave the others waiting for nothing.
+        0: the object moves now. No time is ever set aside for a waiting object: a move may be given
+        up, and would leave further objects waiting in vain.
         """
         busy_s = self.busy_s(now)
         if busy_s == 0:

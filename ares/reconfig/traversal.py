@@ -1,4 +1,4 @@
-"""Sequence traversal: how an operation finds its way from a configuration to the next (Alg. 2)."""
+"""Sequence traversal: the way of an operation from a configuration to the next (Alg. 2)."""
 
 from ares.model.configuration import Configuration, Status, Successor, latest
 from ares.model.errors import Superseded
@@ -8,7 +8,7 @@ from ares.reconfig.view import View
 
 
 def get_next_config(configuration: Configuration) -> Operation[Successor | None]:
-    """READ-CONFIG at a quorum (Alg. 2:26-32)."""
+    """Run READ-CONFIG at a quorum and return the latest successor (Alg. 2:26-32)."""
     answers = yield Gather(
         configuration, ReadConfig, "get-next-config", arguments=(configuration.id,)
     )
@@ -16,17 +16,19 @@ def get_next_config(configuration: Configuration) -> Operation[Successor | None]
 
 
 def put_config(configuration: Configuration, successor: Successor) -> Operation[None]:
-    """WRITE-CONFIG at a quorum (Alg. 2:33-36)."""
+    """Run WRITE-CONFIG at a quorum (Alg. 2:33-36)."""
     yield Gather(configuration, WriteConfig, "put-config", arguments=(configuration.id, successor))
 
 
 def find_next_config(
     view: View, configuration: Configuration, found: Successor | None
 ) -> Operation[Configuration | None]:
-    """Where to go on after ``configuration``, whose quorum named ``found`` (Alg. 2:1-17); None at the end of the sequence.
+    """Return the configuration after ``configuration``, whose quorum named ``found`` (Alg. 2:1-17).
 
-    Rule R3: a quorum of ``configuration`` knows the successor before anyone goes there. The round is left out when it is known to have been
-    made, and when another operation of this client has already reached a later finalized configuration, to which this one may jump.
+    None at the end of the sequence. Rule R3: a quorum of ``configuration`` knows the successor
+    before any operation uses the successor. The round is left out when a round is known to have
+    been made, and when another operation of this client has already reached a later finalized
+    configuration, to which this operation may jump.
     """
     if found is None:
         return None
@@ -55,7 +57,11 @@ def read_config(view: View) -> Operation[None]:
 
 
 def detour(view: View, superseded: Superseded) -> Configuration:
-    """Where to go on when the configuration at hand has no quorum any more and the consensus service named a later finalized one."""
+    """Return the configuration to continue with after a superseded one.
+
+    The superseded configuration has no quorum any more, and the consensus service named a later
+    finalized configuration.
+    """
     newer = superseded.newer
     assert isinstance(newer, Configuration)
     view.sequence.adopt(Successor(newer, Status.FINALIZED))

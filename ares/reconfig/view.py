@@ -1,8 +1,8 @@
-"""What one client knows and remembers of one domain, shared by all its operations on it: cseq first of all, the configurations (ARES II section 3,
-Alg. 1:4 and Table 1).
+"""A client's knowledge of a domain, shared by all its operations on the domain: foremost cseq.
 
-Sharing cseq is safe because an entry is made only after a quorum of the configuration in which the successor was found knows it (rule R3): an
-operation that finds the entry here may act as if it had found it itself.
+See ARES II section 3, Alg. 1:4 and Table 1. Sharing cseq is safe because an entry is made only
+after a quorum of the configuration where the successor was found knows the successor (rule R3): an
+operation that finds the entry here may act as if it had found the successor itself.
 """
 
 from collections.abc import Callable
@@ -19,13 +19,17 @@ from ares.model.tag import TagSource
 from ares.operation.readiness import Readiness
 
 RETIRED_KEPT = 8
-"""Retired entries are kept for a gc-config of this client, should it reconfigure; a client that only looks on must not gather them for ever."""
+"""Retired entries kept for a gc-config of this client, in case it reconfigures.
+
+A client without reconfigurations must not gather entries for ever.
+"""
 
 
 class ConfigurationSequence:
-    """Entries by index. Starts with a finalized configuration: c0, or what the domain's directory entry names.
+    """Entries by index, from a finalized configuration on: c0, or the domain's directory entry.
 
-    ``last_finalized``: cseq[mu]; ``last_known``: cseq[lambda]. ``changing`` is called before either becomes another.
+    ``last_finalized``: cseq[mu]; ``last_known``: cseq[lambda]. ``changing`` is called before either
+    changes.
     """
 
     def __init__(self, first: Configuration) -> None:
@@ -37,20 +41,23 @@ class ConfigurationSequence:
 
     @property
     def active(self) -> list[Configuration]:
-        """cseq[mu] to cseq[lambda], in order."""
+        """Return cseq[mu] to cseq[lambda], in order."""
         return [self._entries[index] for index in sorted(self._entries) if index >= self._finalized]
 
     @property
     def retired(self) -> list[Configuration]:
-        """The entries before cseq[mu], in order."""
+        """Return the entries before cseq[mu], in order."""
         return [self._entries[index] for index in sorted(self._entries) if index < self._finalized]
 
     def before(self, configuration: Configuration) -> Configuration:
-        """The entry that precedes ``configuration``."""
+        """Return the entry before ``configuration``."""
         return self._entries[max(index for index in self._entries if index < configuration.index)]
 
     def knows(self, configuration: Configuration, successor: Successor) -> bool:
-        """Whether a quorum of ``configuration`` is known to know this successor, or something that replaces it."""
+        """Return whether a quorum of ``configuration`` is known to know this successor.
+
+        A later, finalized successor of the quorum counts, too.
+        """
         known = self._known_at_quorum.get(configuration.id)
         if known is None:
             return False
@@ -60,18 +67,24 @@ class ConfigurationSequence:
         )
 
     def add(self, found_in: Configuration, successor: Successor) -> None:
-        """Enter what a quorum of ``found_in`` now knows. Raises :class:`ConfigurationRefused` if another configuration has that place."""
+        """Enter a successor known now to a quorum of ``found_in``.
+
+        Raises :class:`ConfigurationRefused` if another configuration has that place.
+        """
         if not self.knows(found_in, successor):
             self._known_at_quorum[found_in.id] = successor
         self.adopt(successor)
 
     def adopt(self, successor: Successor) -> None:
-        """Enter a configuration whose place is certain: decided, or vouched for by the consensus service."""
+        """Enter a configuration with a certain place.
+
+        The place was decided, or is vouched for by the consensus service.
+        """
         new = successor.configuration
         held = self._entries.get(new.index)
         if (
             held is not None and held != new and held.id != new.id
-        ):  # looking is quicker than a digest
+        ):  # comparing is quicker than a digest
             raise ConfigurationRefused(
                 f"two configurations for index {new.index} of domain {new.domain!r}: {held.describe()} and {new.describe()}. "
                 "The consensus service decided twice; nothing was moved. Check that all its members belong to this cluster"
@@ -91,18 +104,20 @@ class ConfigurationSequence:
         )
 
     def forget(self, configuration: Configuration) -> None:
-        """Drop a retired entry (Alg. 2:44); an active one stays."""
+        """Drop a retired entry (Alg. 2:44); an active entry stays."""
         if configuration.index < self._finalized:
             self._entries.pop(configuration.index, None)
             self._known_at_quorum.pop(configuration.id, None)
 
 
 class Switches(Struct, frozen=True):
-    """ARES II's optimisations (and fast reads), each of which a client can do without. Clients of all combinations share servers.
+    """ARES II's optimisations (and fast reads), each optional for a client.
 
-    ``piggyback``: learn of successors from every reply instead of a read-config round. ``gc``: collect retired configurations.
-    ``batch``: move many objects at once. ``fast_read``: a read that finds its version at a quorum does not write it back. ``optimised``: coverable
-    objects and files send no value that the other side has (CoARES).
+    Clients of all combinations share servers. ``piggyback``: learn of successors from every reply
+    instead of a read-config round. ``gc``: collect retired configurations. ``batch``: move many
+    objects at once. ``fast_read``: a read that finds its version at a quorum does not write it
+    back. ``optimised``: coverable objects and files send no value already held by the receiver
+    (CoARES).
     """
 
     piggyback: bool = True
@@ -113,7 +128,11 @@ class Switches(Struct, frozen=True):
 
 
 class View:
-    """``tags``: where the client's writes of objects of this domain get their tags. ``coding``: makes the codings."""
+    """A client's knowledge of a domain.
+
+    ``tags``: the source of tags for the client's writes in this domain. ``coding``: makes the
+    codings.
+    """
 
     def __init__(
         self,
@@ -134,7 +153,10 @@ class View:
         self._daps: dict[ConfigurationId, DataAccess] = {}
 
     def dap(self, configuration: Configuration) -> DataAccess:
-        """The primitives of a configuration. Raises :class:`ares.ConfigurationRefused` if they are not available here."""
+        """Return the primitives of a configuration.
+
+        Raises :class:`ares.ConfigurationRefused` if they are not available on this machine.
+        """
         dap = self._daps.get(configuration.id)
         if dap is None:
             active = {known.id for known in self.sequence.active}

@@ -1,1 +1,4 @@
-"""A storage server as a function from requests to replies, and what of its state must outlast the process. Pure."""
+"""A storage server as a pure function from requests to replies, with the facts of its state.
+
+Facts must outlast the process.
+"""

@@ -1,8 +1,9 @@
-"""Which place of a journal to give back, and what of it to keep (pure; ares/server/reclaiming.py does it).
+"""The choice of a journal's place to give back, and of the facts to keep.
 
-A place is worth it when at least half of it is dead: then copying what lives costs no more than was gained, so everything that is ever copied is no
-more than what clients wrote. What lives is known about, never less than half of what it takes: after a place was copied it is not chosen again at
-once.
+Pure; ares/server/reclaiming.py does the work. A place qualifies when at least half of its bytes are
+dead: copying the live half costs no more than the gain, hence all copied bytes together never
+exceed the bytes written by clients. The live bytes are known approximately, but never below half of
+their real size: a place just copied is not chosen again at once.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,7 +15,11 @@ from ares.replica.replica import Replica
 
 
 class CompactionLimits(Struct, frozen=True):
-    """``look_bytes``: so much must die before places are looked at again. A turn of the event loop looks at ``slice_bytes`` or ``slice_facts``."""
+    """The limits of a compaction.
+
+    ``look_bytes``: bytes that must die before places are examined again. A turn of the event loop
+    examines ``slice_bytes`` or ``slice_facts``.
+    """
 
     look_bytes: int = 1024 * 1024
     slice_bytes: int = 1024 * 1024
@@ -27,7 +32,10 @@ DEAD_SHARE_MIN = 0.5
 
 
 def choose(places: Mapping[int, int], live: Mapping[int, int]) -> int | None:
-    """The place, of ``places`` with their bytes, of which the largest part is dead; None if none is worth it."""
+    """Return the place with the largest dead share, or None if no place qualifies.
+
+    ``places`` and ``live`` map places to their bytes.
+    """
     best = max(
         places, key=lambda place: _dead_share(places[place], live.get(place, 0)), default=None
     )
@@ -35,7 +43,7 @@ def choose(places: Mapping[int, int], live: Mapping[int, int]) -> int | None:
 
 
 def is_worth_it(bytes: int, live: int) -> bool:
-    """Whether to give back a place of ``bytes``, of which ``live`` are alive."""
+    """Return whether to give back a place of ``bytes``, of which ``live`` are alive."""
     return _dead_share(bytes, live) >= DEAD_SHARE_MIN
 
 
@@ -44,9 +52,11 @@ def _dead_share(bytes: int, live: int) -> float:
 
 
 class Compaction:
-    """What survives of one place, a slice at a time. Two steps for each slice: look at it, then move it to where it was journaled again.
+    """The surviving facts of a place, a slice at a time.
 
-    ``facts``: of the place, as its file has them or as they are held (a None among them is a step that found nothing).
+    Each slice takes two steps: look at the slice, and move the slice to the place where it was
+    journaled again. ``facts``: the facts of the place, as its file has them or as they are held
+    (None stands for a step without a fact).
     """
 
     def __init__(
@@ -64,7 +74,10 @@ class Compaction:
         self.ended = False
 
     def look(self) -> int:
-        """Room that the next slice takes at most; 0 if nothing of it survives. Asked again before it was moved, it is the same slice."""
+        """Return the most bytes that the next slice takes; 0 if no fact of the slice survives.
+
+        Until the slice is moved, the next call looks at the same slice.
+        """
         if not self._slice and not self.ended:
             self._advance()
         self._slice = [
@@ -85,7 +98,7 @@ class Compaction:
         self.ended = True
 
     def move(self, place: int) -> list[Fact]:
-        """The slice, to be journaled at ``place``: the replica counts on it from now on."""
+        """Return the slice, to be journaled at ``place``; the replica counts on this."""
         for fact in self._slice:
             self._replica.move(fact, place)
         moved, self._slice = self._slice, []

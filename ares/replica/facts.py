@@ -1,16 +1,17 @@
-"""Facts: what of a replica must outlast its process, each true for ever.
+"""Facts: the part of a replica which must outlast its process; each fact is true for ever.
 
-A fact is an element stored, the highest tag dropped from a List, or what is known of a configuration. Joining is all there is: tags, pointers and
-collections only move forward (docs/protocol.md, Invariants), so the state is the same in whatever order facts are joined, and however often one is
-repeated.
-Requests that change nothing leave no fact: what clients send again fills no disk.
+A fact is a stored element, the highest tag dropped from a List, or the server's knowledge of a
+configuration. Facts are only joined: tags, pointers and collections only move forward
+(docs/protocol.md, Invariants), hence the state is the same for any order of facts and any
+repetition of a fact. Requests without a change leave no fact: a client's repetitions fill no disk.
 
-Where the facts are in the journal is known, so that what is no longer needed can be given back. A *place* is a number that the journal chose (its
-segment). The account counts the bytes at each place that are still needed: about, which is all that choosing what to compact takes; what is really
-needed is asked of the versions themselves (ares/dap/list.py), each of which knows its place.
+The places of the facts in the journal are known, hence unneeded places can be given back. A *place*
+is a number chosen by the journal (its segment). The account counts the bytes still needed at each
+place: approximately, which suffices for the choice of a place to compact. The exact need is known
+from the versions themselves (ares/dap/list.py), each with its place.
 
-An element that rotted is *hollow* (ares/model/element.py): its tag stays in the List, where it counts, its data is missing. It is quarantined until
-somebody puts the same version again.
+A rotten element is *hollow* (ares/model/element.py): its tag stays in the List, where the tag
+counts, without the data. The element is quarantined until a client puts the same version again.
 """
 
 import msgspec
@@ -24,9 +25,10 @@ from ares.model.tag import TAG_ZERO, Tag
 
 
 class Pointed(Struct, frozen=True, array_like=True, tag=128):
-    """A configuration that this server hosts, and all that it knows of it but the objects: nextC, and whether it was collected.
+    """A configuration hosted by this server, with all its state except the objects.
 
-    ``finalized``: the server was told that it is (rule R21).
+    The state is nextC, and whether the configuration was collected. ``finalized``: the server was
+    told of the finalization (rule R21).
     """
 
     configuration: Configuration
@@ -36,7 +38,7 @@ class Pointed(Struct, frozen=True, array_like=True, tag=128):
 
 
 class TagsTrimmed(Struct, frozen=True, array_like=True, gc=False, tag=129):
-    """The highest tag that was dropped from an object's List, when its element is not kept."""
+    """The highest tag dropped from an object's List, when its element is not kept."""
 
     configuration: ConfigurationId
     object: ObjectName
@@ -55,22 +57,22 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 def put_bytes(object: ObjectName, data_bytes: int) -> int:
-    """What an element takes in a journal, about; for the account of what is still needed."""
+    """Return the bytes of an element in a journal, approximately, for the account."""
     return _PUT_BYTES + len(object) + data_bytes
 
 
 def trimmed_bytes(object: ObjectName) -> int:
-    """What :class:`TagsTrimmed` takes in a journal, about."""
+    """Return the bytes of a :class:`TagsTrimmed` in a journal, approximately."""
     return _TRIMMED_BYTES + len(object)
 
 
 def pointed_bytes(*contents: Configuration | Successor | None) -> int:
-    """What a :class:`Pointed` of these contents takes at most."""
+    """Return the most bytes of a :class:`Pointed` with these contents."""
     return _POINTED_BYTES_MAX + sum(len(_encode(content)) for content in contents)
 
 
 def fact_bytes_max(fact: Fact) -> int:
-    """What a fact takes in a journal at most."""
+    """Return the most bytes of a fact in a journal."""
     match fact:
         case PutData():
             parts = fact.element.parts
@@ -87,17 +89,19 @@ def fact_bytes_max(fact: Fact) -> int:
             return pointed_bytes(fact.configuration, fact.successor)
 
 
-# -- places -----------------------------------------------------------------------------------------------------------
+# -- places ----------------------------------------------------------------------------------------
 
 Key = tuple[ConfigurationId, ObjectName, Tag]
-"""Names a version's element at this server."""
+"""The name of a version's element at this server."""
 
 
 class Account:
-    """``live``: bytes of the journal still needed, about, by place; ``died``: bytes no longer needed, ever counted up.
+    """The account of a journal's bytes.
 
-    ``hollows``: every element that is held hollow and is missed, and some that were; ``repaired``: how many were put again. ``suspects``: places
-    whose elements were found damaged by looking at them; ``verified_bytes``: what was looked at for it.
+    ``live``: bytes still needed at each place, approximately; ``died``: bytes no longer needed,
+    ever counted up. ``hollows``: every element held hollow and missed, and some former ones;
+    ``repaired``: number of elements put again. ``suspects``: places with elements found damaged by
+    a read; ``verified_bytes``: bytes read for this.
     """
 
     def __init__(self) -> None:
@@ -110,14 +114,17 @@ class Account:
 
 
 class Share:
-    """One configuration's part of the account: collecting it costs a step for each place and not for each object."""
+    """A configuration's part of the account.
+
+    Collecting the configuration costs a step for each place, not for each object.
+    """
 
     def __init__(self, account: Account) -> None:
         self.account = account
         self._live: dict[int, int] = {}
 
     def add(self, place: int, bytes: int) -> None:
-        """More at a place; less when ``bytes`` is negative."""
+        """Add bytes at a place; remove bytes when ``bytes`` is negative."""
         self._live[place] = self._live.get(place, 0) + bytes
         live = self.account.live
         live[place] = live.get(place, 0) + bytes
@@ -125,7 +132,7 @@ class Share:
             self.account.died -= bytes
 
     def exchange(self, old_place: int, old_bytes: int, place: int, bytes: int) -> None:
-        """What took ``old_bytes`` at ``old_place`` is no longer needed, and something at ``place`` is: mostly the same one."""
+        """Replace ``old_bytes`` at ``old_place`` by ``bytes`` at ``place``, mostly of one element."""
         if place != old_place:
             self.add(place, bytes)
             self.add(old_place, -old_bytes)
@@ -142,7 +149,10 @@ class Share:
         self._live.clear()
 
     def tell_trimmed(self, object: ObjectName, versions: Versions, place: int, before: Tag) -> None:
-        """The journal tells at ``place`` what ``versions`` of ``object`` dropped; until now it told ``before``."""
+        """Record ``place`` as the journal's place of the tag dropped by ``versions`` of ``object``.
+
+        Until now the journal held ``before``.
+        """
         bytes = trimmed_bytes(object)
         if before != TAG_ZERO:
             self.exchange(versions.trimmed_place, bytes, place, bytes)

@@ -1,8 +1,10 @@
-"""What a server keeps for one configuration: the objects, nextC (Alg. 4), and where its journal tells of them (ares/replica/facts.py).
+"""A server's state of a configuration: objects, nextC (Alg. 4), and places in the journal.
 
-After gc-config the whole table of objects goes, tags included, where the paper keeps every tag with an empty value: the server answers with no
-tags and the finalized successor, which has everything that completed here and which every client must visit anyway. Keeping the tags would
-leak memory with every reconfiguration. A server that has collected acknowledges put-data without storing, as published (Alg. 4:18).
+Places: see ares/replica/facts.py. After gc-config the whole table of objects goes, tags included,
+where the paper keeps every tag with an empty value: the server answers without tags and with the
+finalized successor, which has every version completed here and which every client must visit
+anyway. Keeping the tags would leak memory with every reconfiguration. A server that has collected
+acknowledges put-data without storing, as published (Alg. 4:18).
 """
 
 from collections.abc import Callable, Container, Iterator, Mapping
@@ -51,40 +53,43 @@ from ares.replica.facts import (
 )
 
 INLINE_BYTES_MAX = 8 * 1024
-"""An element of up to this many bytes comes with every get-data answer, asked for or not."""
+"""Size up to which an element comes with every get-data answer, asked for or not."""
 
 PAGE_CHARACTERS_MAX = 128 * 1024
-"""Of the names on a page; a character takes at most four bytes."""
+"""Characters of the names on a page; a character takes at most four bytes."""
 
 NAME_CHARACTERS_SURE = KEY_BYTES_MAX // 4
-"""A name of up to so many need not be looked at: a character takes at most four bytes."""
+"""Length up to which a name needs no check: a character takes at most four bytes."""
 
 Clock = Callable[[], float]
-"""Says how many seconds have passed since 1970."""
+"""Seconds since 1970."""
 
 
 def no_clock() -> float:
-    """For a server that has none."""
+    """Return 0, as the clock of a server without a clock."""
     return 0.0
 
 
 class BadElement(AresError):
-    """An element that does not belong at this server, is not what was sealed, or whose tag is none that a client gets to by writing."""
+    """An element of another server, with a wrong seal, or with a tag unreachable by writing."""
 
 
 class Hosting:
-    """State and answers for one configuration.
+    """State and answers for a configuration.
 
-    ``clock`` bounds the numbers of tags (:func:`ares.model.tag.number_max`), and nothing else: it can make a server refuse, and never makes it
-    forget.
-    ``share``: what of the journal this configuration needs; None for a server that keeps everything in memory. ``pointed_place``: where
-    :meth:`pointed` is told; None when it is nowhere yet.
-    ``note_final`` is told of every configuration that is known to be finalized from here: the successor, or this one.
-    ``carried``: how many values were asked for by those that carry a successor: movers, not users.
-    ``answers``: what takes each kind of request and returns its reply. A table: looking at one class after the other takes longer than answering.
+    ``clock`` bounds the numbers of tags (:func:`ares.model.tag.number_max`), and has no other
+    effect: the clock can make a server refuse, and never makes the server forget. ``share``: the
+    configuration's part of the journal's account; None for a server that keeps all data in memory.
+    ``pointed_place``: the place of :meth:`pointed`; None while it has no place. ``note_final`` is
+    called with every configuration known here to be finalized: the successor, or this
+    configuration. ``carried``: number of values asked for by requests with a successor: movers, not
+    users. ``answers``: the function for each kind of request, as a table: testing classes in
+    sequence takes longer than answering.
 
-    It remembers of which objects something came after nextC (``_following``), so that it can say of the others that all they have was here before:
-    who moves data from here finds that, since its requests install nextC. Where the order is not known, as after a restart, nothing is said.
+    The server remembers the objects with a put after nextC (``_following``), and can say of the
+    other objects that all their versions were here before: a mover finds these versions, because
+    its requests install nextC. Where the order is not known, as after a restart, the server makes
+    no such statement.
     """
 
     def __init__(
@@ -127,11 +132,14 @@ class Hosting:
 
     @property
     def objects(self) -> Mapping[ObjectName, Versions]:
-        """The versions held, by object; for looking at."""
+        """Return the versions held, by object, for reading only."""
         return self._objects
 
     def install(self, successor: Successor) -> None:
-        """Move nextC (put-config, or carried by a request: rule R1). Raises :class:`ares.model.configuration.ConflictingSuccessor`."""
+        """Move nextC (put-config, or carried by a request: rule R1).
+
+        Raises :class:`ares.model.configuration.ConflictingSuccessor`.
+        """
         self.successor = advance(self.configuration, self.successor, successor)
         if self.successor.finalized:
             self._note_final(self.successor.configuration)
@@ -140,7 +148,10 @@ class Hosting:
         return Ack(request.call, self.successor)
 
     def learn(self, successor: Successor) -> None:
-        """:meth:`install`, for what a client told. Raises :class:`BadInput`, too, for more than servers keep."""
+        """Install a client's successor as :meth:`install` does.
+
+        Raises :class:`BadInput`, too, for a configuration larger than servers keep.
+        """
         if successor != self.successor:
             successor.configuration.check_bounds()
         self.install(successor)
@@ -154,12 +165,19 @@ class Hosting:
         return Ack(request.call, self.successor)
 
     def mark_finalized(self) -> None:
-        """It holds everything that completed before it: it may be named (rule R21)."""
+        """Record that this configuration is finalized, and may be named (rule R21).
+
+        The configuration holds every version completed before it.
+        """
         self.finalized = True
         self._note_final(self.configuration)
 
     def get_tag(self, request: GetTag) -> TagReply:
-        """Raises :class:`BadInput` for what can be no object's name, unless it is there: an earlier release stored any."""
+        """Answer GetTag.
+
+        Raises :class:`BadInput` for an impossible name, unless the object is present: an earlier
+        release stored any name.
+        """
         versions = self._objects.get(request.object)
         if versions is None and not 0 < len(request.object) <= NAME_CHARACTERS_SURE:
             check_name(request.object)
@@ -168,7 +186,7 @@ class Hosting:
         )
 
     def get_data(self, request: GetData) -> DataReply:
-        """Raises what :meth:`get_tag` does, and :meth:`learn`."""
+        """Answer GetData. Raises the errors of :meth:`get_tag` and of :meth:`learn`."""
         if request.successor is not None:
             self.carried += 1
             self.learn(request.successor)
@@ -202,8 +220,11 @@ class Hosting:
         )
 
     def is_sound(self, object: ObjectName, tag: Tag, element: Element) -> bool:
-        """Whether the element held under ``tag`` is what was sealed; otherwise it counts as missing. Asked where there is a journal: its mapped data
-        may have rotted, and is looked at every time. What is in memory is trusted: clients verify it anyway."""
+        """Return whether the element held under ``tag`` is as sealed; if not, treat it as missing.
+
+        Called where the server has a journal: the journal's mapped data may have rotted, and is
+        verified at every read. Data in memory is trusted: clients verify the data anyway.
+        """
         if element.size < DETACHED_BYTES_MIN:
             return not is_hollow(element)
         self._share.account.verified_bytes += element.size
@@ -222,16 +243,17 @@ class Hosting:
         self._share.account.suspects[place] = None
 
     def put_data(self, request: PutData) -> Ack:
-        """Raises what :meth:`put` does."""
+        """Answer PutData. Raises the errors of :meth:`put`."""
         self.put(request)
         return Ack(request.call, self.successor)
 
     def put(self, put: PutData, place: int = 0, checked: bool = False) -> Fact | None:
-        """Store an element that the journal is to tell at ``place``.
+        """Store an element, journaled at ``place``.
 
-        Raises :class:`BadElement` or :class:`BadInput`, unless it was ``checked`` before; nothing is stored then. Returns what changed: the put when
-        it is stored, the tag when it only raised ``trimmed``, None when nothing changed. Nothing is kept for a collected configuration, nor of t0:
-        (t0, v0) is in every List without being stored.
+        Raises :class:`BadElement` or :class:`BadInput`, unless the element was ``checked`` before;
+        the element is not stored in this case. Returns the change: the put when it is stored, the
+        tag when only ``trimmed`` rose, None without a change. No element is kept for a collected
+        configuration, nor for t0: (t0, v0) is in every List without being stored.
         """
         object, tag, element = put.object, put.tag, put.element
         size = element.size
@@ -279,10 +301,11 @@ class Hosting:
         return put
 
     def _check_number(self, object: ObjectName, tag: Tag) -> None:
-        """Raises :class:`BadElement` for a number that nobody gets to by writing, by this server's clock.
+        """Raise :class:`BadElement` for a number unreachable by writing, by this server's clock.
 
-        What is one above a version that is held is taken all the same. So an object that an earlier release, or a server whose clock was ahead, let
-        somebody put under such a tag can be written and deleted; and nobody gets further by that than by so many writes.
+        A number just above a held version is accepted in any case. Hence an object which an earlier
+        release, or a server with a fast clock, accepted under such a tag can be written and
+        deleted; no client gains more by this than by as many writes.
         """
         held = self._objects.get(object)
         highest = number_max(self._clock())
@@ -293,7 +316,10 @@ class Hosting:
             )
 
     def _not_kept(self, put: PutData, versions: Versions, place: int, trimmed: Tag) -> Fact | None:
-        """The version is held already, which repairs it if it is hollow, or it is older than all that are held."""
+        """Return the fact of a version which is held already, or is older than all held versions.
+
+        A put of a held version repairs a hollow element.
+        """
         position = versions.position(put.tag)
         if position is None:
             if versions.trimmed == trimmed:
@@ -307,14 +333,14 @@ class Hosting:
         return put
 
     def collect(self, request: CollectConfig) -> Ack:
-        """gc-config (Alg. 4:36-42): only a finalized successor lets go of data."""
+        """Answer gc-config (Alg. 4:36-42): only a finalized successor lets go of data."""
         self.learn(request.successor)
         if self.successor is not None and self.successor.finalized:
             self.let_go()
         return Ack(request.call, self.successor)
 
     def let_go(self) -> None:
-        """Be collected: drop every object, and keep none from now on."""
+        """Mark the configuration as collected: drop every object, and keep none from now on."""
         self.collected = True
         self.bytes = self.elements = 0
         self._objects.clear()
@@ -325,7 +351,11 @@ class Hosting:
             self._share.add(self.pointed_place, self._pointed_bytes)
 
     def list_objects(self, request: ListObjects) -> ObjectsReply:
-        """Raises :class:`BadInput`. What can be no object's name is passed over: an earlier release stored any, and nobody can read it."""
+        """Answer ListObjects.
+
+        Impossible names are passed over: an earlier release stored any name, and no client can read
+        such an object. Raises :class:`BadInput`.
+        """
         if not fits(request.after, KEY_BYTES_MAX) or not fits(request.prefix, KEY_BYTES_MAX):
             raise BadInput(
                 f"a listing begins after a name, and with a prefix, of at most {KEY_BYTES_MAX} bytes"
@@ -363,7 +393,7 @@ class Hosting:
         )
 
     def left_behind(self) -> list[ObjectName]:
-        """The objects, in order, whose newest version here says that a move left them behind."""
+        """Return the objects left behind, in order: the newest version here is a mark."""
         objects = self._objects
         self._left = {
             name: None
@@ -374,18 +404,21 @@ class Hosting:
         }
         return sorted(self._left)
 
-    # -- the journal ----------------------------------------------------------------------------------------------------
+    # -- the journal -------------------------------------------------------------------------------
 
     def pointed(self) -> Pointed:
-        """The fact that tells all of this configuration but the objects."""
+        """Return the fact with all state of this configuration except the objects."""
         return Pointed(self.configuration, self.successor, self.collected, self.finalized)
 
     def is_told_by(self, fact: Pointed) -> bool:
-        """Whether it is the latest: an earlier release leaves out that the configuration is finalized, which stays true."""
+        """Return whether ``fact`` is the latest.
+
+        An earlier release leaves out that the configuration is finalized, which stays true.
+        """
         return (fact.successor, fact.collected) == (self.successor, self.collected)
 
     def point_from(self, place: int) -> None:
-        """What the journal tells of this configuration is at ``place`` from now on."""
+        """Record ``place`` as the journal's place of :meth:`pointed`."""
         if self.pointed_place is not None:
             self._share.add(self.pointed_place, -self._pointed_bytes)
         self.pointed_place, self._pointed_bytes = (
@@ -395,7 +428,10 @@ class Hosting:
         self._share.add(place, self._pointed_bytes)
 
     def knows(self, object: ObjectName, tag: Tag) -> bool:
-        """Whether a put of ``tag`` would change nothing: it is held with its data, or was dropped and would be again."""
+        """Return whether a put of ``tag`` would change no state.
+
+        The version is held with its data, or was dropped and would be dropped again.
+        """
         versions = self._objects.get(object)
         if (
             self.collected
@@ -414,7 +450,10 @@ class Hosting:
         )
 
     def move(self, fact: PutData | TagsTrimmed, place: int) -> None:
-        """``fact``, which is held, is told at ``place`` from now on; of a put, the element is held as it is there."""
+        """Record ``place`` as the journal's place of ``fact``, which is held.
+
+        The element of a put replaces the held element.
+        """
         object, tag = fact.object, fact.tag
         versions = self._objects.get(object)
         if versions is None:
@@ -433,15 +472,19 @@ class Hosting:
         self._note(fact)
 
     def replace(self, put: PutData) -> None:
-        """Hold the same element where it is in memory now."""
+        """Hold the same element at its new address in memory."""
         versions = self._objects.get(put.object)
         position = versions.position(put.tag) if versions is not None else None
         if versions is not None and position is not None:
             versions.entries[position] = (put.tag, put.element, versions.entries[position][2])
 
     def restore(self, fact: PutData | TagsTrimmed, place: int) -> None:
-        """Join what the journal tells at ``place``, the last of several: the others may be about to go, and of an element either the one before was
-        copied when it was seen to be intact, or it had rotted, and this says so or repairs it."""
+        """Join a fact which the journal has at ``place``, the last of several copies.
+
+        The places of the earlier copies may be about to go. An earlier copy of an element was
+        copied when seen to be intact; or it had rotted, and this copy records the damage or repairs
+        it.
+        """
         object, tag = fact.object, fact.tag
         versions = self._objects.get(object)
         if isinstance(fact, PutData):
@@ -463,18 +506,27 @@ class Hosting:
             self._share.account.hollows[put.configuration, put.object, put.tag] = None
 
     def begin_restoring(self) -> None:
-        """Keep names in no order until :meth:`restored`: a million are put in order at once much faster than one by one."""
+        """Keep names unordered until :meth:`restored`.
+
+        Ordering a million names at once is much faster than one by one.
+        """
         self._objects = cast("SortedDict[ObjectName, Versions]", dict(self._objects))
 
     def restored(self) -> None:
-        """Every fact was given: serve from now on. Facts come in any order, so nobody knows what was here before nextC."""
+        """End the restoring: every fact was given, serve from now on.
+
+        Facts come in any order: the versions present before nextC are unknown.
+        """
         self._order_known = self.successor is None
         self._objects = SortedDict(self._objects)
 
     def held_at(
         self, place: int, readable: Container[Key] | None
     ) -> Iterator[PutData | TagsTrimmed | None]:
-        """What is held of the facts at ``place``, from memory; see :meth:`ares.replica.replica.Replica.held_at`."""
+        """Yield the held facts at ``place``, from memory.
+
+        See :meth:`ares.replica.replica.Replica.held_at`.
+        """
         id = self.configuration.id
         for object in list(self._objects):
             yield None
@@ -491,6 +543,6 @@ class Hosting:
 
 
 def check_name(name: ObjectName) -> None:
-    """Raises :class:`BadInput` for what can be no object's name."""
+    """Raise :class:`BadInput` for an impossible name of an object."""
     if not is_object_name(name):
         raise BadInput(f"the name of an object has 1 to {KEY_BYTES_MAX} bytes of UTF-8")

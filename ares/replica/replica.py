@@ -1,13 +1,18 @@
-"""A server as a function: a request in, a reply out; no I/O (ARES II Alg. 4, and docs/protocol.md, Rules).
+"""A server as a function: a request in, a reply out; no I/O.
 
-A server is a member of a configuration under its own identity, or refuses. A configuration that it has never seen is introduced by a client with its
-content; the server checks that it is a member and that no other configuration has that place before it keeps state. A server that restarted without
-its state has a new identity, so configurations that name the old one are refused: that counts as a crash, which reconfiguration repairs.
+See ARES II Alg. 4, and docs/protocol.md, Rules.
 
-The papers' servers keep their state for ever; one of ours that has a journal restarts. The replica says which facts must be journaled, and is put
-together again from them (ares/replica/facts.py), in any order. So the journal may copy a fact to its end and forget the old place, which is how it
-gives space back, and a crash in the middle of that leaves a fact twice: no harm. What must be kept of a fact whose place is about to go says
-:meth:`Replica.surviving`.
+A server is a member of a configuration under its own identity, or refuses. A client introduces an
+unknown configuration with its content; before the server keeps state, it checks its membership and
+the absence of another configuration at the same place. A server restarted without its state has a
+new identity; configurations with the old identity are refused: this counts as a crash, which
+reconfiguration repairs.
+
+The papers' servers keep their state for ever; a server of ours with a journal restarts. The replica
+names the facts to be journaled, and is rebuilt from them (ares/replica/facts.py), in any order.
+Hence the journal may copy a fact to its end and forget the old place, which gives space back; a
+crash in between leaves a fact twice, without harm. :meth:`Replica.surviving` returns the part to
+keep of a fact when its place is about to go.
 """
 
 from collections.abc import Container, Iterable, Iterator, Mapping
@@ -63,10 +68,12 @@ _REFUSED = tuple(_REASONS)
 
 
 class Replica:
-    """One storage server's state. ``initial``: c0 of its cluster file, the only configuration it accepts at that place.
+    """The state of a storage server.
 
-    ``clock``: see :class:`ares.replica.hosting.Hosting`. ``journaled``: there is a journal, which first gives all its facts to :meth:`restore`; then
-    requests for which :meth:`room` asks go through :meth:`change`. ``account``: of what is in the journal.
+    ``initial``: c0 of its cluster file, the only configuration accepted at that place. ``clock``:
+    see :class:`ares.replica.hosting.Hosting`. ``journaled``: the server has a journal, which first
+    gives all its facts to :meth:`restore`; afterwards requests for which :meth:`room` asks go
+    through :meth:`change`. ``account``: the account of the journal.
     """
 
     def __init__(
@@ -92,10 +99,10 @@ class Replica:
         self._homeless: dict[ConfigurationId, list[tuple[PutData | TagsTrimmed, int]]] = {}
         self.introduce(initial)
 
-    # -- serving --------------------------------------------------------------------------------------------------------
+    # -- serving -----------------------------------------------------------------------------------
 
     def handle(self, request: Request) -> Reply | None:
-        """The reply, or None where none is due. Never raises for what a client sent."""
+        """Return the reply, or None where no reply is due. Never raises for a client's input."""
         if isinstance(request, Introduce):
             return self._introduced(request)
         if isinstance(request, Describe):
@@ -105,7 +112,10 @@ class Replica:
         return self.answer(request)
 
     def answer(self, request: Keyed) -> Reply:
-        """The reply to a request about one configuration. Never raises for what a client sent."""
+        """Return the reply to a request about a configuration.
+
+        Never raises for a client's input.
+        """
         hosting = self._hosted.get(request.configuration)
         if hosting is None:
             return Refused(request.call, Reason.UNKNOWN_CONFIGURATION, "introduce it")
@@ -115,12 +125,12 @@ class Replica:
             return _refused(request, error)
 
     def room(self, request: Request) -> int:
-        """How many bytes of journal the fact takes at most that ``request`` may leave; 0 when it cannot change anything."""
+        """Return the most bytes of journal that ``request`` may need; 0 without a change."""
         if not self.journaled:
             return 0
         match (
             request
-        ):  # what comes most first: to look at one class after the other takes as long as to answer
+        ):  # frequent kinds first: testing classes in sequence takes as long as answering
             case GetTag():
                 return 0
             case PutData():
@@ -157,7 +167,10 @@ class Replica:
         return 0
 
     def change(self, request: Request, place: int) -> tuple[Reply | None, Fact | None]:
-        """The reply, and the fact that must be durable before it leaves: to be journaled at ``place``."""
+        """Return the reply, and the fact which must be durable before the reply leaves.
+
+        The fact is to be journaled at ``place``.
+        """
         if isinstance(request, Describe | Where):
             return self.handle(request), None
         id = request.configuration.id if isinstance(request, Introduce) else request.configuration
@@ -177,14 +190,17 @@ class Replica:
         return reply, hosting.pointed()
 
     def replace(self, puts: Iterable[PutData]) -> None:
-        """Hold these elements, which are the ones held, where they are in memory now: what the journal has mapped need not be there twice."""
+        """Hold these elements, equal to the held ones, at their new addresses in memory.
+
+        Data mapped by the journal need not be in memory twice.
+        """
         for put in puts:
             hosting = self._hosted.get(put.configuration)
             if hosting is not None:
                 hosting.replace(put)
 
     def introduce(self, configuration: Configuration) -> tuple[Reason, str] | None:
-        """Keep state for ``configuration``, or say why not."""
+        """Keep state for ``configuration``, or return the reason of a refusal."""
         position = next(
             (
                 position
@@ -228,14 +244,17 @@ class Replica:
         return None
 
     def _note_final(self, configuration: Configuration) -> None:
-        """Rule R21: what may be named. A domain's first configuration always may: nothing completed before it."""
+        """Record a configuration that may be named (rule R21).
+
+        A domain's first configuration always may: no version completed before it.
+        """
         named = self._final.get(configuration.domain)
         if named is None or named.index < configuration.index:
             self._final[configuration.domain] = configuration
 
     @property
     def hosted(self) -> Mapping[ConfigurationId, Hosting]:
-        """What it keeps, by configuration; for looking at."""
+        """Return the hosted configurations, for reading only."""
         return self._hosted
 
     def describe(self, request: Describe) -> Description:
@@ -254,17 +273,21 @@ class Replica:
         refused = self.introduce(request.configuration)
         return None if refused is None else refusal(request, *refused)
 
-    # -- restarting -----------------------------------------------------------------------------------------------------
+    # -- restarting --------------------------------------------------------------------------------
 
     def begin_restoring(self) -> None:
-        """Every fact of a journal follows, then :meth:`restored`; nothing is served until then."""
+        """Begin to restore: every fact of a journal follows, and :meth:`restored` ends it.
+
+        No request is served until the end.
+        """
         self._restoring = True
         for hosting in self._hosted.values():
             hosting.begin_restoring()
 
     def restore(self, fact: Fact, place: int) -> None:
-        """Join a fact that the journal has at ``place``; elements are not verified, for that would read them all: each is, before it is answered.
+        """Join a fact which the journal has at ``place``.
 
+        Elements are not verified, which would read them all: each is verified before an answer.
         Raises :class:`StoreDamaged` when the fact cannot be this server's.
         """
         if isinstance(fact, Pointed):
@@ -300,7 +323,11 @@ class Replica:
             self.restore(waiting, its_place)
 
     def restored(self) -> None:
-        """Every fact was given. Raises :class:`StoreDamaged` if some belong to no configuration: a configuration is durable before what it holds."""
+        """End the restoring: every fact was given.
+
+        Raises :class:`StoreDamaged` if some facts belong to no configuration: a configuration is
+        durable before its contents.
+        """
         if self._homeless:
             raise StoreDamaged(
                 f"of {self.server}",
@@ -310,10 +337,13 @@ class Replica:
             hosting.restored()
         self._restoring = False
 
-    # -- giving space back ----------------------------------------------------------------------------------------------
+    # -- giving space back -------------------------------------------------------------------------
 
     def surviving(self, fact: Fact, place: int) -> Fact | None:
-        """What must be kept of a fact at ``place`` when that place goes: of an element that rotted its tag without data, which counts as missing."""
+        """Return the part to keep of a fact at ``place`` when this place goes.
+
+        Of a rotten element this is its tag without data, which counts as missing.
+        """
         if isinstance(fact, Pointed):
             hosting = self._hosted.get(fact.configuration.id)
             return (
@@ -337,33 +367,37 @@ class Replica:
         return msgspec.structs.replace(fact, element=hollow(fact.element))
 
     def held_at(self, place: int, readable: Container[Key] | None = None) -> Iterator[Fact | None]:
-        """What is held of the facts at ``place``, from memory, with a None for each object that was looked at. ``place`` gets no more of them.
+        """Yield the held facts at ``place``, from memory, with a None for each object examined.
 
-        ``readable``: large elements whose data may be looked at, for those of others are where the disk cannot be read; they come hollow. None: all.
+        ``place`` receives no new facts. ``readable``: large elements with readable data; the disk
+        cannot be read at further large elements, which come hollow. None: all are readable.
         """
         for hosting in list(self._hosted.values()):
             yield hosting.pointed() if hosting.pointed_place == place else None
             yield from hosting.held_at(place, readable)
 
     def move(self, fact: Fact, place: int) -> None:
-        """``fact``, which survived, is journaled at ``place`` too; forget where else it is."""
+        """Record ``place`` as the only place of ``fact``, which survived and is journaled there."""
         if isinstance(fact, Pointed):
             self._hosted[fact.configuration.id].point_from(place)
         else:
             self._hosted[fact.configuration].move(fact, place)
 
-    # -- elements that rotted -------------------------------------------------------------------------------------------
+    # -- elements that rotted ----------------------------------------------------------------------
 
     @property
     def quarantined(self) -> list[Key]:
-        """The versions whose element is held hollow, and is missed: a configuration whose successor is finalized needs its elements no more."""
+        """Return the versions whose element is held hollow, and missed.
+
+        A configuration with a finalized successor needs its elements no more.
+        """
         self.account.hollows = {
             key: None for key in self.account.hollows if self.is_quarantined(key)
         }
         return list(self.account.hollows)
 
     def is_quarantined(self, key: Key) -> bool:
-        """Whether this version's element is among :attr:`quarantined`."""
+        """Return whether this version's element is among :attr:`quarantined`."""
         element = self._element(key)
         if element is None or not is_hollow(element):
             return False
@@ -371,12 +405,12 @@ class Replica:
         return successor is None or not successor.finalized
 
     def missing_bytes(self, key: Key) -> int:
-        """How large the whole value is of which an element is missed."""
+        """Return the size of the whole value whose element is missed."""
         element = self._element(key)
         return element.length if element is not None else 0
 
     def take_suspects(self) -> list[int]:
-        """Places at which something was found damaged when it was asked for, since the last time."""
+        """Return and clear the places where a read found damage."""
         suspects, self.account.suspects = list(self.account.suspects), {}
         return suspects
 
@@ -390,7 +424,7 @@ class Replica:
 
 
 def refusal(request: Message, reason: Reason, detail: str) -> Refused:
-    """Of ``detail``, which may repeat what was asked, no more than a person reads."""
+    """Return a refusal with as much of ``detail`` as a person reads; it may repeat the request."""
     return Refused(request.call, reason, detail[:DETAIL_CHARACTERS_MAX])
 
 

@@ -1,4 +1,7 @@
-"""What a group commit changes, and which replies show it: those wait until it is durable (ares/server/host.py)."""
+"""A group commit's changes, and the replies that show them.
+
+These replies wait until the commit is durable (ares/server/host.py).
+"""
 
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
@@ -28,15 +31,19 @@ from ares.model.tag import Tag
 from ares.replica.facts import Fact, Pointed
 
 ROWS_MAX = 262_144
-"""Of the replies to one client that wait for one commit: a reply is a row, and so is each tag, object or configuration that it names."""
+"""Most rows that wait for a commit, for each client.
+
+A reply is a row, and likewise each tag, object or configuration named by the reply.
+"""
 
 _READ = frozenset({TagReply, DataReply})
 
 
 class Served(Struct, eq=False):
-    """A traced request, and how it went; nothing of the messages but what is told.
+    """A traced request and its course, without the messages except for the reported parts.
 
-    ``batch_s``: when it came, by the host's clock. ``handled_s``: until it was handled, ``left_s``: until its reply left.
+    ``batch_s``: arrival, by the host's clock. ``handled_s``: seconds until handled, ``left_s``:
+    until the reply left.
     """
 
     kind: str
@@ -51,7 +58,7 @@ class Served(Struct, eq=False):
     refused: str = ""
 
     def answered(self, reply: AnyMessage, left_s: float) -> AnyMessage:
-        """The reply leaves now, and says what was spent on it, if it is of a kind that can."""
+        """Return the reply as it leaves now, with the time spent if its kind has that field."""
         self.left_s = left_s
         if isinstance(reply, Refused):
             self.refused = reply.reason.name
@@ -67,7 +74,7 @@ class Served(Struct, eq=False):
 
 
 def served_of(request: Any, batch_s: float) -> Served:
-    """For a request about a configuration that says where it stands in a trace."""
+    """Return the record of a traced request about a configuration."""
     tag, size = (request.tag, request.element.size) if type(request) is PutData else (None, 0)
     return Served(
         type(request).__name__,
@@ -81,10 +88,11 @@ def served_of(request: Any, batch_s: float) -> Served:
 
 
 class Unsynced:
-    """One group commit: what it changes, and the replies that wait for it. ``appended``: there is something to commit. ``bytes``: of its facts.
+    """A group commit: its changes, and the replies that wait for it.
 
-    ``waited``: when the requests of so many tags or values, and of so many acknowledgements, came, by the host's clock. ``traced``: those of the
-    replies that were traced, by the sender and their place. ``objects``: those of each configuration that it changes.
+    ``appended``: the commit has facts. ``bytes``: of its facts. ``waited``: arrival, by the host's
+    clock, with the number of tags or values and of acknowledgements. ``traced``: the traced
+    replies, by sender and position. ``objects``: the changed objects of each configuration.
     """
 
     def __init__(self) -> None:
@@ -98,7 +106,7 @@ class Unsynced:
         self.bytes = 0
 
     def note(self, fact: Fact) -> None:
-        """``fact``, which was appended, is committed with this."""
+        """Record that ``fact``, which was appended, belongs to this commit."""
         if isinstance(fact, Pointed):
             self.pointers.add(fact.configuration.id)
         else:
@@ -107,7 +115,10 @@ class Unsynced:
     def keep(
         self, sender: Hashable, reply: Reply, came_s: float, served: Served | None = None
     ) -> None:
-        """Until this is durable. A disk may take its time: what is too much is dropped, the client asks again."""
+        """Queue a reply until the commit is durable; drop replies beyond ROWS_MAX.
+
+        A disk may take its time; after a drop the client asks again.
+        """
         rows = self._rows.get(sender, 0) + _rows(reply)
         if rows <= ROWS_MAX:
             self._rows[sender] = rows
@@ -118,19 +129,22 @@ class Unsynced:
                 self.traced.append((sender, len(replies) - 1, served))
 
     def rows_left(self, sender: Hashable) -> int:
-        """How many more are kept for this client."""
+        """Return the number of rows left for this client."""
         return ROWS_MAX - self._rows.get(sender, 0)
 
     def keep_encoded(
         self, sender: Hashable, replies: Encoded, rows: int, came_s: float, reads: int, writes: int
     ) -> None:
-        """:meth:`keep`, of no more than a batch may have that are encoded, and of no more rows than are left."""
+        """Queue encoded replies as :meth:`keep` does.
+
+        They are no more than a batch may have, and no more rows than are left.
+        """
         self._rows[sender] = self._rows.get(sender, 0) + rows
         self.replies.setdefault(sender, []).append(replies)
         self.waited.append((came_s, reads, writes))
 
     def portions(self) -> Iterator[tuple[Hashable, Sequence[Outgoing]]]:
-        """The replies to each sender, no more at a time than a batch may have."""
+        """Yield the replies to each sender, at most a batch at a time."""
         for sender, replies in self.replies.items():
             if self._rows[sender] > BATCH_MESSAGES_MAX:
                 first = count = 0
@@ -144,7 +158,10 @@ class Unsynced:
             yield sender, replies
 
     def shown_by(self, request: Request) -> bool:
-        """Whether a reply to ``request`` may show something of this. Every reply about a configuration shows its pointer."""
+        """Return whether a reply to ``request`` may show a change of this commit.
+
+        Every reply about a configuration shows its pointer.
+        """
         told: Any = request
         if type(request) in OF_OBJECTS:
             return (
