@@ -44,7 +44,7 @@ from ares.model.tag import TAG_ZERO
 READ_RETRIES_MAX = 20
 PUT_RETRIES_MAX = 20
 
-# -- how a cluster is reached, and the errors that programs expect of a file system --------------------------------------
+# -- how a cluster is reached, and the errors that programs expect of a file system ----------------
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -181,7 +181,7 @@ def with_os_errors(
     return translated
 
 
-# -- open files, and putting one whole from wherever its content comes ---------------------------------------------------
+# -- open files, and putting one whole from wherever its content comes -----------------------------
 
 MODES = ("rb", "wb", "ab", "xb")
 
@@ -386,7 +386,7 @@ def stale(path: str, report: WriteReport) -> OSError:
     )
 
 
-# -- the file system -----------------------------------------------------------------------------------------------------
+# -- the file system -------------------------------------------------------------------------------
 
 
 class AresFileSystem(AsyncFileSystem):
@@ -433,7 +433,7 @@ class AresFileSystem(AsyncFileSystem):
         """Close the connection; what is used later connects again."""
         await self._connection.close()
 
-    # -- what is there ------------------------------------------------------------------------------------------------------
+    # -- what is there -----------------------------------------------------------------------------
 
     @with_os_errors
     async def _info(self, path: str, **_: Any) -> dict[str, Any]:
@@ -531,7 +531,7 @@ class AresFileSystem(AsyncFileSystem):
         """:meth:`ukey` as a number."""
         return int.from_bytes(self.ukey(path).encode())
 
-    # -- reading ------------------------------------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------------
 
     @with_os_errors
     async def _cat_file(
@@ -570,7 +570,7 @@ class AresFileSystem(AsyncFileSystem):
         except BadInput as error:
             raise as_local_error(error) from error
 
-    # -- writing ------------------------------------------------------------------------------------------------------------
+    # -- writing -----------------------------------------------------------------------------------
 
     async def _pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **_: Any) -> None:
         await self._put_whole(path, lambda: once(value), mode)
@@ -664,7 +664,7 @@ class AresFileSystem(AsyncFileSystem):
         )
 
 
-# -- names ---------------------------------------------------------------------------------------------------------------
+# -- names -----------------------------------------------------------------------------------------
 
 
 def canonical(path: str) -> str:

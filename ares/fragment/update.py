@@ -218,7 +218,7 @@ class Update:
         self._pace = Pace(max(sizes, default=base.genesis.sizes.avg))
         self._total = len(sizes) + len(self.drafts)
 
-    # -- new blocks ---------------------------------------------------------------------------------------------------------
+    # -- new blocks --------------------------------------------------------------------------------
 
     def create_runs(self) -> Operation[None]:
         """Make the new blocks, which nobody can see yet. Of a file that is to be made, collections must know the name before it is published."""
@@ -264,7 +264,7 @@ class Update:
         )
         draft.run[position] = Part(last.id, covered.tag, last.length, last.digest, draft.following)
 
-    # -- publishing ---------------------------------------------------------------------------------------------------------
+    # -- publishing --------------------------------------------------------------------------------
 
     def publish(self) -> Operation[None]:
         """Write every block that changes, or gets something new behind it."""
@@ -413,7 +413,7 @@ class Update:
             FileProgress(stage, self._done[stage], total, self.moved_bytes, self.moved_bytes)
         )
 
-    # -- one more look --------------------------------------------------------------------------------------------------------
+    # -- one more look -----------------------------------------------------------------------------
 
     def look_again(self) -> Operation[None]:
         """Look at every block that was written, at every other one that the writer knew, and at the genesis block."""
@@ -496,7 +496,7 @@ class Update:
             draft.refuse(why)
         self._file_gone = Conflict(0, self.content.length, why)
 
-    # -- the end --------------------------------------------------------------------------------------------------------------
+    # -- the end -----------------------------------------------------------------------------------
 
     def drop_orphans(self) -> Operation[None]:
         """Delete new blocks that were never published.

@@ -279,7 +279,7 @@ class BatchListener(ABC):
         else:
             self._take_turn(sender, Pending(came))
 
-    # -- turns ------------------------------------------------------------------------------------------------------------
+    # -- turns -------------------------------------------------------------------------------------
 
     def _take_turn(self, sender: Sender, line: Pending) -> None:
         """Answer what is in ``line`` until the turn ends."""

@@ -291,7 +291,7 @@ class ZmtpListener(BatchListener):
             self._rolling = self._loop.call_later(ROLL_CALL_S, self._call_roll, self._lock)
         return self.address
 
-    # -- connections ----------------------------------------------------------------------------------------------------
+    # -- connections -------------------------------------------------------------------------------
 
     def _accept(self) -> ZmtpConnection:
         def admits(key: str) -> bool:
@@ -445,7 +445,7 @@ class ZmtpListener(BatchListener):
         for connection in lock.revoked(self.connections):
             self._cut(connection, "its key was revoked")
 
-    # -- replies --------------------------------------------------------------------------------------------------------
+    # -- replies -----------------------------------------------------------------------------------
 
     def _send(self, sender: Sender, messages: Sequence[Outgoing]) -> None:
         for _, frames in batches(messages):

@@ -120,7 +120,7 @@ class Recording:
         self._standing: dict[Task, _Standing] = {}
         self._rounds: dict[int, RecordedPart] = {}
 
-    # -- what a session reports -----------------------------------------------------------------------------------------
+    # -- what a session reports --------------------------------------------------------------------
 
     def resumed(self, task: "Task") -> None:
         """The task goes on."""
@@ -226,7 +226,7 @@ class Recording:
             if part.ended_s is None:
                 part.ended_s = now
 
-    # -- parts ----------------------------------------------------------------------------------------------------------
+    # -- parts -------------------------------------------------------------------------------------
 
     def _wait(self, task: "Task", name: str) -> RecordedPart:
         now, standing = self._clock(), self._standing.get(task)

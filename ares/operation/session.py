@@ -110,7 +110,7 @@ class Session:
         """When the next pause is over."""
         return self._pauses[0][0] if self._pauses else None
 
-    # -- jobs -----------------------------------------------------------------------------------------------------------
+    # -- jobs --------------------------------------------------------------------------------------
 
     def start(
         self,
@@ -355,7 +355,7 @@ class Session:
             self._end(job)
             job.done(None, error)
 
-    # -- rounds ---------------------------------------------------------------------------------------------------------
+    # -- rounds ------------------------------------------------------------------------------------
 
     def _drop(self, tasks: Iterable[Task]) -> None:
         """Forget the rounds that these tasks wait for."""

@@ -77,7 +77,7 @@ class ZmtpConnection(asyncio.BufferedProtocol):
         self._paused = self._catching_up = False
         self.held_bytes = 0
 
-    # -- what asyncio calls ---------------------------------------------------------------------------------------------
+    # -- what asyncio calls ------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -178,7 +178,7 @@ class ZmtpConnection(asyncio.BufferedProtocol):
         self._account(0)
         self._lost(self)
 
-    # -- what its owner calls -------------------------------------------------------------------------------------------
+    # -- what its owner calls ----------------------------------------------------------------------
 
     @property
     def progress(self) -> int:

@@ -123,7 +123,7 @@ _decode_batch = msgspec.msgpack.Decoder(Batch).decode
 _decode_earlier = msgspec.msgpack.Decoder(_EarlierBatch).decode
 
 
-# -- writing ------------------------------------------------------------------------------------------------------------
+# -- writing ---------------------------------------------------------------------------------------
 
 
 def encode_frame(
@@ -192,7 +192,7 @@ def _checked(prefix: bytes, table: Buffer, body: Buffer, seed: int) -> bytes:
     return _check.pack(xxh3_64_intdigest(b"".join((prefix, table, body)), seed))
 
 
-# -- reading ------------------------------------------------------------------------------------------------------------
+# -- reading ---------------------------------------------------------------------------------------
 
 
 def metadata_bytes(prefix: Buffer) -> int:

@@ -127,7 +127,7 @@ class LogJournal:
         self.mark = BatchPlace(0, 0, 0)
         self._closed = False
 
-    # -- opening --------------------------------------------------------------------------------------------------------
+    # -- opening -----------------------------------------------------------------------------------
 
     def recover(self) -> Iterator[tuple[int, Sequence[Any]]]:
         try:
@@ -238,7 +238,7 @@ class LogJournal:
                 )
                 self._disk.sync(last.descriptor)
 
-    # -- room -----------------------------------------------------------------------------------------------------------
+    # -- room --------------------------------------------------------------------------------------
 
     def reserve(self, bytes: int, use: Use) -> int | None:
         if use is Use.DATA and not self._spare_bytes and not self._hold_spare():
@@ -318,7 +318,7 @@ class LogJournal:
             return number
         return None
 
-    # -- facts ----------------------------------------------------------------------------------------------------------
+    # -- facts -------------------------------------------------------------------------------------
 
     def append(self, fact: Stored, bytes: int) -> None:
         self._gather(fact, bytes)
@@ -419,7 +419,7 @@ class LogJournal:
         self._stretch_bytes = self._stretch_batches = 0
         return max(0, min(stretch, head.allocated - end)) if are_small else 0
 
-    # -- space ----------------------------------------------------------------------------------------------------------
+    # -- space -------------------------------------------------------------------------------------
 
     def places(self) -> Mapping[int, int]:
         return self._settled
