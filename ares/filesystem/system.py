@@ -1,6 +1,6 @@
-"""What fsspec asks of a file system. The guarantees of each call are told in ares/filesystem/__init__.py.
+"""The file system for fsspec; ares/filesystem/__init__.py has the guarantees of each call.
 
-A file's name is its path, and a directory is what the names of several files begin with.
+A file's name is its path, and a directory is a common prefix of file names.
 """
 
 import asyncio
@@ -44,20 +44,27 @@ from ares.model.tag import TAG_ZERO
 READ_RETRIES_MAX = 20
 PUT_RETRIES_MAX = 20
 
-# -- how a cluster is reached, and the errors that programs expect of a file system ----------------
+# -- the way to a cluster, and the errors that programs expect of a file system -------------------
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 CLUSTER_VARIABLE = "ARES_CLUSTER"
-"""Names the cluster file when the storage option does not."""
+"""Environment variable with the cluster file, in place of the storage option."""
 
 _left_open: list[Manager] = []
-"""Of event loops that ended before their connections. If these were collected, ZeroMQ would wait for ever for sockets that are collected with it."""
+"""Connections of event loops that ended first.
+
+If they were collected, ZeroMQ would wait for ever for sockets collected with them.
+"""
 
 
 class ClusterConnection:
-    """``domain``: where the files live; None: each is a domain of its own. ``create``: make that domain if it is missing."""
+    """The connection to a cluster.
+
+    ``domain``: the domain of the files; None: each file is a domain of its own. ``create``: make
+    that domain if it is missing.
+    """
 
     def __init__(
         self, cluster: str | Path | None, domain: str | None, create: bool, timeout_s: float | None
@@ -73,13 +80,13 @@ class ClusterConnection:
         self._pid = 0
 
     async def file(self, name: str) -> File:
-        """The file, atomic if it is made here. Raises :class:`DomainNotFound`."""
+        """Return the file, atomic if it is made here. Raises :class:`DomainNotFound`."""
         if self._domain is None:
             return (await self._connected()).file(name, atomic=True)
         return ObjectStore.file(await self._store(self._domain), name, atomic=True)
 
     async def names(self, prefix: str) -> Sequence[str]:
-        """The files whose names begin so and that a path can name, in order."""
+        """Return the files whose names start with ``prefix`` and are possible paths, in order."""
         if self._domain is None:
             found = await (await self._connected()).files(prefix)
         else:
@@ -87,13 +94,16 @@ class ClusterConnection:
         return [name for name in found if "" not in name.split("/")]
 
     async def close(self) -> None:
-        """Close what is open; the next operation connects again."""
+        """Close the open connection; the next operation connects again."""
         manager, self._manager = self._manager, None
         if manager is not None:
             await manager.close()
 
     def close_soon(self) -> None:
-        """``close`` from any thread and without waiting. What a parent process or an event loop that ended left open stays so."""
+        """Run ``close`` from any thread and without waiting.
+
+        A connection of a parent process or of an ended event loop stays open.
+        """
         manager, loop, self._manager = self._manager, self._loop, None
         if manager is None or loop is None:
             return
@@ -145,11 +155,17 @@ NUMBERS: dict[type[AresError], int] = {
     ConsensusUnavailable: errno.EHOSTUNREACH,
     AresError: errno.EIO,
 }
-"""The first that fits. Not ETIMEDOUT: fsspec takes a TimeoutError for one of its own, and drops the text."""
+"""Error numbers, the first matching class wins.
+
+ETIMEDOUT is not used: fsspec takes a TimeoutError for its own, and drops the text.
+"""
 
 
 def as_os_error(error: AresError) -> Exception:
-    """What a program that uses files is to see: an OSError of the class that belongs to its number, or the ValueError that BadInput is."""
+    """Return the error for a program that uses files.
+
+    This is an OSError of the class for its number, or the ValueError in a BadInput.
+    """
     if isinstance(error, BadInput):
         return error
     return OSError(
@@ -158,7 +174,7 @@ def as_os_error(error: AresError) -> Exception:
 
 
 def as_local_error(error: BadInput) -> Exception:
-    """Where the input is a local file: the OSError behind it."""
+    """Return the OSError behind an error about a local file."""
     return (
         OSError(error.__cause__.errno, str(error))
         if isinstance(error.__cause__, OSError)
@@ -169,7 +185,7 @@ def as_local_error(error: BadInput) -> Exception:
 def with_os_errors(
     method: Callable[Parameters, Awaitable[Result]],
 ) -> Callable[Parameters, Coroutine[Any, Any, Result]]:
-    """The method, its errors translated."""
+    """Return the method with its errors translated."""
 
     @functools.wraps(method)
     async def translated(*arguments: Parameters.args, **named: Parameters.kwargs) -> Result:
@@ -181,22 +197,26 @@ def with_os_errors(
     return translated
 
 
-# -- open files, and putting one whole from wherever its content comes -----------------------------
+# -- open files, and whole puts from any source of content -----------------------------------------
 
 MODES = ("rb", "wb", "ab", "xb")
 
 LOCAL_BYTES = 4 * MIB
 COPY_BYTES = 16 * MIB
-"""What is read at a time: from a local file; from the cluster, where many blocks come side by side."""
+"""Bytes read at a time: from a local file; from the cluster, with many blocks side by side."""
 
 Pieces = AsyncGenerator[bytes, None]
 
 
 def file_entry(path: str, state: FileState) -> dict[str, Any]:
-    """``mtime`` and ``created`` in seconds since the epoch; ``version`` changes with every change of the content."""
+    """Return fsspec's entry for a file.
+
+    ``mtime`` and ``created`` in seconds since the epoch; ``version`` changes with every change of
+    the content.
+    """
     genesis = state.genesis
     version = str(state.tag)
-    if not genesis.atomic:  # its blocks change without it
+    if not genesis.atomic:  # the blocks of such a file change without its genesis block
         version += f"-{digest(encode([(part.id, part.tag) for part in state.parts])).hex()}"
     times = {"created": float(genesis.modified_s), "mtime": float(genesis.modified_s)}
     return {
@@ -210,14 +230,15 @@ def file_entry(path: str, state: FileState) -> dict[str, Any]:
 
 
 def directory_entry(path: str) -> dict[str, Any]:
-    """It has nothing but a name."""
+    """Return fsspec's entry for a directory, which has only a name."""
     return {"name": path, "size": 0, "type": "directory"}
 
 
 class AresFile(AbstractBufferedFile):
-    """``rb`` reads the file as it was when it was opened (``snapshot``: as it was then). The others write: nothing shows before ``close``.
+    """An open file: ``rb`` reads the file as of its opening; the other modes write.
 
-    Leaving a ``with`` block by an exception discards what was written.
+    ``snapshot``: the state to read. Writes are invisible before ``close``. Leaving a ``with`` block
+    by an exception discards the writes.
     """
 
     def __init__(
@@ -257,7 +278,7 @@ class AresFile(AbstractBufferedFile):
             self.commit()
 
     def commit(self) -> None:
-        """Publish what was written; a transaction may end before the file is closed."""
+        """Publish the written content; a transaction may end before the file is closed."""
         if not self.forced:
             self.flush(force=True)
         report: WriteReport = self._wait(self._writer.close)
@@ -265,7 +286,7 @@ class AresFile(AbstractBufferedFile):
             raise exists(self.path) if self.mode == "xb" else stale(self.path, report)
 
     def discard(self) -> None:
-        """Publish nothing."""
+        """Drop the written content."""
         self.closed = True
         sync(self.fs.loop, self._writer.abort)
 
@@ -276,7 +297,7 @@ class AresFile(AbstractBufferedFile):
             self.close()
 
     def __reduce__(self) -> Any:
-        """A reader goes on elsewhere with the same content."""
+        """Let a reader continue in another process with the same content."""
         if self.mode != "rb":
             return super().__reduce__()
         return _reopened, (
@@ -306,12 +327,12 @@ async def _pinned(
 
 
 async def once(value: bytes) -> Pieces:
-    """All in one."""
+    """Yield the value in a single piece."""
     yield value
 
 
 async def pieces_of_local(path: str, callback: Any) -> Pieces:
-    """A local file; ``callback`` is fsspec's, for progress."""
+    """Yield the pieces of a local file; ``callback`` is fsspec's, for progress."""
     with await asyncio.to_thread(open, path, "rb") as file:
         callback.set_size(await asyncio.to_thread(file.seek, 0, 2))
         file.seek(0)
@@ -321,7 +342,7 @@ async def pieces_of_local(path: str, callback: Any) -> Pieces:
 
 
 async def pieces_of_snapshot(file: File, state: FileState) -> Pieces:
-    """A file of the cluster as it was at ``state``. Raises :class:`ares.FileChanged`."""
+    """Yield the pieces of a file as of ``state``. Raises :class:`ares.FileChanged`."""
     for start in range(0, state.length, COPY_BYTES):
         yield await file.read_range(state, start, start + COPY_BYTES)
 
@@ -329,9 +350,9 @@ async def pieces_of_snapshot(file: File, state: FileState) -> Pieces:
 async def replace(
     connection: ClusterConnection, path: str, pieces: Callable[[], Pieces], exclusive: bool
 ) -> None:
-    """Put the file. A put that was overtaken by a deletion begins again, with the ``pieces`` from the first.
+    """Put the file; after a concurrent deletion, begin again with the first of ``pieces``.
 
-    ``exclusive``: only if it is not there. Raises :class:`FileExistsError`.
+    ``exclusive``: only if the file is absent. Raises :class:`FileExistsError`.
     """
     for _ in range(PUT_RETRIES_MAX):
         writer, _ = await writer_of(connection, path, "xb" if exclusive else "wb")
@@ -347,9 +368,10 @@ async def replace(
 
 
 async def writer_of(connection: ClusterConnection, path: str, mode: str) -> tuple[FileWriter, int]:
-    """What puts the file: over whatever is there (wb), over nothing (xb), or over what is there and beginning with it (ab); and how much that is.
+    """Return a writer for the file, with the length of its initial content.
 
-    Raises :class:`FileExistsError`. Blocks that are there do not travel back.
+    Mode wb replaces any content, xb an absent file only, ab continues the present content. Present
+    blocks do not travel back. Raises :class:`FileExistsError`.
     """
     file = await connection.file(path)
     writer = file.writer(mine=mode == "wb")
@@ -373,12 +395,12 @@ async def writer_of(connection: ClusterConnection, path: str, mode: str) -> tupl
 
 
 def exists(path: str) -> FileExistsError:
-    """Somebody made the file before."""
+    """Return the error for a file made before by another client."""
     return FileExistsError(errno.EEXIST, "it exists already, and nothing was changed", path)
 
 
 def stale(path: str, report: WriteReport) -> OSError:
-    """The put was not published."""
+    """Return the error for an unpublished put."""
     return OSError(
         errno.ESTALE,
         f"{report.conflicts[0].why}; nothing of what was written is there, write it again",
@@ -390,15 +412,19 @@ def stale(path: str, report: WriteReport) -> OSError:
 
 
 class AresFileSystem(AsyncFileSystem):
-    """Files of one cluster.
+    """Files of a cluster.
 
-    Storage options: ``cluster``, the path of the cluster file (default: ``ARES_CLUSTER``); ``domain``, where the files live (default: each file is a
-    domain of its own, with a configuration of its own, and making one takes the consensus service; many small files belong together in one domain);
-    ``create``: make that domain if it is missing; ``timeout_s``, how long a standstill may last (default: the cluster file's); and those of fsspec.
+    Storage options: ``cluster``, the path of the cluster file (default: ``ARES_CLUSTER``);
+    ``domain``, the domain of the files (default: each file is a domain of its own, with a
+    configuration of its own, and making a domain takes the consensus service; many small files
+    belong together in a domain); ``create``: make that domain if it is missing; ``timeout_s``, the
+    longest standstill (default: the cluster file's); and the options of fsspec.
 
-    Errors are OSErrors: FileNotFoundError, FileExistsError, ESTALE when a file is no longer what was opened, EHOSTUNREACH when too few servers
-    answer; ValueError for what can be no file's name. A program with its own event loop (``asynchronous=True``) awaits :meth:`aclose` before the
-    loop ends. A file system that a forked or another process inherits, or unpickles, connects again.
+    Errors are OSErrors: FileNotFoundError, FileExistsError, ESTALE when a file changed since its
+    opening, EHOSTUNREACH when too few servers answer; ValueError for an impossible file name. A
+    program with its own event loop (``asynchronous=True``) awaits :meth:`aclose` before the loop
+    ends. A file system inherited by a forked process or unpickled in another process connects
+    again.
     """
 
     protocol = "ares"
@@ -423,17 +449,21 @@ class AresFileSystem(AsyncFileSystem):
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop | None:
-        """A child process has none of the threads of its parent."""
+        """Return the event loop, a new one in a child process.
+
+        A child process has none of its parent's threads.
+        """
         if self._pid != os.getpid():
             self._pid, self._loop = os.getpid(), None if self.asynchronous else get_loop()
         loop: asyncio.AbstractEventLoop | None = self._loop
         return loop
 
     async def aclose(self) -> None:
-        """Close the connection; what is used later connects again."""
+        """Close the connection; a later use connects again."""
         await self._connection.close()
 
-    # -- what is there -----------------------------------------------------------------------------
+    # -- information
+    # -----------------------------------------------------------------------------------
 
     @with_os_errors
     async def _info(self, path: str, **_: Any) -> dict[str, Any]:
@@ -453,7 +483,7 @@ class AresFileSystem(AsyncFileSystem):
         return await self._is(path, "directory")
 
     async def _is(self, path: str, kind: str) -> bool:
-        """Not knowing is an error here, not a no."""
+        """Return whether the path has this kind; an unknown answer is an error, not a no."""
         try:
             return bool((await self._info(path))["type"] == kind)
         except FileNotFoundError:
@@ -475,7 +505,10 @@ class AresFileSystem(AsyncFileSystem):
         prefix: str = "",
         **_: Any,
     ) -> Any:
-        """With one listing, however deep the tree. ``prefix``: of the names within ``path``."""
+        """Find files with a single listing, however deep the tree.
+
+        ``prefix``: a prefix of the names within ``path``.
+        """
         if maxdepth is not None and maxdepth < 1:
             raise ValueError("maxdepth must be at least 1")
         path = self._strip_protocol(path)
@@ -490,7 +523,10 @@ class AresFileSystem(AsyncFileSystem):
     async def _found(
         self, path: str, depth: int | None, withdirs: bool, detail: bool, prefix: str = ""
     ) -> dict[str, Any]:
-        """What is in the directory, by name and in order; only with ``detail`` do files have an entry. What goes meanwhile is left out."""
+        """Return the directory's entries by name, in order; with ``detail`` entries of files.
+
+        Files deleted during the call are left out.
+        """
         names = await self._connection.names(below(path) + prefix)
         files = within(names, path, depth)
         entries: dict[str, Any] = dict.fromkeys(files)
@@ -504,7 +540,7 @@ class AresFileSystem(AsyncFileSystem):
         return dict(sorted(entries.items()))
 
     async def _many(self, coroutines: list[Any], *forgive: type[Exception]) -> list[Any]:
-        """The results of those that did not fail in a way to ``forgive``."""
+        """Return the results of the coroutines, without failures of the kinds in ``forgive``."""
         results = await _run_coros_in_chunks(
             coroutines, batch_size=self.batch_size, nofiles=True, return_exceptions=True
         )
@@ -514,7 +550,10 @@ class AresFileSystem(AsyncFileSystem):
         return [result for result in results if not isinstance(result, BaseException)]
 
     async def _modified(self, path: str) -> datetime:
-        """When it was put, by the clock of the client that put it. A put makes a new file: that is when it was created, too."""
+        """Return the time of the put, by the clock of the putting client.
+
+        A put makes a new file: this is its time of creation, too.
+        """
         info = await self._info(path)
         if info["type"] == "directory":
             raise IsADirectoryError(errno.EISDIR, "a directory has no time of its own", path)
@@ -524,11 +563,11 @@ class AresFileSystem(AsyncFileSystem):
     created = sync_wrapper(_modified)
 
     def ukey(self, path: str) -> str:
-        """The version of the content: another put, another version."""
+        """Return the version of the content: another put, another version."""
         return str(self.info(path)["version"])
 
     def checksum(self, path: str) -> int:
-        """:meth:`ukey` as a number."""
+        """Return :meth:`ukey` as a number."""
         return int.from_bytes(self.ukey(path).encode())
 
     # -- reading -----------------------------------------------------------------------------------
@@ -588,7 +627,7 @@ class AresFileSystem(AsyncFileSystem):
 
     @with_os_errors
     async def _cp_file(self, path1: str, path2: str, **_: Any) -> None:
-        """Of a directory there is nothing to copy. The copy is of one version, or there is none."""
+        """Copy a file, all of it from a single version; a directory has no content to copy."""
         file = await self._connection.file(self._strip_protocol(path1))
         try:
             state = await file.snapshot()
@@ -623,7 +662,10 @@ class AresFileSystem(AsyncFileSystem):
         maxdepth: int | None = None,
         **_: Any,
     ) -> None:
-        """With ``recursive``, the files within; what others delete meanwhile is gone all the same."""
+        """Remove files; with ``recursive``, the files within.
+
+        A file deleted concurrently by another client counts as removed.
+        """
         found = await self._expand_path(path, maxdepth=maxdepth)
         if not recursive:
             await self._many([self._rm_file(name) for name in found])
@@ -636,7 +678,7 @@ class AresFileSystem(AsyncFileSystem):
 
     @with_os_errors
     async def _rmdir(self, path: str) -> None:
-        """Quiet when there is nothing to remove: an empty directory is one that is not there."""
+        """Do nothing for a directory without files: an empty directory is an absent directory."""
         path = self._strip_protocol(path)
         if await self._connection.names(below(path)):
             raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), path)
@@ -668,23 +710,26 @@ class AresFileSystem(AsyncFileSystem):
 
 
 def canonical(path: str) -> str:
-    """The name for ``path``: without empty segments, "" for the root."""
+    """Return the name for ``path``: without empty segments, "" for the root."""
     return "/".join(segment for segment in path.split("/") if segment)
 
 
 def below(directory: str) -> str:
-    """What the names of everything in ``directory`` begin with."""
+    """Return the prefix of all names in ``directory``."""
     return f"{directory}/" if directory else ""
 
 
 def within(names: Iterable[str], directory: str, depth: int | None) -> list[str]:
-    """Those of the ``names`` in ``directory`` that are at most ``depth`` levels down (1: directly in it), in order."""
+    """Return the ``names`` in ``directory`` at most ``depth`` levels down, in order.
+
+    Depth 1: directly in the directory.
+    """
     start = len(below(directory))
     return sorted(name for name in names if depth is None or name.count("/", start) < depth)
 
 
 def directories(names: Iterable[str], directory: str, depth: int | None) -> list[str]:
-    """The directories in ``directory`` that the ``names`` go through, at most ``depth`` levels down, in order."""
+    """Return the directories on the way to ``names``, at most ``depth`` levels down, in order."""
     start, found = len(below(directory)), set()
     for name in names:
         parents = name[start:].split("/")[:-1][:depth]

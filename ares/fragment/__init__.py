@@ -1,1 +1,4 @@
-"""Large objects as lists of coverable blocks: what a block holds, where a file is cut, which blocks an edit touches (CoARESF over CoBFS)."""
+"""Large objects as lists of coverable blocks: contents, cuts, and the blocks of an edit.
+
+CoARESF over CoBFS.
+"""

@@ -1,7 +1,8 @@
-"""What the objects of a fragmented file hold: its blocks, and the genesis block that names the first of them (CoBFS, "Data structures").
+"""The objects of a fragmented file: its blocks, and the genesis block, which names the first block.
 
-A block's value is a header of fixed size and then the data, so that neither direction copies the data more than once: blocks are on the hot path. The
-genesis block is MessagePack, and small. Both begin with a format byte.
+See CoBFS, "Data structures". A block's value is a header of fixed size followed by the data, hence
+neither direction copies the data more than once: blocks are on the hot path. The genesis block is
+MessagePack, and small. Both begin with a format byte.
 """
 
 import re
@@ -29,13 +30,16 @@ _block_name = re.compile(
 )
 
 _layout = struct.Struct(">BBQQQQQ")
-"""Format, whether there is a next block, its id (two words), the base tag (two words), created_s."""
+"""Format, presence of a next block, its id (two words), the base tag (two words), created_s."""
 
 HEADER_BYTES = _layout.size
 
 
 class BlockId(Struct, frozen=True, order=True, array_like=True, gc=False):
-    """Unique without coordination: ``creator`` is 64 random bits of one run of one client, ``counter`` its own."""
+    """A block's id, unique without coordination.
+
+    ``creator``: 64 random bits of a client's run; ``counter``: the run's own.
+    """
 
     creator: Word
     counter: Word
@@ -45,7 +49,7 @@ class BlockId(Struct, frozen=True, order=True, array_like=True, gc=False):
 
 
 class BlockIds:
-    """The ids that one run of one client gives out. ``creator``: 64 random bits."""
+    """The ids given out by a client's run; ``creator``: 64 random bits."""
 
     def __init__(self, creator: int) -> None:
         self._creator = creator
@@ -56,17 +60,29 @@ class BlockIds:
         return BlockId(self._creator, self._count)
 
     def life(self, file_name: str) -> BlockId:
-        """For a new life of a file. It tells the file's name by a digest, so that blocks which no list names are known to be of that file."""
+        """Return the id of a new life of a file.
+
+        The id contains a digest of the file's name: blocks named in no list are thereby known to
+        belong to the file.
+        """
         return BlockId(name_digest(file_name), name_digest(str(self.next())))
 
 
 def name_digest(name: str) -> int:
-    """64 bits. Those of a file's name begin every life of the file, unless an early release began it."""
+    """Return 64 bits of digest.
+
+    The digest of a file's name begins every life of the file, except lives begun by an early
+    release.
+    """
     return int.from_bytes(digest(name.encode())[:8])
 
 
 class Part(Struct, frozen=True, array_like=True, gc=False):
-    """One block as somebody last saw it: at version ``tag`` it had ``length`` bytes of data, of that digest, and was followed by ``next``."""
+    """A block as last seen by a client.
+
+    At version ``tag`` the block had ``length`` bytes of data with ``digest``, and was followed by
+    ``next``.
+    """
 
     id: BlockId
     tag: Tag
@@ -76,10 +92,11 @@ class Part(Struct, frozen=True, array_like=True, gc=False):
 
 
 class Block(Struct, frozen=True):
-    """The value of one block.
+    """The value of a block.
 
-    ``base`` is the version that this one was written over (TAG_ZERO for a created block): it lets a writer find out that a concurrent write over the
-    same version replaced its own. ``created_s`` is the wall clock at creation in whole seconds since the epoch, for collecting orphans.
+    ``base`` is the version which this version was written over (TAG_ZERO for a created block): it
+    shows a writer whether a concurrent write over the same version replaced its own. ``created_s``
+    is the wall clock at creation in whole seconds since the epoch, for collecting orphans.
     """
 
     next: BlockId | None
@@ -89,11 +106,14 @@ class Block(Struct, frozen=True):
 
 
 class Genesis(Struct, frozen=True):
-    """The value of a file's genesis block. ``file`` names this life of the file: a file that is deleted and made again has other blocks.
+    """The value of a file's genesis block.
 
-    Not ``atomic``: blocks are mutable; ``first`` and the ``next`` pointers in the blocks are the truth and ``parts`` is a hint, the chain as it was
-    at those tags. ``atomic``: blocks are written once; ``parts`` is the manifest and the truth, and ``retired`` are the blocks that a past put
-    dropped, with the second since the epoch when it did. ``modified_s`` is in seconds since the epoch; ``base`` as in a block.
+    ``file`` names this life of the file: a file deleted and made again has other blocks. Not
+    ``atomic``: blocks are mutable; ``first`` and the ``next`` pointers in the blocks are the truth
+    and ``parts`` is a hint, the chain as of those tags. ``atomic``: blocks are written once;
+    ``parts`` is the manifest and the truth, and ``retired`` are the blocks dropped by past puts,
+    each with the second since the epoch of its drop. ``modified_s`` is in seconds since the epoch;
+    ``base`` as in a block.
     """
 
     file: BlockId
@@ -110,7 +130,7 @@ _genesis_decoder = msgspec.msgpack.Decoder(Genesis)
 
 
 def encode_block(block: Block) -> bytes:
-    """The value of the block's object; the data is copied once."""
+    """Return the value of the block's object; the data is copied once."""
     following = block.next
     present, creator, counter = (
         (0, 0, 0) if following is None else (1, following.creator, following.counter)
@@ -122,7 +142,10 @@ def encode_block(block: Block) -> bytes:
 
 
 def decode_block(value: bytes, name: str) -> Block:
-    """The block that ``value`` holds, its data a view of ``value``. Raises :class:`BadBlock` naming the object ``name``."""
+    """Return the block in ``value``, its data a view of ``value``.
+
+    Raises :class:`BadBlock` naming the object ``name``.
+    """
     _check_format(value, name)
     if len(value) < HEADER_BYTES:
         raise BadBlock(name, f"{len(value)} bytes, and the header alone has {HEADER_BYTES}")
@@ -138,12 +161,15 @@ def decode_block(value: bytes, name: str) -> Block:
 
 
 def encode_genesis(genesis: Genesis) -> bytes:
-    """The value of the genesis block's object."""
+    """Return the value of the genesis block's object."""
     return bytes([FORMAT]) + msgspec.msgpack.encode(genesis)
 
 
 def decode_genesis(value: bytes, name: str) -> Genesis:
-    """The genesis block that ``value`` holds. Raises :class:`BadBlock` naming the object ``name``."""
+    """Return the genesis block in ``value``.
+
+    Raises :class:`BadBlock` naming the object ``name``.
+    """
     _check_format(value, name)
     try:
         return _genesis_decoder.decode(memoryview(value)[1:])
@@ -164,7 +190,10 @@ def _check_format(value: bytes, name: str) -> None:
 
 
 def genesis_name(file_name: str) -> ObjectName:
-    """The object that is the genesis block of the file. Raises :class:`BadInput` for a name that no object can have."""
+    """Return the name of the file's genesis block.
+
+    Raises :class:`BadInput` for an impossible name.
+    """
     if not isinstance(file_name, str):
         raise BadInput(f"the name of a file is text (str), not {type(file_name).__name__}")
     longest = KEY_BYTES_MAX - len(GENESIS_NAMES)
@@ -178,27 +207,36 @@ def genesis_name(file_name: str) -> ObjectName:
 
 
 def mark_name(file_name: str) -> ObjectName:
-    """The object whose tag tells how far fences of the file may reach (ares/fragment/collect.py); it is never there."""
+    """Return the name of the file's mark, an object which is always absent.
+
+    Its tag limits the reach of fences of the file (ares/fragment/collect.py).
+    """
     return ObjectName(MARK_NAMES + file_name)
 
 
 def block_prefix(file: BlockId) -> str:
-    """What the names of all blocks of this life of a file begin with, and no others."""
+    """Return the prefix of the names of all blocks, and of blocks only, of this life of a file."""
     return f"{BLOCK_NAMES}{file}/"
 
 
 def lives_prefix(file_name: str) -> str:
-    """What the names of the blocks of all lives of a file begin with, unless an early release began the life."""
+    """Return the prefix of the blocks of all lives of a file.
+
+    Lives begun by an early release are not covered.
+    """
     return f"{BLOCK_NAMES}{name_digest(file_name):016x}."
 
 
 def block_name(file: BlockId, id: BlockId) -> ObjectName:
-    """The object that is the block ``id`` of the file."""
+    """Return the name of the object of block ``id`` of the file."""
     return ObjectName(f"{BLOCK_NAMES}{file}/{id}")
 
 
 def parse_block_name(name: str) -> tuple[BlockId, BlockId]:
-    """The life of a file and the id of the block whose object has that name. Raises :class:`BadBlock` if it is no block's."""
+    """Return the life of a file and the id of the block with this object name.
+
+    Raises :class:`BadBlock` for any other name.
+    """
     found = _block_name.fullmatch(name)
     if found is None:
         raise BadBlock(

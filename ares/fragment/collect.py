@@ -1,56 +1,75 @@
-"""What takes blocks away: collecting those that no file names any more, and deleting files; and the fence that both need.
+"""The removal of blocks: collection of orphans, deletion of files, and the fence needed by both.
 
-A writer that dies between making blocks and publishing them, or that is overtaken while it publishes, leaves blocks that nobody points to. They take
-space and do no harm. The collector empties those that are older than a grace period: far longer than a put may take between making a block and
-publishing it.
+A writer that dies between making blocks and publishing them, or is overtaken while publishing,
+leaves blocks without any pointer to them. They take space and do no harm. The collector empties
+such blocks older than a grace period, which is far longer than a put may take between making a
+block and publishing the block.
 
-It must reckon with the write that was to publish them: a part of it may lie at a server that no quorum of the collector's met, and be found and
-completed by a reader at any later time. Therefore the genesis block is fenced first, also that of a file which was never there. Blocks of a shared
-file are published by other blocks, too, which are not fenced: so a block is emptied and keeps its pointer, and such a chain leads on.
+The collector must consider the write that was to publish the blocks: a part of the write may lie at
+a server outside every quorum of the collector, and may be found and completed by a reader at any
+later time. The genesis block is therefore fenced first, even for a file which was never there.
+Blocks of a shared file are published by other blocks, too, which are not fenced: an emptied block
+therefore keeps its pointer, and such a chain leads on.
 
-Nothing is emptied because a listing says that a file is absent. A client that makes a file has its genesis block mentioned before it is written;
-every one that is mentioned is read. A block of which the collection knows no file was made by a put that died before it could publish anything.
+No block is emptied because a listing shows a file as absent. A client that makes a file has its
+genesis block mentioned before the write; the collector reads every mentioned genesis block. A block
+without a file known to the collection was made by a put that died before any publication.
 
-A file is deleted by a tombstone for its genesis block, which makes the file absent at once; then its blocks follow.
+A file is deleted by a tombstone for its genesis block, which makes the file absent at once; its
+blocks follow.
 
-The fence
----------
+The fence ---------
 
-How a collection or a removal keeps what lies about of dead puts from coming back, without ever undoing the put of a client that lives.
+The fence keeps the remains of dead puts from coming back in a collection or a removal, without ever
+undoing the put of a living client.
 
-A put that died may have left its version of the genesis block at a server that no quorum met. Any reader may find and complete it, however much
-later: so before its blocks are emptied, the genesis block is *fenced*, written over itself under a tag above every one that a dead put can have used.
-A removal's tombstone is such a fence as well.
+A put that died may have left its version of the genesis block at a server outside every quorum. Any
+reader may find and complete this version, however much later. Before the put's blocks are emptied,
+the genesis block is therefore *fenced*: written over itself under a tag above every tag that a dead
+put can have used. A removal's tombstone is such a fence as well.
 
-Coverable writes alone cannot keep a fence from undoing a put: both may be over one version at the same time, and the fence has the higher tag. Two
-more things do. Every file has a *mark*, an object that is never there and whose tag counts only. And every put has a young block when it publishes,
-one that no list names yet.
+Coverable writes alone cannot keep a fence from undoing a put: both may be over the same version at
+the same time, and the fence has the higher tag. Two more means do. Every file has a *mark*, an
+object which is always absent and whose tag alone counts. And every put has a young block when it
+publishes, a block which no list names yet.
 
-- A put makes a block (of its content, or see :func:`announce`) and, when a quorum has it, reads the mark while it looks at the genesis block: a
-  write ``beside`` the mark. It publishes under a number above the mark's. To try once more, after others published, it makes another block.
-- A fence (:func:`advance_mark` and what follows) moves the mark to a number m, FENCE_AHEAD above the mark and the genesis block, and, when a quorum
-  has it, lists the blocks of the file. With a young one among those that no list names it gives up. Otherwise it writes the genesis block under
-  exactly m, over the version that it read after the mark.
+- A put makes a block (of its content, or see :func:`announce`) and, when a quorum has the block,
+  reads the mark while it reads the genesis block: a write ``beside`` the mark. The put publishes
+  under a number above the mark's. For a further attempt, after other puts published, the put makes
+  another block.
+- A fence (:func:`advance_mark` and the following steps) moves the mark to a number m, FENCE_AHEAD
+  above the mark and the genesis block, and, when a quorum has the mark, lists the blocks of the
+  file. If a block outside every list is young, the fence gives up. Otherwise the fence writes the
+  genesis block under exactly m, over the version which it read after the mark.
 
-*No fence undoes a put whose blocks are young.* Let m be on its way to a quorum while the put reads the mark. Either the put finds m, or a higher one:
-then its tag is above m, and the fence below it was never the latest again. Or it does not: then m was not complete when that read began, so the
-fence lists the blocks after the put's block was complete, and finds it (or finds the put published, and its version is what the fence is over).
-The version of such a put is therefore never replaced by an older list, not even for a moment. Several fences at once may have different marks or the
-same number; the argument holds for each: the put is above every mark that was complete.
+*No fence undoes a put whose blocks are young.* Let m be on its way to a quorum while the put reads
+the mark. Either the put finds m, or a higher number: in this case its tag is above m, and the fence
+below it was never the latest again. Or the put finds neither: m was not complete when the put's
+read began, hence the fence lists the blocks after the put's block was complete, and finds the block
+(or finds the put published, and the put's version is the version under the fence). The version of
+such a put is therefore never replaced by an older list, not even for a moment. Several concurrent
+fences may have different marks or the same number; the argument holds for each: the put is above
+every complete mark.
 
-*Nothing of a put that died before the fence began comes back.* It read a version x and a mark m' that were complete then (a mark is read, not only
-asked for: one that a dead fence left at a server is completed before anybody relies on it). So m is FENCE_AHEAD or more above both. The put's tag is
-two above the higher of them for its first attempt, and one more for each further attempt whose outcome it did not learn. So it would take a million
-attempts over one version to reach m.
+*No version of a put that died before the fence began comes back.* The put read a version x and a
+mark m' which were complete at that time (a mark is read, not only asked for: a mark which a dead
+fence left at a server is completed before any put relies on it). Hence m is FENCE_AHEAD or more
+above both. The put's tag is two above the higher of them for its first attempt, and one more for
+each further attempt with an unknown outcome. It would take a million attempts over the same version
+to reach m.
 
-*A removal deletes no block of a put that stands.* It announces itself, moves the mark and writes a tombstone like a put. One that stands instead, or
-lands later, looked at the genesis block before the tombstone was complete (or it would have found it), and had a young block by then. The removal
-lists the blocks after the tombstone is complete, finds that one, and deletes nothing (:func:`fm_remove`).
+*A removal deletes no block of a standing put.* The removal announces itself, moves the mark and
+writes a tombstone like a put. A put that stands instead, or lands later, read the genesis block
+before the tombstone was complete (or it would have found the tombstone), and had a young block by
+this time. The removal lists the blocks after the tombstone is complete, finds the young block, and
+deletes no block (:func:`fm_remove`).
 
-*A hint hides nothing.* What is written for convenience (a new hint in the genesis block of a shared file) has the number right above its version, and
-whatever publishes something over that version at the same time is two above it.
+*A hint hides no publication.* A convenience write (a new hint in the genesis block of a shared
+file) has the number right above its version; a concurrent publication over the same version has a
+number two above the version.
 
-What is old is told by the clocks of clients, so the grace must exceed the longest put and the difference of the clocks.
+Ages are told by the clocks of clients, hence the grace must exceed the longest put and the
+difference of the clocks.
 """
 
 from collections import defaultdict
@@ -94,28 +113,35 @@ from ares.model.tag import TAG_ZERO, Tag
 from ares.operation.effects import Operation, Report, Together
 
 GRACE_S = 24 * 3600
-"""A put that takes longer than this to publish its blocks must not run beside a collection."""
+"""Grace period in seconds; a put which takes longer to publish must not run beside a collection."""
 
 FENCE_AHEAD = 1 << 20
-"""More than the attempts that a client makes to write one version. Tags have room for 2^28 fences of a file (docs/limits.md)."""
+"""Step of the mark, above any client's number of attempts to write over the same version.
+
+Tags have room for 2^28 fences of a file (docs/limits.md).
+"""
 
 
 def announce(
     blocks: Blocks, file: BlockId, id: BlockId, now_s: int, removal: bool = False
 ) -> Operation[None]:
-    """Make an empty block for a put that has made no other, or for a ``removal``, whose block points to the file."""
+    """Make an empty block for a put without new blocks, or for a ``removal``.
+
+    The block of a removal points to the file.
+    """
     yield from create_block(blocks, file, id, now_s, b"", file if removal else None)
 
 
 def advance_mark(blocks: Blocks, file: str, version: Tag) -> Operation[int]:
-    """Move the mark of a file whose genesis block is at ``version``; the number m of the fence."""
+    """Move the mark of a file with its genesis block at ``version``; return the fence's m."""
     return (yield from blocks.advance(mark_name(file), version.number, FENCE_AHEAD)).number
 
 
 class Orphan(Struct, frozen=True):
-    """A block that no list names, without its data: its pointer, version, age and length.
+    """A block named in no list, without its data: its pointer, version, age and length.
 
-    ``announces``: it is the empty block of :func:`announce`, and not one that a collection emptied.
+    ``announces``: the block is the empty block of :func:`announce`, not a block emptied by a
+    collection.
     """
 
     next: BlockId | None
@@ -126,11 +152,11 @@ class Orphan(Struct, frozen=True):
 
 
 UNREADABLE = Orphan(None, TAG_ZERO, 1 << 64, 0, False)
-"""What this release cannot read may be young, and is left alone."""
+"""The entry of a block which this release cannot read: perhaps young, and left alone."""
 
 
 def look_at_orphan(blocks: Blocks, name: ObjectName) -> Operation[Orphan | None]:
-    """None for a block that is absent by now."""
+    """Return the block as an orphan, or None if the block is absent by now."""
     try:
         found = yield from blocks.read(name)
         if not isinstance(found.value, bytes):
@@ -148,12 +174,13 @@ def look_at_orphan(blocks: Blocks, name: ObjectName) -> Operation[Orphan | None]
 
 
 def fm_collect(blocks: Blocks, now_s: int, grace_s: int = GRACE_S) -> Operation[int]:
-    """Empty the blocks of the domain that no file names and that are older than ``grace_s``; how many that were.
+    """Empty the blocks which no file names, older than ``grace_s``; return their number.
 
-    ``now_s``: seconds since the epoch. Blocks carry the clock of the client that made them, so ``grace_s`` must exceed the difference of the clocks,
-    too. Blocks that cannot be read stay, and those of a file that cannot be read; so do, where a fence is needed, those of a file with a put under
-    way. Raises :class:`BadBlock` or :class:`ares.DecodeFailed` for a genesis block that is not readable: nothing is known of its file
-    until somebody removes it.
+    ``now_s``: seconds since the epoch. Blocks carry the clock of the client that made them, hence
+    ``grace_s`` must exceed the difference of the clocks, too. Unreadable blocks stay, and so do
+    blocks of an unreadable file and, where a fence is needed, blocks of a file with a put under
+    way. Raises :class:`BadBlock` or :class:`ares.DecodeFailed` for an unreadable genesis block: its
+    file is unknown until a client removes the file.
     """
     collection = Collection(blocks, now_s - grace_s)
     found = yield from all_names(blocks.names, BLOCK_NAMES)
@@ -166,7 +193,11 @@ def fm_collect(blocks: Blocks, now_s: int, grace_s: int = GRACE_S) -> Operation[
 
 
 class Collection:
-    """``emptied``: how many blocks. ``_lives``: names of blocks by life, of which what files name is taken out as the files are read."""
+    """A collection under way.
+
+    ``emptied``: number of emptied blocks. ``_lives``: names of blocks by life; the names listed by
+    files are removed as the files are read.
+    """
 
     def __init__(self, blocks: Blocks, before_s: int) -> None:
         self.emptied = 0
@@ -180,7 +211,7 @@ class Collection:
         self._looked = self._total = 0
 
     def sort(self, found: Iterable[ObjectName]) -> None:
-        """Take the names of all blocks; what only looks like one is left alone."""
+        """Take the names of all blocks; names which only resemble a block's are left alone."""
         for name in found:
             with suppress(BadBlock):
                 life, _ = parse_block_name(name)
@@ -189,12 +220,12 @@ class Collection:
                 self._lives[life].append(name)
 
     def look_at_file(self, file: str) -> Operation[None]:
-        """Find out which blocks the file has, and which of the others need a fence."""
+        """Find the blocks of the file, and the further blocks that need a fence."""
         current: BlockId | None = None
         try:
             state = yield from self._state(file)
         except (BadBlock, DecodeFailed):  # its blocks stay
-            with suppress(ObjectNotFound):  # removed meanwhile: another time
+            with suppress(ObjectNotFound):  # removed in between: another time
                 current = (yield from read_genesis(self._blocks, file))[0].file
             self._take_lives(file, current)
             return
@@ -211,7 +242,7 @@ class Collection:
             self._behind_fence.append((file, current, others))
 
     def _state(self, file: str) -> Operation[FileState | None]:
-        """None for a file that is absent."""
+        """Return the file's state, or None for an absent file."""
         try:
             return (yield from fm_read(self._blocks, file, None, Sink()))
         except ObjectNotFound:
@@ -220,14 +251,14 @@ class Collection:
     def _take_lives(
         self, file: str, current: BlockId | None
     ) -> list[tuple[BlockId, list[ObjectName]]]:
-        """The lives that are the file's, and their blocks."""
+        """Return the lives of the file, each with its blocks."""
         lives = dict.fromkeys(self._of_name.pop(name_digest(file), []))
         if current is not None:
             lives[current] = None
         return [(life, self._lives.pop(life, [])) for life in lives]
 
     def collect(self) -> Operation[None]:
-        """Empty what is old; of files, behind a fence."""
+        """Empty the old blocks; blocks of files, behind a fence."""
         self._alone += [name for names in self._lives.values() for name in names]
         self._total = len(self._alone) + sum(len(names) for _, _, names in self._behind_fence)
         yield Together((self._collect_alone(name) for name in self._alone), self._pace.window)
@@ -242,7 +273,7 @@ class Collection:
     def _collect_behind_fence(
         self, file: str, life: BlockId | None, names: Sequence[ObjectName]
     ) -> Operation[None]:
-        """Blocks of the file that its list does not name, if there is anything to do and nobody is putting the file."""
+        """Empty unlisted old blocks of a file, unless a client is putting the file."""
         orphans: dict[ObjectName, Orphan] = {}
         old = yield from self._are_old(names, orphans)
         if not old or not any(orphan.length or orphan.announces for orphan in orphans.values()):
@@ -255,7 +286,10 @@ class Collection:
     def _fence(
         self, file: str, life: BlockId | None, orphans: dict[ObjectName, Orphan]
     ) -> Operation[bool]:
-        """Fence the genesis block, unless somebody may be about to write it; the head of this module has why the order is this one."""
+        """Fence the genesis block, unless a client may be about to write it.
+
+        The module's docstring gives the reason for the order of the steps.
+        """
         found = yield from self._blocks.read(genesis_name(file))
         number = yield from advance_mark(self._blocks, file, found.tag)
         there = yield from all_names(self._blocks.names, lives_prefix(file))
@@ -284,7 +318,10 @@ class Collection:
     def _are_old(
         self, names: Sequence[ObjectName], orphans: dict[ObjectName, Orphan]
     ) -> Operation[bool]:
-        """Look at these blocks, too; whether all of ``orphans`` are old. One that nobody here can read may be young."""
+        """Look at these blocks, too; return whether all of ``orphans`` are old.
+
+        A block unreadable by this release may be young.
+        """
         looks: dict[ObjectName, Orphan | None] = {}
 
         def look(name: ObjectName) -> Operation[None]:
@@ -304,7 +341,7 @@ class Collection:
         return orphan
 
     def _empty(self, name: ObjectName, orphan: Orphan) -> Operation[None]:
-        """An announcement is of no use any more; a block keeps its pointer."""
+        """Delete an announcement, which has no more use; empty a block but keep its pointer."""
         if orphan.announces:
             yield from self._blocks.delete(name)
         elif orphan.length:
@@ -314,7 +351,7 @@ class Collection:
 
 
 def _named(state: FileState | None) -> set[ObjectName]:
-    """The blocks that a file has, and those that it had a moment ago."""
+    """Return the names of the blocks of a file, and of the blocks retired lately."""
     if state is None:
         return set()
     ids = [*(part.id for part in state.parts), *(id for id, _ in state.genesis.retired)]
@@ -322,10 +359,12 @@ def _named(state: FileState | None) -> set[ObjectName]:
 
 
 def fm_remove(blocks: Blocks, file: str, ids: BlockIds, now_s: int) -> Operation[None]:
-    """Delete a file: it is gone at once, then its blocks follow. Raises :class:`ObjectNotFound`. ``now_s``: seconds since the epoch.
+    """Delete a file: the file is gone at once, the blocks follow.
 
-    The tombstone is a fence: no put that died before brings the file back. And it is announced like a put, so that no other fence undoes it. If the
-    file's list cannot be decoded, nobody knows which blocks are its own: they are left to collection.
+    ``now_s``: seconds since the epoch. The tombstone is a fence: no put that died before brings the
+    file back. The removal is announced like a put, hence no fence undoes the removal. If the file's
+    list cannot be decoded, the file's blocks are unknown and left to collection. Raises
+    :class:`ObjectNotFound`.
     """
     removed = False
     for _ in range(RETRIES_MAX):
@@ -356,7 +395,7 @@ def fm_remove(blocks: Blocks, file: str, ids: BlockIds, now_s: int) -> Operation
 
 
 def _removable(blocks: Blocks, file: str) -> Operation[FileState]:
-    """The file and its blocks, as far as they can be read."""
+    """Return the file and its blocks, as far as they can be read."""
     try:
         return (yield from fm_read(blocks, file, None, Sink()))
     except BadBlock:
@@ -365,10 +404,12 @@ def _removable(blocks: Blocks, file: str) -> Operation[FileState]:
 
 
 def _remove_rest(blocks: Blocks, file: str, state: FileState, now_s: int) -> Operation[bool]:
-    """Delete the blocks of a file that is gone; False if it is not, since a write at the same time stands instead of the tombstone.
+    """Delete the blocks of a removed file; return False if a concurrent write stands instead.
 
-    Such a write may also land later. It looked at the genesis block before the tombstone was complete, and had a young block by then that the removed
-    list does not name. So with such a block around nothing is deleted, and the write finds all that it lists; collection sees to what is left.
+    Such a write may also land later. The write read the genesis block before the tombstone was
+    complete, and had a young block by this time which the removed list does not name. With such a
+    block present no block is deleted, and the write finds all its listed blocks; collection sees to
+    the rest.
     """
     life = state.genesis.file
     if (yield from _is_there(blocks, file, life)):
@@ -389,7 +430,7 @@ def _remove_rest(blocks: Blocks, file: str, state: FileState, now_s: int) -> Ope
 
 
 def _is_there(blocks: Blocks, file: str, life: BlockId) -> Operation[bool]:
-    """Whether the file still is the one that was to go."""
+    """Return whether the file still is the life to be removed."""
     try:
         genesis, _ = yield from read_genesis(blocks, file)
     except ObjectNotFound:

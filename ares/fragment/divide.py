@@ -1,7 +1,8 @@
-"""Where a file is cut into chunks: by its content, so that an edit in the middle moves few cuts (FastCDC; the papers use Rabin fingerprints).
+"""The cutting of a file into chunks by its content: an edit in the middle moves few cuts.
 
-A cut depends on the bytes from the cut before it up to ``max`` bytes further and on nothing else. A cut that the library finds before the end of
-what it was given is therefore the cut that it would find in any longer piece of the same stream, and the stream can be divided window by window.
+FastCDC; the papers use Rabin fingerprints. A cut depends only on the bytes from the previous cut up
+to ``max`` bytes further. A cut found by the library before the end of its input is therefore a cut
+in any longer piece of the same stream, and the stream can be divided window by window.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +16,8 @@ from ares.model.numbers import is_whole, shown_number
 try:
     from fastcdc.fastcdc_cy import fastcdc_cy
 except ImportError:
-    # The package's own fallback gives the same cuts a thousand times slower; a program that only reads files needs neither.
+    # The package's own fallback gives the same cuts a thousand times slower; a program that only
+    # reads files needs neither.
     fastcdc_cy = None
 
 KIB = 1024
@@ -26,21 +28,24 @@ SIZE_MAX = 128 * MIB
 DIGEST_BYTES = 16
 
 WINDOW_BYTES = 4 * MIB
-"""What is read at a time beyond one maximal chunk."""
+"""Bytes read at a time beyond a maximal chunk."""
 
-# What the library can do (its constants MINIMUM_MAX, AVERAGE_MIN, MAXIMUM_MIN); its other limits are wider than ours.
+# Limits of the library (its constants MINIMUM_MAX, AVERAGE_MIN, MAXIMUM_MIN); its further limits
+# are wider than ours.
 LARGEST_MIN = 64 * MIB
 SMALLEST_AVG = 256
 SMALLEST_MAX = 1024
 
 
 class Sizes(Struct, frozen=True, array_like=True):
-    """How large chunks are, in bytes. Only the last chunk of a file may be smaller than ``min``.
+    """The sizes of chunks, in bytes. Only the last chunk of a file may be smaller than ``min``.
 
-    No cut is looked for in the first ``min`` bytes; from there to ``avg - 1.5 * min`` one comes every ``2 * avg`` bytes on average, then every
-    ``avg / 2``, and at ``max`` in any case. With ``avg`` at most ``2.5 * min``, as in the papers' defaults, the rarer cuts have no room: chunks have
-    ``min + avg / 2`` bytes on average, less what ``max`` takes away. ``avg`` counts as the nearest power of two.
-    Raises :class:`BadInput` unless 64 B <= min <= avg <= max <= 128 MiB, min <= 64 MiB, avg >= 256 B and max >= 1 KiB.
+    The first ``min`` bytes have no cut; from there to ``avg - 1.5 * min`` a cut comes every ``2 *
+    avg`` bytes on average, afterwards every ``avg / 2``, and at ``max`` in any case. With ``avg``
+    at most ``2.5 * min``, as in the papers' defaults, the rarer cuts have no room: chunks have
+    ``min + avg / 2`` bytes on average, less the part cut off by ``max``. ``avg`` counts as the
+    nearest power of two. Raises :class:`BadInput` unless 64 B <= min <= avg <= max <= 128 MiB, min
+    <= 64 MiB, avg >= 256 B and max >= 1 KiB.
     """
 
     min: int = 512 * KIB
@@ -61,7 +66,7 @@ class Sizes(Struct, frozen=True, array_like=True):
 
 
 class Chunk(Struct, frozen=True, array_like=True, gc=False):
-    """A piece of a file: where it is, and the digest of its bytes."""
+    """A piece of a file: its position, and the digest of its bytes."""
 
     offset: int
     length: int
@@ -69,7 +74,10 @@ class Chunk(Struct, frozen=True, array_like=True, gc=False):
 
 
 class Content(Struct, frozen=True):
-    """What a file is to hold: its chunks, and how to get the bytes of one (at most a window of chunks is asked for at a time)."""
+    """The intended content of a file: its chunks, and a function that loads the bytes of a chunk.
+
+    At most a window of chunks is loaded at a time.
+    """
 
     chunks: Sequence[Chunk]
     load: Callable[[Chunk], bytes | memoryview]
@@ -80,15 +88,20 @@ class Content(Struct, frozen=True):
 
 
 def digest(data: bytes | memoryview) -> bytes:
-    """DIGEST_BYTES bytes of BLAKE3: equal for equal data, and for no other data that anybody can find."""
+    """Return DIGEST_BYTES bytes of BLAKE3.
+
+    Equal for equal data, and for no other data that can be found.
+    """
     return blake3(data).digest(DIGEST_BYTES)
 
 
 def divide(read: Callable[[int, int], bytes], sizes: Sizes) -> Iterator[Chunk]:
-    """The chunks of a stream, in order; none of an empty one.
+    """Yield the chunks of a stream, in order; an empty stream has no chunk.
 
-    ``read(offset, count)`` gives ``count`` bytes from there, fewer only at the end; bytes behind the last cut of a window are read again with the
-    next. Holds one window of ``max`` and WINDOW_BYTES bytes. Raises :class:`ConfigurationRefused` when the compiled library is missing.
+    ``read(offset, count)`` returns ``count`` bytes from the offset, fewer only at the end; bytes
+    behind the last cut of a window are read again with the next window. Holds a single window of
+    ``max`` and WINDOW_BYTES bytes. Raises :class:`ConfigurationRefused` when the compiled library
+    is missing.
     """
     count = sizes.max + WINDOW_BYTES
     start, last = 0, False
@@ -99,11 +112,14 @@ def divide(read: Callable[[int, int], bytes], sizes: Sizes) -> Iterator[Chunk]:
         for offset, end in _cuts(window, sizes, last):
             yield Chunk(start + offset, end - offset, digest(window[offset:end]))
         start += end
-        del window  # before the next is read: there is never more than one
+        del window  # before the next read: at most a single window exists
 
 
 class Divider:
-    """``divide`` for data that is pushed: the same chunks, however the data was split. Holds less than ``max`` bytes between calls."""
+    """``divide`` for pushed data: the same chunks, however the data was split.
+
+    Holds less than ``max`` bytes between calls.
+    """
 
     def __init__(self, sizes: Sizes) -> None:
         self._sizes = sizes
@@ -111,13 +127,17 @@ class Divider:
         self._held_bytes = 0
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The chunks completed by ``data``; the cut is only looked for once ``max`` bytes are there, so that no byte is looked at again and again."""
+        """Return the chunks completed by ``data``.
+
+        The cut is searched only once ``max`` bytes are present, hence no byte is examined again and
+        again.
+        """
         self._held.append(data)
         self._held_bytes += len(data)
         return self._cut(False) if self._held_bytes >= self._sizes.max else []
 
     def finish(self) -> list[bytes]:
-        """The chunks of what is left; the divider is as new."""
+        """Return the chunks of the remaining data; the divider is as new."""
         return self._cut(True)
 
     def _cut(self, last: bool) -> list[bytes]:
@@ -131,7 +151,10 @@ class Divider:
 
 
 def _cuts(window: memoryview, sizes: Sizes, last: bool) -> Iterator[tuple[int, int]]:
-    """Start and end of each chunk of the window, which begins at a cut; without one that may go on behind it, unless it is the ``last`` window."""
+    """Yield start and end of each chunk of the window, which begins at a cut.
+
+    Unless the window is the ``last``, a chunk that may go on behind the window is left out.
+    """
     if fastcdc_cy is None:
         raise ConfigurationRefused(
             "the compiled part of the library `fastcdc` is missing, and without it dividing files is a thousand times slower; nothing was sent. "

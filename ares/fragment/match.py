@@ -1,7 +1,8 @@
-"""Which blocks an edit touches: the chunks of the new content matched against the blocks as last read (CoARESF, "Block identification").
+"""The blocks of an edit: chunks of the new content matched against the blocks as last read.
 
-Blocks can be rewritten, emptied and inserted, never unlinked. What is kept is a longest common subsequence over the digests; each gap between kept
-blocks is then filled with as few writes as possible.
+See CoARESF, "Block identification". Blocks can be rewritten, emptied and inserted, never unlinked.
+A longest common subsequence over the digests is kept; each gap between kept blocks is filled with
+as few writes as possible.
 """
 
 from bisect import bisect_left
@@ -11,20 +12,24 @@ from msgspec import Struct
 from rapidfuzz.distance import LCSseq
 
 GENESIS = -1
-"""In place of a block's index: the genesis block, which is before all others."""
+"""Index of the genesis block, before all blocks."""
 
 CELLS_MAX = 64 * 1024 * 1024 * 8
-"""The library's matrix takes one bit for each pair of an old and a new block: 64 MiB, some 23,000 blocks that all moved."""
+"""Limit of the library's matrix, a bit for each pair of an old and a new block.
+
+64 MiB, some 23,000 blocks that all moved.
+"""
 
 Pair = tuple[int, int]
 """Index into old, index into new."""
 
 
 class Edit(Struct, frozen=True, gc=False):
-    """One write of the block ``block`` (an index into old, or GENESIS).
+    """A write of the block ``block`` (an index into old, or GENESIS).
 
-    ``chunk``: its new content, an index into new, or None: it keeps what it has, unless it is to be made ``empty`` (deleted; it stays linked).
-    ``insert``: start and stop of the indexes into new that become blocks right after it; (0, 0) for none.
+    ``chunk``: its new content, an index into new, or None: the block keeps its content, unless
+    ``empty`` (deleted; the block stays linked). ``insert``: start and stop of the indexes into new
+    which become blocks right after the block; (0, 0) for none.
     """
 
     block: int
@@ -34,7 +39,11 @@ class Edit(Struct, frozen=True, gc=False):
 
 
 class Matching(Struct, frozen=True):
-    """``edits`` by increasing block, at most one for each, none for a block that stays as it is; ``kept``: (old, new) indexes of equal content."""
+    """The result of a match.
+
+    ``edits`` by increasing block, at most one for each block, none for an unchanged block;
+    ``kept``: (old, new) indexes of equal content.
+    """
 
     edits: tuple[Edit, ...]
     kept: tuple[Pair, ...]
@@ -43,12 +52,14 @@ class Matching(Struct, frozen=True):
 def match(
     old: Sequence[tuple[int, bytes]], new: Sequence[tuple[int, bytes]], cells_max: int = CELLS_MAX
 ) -> Matching:
-    """How blocks ``old`` become ``new``; both are (length in bytes, digest). The same for the same arguments.
+    """Return the edits that turn blocks ``old`` into ``new``; both are (length in bytes, digest).
 
-    Blocks of length 0 (deleted before) match nothing; they are used for new content in their gap and otherwise left alone. As many blocks as
-    possible are kept while the matrix has at most ``cells_max`` cells, after what is equal at both ends and what only one side has is set aside.
-    Beyond that, the first occurrence of a digest in old is only compared with its first in new, the second with the second and so on: linear memory,
-    and still the most that can be kept where no digest repeats.
+    The result is the same for the same arguments. Blocks of length 0 (deleted before) match no
+    chunk; they are used for new content in their gap and otherwise left alone. The most possible
+    blocks are kept while the matrix has at most ``cells_max`` cells, after equal ends and blocks of
+    a single side are set aside. Beyond ``cells_max``, the first occurrence of a digest in old is
+    only compared with its first in new, the second with the second and so on: linear memory, and
+    still the maximum where no digest repeats.
     """
     kept = _kept(old, new, cells_max)
     edits: list[Edit] = []
@@ -60,7 +71,7 @@ def match(
 
 
 def _fill(old: Sequence[tuple[int, bytes]], blocks: range, chunks: range) -> Iterator[Edit]:
-    """The writes that put ``chunks`` in place of ``blocks``, none of which is kept, by increasing block."""
+    """Yield the writes which replace the unkept ``blocks`` by ``chunks``, in order of blocks."""
     live = sum(old[block][0] > 0 for block in blocks)
     spare = len(chunks) - live
     wanted = iter(chunks)
@@ -80,7 +91,7 @@ def _fill(old: Sequence[tuple[int, bytes]], blocks: range, chunks: range) -> Ite
 def _kept(
     old: Sequence[tuple[int, bytes]], new: Sequence[tuple[int, bytes]], cells_max: int
 ) -> list[Pair]:
-    """Pairs of equal blocks, both indexes increasing."""
+    """Return pairs of equal blocks, both indexes increasing."""
     olds = [block for block, (length, _) in enumerate(old) if length]
     news = [chunk for chunk, (length, _) in enumerate(new) if length]
     shorter = min(len(olds), len(news))
@@ -101,7 +112,7 @@ def _kept(
 
 
 def _common(old: Sequence[Hashable], new: Sequence[Hashable], cells_max: int) -> list[Pair]:
-    """A common subsequence, as pairs of indexes."""
+    """Return a common subsequence, as pairs of indexes."""
     numbers = {key: number for number, key in enumerate(dict.fromkeys(old))}
     shared = numbers.keys() & set(new)
     olds = [index for index, key in enumerate(old) if key in shared]
@@ -111,12 +122,15 @@ def _common(old: Sequence[Hashable], new: Sequence[Hashable], cells_max: int) ->
         return [(olds[i], news[j]) for i, j in _by_occurrence(a, b)]
     runs = (
         LCSseq.editops(a, b).as_matching_blocks()
-    )  # of numbers, because the library compares hashes, and those of other things may collide
+    )  # numbers, because the library compares hashes, and hashes of other values may collide
     return [(olds[run.a + step], news[run.b + step]) for run in runs for step in range(run.size)]
 
 
 def _by_occurrence(old: list[int], new: list[int]) -> list[Pair]:
-    """The n-th occurrence in old is paired with the n-th in new; of the pairs, a longest increasing sequence (patience sorting)."""
+    """Pair the n-th occurrence in old with the n-th in new; return a longest increasing sequence.
+
+    The method is patience sorting.
+    """
     places: dict[int, list[int]] = {}
     for place in range(len(new) - 1, -1, -1):
         places.setdefault(new[place], []).append(place)

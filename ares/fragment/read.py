@@ -1,12 +1,14 @@
-"""fm-read: a fragmented file from its first block to its last (CoBFS, "read"; ARES II section 3, Extension 2).
+"""fm-read: a fragmented file from its first block to its last.
 
-The pointers in the blocks are the truth. But following them one by one would take a round for each block, so all the blocks that are *expected*,
-from what the reader remembers or from the hint in the genesis block, are asked for at once, and the chain is then verified by the pointers that
-arrived; blocks that nobody expected are fetched as the chain leads to them. A block that is as it was remembered costs a comparison of tags and
-moves no data.
+See CoBFS, "read"; ARES II section 3, Extension 2. The pointers in the blocks are the truth. But
+following them one by one would take a round for each block. All *expected* blocks, from the
+reader's memory or from the hint in the genesis block, are therefore asked for at once, and the
+chain is verified afterwards by the pointers that arrived; unexpected blocks are fetched as the
+chain leads to them. An unchanged remembered block costs a comparison of tags and moves no data.
 
-An atomic file has no chain to follow: its genesis block lists everything, its blocks never change, and a reader that finds one gone has been
-overtaken by another put and begins again. Such a read is a snapshot; that of a file with mutable blocks is not, it is consistent block by block
+An atomic file has no chain: its genesis block lists every block, its blocks never change, and a
+reader that finds a block gone has been overtaken by another put and begins again. Such a read is a
+snapshot. The read of a file with mutable blocks is no snapshot; it is consistent block by block
 (fragmented coverability).
 """
 
@@ -33,11 +35,12 @@ from ares.model.value import WITHHELD
 from ares.operation.effects import Now, Operation, Report, Together
 
 RESTARTS_MAX = 100
-"""How often an atomic file may be replaced under a reader; each time somebody's put made progress."""
+"""Replacements of an atomic file under a reader; at each of them some client's put made progress.
+"""
 
 
 class FileState(Struct, frozen=True, array_like=True):
-    """A file as somebody last saw it: its genesis block at version ``tag``, and every block in the order of the chain."""
+    """A file as last seen: its genesis block at version ``tag``, and every block in order."""
 
     genesis: Genesis
     tag: Tag
@@ -45,20 +48,24 @@ class FileState(Struct, frozen=True, array_like=True):
 
     @property
     def length(self) -> int:
-        """Bytes of the file."""
+        """Return the bytes of the file."""
         return sum(part.length for part in self.parts)
 
 
 def builds_on(base: Tag, version: Tag) -> bool:
-    """Whether a version that was written over ``base`` followed ``version``, as far as one can tell: of two that were written over the same one the
-    later stands, and the other is not in what follows.
+    """Return whether a version written over ``base`` followed ``version``, as far as known.
+
+    Of two versions written over the same version the later stands, and the earlier is not in its
+    successors.
     """
     return base == version or base.number > version.number
 
 
 class FileProgress(Struct, frozen=True):
-    """``done`` of ``total`` blocks (as many as are expected); ``moved_bytes`` came or went over the network, ``done_bytes`` counts what was known,
-    too.
+    """The progress of a file's operation.
+
+    ``done`` of ``total`` blocks (the expected number); ``moved_bytes`` came or went over the
+    network, ``done_bytes`` includes data known before.
     """
 
     stage: str
@@ -69,10 +76,11 @@ class FileProgress(Struct, frozen=True):
 
 
 class Sink:
-    """Where a file goes; this one is for a reader that only wants to know what is there.
+    """The receiver of a file; this one serves a reader interested in the blocks' versions only.
 
-    ``begin`` comes before the first block and whenever everything has to be taken again; then every block, in order. ``wanted``: whether the data of
-    a block is wanted even if it is still as described; otherwise ``take`` gets None for it.
+    ``begin`` is called before the first block and whenever all blocks have to be taken again;
+    ``take`` follows for every block, in order. ``wanted``: whether the data of a block is wanted
+    even if the block is unchanged; otherwise ``take`` gets None for the data.
     """
 
     def begin(self, expected_bytes: int) -> None:
@@ -88,7 +96,10 @@ class Sink:
 def read_genesis(
     blocks: Blocks, file: str, known: FileState | None = None
 ) -> Operation[tuple[Genesis, Tag]]:
-    """The genesis block and its version. Raises :class:`ObjectNotFound` for a file that was never written, or was deleted."""
+    """Return the genesis block and its version.
+
+    Raises :class:`ObjectNotFound` for a file that was never written, or was deleted.
+    """
     name = genesis_name(file)
     held = known.tag if known is not None and known.tag != TAG_ZERO else None
     found = yield from blocks.read(name, held)
@@ -100,7 +111,10 @@ def read_genesis(
 
 
 def fm_read(blocks: Blocks, file: str, known: FileState | None, sink: Sink) -> Operation[FileState]:
-    """Give every block to ``sink``, and say what was seen. ``known``: what the reader remembers of the file, if anything."""
+    """Give every block to ``sink``; return the state of the file as read.
+
+    ``known``: the file as remembered by the reader, if at all.
+    """
     for _ in range(RESTARTS_MAX):
         genesis, tag = yield from read_genesis(blocks, file, known)
         expected = _expected(genesis, tag, known)
@@ -125,7 +139,10 @@ def fm_read(blocks: Blocks, file: str, known: FileState | None, sink: Sink) -> O
 
 
 def _expected(genesis: Genesis, tag: Tag, known: FileState | None) -> Sequence[Part]:
-    """The blocks to ask for at once: the hint or the manifest, with what is remembered where that is newer."""
+    """Return the blocks to ask for at once.
+
+    These are the hint or the manifest, with newer blocks from the reader's memory.
+    """
     if genesis.atomic or known is None or known.genesis.file != genesis.file:
         return genesis.parts
     if known.tag == tag:
@@ -140,7 +157,7 @@ def _expected(genesis: Genesis, tag: Tag, known: FileState | None) -> Sequence[P
 
 
 class BlockGone(Exception):
-    """Internal: a block that the file listed is not there (any more)."""
+    """Internal: a block listed by the file is absent (now)."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -148,7 +165,10 @@ class BlockGone(Exception):
 
 
 class Seen(Struct, frozen=True):
-    """``data`` is None for a block that is still as it was described and whose data was not wanted."""
+    """A block as read.
+
+    ``data`` is None for an unchanged block whose data was not wanted.
+    """
 
     part: Part
     data: memoryview | None
@@ -157,7 +177,10 @@ class Seen(Struct, frozen=True):
 def see_block(
     blocks: Blocks, genesis: Genesis, id: BlockId, known: Part | None, wanted: bool
 ) -> Operation[Seen]:
-    """One block. Raises :class:`BlockGone` if it is absent, or (atomic files) no longer what the manifest says."""
+    """Read a block.
+
+    Raises :class:`BlockGone` if the block is absent, or (atomic files) differs from the manifest.
+    """
     name = block_name(genesis.file, id)
     found = yield from blocks.read(name, None if known is None or wanted else known.tag)
     if known is not None and found.value is WITHHELD:
@@ -174,7 +197,10 @@ def see_block(
 
 
 class Chain:
-    """One walk along a file. ``parts``: what was seen, in order; all of it after ``follow``."""
+    """A walk along a file.
+
+    ``parts``: the blocks seen, in order; all blocks after ``follow``.
+    """
 
     def __init__(
         self, blocks: Blocks, genesis: Genesis, expected: Sequence[Part], sink: Sink
@@ -212,7 +238,10 @@ class Chain:
             yield from self._take_along_chain()
 
     def _read_listed(self, position: int, part: Part) -> Operation[None]:
-        """A block of a manifest, which may name one block in several positions. It never changes: what is not wanted need not be looked at."""
+        """Read a block of a manifest, which may name a block in several positions.
+
+        The block never changes: an unwanted block need not be read.
+        """
         if self._sink.wanted(part):
             self._listed[position] = yield from self._see(part.id, part)
         else:
@@ -223,7 +252,7 @@ class Chain:
     def _read_linked(self, part: Part) -> Operation[None]:
         with suppress(
             BlockGone
-        ):  # it was only expected: its maker may have been overtaken, so the walk finds out whether it matters
+        ):  # only expected: its maker may have been overtaken; the walk finds out whether this matters
             self._arrived[part.id] = yield from self._see(part.id, part)
         self._awaited.discard(part.id)
         yield from self._take_along_chain()
@@ -238,7 +267,7 @@ class Chain:
         return seen
 
     def _take_along_chain(self) -> Operation[None]:
-        """Pass on what has arrived, as far as the pointers lead; one walker at a time."""
+        """Pass on the arrived blocks, as far as the pointers lead; a single walker at a time."""
         if self._leading:
             return
         self._leading = True
@@ -273,9 +302,10 @@ class Chain:
 def fm_read_range(
     blocks: Blocks, file: str, state: FileState, start: int, stop: int
 ) -> Operation[bytes]:
-    """Bytes ``start`` to ``stop`` (exclusive) of the file as ``state`` has it; less behind its end.
+    """Return bytes ``start`` to ``stop`` (exclusive) of the file at ``state``; fewer at its end.
 
-    Raises :class:`FileChanged` if a block that this takes was changed or deleted since: then there is no such content any more.
+    Raises :class:`FileChanged` if a needed block was changed or deleted since: this content does
+    not exist any more.
     """
     pieces: dict[int, memoryview] = {}
     pace = Pace(state.genesis.sizes.avg)

@@ -1,8 +1,9 @@
-"""fm-put: write an atomic file, which is seen whole or not at all.
+"""fm-put: the write of an atomic file, seen whole or not at all.
 
-Its blocks are written once, under new ids, and one coverable write of the genesis block publishes the list of all of them. Chunks that the file had
-before keep their blocks. What a put drops from the list stays for GRACE_S, for readers that follow the old list and for puts that are about to reuse
-it; a later put deletes it then.
+The file's blocks are written once, under new ids, and a single coverable write of the genesis block
+publishes the list of all of them. Chunks already in the file keep their blocks. Blocks dropped from
+the list by a put stay for GRACE_S, for readers that follow the old list and for puts about to reuse
+them; a later put deletes them.
 """
 
 from collections.abc import Callable, Sequence
@@ -45,12 +46,14 @@ from ares.objects.coverable import Covered
 from ares.operation.effects import Now, Operation, Report, Together
 
 GRACE_S = 900
-"""Far longer than any operation takes between its first and its last message."""
+"""Grace period, far longer than any operation takes between its first and its last message."""
 
 
 class Put:
-    """``base``: the file as it is to be replaced; blocks of it are reused if it is atomic itself. ``now_s``: seconds since the epoch; a put that took
-    long sets it again before ``publish``.
+    """A put of an atomic file.
+
+    ``base``: the file to be replaced; its blocks are reused if it is atomic itself. ``now_s``:
+    seconds since the epoch; a long put sets the field again before ``publish``.
     """
 
     def __init__(
@@ -79,7 +82,7 @@ class Put:
     def place(
         self, position: int, chunk: Chunk, load: Callable[[Chunk], bytes | memoryview]
     ) -> Operation[None]:
-        """Make sure that there is a block with this chunk, the one at ``position``."""
+        """Make sure that a block holds this chunk, the chunk at ``position``."""
         part = self._reusable.get(chunk.digest)
         self.length += chunk.length
         if part is not None:
@@ -100,24 +103,27 @@ class Put:
         )
 
     def mention(self) -> Operation[None]:
-        """Let collections know that the file is to be made: before it is published, and as early as one likes (ares/fragment/collect.py)."""
+        """Announce the file to collections: before its publication, and as early as possible.
+
+        See ares/fragment/collect.py.
+        """
         if not self._mentioned:
             with effect(False):
                 yield from self._blocks.mention(genesis_name(self._file))
             self._mentioned = True
 
     def publish(self, mine: bool) -> Operation[tuple[WriteReport, FileState]]:
-        """Replace the list. With ``mine`` whatever is there now, else only ``base``."""
+        """Replace the list: with ``mine`` whatever list is published now, without only ``base``."""
         yield from self.mention()
         parts = tuple(self._placed[position] for position in range(len(self._placed)))
         over = msgspec.structs.replace(
             self.base.genesis, parts=self.base.parts
-        )  # a base that was kept has its blocks there only
+        )  # a kept base has its blocks only in ``parts``
         version = self.base.tag if self.base.tag != TAG_ZERO else None
         for attempt in range(RETRIES_MAX):
             if (
                 attempt or not self._created
-            ):  # a collection must see that somebody is about to publish, also when all blocks are listed already
+            ):  # a collection must see the coming publication, even when all blocks are listed already
                 id = self._ids.next()
                 with effect(False):
                     yield from announce(self._blocks, self.genesis.file, id, self.now_s)
@@ -136,14 +142,14 @@ class Put:
                 over = decode_genesis(covered.value, genesis_name(self._file))
                 if over.atomic and _contents(over.parts) == _contents(
                     parts
-                ):  # an earlier attempt did, whose outcome nobody was told
+                ):  # an earlier attempt with unknown outcome succeeded
                     yield from self.abandon()
                     return self._report(over.parts), FileState(
                         msgspec.structs.replace(over, parts=()), covered.tag, over.parts
                     )
             fenced = over == msgspec.structs.replace(
                 self.base.genesis, parts=self.base.parts, base=over.base
-            )  # only the version is another
+            )  # only the version differs
             if not (mine or fenced) or self._lost(over, version, parts):
                 break
         yield from self.abandon()
@@ -159,7 +165,10 @@ class Put:
         ), self.base
 
     def _write(self, genesis: Genesis, version: Tag | None) -> Operation[Covered]:
-        """Publish, and look: of two puts at the same time over one version both may be told that they succeeded. ``changed``: this one stands."""
+        """Publish, and look: both of two puts over the same version may be told of success.
+
+        ``changed``: this put stands.
+        """
         name = genesis_name(self._file)
         try:
             covered = yield from write_genesis(self._blocks, self._file, genesis, version)
@@ -183,7 +192,7 @@ class Put:
         return Covered(False, found.tag, found.value)
 
     def _successor(self, over: Genesis, version: Tag | None, parts: tuple[Part, ...]) -> Genesis:
-        """The genesis block that replaces ``over``."""
+        """Return the genesis block that replaces ``over``."""
         listed = {part.id for part in parts}
         retired: dict[BlockId, int] = {}
         if over.file == self.genesis.file:
@@ -204,7 +213,7 @@ class Put:
         )
 
     def _lost(self, over: Genesis, version: Tag | None, parts: Sequence[Part]) -> bool:
-        """Whether a block that is reused may be deleted already, or the file with all of its blocks was."""
+        """Return whether a reused block may be deleted already, or the whole file was."""
         if self._fresh and not self._visible:
             return False
         if version is None or over.file != self.genesis.file:
@@ -214,7 +223,10 @@ class Put:
         return any(part.id not in there for part in parts)
 
     def _drop_expired(self, over: Genesis, now: Genesis) -> Operation[None]:
-        """Delete what was retired long ago. What cannot be deleted now is collected later (ares/fragment/collect.py)."""
+        """Delete the blocks retired long ago.
+
+        A block which cannot be deleted now is collected later (ares/fragment/collect.py).
+        """
         if over.file != now.file:
             return
         still = {id for id, _ in now.retired} | {part.id for part in now.parts}
@@ -223,7 +235,10 @@ class Put:
         )
 
     def abandon(self) -> Operation[None]:
-        """Delete the blocks that were made, unless a list with them was ever published: somebody may read it. Idempotent."""
+        """Delete the made blocks, unless a list with them was ever published, for its readers.
+
+        Idempotent.
+        """
         if self._visible:
             return
         created, self._created = sorted(self._created), set()
@@ -252,9 +267,11 @@ def fm_put(
     *,
     mine: bool = False,
 ) -> Operation[tuple[WriteReport, FileState]]:
-    """Replace the file by ``content``, wholly or not at all. With ``mine`` whatever others put meanwhile; without, that is a conflict.
+    """Replace the file by ``content``, wholly or not at all.
 
-    ``base``: the file as the writer last saw it (tag t0: it is to be made). The state returned is the file as it is now.
+    With ``mine`` other clients' concurrent puts are replaced; without, they are a conflict.
+    ``base``: the file as the writer last saw it (tag t0: the file is to be made). The returned
+    state is the file's present state.
     """
     put = Put(blocks, file, base, ids, now_s)
     began = yield Now()

@@ -1,4 +1,4 @@
-"""What became of a write of a file."""
+"""The outcome of a write of a file."""
 
 from msgspec import Struct
 
@@ -12,11 +12,13 @@ OVERTAKEN = "a write that ran at the same time over the same version stands inst
 
 
 class Conflict(Struct, frozen=True):
-    """``length`` bytes at ``offset`` of the writer's content that did not get in, or stand no more.
+    """A part of the writer's content, ``length`` bytes at ``offset``, which is not in the file.
 
-    ``theirs``: the newer content of that block; None when there is none, because the file was deleted, replaced as a whole or made by somebody else.
-    ``block``: whose write it was; None for the genesis block (what was to be put before everything else). ``version``: the block as ``theirs`` has
-    it: a client that has seen it may write over it next (:func:`ares.client.file.File.acknowledge`).
+    The part was refused, or was replaced after the write. ``theirs``: the newer content of the
+    block; None without such content, because the file was deleted, replaced as a whole or made by
+    another client. ``block``: the block of the write; None for the genesis block (content before
+    the first block). ``version``: the block with content ``theirs``: a client that has seen this
+    version may write over it next (:func:`ares.client.file.File.acknowledge`).
     """
 
     offset: int
@@ -28,14 +30,15 @@ class Conflict(Struct, frozen=True):
 
     @property
     def whole_file(self) -> bool:
-        """Whether it concerns the file, and not a block of it."""
+        """Return whether the conflict concerns the file, not a block of the file."""
         return self.why in (MADE_MEANWHILE, REPLACED_MEANWHILE, DELETED_MEANWHILE)
 
 
 class WriteReport(Struct, frozen=True):
-    """Counts of blocks, and of bytes that were sent as content.
+    """The numbers of blocks, and of bytes sent as content, of a write.
 
-    ``merged``: blocks that others changed and this writer did not; they stay as the others made them, so the file is not what the writer has.
+    ``merged``: blocks changed by other clients and not by this writer; they keep the other clients'
+    content, hence the file differs from the writer's content.
     """
 
     kept: int
@@ -47,7 +50,7 @@ class WriteReport(Struct, frozen=True):
     conflicts: tuple[Conflict, ...] = ()
 
     def describe(self) -> str:
-        """One line for a person."""
+        """Describe the report in a line for a person."""
         told = f"{self.kept} blocks kept, {self.modified} modified, {self.inserted} inserted, {self.deleted} deleted"
         if self.merged:
             told += f"; {self.merged} changed by others, kept as they are"

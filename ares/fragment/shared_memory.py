@@ -1,6 +1,7 @@
-"""The shared memory under a fragmented file: coverable objects by name (CoBFS calls it the DSMM, and asks no more of it than this).
+"""The shared memory under a fragmented file: coverable objects by name.
 
-Also how many blocks are under way at once (:class:`Pace`), and what a failure says of a file (:func:`effect`).
+CoBFS calls this memory the DSMM, and needs no more operations. The module also limits the blocks
+under way (:class:`Pace`), and completes errors about files (:func:`effect`).
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -30,14 +31,16 @@ from ares.operation.effects import Now, Operation, Together
 from ares.reconfig.view import View
 
 RETRIES_MAX = 100
-"""How often a write is repeated over what others wrote meanwhile; each time somebody's write made progress."""
+"""Repetitions of a write over concurrent changes; at each repetition some client's write made
+progress.
+"""
 
 DELETIONS_MAX = 32
 """Deletions under way at once; they move no data."""
 
 Result = TypeVar("Result")
 Page = tuple[list[ObjectName], str | None]
-"""Names, and the cursor of the next page (None: that was all)."""
+"""Names, and the cursor of the next page (None: no more pages)."""
 
 
 class Blocks:
@@ -48,15 +51,15 @@ class Blocks:
 
     @property
     def domain(self) -> DomainName:
-        """For messages to a person."""
+        """Return the domain's name for messages to a person."""
         return self._view.domain
 
     def read(self, name: ObjectName, held: Tag | None = None) -> Operation[Found]:
-        """The latest version; its value is WITHHELD if it is ``held``."""
+        """Return the latest version; its value is WITHHELD if the version is ``held``."""
         return cvr_read(self._view, name, held)
 
     def create(self, name: ObjectName, value: bytes) -> Operation[Tag]:
-        """The first version of a name that nobody else uses."""
+        """Store the first version of a name which no other client uses."""
         return create(self._view, name, value)
 
     def write(
@@ -68,30 +71,33 @@ class Blocks:
         number: int = 0,
         beside: ObjectName | None = None,
     ) -> Operation[Covered]:
-        """A coverable write over ``version`` (None: over nothing): under exactly ``number``, or above the numbers of the object ``beside``."""
+        """Run a coverable write over ``version`` (None: over an absent object).
+
+        The write takes exactly ``number``, or a number above the numbers of the object ``beside``.
+        """
         return cvr_write(self._view, name, value, version, number, beside)
 
     def mention(self, name: ObjectName) -> Operation[None]:
-        """Make a name known to listings, and change nothing."""
+        """Make a name known to listings, without any other change."""
         return mention(self._view, name)
 
     def advance(self, name: ObjectName, floor: int, by: int) -> Operation[Tag]:
-        """Put the tag of an object that is never there ``by`` above its latest number and above ``floor``."""
+        """Put the tag of an always absent object ``by`` above its latest and above ``floor``."""
         return advance(self._view, name, floor, by)
 
     def delete(self, name: ObjectName) -> Operation[None]:
-        """Make the object absent, whatever its version; it may be so already."""
+        """Make the object absent, whatever its version; an absent object stays absent."""
         try:
             yield from delete(self._view, name)
         except ObjectNotFound:
             return
 
     def names(self, prefix: str, after: str) -> Operation[Page]:
-        """A page of the objects that are there."""
+        """Return a page of the present objects."""
         return list_objects(self._view, after, prefix)
 
     def mentioned(self, prefix: str, after: str) -> Operation[Page]:
-        """The same of all names of which any server knows a version, also those of objects that are absent."""
+        """Return a page of all names with a version at any server, including absent objects."""
         page = yield from list_mentioned(self._view, after, prefix)
         return list(page.newest), page.after
 
@@ -104,14 +110,17 @@ def create_block(
     data: bytes | memoryview,
     next: BlockId | None = None,
 ) -> Operation[Tag]:
-    """Make a block of the file, which nobody can see yet."""
+    """Make a block of the file, invisible to all readers yet."""
     return blocks.create(block_name(file, id), encode_block(Block(next, TAG_ZERO, now_s, data)))
 
 
 def write_genesis(
     blocks: Blocks, file: str, genesis: Genesis | None, version: Tag | None, number: int = 0
 ) -> Operation[Covered]:
-    """A coverable write of the genesis block (None: of a tombstone), under exactly ``number`` or above the mark (ares/fragment/collect.py)."""
+    """Run a coverable write of the genesis block, under exactly ``number`` or above the mark.
+
+    ``genesis`` None: write a tombstone. The mark: see ares/fragment/collect.py.
+    """
     value: Value = TOMBSTONE if genesis is None else encode_genesis(genesis)
     return blocks.write(
         genesis_name(file),
@@ -123,7 +132,10 @@ def write_genesis(
 
 
 def drop_blocks(blocks: Blocks, names: Iterable[ObjectName]) -> Operation[None]:
-    """Delete blocks that nothing points to. As soon as one cannot be reached the rest is left for collection (ares/fragment/collect.py)."""
+    """Delete blocks without any pointer to them.
+
+    After the first unreachable block the rest is left for collection (ares/fragment/collect.py).
+    """
     try:
         yield Together((blocks.delete(name) for name in names), DELETIONS_MAX)
     except Uncertain:
@@ -133,7 +145,7 @@ def drop_blocks(blocks: Blocks, names: Iterable[ObjectName]) -> Operation[None]:
 def all_names(
     page: Callable[[str, str], Operation[Page]], prefix: str
 ) -> Operation[list[ObjectName]]:
-    """Every name of a listing, which ``page`` gives page by page."""
+    """Return every name of a listing, which ``page`` gives page by page."""
     names: list[ObjectName] = []
     after: str | None = ""
     while after is not None:
@@ -143,14 +155,17 @@ def all_names(
 
 
 def list_files(blocks: Blocks, prefix: str = "") -> Operation[list[str]]:
-    """The names of the files of the domain that start with ``prefix``, in order."""
+    """Return the names of the domain's files which start with ``prefix``, in order."""
     names = yield from all_names(blocks.names, GENESIS_NAMES + prefix)
     return [name.removeprefix(GENESIS_NAMES) for name in names]
 
 
 @contextmanager
 def effect(possible: bool, advice: str | None = None) -> Iterator[None]:
-    """An :class:`Uncertain` error from within says whether the file may have changed, and what to do then."""
+    """Complete an :class:`Uncertain` error from within the block.
+
+    The error says whether the file may have changed, and the remedy.
+    """
     try:
         yield
     except Uncertain as error:
@@ -164,10 +179,13 @@ WINDOW_FIRST = 16
 WINDOW_MAX = 96
 WINDOW_MIN = 2
 BYTES_MAX = 24 * 1024 * 1024
-"""Of data on its way; erasure coding and the queues of the transport multiply it by about three."""
+"""Bytes of data on its way; erasure coding and transport queues multiply them by about three."""
 
 SURGE_BYTES_MAX = 128 * 1024 * 1024
-"""Of data on its way at the very most, when all of many blocks turn out to have changed that were looked at in the belief that few had."""
+"""Absolute limit of data on its way.
+
+Reached when all of many blocks turn out to have changed, although few changes were expected.
+"""
 
 SLOW_S = 0.4
 SLOW_FACTOR = 6.0
@@ -175,13 +193,17 @@ MEMORY = 8
 
 
 class Pace:
-    """How many blocks are under way at once: ``window()`` is what :class:`ares.operation.effects.Together` asks; ``done`` is told of every block.
+    """The number of blocks under way at once.
 
-    Bounded in bytes, so that a file of any size moves through little memory; and adaptive, since a window that fills a fast network drowns a slow
-    one, where every block is then late and is sent again. While blocks come back quickly the window grows by one for each window of them; when one
-    takes much longer than the quickest, it shrinks by a quarter (the idea is that of TCP Vegas).
+    ``window()`` is called by :class:`ares.operation.effects.Together`; ``done`` is called for every
+    block. The number is bounded in bytes, hence a file of any size moves through little memory. The
+    number is adaptive, because a window that fills a fast network drowns a slow network, where
+    every block is late and is sent again. While blocks come back quickly the window grows by one
+    block for each window of them; when a block takes much longer than the quickest, the window
+    shrinks by a quarter (the idea of TCP Vegas).
 
-    ``expected_bytes``: what a block will move (0: most likely nothing); ``largest_bytes``: what it may move at most.
+    ``expected_bytes``: expected bytes of a block's move (0: most likely none); ``largest_bytes``:
+    the most bytes of a block's move.
     """
 
     def __init__(self, expected_bytes: int = 0, largest_bytes: int = 0) -> None:
@@ -198,7 +220,7 @@ class Pace:
         return int(max(WINDOW_MIN, min(self._window, fits, self._most)))
 
     def timed(self, operation: Operation[Result], moved_bytes: int) -> Operation[Result]:
-        """The result of an operation that moves a block of so many bytes."""
+        """Run an operation that moves a block of so many bytes, and return its result."""
         started = yield Now()
         result = yield from operation
         ended = yield Now()
@@ -206,7 +228,7 @@ class Pace:
         return result
 
     def done(self, seconds: float, moved_bytes: int) -> None:
-        """A block took ``seconds`` and moved so many bytes (0: it was known already)."""
+        """Record a block that took ``seconds`` and moved ``moved_bytes`` (0: already known)."""
         self._size += (
             (moved_bytes - self._size) / MEMORY
             if moved_bytes < self._size

@@ -1,18 +1,22 @@
-"""fm-update: write what changed of a file with mutable blocks (CoBFS, "write"; ARES II section 3, Extension 2).
+"""fm-update: the write of a file's changes into mutable blocks.
 
-The new content, cut into chunks, is matched against the blocks that the writer last saw. A changed chunk is one coverable write of its block; a run
-of new chunks becomes blocks that nobody can see until one coverable write of their predecessor points to the first; a chunk that is gone leaves an
-empty block, which stays linked and is used again. A coverable write that comes back unchanged means that somebody else changed that block since:
-nothing is overwritten, and the caller is told (a :class:`Conflict`); with ``mine`` it is repeated over the newer version. Different blocks never get
-in each other's way.
+See CoBFS, "write"; ARES II section 3, Extension 2. The new content, cut into chunks, is matched
+against the blocks which the writer last saw. A changed chunk is a coverable write of its block; a
+run of new chunks becomes blocks, invisible until a coverable write of their predecessor points to
+the first of them; a removed chunk leaves an empty block, which stays linked and is used again. A
+coverable write which comes back unchanged means that another client changed the block since: the
+update overwrites no data, and reports the conflict to the caller (a :class:`Conflict`); with
+``mine`` the write is repeated over the newer version. Writes of different blocks never disturb each
+other.
 
-Coverability is weak: of two writes that run at the same time over one version both may be told that they succeeded. So every written block is looked
-at once more; if the version there does not build on ours, ours was replaced unseen, and that is a conflict, too. (A write that stays on its way
-beyond that look can still replace one silently: ruling that out takes consensus.) The same look finds what others changed elsewhere, and whether the
-file is there.
+Coverability is weak: of two concurrent writes over the same version both may be told of success.
+Every written block is therefore read once more; if the present version does not build on ours, ours
+was replaced unseen, which is a conflict, too. (A write still on its way after this look can replace
+a block silently: excluding this takes consensus.) The same look finds other clients' changes
+elsewhere, and whether the file is present.
 
-A writer that dies leaves the file in its old state, or in a partly new one, block by block; what nobody points to is collected
-(ares/fragment/collect.py).
+A writer that dies leaves the file in its old state, or in a partly new state, block by block;
+blocks without a pointer are collected (ares/fragment/collect.py).
 """
 
 from collections.abc import Iterator, Sequence
@@ -70,7 +74,9 @@ from ares.objects.coverable import Covered
 from ares.operation.effects import Operation, Report, Together
 
 HINT_STALE_BLOCKS = 16
-"""After so many insertions the hint in the genesis block is written again: readers who know nothing of the file find new blocks one by one otherwise.
+"""Insertions after which the hint in the genesis block is written again.
+
+With a stale hint, readers without knowledge of the file find new blocks one by one.
 """
 
 
@@ -84,10 +90,12 @@ def fm_update(
     *,
     mine: bool = False,
 ) -> Operation[tuple[WriteReport, FileState]]:
-    """Make the file hold ``content`` where that differs from ``base``, the file as the writer last saw it (tag t0: it is to be made).
+    """Write ``content`` to the file where it differs from ``base``.
 
-    ``mine``: write over what others changed in the same blocks, too. The state returned is the base of the next update: where there was a conflict,
-    or others changed a block that this writer did not, it is as before. ``now_s``: seconds since the epoch. An :class:`Uncertain` error says whether
+    ``base``: the file as the writer last saw it (tag t0: the file is to be made). ``mine``: write
+    over other clients' changes of the same blocks, too. The returned state is the base of the next
+    update: where a conflict occurred, or other clients changed a block and this writer did not, the
+    state is as before. ``now_s``: seconds since the epoch. An :class:`Uncertain` error says whether
     blocks may have been changed.
     """
     while True:
@@ -97,12 +105,12 @@ def fm_update(
         yield from update.look_again()
         yield from update.drop_orphans()
         if not mine or base.tag != TAG_ZERO or update.drafts[GENESIS].conflict is None:
-            break  # otherwise it was to be made, and somebody else did meanwhile
+            break  # otherwise the file was to be made, and another client made it in between
         try:
             base = yield from fm_read(blocks, file, None, Sink())
         except (
             ObjectNotFound
-        ):  # made and deleted again: its maker may still be deleting the blocks of that life of it
+        ):  # made and deleted again: its maker may still be deleting the blocks of that life
             base = msgspec.structs.replace(
                 base, genesis=msgspec.structs.replace(base.genesis, file=ids.life(file))
             )
@@ -113,11 +121,14 @@ def fm_update(
 
 
 class Draft:
-    """One edit under way: a block (or the genesis block) to write, and the run of new blocks that this write publishes.
+    """An edit under way: a block (or the genesis block) to write, with the run of new blocks.
 
-    ``version`` and ``following``: what the write is to cover, and what follows the block there. ``ids``: of the run. ``content``: the chunk that the
-    block is to hold, or None when it keeps the data it has (the genesis block has no data): ``kept_chunk``, or ``kept_data`` if others changed it.
-    ``written``: the block after the write, once it took place. ``conflict``: why it did not, or stands no more.
+    The write publishes the run. ``version`` and ``following``: the version to be covered, and the
+    block after this block at that version. ``ids``: the ids of the run. ``content``: the chunk for
+    the block, or None when the block keeps its data (the genesis block has no data):
+    ``kept_chunk``, or ``kept_data`` if other clients changed it. ``written``: the block after the
+    write, once the write took place. ``conflict``: the reason why the write failed, or stands no
+    more.
     """
 
     def __init__(
@@ -145,16 +156,16 @@ class Draft:
 
     @property
     def next(self) -> BlockId | None:
-        """What is to follow the block after the write."""
+        """Return the block that follows after the write."""
         return self.ids[0] if self.ids else self.following
 
     @property
     def stands(self) -> Part | None:
-        """The block as it was written, if the write took place and was not overtaken."""
+        """Return the written block, if the write took place and was not overtaken."""
         return self.written if self.conflict is None else None
 
     def refuse(self, why: str, tag: Tag = TAG_ZERO, theirs: Block | None = None) -> None:
-        """There is a conflict, with ``theirs`` at version ``tag`` if there is such a block."""
+        """Record a conflict, with ``theirs`` at version ``tag`` if such a block exists."""
         own = [chunk for chunk in (self.content, *self.new_chunks) if chunk is not None]
         offset, length = own[0].offset if own else 0, sum(chunk.length for chunk in own)
         if not own and self.kept_chunk is not None:
@@ -170,10 +181,12 @@ class Draft:
 
 
 class Update:
-    """One update, phase by phase. ``base``: the file as the writer last saw it, with tag t0 if it is to be made. ``now_s``: seconds since the epoch.
+    """An update, phase by phase.
 
-    ``merged``: blocks that others changed and this writer did not. ``unused``: blocks that were made and that nobody can see. ``announced``: the
-    empty one of a file without any.
+    ``base``: the file as the writer last saw it, with tag t0 if the file is to be made. ``now_s``:
+    seconds since the epoch. ``merged``: blocks changed by other clients and not by this writer.
+    ``unused``: blocks made and invisible to all readers. ``announced``: the empty block of a file
+    without any new block.
     """
 
     def __init__(
@@ -221,7 +234,10 @@ class Update:
     # -- new blocks --------------------------------------------------------------------------------
 
     def create_runs(self) -> Operation[None]:
-        """Make the new blocks, which nobody can see yet. Of a file that is to be made, collections must know the name before it is published."""
+        """Make the new blocks, invisible to all readers yet.
+
+        Collections must know the name of a new file before its publication.
+        """
         with effect(False):
             yield Together(self._creations(), self._pace.window)
 
@@ -246,7 +262,10 @@ class Update:
         yield self._progress("write", self._total, chunk.length)
 
     def _relink(self, draft: Draft) -> Operation[None]:
-        """What follows the run is another block now: write its last block again, which nobody can see yet."""
+        """Write the last block of the run again, if another block follows the run now.
+
+        The block is invisible to all readers yet.
+        """
         position = len(draft.ids) - 1
         last = draft.run[position]
         if last.next == draft.following:
@@ -267,7 +286,7 @@ class Update:
     # -- publishing --------------------------------------------------------------------------------
 
     def publish(self) -> Operation[None]:
-        """Write every block that changes, or gets something new behind it."""
+        """Write every block that changes, or gets a new successor."""
         with effect(
             True, "some blocks of the file may have their new content, others not: put it again"
         ):
@@ -276,7 +295,7 @@ class Update:
             )
 
     def _publish(self, draft: Draft) -> Operation[None]:
-        """Write the block over the version that is known of it; over newer ones, too, where that is wanted."""
+        """Write the block over its known version; over newer versions, too, if wanted."""
         for _ in range(RETRIES_MAX):
             data = self._data(draft)
             covered = yield from self._pace.timed(self._write(draft, data), len(data))
@@ -295,7 +314,10 @@ class Update:
         draft.refuse(f"others changed it {RETRIES_MAX} times meanwhile")
 
     def _publish_over(self, draft: Draft, newer: Covered) -> Operation[None]:
-        """A write over the same version replaced ours: write over it, too, with a new run, since others may have seen and changed the old one."""
+        """Write over a concurrent write which replaced ours, with a new run.
+
+        The run is new because other clients may have seen and changed the old run.
+        """
         self._learn(draft, newer)
         if draft.conflict is not None:
             return
@@ -319,7 +341,10 @@ class Update:
         return self.content.load(chunk) if chunk is not None else b""
 
     def _write(self, draft: Draft, data: bytes | memoryview) -> Operation[Covered]:
-        """Write the block with ``data``, or the genesis block that publishes the run, which has been made (ares/fragment/collect.py)."""
+        """Write the block with ``data``, or the genesis block that publishes the run.
+
+        The run has been made before (ares/fragment/collect.py).
+        """
         base = draft.version or TAG_ZERO
         if draft.part is not None:
             return self.blocks.write(
@@ -337,7 +362,11 @@ class Update:
         return write_genesis(self.blocks, self.file, genesis, draft.version)
 
     def _is_there(self, draft: Draft, covered: Covered) -> Operation[bool]:
-        """Whether what is there is what was to be written: by an earlier attempt whose outcome nobody was told, or as somebody else's same edit."""
+        """Return whether the present block equals the block to be written.
+
+        An earlier attempt with an unknown outcome may have written it, or another client made the
+        same edit.
+        """
         if not isinstance(covered.value, bytes):
             return False
         if draft.part is None:
@@ -361,7 +390,7 @@ class Update:
         return True
 
     def _run_from(self, first: BlockId | None, draft: Draft) -> Operation[list[Part] | None]:
-        """The blocks from ``first`` on, if they are what the run of the draft was to be, and nothing else."""
+        """Return the blocks from ``first`` on if they equal the draft's planned run, else None."""
         run: list[Part] = []
         for chunk in draft.new_chunks:
             if first is None:
@@ -377,7 +406,7 @@ class Update:
         return run if first == draft.following else None
 
     def _learn(self, draft: Draft, covered: Covered) -> None:
-        """A newer version is there: go on over it, or see that there is a conflict."""
+        """Take note of a newer version: continue over the version, or record a conflict."""
         if not isinstance(covered.value, bytes):
             draft.refuse(DELETED_MEANWHILE)
         elif draft.part is None:
@@ -393,7 +422,10 @@ class Update:
         draft.version = covered.tag
 
     def _learn_genesis(self, draft: Draft, value: bytes) -> None:
-        """Somebody else's hint is no obstacle; somebody else's file is one."""
+        """Take note of a newer genesis block.
+
+        Another client's hint is no obstacle; another client's file is an obstacle.
+        """
         newer = decode_genesis(value, self._name(draft))
         if draft.version is None:
             draft.refuse(MADE_MEANWHILE)
@@ -406,7 +438,7 @@ class Update:
             self.genesis, draft.following = newer, newer.first
 
     def _progress(self, stage: str, total: int, length: int = 0) -> Report:
-        """One block more is done, and moved ``length`` bytes."""
+        """Count a finished block which moved ``length`` bytes."""
         self.moved_bytes += length
         self._done[stage] += 1
         return Report(
@@ -416,7 +448,7 @@ class Update:
     # -- one more look -----------------------------------------------------------------------------
 
     def look_again(self) -> Operation[None]:
-        """Look at every block that was written, at every other one that the writer knew, and at the genesis block."""
+        """Read every written block, every other known block, and the genesis block."""
         unseen = "the file was written, but whether that stands could not be seen: read it, or put it again"
         with effect(True, unseen) if self.drafts else nullcontext():
             yield Together(self._looks(), Pace(0, self.genesis.sizes.max).window)
@@ -491,7 +523,7 @@ class Update:
         return None
 
     def _lose_all(self, why: str) -> None:
-        """The file is not there any more, or (some block is gone) is about to go."""
+        """Record that the file is gone, or (some block is gone) about to go."""
         for draft in self.drafts.values():
             draft.refuse(why)
         self._file_gone = Conflict(0, self.content.length, why)
@@ -501,7 +533,8 @@ class Update:
     def drop_orphans(self) -> Operation[None]:
         """Delete new blocks that were never published.
 
-        Those of a write that took place and was overtaken stay for the collector: a third writer may be about to build on it.
+        Blocks of an overtaken write stay for the collector: a third writer may be about to build on
+        it.
         """
         unseen = [
             draft
@@ -513,9 +546,10 @@ class Update:
         yield from drop_blocks(self.blocks, [block_name(self.genesis.file, id) for id in ids])
 
     def refresh_hint(self) -> Operation[Tag]:
-        """The version of the genesis block that the writer knows; a new one if its hint had become poor.
+        """Return the genesis block's version known to the writer; a new version for a poor hint.
 
-        Its number is below that of whatever publishes something over the same version at the same time (``beside`` a mark), so it hides nothing.
+        The new version's number is below the number of any concurrent publication over the same
+        version (``beside`` a mark), hence the hint hides no publication.
         """
         own = self.drafts.get(GENESIS)
         if own is not None and own.stands is not None:
@@ -534,7 +568,7 @@ class Update:
         return covered.tag if covered.changed else known
 
     def hint(self, publishing: Draft | None = None) -> tuple[Part, ...]:
-        """The chain as this writer knows it, with what is published, or being published."""
+        """Return the chain as this writer knows it, with the blocks of ``publishing``."""
         parts: list[Part] = []
         for position in range(GENESIS, len(self.base.parts)):
             draft = self.drafts.get(position)
@@ -546,7 +580,7 @@ class Update:
         return tuple(parts)
 
     def genesis_as_written(self) -> Genesis:
-        """The genesis block as this writer knows it, without its hint."""
+        """Return the genesis block as this writer knows it, without its hint."""
         own = self.drafts.get(GENESIS)
         if own is None or own.stands is None:
             return msgspec.structs.replace(self.base.genesis, parts=())
@@ -555,7 +589,7 @@ class Update:
         )
 
     def report(self) -> WriteReport:
-        """What became of the update."""
+        """Return the outcome of the update."""
         drafts, gone = self.drafts.values(), self._file_gone
         done = [draft for draft in drafts if draft.stands is not None]
         touched = sum(

@@ -132,7 +132,7 @@ class Share:
             self.account.died -= bytes
 
     def exchange(self, old_place: int, old_bytes: int, place: int, bytes: int) -> None:
-        """Replace ``old_bytes`` at ``old_place`` by ``bytes`` at ``place``, mostly of one element."""
+        """Replace ``old_bytes`` at ``old_place`` by ``bytes`` at ``place``, mostly one element."""
         if place != old_place:
             self.add(place, bytes)
             self.add(old_place, -old_bytes)

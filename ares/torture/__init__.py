@@ -1,1 +1,4 @@
-"""Tools by the names that scripts know: ``python -P -m ares.torture.kills`` and ``python -P -m ares.torture.fuzz``."""
+"""Tools by their names in scripts.
+
+``python -P -m ares.torture.kills`` and ``python -P -m ares.torture.fuzz``.
+"""
