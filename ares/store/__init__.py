@@ -1,1 +1,1 @@
-"""What a durable server keeps on disk."""
+"""The contents of a durable server's disk."""

@@ -1,4 +1,7 @@
-"""What a server needs of its journal. Both implementations, on disk and in memory, pass the same tests (tests/journal/test_contract.py)."""
+"""A server's requirements of its journal.
+
+Both implementations, on disk and in memory, pass the same tests (tests/journal/test_contract.py).
+"""
 
 import enum
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,22 +17,26 @@ from ares.replica.facts import Fact
 from ares.replica.facts import Key as Key
 
 Stored = Fact | LogFact | LogStanding
-"""What a journal keeps: a server has one for its objects, and one for each log."""
+"""A fact in a journal: a server has a journal for its objects, and another for each log."""
 
 
 class Use(enum.IntEnum):
-    """What room in a journal is asked for: how much must be left for others decides who is refused first when the disk fills up."""
+    """The use of room in a journal, which decides the order of refusals as the disk fills up.
+
+    Each use leaves a part of the room to the next.
+    """
 
     DATA = 0  # leaves the whole spare
-    POINTERS = 1  # pointers, collections and deletions, by which space is freed in the end: leave half of it
-    COMPACTION = 2  # may take the last of it
+    POINTERS = 1  # pointers, collections and deletions, which free space in the end: leave half of the spare
+    COMPACTION = 2  # may take the last of the spare
 
 
 class Verdict(Struct, frozen=True):
-    """What an examination found. ``whole``: all is there, as it was written.
+    """The result of an examination. ``whole``: every byte is as written.
 
-    ``damaged``: the elements that are not, as far as it can be told whose they were. ``readable``: None, unless the disk failed to read something;
-    then the large elements that it can read. To look at the data of others in memory might be to wait for the disk, and to fail with it.
+    ``damaged``: the damaged elements, as far as their names can be told. ``readable``: None, unless
+    the disk failed to read some bytes; in this case the readable large elements. Reading the data
+    of further elements in memory might wait for the disk, and fail with the disk.
     """
 
     whole: bool
@@ -38,100 +45,136 @@ class Verdict(Struct, frozen=True):
 
 
 class Examination(Protocol):
-    """Reads a place from the disk and verifies it all, wherever waiting is allowed; whatever happens to the journal meanwhile."""
+    """A verification of a place, read from the disk, wherever waiting is allowed.
+
+    The journal may change in any way during the examination.
+    """
 
     def run(self, pace: Callable[[int], None]) -> Verdict:
-        """``pace(bytes)`` is called before so many bytes are read; what it raises ends this. Raises OSError if it could not be done."""
+        """Examine; ``pace(bytes)`` is called before each read of so many bytes.
+
+        An exception of ``pace`` ends the examination. Raises OSError if the examination failed.
+        """
 
 
 class Journal(Protocol):
-    """What a server must not forget: facts (ares/replica/facts.py), in places. All is called on one thread, the event loop's. ``keeps``: anything.
+    """The durable facts of a server (ares/replica/facts.py), in places. ``keeps``: facts survive.
 
-    First :meth:`recover`, to its end. Then facts are appended, each in room that was reserved for it, and committed. Space is given back place by
-    place: copy what survives of a place's facts to the end, commit that, discard the place.
+    All methods are called on a single thread, the event loop's. First :meth:`recover`, to its end.
+    Afterwards facts are appended, each in room reserved for it, and committed. Space is given back
+    place by place: copy the surviving facts of a place to the end, commit them, discard the place.
     """
 
     keeps: bool
 
     def recover(self) -> Iterator[tuple[int, Sequence[Any]]]:
-        """Every fact that was committed, and perhaps some that were only appended, with its place; parts of large elements may be views.
+        """Yield every committed fact, and perhaps some facts only appended, with their places.
 
-        Raises :class:`ares.model.errors.StoreDamaged`, :class:`ares.model.errors.ForeignStore` or :class:`ares.BadInput`.
+        Parts of large elements may be views. Raises :class:`ares.model.errors.StoreDamaged`,
+        :class:`ares.model.errors.ForeignStore` or :class:`ares.BadInput`.
         """
 
     def reserve(self, bytes: int, use: Use) -> int | None:
-        """The place for facts of so many bytes (ares/replica/facts.py, fact_bytes_max), to be appended now; None when the disk is full."""
+        """Return the place for facts of so many bytes, appended next; None when the disk is full.
+
+        ``bytes``: see ares/replica/facts.py, fact_bytes_max.
+        """
 
     def append(self, fact: Stored, bytes: int) -> None:
-        """Keep ``fact``, which takes so many bytes at most, where the last reserved room is; it is not durable yet."""
+        """Keep ``fact``, of at most ``bytes``, in the room reserved last; it is not durable yet."""
 
     def at_hand(self, bytes: int) -> int | None:
-        """:meth:`reserve` for several facts of small data, if the room is there already; None: nothing is known, and nothing was done."""
+        """Run :meth:`reserve` for several facts of small data, if the room is present already.
+
+        Returns None without any effect if the room is unknown.
+        """
 
     def extend(self, facts: Encoded, bytes: int) -> None:
-        """:meth:`append`, of several without large elements, which take so many bytes together; a put as it was sent, for that is the fact."""
+        """Run :meth:`append` for several facts without large elements, ``bytes`` in all.
+
+        A put is the fact as sent.
+        """
 
     def commit(self, done: Callable[[OSError | None, Sequence[PutData]], None]) -> None:
-        """Make everything appended so far durable; several commits end in order. ``done(error, moved)`` is not called before this returns.
+        """Make every appended fact durable; several commits end in order.
 
-        ``moved``: the large elements appended, their parts views of the mapped journal, so that memory need not hold them too. After an error nothing
-        more becomes durable.
+        ``done(error, moved)`` is not called before this returns. ``moved``: the large elements
+        appended, their parts views of the mapped journal, to free the memory of the originals.
+        After an error no further fact becomes durable.
         """
 
     def places(self) -> Mapping[int, int]:
-        """Bytes of every place that no fact is appended to any more."""
+        """Return the bytes of every place which takes no more facts."""
 
     def read(self, place: int) -> Iterator[Any]:
-        """The facts of such a place. Raises :class:`ares.model.errors.StoreDamaged`."""
+        """Yield the facts of such a place. Raises :class:`ares.model.errors.StoreDamaged`."""
 
     def durable(self) -> Mapping[int, int]:
-        """Bytes of every place that are durable: those of :meth:`places`, and of one that facts are appended to."""
+        """Return the durable bytes of every place.
+
+        These are the places of :meth:`places`, and the place of new facts.
+        """
 
     def examination(self, place: int) -> Examination | None:
-        """Of what is durable there now; None if there is no such place (any more)."""
+        """Return an examination of the bytes durable now; None without such a place (any more)."""
 
     def seal(self, place: int) -> bool:
-        """No fact is appended to ``place`` any more: it is among :meth:`places` after the next commit. False when there is no room for another."""
+        """Close ``place`` to further facts; it is among :meth:`places` after the next commit.
+
+        Returns False when the disk lacks room for another place.
+        """
 
     def discard(self, place: int) -> None:
-        """What survives of such a place was committed elsewhere: forget it with the next commit. Views into it stay valid."""
+        """Forget such a place with the next commit; its surviving facts are committed elsewhere.
+
+        Views into the place stay valid.
+        """
 
     @property
     def bytes_on_disk(self) -> int:
-        """What it takes."""
+        """Return the bytes of the journal on the disk."""
 
     @property
     def free_bytes(self) -> int:
-        """Room on its file system, for others, too; -1: not known."""
+        """Return the room on its file system, shared with other programs; -1: unknown."""
 
     def close(self) -> None:
-        """Let go of files; commits under way are finished first, and not told; idempotent."""
+        """Close the files after the commits under way, without calling ``done``; idempotent."""
 
 
 class OrderedJournal(Journal, Protocol):
-    """A journal whose facts are read again where they are. ``mark``: of the batch that was encoded last, or that :meth:`recover` gave out last."""
+    """A journal whose facts are read again at their places.
+
+    ``mark``: of the batch encoded last, or given out last by :meth:`recover`.
+    """
 
     mark: BatchPlace
 
     def scan(self, mark: BatchPlace) -> Iterator[Sequence[Any]]:
-        """The facts of each batch from ``mark`` on to the end of its place, to which none is appended any more. Ends where one is damaged."""
+        """Yield the facts of each batch from ``mark`` to the end of its place, or to damage.
+
+        The place takes no more facts.
+        """
 
 
 class LogJournals(Protocol):
-    """Where a server keeps its logs, each in a journal of its own."""
+    """The journals of a server's logs, a journal for each log."""
 
     def there(self) -> Iterable[Callable[[], OrderedJournal]]:
-        """Return a function for each log that began, which opens its journal; recover it then.
+        """Return a function for each log that began, which opens its journal for recovery.
 
         Raises :class:`ares.model.errors.StoreDamaged` if a log is gone, and :class:`ares.BadInput`.
         """
 
     def open(self, name: DomainName) -> OrderedJournal:
-        """Return the journal of a log, made if it is not there. Raises :class:`ares.BadInput`, OSError."""
+        """Return the journal of a log, made if missing. Raises :class:`ares.BadInput`, OSError."""
 
 
 class NoJournal:
-    """The journal of a server that keeps everything in memory: nothing is appended to it, and a restart finds nothing."""
+    """The journal of a server that keeps all data in memory.
+
+    The journal takes no fact, and a restart finds none.
+    """
 
     keeps = False
     bytes_on_disk = 0

@@ -1,4 +1,7 @@
-"""What a journal asks of the operating system; the only place where its files are touched. A test puts a model of a disk in its place."""
+"""The only module that touches a journal's files, through the operating system.
+
+A test puts a model of a disk in place of this module's class.
+"""
 
 import contextlib
 import errno
@@ -14,16 +17,16 @@ from ares.machine import trusted_files
 from ares.machine.metrics import DISK_S, Histogram
 
 BUFFERS_MAX = 512
-"""Given to one system call; Linux takes 1024."""
+"""Most buffers in a system call; Linux takes 1024."""
 
 BLOCK_BYTES = 4096
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""Errors that say: no room, and nothing else is wrong."""
+"""Errors with the meaning: no room, and no other fault."""
 
 
 class UnlessFull:
-    """A ``with`` block of this ends, without an error, where the disk has no room."""
+    """A ``with`` block which ends without an error where the disk has no room."""
 
     def __enter__(self) -> None:
         pass
@@ -33,7 +36,10 @@ class UnlessFull:
 
 
 def share_of_file_system(directory: Path, share: int) -> int:
-    """The size of the file system that ``directory`` is on, or will be made on, divided by ``share``. Raises OSError."""
+    """Return the size of the file system of ``directory`` divided by ``share``.
+
+    ``directory`` may be made later. Raises OSError.
+    """
     whole = os.statvfs(
         next(place for place in (directory, *directory.absolute().parents) if place.exists())
     )
@@ -44,18 +50,18 @@ class Disk:
     """Files by descriptor. Every method raises OSError."""
 
     def free_bytes(self, directory: Path) -> int:
-        """Room on its file system for who is not root; -1: it does not say."""
+        """Return the room on its file system for processes without root's rights; -1: unknown."""
         with contextlib.suppress(OSError):
             room = os.statvfs(directory)
             return room.f_bavail * room.f_frsize
         return -1
 
     def salt(self) -> int:
-        """64 bits that nobody could guess."""
+        """Return 64 unguessable bits."""
         return secrets.randbits(64)
 
     def create(self, path: Path, size: int) -> int:
-        """A new file that reads as ``size`` zeros and takes no room yet."""
+        """Create a file that reads as ``size`` zeros and takes no room yet."""
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
             os.ftruncate(descriptor, size)
@@ -66,7 +72,7 @@ class Disk:
 
     @contextlib.contextmanager
     def creating(self, path: Path, size: int) -> Iterator[int]:
-        """As :meth:`create`, for a ``with`` block; if that raises OSError, the file is closed and removed."""
+        """Run :meth:`create` for a ``with`` block; on OSError, close and remove the file."""
         try:
             descriptor = self.create(path, size)
             try:
@@ -94,11 +100,14 @@ class Disk:
         os.ftruncate(descriptor, size)
 
     def allocate(self, descriptor: int, start: int, end: int) -> None:
-        """Take room for these bytes, so that writing them cannot fail for lack of it."""
+        """Take room for these bytes: a later write cannot fail for lack of room."""
         os.posix_fallocate(descriptor, start, end - start)
 
     def read(self, descriptor: int, size: int) -> bytes:
-        """The first ``size`` bytes; also of room never written to, which must not be read through a map: a full tmpfs has no page for it."""
+        """Return the first ``size`` bytes, unwritten room included.
+
+        Unwritten room must not be read through a map: a full tmpfs has no page for it.
+        """
         pieces: list[bytes] = []
         while (done := sum(map(len, pieces))) < size and (
             piece := os.pread(descriptor, size - done, done)
@@ -107,7 +116,7 @@ class Disk:
         return b"".join(pieces)
 
     def open_past_cache(self, path: Path) -> int:
-        """Open a file for :meth:`read_into`, which reads the disk and not the page cache, where the file system allows that."""
+        """Open a file for :meth:`read_into`, past the page cache where possible."""
         try:
             return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECT)
         except OSError as error:
@@ -116,20 +125,26 @@ class Disk:
             return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
     def read_into(self, descriptor: int, buffer: memoryview, offset: int) -> int:
-        """Fill ``buffer`` from ``offset`` on; returns how many bytes there were. Offset, memory and size are multiples of BLOCK_BYTES."""
+        """Fill ``buffer`` from ``offset`` on; return the number of bytes read.
+
+        Offset, memory and size are multiples of BLOCK_BYTES.
+        """
         return os.preadv(descriptor, [buffer], offset)
 
     def map(self, descriptor: int, size: int) -> memoryview:
-        """The file's first ``size`` bytes, read only; sees what is written."""
+        """Map the file's first ``size`` bytes, read only; the map shows later writes."""
         return memoryview(mmap.mmap(descriptor, size, mmap.MAP_SHARED, mmap.PROT_READ))
 
     def expect_scan(self, view: memoryview, scanning: bool) -> None:
-        """``scanning``: only some bytes here and there of the map will be read, so the system should read nothing ahead."""
+        """Tell the system whether only scattered bytes of the map will be read (``scanning``).
+
+        With ``scanning`` the system reads nothing ahead.
+        """
         if isinstance(view.obj, mmap.mmap):
             view.obj.madvise(mmap.MADV_RANDOM if scanning else mmap.MADV_NORMAL)
 
     def let_go(self, view: memoryview) -> None:
-        """What was read of the map counts as memory of the process no longer; it is read again when it is looked at."""
+        """Release the map's pages from the process's memory; a later access reads them again."""
         if isinstance(view.obj, mmap.mmap):
             view.obj.madvise(mmap.MADV_DONTNEED)
 
@@ -157,7 +172,7 @@ class Disk:
         os.rename(old, new)
 
     def unlink(self, path: Path) -> None:
-        """Remove a file; one that is gone already is no error."""
+        """Remove a file; a missing file is no error."""
         path.unlink(missing_ok=True)
 
     def names(self, directory: Path) -> list[str]:
@@ -165,7 +180,7 @@ class Disk:
         return os.listdir(directory) if directory.exists() else []
 
     def make_directory(self, directory: Path) -> None:
-        """With its missing parents, each entry synced."""
+        """Make a directory with its missing parents, each entry synced."""
         trusted_files.make_directory(directory)
 
     def sync_directory(self, directory: Path) -> None:
@@ -173,7 +188,7 @@ class Disk:
 
 
 class TimedDisk(Disk):
-    """A disk that counts, for those who watch the process, how long each call to fdatasync took: ``syncs``."""
+    """A disk with a histogram, ``syncs``, of the time of each call to fdatasync."""
 
     def __init__(self) -> None:
         self.syncs = Histogram(DISK_S)

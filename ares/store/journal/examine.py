@@ -1,7 +1,8 @@
-"""Verifying a segment as it is on the disk: every frame of its row, and every element's data against its seal.
+"""The verification of a segment on the disk: every frame, and every element's seal.
 
-A restart reads the metadata of all segments and refuses a store in which some is broken; a running server looks at neither metadata nor, unless asked
-for it, data, so rot would not be noticed. Here all of it is read, past the page cache where the file system allows that, into memory of its own: a
+A restart reads the metadata of all segments and refuses a store with broken metadata; a running
+server reads no metadata and, unless asked, no data, hence rot would stay unnoticed. This module
+reads all bytes, past the page cache where the file system allows that, into memory of its own: a
 view of a mapped file ends the process where the disk cannot read.
 """
 
@@ -34,13 +35,16 @@ from ares.store.journal.format import (
 from ares.store.port import Key, Verdict
 
 WINDOW_BYTES = 1024 * 1024
-"""What is read at a time."""
+"""Bytes read at a time."""
 
 Pace = Callable[[int], None]
 
 
 class _Windows:
-    """A file's first ``end`` bytes, a window at a time. ``failed``: the disk could not read some block. ``read_bytes``: so much was read."""
+    """A file's first ``end`` bytes, a window at a time.
+
+    ``failed``: the disk could not read some block. ``read_bytes``: bytes read so far.
+    """
 
     def __init__(self, disk: Disk, descriptor: int, end: int, pace: Pace) -> None:
         self.failed = False
@@ -51,13 +55,16 @@ class _Windows:
         self._pace = pace
         self._memory = memoryview(
             mmap.mmap(-1, WINDOW_BYTES)
-        )  # aligned, as reading past the cache asks
+        )  # aligned, as reads past the cache require
         self._start = -1
         self._filled = 0
         self._bad: set[int] = set()
 
     def view(self, at: int, size: int) -> memoryview:
-        """Some of what is there, valid until the next call; empty at the end of the file. Raises OSError where the disk cannot read."""
+        """Return some of the bytes at ``at``, valid until the next call; empty at the file's end.
+
+        Raises OSError where the disk cannot read.
+        """
         start = at - at % WINDOW_BYTES
         if start != self._start:
             self._fill(start)
@@ -71,7 +78,10 @@ class _Windows:
         return self._memory[begin : max(begin, end)]
 
     def read(self, at: int, size: int) -> bytes:
-        """All of it, or less at the end of the file. Raises OSError where the disk cannot read."""
+        """Return all of the bytes, or fewer at the end of the file.
+
+        Raises OSError where the disk cannot read.
+        """
         pieces: list[bytes] = []
         while size and (piece := bytes(self.view(at, size))):
             pieces.append(piece)
@@ -103,9 +113,10 @@ class _Windows:
 
 
 class SegmentExamination:
-    """:class:`ares.store.port.Examination` of the segment at ``path``, which began with ``head``, up to byte ``end``.
+    """:class:`ares.store.port.Examination` of the segment at ``path``, up to byte ``end``.
 
-    It goes from frame to frame; where one is broken, on to the next that is not: what is told of elements must be as much as can be.
+    The segment began with ``head``. The examination goes from frame to frame, and after a broken
+    frame on to the next intact frame: the verdict must cover as many elements as possible.
     """
 
     def __init__(self, disk: Disk, path: Path, head: Head, end: int) -> None:
@@ -147,7 +158,7 @@ class SegmentExamination:
         return Verdict(self._whole and not self._damaged, tuple(self._damaged), readable)
 
     def _frame(self, at: int) -> Frame | None:
-        """The frame there, as if the segment began with it."""
+        """Return the frame at ``at``, as if the segment began with it."""
         try:
             prefix = self._windows.read(at, PREFIX_BYTES)
             size = metadata_bytes(prefix) if len(prefix) == PREFIX_BYTES else self._end
@@ -161,7 +172,10 @@ class SegmentExamination:
             return None
 
     def _search(self, at: int) -> int:
-        """Where the next batch is; the end, if there is none, or what a client wrote looks like more frames than there can be."""
+        """Return the position of the next batch, or the end without a further batch.
+
+        The search also ends when a client's data looks like more frames than can exist.
+        """
         while at < self._end and self._may_search():
             try:
                 piece = bytes(self._windows.view(at, self._end - at))
@@ -188,7 +202,7 @@ class SegmentExamination:
             self._whole = False
 
     def _is_intact(self, put: PutData, frame: Frame, at: int) -> bool:
-        """Whether it is what was sealed; one that was hollow when it was written is what it was."""
+        """Return whether the element is as sealed; an element hollow when written is as written."""
         element, key = put.element, (put.configuration, put.object, put.tag)
         if element.frame == -1:
             return is_hollow(element) or intact(*key, element)

@@ -1,19 +1,22 @@
-"""The bytes of a journal's segments, and what a torn one still says. No I/O: everything works on memory.
+"""The bytes of a journal's segments, and the readable part of a torn segment.
 
-A segment is a row of frames, each aligned to 8 bytes:
+No I/O: all functions work on memory. A segment is a row of frames, each aligned to 8 bytes:
 
     prefix   magic (8 bytes) | sequence u64 | synced u64 | body bytes u32 | parts u32 | check u64
     table    length of each part, u64
     body     MessagePack
     parts    the data of large elements, one after another; padded with zeros to 8 bytes
 
-``check`` is XXH3-64 over the prefix before it, the table and the body; seeded, for the head with the segment's number and for the rest with a random
-salt that the head tells, so that no data of a client can pass for a frame. Parts are not covered: each element carries its own seal
-(ares/model/element.py), so that a restart need not read them. Three kinds of frames: the *head* (once, first), *batches* of facts (numbered without
-gaps), and the *mark*, which holds nothing and says only ``synced``; the next batch is written over it.
+``check`` is XXH3-64 over the rest of the prefix, the table and the body; seeded, for the head with
+the segment's number and for further frames with a random salt given in the head, hence no data of a
+client can pass for a frame. Parts are not covered: each element carries its own seal
+(ares/model/element.py), hence a restart need not read them. Three kinds of frames: the *head*
+(once, first), *batches* of facts (numbered without gaps), and the *mark*, which has no content
+except ``synced``; the next batch is written over the mark.
 
-``synced``: the number of the last batch that was durable when this frame was written. Batches up to that number may have been acknowledged: one of
-them that is missing or broken is damage. A later one that is broken is what a crash may leave.
+``synced``: the number of the last batch that was durable when this frame was written. Batches up to
+that number may have been acknowledged: a missing or broken batch among them is damage. A broken
+batch after them is the normal trace of a crash.
 """
 
 import struct
@@ -43,26 +46,27 @@ _prefix = struct.Struct("<8sQQII")
 _check = struct.Struct("<Q")
 PREFIX_BYTES = _prefix.size + _check.size
 FRAME_BYTES_MAX = PREFIX_BYTES + 64
-"""What a batch takes at most beside its facts."""
+"""Most bytes of a batch beside its facts."""
 
 LOOKED_AT_SHARE = 16
-"""A search for frames looks at no more than so many times the bytes that are there: real frames do not overlap."""
+"""Limit of a search for frames, as a multiple of the bytes present: real frames do not overlap."""
 
 Buffer = bytes | memoryview
 
 
 class Damage(AresError):
-    """A segment lacks what was durable, or cannot be read."""
+    """A segment lacks durable bytes, or cannot be read."""
 
 
 class UnknownFormat(Damage):
-    """A segment was written by a release that this one does not know."""
+    """A segment was written by an unknown release."""
 
 
 class Head(Struct, frozen=True, array_like=True):
-    """The first frame: whose journal this is. ``first``: number of the segment's first batch. ``salt``: seed of its other frames.
+    """The first frame: the owner of the journal.
 
-    ``earlier``: (number, bytes) of every segment there was before it.
+    ``first``: number of the segment's first batch. ``salt``: seed of its further frames.
+    ``earlier``: (number, bytes) of every segment that existed before it.
     """
 
     format: int
@@ -76,14 +80,20 @@ class Head(Struct, frozen=True, array_like=True):
 
 
 class Batch(Struct, frozen=True, array_like=True):
-    """Facts that become durable together. ``discarded``: segments that may be gone once this is durable."""
+    """Facts that become durable together.
+
+    ``discarded``: segments that may be gone once this batch is durable.
+    """
 
     facts: list[Stored]
     discarded: tuple[int, ...] = ()
 
 
 class Frame(Struct, frozen=True):
-    """A frame whose check is right, from ``start`` to ``end`` of its segment; ``parts`` are (start, end) of the data."""
+    """A frame with a correct check, from ``start`` to ``end`` of its segment.
+
+    ``parts`` are (start, end) of the data.
+    """
 
     magic: bytes
     sequence: int
@@ -95,7 +105,10 @@ class Frame(Struct, frozen=True):
 
 
 class _EarlierElement(Struct, frozen=True, array_like=True, gc=False):
-    """An element in any number of parts: earlier releases took more than PARTS_MAX, and what they acknowledged must be found again."""
+    """An element in any number of parts.
+
+    Earlier releases took more than PARTS_MAX, and their acknowledged elements must be found again.
+    """
 
     index: int
     length: int
@@ -129,7 +142,7 @@ _decode_earlier = msgspec.msgpack.Decoder(_EarlierBatch).decode
 def encode_frame(
     magic: bytes, sequence: int, synced: int, seed: int, body: bytes, parts: Sequence[Buffer] = ()
 ) -> list[Buffer]:
-    """The buffers of a frame, in order."""
+    """Return the buffers of a frame, in order."""
     prefix = _prefix.pack(magic, sequence, synced, len(body), len(parts))
     if not parts:
         return [
@@ -159,7 +172,10 @@ def encode_batch(
     discarded: Sequence[int] = (),
     large: bool = True,
 ) -> list[Buffer]:
-    """The frame of a :class:`Batch`; parts of large elements are buffers of their own, never copied. ``large``: there may be some."""
+    """Return the frame of a :class:`Batch`; parts of large elements are own buffers, never copied.
+
+    ``large``: the facts may have large elements.
+    """
     parts: list[Buffer] = []
     if large:
         facts = [
@@ -179,7 +195,7 @@ def encode_batch(
 
 
 def _without_data(put: PutData, parts: list[Buffer]) -> PutData:
-    """What is written of a large one in the body; its data join ``parts``."""
+    """Return the form of a large put in the body; its data join ``parts``."""
     element, first = put.element, len(parts)
     parts.extend(element.parts)
     empty = Element(
@@ -196,13 +212,19 @@ def _checked(prefix: bytes, table: Buffer, body: Buffer, seed: int) -> bytes:
 
 
 def metadata_bytes(prefix: Buffer) -> int:
-    """Bytes of prefix, table and body of the frame that begins with these PREFIX_BYTES; any number, if it is no frame."""
+    """Return the bytes of prefix, table and body of the frame with this prefix.
+
+    Any number, if the prefix belongs to no frame.
+    """
     _, _, _, body_bytes, count = _prefix.unpack_from(prefix)
     return PREFIX_BYTES + 8 * cast(int, count) + cast(int, body_bytes)
 
 
 def parse_frame(view: memoryview, start: int, seed: int, size: int | None = None) -> Frame | None:
-    """The frame at ``start`` of a segment; None if there is none, or its check is wrong. ``size``: of the segment, if ``view`` may lack the parts."""
+    """Return the frame at ``start`` of a segment, or None without a frame with a correct check.
+
+    ``size``: the size of the segment, if ``view`` may lack the parts.
+    """
     table_start = start + PREFIX_BYTES
     if table_start > len(view):
         return None
@@ -229,7 +251,10 @@ def parse_frame(view: memoryview, start: int, seed: int, size: int | None = None
 
 
 def decode_head(frame: Frame) -> Head:
-    """Raises :class:`Damage`, also for a format that this release does not know."""
+    """Return the head in a frame.
+
+    Raises :class:`Damage`, for a format unknown to this release, too.
+    """
     try:
         head = _decode_head(frame.body)
     except msgspec.MsgspecError as error:
@@ -242,20 +267,23 @@ def decode_head(frame: Frame) -> Head:
 
 
 def decode_batch(frame: Frame, view: memoryview) -> Batch:
-    """The batch in a frame; the parts of its large elements are views into the segment. Raises :class:`Damage`."""
+    """Return the batch in a frame; the parts of its large elements are views into the segment.
+
+    Raises :class:`Damage`.
+    """
     batch = decode_body(frame)
     facts = batch.facts
     for position, fact in enumerate(facts):
         if type(fact) is PutData and fact.element.frame != -1:
             spans = detached(frame, fact)
-            if len(spans) > PARTS_MAX:  # an earlier release took it; they lie one behind the other
+            if len(spans) > PARTS_MAX:  # an earlier release took it; the parts lie in sequence
                 spans = ((spans[0][0], spans[-1][1]),)
             facts[position] = attach(fact, [view[begin:end] for begin, end in spans])
     return batch
 
 
 def decode_body(frame: Frame) -> Batch:
-    """The batch in a frame without the data of its large elements. Raises :class:`Damage`."""
+    """Return the batch in a frame without the data of large elements. Raises :class:`Damage`."""
     try:
         try:
             return _decode_batch(frame.body)
@@ -270,7 +298,11 @@ def decode_body(frame: Frame) -> Batch:
 
 
 def _today(put: _EarlierPut) -> PutData:
-    """A small element in too many parts comes in one, which its seal does not tell apart; the data of a large one is not in the body."""
+    """Return the put in today's form.
+
+    A small element in too many parts comes in a single part: its seal is the same. The data of a
+    large element is not in the body.
+    """
     element, parts = put.element, put.element.parts
     if element.frame == -1 and len(parts) > PARTS_MAX:
         parts = (b"".join(parts),)
@@ -279,7 +311,7 @@ def _today(put: _EarlierPut) -> PutData:
 
 
 def detached(frame: Frame, put: PutData) -> tuple[tuple[int, int], ...]:
-    """Where the data of a large element is. Raises :class:`Damage`."""
+    """Return the spans of a large element's data. Raises :class:`Damage`."""
     first, count = put.element.frame, len(put.element.parts)
     own = frame.parts[first : first + count] if first >= 0 else ()
     if len(own) != count:
@@ -288,7 +320,10 @@ def detached(frame: Frame, put: PutData) -> tuple[tuple[int, int], ...]:
 
 
 def attach(put: PutData, parts: Sequence[memoryview]) -> PutData:
-    """``put`` with its element's data from ``parts``: views, which all that is done with parts takes like bytes."""
+    """Return ``put`` with its element's data from ``parts``.
+
+    They are views, which serve as bytes wherever parts are used.
+    """
     element = put.element
     whole = Element(
         element.index, element.length, element.checksum, cast(tuple[bytes, ...], tuple(parts))
@@ -297,7 +332,10 @@ def attach(put: PutData, parts: Sequence[memoryview]) -> PutData:
 
 
 def mapped(facts: Sequence[Stored], view: memoryview, start: int) -> Iterator[PutData]:
-    """The large elements among ``facts`` as the batch has them whose parts begin at ``start``."""
+    """Yield the large elements among ``facts``, with data from ``view``.
+
+    The batch's parts begin at ``start``.
+    """
     for fact in facts:
         if type(fact) is PutData and fact.element.size >= DETACHED_BYTES_MIN:
             element, parts = fact.element, []
@@ -308,7 +346,10 @@ def mapped(facts: Sequence[Stored], view: memoryview, start: int) -> Iterator[Pu
 
 
 def walk(view: memoryview, start: int, salt: int, sequence: int) -> Iterator[Frame]:
-    """The batches from ``start`` on, ``sequence`` the first one's number, up to where the row ends or breaks."""
+    """Yield the batches from ``start`` on, up to the end of the row or a break.
+
+    ``sequence``: the first batch's number.
+    """
     while (
         (frame := parse_frame(view, start, salt)) is not None
         and frame.magic == BATCH
@@ -319,10 +360,10 @@ def walk(view: memoryview, start: int, salt: int, sequence: int) -> Iterator[Fra
 
 
 def durable_before(view: memoryview, start: int, salt: int) -> int:
-    """The highest ``synced`` of all frames that can still be read from ``start`` on.
+    """Return the highest ``synced`` of all readable frames from ``start`` on.
 
-    What a client wrote may look like the beginnings of many long frames, one in the other: the short ones are looked at first, and no more than
-    LOOKED_AT_SHARE times the bytes that are there.
+    A client's data may look like the beginnings of many long frames inside each other: the short
+    frames are read first, and no more than LOOKED_AT_SHARE times the bytes present.
     """
     highest = 0
     data = bytes(view[start:])
@@ -350,10 +391,11 @@ def durable_before(view: memoryview, start: int, salt: int) -> int:
 def kept_of_torn(
     view: memoryview, start: int, salt: int, sequence: int
 ) -> tuple[list[Frame], int, int]:
-    """The batches to keep of the segment that was written last: all that were acknowledged, cut where the rest breaks.
+    """Return the batches to keep of the segment written last.
 
-    Returns them, up to where they were durable for certain, and where they end. Raises :class:`Damage` when a batch is not whole although a later
-    frame says that it was durable.
+    These are all acknowledged batches, cut where the rest breaks. Returns them with the end of the
+    certainly durable batches and the end of the kept batches. Raises :class:`Damage` when a batch
+    is not whole although a later frame says that it was durable.
     """
     frames = list(walk(view, start, salt, sequence))
     end = frames[-1].end if frames else start
@@ -372,7 +414,10 @@ def kept_of_torn(
 
 
 def _whole(batch: Batch) -> bool:
-    """Whether the data of every large element is what was sealed; small ones are in the body."""
+    """Return whether the data of every large element is as sealed.
+
+    The data of small elements is in the body.
+    """
     puts = [
         fact
         for fact in batch.facts

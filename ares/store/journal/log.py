@@ -1,16 +1,20 @@
-"""A journal in files: an append log of segments, with group commit and space given back by the segment.
+"""A journal in files: an append log of segments, with group commit.
 
-Why a log, with figures: docs/store.md. Facts are gathered on the event loop; a commit encodes them as one batch, which is written and synced once,
-where waiting is done (ares/store/journal/writer.py). Segments are mapped: large elements are views into them, which neither a restart nor a running
-server copies.
+Space is given back by the segment. Reasons for a log, with figures: docs/store.md. Facts are
+gathered on the event loop; a commit encodes them as a batch, which is written and synced once,
+where waiting is allowed (ares/store/journal/writer.py). Segments are mapped: large elements are
+views into them, never copied by a restart or by a running server.
 
-A start, however the last process ended: segments but the last were durable before the last one began, so anything that is missing or broken there is
-damage. The last one is cut where its unfinished batches break (ares/store/journal/format.py, kept_of_torn), and what is kept of it is durable before
-anybody reads it. Which segment was the last, the anchor says (ares/store/journal/segments.py).
+A start, however the last process ended: all segments except the last were durable before the last
+segment began, hence any missing or broken part of them is damage. The last segment is cut where its
+unfinished batches break (ares/store/journal/format.py, kept_of_torn), and the kept part is durable
+before any reader uses it. The anchor names the last segment (ares/store/journal/segments.py).
 
-Room is promised before a server changes its mind (:meth:`LogJournal.reserve`): it is allocated on the disk then, so a write that follows
-cannot run into a full one. Giving space back takes some first: a part of each segment is left to what frees space, and a spare file, which compaction
-may replace by facts, is large enough for all that lives in a segment which is worth it (ares/replica/compaction.py).
+Room is promised before a server changes its state (:meth:`LogJournal.reserve`): the room is
+allocated on the disk at this point, hence the following write cannot meet a full disk. Giving space
+back takes some space first: a part of each segment is reserved for facts that free space, and a
+spare file, which compaction may replace by facts, is large enough for the live facts of any segment
+worth compacting (ares/replica/compaction.py).
 """
 
 import asyncio
@@ -59,22 +63,25 @@ from ares.store.port import Stored, Use
 SEGMENT_BYTES = 32 * 1024 * 1024
 SEGMENT_BYTES_MIN = 512 * 1024
 SEGMENTS_MIN = 16
-"""As many fit into a small file system, until segments have SEGMENT_BYTES_MIN."""
+"""Segments that fit into a small file system, until segments have SEGMENT_BYTES_MIN."""
 
 LEFT_SHARE = 8
-"""This part of a segment is not for data."""
+"""Divisor of a segment: the part not for data."""
 
 SPARE_SHARE = 2
-"""This part of a segment is what the spare file takes."""
+"""Divisor of a segment: the size of the spare file."""
 
 AHEAD_SHARE = 16
-"""Room is allocated by this part of a segment at a time."""
+"""Divisor of a segment: the room allocated at a time."""
 
 STRETCH_SHARE = 128
-"""After this part of a segment, a stretch, it is looked at how large batches are."""
+"""Divisor of a segment: a stretch, after which the mean size of batches is checked."""
 
 SMALL_BYTES = 16 * 1024
-"""While batches have no more in the mean, zeros are written ahead of them: room that was only allocated costs more to be written to."""
+"""Mean size of batches up to which zeros are written ahead of them.
+
+A write to room that was only allocated costs more.
+"""
 
 SWITCH_S = 0.0005
 
@@ -148,7 +155,8 @@ class LogJournal:
                 if name.endswith(NEW_SUFFIX):
                     self._disk.unlink(self._directory / name)
             if self._anchor.hold() and self._head is not None:
-                # Also if that is what it says: a sync of it may have failed, after which it reads as it was written and is not on the disk.
+                # Even if the anchor says this already: a sync of the anchor may have failed, and an
+                # anchor that reads as written need not be on the disk.
                 self._anchor.write(self._head.number, self._head.size)
         except OSError as error:
             raise BadInput(
@@ -161,7 +169,10 @@ class LogJournal:
             self._allocate(self._head, min(self._head.size, self._head.end + self._left[Use.DATA]))
 
     def _anchored_bytes(self, newest: int) -> int:
-        """How long segment ``newest`` was for certain. Raises :class:`StoreDamaged` when there was a newer one."""
+        """Return the certain length of segment ``newest``.
+
+        Raises :class:`StoreDamaged` when a newer segment existed.
+        """
         anchored = self._anchor.read()
         if anchored is None or newest > anchored.number:
             return 0
@@ -189,7 +200,8 @@ class LogJournal:
         except Damage as damage:
             raise StoreDamaged(last.path, str(damage)) from damage
         self._disk.expect_scan(last.view, False)
-        # Those that were discarded before it began are not among the earlier ones; the others it tells. They are not read, though they may be there.
+        # Segments discarded before the last one began are not among the earlier ones; the last one
+        # names the further discarded ones. Discarded segments are not read, though they may exist.
         ends, discarded = (
             dict(last.head.earlier),
             {number for batch in batches for number in batch.discarded},
@@ -223,15 +235,18 @@ class LogJournal:
             self._disk.unlink(paths[number])
 
     def _settle(self, last: Segment, written: memoryview, sure: int) -> None:
-        """Make durable what is kept, and that nothing follows it."""
-        # Again, for it may be a failed sync after which the process ended: what is read then need not be on the disk, and no sync would put it there.
-        # Zeros behind: what was cut must not be taken for batches another time. The file is never made shorter: its anchor tells how long it was.
+        """Make the kept part durable, with zeros after it."""
+        # The kept part is written again, because a failed sync may have ended the process: the
+        # bytes read need not be on the disk, and no sync would put them there. The zeros keep the
+        # cut part from being taken for batches later. The file is never made shorter: its anchor
+        # tells its length.
         cut = bytes(len(bytes(written[last.end :]).rstrip(b"\0")))
         self._disk.write(last.descriptor, [written[sure : last.end], cut], sure)
         self._disk.sync(last.descriptor)
         self._disk.sync_directory(self._directory)
         if self._next > last.head.first and last.end + PREFIX_BYTES <= last.size:
-            # Say again behind the last batch that it is durable: the mark was cut off, and without one damage there would pass for a torn write.
+            # Repeat behind the last batch that it is durable: the mark was cut off, and without a
+            # mark, damage there would pass for a torn write.
             with UnlessFull():
                 self._disk.write(
                     last.descriptor, encode_mark(self._next - 1, last.head.salt), last.end
@@ -274,9 +289,7 @@ class LogJournal:
         return head.number
 
     def _allocate(self, head: Segment, end: int) -> bool:
-        start = (
-            head.allocated
-        )  # read once: a commit in another thread makes it larger at any moment
+        start = head.allocated  # read once: a commit in another thread may enlarge it at any moment
         if end <= start:
             return True
         for wanted in (min(head.size, end + self._segment_bytes // AHEAD_SHARE), end):
@@ -287,7 +300,7 @@ class LogJournal:
         return False
 
     def _begin(self, room: int) -> int | None:
-        """Begin a new segment with so much room and return its number; None when the disk lacks that room."""
+        """Begin a new segment with this room; return its number, or None on a full disk."""
         if not self._anchor.hold():
             return None
         old = self._head
@@ -353,7 +366,7 @@ class LogJournal:
         head, step = self._head, self._segment_bytes // AHEAD_SHARE
         if (
             head is not None
-        ):  # as part of the commit, where waiting is allowed, so that `reserve` seldom has to
+        ):  # in the commit, where waiting is allowed: `reserve` seldom has to allocate
             wanted = min(head.size, head.taken + self._left[Use.DATA] + 2 * step)
             if wanted - head.allocated >= step:
                 work.ahead = (head, wanted)
@@ -379,14 +392,14 @@ class LogJournal:
         done(error, moved)
 
     def _encode(self) -> None:
-        """Make one batch of what was gathered."""
+        """Encode the gathered facts as a batch."""
         head = self._head
         if head is None or not (self._gathered or self._discards):
             return
         if not self._gathered and head.end + _LEFT_FOR_DISCARDING_BYTES > min(
             head.allocated, head.size
         ):
-            return  # what is discarded is told with the next facts
+            return  # the discards are told with the next facts
         sequence, facts = self._next, self._gathered
         buffers = encode_batch(
             sequence, self._synced, head.head.salt, facts, self._discards, self._gathered_large
@@ -408,7 +421,10 @@ class LogJournal:
         head.end = head.taken = end
 
     def _zeros(self, head: Segment, end: int) -> int:
-        """How many zeros are to be written behind the batch that ends there: a stretch of them, when the last one is full and had small batches."""
+        """Return the number of zeros to write behind the batch that ends at ``end``.
+
+        A stretch of zeros follows a full stretch of small batches.
+        """
         self._stretch_bytes += end - head.end
         self._stretch_batches += 1
         if end < self._stretch_end:
@@ -441,9 +457,7 @@ class LogJournal:
 
     def scan(self, mark: BatchPlace) -> Iterator[Sequence[Stored]]:
         segment = self._sealed.get(mark.place)
-        if (
-            segment is None
-        ):  # it was given back: its reader finds nothing, and takes that for damage
+        if segment is None:  # given back: its reader finds no facts, and treats this as damage
             return
         try:
             for frame in walk(
@@ -496,12 +510,15 @@ class LogJournal:
 def open_journal(
     directory: Path, owner: Owner, segment_bytes: int | None = None, disk: Disk | None = None
 ) -> LogJournal:
-    """The journal of a server, to be recovered; call it on the server's event loop, with the directory held (ares/cluster/home.py).
+    """Return the journal of a server, to be recovered.
 
-    ``segment_bytes``: SEGMENT_BYTES unless the file system is so small that what is kept free would be most of it.
+    Call this on the server's event loop, with the directory held (ares/cluster/home.py).
+    ``segment_bytes``: SEGMENT_BYTES unless the file system is too small: the room kept free would
+    be most of it.
 
-    The switch interval is set so that the thread gets the interpreter between two waits for the disk sooner than after Python's 5 ms. The limit of
-    descriptors is raised because every mapped segment takes one.
+    The switch interval is set for the thread: it gets the interpreter between two waits for the
+    disk sooner than after Python's 5 ms. The limit of descriptors is raised because every mapped
+    segment takes a descriptor.
     """
     sys.setswitchinterval(SWITCH_S)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)

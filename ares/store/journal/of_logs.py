@@ -1,7 +1,8 @@
 """The journals of a server's logs: a directory for each, in the directory of the server's journal.
 
 All journals are kept, or set aside, together. The file BEGUN_NAME in the server's journal lists the
-directories. So a start notices a missing log, even if its anchor or all logs are gone with it.
+directories. A start therefore notices a missing log, even if its anchor or all logs are gone with
+it.
 """
 
 import hashlib
@@ -61,7 +62,7 @@ class DirectoryOfLogs:
         return self._open(directory)
 
     def _begin(self, names: set[str]) -> None:
-        """List durably that these logs began; their directories must be there. Raise OSError."""
+        """List durably the logs ``names``, whose directories must exist. Raise OSError."""
         listed = self._listed | names
         if listed != self._listed:
             replace_durably(self._list, "".join(f"{each}\n" for each in sorted(listed)))

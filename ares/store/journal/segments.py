@@ -1,17 +1,22 @@
-"""The files of a journal: segments, each named by its number, the anchor, and the work on them that waits for the disk.
+"""The files of a journal: numbered segments and the anchor, and a commit's work on them.
 
-Beside the journal its anchor remembers which segment was the last and how long that was: a journal without its newest segments reads like an older
-one. It is written, and is durable, when a segment begins: after the segment has its name, before any batch in it is acknowledged. So what it names
-was there, and if it is not there any more, something that was acknowledged may be gone with it. Earlier releases wrote no anchor; a journal without
-one gets it when it is opened. An empty file in the journal, whose name is NOTE_PREFIX and the owner, then says that there
-is one: without its anchor such a journal is damaged. The anchor is durable before that file is, and both are before a segment begins.
+The anchor, beside the journal, remembers the last segment and its length: a journal without its
+newest segments reads like an older journal. The anchor is written, and durable, when a segment
+begins: after the segment has its name, before any batch in the segment is acknowledged. The segment
+named by the anchor therefore existed; if the segment is missing, acknowledged facts may be gone
+with it. Earlier releases wrote no anchor; a journal without an anchor gets an anchor when it is
+opened. An empty file in the journal, named NOTE_PREFIX and the owner, records the existence of the
+anchor: without its anchor such a journal is damaged. The anchor is durable before this file, and
+both are durable before a segment begins.
 
-It has two slots in blocks of their own, written by turns: one that a crash tore, or that rotted, leaves the other, which tells of the segment before.
-Its room is its own from the time it is made, so it can be written when the disk is full.
+The anchor has two slots in blocks of their own, written by turns: a torn or rotten slot leaves the
+second slot, which names the segment before. The anchor's room is allocated at its creation, hence a
+write succeeds on a full disk, too.
 
     slot    magic (8 bytes) | turn u64 | owner (16 bytes) | number u64 | bytes u64 | check u64
 
-All numbers are little-endian; ``owner`` is XXH3-128 of the server's identity, ``check`` XXH3-64 over what is before it.
+All numbers are little-endian; ``owner`` is XXH3-128 of the server's identity, ``check`` XXH3-64
+over the fields before it.
 """
 
 import struct
@@ -47,7 +52,7 @@ NEW_SUFFIX = ".new"
 
 ANCHOR_SUFFIX = ".anchor"
 NOTE_PREFIX = "anchored."
-"""Of the name of the file in a journal that has an anchor."""
+"""Prefix of the name of the file in a journal that has an anchor."""
 
 _ANCHOR_MAGIC = b"ares-anc"
 _slot = struct.Struct("<8sQ16sQQ")
@@ -57,12 +62,12 @@ _ANCHOR_BYTES = 2 * BLOCK_BYTES
 _ALONE = "nothing else tells which segment of the journal was the last"
 
 SHORT_BYTES_MAX = 128 * 1024
-"""What a commit may write to count as short."""
+"""Bytes which a short commit may write."""
 
 
 @dataclass(frozen=True)
 class Owner:
-    """Whose journal it is: the cluster (id of its c0), the server, and its identity."""
+    """The owner of a journal: the cluster (id of its c0), the server, and its identity."""
 
     cluster: bytes
     server: str
@@ -71,7 +76,11 @@ class Owner:
 
 @dataclass
 class Segment:
-    """A mapped file. Its batches lie from ``start`` to ``end``; room is promised to facts up to ``taken``, and by the disk up to ``allocated``."""
+    """A mapped file.
+
+    Its batches lie from ``start`` to ``end``; room is promised to facts up to ``taken``, and by the
+    disk up to ``allocated``.
+    """
 
     path: Path
     descriptor: int
@@ -88,7 +97,10 @@ class Segment:
         return self.head.number
 
     def batches(self) -> Iterator[tuple[Frame, Batch]]:
-        """Every batch of a segment whose ``end`` is known, with its frame. Raises :class:`StoreDamaged`."""
+        """Yield every batch of a segment with known ``end``, with its frame.
+
+        Raises :class:`StoreDamaged`.
+        """
         end = self.start
         try:
             for frame in walk(self.view[: self.end], self.start, self.head.salt, self.head.first):
@@ -101,9 +113,9 @@ class Segment:
 
 
 def open_segment(disk: Disk, path: Path, owner: Owner, size_min: int = 0, had: int = 0) -> Segment:
-    """The segment at ``path``, its ``end`` not known yet, made ``size_min`` bytes long if it is shorter. ``had``: how long it was for certain.
+    """Open the segment at ``path``, its ``end`` unknown yet, lengthened to ``size_min`` bytes.
 
-    Raises :class:`StoreDamaged`, :class:`ForeignStore` or OSError.
+    ``had``: its certain length. Raises :class:`StoreDamaged`, :class:`ForeignStore` or OSError.
     """
     descriptor = disk.open(path)
     size = disk.size(descriptor)
@@ -145,9 +157,10 @@ def create_segment(
     room: int,
     size: int,
 ) -> tuple[Segment, list[Buffer]]:
-    """A segment that nothing was written to, with room for ``room`` bytes of batches, and the frame that must be written first.
+    """Create an unwritten segment with ``room`` bytes for batches, and its first frame.
 
-    It has its name only after :class:`Work` gave it. Raises OSError; nothing is left then.
+    The frame must be written first. The segment gets its name from :class:`Work`. Raises OSError;
+    no file is left in this case.
     """
     head = Head(
         FORMAT,
@@ -173,19 +186,22 @@ def create_segment(
 
 
 class Anchored(NamedTuple):
-    """The last segment's number, and how long its file was; 0 and 0: there was none yet."""
+    """The last segment's number and length; 0 and 0 before the first segment."""
 
     number: int
     bytes: int
 
 
 def anchor_of(directory: Path) -> Path:
-    """The anchor of the journal in ``directory``."""
+    """Return the path of the anchor of the journal in ``directory``."""
     return directory.with_name(f"{directory.name}{ANCHOR_SUFFIX}")
 
 
 class Anchor:
-    """The anchor of the journal in ``directory`` of a server with this identity. Methods raise OSError."""
+    """The anchor of the journal in ``directory`` of a server with this identity.
+
+    Methods raise OSError.
+    """
 
     def __init__(self, disk: Disk, directory: Path, identity: str) -> None:
         self.path = anchor_of(directory)
@@ -197,7 +213,11 @@ class Anchor:
         self._noted = False
 
     def read(self) -> Anchored | None:
-        """What the anchor says; None if there never was one, or it is of an earlier life under another identity. Raises :class:`StoreDamaged`."""
+        """Return the anchor's content.
+
+        None if no anchor ever existed, or the anchor is of an earlier life under another identity.
+        Raises :class:`StoreDamaged`.
+        """
         self._noted = self._note.name in self._disk.names(self._note.parent)
         try:
             descriptor = self._disk.open(self.path)
@@ -226,19 +246,20 @@ class Anchor:
         return Anchored(number, size)
 
     def hold(self) -> bool:
-        """Make the anchor and its note if they are missing; False when the disk has no room for them. Call :meth:`read` before."""
+        """Make the anchor and its note if missing; return False when the disk has no room for them.
+
+        Call :meth:`read` before.
+        """
         if self._descriptor is None and not self._make():
             return False
         if self._noted:
             return True
         self._disk.sync_directory(
             self.path.parent
-        )  # also if the anchor was there: a crash may have come before this
+        )  # even if the anchor existed: a crash may have come before this sync
         try:
             self._disk.close(self._disk.create(self._note, 0))
-        except (
-            OSError
-        ) as error:  # on a full disk only the next segment says that there is an anchor
+        except OSError as error:  # on a full disk only the next segment records the anchor
             if error.errno not in FULL:
                 raise
         else:
@@ -257,7 +278,7 @@ class Anchor:
         return self._descriptor is not None
 
     def write(self, number: int, size: int) -> None:
-        """Write what the anchor says, durably. Call :meth:`hold` before."""
+        """Write the anchor's content, durably. Call :meth:`hold` before."""
         assert self._descriptor is not None, "an anchor is held before it is written"
         self._turn += 1
         slot = _slot.pack(_ANCHOR_MAGIC, self._turn, self._owner, number, size)
@@ -275,7 +296,7 @@ class Anchor:
 
 
 def _parsed(data: bytes) -> tuple[int, bytes, int, int] | None:
-    """Turn, owner, number and bytes of a slot."""
+    """Return turn, owner, number and bytes of a slot, or None for a broken slot."""
     if len(data) < _SLOT_BYTES or _check.unpack_from(data, _slot.size)[0] != xxh3_64_intdigest(
         data[: _slot.size]
     ):
@@ -285,7 +306,10 @@ def _parsed(data: bytes) -> tuple[int, bytes, int, int] | None:
 
 
 class WrittenBatch(NamedTuple):
-    """A step: batch ``sequence`` is written, from ``offset`` to ``end`` of the segment, and behind it ``zeros``, in room that is there."""
+    """A step: write batch ``sequence``, from ``offset`` to ``end`` of the segment, and ``zeros``.
+
+    The zeros follow the batch, in room already allocated.
+    """
 
     segment: Segment
     offset: int
@@ -296,7 +320,7 @@ class WrittenBatch(NamedTuple):
 
 
 class BegunSegment(NamedTuple):
-    """A step: ``new`` follows ``old``, which has its end."""
+    """A step: ``new`` follows ``old``, which has its final end."""
 
     old: Segment | None
     new: Segment
@@ -304,10 +328,11 @@ class BegunSegment(NamedTuple):
 
 
 class Work:
-    """What one commit has to do: ``steps``, in order; :meth:`run` it where waiting is allowed. ``discarded``: files to remove once that is durable.
+    """The work of a commit: ``steps``, in order; :meth:`run` it where waiting is allowed.
 
-    ``ahead``: take room up to there in the segment that is now the last, if the disk has any; else a later reservation is refused. A segment is
-    durable as a whole before anything is in the next one.
+    ``discarded``: files to remove once the commit is durable. ``ahead``: take room up to this end
+    in the segment which is last now, if the disk has any; without it a later reservation is
+    refused. A segment is durable as a whole before the next segment has any byte.
     """
 
     def __init__(self, disk: Disk, anchor: Anchor) -> None:
@@ -319,7 +344,10 @@ class Work:
 
     @property
     def is_short(self) -> bool:
-        """Whether it is no more than one write of SHORT_BYTES_MAX, without zeros ahead, and its sync."""
+        """Return whether the work is at most a single short write and its sync.
+
+        Short: at most SHORT_BYTES_MAX, without zeros ahead.
+        """
         if len(self.steps) != 1 or self.ahead is not None or self.discarded:
             return False
         step = self.steps[0]
@@ -330,7 +358,7 @@ class Work:
         )
 
     def run(self) -> None:
-        """Raises OSError; what is durable then is not known."""
+        """Run the steps. Raises OSError; the durable part is unknown in this case."""
         dirty: WrittenBatch | None = None
         for step in self.steps:
             if isinstance(step, WrittenBatch):
@@ -351,7 +379,8 @@ class Work:
         for path in self.discarded:
             self._disk.unlink(path)
         if dirty is not None and dirty.end + PREFIX_BYTES <= dirty.segment.allocated:
-            # Say behind the last batch that it is durable. Not synced: what a crash loses of this is a chance to notice damage, no data.
+            # Record behind the last batch that it is durable. The mark is not synced: a crash that
+            # loses the mark loses a chance to notice damage, no data.
             self._disk.write(
                 dirty.segment.descriptor,
                 encode_mark(dirty.sequence, dirty.segment.head.salt),
@@ -379,7 +408,10 @@ class Work:
 
 
 def _whose(head: Head, owner: Owner) -> str:
-    """Why a segment with this head is not one of ``owner``, and what to do about it, for the person who starts the server."""
+    """Describe for a person why a segment with this head does not belong to ``owner``.
+
+    The text includes the remedy, for the person who starts the server.
+    """
     if head.cluster != owner.cluster:
         ids = f"({head.cluster.hex()}; that of this cluster file is {owner.cluster.hex()})"
         return f"it was made in another cluster {ids}: use the cluster file that it was made with, or another directory for `data`"

@@ -1,8 +1,10 @@
-"""Where the waiting for a disk is done: short jobs for a quick disk on the event loop itself, all others in one thread.
+"""The threads that wait for a disk: the event loop for short jobs of a quick disk, else a thread.
 
-To hand a job to a thread and to hear of it again takes two changes of threads, two of the interpreter's lock and a wake-up of the loop. Where a sync
-takes 0.2 ms that is more processor time than the sync itself, and a busy server commits every few requests. While the loop waits for the disk,
-requests gather in its sockets: they are the next commit. A slower disk is waited for in the thread, and the loop serves reads meanwhile.
+Handing a job to a thread and hearing of its end takes two changes of threads, two of the
+interpreter's lock and a wake-up of the loop. Where a sync takes 0.2 ms this is more processor time
+than the sync itself, and a busy server commits every few requests. While the loop waits for the
+disk, requests gather in its sockets: they are the next commit. The thread waits for a slower disk,
+and the loop serves reads in the meantime.
 """
 
 import asyncio
@@ -14,16 +16,22 @@ from functools import partial
 from typing import Protocol
 
 QUICK_S = 0.001
-"""The event loop waits for a disk that takes no longer than this in the mean."""
+"""Mean time of a disk up to which the event loop waits for the disk."""
 
 MEMORY = 8
-"""The mean is of about so many of the last jobs: a disk that takes eight times QUICK_S once is slow, however quick it was before."""
+"""Number of last jobs in the mean.
+
+A disk that takes eight times QUICK_S once is slow, however quick it was before.
+"""
 
 SHARE = 0.01
-"""The event loop may lose this part of its time to a disk that turns out slow: then it stays away 1 / SHARE times as long as it waited."""
+"""Share of its time that the event loop may lose to a disk which turns out slow.
+
+The loop stays away 1 / SHARE times as long as it waited.
+"""
 
 AWAY_MAX_S = 600.0
-"""The event loop stays away from a slow disk no longer than this."""
+"""Longest time that the event loop stays away from a slow disk."""
 
 Clock = Callable[[], float]
 Job = Callable[[], None]
@@ -31,20 +39,24 @@ Done = Callable[[OSError | None], None]
 
 
 class Background(Protocol):
-    """Does jobs one after another. ``done(error)`` follows each, with what it raised, on the thread that submitted it.
+    """A worker that runs jobs in sequence, and calls ``done(error)`` after each.
 
-    An exception other than OSError is our own fault; it reaches ``done`` as an OSError that says so.
+    ``done`` is called with the job's exception on the thread that submitted the job. An exception
+    other than OSError is a fault of this program; it reaches ``done`` as an OSError with this text.
     """
 
     def submit(self, job: Job, done: Done, short: bool) -> None:
-        """``done`` is not called before this returns. ``short``: the job writes little and syncs it, once; it may be done before this returns."""
+        """Submit a job; ``done`` is not called before this returns.
+
+        ``short``: the job writes little and syncs once; it may run before this returns.
+        """
 
     def close(self) -> None:
-        """Finish the jobs, without telling; idempotent."""
+        """Finish the jobs, without calling ``done``; idempotent."""
 
 
 class WriterThread:
-    """:class:`Background` for an event loop: short or not, the thread does it."""
+    """:class:`Background` for an event loop, with a thread for short and long jobs."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -71,10 +83,11 @@ class WriterThread:
 
 
 class InlineWriter:
-    """:class:`Background` for an event loop, which is asked to ``call_soon``. ``thread`` does what is not done here.
+    """:class:`Background` for an event loop, through ``call_soon``; ``thread`` runs the other jobs.
 
-    The event loop may wait for the disk while that is ``_quick``: at first, and whenever the disk was slow, the thread must see it quick.
-    ``waits`` and ``waits_aside``: the seconds that the event loop, and the thread, ever waited for a processor. That is no time of the disk.
+    The event loop may wait for the disk while ``_quick``: at first, and whenever the disk was slow,
+    the thread must see it quick. ``waits`` and ``waits_aside``: the seconds that the event loop,
+    and the thread, ever waited for a processor. This is no time of the disk.
     """
 
     def __init__(
@@ -113,13 +126,17 @@ class InlineWriter:
         self._thread.close()
 
     def _took_s(self, begin_s: float, waited_s: float, waits: Clock) -> float:
-        """How long the disk took for a job that began then. Waits for a processor, ``waited_s`` before it, are looked at if it matters: they can only
-        make it less, and those between two readings of the clocks count as if they had been in the job."""
+        """Return the disk's time for a job that began at ``begin_s``.
+
+        Waits for a processor, ``waited_s`` before the job, are read only if they matter: they can
+        only reduce the time, and waits between two readings of the clocks count as if they had been
+        in the job.
+        """
         took_s = self._clock() - begin_s
         return took_s if took_s <= QUICK_S else took_s - (waits() - waited_s)
 
     def _note_here(self, took_s: float) -> None:
-        """The event loop waited for the disk. A clock that was set back must not make up for a slow disk."""
+        """Record the event loop's wait; a clock set back must not make up for a slow disk."""
         self._mean_s += (max(0.0, took_s) - self._mean_s) / MEMORY
         if self._mean_s > QUICK_S:
             lost_s = MEMORY * self._mean_s
@@ -128,7 +145,10 @@ class InlineWriter:
             self._quick = self._quick_aside = False
 
     def _timed(self, job: Job) -> None:
-        """In the thread, which perhaps waits for other things as well: if it was quick, the disk was. The loop does no job meanwhile."""
+        """Run a job in the thread; if the job was quick, the disk was quick.
+
+        The thread may wait for other things as well. The loop runs no job in the meantime.
+        """
         waited_s, begin_s = self._waits_aside(), self._clock()
         job()
         self._quick_aside = self._took_s(begin_s, waited_s, self._waits_aside) <= QUICK_S
@@ -144,7 +164,7 @@ class InlineWriter:
 
 
 def _attempt(job: Job) -> OSError | None:
-    """Do ``job``; the error that its ``done`` is to be told."""
+    """Run ``job`` and return the error for its ``done``."""
     try:
         job()
     except OSError as error:
