@@ -1,7 +1,10 @@
-"""Measurements. Every claim of speed in the documents is a number that one of these scripts printed."""
+"""Measurements. A script of this package printed every claim of speed in the documents."""
 
 import os
 from pathlib import Path
 
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
-"""Of a process that runs another script of these: they are not installed, and Python is started so that it does not look around for them."""
+"""Environment for a process that runs another script of this package.
+
+The scripts are not installed, and Python starts without the usual search path.
+"""

@@ -1,6 +1,8 @@
-"""Experiments: hosts to run them on, rounds, and what came of them. Run from a checkout, as none of it is installed.
+"""Experiments: hosts for the rounds, the rounds, and their results.
 
-.venv/bin/python -m experiments COMMAND --help
+The package is not installed; run from a checkout:
+
+    .venv/bin/python -m experiments COMMAND --help
 """
 
 import argparse
@@ -15,7 +17,7 @@ from experiments.verdicts import commands as verdicts
 
 
 def main(given: Sequence[str] | None = None) -> int:
-    """0, 1 if something could not be done, 2 if the command line is none."""
+    """Run a command. Return 0, 1 after a failure, or 2 for an invalid command line."""
     parser = argparse.ArgumentParser(
         prog="python -m experiments",
         description=__doc__,

@@ -1,4 +1,7 @@
-"""The six algorithms of the papers behind one face, so that an experiment reads and writes without knowing which one it measures."""
+"""The six algorithms of the papers behind a common interface.
+
+An experiment reads and writes without knowing which algorithm it measures.
+"""
 
 from typing import Protocol
 
@@ -13,18 +16,21 @@ from experiments.paper_algorithms import PaperAlgorithm
 
 
 class Register(Protocol):
-    """One object as one client sees it."""
+    """An object as seen by a single client."""
 
     async def write(self, value: bytes) -> bool:
-        """Whether the write took place, all of it. A coverable one does not if others wrote since this client last read or wrote the object; it is
-        a read then, so that the next one covers what was found."""
+        """Write `value` and return whether the whole write took place.
+
+        A coverable write fails if another client wrote since this client last read or wrote the
+        object. The failed write then acts as a read, and the next write covers the version found.
+        """
 
     async def read(self) -> bytes:
-        """The newest value. Raises :class:`ares.ObjectNotFound`."""
+        """Return the newest value. Raises :class:`ares.ObjectNotFound`."""
 
 
 class Plain:
-    """ARES: whoever writes last prevails."""
+    """ARES: the last writer prevails."""
 
     def __init__(self, store: ObjectStore, name: str) -> None:
         self._store = store
@@ -39,7 +45,7 @@ class Plain:
 
 
 class Coverable:
-    """CoARES: a write replaces the version that this client knows, or none."""
+    """CoARES: a write replaces the version that this client knows, or has no effect."""
 
     def __init__(self, store: ObjectStore, name: str) -> None:
         self._store = store
@@ -57,7 +63,7 @@ class Coverable:
 
 
 class Fragmented:
-    """CoARESF: a write replaces the blocks that differ from what this client knows."""
+    """CoARESF: a write replaces the blocks that differ from the blocks that this client knows."""
 
     def __init__(self, file: File) -> None:
         self._file = file
@@ -81,9 +87,11 @@ async def open_register(
     create: Configuration | None = None,
     sizes: Sizes | None = None,
 ) -> Register:
-    """The object ``name`` of ``domain`` as ``algorithm`` treats it. ``create``: make the domain if it is not there, with this configuration.
+    """Return the object ``name`` of ``domain`` as ``algorithm`` treats objects.
 
-    ``sizes`` are those of a file's blocks. Raises :class:`BadInput` if the domain speaks other primitives than the algorithm's.
+    ``create`` is the configuration with which a missing domain is made. ``sizes`` are the sizes of
+    a file's blocks. Raises :class:`BadInput` if the domain uses other primitives than the
+    algorithm.
     """
     store = await manager.domain(domain, create=create)
     configuration = await store.current()

@@ -1,14 +1,17 @@
-"""Where does the time of a small operation go? Microseconds of processor, by layer and by process.
+"""Processor time of a small operation, in microseconds, by layer and by process.
 
     .venv/bin/python -m experiments.budget                # a minute
     .venv/bin/python -m experiments.budget --dap ec
     .venv/bin/python -m experiments.budget --durability fsync
 
-First without any I/O: the client's session and operations, the codec of both sides, and all servers' state machines, in this process; what the
-compiled core does has no codec of its own (ARES_PURE=1 shows the Python path). Then callers that nobody serves: their coroutines, futures and tasks,
-and what this load itself takes. Then a real cluster with everything on this machine, journals too if there are any: what client and servers used in
-all. The difference is the event loop, the transport, the kernel, caches that went cold between two processes, and the disk. Processor time suffers
-less from other work on the machine than rates do; it is not free of it.
+The first part has no I/O: the client's session and operations, the codec of both sides, and all
+servers' state machines run in this process. Work of the compiled core includes its codec
+(ARES_PURE=1 shows the Python path). The second part runs callers against a store that does nothing:
+their coroutines, futures and tasks, and the cost of this load itself. The third part runs a real
+cluster on this machine, with journals if asked for, and shows the total time of client and servers.
+The difference is the event loop, the transport, the kernel, caches that went cold between two
+processes, and the disk. Other work on the machine changes processor time less than rates, but does
+change both.
 """
 
 import argparse
@@ -44,7 +47,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Layers:
-    """A client and its servers in one process; every step is timed by whose work it is."""
+    """A client and its servers in a single process; every step is timed by layer."""
 
     def __init__(self, dap: str) -> None:
         servers = tuple(
@@ -70,7 +73,7 @@ class Layers:
         self._since = 0.0
 
     def _charge(self, layer: str) -> None:
-        """The time since the last charge was this layer's."""
+        """Charge the time since the last charge to `layer`."""
         now = time.perf_counter()
         self._spent[layer] += now - self._since
         self._since = now
@@ -81,7 +84,7 @@ class Layers:
         self._done += 1
 
     def wave(self, operations: list[tuple[bool, ObjectName]]) -> Counter[str]:
-        """Seconds by layer that these operations took, all begun at once."""
+        """Start all `operations` at once, and return the seconds that they took, by layer."""
         self._spent, self._done, self._since = Counter(), 0, time.perf_counter()
         for reads, object in operations:
             if not self._starts_small(reads, object):
@@ -164,7 +167,10 @@ def used_s(pid: int) -> float:
 
 
 class Nobody:
-    """A store that does nothing: what is asked in one turn of the event loop is answered in the next. What callers take themselves remains."""
+    """A store that does nothing, which leaves only the callers' own cost.
+
+    A request made in a turn of the event loop is answered in the next turn.
+    """
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -187,7 +193,7 @@ class Nobody:
 
 
 async def loaded(store: ObjectStore | Nobody, at_once: int) -> tuple[int, float]:
-    """How many operations ended, half of them reads, and how many a second."""
+    """Load the store, half of the operations reads; return their number and their rate a second."""
     rng, count, begin = random.Random(1), 0, time.perf_counter()
     end = begin + SECONDS
 

@@ -21,7 +21,7 @@ def _cli(*arguments: str, **variables: str) -> None:
 
 
 def processor_s(cluster: Path) -> float:
-    """What the processes of the cluster of this file have spent so far, all together."""
+    """Return the processor seconds that all processes of the cluster of this file have spent."""
     spent = 0
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -43,9 +43,10 @@ def local_cluster(
     traced: bool = False,
     autopilot: bool = False,
 ) -> Iterator[Path]:
-    """The cluster file of a running cluster whose initial configuration has all ``servers``.
+    """Run a cluster whose initial configuration has all ``servers``, and yield the cluster file.
 
-    ``traced``: servers export spans to files beside it, whose names end in `.spans`.
+    With ``traced``, servers export spans to files beside the cluster file; the names end in
+    `.spans`.
     """
     with tempfile.TemporaryDirectory(prefix="ares-experiment-") as directory:
         shape = [

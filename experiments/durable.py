@@ -1,9 +1,11 @@
-"""What does it cost that acknowledgements are durable? The same servers with a journal in memory only, and with one on the disk, side by side.
+"""Cost of durable acknowledgements: servers with a journal on the disk beside servers in memory.
 
-    .venv/bin/python -m experiments.durable              # throughput, n=5, 100 operations at once, 10-byte values; then a restart with 1 GiB
-    .venv/bin/python -m experiments.durable --sync-ms 5  # as if every sync took that much longer: a disk that is slower than this machine's
+    .venv/bin/python -m experiments.durable              # throughput and a restart
+    .venv/bin/python -m experiments.durable --sync-ms 5  # every sync takes 5 ms longer
 
-All processes are on this machine, and all five journals on one disk. Quote ratios of one run.
+Throughput is measured with n=5, 100 operations at once and 10-byte values; the restart has 1 GiB.
+With `--sync-ms` the disk acts as a slower disk than this machine's. All processes are on this
+machine, and all five journals on the same disk. Quote ratios of the same run.
 """
 
 import argparse
@@ -129,7 +131,7 @@ def throughput(sync_ms: float) -> None:
 
 
 async def fill(directory: Path, count: int, bytes: int) -> None:
-    """A journal with ``count`` elements of ``bytes`` bytes, committed a MiB or 1000 at a time."""
+    """Fill a journal with ``count`` elements of ``bytes`` bytes, a MiB or 1000 in a commit."""
     journal = open_journal(directory, OWNER)
     list(journal.recover())
     group = min(1000, 1 + MIB // bytes)
@@ -171,7 +173,7 @@ def restart(count: int, bytes: int) -> None:
 
 
 def drop_page_cache() -> None:
-    """Works for root only."""
+    """Drop the kernel's page cache. Works for root only."""
     os.sync()
     Path("/proc/sys/vm/drop_caches").write_text("1")
 

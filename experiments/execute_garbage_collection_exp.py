@@ -1,4 +1,4 @@
-"""The papers' script of the scenario garbage_collection; experiments/papers.py has its flags."""
+"""Script of the papers for the scenario garbage_collection (flags: experiments/papers.py)."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The papers' script of the scenario fragmentation_k; experiments/papers.py has its flags."""
+"""Script of the papers for the scenario fragmentation_k (flags: experiments/papers.py)."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The papers' script of the scenario scalability; experiments/papers.py has its flags."""
+"""Script of the papers for the scenario scalability; experiments/papers.py defines the flags."""
 
 import sys
 from pathlib import Path

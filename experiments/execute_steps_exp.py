@@ -1,4 +1,4 @@
-"""The papers' script of the scenario steps; experiments/papers.py has its flags."""
+"""Script of the papers for the scenario steps; experiments/papers.py defines the flags."""
 
 import sys
 from pathlib import Path

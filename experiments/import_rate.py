@@ -1,4 +1,8 @@
-"""How fast operation logs are imported, and in how much memory: `python -m experiments.import_rate [OPERATIONS]` makes that many and prints both."""
+"""Rate and memory of importing operation logs.
+
+`python -m experiments.import_rate [OPERATIONS]` makes OPERATIONS operations, imports them, and
+prints both.
+"""
 
 import json
 import resource
@@ -26,7 +30,7 @@ ALIKE = {
 
 
 def lines(client: str, count: int) -> Iterator[str]:
-    """As a client with an operation log writes them."""
+    """Yield the lines that a client with an operation log writes."""
     for number in range(count):
         op, latency_s, ended = (
             ("write", "read")[number % 2],

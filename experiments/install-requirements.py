@@ -1,4 +1,4 @@
-"""The papers' script that installs what hosts need; experiments/papers.py has its flags."""
+"""Script of the papers for the requirements of hosts (flags: experiments/papers.py)."""
 
 import sys
 from pathlib import Path

@@ -1,10 +1,12 @@
-"""Large files: what they cost beside moving their bytes, and what fragmenting, remembering, piggybacking and batching are worth.
+"""Large files: the cost beside raw transfer, and the gain of each optimisation.
 
     .venv/bin/python -m experiments.large --quick    # small sizes, about two minutes
-    .venv/bin/python -m experiments.large            # files of 256 MiB, and one of 4 GiB, about ten minutes
+    .venv/bin/python -m experiments.large            # files of 256 MiB and of 4 GiB, ten minutes
 
-Everything runs on this machine, clusters on free ports of loopback, which are gone afterwards. What counts are the ratios: both sides of each were
-measured in turns in one run. Goals that are missed are told; the exit status is 0 all the same.
+The optimisations are fragmenting, remembering, piggybacking and batching. All processes run on this
+machine, on free ports of loopback, and are gone afterwards. Only the ratios count: both sides of
+each were measured in turns in the same run. Missed goals are printed; the exit status is 0 all the
+same.
 """
 
 import argparse
@@ -26,7 +28,7 @@ SECTIONS = ("transfer", "rereads", "batching", "six", "memory")
 
 
 def parsed_size(text: str) -> int:
-    """Bytes of ``256M`` and the like."""
+    """Return the bytes of ``256M`` and similar words."""
     match = re.fullmatch(r"(\d+)([KMG]?)", text.upper())
     if match is None:
         raise argparse.ArgumentTypeError(

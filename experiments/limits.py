@@ -1,8 +1,9 @@
-"""What do clients cost a server that only come, or that ask and do not read? Memory and time, with the bounds of docs/limits.md and without.
+"""Cost for a server of clients that only connect, or that ask and do not read.
 
-    .venv/bin/python -m experiments.limits            # about two minutes; needs `ulimit -n` of 12,000
+    .venv/bin/python -m experiments.limits            # two minutes; needs `ulimit -n` of 12,000
 
-The server is a process of its own; its memory is the resident memory that the kernel tells, its time that of its processor.
+Memory and time are measured with the bounds of docs/limits.md and without. The server is a separate
+process. Memory is the resident memory that the kernel reports; time is the server's processor time.
 """
 
 import argparse
@@ -34,18 +35,21 @@ SLOW = 1_000
 ASKED = 20
 AT_A_TIME = 128
 VALUE_BYTES = 8_000
-"""Each slow client asks for 20 MiB: 20 times for 128 values, each too small to be sent from where it is stored."""
+"""Size of a value. Each slow client asks for 20 MiB: 20 times for 128 values.
+
+Each value is too small to be sent from its place of storage.
+"""
 
 AT_ONCE = 200
 HELD_S = 8.0
-"""How long clients stay: longer than a handshake may take."""
+"""Seconds that clients stay: longer than a handshake may take."""
 
 READS = 50
 _OPENING = greeting() + READY
 
 
 class Server:
-    """A storage server that runs, seen from outside."""
+    """A running storage server, seen from outside."""
 
     def __init__(self, settings: Settings, pid: int) -> None:
         self.settings = settings
@@ -54,7 +58,7 @@ class Server:
         self._pid = pid
 
     def memory_mib(self) -> float:
-        """Resident."""
+        """Return the resident memory."""
         return (
             int(Path(f"/proc/{self._pid}/statm").read_text(encoding="ascii").split()[1])
             * os.sysconf("SC_PAGE_SIZE")
@@ -62,7 +66,7 @@ class Server:
         )
 
     def peak_mib(self) -> float:
-        """The most that it ever had."""
+        """Return the largest resident memory so far."""
         [line] = [
             line
             for line in Path(f"/proc/{self._pid}/status").read_text(encoding="ascii").splitlines()
@@ -90,7 +94,10 @@ def _limited(directory: Path, limits: str) -> Settings:
 
 @contextlib.asynccontextmanager
 async def serving(limits: str) -> AsyncIterator[tuple[Server, Manager]]:
-    """A cluster of one server, in memory, with these lines in its table of limits, and a client."""
+    """Run a cluster with a single server in memory, and a client.
+
+    ``limits`` are lines for the server's table of limits.
+    """
     with tempfile.TemporaryDirectory(prefix="ares-experiment-") as directory:
         settings = _limited(Path(directory) / "c", limits)
         cluster = Cluster(settings, None)
@@ -105,14 +112,14 @@ async def serving(limits: str) -> AsyncIterator[tuple[Server, Manager]]:
 
 
 async def clients(server: Server, many: int, said: bytes) -> list[socket.socket]:
-    """So many connections on which that was said, and from which nothing is read."""
+    """Open ``many`` connections, send ``said`` on each, and read no answers."""
     loop = asyncio.get_running_loop()
 
     async def one() -> socket.socket:
         client = socket.socket()
         client.setblocking(False)
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        with contextlib.suppress(ConnectionError):  # it may be hung up on before it got so far
+        with contextlib.suppress(ConnectionError):  # the server may close the connection earlier
             await loop.sock_connect(client, (server.host, server.port))
             await loop.sock_sendall(client, _OPENING)
             heard = 0
@@ -130,7 +137,7 @@ async def clients(server: Server, many: int, said: bytes) -> list[socket.socket]
 
 
 async def read_ms(store: Manager) -> float:
-    """How long somebody else's read takes meanwhile: the median."""
+    """Return the median time of an honest client's read."""
     taken = []
     for _ in range(READS):
         begin_s = time.perf_counter()
@@ -140,7 +147,7 @@ async def read_ms(store: Manager) -> float:
 
 
 async def visit(label: str, limits: str, many: int, asked: int) -> None:
-    """One line of the table: before, while they are there, and after."""
+    """Print a line of the table: figures before the clients come, with them, and after them."""
     async with serving(limits) as (server, store):
         configuration, object = store.configuration.id, ObjectName("value")
         requests = [

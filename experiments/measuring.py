@@ -1,4 +1,4 @@
-"""Series of measurements within one run, and the table that comes of them: medians, spread, goals met and missed."""
+"""Series of measurements within a run, and their table: medians, spread, goals met and missed."""
 
 import mmap
 import statistics
@@ -12,28 +12,32 @@ Result = TypeVar("Result")
 
 
 async def timed(work: Awaitable[Result]) -> tuple[float, Result]:
-    """Seconds, and the result."""
+    """Await `work`; return the seconds taken and the result."""
     begin = time.perf_counter()
     result = await work
     return time.perf_counter() - begin, result
 
 
 def warm_memory(size: int) -> None:
-    """Have the kernel hand out so much memory once, and take it back.
+    """Make the kernel hand out `size` bytes of memory, and return them.
 
-    A virtual machine gets its memory from its host page by page when it is first touched, and gives back what has been free for some seconds. That
-    costs more than all that is measured here, and would fall on whichever side of a ratio happens to come first.
+    A virtual machine gets memory from the host page by page at the first touch, and returns memory
+    that has been free for some seconds. This costs more than all measured work, and the cost would
+    fall on the side of a ratio that comes first.
     """
     mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE).close()
 
 
 def ratios(over: Sequence[float], under: Sequence[float]) -> list[float]:
-    """Measurement by measurement: those of one round were made side by side."""
+    """Return the ratio of each pair of measurements.
+
+    Both measurements of a pair were made side by side in the same round.
+    """
     return [first / second for first, second in zip(over, under, strict=True)]
 
 
 class Goal(Struct, frozen=True):
-    """``limit`` is the most (``at_most``) or the least that the median may be."""
+    """A bound for a median: ``limit`` is the largest (``at_most``) or the smallest allowed."""
 
     limit: float
     at_most: bool = True
@@ -46,7 +50,7 @@ class Goal(Struct, frozen=True):
 
 
 class Table:
-    """Prints a line for every series as it comes, and at the end those with a goal."""
+    """Printer of a line for every series at once, and at the end of the series with a goal."""
 
     def __init__(self) -> None:
         self._verdicts: list[str] = []
@@ -54,7 +58,7 @@ class Table:
     def line(
         self, label: str, values: Sequence[float], unit: str = "x", goal: Goal | None = None
     ) -> None:
-        """``values``: one for each round."""
+        """Print a line. ``values`` has an entry for each round."""
         median = statistics.median(values)
         told = f"  {label:74} {median:8.3g} {unit:3} ({min(values):.3g} to {max(values):.3g})"
         if goal is not None:

@@ -1,8 +1,10 @@
-"""How much memory a client takes to put and get a file that is much larger: one process, for the largest resident set that the kernel saw of it.
+"""Memory of a client that puts and gets a file much larger than its memory.
 
     .venv/bin/python -m experiments.memory CLUSTER_FILE BYTES
 
-prints the baseline and the peaks after the put and the get, in KiB, and then the seconds that each took.
+prints the baseline and the peaks after the put and the get, in KiB, and the seconds that each took.
+Each measurement is a separate process, because the kernel reports the largest resident set of a
+whole process.
 """
 
 import asyncio
@@ -21,7 +23,10 @@ from experiments.measuring import Goal, Table, timed
 
 MIB = 1024 * 1024
 GRAIN_BYTES = 64 * 1024
-"""Of every MiB so much is random and the rest a hole: no two blocks are alike, and the file takes little space on the disk."""
+"""Random bytes in every MiB; the rest is a hole.
+
+No two blocks are alike, and the file is small on disk.
+"""
 
 FREE_FACTOR = 1.25
 PEAK = Goal(200)
@@ -44,7 +49,10 @@ def _same(one: Path, other: Path) -> bool:
 
 
 def _peak_kib() -> int:
-    """The largest resident set of this program. ``getrusage`` would tell that of whoever started it, if that was larger."""
+    """Return the largest resident set of this program.
+
+    ``getrusage`` would return the parent's if larger.
+    """
     return int(_fields("/proc/self/status")["VmHWM"].split()[0])
 
 
@@ -70,7 +78,7 @@ async def _put_and_get(cluster: str, size: int, directory: Path) -> Sequence[flo
 
 
 def affordable(wanted: int, expansion: float) -> int:
-    """``wanted`` bytes, halved as often as the servers of this machine could not keep them in the memory that is free."""
+    """Halve ``wanted`` until the servers of this machine can keep as many bytes in free memory."""
     free = int(_fields("/proc/meminfo")["MemAvailable"].split()[0]) * 1024
     while wanted * expansion * FREE_FACTOR > free:
         wanted //= 2
@@ -78,7 +86,7 @@ def affordable(wanted: int, expansion: float) -> int:
 
 
 def memory(table: Table, cluster: Path, size: int) -> None:
-    """One line for the peak above the baseline."""
+    """Print the peaks above the baseline."""
     command = python("-m", "experiments.memory", str(cluster), str(size))
     told = subprocess.run(
         command, check=True, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT

@@ -1,7 +1,11 @@
-"""What moving large values from server to server gains: time, bytes and processor time of the mover, beside moving them through it.
+"""Gain of moving large values directly between servers instead of through the mover.
 
-Both in turn, in each round, between the same configurations: replication, an erasure code, the same once more, and back. ``python -m
-experiments.moving_values [--rounds N] [--objects N] [--mib N]``; a minute and a half.
+Measured are time, bytes and processor time of the mover. Both ways run in turn, in each round,
+between the same configurations: replication, an erasure code, the same once more, and back.
+
+    python -m experiments.moving_values [--rounds N] [--objects N] [--mib N]
+
+takes a minute and a half.
 """
 
 import argparse
@@ -34,11 +38,14 @@ WHAT = (
     "processor time of the servers",
 )
 _COUNTED, _COUNTED_AT = struct.Struct("=QQ"), 120
-"""Of struct tcp_info in linux/tcp.h: the bytes that the other side acknowledged, and those received."""
+"""Two counters in struct tcp_info of linux/tcp.h.
+
+The first counts bytes acknowledged by the other side, the second bytes received.
+"""
 
 
 def _passed_bytes() -> int:
-    """What this process has sent and received so far over the TCP connections that it has."""
+    """Return the bytes that this process has sent and received over its open TCP connections."""
     passed = 0
     for descriptor in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):
@@ -61,7 +68,7 @@ async def _move(
 
 
 async def measure(table: Table, cluster: Path, rounds: int, objects: int, size: int) -> None:
-    """A line for each move and quantity: servers : client, a ratio for each round."""
+    """Print a line for each move and quantity: servers : client, a ratio for each round."""
     measured: dict[tuple[str, str], list[tuple[float, ...]]] = defaultdict(list)
     async with connect(cluster) as store:
         for number in range(objects):

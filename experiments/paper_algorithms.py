@@ -1,8 +1,10 @@
-"""The six algorithms that the papers evaluate, by the names that their figures use (ARES II section 4, "Evaluated Algorithms").
+"""The six algorithms that the papers evaluate, with the names used in their figures.
 
-They differ in two things only: the data access primitives of the configuration, and what a client does with them: plain reads and writes (ARES),
-coverable ones with the optimised primitives (CoARES), or coverable blocks of a fragmented file (CoARESF). Whichever generation, with or without
-piggybacking, collecting and batching, is a matter of the client's switches (ares/reconfig/view.py).
+See ARES II section 4, "Evaluated Algorithms". The algorithms differ only in the data access
+primitives of the configuration and in the client's use of the primitives: plain reads and writes
+(ARES), coverable reads and writes with the optimised primitives (CoARES), or coverable blocks of a
+fragmented file (CoARESF). The generation and piggybacking, collecting and batching depend on the
+client's switches (ares/reconfig/view.py).
 """
 
 from msgspec import Struct
@@ -12,8 +14,11 @@ from ares.model.errors import BadInput
 
 
 class PaperAlgorithm(Struct, frozen=True):
-    """``dap``: the primitives that the configuration of its objects has to speak. ``coverable``: a write names the version that it replaces.
-    ``fragmented``: the object is a file of coverable blocks."""
+    """An algorithm of the papers.
+
+    ``dap`` names the primitives required of the objects' configuration. With ``coverable``, a write
+    names the version to replace. With ``fragmented``, the object is a file of coverable blocks.
+    """
 
     name: str
     dap: Algorithm
@@ -22,7 +27,10 @@ class PaperAlgorithm(Struct, frozen=True):
 
     @property
     def optimised(self) -> bool:
-        """Whether the primitives are the optimised ones, which send no value that the client holds: part of CoARES, not of ARES."""
+        """Return whether the primitives are optimised, which is part of CoARES, not of ARES.
+
+        Optimised primitives send no value that the client holds.
+        """
         return self.coverable
 
 
@@ -39,7 +47,10 @@ _BY_NAME = {known.name.lower(): known for known in ALGORITHMS}
 
 
 def algorithm(name: str) -> PaperAlgorithm:
-    """The algorithm of that name, in upper or lower case. Raises :class:`BadInput` naming the six."""
+    """Return the algorithm called `name`, in upper or lower case.
+
+    Raises :class:`BadInput` naming the six.
+    """
     known = _BY_NAME.get(name.lower())
     if known is None:
         raise BadInput(

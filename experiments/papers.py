@@ -1,6 +1,9 @@
-"""The papers' scripts, execute_..._exp.py, with the flags that they had (NGIatlantic final report, section 4.4), over `python -m experiments run`.
+"""The papers' scripts, execute_..._exp.py, on top of `python -m experiments run`.
 
-.venv/bin/python experiments/execute_file_size_exp.py -fast_op True -protocol ARES -dap_protocol EC -parity 5 -testbed local -load_policy fixedsize
+The scripts have the flags of the papers' scripts (NGIatlantic final report, section 4.4):
+
+    .venv/bin/python experiments/execute_file_size_exp.py -fast_op True -protocol ARES
+        -dap_protocol EC -parity 5 -testbed local -load_policy fixedsize
 """
 
 import argparse
@@ -21,7 +24,7 @@ FAMILIES = ("ARES", "ABD", "Cassandra", "Redis", "RedisW", "etcd")
 
 
 def parser(scenario: str) -> argparse.ArgumentParser:
-    """The flags, which begin with one hyphen, as the papers' did."""
+    """Return a parser of the flags. As in the papers, the flags begin with a single hyphen."""
     made = argparse.ArgumentParser(
         description=f"Rounds of the scenario {scenario}.",
         epilog="Everything else: python -m experiments run --help",
@@ -74,7 +77,7 @@ def parser(scenario: str) -> argparse.ArgumentParser:
 
 
 def words(scenario: str, given: Sequence[str] | None = None) -> list[str]:
-    """The command of `python -m experiments` that the flags stand for. Raises BadInput."""
+    """Return the command of `python -m experiments` that the flags stand for. Raises BadInput."""
     flags = parser(scenario).parse_args(given)
     if flags.dap_protocol and flags.protocol != "ARES":
         raise BadInput("-dap_protocol is for -protocol ARES; nothing was begun")
@@ -106,7 +109,7 @@ def words(scenario: str, given: Sequence[str] | None = None) -> list[str]:
 
 
 def _protocols(scenario: str, dap: str) -> list[str]:
-    """Those of the scenario that are ARES with these primitives."""
+    """Return the scenario's protocols that are ARES with these primitives."""
     chosen = [
         name
         for name in scenarios()[scenario].protocols
@@ -118,7 +121,7 @@ def _protocols(scenario: str, dap: str) -> list[str]:
 
 
 def installation(given: Sequence[str] | None = None) -> list[str]:
-    """The command that install-requirements.py stands for."""
+    """Return the command that install-requirements.py stands for."""
     made = argparse.ArgumentParser(
         description="Install what the hosts of a testbed need before the rounds (playbooks/install.yml)."
     )
@@ -159,7 +162,7 @@ def installation(given: Sequence[str] | None = None) -> list[str]:
 
 
 def install() -> int:
-    """What install-requirements.py does; the exit status."""
+    """Do the work of install-requirements.py, and return the exit status."""
     try:
         return subprocess.run(installation(), check=False).returncode
     except BadInput as error:
@@ -168,7 +171,7 @@ def install() -> int:
 
 
 def execute(scenario: str) -> int:
-    """What a script does; the exit status."""
+    """Do the work of a script, and return the exit status."""
     try:
         made = words(scenario)
     except BadInput as error:

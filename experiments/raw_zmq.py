@@ -1,6 +1,7 @@
-"""The yardstick for large values: how long raw ZeroMQ needs to move given bytes to n processes on this machine, acknowledged.
+"""The yardstick for large values: raw ZeroMQ moves given bytes to n processes, acknowledged.
 
-As close to the wire as pyzmq gets: one blocking socket for each peer, zero copies on the way out, no encoding, nothing kept.
+All run on this machine, as close to the wire as pyzmq gets: a blocking socket for each peer, zero
+copies on the way out, no encoding, no storage.
 """
 
 import multiprocessing
@@ -29,7 +30,11 @@ def _sink(pipe: "multiprocessing.connection.Connection") -> None:
 
 
 class RawPeers:
-    """``write`` moves one part to every peer; ``read`` moves one part back from each of the first ``count``. Seconds."""
+    """Connections to the peers; both methods return seconds.
+
+    ``write`` moves a part to every peer; ``read`` moves a part back from each of the first
+    ``count``.
+    """
 
     def __init__(self, dealers: "list[zmq.Socket[bytes]]") -> None:
         self._dealers = dealers
@@ -54,7 +59,7 @@ class RawPeers:
 
 @contextmanager
 def raw_peers(n: int) -> Iterator[RawPeers]:
-    """n processes that swallow and return bytes."""
+    """Run n processes that discard the bytes they receive and return bytes on request."""
     start = multiprocessing.get_context("spawn")
     context = zmq.Context()
     dealers, processes = [], []

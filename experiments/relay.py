@@ -1,10 +1,13 @@
-"""Slow links on one machine: a TCP relay before each server, which passes bytes on a given time after it got them.
+"""Slow links on a single machine: a TCP relay before each server passes bytes on after a delay.
 
-    python -m experiments.relay 0.001 127.0.0.1:7400 127.0.0.1:7401 ...    # seconds one way; prints the relays' addresses in this order
+    python -m experiments.relay 0.001 127.0.0.1:7400 127.0.0.1:7401 ...
 
-Where the kernel has no network emulation this is what is left. It delays and does not limit the rate, but never holds more than HELD_CHUNKS_MAX
-chunks of a direction: then it stops reading, as a full link would. It listens on loopback only. The event loop waits with select(2), whose timeout
-has microseconds; those of epoll have milliseconds, as much as is to be added.
+The first argument is the delay each way in seconds; the relays' addresses are printed in the order
+of the servers. The relay is for kernels without network emulation. A relay delays and does not
+limit the rate, but never holds more than HELD_CHUNKS_MAX chunks of a direction: at this bound the
+relay stops reading, as a full link would. Relays listen on loopback only. The event loop waits with
+select(2), whose timeout has microseconds; epoll's timeout has milliseconds, as much as the delay
+itself.
 """
 
 import asyncio
@@ -30,7 +33,10 @@ Held = asyncio.Queue[tuple[float, bytes]]
 
 
 class Way:
-    """What becomes of bytes that go one way: they are late by ``delay_s`` +- ``jitter_s``, and stay where they are while it is cut."""
+    """A direction of a link.
+
+    Bytes are late by ``delay_s`` +- ``jitter_s``, and wait while the link is cut.
+    """
 
     def __init__(self, delay_s: float = 0.0, jitter_s: float = 0.0) -> None:
         self.delay_s = delay_s
@@ -40,12 +46,15 @@ class Way:
         self.delivered_bytes = 0
 
     def late_s(self) -> float:
-        """For the bytes that come now."""
+        """Return the delay for bytes that arrive now."""
         return self.delay_s + (random.uniform(-1, 1) * self.jitter_s if self.jitter_s else 0.0)
 
 
 class Relay:
-    """A listener on a free port of loopback for ``target`` (``host:port``, loopback too). Bytes go ``there`` and ``back``, on one way or two."""
+    """A listener on a free port of loopback for ``target`` (``host:port``, loopback too).
+
+    Bytes to the target go ``there``, and bytes from the target ``back``; both may be the same way.
+    """
 
     def __init__(self, target: str, there: Way, back: Way) -> None:
         self._host, self._port = split_address(target)
@@ -55,13 +64,13 @@ class Relay:
         self._links: set[asyncio.Task[None]] = set()
 
     async def open(self) -> str:
-        """Begin to listen; the address."""
+        """Begin to listen, and return the address."""
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, limit=CHUNK_BYTES)
         host, port = self._server.sockets[0].getsockname()
         return f"{host}:{port}"
 
     async def close(self) -> None:
-        """Stop listening and cut every connection, without what was still on its way."""
+        """Stop listening and cut every connection; bytes on their way are lost."""
         self._server.close()
         for link in self._links:
             link.cancel()
@@ -91,13 +100,13 @@ class Relay:
 
 
 class Source(Protocol):
-    """What bytes are taken from: a :class:`asyncio.StreamReader`."""
+    """A source of bytes: a :class:`asyncio.StreamReader`."""
 
     async def read(self, n: int) -> bytes: ...
 
 
 async def carry(source: Source, target: asyncio.StreamWriter, way: Way) -> None:
-    """One direction, up to its end, which is passed on as well."""
+    """Carry the bytes of a direction up to the end of stream, and pass the end on."""
     held: Held = asyncio.Queue(HELD_CHUNKS_MAX)
     loop = asyncio.get_running_loop()
     async with asyncio.TaskGroup() as ends:
@@ -124,7 +133,7 @@ async def _deliver(held: Held, target: asyncio.StreamWriter, way: Way) -> None:
 
 
 async def _serve(delay_s: float, targets: Sequence[str]) -> None:
-    """Relay until standard input ends, as it does when whoever started this is gone."""
+    """Relay until standard input ends, which happens when the starting process is gone."""
     way = Way(delay_s)
     relays = [Relay(target, way, way) for target in targets]
     print(*[await relay.open() for relay in relays], flush=True)
@@ -135,7 +144,10 @@ async def _serve(delay_s: float, targets: Sequence[str]) -> None:
 
 @contextmanager
 def delayed(settings: Settings, delay_s: float) -> Iterator[Settings]:
-    """``settings`` for a client whose links to the storage servers are so much slower each way; consensus members are reached as before."""
+    """Yield ``settings`` with links to the storage servers that are ``delay_s`` slower each way.
+
+    Consensus members are reached as before.
+    """
     addresses = [server.address for server in settings.servers.values()]
     command = python("-m", "experiments.relay", str(delay_s), *addresses)
     with subprocess.Popen(
@@ -153,7 +165,7 @@ def delayed(settings: Settings, delay_s: float) -> Iterator[Settings]:
 
 
 def precisely(work: Coroutine[Any, Any, None]) -> None:
-    """Run it on the event loop whose waits have microseconds."""
+    """Run `work` on the event loop whose waits have microseconds."""
     with asyncio.Runner(
         loop_factory=lambda: asyncio.SelectorEventLoop(selectors.SelectSelector())
     ) as runner:

@@ -1,11 +1,14 @@
-"""What do keys cost? A cluster without, one with CURVE, and one with libzmq's, side by side: small values at high rate, large ones, connecting.
+"""Cost of keys: a cluster without keys, a cluster with CURVE, and a cluster with libzmq's CURVE.
 
     .venv/bin/python -m experiments.secure            # about five minutes
     .venv/bin/python -m experiments.secure --small    # or --large
     .venv/bin/python -m experiments.secure --rounds 3
 
-Rounds alternate between the three, all processes are on this machine, and the client and its servers share its processors: quote ratios of one run.
-Processor time is that of the client and of all servers together, for an operation; of the two it depends less on what else the machine does.
+Measured are small values at high rate, large values, and connecting. Rounds alternate between the
+three clusters. All processes are on this machine, and the client and its servers share the
+processors: quote ratios of the same run. Processor time is the time of the client and of all
+servers together, for an operation; other work on the machine changes this figure less than the
+rate.
 """
 
 import argparse
@@ -35,18 +38,18 @@ PLAIN, SECURE, LIBZMQ = "without keys", "with keys", "with keys, libzmq"
 
 
 class Side(Struct, frozen=True):
-    """One of the clusters."""
+    """A cluster of the comparison."""
 
     store: Manager
     file: Path
 
     def spent_s(self) -> float:
-        """Processor time, by this process and the cluster's."""
+        """Return the processor time of this process and of the cluster."""
         return time.process_time() + processor_s(self.file)
 
 
 def turns(sides: dict[str, Side], number: int) -> Iterable[tuple[str, Side]]:
-    """In another order every round."""
+    """Return the clusters in an order that alternates between rounds."""
     return sorted(sides.items(), reverse=bool(number % 2))
 
 

@@ -1,10 +1,12 @@
-"""What it costs to be seen: small operations without traces, with 1 % and with all of them traced, and with a log of operations, in turns.
+"""Cost of being observed: small operations with no, 1 % and all traces, and with an operation log.
 
     python -m experiments.seeing_costs [--rounds 9] [--window 1.5] [--at-once 1 32] [--rate 200]
 
-Clients and servers export to files. A cost is what is missing beside a window of the same round: of the operations in a second, or of those in a
-second of processors' work (of all processes, and of the exports that follow, too). What is not traced at all (`off`) is compared with itself, which
-shows the noise. `--rate`: so many operations a second, one after the other, where nothing should be left out.
+Clients and servers export to files. A cost is the shortfall beside a window of the same round: in
+operations a second, or in operations for a second of processors' work (of all processes, and of the
+exports that follow, too). The variant without traces (`off`) is compared with itself, which shows
+the noise. With `--rate`, operations start one after another at this rate a second, and no trace
+should be left out.
 """
 
 import argparse
@@ -39,7 +41,11 @@ GOALS = {"off again": None, "1 % traced": Goal(5.0), "all traced": Goal(35.0), "
 
 
 class Window(Struct):
-    """Seconds of time and of processors that an operation took, how many there were, and how many of those to be traced were left out."""
+    """Figures of a window.
+
+    An operation took `took_s` seconds of time and `worked_s` seconds of processors. The window had
+    `count` operations; `left_out` of the traces asked for were dropped.
+    """
 
     took_s: float
     worked_s: float
@@ -48,7 +54,7 @@ class Window(Struct):
 
 
 class Variant:
-    """A client that is seen or not."""
+    """A client, observed or not."""
 
     def __init__(self, name: str, file: Path) -> None:
         self.file, directory = file, file.parent
@@ -69,7 +75,7 @@ class Variant:
     async def window(
         self, store: Manager, at_once: int, window_s: float, pause_s: float = 0.0
     ) -> Window:
-        """Half of the operations are reads. What is exported afterwards counts as work."""
+        """Run operations for a window, half of them reads; count later exports as work."""
         self.forget()
         count, left_out, worked_s = 0, self._left_out, self._processors_s()
         begin = time.perf_counter()
@@ -101,7 +107,10 @@ class Variant:
         return time.process_time() + processor_s(self.file)
 
     async def _exported(self) -> None:
-        """Until clients and servers have: their threads look once in EXPORT_S. What is not traced waits as long, for waiting is work, too."""
+        """Wait until clients and servers have exported: their threads look every EXPORT_S.
+
+        The variant without traces waits as long, because waiting is work, too.
+        """
         for waited in range(20):
             if waited >= 2 and (self.tracer is None or not self.tracer.backlog.waiting):
                 break
@@ -112,7 +121,10 @@ class Variant:
             os.truncate(path, 0)
 
     def whole(self) -> tuple[int, int]:
-        """How many traces there are, and how many of these have the work of every server that made a quorum."""
+        """Return the number of traces, and the number of complete traces.
+
+        A complete trace has the work of every server of each quorum.
+        """
         roots: set[bytes] = set()
         quorums: Counter[bytes] = Counter()
         for path in self.file.parent.glob("*.spans"):
@@ -124,13 +136,13 @@ class Variant:
 
 
 def _missing(span: Span) -> int:
-    """What a round says of servers, less what servers say."""
+    """Return the number of servers that a round names, or -1 for a span of a server."""
     quorum = span.attributes.get("ares.quorum", ())
     return -1 if span.kind == SERVER else len(quorum)
 
 
 def costs(of: Sequence[float], beside: Sequence[float]) -> list[float]:
-    """Percent, round by round."""
+    """Return the costs in percent, round by round."""
     return [100 * (1 - off / seen) for seen, off in zip(of, beside, strict=True)]
 
 
@@ -148,7 +160,7 @@ async def measure(
         for number in range(rounds + 1):
             for name in list(stores) if number % 2 else list(reversed(stores)):
                 window = await variants[name].window(stores[name], at_once, window_s, pause_s)
-                if number:  # the first one warms up
+                if number:  # the first window warms up
                     taken[name].append(window)
         await variants["all traced"].window(stores["all traced"], at_once, window_s, pause_s)
         traces, whole = variants["all traced"].whole()

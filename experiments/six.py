@@ -1,4 +1,4 @@
-"""Put and get of one object with each of the six algorithms of the papers, in one run on the same servers."""
+"""Put and get of an object with each of the six algorithms of the papers, on the same servers."""
 
 import os
 from collections import defaultdict
@@ -14,7 +14,7 @@ MIB = 1024 * 1024
 
 
 async def six_algorithms(table: Table, cluster: Path, size: int, k: int, rounds: int) -> None:
-    """New objects, and a reader that knows nothing of them; then the reader once more."""
+    """Measure new objects: a put, a first get by a reader with no knowledge, and a second get."""
     seconds: defaultdict[str, list[float]] = defaultdict(list)
     async with connect(cluster) as store:
         servers = store.configuration.servers

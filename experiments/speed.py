@@ -1,9 +1,10 @@
-"""How fast is one client process? Quorum operations a second for small values, MB/s for large ones beside raw ZeroMQ.
+"""Speed of a client process: quorum operations a second, and MB/s beside raw ZeroMQ.
 
-    .venv/bin/python -m experiments.speed            # all of it, about two minutes
+    .venv/bin/python -m experiments.speed            # small and large, about two minutes
     .venv/bin/python -m experiments.speed --small    # or --large
 
-Every line is measured in one run on one machine with all processes on it; quote ratios rather than absolute numbers.
+Operations a second are for small values, MB/s for large values. Every line is measured in the same
+run on a single machine with all processes on it; quote ratios rather than absolute numbers.
 """
 
 import argparse
@@ -28,7 +29,10 @@ BYTES_PER_SIZE = 384 * MIB
 
 
 async def small(store: Manager, concurrency: int) -> tuple[float, float, float]:
-    """Operations a second with ``concurrency`` in flight, half of them reads; p50 and p99 in milliseconds."""
+    """Return the operations a second with ``concurrency`` in flight, and p50 and p99 in ms.
+
+    Half of the operations are reads.
+    """
     latencies: list[float] = []
     rng = random.Random(1)
 

@@ -1,13 +1,16 @@
-"""How long does one client that asks for much make another one wait? For each kind of attack, from one process and from ten.
+"""Time that an honest client waits while other clients ask for much.
 
     .venv/bin/python -m experiments.stalls                     # about ten minutes
     .venv/bin/python -m experiments.stalls --only read-log --attackers 1 --seconds 3 --json
 
-A cluster of one server and one consensus member is started for each durability. Attackers are processes of their own. They write frames of ZMTP to
-plain sockets as fast as TCP takes them, and read every reply. Meanwhile another client writes and reads a small object, or asks a member for a hint,
-every PAUSE_S. The table has the longest time that one request of that client waited, and the most processor time that the process under attack used
-while one request waited, which other work on the machine does not lengthen. Then come the processor time and the largest memory of that process, and
-the processor time that it spent after the attackers were gone.
+Each kind of attack runs from a single process and from ten. A cluster with a single server and a
+single consensus member is started for each durability. Attackers are separate processes. They write
+frames of ZMTP to plain sockets as fast as TCP takes them, and read every reply. During the attack
+an honest client writes and reads a small object, or asks a member for a hint, every PAUSE_S. The
+table has the longest time that a request of that client waited, and the most processor time that
+the process under attack used while a request waited; other work on the machine does not lengthen
+the latter. The remaining columns are the processor time and the largest memory of that process, and
+its processor time after the attackers were gone.
 """
 
 import argparse
@@ -66,25 +69,29 @@ from ares.testing.torture.cluster import Cluster, die_with_parent
 MIB = 1024 * 1024
 PAUSE_S = 0.005
 _SCHEDULED = 2
-"""CPUCLOCK_SCHED of Linux: the processor clock of a process is made of its number and this."""
+"""CPUCLOCK_SCHED of Linux: with a process number, gives the clock of the process."""
 
 AFTER_S = 1.0
-"""How long the other client goes on when the attackers are gone."""
+"""Seconds that the honest client continues after the attackers are gone."""
 
 OBJECTS = 1_500
 NAME_BYTES = 1_000
 LARGE = 60
-"""Entries of 1 MiB in the log that is read."""
+"""Number of 1 MiB entries in the log for reads."""
 
 SMALL = 40
-"""Appends of 4,096 empty entries in the log of small entries."""
+"""Number of appends of 4,096 empty entries in the log of small entries."""
 
 MEMBER = "member"
 """Beginning of the names of attacks on a consensus member."""
 
 
 class Target(msgspec.Struct):
-    """What attackers have to know. ``number``: of this attacker; ``large``, ``small``: ids of logs that hold entries already."""
+    """The target of an attacker.
+
+    ``number`` is the attacker's number; ``large`` and ``small`` are ids of logs that hold entries
+    already.
+    """
 
     address: str
     kind: str
@@ -99,18 +106,18 @@ Frames = Iterator[bytes]
 
 
 def batch(messages: Sequence[AnyMessage]) -> bytes:
-    """The frames of one batch, as they go over the wire."""
+    """Return the frames of a batch, as sent over the wire."""
     frames = encode(messages)
     return b"".join(framed(frame, frame is not frames[-1]) for frame in frames)
 
 
 def again(messages: Sequence[AnyMessage]) -> Frames:
-    """The same batch for ever."""
+    """Return the same batch for ever."""
     return itertools.repeat(batch(messages))
 
 
 def _appends(target: Target) -> Frames:
-    """Batches of 500 appends of 4,096 empty entries, each with new numbers."""
+    """Yield batches of 500 appends of 4,096 empty entries, each with new numbers."""
     client = ClientId(1000 + target.number)
     for first in itertools.count(1, 500):
         numbers = range(first, first + 500)
@@ -140,7 +147,7 @@ def _put(id: bytes, name: ObjectName, number: int, *parts: bytes) -> PutData:
 
 
 def _chains(target: Target, count: int) -> list[Configuration]:
-    """Chains of a log that name 31 servers that are not there, and the server under attack."""
+    """Return chains of a log, each with 31 absent servers and the server under attack."""
     absent = [Server(ServerId(f"z{each}"), "127.0.0.1:9", "0" * 32) for each in range(31)]
     chain = Configuration.chain([*target.log.servers, *absent])
     name, cluster = DomainName(f"many {target.number}"), target.configuration.cluster_id
@@ -176,7 +183,7 @@ def _forwards(target: Target) -> Frames:
 
 
 def _trims(target: Target) -> Frames:
-    """A log of many records, which is trimmed one by one."""
+    """Yield batches that fill a log with many records, and trim each record separately."""
     log, client = target.log.id, ClientId(2000 + target.number)
     for number in itertools.count(1):
         yield batch([_append(log, client, number, (b"",) * 4096), Trim(CallId(1), log, 1)])
@@ -253,7 +260,7 @@ class Raw:
         self._frame()
 
     def ask(self, *messages: AnyMessage) -> list[AnyMessage]:
-        """Send one batch; returns so many answers."""
+        """Send a batch, and return as many answers as messages."""
         self.socket.sendall(batch(messages))
         answers: list[AnyMessage] = []
         while len(answers) < len(messages):
@@ -277,7 +284,7 @@ class Raw:
 
 
 def attack(target: Target) -> None:
-    """Write until the process is killed; connect again when hung up on."""
+    """Write until the process is killed; reconnect when the server hangs up."""
     frames = ATTACKS[target.kind](target)
     while True:
         with contextlib.suppress(OSError):
@@ -303,7 +310,7 @@ class Process:
         Path(f"/proc/{pid}/clear_refs").write_text("5", encoding="ascii")
 
     def peak_mib(self) -> float:
-        """The most memory since this was made."""
+        """Return the most memory since this object was made."""
         status = Path(f"/proc/{self._pid}/status").read_text(encoding="ascii").splitlines()
         [line] = [line for line in status if line.startswith("VmHWM")]
         return int(line.split()[1]) / 1024
@@ -313,7 +320,7 @@ class Process:
 
 
 class Waits(threading.Thread):
-    """The other client: one request after the other, until ``ended``."""
+    """The honest client: sends requests sequentially until ``ended``."""
 
     def __init__(self, address: str, process: Process, requests: Sequence[AnyMessage]) -> None:
         super().__init__(daemon=True)
@@ -333,7 +340,7 @@ class Waits(threading.Thread):
 
 
 class Line(msgspec.Struct):
-    """One line of the table."""
+    """A line of the table."""
 
     durability: str
     kind: str
@@ -347,7 +354,7 @@ class Line(msgspec.Struct):
 
 
 class Scene:
-    """A cluster that runs, with objects and logs to be asked for."""
+    """A running cluster with objects and logs for requests."""
 
     def __init__(self, cluster: Cluster, durability: str) -> None:
         settings = cluster.settings
@@ -363,7 +370,7 @@ class Scene:
         self._chain = Configuration.chain([itself], allow_no_faults=True)
 
     def prepare(self) -> None:
-        """Store what is asked for."""
+        """Store the objects and logs that requests ask for."""
         raw = Raw(self.addresses[False])
         id = self.configuration.id
         for first in range(0, OBJECTS, 100):
@@ -379,14 +386,14 @@ class Scene:
             raw.ask(_append(self.small.id, 1, number, (b"",) * 4096))
 
     def log(self, raw: Raw, name: str) -> Configuration:
-        """A log that is new, and has only this server."""
+        """Make a new log on this server alone."""
         chain = self._chain.at(DomainName(name), 0, self.configuration.cluster_id)
         raw.socket.sendall(batch([Introduce(CallId(0), chain)]))
         raw.ask(Look(CallId(1), chain.id))
         return chain
 
     def measure(self, kind: str, attackers: int, seconds: float) -> Line:
-        """Attack so long, and look on."""
+        """Attack for ``seconds``, and measure."""
         on_member = kind.startswith(MEMBER)
         log = self.log(Raw(self.addresses[False]), f"{kind} {attackers}")
         process = Process(self.cluster.pid(ServerId("r0" if on_member else "s0")))
@@ -439,7 +446,7 @@ class Scene:
 
 
 def _started(target: Target) -> subprocess.Popen[bytes]:
-    """An attacker that has connected."""
+    """Start an attacker, and return the process after the attacker has connected."""
     process = subprocess.Popen(
         [*python("-m", "experiments.stalls"), "--attack"],
         stdin=subprocess.PIPE,
@@ -457,7 +464,7 @@ def _started(target: Target) -> subprocess.Popen[bytes]:
 def scenes(
     durability: str, kinds: Sequence[str], crowds: Sequence[int], seconds: float
 ) -> Iterator[Line]:
-    """All lines for servers of this durability."""
+    """Yield all lines for servers of this durability."""
     with tempfile.TemporaryDirectory(prefix="ares-experiment-") as directory:
         plan = Plan(1, 1, base_port=0, security="none", allow_no_faults=True, durability=durability)  # type: ignore[arg-type]
         for kind, attackers in itertools.product(kinds, crowds):

@@ -1,9 +1,10 @@
-"""Which store under a server? LMDB, SQLite and an append log, side by side on this disk.
+"""Comparison of stores under a server: LMDB, SQLite and an append log, on this disk.
 
-    .venv/bin/python -m experiments.stores [DIRECTORY]     # about five minutes; LMDB only where `pip install lmdb` was run
+    .venv/bin/python -m experiments.stores [DIRECTORY]     # about five minutes
 
-Values are written as a server would: keyed by configuration, object and tag, in groups that are made durable together. "raw" is a file that the
-same bytes are appended to with one fdatasync a group. Quote ratios of one run.
+LMDB takes part only after `pip install lmdb`. Values are written as a server writes: keyed by
+configuration, object and tag, in groups that are made durable together. "raw" appends the same
+bytes to a file, with an fdatasync for each group. Quote ratios of the same run.
 """
 
 import gc
@@ -39,10 +40,13 @@ Item = tuple[bytes, bytes]
 
 class Store(Protocol):
     def commit(self, items: list[Item]) -> None:
-        """Durable when it returns."""
+        """Make `items` durable before returning."""
 
     def load(self) -> int:
-        """What a restart does: every key, and every small value; large ones stay where they are. Returns how many there are."""
+        """Load every key and every small value, as a restart does, and return their number.
+
+        Large values stay in place.
+        """
 
     def close(self) -> None: ...
 
@@ -67,7 +71,10 @@ class Raw:
 
 
 class Log:
-    """A frame for each group: bytes, checksum, MessagePack of keys, small values and lengths; then large values. Room is allocated ahead."""
+    """An append log with a frame for each group; space is allocated ahead.
+
+    A frame has bytes, checksum, MessagePack of keys, small values and lengths; large values follow.
+    """
 
     def __init__(self, directory: Path) -> None:
         self._file = os.open(directory / "log", os.O_RDWR | os.O_CREAT)
@@ -162,7 +169,7 @@ STORES: dict[str, Callable[[Path], Store]] = {
     "SQLite WAL, FULL": Sqlite,
     "SQLite WAL, NORMAL": lambda directory: Sqlite(
         directory, "NORMAL"
-    ),  # not durable: what was committed may be lost with the power
+    ),  # not durable: committed values may be lost with the power
 } | ({"LMDB": Lmdb} if lmdb is not None else {})
 
 
@@ -174,7 +181,10 @@ def items(size: int) -> Iterator[Item]:
 
 
 def rate(store: Store, group: int, size: int, total: float) -> float:
-    """Values a second, ``group`` made durable at a time, until ``total`` seconds (or, from 1 MiB on, MiB) are over."""
+    """Return the values a second, ``group`` made durable at a time.
+
+    The run ends after ``total`` seconds or, from 1 MiB on, after ``total`` MiB.
+    """
     source, done, began, waiting = items(size), 0, time.perf_counter(), 0.0
     while (time.perf_counter() - began if size < MIB else done) < total:
         batch = [next(source) for _ in range(group)]
@@ -207,7 +217,10 @@ def restart_s(make: Callable[[Path], Store], directory: Path, count: int) -> flo
 
 
 def rates(base: Path, group: int, size: int, total: float) -> dict[str, list[float]]:
-    """By store, a rate for each round; the stores take turns, for a disk is not as fast at one time as at another."""
+    """Return the rates of each store, by round.
+
+    The stores take turns because a disk's speed varies with time.
+    """
     found: dict[str, list[float]] = {name: [] for name in STORES}
     for _ in range(ROUNDS):
         for name, make in STORES.items():

@@ -1,4 +1,7 @@
-"""What ARES II's optimisations are worth for files of many blocks, on this machine's own links and on slower ones."""
+"""Gain of ARES II's optimisations for files of many blocks, on fast and on slow links.
+
+Fast links are this machine's own.
+"""
 
 import os
 from collections import defaultdict
@@ -24,19 +27,19 @@ BATCHING = Goal(5, at_most=False)
 
 
 def content_of_blocks(blocks: int, sizes: Sizes) -> bytes:
-    """Random bytes that are divided into exactly so many."""
+    """Return random bytes that are divided into exactly ``blocks`` blocks."""
     data = os.urandom(blocks * sizes.max)
     last = content_of_bytes(data, sizes).chunks[blocks - 1]
     return data[: last.offset + last.length]
 
 
 def switched(settings: Settings, **switches: bool) -> Settings:
-    """The cluster file with other client switches."""
+    """Return the cluster file with other client switches."""
     return structs.replace(settings, client=structs.replace(settings.client, **switches))
 
 
 async def rereads(table: Table, cluster: Path, delay_s: float, rounds: int) -> None:
-    """Reading a file again that has not changed: with and without piggybacking and fast reads."""
+    """Measure repeated reads of an unchanged file: with and without piggybacking and fast reads."""
     settings = Settings.load(cluster)
     async with connect(settings) as writer:
         await writer.file("unchanged", sizes=SMALL).write(content_of_blocks(BLOCKS, SMALL))
@@ -80,7 +83,7 @@ def _word(on: bool) -> str:
 
 
 async def batching(table: Table, cluster: Path, sizes: Sizes, delay_s: float, rounds: int) -> None:
-    """The reconfiguration of a file of 256 blocks, batched and one block after the other, in turns."""
+    """Measure the reconfiguration of a file of 256 blocks, batched and sequential, in turns."""
     settings, name = Settings.load(cluster), f"moving {sizes.min} {delay_s}"
     async with connect(settings) as writer:
         await writer.file(name, sizes=sizes).write(content_of_blocks(BLOCKS, sizes))
@@ -108,7 +111,10 @@ async def _move(table: Table, settings: Settings, name: str, rounds: int) -> Non
 
 
 async def _reconfigure(mover: Manager, name: str) -> float:
-    """To a new configuration of the same kind on the same servers, which moves everything and collects what was there."""
+    """Reconfigure to the same kind on the same servers.
+
+    This moves all blocks, and collects the old ones.
+    """
     domain = await mover.domain(f"file/{name}")
     wished = mover.configuration
     took, result = await timed(domain.reconfigure(wished))

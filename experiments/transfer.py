@@ -1,4 +1,4 @@
-"""Put and get of large files beside raw ZeroMQ and one pass of encoding; edits; reading what has not changed."""
+"""Put and get of large files beside raw ZeroMQ and a pass of encoding; edits; repeated reads."""
 
 import os
 import time
@@ -23,7 +23,7 @@ Seconds = defaultdict[str, list[float]]
 
 
 async def transfers(table: Table, cluster: Path, size: int, rounds: int) -> None:
-    """One line for each ratio, in the cluster's initial configuration."""
+    """Print a line for each ratio, in the cluster's initial configuration."""
     seconds: Seconds = defaultdict(list)
     async with connect(cluster) as writer:
         configuration = writer.configuration
@@ -44,7 +44,7 @@ async def _round(
     name: str,
     size: int,
 ) -> dict[str, float]:
-    """Everything once, with a new file and a reader that knows nothing of it; the first round of all warms up."""
+    """Measure each transfer with a new file and a new reader; the first round of all warms up."""
     data, part = os.urandom(size), bytes(-(-size // configuration.k))
     edited = b"".join((data[: size // 2], b"!", data[size // 2 :]))
     sent = len(part) * configuration.n
@@ -58,7 +58,7 @@ async def _round(
     measured["raw put"] = raw.write(part)
     measured["encode"] = _encode(configuration, data)
     async with connect(cluster) as reader:
-        await reader.current()  # connects it, as the raw peers are
+        await reader.current()  # this connects the client, as the raw peers are connected
         copy = reader.file(name)
         warm_memory(2 * size)
         measured["get"], got = await timed(copy.read())
@@ -85,7 +85,7 @@ async def _round(
 
 
 def _encode(configuration: Configuration, data: bytes) -> float:
-    """One pass of the erasure code over the blocks of ``data``."""
+    """Encode the blocks of ``data`` once with the erasure code, and return the seconds."""
     coding = coding_for(configuration)
     blocks = [
         data[chunk.offset : chunk.offset + chunk.length]

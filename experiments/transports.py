@@ -1,10 +1,11 @@
-"""What does a batch cost, with ZeroMQ's protocol spoken by libzmq and by the event loop itself, without keys and with?
+"""Cost of a batch with ZeroMQ's protocol spoken by libzmq and by the event loop itself.
 
     .venv/bin/python -m experiments.transports              # a minute
     .venv/bin/python -m experiments.transports --rounds 5
 
-One client process sends every batch to five servers, as a round of a quorum operation does, and goes on with the next as soon as three have answered.
-Processor time is that of whole processes, threads of libzmq included. All are measured in turn in one run: quote ratios.
+Both run without keys and with keys. A client process sends every batch to five servers, as a round
+of a quorum operation does, and sends the next after three answers. Processor time is the time of
+whole processes, threads of libzmq included. All are measured in turn in the same run: quote ratios.
 """
 
 import argparse
@@ -47,7 +48,7 @@ CONFIGURATION = ConfigurationId(b"c" * 16)
 
 
 class Everybody:
-    """Lets everybody in who has a key."""
+    """A policy that admits every key."""
 
     def admits(self, key: str, address: str) -> bool:
         return True
@@ -62,7 +63,7 @@ def connections(kind: str) -> Connections:
 
 
 def answer(message: AnyMessage) -> AnyMessage:
-    """To a small request something small; to a put what was put."""
+    """Reply to a small request with a small message, and to a put with the value put."""
     element = message.element if isinstance(message, PutData) else None
     return DataReply(message.call, (), -1, TAG_ZERO, element, None)
 
@@ -102,7 +103,10 @@ def servers(kind: str) -> Any:
 
 
 async def waves(kind: str, make: Callable[[int], list[AnyMessage]]) -> tuple[float, float, float]:
-    """Waves a second; microseconds of processor for a batch at a server, and for a wave at the client."""
+    """Return waves a second, and microseconds of processor for a batch and for a wave.
+
+    The server is charged for a batch, the client for a wave.
+    """
     with servers(kind) as (pids, addresses):
         loop, to = asyncio.get_running_loop(), connections(kind)
         done, answered, count = loop.create_future(), 0, 0

@@ -1,12 +1,14 @@
-"""ares beside other stores, under the same load, in one run.
+"""ares beside other stores, under the same load, in the same run.
 
-    make bench                  # every store that is installed, all workloads, faults: half an hour
-    make bench-quick            # the ones that matter most: under two minutes
+    make bench                  # every installed store, all workloads, faults: half an hour
+    make bench-quick            # the most important stores: under two minutes
     .venv/bin/python -m experiments.bench --only ares-abd,redis-wait --workloads '10 B' --rounds 5
 
-Half reads, keys of 24 bytes, a closed loop: every client has one operation outstanding. Everything runs on this machine, generators included, on
-free ports of loopback, and is gone afterwards; quote ratios of one run. Prints a table, and writes bench.json, bench.txt and the page report.html.
-Stores that are not installed are named. Exit status 1 if a read returned what nobody wrote.
+Half of the operations are reads, keys have 24 bytes, and the loop is closed: every client has a
+single operation outstanding. All processes run on this machine, generators included, on free ports
+of loopback, and are gone afterwards; quote ratios of the same run. The bench prints a table, and
+writes bench.json, bench.txt and the page report.html. Missing stores are named. The exit status is
+1 if a read returned a value that no client wrote.
 """
 
 import argparse
@@ -40,7 +42,7 @@ FAULTED_QUICK = ("ares-abd",)
 
 
 def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
-    """What was asked for."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         prog="experiments.bench",
         description=__doc__,
@@ -89,7 +91,7 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def machine() -> str:
-    """Where this runs."""
+    """Describe the machine."""
     models = [
         line.split(":", 1)[1].strip()
         for line in Path("/proc/cpuinfo").read_text().splitlines()
@@ -105,7 +107,7 @@ def machine() -> str:
 
 
 def chosen(given: argparse.Namespace, missing: dict[str, str]) -> tuple[list[Peer], list[Workload]]:
-    """The stores to measure and what to ask of them; ``missing`` is told of the others."""
+    """Return the stores to measure and their workloads; add uninstalled stores to ``missing``."""
     peers: list[Peer] = [*ARES, *REDIS, Etcd(), *CASSANDRA]
     wanted = (
         given.only.split(",")
@@ -139,7 +141,7 @@ def measure(
     given: argparse.Namespace,
     missing: dict[str, str],
 ) -> Report:
-    """Everything, told line by line as it comes."""
+    """Run all measurements, and print each line at once."""
     settings = QUICK_SETTINGS if given.quick else Settings()
     settings = msgspec.structs.replace(
         settings,
@@ -177,7 +179,7 @@ def measure(
 
 
 def write(report: Report, directory: Path) -> str:
-    """The files; the text is returned."""
+    """Write the files, and return the text."""
     known = baseline.load()
     directory.mkdir(parents=True, exist_ok=True)
     told = text(report, known)
@@ -189,7 +191,7 @@ def write(report: Report, directory: Path) -> str:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """The command; returns the exit status."""
+    """Run the command, and return the exit status."""
     given, missing = arguments(words), dict[str, str]()
     peers, workloads = chosen(given, missing)
     if given.list:

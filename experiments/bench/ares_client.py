@@ -1,4 +1,4 @@
-"""The bench's clients of ares: the public interface, nothing else."""
+"""The bench's clients of ares, which use the public interface only."""
 
 from msgspec import structs
 
@@ -9,7 +9,7 @@ from experiments.bench.stores import AresStore, Coroutines
 
 
 async def ares_clients(store: AresStore) -> Coroutines:
-    """Clients of one connection."""
+    """Return clients that share a connection."""
     settings = Settings.load(store.file)
     client = structs.replace(settings.client, fast_read=store.fast_read, piggyback=store.piggyback)
     manager = await connect(structs.replace(settings, client=client))

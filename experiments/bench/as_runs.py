@@ -1,4 +1,7 @@
-"""What benches measured, as directories of runs below OUT/rounds, and the one page of all of them (docs/results.md), OUT/report.html."""
+"""Results of benches, as directories of runs and as a page.
+
+The runs are below OUT/rounds. OUT/report.html is the page of all of them (docs/results.md).
+"""
 
 import shutil
 import subprocess
@@ -25,17 +28,17 @@ from experiments.bench.workload import FAULTED, Workload, size_text
 
 ROUNDS = "rounds"
 _COLUMN_OF = {"servers": "servers", "bytes": "object_size"}
-"""Of the axis of a sample: what `run.json` calls it; others are parameters."""
+"""Names in `run.json` for the axis of a sample; any other axis is a parameter."""
 
 
 def emptied(out: Path, scenarios: Iterable[str]) -> None:
-    """Have no rounds of these scenarios in ``out``: those of the last bench of this kind go."""
+    """Remove the rounds of these scenarios from ``out``, left by the last bench of this kind."""
     for scenario in scenarios:
         shutil.rmtree(out / ROUNDS / scenario, ignore_errors=True)
 
 
 def round_directory(out: Path, scenario: str, name: str, **about: Any) -> Path:
-    """A new directory with its `run.json`."""
+    """Make a new directory with a `run.json`."""
     directory = (
         out
         / ROUNDS
@@ -50,9 +53,14 @@ def round_directory(out: Path, scenario: str, name: str, **about: Any) -> Path:
 
 
 def make_page(out: Path) -> Path:
-    """Import all rounds of ``out`` and make the page of them. Raises :class:`BenchError` if that fails; the rounds stay."""
+    """Import all rounds of ``out`` and make their page. Raises :class:`BenchError` on failure.
+
+    The rounds stay after a failure.
+    """
     database, page = out / "results.db", out / "report.html"
-    database.unlink(missing_ok=True)  # it is made of the rounds, and some may be gone
+    database.unlink(
+        missing_ok=True
+    )  # the database is made of the rounds, and some rounds may be gone
     for words in (["import", out / ROUNDS, "--into", database], ["report", database, "-o", page]):
         ended = subprocess.run(
             python("-m", "ares", "results", *map(str, words)),
@@ -73,7 +81,10 @@ def write_turns(
     peers: Sequence[Peer],
     machine: str,
 ) -> None:
-    """A run for every store, size of values and round; its points have more and more clients."""
+    """Write a run for every store, size of values and round.
+
+    The points of a run have growing numbers of clients.
+    """
     by_name = {peer.name: peer for peer in peers}
     emptied(out, ["bench"])
     found: dict[tuple[str, int, int], list[LoadPoint]] = {}
@@ -120,7 +131,7 @@ def write_turns(
 def write_faults(
     out: Path, disturbed: Sequence[Disturbed], machine: str, workload: Workload = FAULTED
 ) -> None:
-    """A run for every store, fault and round."""
+    """Write a run for every store, fault and round."""
     emptied(out, ["bench_faults"])
     for one in disturbed:
         about = {
@@ -141,7 +152,7 @@ def write_faults(
 def write_samples(
     out: Path, samples: Sequence[Sample], titles: Mapping[str, str], machine: str
 ) -> None:
-    """A run for every sample; a scenario for every section."""
+    """Write a run for every sample; every section is a scenario."""
     emptied(out, dict.fromkeys(f"scale_{sample.section}" for sample in samples))
     for number, sample in enumerate(samples):
         column = _COLUMN_OF.get(sample.axis)
@@ -169,7 +180,10 @@ def write_samples(
 
 
 def write_move(out: Path, run: Run, objects: int, value_bytes: int, machine: str) -> None:
-    """A run of a domain that moved under load: its operations, and the stages of the move on their timeline."""
+    """Write a run of a domain that moved under load.
+
+    The run has the operations, with the stages of the move on their timeline.
+    """
     about = {
         "object_size": value_bytes,
         "parameters": {"load": run.load, "objects": objects},
@@ -193,7 +207,7 @@ def write_move(out: Path, run: Run, objects: int, value_bytes: int, machine: str
 
 
 def _line(number: int, one: Watched) -> dict[str, Any]:
-    """Of an operation log."""
+    """Return a line of an operation log."""
     kind = "read" if one.reading else "write"
     return {
         "asctime": began(one.ended_s),
@@ -212,7 +226,7 @@ def _line(number: int, one: Watched) -> dict[str, Any]:
 
 
 def write_durations(out: Path, durations: Sequence[Duration], machine: str) -> None:
-    """A run for every move of a domain that nobody used."""
+    """Write a run for every move of an unused domain."""
     for one in durations:
         batch = "on" if one.batch else "off"
         name = f"{one.case}, batch {batch}"

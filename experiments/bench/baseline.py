@@ -1,4 +1,7 @@
-"""What the ratios were when somebody last said that they were good: kept in this package, shown beside today's. Nothing fails because of it."""
+"""The last ratios that a person approved, shown beside today's ratios.
+
+The file is kept in this package. No test fails because of the baseline.
+"""
 
 from pathlib import Path
 
@@ -10,17 +13,17 @@ FILE = Path(__file__).with_name("baseline.json")
 
 
 def key(workload: str, peer: str, yardstick: str) -> str:
-    """How a ratio is called in the file."""
+    """Return the name of a ratio in the file."""
     return f"{workload} | {yardstick} : {peer}"
 
 
 def load(path: Path = FILE) -> dict[str, float]:
-    """The ratios by :func:`key`; none if there is no file yet."""
+    """Return the ratios by :func:`key`; without a file the result is empty."""
     return msgspec.json.decode(path.read_bytes(), type=dict[str, float]) if path.exists() else {}
 
 
 def save(report: Report, path: Path = FILE) -> None:
-    """Take the medians of this report; those of points that it does not have stay."""
+    """Store the medians of this report; points that the report lacks keep their ratio."""
     known = load(path)
     for point in report.points:
         for yardstick, figure in point.ratios.items():

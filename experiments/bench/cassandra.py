@@ -1,8 +1,10 @@
-"""Cassandra: as many nodes as asked for (three in the bench), each with a copy of everything; reads and writes at QUORUM.
+"""Cassandra: nodes with a copy of all data each; reads and writes at QUORUM.
 
-Its timestamps decide between writes, so it is no atomic register.
+The number of nodes is a parameter (three in the bench). Timestamps decide between writes, so
+Cassandra is no atomic register.
 
-Debian has no package of it. Its jars come from Maven Central; they are looked for in the directory that ARES_BENCH_CASSANDRA names, or ~/.cache.
+Debian has no package of Cassandra. The jars come from Maven Central; the bench looks for them in
+the directory that ARES_BENCH_CASSANDRA names, or in ~/.cache.
 """
 
 import contextlib
@@ -23,23 +25,26 @@ N = 3
 START_S = 300.0
 HEAP = "1g"
 SMALL_HEAP = "512m"
-"""The role's own, for rounds: as many nodes as there are servers."""
+"""The role's own heap, for rounds with as many nodes as servers."""
 
 BESIDE_HEAP_BYTES = 480 << 20
-"""What a node has in memory beside its heap."""
+"""Memory of a node beside the heap."""
 
 KEYSPACE = "bench"
 
 
 def jars() -> Path:
-    """Where the jars are to be."""
+    """Return the directory of the jars."""
     return Path(
         os.environ.get("ARES_BENCH_CASSANDRA") or Path.home() / ".cache" / "ares-bench-cassandra"
     )
 
 
 class Cassandra(Struct, frozen=True):
-    """``durability`` "memory" is its default: the commit log is synced every ten seconds."""
+    """A cluster of Cassandra.
+
+    ``durability`` "memory" is Cassandra's default: the commit log is synced every ten seconds.
+    """
 
     name: str = "cassandra"
     durability: Durability = "memory"
@@ -51,7 +56,7 @@ class Cassandra(Struct, frozen=True):
     heap: str = HEAP
 
     def missing(self) -> str | None:
-        """Java, jars, driver and memory."""
+        """Check Java, jars, driver and memory."""
         if (why := lacking("cassandra", self._given(Path(), [0] * 4, ""))) is not None:
             return why
         if importlib.util.find_spec("cassandra") is None:
@@ -65,7 +70,7 @@ class Cassandra(Struct, frozen=True):
 
     @contextlib.contextmanager
     def running(self, directory: Path) -> Iterator[Running]:
-        """Serves when every node speaks to clients and knows the others."""
+        """Start the nodes, and yield once every node serves clients and knows all nodes."""
         ports = free_ports(4 * self.n)
         names = [f"c{number}" for number in range(self.n)]
         seeds = ",".join(f"127.0.0.1:{port}" for port in ports[::4])
@@ -110,7 +115,7 @@ CASSANDRA: tuple[Cassandra, ...] = (Cassandra(), Cassandra("cassandra-fsync", du
 
 
 def _bytes(size: str) -> int:
-    """Of a size as Java takes it, with a g or an m."""
+    """Return the bytes of a size in Java's notation, with a g or an m."""
     return int(size[:-1]) << {"g": 30, "m": 20}[size[-1]]
 
 

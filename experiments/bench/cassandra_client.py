@@ -1,6 +1,7 @@
-"""The bench's clients of Cassandra: DataStax's driver, prepared statements at QUORUM, one session for each generator.
+"""The bench's clients of Cassandra: DataStax's driver with prepared statements at QUORUM.
 
-The driver has an event loop in a thread of its own; its answers come over to ours.
+A generator has a single session. The driver runs an event loop in a separate thread; answers are
+passed to our loop.
 """
 
 import asyncio
@@ -26,7 +27,7 @@ TOGETHER_S = 120.0
 
 
 class Driver:
-    """A session of one cluster."""
+    """A session of a cluster."""
 
     def __init__(self, cluster: Cluster, session: Session) -> None:
         self._cluster, self._session = cluster, session
@@ -35,12 +36,12 @@ class Driver:
         self._write = session.prepare("insert into objects (key, value) values (?, ?)")
 
     async def read(self, key: str) -> bytes | None:
-        """The value; None if there is none."""
+        """Return the value, or `None` if the key has no value."""
         rows = await self._ask(self._read, (key,))
         return bytes(rows[0][0]) if rows else None
 
     async def write(self, key: str, value: bytes) -> None:
-        """Insert it, or put it in the place of what is there."""
+        """Insert the value, or replace the present value."""
         await self._ask(self._write, (key, value))
 
     async def close(self) -> None:
@@ -76,14 +77,14 @@ def _connected(nodes: Sequence[tuple[str, int]], keyspace: str | None) -> tuple[
 
 
 def tuple_rows(_names: object, rows: list[Any]) -> list[Any]:
-    """Rows as the driver has them."""
+    """Return the rows in the driver's form."""
     return rows
 
 
 def _connected_at_last(
     nodes: Sequence[tuple[str, int]], deadline: float
 ) -> tuple[Cluster, Session]:
-    """A node that has just begun may let clients wait."""
+    """Connect, and retry until the deadline: a new node may refuse clients at first."""
     while True:
         try:
             return _connected(nodes, None)
@@ -93,7 +94,10 @@ def _connected_at_last(
 
 
 def make_table(nodes: Sequence[tuple[str, int]], keyspace: str, copies: int) -> None:
-    """The keyspace and its one table, unless they are there, once so many nodes know each other. Raises OperationTimedOut."""
+    """Make the absent parts of the keyspace and table, after ``copies`` nodes know each other.
+
+    Raises OperationTimedOut.
+    """
     deadline = time.monotonic() + TOGETHER_S
     cluster, session = _connected_at_last(nodes, deadline)
     try:
@@ -116,7 +120,7 @@ def make_table(nodes: Sequence[tuple[str, int]], keyspace: str, copies: int) -> 
 
 
 async def cassandra_clients(store: CassandraStore) -> Coroutines:
-    """Clients of one session."""
+    """Return clients that share a session."""
     cluster, session = await asyncio.to_thread(_connected, store.nodes, store.keyspace)
     driver = Driver(cluster, session)
     return Coroutines(driver, (DriverException, OperationTimedOut, NoHostAvailable), driver.close)

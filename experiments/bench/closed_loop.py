@@ -1,6 +1,7 @@
-"""One client of a load generator: it asks, waits for the answer, checks it, and asks again until its time is over.
+"""A client of a load generator: sends a request, checks the answer, and repeats until the end.
 
-In a closed loop it asks when it was answered; in an open one, when an operation is due and a client is free.
+In a closed loop the client sends the next request after the last answer; in an open loop, when an
+operation is due and a client is free.
 """
 
 import math
@@ -15,13 +16,14 @@ from experiments.bench.values import Begun, Values, key_of
 _DRAWS = 1024
 
 Asked = tuple[str, bytes | None]
-"""A key, and the value to write or None to read it."""
+"""A key, and the value to write or None to read."""
 
 
 class Record:
-    """What the clients of one process went through: ``operations`` as (due, begin, end, whether it read) by the machine's monotonic clock; troubles.
+    """The events of all clients of a process.
 
-    In a closed loop an operation is due when it begins.
+    ``operations`` are (due, begin, end, whether a read) by the machine's monotonic clock. In a
+    closed loop an operation is due when it begins.
     """
 
     def __init__(self) -> None:
@@ -32,23 +34,29 @@ class Record:
 
 
 class Loop(Protocol):
-    """Call :meth:`ask` for what to ask, then :meth:`answered` or :meth:`failed`, and so on until :meth:`ask` says None."""
+    """A source of operations.
+
+    The caller repeats :meth:`ask` and one of :meth:`answered` and :meth:`failed` until :meth:`ask`
+    returns None.
+    """
 
     def ask(self) -> Asked | float | None:
-        """What to ask; seconds after which to call again; None when it is over."""
+        """Return an operation, seconds after which to call again, or None at the end."""
 
     def answered(self, value: bytes | None = None) -> None:
-        """The operation is done; ``value``: what a read found."""
+        """Record the end of the operation; ``value`` is the result of a read."""
 
     def failed(self, why: str) -> None:
-        """The operation came to nothing, or may have."""
+        """Record an operation that failed, or may have failed."""
 
 
 class ClosedLoop:
-    """The :class:`Loop` of one client, until ``end_s`` or, if that comes first, ``most`` operations that begin from ``begin_s`` on. ``keys``: all, by
-    number; shared by the clients of a process. ``written``: so many of them have a value from the beginning; a read of another may find none.
+    """The :class:`Loop` of a client, until ``end_s`` or a number of operations.
 
-    ``writer`` is this client's own number; no other client of the store has it, in this process or another, before or after.
+    The loop ends earlier after ``most`` operations that begin from ``begin_s`` on. ``keys`` has all
+    keys by number and is shared by the clients of a process. The first ``written`` keys have a
+    value from the beginning; a read of any other key may find no value. ``writer`` is the number of
+    this client; no other client of the store has this number, in any process, before or after.
     """
 
     def __init__(
@@ -86,7 +94,7 @@ class ClosedLoop:
 
     @property
     def has_done_all(self) -> bool:
-        """Whether it has asked for as many operations as it was to."""
+        """Return whether the client has begun all its operations."""
         return self._left <= 0
 
     def _chosen(self) -> Asked:
@@ -131,17 +139,20 @@ class ClosedLoop:
 
 
 class Arrivals:
-    """When operations are due: a Poisson process of ``per_s`` from ``begin_s`` to ``end_s``. Times in order, each taken once."""
+    """Times of due operations: a Poisson process of ``per_s`` from ``begin_s`` to ``end_s``.
+
+    The times are in order, and each is taken once.
+    """
 
     def __init__(self, per_s: float, begin_s: float, end_s: float, seed: object) -> None:
         self._times = _poisson(per_s, begin_s, end_s, random.Random(f"{seed}"))
 
     def take(self) -> float | None:
-        """The next one; None if there is none."""
+        """Return the next time, or `None` at the end."""
         return next(self._times, None)
 
     def left(self) -> int:
-        """How many nobody took; they are taken by this."""
+        """Take all remaining times, and return their number."""
         return sum(1 for _ in self._times)
 
 
@@ -153,8 +164,10 @@ def _poisson(per_s: float, begin_s: float, end_s: float, chance: random.Random) 
 
 
 class OpenLoop(ClosedLoop):
-    """One of the clients that serve the same ``arrivals``: whichever is free takes the next. None begins after ``end_s``; ``missed``: one was due and
-    did not begin.
+    """A client among several that serve the same ``arrivals``: a free client takes the next.
+
+    No operation begins after ``end_s``. ``missed`` says that an operation was due and did not
+    begin.
     """
 
     def __init__(self, arrivals: Arrivals, *arguments: Any, **more: Any) -> None:

@@ -1,4 +1,7 @@
-"""etcd: five members, every write synced by a majority before it is acknowledged, reads linearizable (its defaults)."""
+"""etcd: five members, with etcd's defaults.
+
+A majority syncs every write before the acknowledgement, and reads are linearizable.
+"""
 
 import contextlib
 import importlib.util
@@ -18,11 +21,15 @@ from experiments.bench.stores import EtcdStore
 
 START_S = 30.0
 REQUEST_BYTES_MAX = 1_572_864
-"""etcd's own default. Its documentation advises against more."""
+"""Default of etcd. The documentation of etcd advises against more."""
 
 
 class Etcd(Struct, frozen=True):
-    """Clients talk to the leader, which spares them a hop; when it is gone, to the others in turn."""
+    """A cluster of etcd.
+
+    Clients talk to the leader, which saves a hop; after the leader's death, clients try the other
+    members in turn.
+    """
 
     name: str = "etcd"
     durability: Durability = "fsync"
@@ -33,14 +40,17 @@ class Etcd(Struct, frozen=True):
     n: int = N
 
     def missing(self) -> str | None:
-        """Debian's package starts a service of its own on port 2379, which the bench neither needs nor touches."""
+        """Say how to install etcd.
+
+        Debian's package starts a service on port 2379, which the bench neither needs nor touches.
+        """
         if importlib.util.find_spec("aetcd") is None:
             return "etcd needs a Python client: pip install 'ares-storage[bench]'"
         return lacking("etcd", _given(Path(), 0, 0, ""))
 
     @contextlib.contextmanager
     def running(self, directory: Path) -> Iterator[Running]:
-        """Serves when every member knows the same leader."""
+        """Start the members, and yield once every member knows the same leader."""
         ports = free_ports(2 * self.n)
         members = [
             (f"m{number}", client, peer)
@@ -90,7 +100,7 @@ def _given(directory: Path, client: int, peer: int, cluster: str) -> dict[str, A
 
 
 def leader(addresses: Sequence[str]) -> int | None:
-    """The number of the member that all call their leader, of members that serve clients at these; None if they do not agree or do not answer."""
+    """Return the position in ``addresses`` of the leader on which all members agree, or `None`."""
     told = [_status(address) for address in addresses]
     leaders = {status.get("leader") for status in told}
     if len(leaders) != 1 or leaders <= {None, "0"}:
@@ -100,7 +110,7 @@ def leader(addresses: Sequence[str]) -> int | None:
 
 
 def _status(address: str) -> dict[str, Any]:
-    """What a member says of itself, by its JSON gateway; nothing while it does not answer."""
+    """Return a member's status from the JSON gateway; empty without an answer."""
     request = urllib.request.Request(f"http://{address}/v3/maintenance/status", data=b"{}")
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:

@@ -1,7 +1,8 @@
-"""The bench's clients of etcd: gRPC's own asyncio client (its C core) over etcd's protocol as aetcd brings it, and nothing in between.
+"""The bench's clients of etcd: gRPC's asyncio client (its C core) over aetcd's protocol files.
 
-One HTTP/2 connection for each generator, shared by its clients, as etcd's own client libraries do it. The requests are the simplest there are: a put,
-and a linearizable range over one key.
+No other library is in between. The clients of a generator share an HTTP/2 connection, as etcd's own
+client libraries do. The requests are the simplest possible: a put, and a linearizable range over a
+single key.
 """
 
 from aetcd import rpc
@@ -18,11 +19,11 @@ _OPTIONS = (
     ("grpc.max_send_message_length", _MESSAGE_BYTES_MAX),
 )
 _ELSEWHERE = {StatusCode.UNAVAILABLE, StatusCode.DEADLINE_EXCEEDED, StatusCode.CANCELLED}
-"""What another member may do better. Both operations may be made twice."""
+"""Errors after which another member may succeed. Both operations may be repeated."""
 
 
 class Members:
-    """A client of all members: it stays with one until that fails."""
+    """A client of all members, which stays with a member until it fails."""
 
     def __init__(self, endpoints: tuple[str, ...]) -> None:
         self._channels = [
@@ -32,12 +33,12 @@ class Members:
         self._current = 0
 
     async def read(self, key: str) -> bytes | None:
-        """The value; None if there is none."""
+        """Return the value, or `None` if the key has no value."""
         found = await self._ask("Range", rpc.RangeRequest(key=key.encode()))
         return found.kvs[0].value if found.kvs else None
 
     async def write(self, key: str, value: bytes) -> None:
-        """Put it."""
+        """Put the value."""
         await self._ask("Put", rpc.PutRequest(key=key.encode(), value=value))
 
     async def close(self) -> None:
@@ -59,6 +60,6 @@ class Members:
 
 
 async def etcd_clients(store: EtcdStore) -> Coroutines:
-    """Clients of one connection."""
+    """Return clients that share a connection."""
     members = Members(store.endpoints)
     return Coroutines(members, (rpc.AioRpcError,), members.close)

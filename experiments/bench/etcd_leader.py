@@ -1,4 +1,4 @@
-"""Who leads a cluster of etcd, as its members say."""
+"""The leader of a cluster of etcd, as reported by the members."""
 
 import http.client
 import json
@@ -7,7 +7,7 @@ ASK_S = 2.0
 
 
 def leads(endpoint: str) -> bool:
-    """Whether the member at ADDRESS:PORT says that it is the leader."""
+    """Return whether the member at ADDRESS:PORT says that it is the leader."""
     connection = http.client.HTTPConnection(endpoint, timeout=ASK_S)
     try:
         connection.request("POST", "/v3/maintenance/status", "{}")

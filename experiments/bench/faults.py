@@ -1,4 +1,7 @@
-"""What a slow or a dead process costs: throughput beside the undisturbed throughput of the same run, and the longest time nothing was done."""
+"""Cost of a slow or a dead process: throughput beside the undisturbed throughput, and pauses.
+
+Both throughputs are of the same run. A pause is a time without completed operations.
+"""
 
 import contextlib
 import math
@@ -22,7 +25,7 @@ from experiments.bench.processes import Slowed
 from experiments.bench.workload import FAULTED, Workload
 
 SHARE = 0.2
-"""Of one processor, for a slowed process."""
+"""Share of a processor for a slowed process."""
 
 QUIET_PART = 1 / 3
 """The first part of each run is undisturbed."""
@@ -32,7 +35,11 @@ Victim = Literal["replica", "leader"]
 
 
 class Disturbed(Struct):
-    """One run. ``point`` has what was kept, and the curve; ``quiet_pause_s``: the longest pause before the fault."""
+    """A run with a fault.
+
+    ``point`` has the kept throughput, and the curve; ``quiet_pause_s`` is the longest pause before
+    the fault.
+    """
 
     peer: str
     fault: Fault
@@ -44,12 +51,12 @@ class Disturbed(Struct):
 
     @property
     def kept(self) -> float:
-        """Throughput under the fault : before it; NaN if there was none before."""
+        """Return throughput under the fault : before the fault; NaN without throughput before."""
         return math.nan if self.point.kept is None else self.point.kept
 
     @property
     def name(self) -> str:
-        """As in "a killed replica"."""
+        """Return a name such as "a killed replica"."""
         return f"a {self.fault} {self.victim}"
 
 
@@ -60,7 +67,10 @@ def faults(
     failed: dict[str, str],
     workload: Workload = FAULTED,
 ) -> list[Disturbed]:
-    """Every fault at every store, in turns. A store without a leader has only replicas; one that nobody takes over for keeps its leader's life."""
+    """Measure every fault at every store, in turns.
+
+    A store without a leader has only replicas. A store without failover keeps its leader alive.
+    """
     made: list[Disturbed] = []
     kinds: list[tuple[Fault, Victim]] = [
         ("slowed", "replica"),
@@ -114,7 +124,7 @@ def _run(
 
 @contextlib.contextmanager
 def _disturbed(pid: int, fault: Fault, quiet_s: float, begin_s: float) -> Iterator[None]:
-    """From the end of the quiet part on."""
+    """Disturb the process from the end of the quiet part on."""
     time.sleep(max(0.0, begin_s + quiet_s - time.perf_counter()))
     if fault == "killed":
         os.kill(pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Medians, spreads and ratios: what the bench says in the end, as one structure that is printed, drawn and kept as JSON."""
+"""Medians, spreads and ratios: the bench's results in a structure for print, charts and JSON."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -11,14 +11,14 @@ from experiments.bench.points import Turn
 from experiments.measuring import ratios
 
 OTHERS_MAX = 0.3
-"""Processors. The kernel's own work for our sockets and disks is in it, too."""
+"""Processors. The kernel's work for our sockets and disks is included."""
 
 GENERATOR_BOUND = 0.9
-"""A generator that takes more of a processor than this may be what was measured."""
+"""Share of a processor above which a generator may limit the rate."""
 
 
 class Figure(Struct, frozen=True):
-    """One number of several rounds."""
+    """A number measured in several rounds."""
 
     median: float
     least: float
@@ -26,14 +26,16 @@ class Figure(Struct, frozen=True):
 
     @classmethod
     def of(cls, values: Sequence[float]) -> "Figure":
-        """Of at least one value."""
+        """Return the figure of at least one value."""
         return cls(statistics.median(values), min(values), max(values))
 
 
 class Point(Struct, frozen=True):
-    """One store under one workload. CPU in processors; latencies in milliseconds, of reads and writes together unless said.
+    """A store under a workload. CPU is in processors; latencies are in milliseconds.
 
-    ``ratios``: how many times the rate of this store ares has, by yardstick ("ABD", "EC": with the same durability), round by round.
+    Latencies are of reads and writes together unless named otherwise. ``ratios`` has, for each
+    yardstick ("ABD", "EC": with the same durability) and round, the rate of ares divided by the
+    rate of this store.
     """
 
     peer: str
@@ -55,7 +57,10 @@ class Point(Struct, frozen=True):
 
     @property
     def cpu_us(self) -> float:
-        """Processor time for one operation, servers and generators together: what a busy machine distorts least."""
+        """Return processor time for an operation, servers and generators together.
+
+        A busy machine distorts this figure least.
+        """
         return (
             (self.server_cpu + sum(self.generator_cpu)) / self.per_s.median * 1e6
             if self.per_s.median
@@ -64,17 +69,20 @@ class Point(Struct, frozen=True):
 
     @property
     def disturbed(self) -> bool:
-        """Whether something else took so much of the machine that the rates say little."""
+        """Return whether other work took so much of the machine that the rates say little."""
         return self.others_cpu > OTHERS_MAX
 
     @property
     def generator_bound(self) -> bool:
-        """Whether it may be the generators that were measured."""
+        """Return whether the generators may have limited the rate."""
         return max(self.generator_cpu) > GENERATOR_BOUND
 
 
 class FaultPoint(Struct, frozen=True):
-    """One store under one fault; ``curve`` is that of the last round, operations a second for every 0.1 s."""
+    """A store under a fault.
+
+    ``curve`` is from the last round: operations a second for every 0.1 s.
+    """
 
     peer: str
     fault: str
@@ -87,7 +95,11 @@ class FaultPoint(Struct, frozen=True):
 
 
 class Report(Struct, frozen=True):
-    """``machine``: where this was measured; ``notes``: by store, what its figures must be read with; ``missing``: what was not there."""
+    """All results of the bench.
+
+    ``machine`` describes the machine. ``notes`` are caveats for the figures of each store.
+    ``missing`` has the absent stores.
+    """
 
     machine: str
     settings: str
@@ -99,14 +111,14 @@ class Report(Struct, frozen=True):
 
     @property
     def wrong(self) -> list[str]:
-        """What readers found that nobody wrote."""
+        """Return the values that readers found and no client wrote."""
         told = [(point.peer, point.workload, point.wrong) for point in self.points] + [
             (it.peer, it.fault, it.wrong) for it in self.faults
         ]
         return [f"{peer}, {where}: {what}" for peer, where, found in told for what in found]
 
     def find(self, peer: str, workload: str) -> Point | None:
-        """The point, if it was measured."""
+        """Return the point, if measured."""
         return next(
             (point for point in self.points if (point.peer, point.workload) == (peer, workload)),
             None,
@@ -116,7 +128,10 @@ class Report(Struct, frozen=True):
 def points(
     turns: Sequence[Turn], peers: Sequence[Peer], sizes: Mapping[str, tuple[int, int]]
 ) -> list[Point]:
-    """A point for every store and workload that was measured. ``sizes``: (bytes, clients) by workload."""
+    """Return a point for every measured store and workload.
+
+    ``sizes`` has (bytes, clients) by workload.
+    """
     by_name = {peer.name: peer for peer in peers}
     found: dict[tuple[str, str], list[Turn]] = {}
     for turn in sorted(turns, key=lambda turn: turn.round):
@@ -164,7 +179,7 @@ def _point(
 
 
 def fault_points(disturbed: Sequence[Disturbed]) -> list[FaultPoint]:
-    """A point for every store and fault."""
+    """Return a point for every store and fault."""
     found: dict[tuple[str, str], list[Disturbed]] = {}
     for one in disturbed:
         found.setdefault((one.peer, one.name), []).append(one)

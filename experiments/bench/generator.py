@@ -1,7 +1,8 @@
-"""One process of load: it carries many clients of one store, and says what they went through.
+"""A process of load, with many clients of a single store, and the record of their operations.
 
-Started by ``load``. Reads a :class:`Plan`, connects, says READY, reads the :class:`Window` to work in, works, and prints its :class:`Outcome`; and
-so on with the next plan until its standard input ends. JSON, a line each.
+``load`` starts the process. It reads a :class:`Plan`, connects, says READY, reads the
+:class:`Window` of its work, works, and prints an :class:`Outcome`; the next plan follows until
+standard input ends. All are JSON, a line each.
 """
 
 import gc
@@ -23,14 +24,14 @@ from experiments.bench.workload import Workload
 
 READY = b"READY"
 SLOT_S = 0.001
-"""Completions are counted in slots of so many seconds of the machine's monotonic clock."""
+"""Slots of the machine's monotonic clock in which completions are counted."""
 
 BUCKETS_PER_E = 100
 """Latencies are counted in buckets a hundredth part wide."""
 
 
 async def connected(store: Store, count: int) -> Clients:
-    """``count`` clients of ``store``. What a store needs is imported only where it is used."""
+    """Return ``count`` clients of ``store``. Libraries of a store are imported only here."""
     if isinstance(store, AresStore):
         from experiments.bench.ares_client import ares_clients
 
@@ -49,9 +50,11 @@ async def connected(store: Store, count: int) -> Clients:
 
 
 class Plan(Struct, frozen=True):
-    """What this process has to do: clients ``first`` to ``first + count - 1`` of ``workload``; ``preload``: write the first keys once instead.
+    """The work of this process: clients ``first`` to ``first + count - 1`` of ``workload``.
 
-    ``operations``: no more than so many for each client. ``per_s``: so many a second are due, by a Poisson process (an open loop).
+    With ``preload``, the process writes the first keys once instead. ``operations`` limits the
+    number for each client. ``per_s`` operations a second are due, by a Poisson process (an open
+    loop).
     """
 
     store: Store
@@ -64,17 +67,19 @@ class Plan(Struct, frozen=True):
 
 
 class Window(Struct, frozen=True):
-    """Work from now until ``end_s``; what ends from ``begin_s`` on counts."""
+    """The time of work, from now until ``end_s``; operations that end from ``begin_s`` on count."""
 
     begin_s: float
     end_s: float
 
 
 class Outcome(Struct):
-    """``reads`` and ``writes``: latencies from when an operation was due, as counts by bucket; ``slots``: operations completed, by slot.
+    """The results of a process.
 
-    Of an open loop: ``waits`` from when operations were due to when they began, ``services`` from then to their end, and how many ``missed`` the
-    window, because no client was free. ``complete``: every client did all the operations that it was to do.
+    ``reads`` and ``writes`` are latencies from the due times, as counts by bucket; ``slots`` are
+    completed operations by slot. In an open loop, ``waits`` are from due times to begins,
+    ``services`` from begins to ends, and ``missed`` counts operations without a free client.
+    ``complete`` says that every client did all its operations.
     """
 
     reads: dict[int, int] = {}
@@ -90,12 +95,12 @@ class Outcome(Struct):
 
 
 def bucket(seconds: float) -> int:
-    """The bucket of a latency."""
+    """Return the bucket of a latency."""
     return round(BUCKETS_PER_E * math.log(max(seconds, 1e-7)))
 
 
 class Preload:
-    """Stands for the loops of a preload: one operation for each key, as one client of many shares them."""
+    """The loop of a preload: an operation for each key, shared by many clients."""
 
     def __init__(
         self, numbers: Iterator[int], workload: Workload, values: Values, record: Record
@@ -108,22 +113,22 @@ class Preload:
         )
 
     def ask(self) -> Asked | None:
-        """A key that nobody has written yet."""
+        """Return a key without a value."""
         number = next(self._numbers, None)
         if number is None:
             return None
         return self._workload.key(number), self._values.make(PRELOADER, number)
 
     def answered(self, value: bytes | None = None) -> None:
-        """Nothing is measured here."""
+        """Measure no latencies."""
 
     def failed(self, why: str) -> None:
-        """A key that is not there would be a wrong read later, and is told here already."""
+        """Record a missing key now; later it would be a wrong read."""
         self._record.troubles[why] += 1
 
 
 async def work(plan: Plan) -> Outcome:
-    """Connect, wait for the window, and go through it."""
+    """Connect, wait for the window, and work through it."""
     clients = await connected(plan.store, plan.count)
     try:
         keys = () if plan.preload else _keys(plan.workload.value_bytes, plan.workload.keys)
@@ -136,7 +141,10 @@ async def work(plan: Plan) -> Outcome:
 
 @lru_cache(1)
 def _keys(value_bytes: int, count: int) -> Sequence[str]:
-    """All of them; those of plans one after the other are mostly the same. To make a million takes longer than some windows last."""
+    """Return all keys, cached, because consecutive plans have mostly the same keys.
+
+    A million keys take longer than some windows last.
+    """
     workload = Workload(1, value_bytes, count)
     keys = [workload.key(number) for number in range(count)]
     gc.collect()
@@ -202,7 +210,10 @@ def _outcome(record: Record, window: Window, missed: int, *, is_open: bool) -> O
 
 
 def say(line: bytes) -> None:
-    """A line to whoever started this process, all of it: where Python does not buffer standard output, a write may take only a part."""
+    """Send a whole line to the starting process.
+
+    If Python does not buffer standard output, a write may take only a part.
+    """
     with open(sys.stdout.fileno(), "wb", closefd=False) as out:
         out.write(line + b"\n")
 

@@ -1,4 +1,7 @@
-"""Several generators at once: processes that carry the clients of one workload, begin together, and are asked for what came of it."""
+"""Several generators at once: processes that run the clients of a workload and begin together.
+
+The module collects their results.
+"""
 
 import contextlib
 import math
@@ -26,12 +29,14 @@ _HEAD_START_S = 0.05
 
 
 class GeneratorFailed(BenchError):
-    """A generator ended or said something else than it should; what it said is on standard error."""
+    """A generator ended or sent an unexpected line; its messages are on standard error."""
 
 
 class Measured(Struct):
-    """One workload, once. Rates and CPU are of the window; CPU in processors (1.0: one of them, all the time);
-    ``others_cpu``: what of the machine was busy with something else. ``slots``: completions by SLOT_S.
+    """A measured workload. Rates and CPU are of the window, CPU in processors.
+
+    1.0 is a single processor all the time. ``others_cpu`` is the machine's other work. ``slots``
+    are completions by SLOT_S.
     """
 
     per_s: float
@@ -50,7 +55,10 @@ class Measured(Struct):
     wrong: dict[str, int]
 
     def latency_ms(self, share: float, reads: bool = True, writes: bool = True) -> float:
-        """The latency that ``share`` of the operations stayed within; to about 1 %. NaN if there were none."""
+        """Return the latency that ``share`` of the operations stayed within; to about 1 %.
+
+        NaN without operations.
+        """
         return (
             within_s(
                 Counter(self.reads if reads else {}) + Counter(self.writes if writes else {}), share
@@ -59,13 +67,16 @@ class Measured(Struct):
         )
 
     def rate(self, begin_s: float, end_s: float) -> float:
-        """Operations a second in a part of the window."""
+        """Return operations a second in a part of the window."""
         return sum(
             count for slot, count in self.slots.items() if begin_s <= slot * SLOT_S < end_s
         ) / (end_s - begin_s)
 
     def pauses(self) -> list[tuple[float, float]]:
-        """When no client's operation was done: (seconds from the begin of the window, how long); the longest PAUSES_KEPT, in order of time."""
+        """Return the longest times without completed operations, at most PAUSES_KEPT.
+
+        Each is (seconds from the begin of the window, length), in order of time.
+        """
         done = [
             self.begin_s,
             *(
@@ -82,7 +93,7 @@ class Measured(Struct):
         return sorted((at_s, length_s) for length_s, at_s in found)
 
     def curve(self) -> list[float]:
-        """Operations a second, for every CURVE_S of the window."""
+        """Return operations a second, for every CURVE_S of the window."""
         steps = int((self.end_s - self.begin_s) / CURVE_S + 1e-6)
         return [
             self.rate(self.begin_s + step * CURVE_S, self.begin_s + (step + 1) * CURVE_S)
@@ -91,7 +102,10 @@ class Measured(Struct):
 
 
 def within_s(counts: Mapping[int, int], share: float) -> float:
-    """The seconds that ``share`` of the operations in these buckets stayed within. NaN if there were none."""
+    """Return the seconds that ``share`` of the operations in these buckets stayed within.
+
+    NaN without operations.
+    """
     left = share * sum(counts.values())
     for number in sorted(counts):
         left -= counts[number]
@@ -101,7 +115,10 @@ def within_s(counts: Mapping[int, int], share: float) -> float:
 
 
 class Generators:
-    """``count`` processes. One run after the other; writers are numbered through, so that a value tells which run it is of."""
+    """The generator processes, for consecutive runs.
+
+    Writers are numbered through all runs, so that a value names its run.
+    """
 
     def __init__(self, processes: Sequence["subprocess.Popen[bytes]"]) -> None:
         self._processes = processes
@@ -110,7 +127,7 @@ class Generators:
         self._preloaded: set[tuple[int, int]] = set()
 
     def preload_once(self, store: Store, workload: Workload) -> None:
-        """Write the keys that are to have a value, unless that was done. Raises :class:`GeneratorFailed` if one of them was not written."""
+        """Write the initial values, unless done before. Raises :class:`GeneratorFailed`."""
         if (
             workload.value_bytes,
             workload.first_written,
@@ -135,7 +152,7 @@ class Generators:
             )
 
     def assume_preloaded(self, workload: Workload) -> None:
-        """Another process of this or another host has done it."""
+        """Note that another process of this or another host has written the initial values."""
         self._preloaded.add((workload.value_bytes, workload.first_written))
         self._begun.add(Begun({PRELOADER: workload.first_written}))
 
@@ -151,10 +168,11 @@ class Generators:
         operations: int | None = None,
         per_s: float | None = None,
     ) -> Measured:
-        """Run the workload, half of it on each of two processes and so on. ``during(begin_s)`` is entered when the window begins, until it ends.
+        """Run the workload, divided over the processes. ``during(begin_s)`` surrounds the window.
 
-        ``shares``: what part of each process's operations reads, if not the workload's. ``operations``: the window ends with so many in all, if that
-        comes first. ``per_s``: so many a second are due (an open loop).
+        ``shares`` are the shares of reads of each process, instead of the workload's share. With
+        ``operations``, the window may end earlier, after so many in all. ``per_s`` operations a
+        second are due (an open loop).
         """
         used = self._processes[: workload.clients]
         plans = []
@@ -195,7 +213,7 @@ class Generators:
         return self._measured(outcomes, window, cpu, max(0.0, others_s) / seconds)
 
     def peak_mib(self) -> float:
-        """The largest resident set that any of the processes ever had."""
+        """Return the largest resident set of any of the processes."""
         return max(peak_bytes(process.pid) for process in self._processes) / 2**20
 
     def _tell(self, plans: Sequence[Plan]) -> None:
@@ -256,7 +274,7 @@ class Generators:
 
 
 def _ended(window: Window, outcomes: Sequence[Outcome]) -> Window:
-    """The window, up to its last operation if all that were to be done were done before its end."""
+    """Return the window, cut after the last operation if all clients were done before the end."""
     last = max((slot for outcome in outcomes for slot in outcome.slots), default=None)
     if last is None or not all(outcome.complete for outcome in outcomes):
         return window
@@ -271,7 +289,7 @@ def _send(process: "subprocess.Popen[bytes]", message: Plan | Window) -> None:
 
 @contextlib.contextmanager
 def generators(count: int) -> Iterator[Generators]:
-    """So many generators, stopped at the end."""
+    """Run `count` generators, stopped at the end."""
     command = python("-m", "experiments.bench.generator")
     processes = [
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=ENVIRONMENT)

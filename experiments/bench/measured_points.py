@@ -1,4 +1,7 @@
-"""Points of load (ares/results/load_points.py) of what generators measured; when doubling stops; what a fault cost."""
+"""Points of load (ares/results/load_points.py) from measurements of generators.
+
+The module also decides when doubling stops, and computes the cost of a fault.
+"""
 
 import math
 import time
@@ -22,7 +25,10 @@ def point_of(
     offered_per_s: float | None = None,
     curve: bool = False,
 ) -> LoadPoint:
-    """``offered_per_s``: of an open loop. ``curve``: with throughput over time, and pauses."""
+    """Return the point of a measurement.
+
+    ``offered_per_s`` is the rate of an open loop. ``curve`` adds throughput over time, and pauses.
+    """
     pauses = measured.pauses()
     return LoadPoint(
         clients=workload.clients,
@@ -46,7 +52,7 @@ def point_of(
 
 
 def began(begin_s: float) -> str:
-    """A moment of the machine's monotonic clock as the calendar has it."""
+    """Convert a moment of the machine's monotonic clock to a calendar time."""
     return datetime.fromtimestamp(time.time() - time.perf_counter() + begin_s, UTC).isoformat()
 
 
@@ -65,9 +71,10 @@ def _spread(counts: Mapping[int, int]) -> Spread | None:
 
 
 def goes_on(rates: Sequence[float], growth: float) -> bool:
-    """Whether it is worth to double the clients once more: the last doubling, or the one before it, added more than ``growth`` to the best rate.
+    """Return whether doubling the clients again is useful.
 
-    One point that was disturbed does not end the curve.
+    The last or second to last doubling must have added more than ``growth`` to the best rate. A
+    single disturbed point does not end the curve.
     """
     if len(rates) < 3:
         return True
@@ -75,9 +82,10 @@ def goes_on(rates: Sequence[float], growth: float) -> bool:
 
 
 def under_fault(point: LoadPoint, at_s: float) -> LoadPoint:
-    """The point of a run in which a fault struck ``at_s`` after its begin: what was kept of the throughput, and the longest pause from then on.
+    """Return the point of a run with a fault ``at_s`` after its begin.
 
-    Raises :class:`ValueError` if the fault was not within the run.
+    The point has the kept throughput, and the longest pause from the fault on. Raises
+    :class:`ValueError` if the fault was not within the run.
     """
     curve, pauses = point.curve or [], point.pauses or []
     before, after = curve[: math.floor(at_s / CURVE_S)], curve[math.ceil(at_s / CURVE_S) :]
@@ -95,19 +103,19 @@ def under_fault(point: LoadPoint, at_s: float) -> LoadPoint:
 def longest_pause_s(
     pauses: Sequence[tuple[float, float]], begin_s: float = 0.0, end_s: float = math.inf
 ) -> float:
-    """Of the part of the time from ``begin_s`` to ``end_s``."""
+    """Return the longest pause between ``begin_s`` and ``end_s``."""
     return max(
         (min(at_s + length_s, end_s) - max(at_s, begin_s) for at_s, length_s in pauses), default=0.0
     )
 
 
 def write_load(directory: Path, file: LoadFile) -> None:
-    """As `load.json` in ``directory``, whole or not at all."""
+    """Write `load.json` in ``directory``, whole or not at all."""
     part = directory / f"{FILE}.part"
     part.write_bytes(msgspec.json.encode(file) + b"\n")
     part.rename(directory / FILE)
 
 
 def read_load(path: Path) -> LoadFile:
-    """Raises :class:`msgspec.MsgspecError` if it is none."""
+    """Read `load.json`. Raises :class:`msgspec.MsgspecError` for another content."""
     return msgspec.json.decode(path.read_bytes(), type=LoadFile)

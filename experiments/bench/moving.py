@@ -1,12 +1,13 @@
-"""What a domain that moves costs those who use it, and how long moving takes.
+"""Cost of a moving domain for its clients, and the duration of the move.
 
     make bench-moving
     .venv/bin/python -m experiments.bench.moving --objects 1000 --only 'ABD to EC'
 
-A domain on five servers moves to five others while clients read and write it: as fast as it can, and slowly (``bytes_per_s``); latencies stand beside
-those of the same clients before and after. Then domains that nobody uses move, with and without batching. All processes are on this machine: quote
-ratios. Prints tables, and writes moving.json, moving.txt and the page
-report.html. Exit status 1 if a read returned what nobody wrote.
+A domain on five servers moves to five others while clients read and write it: at full speed, and
+slowly (``bytes_per_s``). Latencies stand beside the latencies of the same clients before and after.
+Unused domains then move, with and without batching. All processes are on this machine: quote
+ratios. The bench prints tables, and writes moving.json, moving.txt and the page report.html. The
+exit status is 1 if a read returned a value that no client wrote.
 """
 
 import argparse
@@ -33,7 +34,10 @@ SIZES = ((SMALL_BYTES, 1.0, 0.1), (KIB, 1.0, 0.1), (64 * KIB, 0.05, 0.02))
 
 
 def loads(per_s: float) -> tuple[Load, ...]:
-    """What clients do while a domain moves: far less than they could, at full speed and beside a slow move; and all that they can."""
+    """Return the loads during a move.
+
+    The first is a small rate, at full speed and beside a slow move; the second is the maximum.
+    """
     paced = f"{CLIENTS} clients, {per_s:g}/s"
     return (
         Load(paced, CLIENTS, per_s),
@@ -45,7 +49,7 @@ def loads(per_s: float) -> tuple[Load, ...]:
 def with_clients(
     file: Path, case: Case, given: argparse.Namespace, where: str
 ) -> Iterator[UnderLoad]:
-    """One case under every load."""
+    """Measure a case under every load."""
     for load in loads(given.rate):
         run = under_load(
             file,
@@ -61,7 +65,7 @@ def with_clients(
 
 
 def without_clients(file: Path, case: Case, objects: int) -> Iterator[Duration]:
-    """One case with every size, batched and not."""
+    """Measure a case with every size, batched and not."""
     for value_bytes, *parts in SIZES:
         counts = [max(1, int(objects * part)) for part in parts]
         for batch, count in zip((True, False), counts, strict=True):
@@ -80,7 +84,7 @@ def without_clients(file: Path, case: Case, objects: int) -> Iterator[Duration]:
 
 
 def measure(given: argparse.Namespace) -> Report:
-    """Everything, told line by line as it comes."""
+    """Run all measurements, and print each line at once."""
     where, began_s = machine(), time.monotonic()
     emptied(given.out, ["moving", "moving_alone"])
     made: list[UnderLoad] = []
@@ -105,7 +109,7 @@ def measure(given: argparse.Namespace) -> Report:
 
 
 def arguments(given: Sequence[str] | None) -> argparse.Namespace:
-    """What was asked for."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         prog="experiments.bench.moving",
         description=__doc__,
@@ -144,7 +148,7 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """The command; returns the exit status."""
+    """Run the command, and return the exit status."""
     given = arguments(words)
     report = measure(given)
     given.out.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,7 @@
-"""What moves of a domain amount to: latencies beside the quiet ones of the same run, extra rounds, and how long moving takes."""
+"""Figures of moves of a domain: latencies beside quiet ones, extra rounds, and durations.
+
+Quiet latencies are of the same run.
+"""
 
 import statistics
 from collections.abc import Iterable, Sequence
@@ -12,7 +15,7 @@ from experiments.bench.moving_mover import Moved
 from experiments.bench.moving_runs import Run
 
 P99_GOAL = 2.0
-"""The p99 while a domain moves : the quiet one, at most."""
+"""The largest good p99 during a move : the quiet p99."""
 
 Kind = Literal["reads", "writes"]
 KINDS: tuple[Kind, ...] = ("reads", "writes")
@@ -20,7 +23,11 @@ CURVE_SLOTS = 80
 
 
 class Latency(Struct, frozen=True):
-    """Milliseconds. ``pause_ms``: the longest time in which no operation of this kind was done, by anybody. ``rounds``: mean of an operation."""
+    """Latencies in milliseconds.
+
+    ``pause_ms`` is the longest time without a completed operation of this kind by any client.
+    ``rounds`` is the mean of an operation.
+    """
 
     count: int
     p50_ms: float
@@ -31,7 +38,7 @@ class Latency(Struct, frozen=True):
 
 
 class Beside(Struct, frozen=True):
-    """One kind of operation, ``quiet`` and while the domain moved."""
+    """A kind of operation, ``quiet`` and while the domain moved."""
 
     kind: Kind
     quiet: Latency
@@ -47,12 +54,15 @@ class Beside(Struct, frozen=True):
 
     @property
     def met(self) -> bool:
-        """Whether the goal is met."""
+        """Return whether the goal is met."""
         return self.p99_ratio <= P99_GOAL
 
 
 class CurvePoint(Struct, frozen=True):
-    """A slot of time, ``at_s`` after the move began: latencies of what ended in it, and the mean of the rounds that it took."""
+    """A slot of time, ``at_s`` after the move began, with figures of operations that ended then.
+
+    The figures are latencies and the mean of the rounds.
+    """
 
     at_s: float
     p50_ms: float
@@ -61,10 +71,12 @@ class CurvePoint(Struct, frozen=True):
 
 
 class UnderLoad(Struct, frozen=True):
-    """One move with clients at work.
+    """A move with clients at work.
 
-    ``extra_s``: from when the first operation that visited more than one configuration began to when the last one ended; ``extra_share``: what part
-    of the operations within the move did. ``stages``: seconds after the move began. ``cpu``: processors; ``others_cpu``: taken by none of ours.
+    ``extra_s`` is the time from the begin of the first operation that visited several
+    configurations to the end of the last. ``extra_share`` is the share of such operations within
+    the move. ``stages`` are in seconds after the move began. ``cpu`` is in processors;
+    ``others_cpu`` is the machine's other work.
     """
 
     case: str
@@ -87,7 +99,11 @@ class UnderLoad(Struct, frozen=True):
 
 
 class Duration(Struct, frozen=True):
-    """One move that nobody looked on at. ``expected_s``: for as many objects as were moved in batches; the same as ``seconds`` where those were."""
+    """A move of an unused domain.
+
+    ``expected_s`` is the time for as many objects as were moved in batches; for a batched move it
+    equals ``seconds``.
+    """
 
     case: str
     value_bytes: int
@@ -108,7 +124,7 @@ class Duration(Struct, frozen=True):
 
 
 class Report(Struct, frozen=True):
-    """Everything that was measured."""
+    """All results of the bench."""
 
     machine: str
     settings: str
@@ -117,17 +133,17 @@ class Report(Struct, frozen=True):
 
     @property
     def wrong(self) -> list[str]:
-        """What readers found that nobody wrote."""
+        """Return the values that readers found and no client wrote."""
         return [f"{one.case}, {one.load}: {what}" for one in self.loads for what in one.wrong]
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """Of sorted values; the last one for 1."""
+    """Return a percentile of sorted values; the last value for 1."""
     return values[min(len(values) - 1, int(share * len(values)))]
 
 
 def latency(operations: Sequence[Watched], windows: Sequence[tuple[float, float]]) -> Latency:
-    """Of what ended in one of the windows. All zero where nothing did."""
+    """Return latencies of operations that ended in a window. All are zero without operations."""
     found = [
         one for one in operations if any(begin <= one.ended_s <= end for begin, end in windows)
     ]
@@ -145,7 +161,7 @@ def latency(operations: Sequence[Watched], windows: Sequence[tuple[float, float]
 
 
 def under_load(run: Run, objects: int, value_bytes: int) -> UnderLoad:
-    """The figures of one run."""
+    """Return the figures of a run."""
     moved, operations = run.moved, run.outcome.operations
     during = (moved.began_s, moved.ended_s)
     by_kind: dict[Kind, list[Watched]] = {
@@ -185,7 +201,7 @@ def under_load(run: Run, objects: int, value_bytes: int) -> UnderLoad:
 def curve(
     operations: Iterable[Watched], moved: Moved, begin_s: float, end_s: float
 ) -> list[CurvePoint]:
-    """Slots in which something ended."""
+    """Return the slots in which an operation ended."""
     slot_s = (end_s - begin_s) / CURVE_SLOTS
     seen = sorted(
         (one for one in operations if begin_s <= one.ended_s < end_s), key=lambda one: one.ended_s

@@ -1,8 +1,9 @@
-"""The clients of a domain that moves: one process that writes every object once, then reads and writes until it is told to stop.
+"""The clients of a moving domain: a process that writes every object once, and reads and writes.
 
-Started by ``moving_runs``. Reads a :class:`Plan`, creates the domain, fills it, says READY, and at the next line begins; at the line after that it
-stops and prints its :class:`Outcome`. JSON, a line each. Operations are watched as they run: how many rounds each took, and in how many
-configurations.
+``moving_runs`` starts the process. The process reads a :class:`Plan`, creates and fills the domain,
+says READY, and begins at the next line; at the line after, the process stops and prints an
+:class:`Outcome`. All are JSON, a line each. Operations are watched as they run: their number of
+rounds and of configurations.
 """
 
 import asyncio
@@ -32,11 +33,11 @@ from experiments.bench.values import PRELOADER, Begun, Values
 from experiments.bench.workload import Workload
 
 FILLING_CLIENTS, FILLING_BYTES = 100, 4 * 2**20
-"""How many clients fill the domain at most, and how many bytes they have under way together."""
+"""Largest number of clients that fill the domain, and of bytes under way together."""
 
 
 class Shape(Struct, frozen=True):
-    """A configuration by the names of its servers; ``k``: erasure coding."""
+    """A configuration by the names of its servers; ``k`` selects erasure coding."""
 
     servers: tuple[str, ...]
     k: int | None = None
@@ -50,8 +51,11 @@ class Shape(Struct, frozen=True):
 
 
 class Plan(Struct, frozen=True):
-    """``workload`` in the domain ``domain`` of the cluster ``file``, which begins as ``source``. ``per_s``: operations a second that all clients
-    together begin, at even steps; None: each begins when its last one is answered."""
+    """A ``workload`` in the domain ``domain`` of the cluster ``file``, which begins as ``source``.
+
+    ``per_s`` operations a second begin at even steps, over all clients; with `None`, each begins
+    after the last answer.
+    """
 
     file: str
     domain: str
@@ -61,7 +65,7 @@ class Plan(Struct, frozen=True):
 
 
 class Watched(Struct, frozen=True, array_like=True, gc=False):
-    """One operation. Times by the machine's monotonic clock; ``rounds`` it took, in so many ``configurations``."""
+    """An operation: times by the monotonic clock, ``rounds`` and ``configurations`` visited."""
 
     began_s: float
     ended_s: float
@@ -79,7 +83,10 @@ class Outcome(Struct, frozen=True):
 
 
 class Trace:
-    """What an operation did: how many rounds, in which configurations (by index). Rounds side by side count as the longest row of them."""
+    """The rounds and configurations (by index) of an operation.
+
+    Parallel rounds count as the longest sequence of them.
+    """
 
     def __init__(self) -> None:
         self.rounds = 0
@@ -91,7 +98,7 @@ class Trace:
 
 
 def watched(operation: Operation[Any], trace: Trace) -> Operation[Any]:
-    """The operation, which writes its rounds into ``trace``."""
+    """Run the operation, and write its rounds into ``trace``."""
     step, given = operation.send, None
     while True:
         try:
@@ -123,7 +130,10 @@ def _each_watched(
 
 
 class WatchedStore:
-    """Reads and writes of one domain, watched. Writes of one key run one after the other, as the library has them."""
+    """Reads and writes of a domain, watched.
+
+    Writes of the same key run sequentially, as in the library.
+    """
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
@@ -150,7 +160,7 @@ class Clients:
         self.operations: list[Watched] = []
 
     async def run(self, loops: Sequence[ClosedLoop | Preload]) -> None:
-        """A task for each."""
+        """Run a task for each loop."""
         start_s = time.perf_counter()
         async with asyncio.TaskGroup() as group:
             for number, loop in enumerate(loops):
@@ -164,7 +174,11 @@ class Clients:
         )
 
     async def _through(self, loop: ClosedLoop | Preload, due: Iterator[float]) -> None:
-        """A client that was still busy when its next operation was due has let somebody wait: that one counts from when it was due."""
+        """Run a client.
+
+        If the client is busy at a due time, a caller would wait: such an operation counts from its
+        due time.
+        """
         for due_s in due:
             waits_s = due_s - time.perf_counter()
             if waits_s > 0:
@@ -221,7 +235,10 @@ async def work(plan: Plan) -> Outcome:
 
 
 async def _fill(store: WatchedStore, workload: Workload, values: Values, record: Record) -> None:
-    """Raises :class:`SystemExit` if an object was not written: there would be nothing to measure."""
+    """Write each object once. Raises :class:`SystemExit` on failure.
+
+    Without the objects no measurement is possible.
+    """
     numbers = iter(range(workload.keys))
     record.begun.writes[PRELOADER] = workload.keys
     at_once = max(2, min(FILLING_CLIENTS, FILLING_BYTES // workload.value_bytes))

@@ -1,7 +1,7 @@
-"""The process that moves a domain: a connection of its own, as an administrator would have one.
+"""The process that moves a domain, with a separate connection, as an administrator has.
 
-Started by ``moving_runs``. Reads a :class:`Move`, opens the domain, says READY, moves it at the next line and prints :class:`Moved`. JSON, a
-line each.
+``moving_runs`` starts the process. It reads a :class:`Move`, opens the domain, says READY, moves
+the domain at the next line and prints :class:`Moved`. All are JSON, a line each.
 """
 
 import sys
@@ -19,7 +19,10 @@ from experiments.bench.moving_load import Shape
 
 
 class Move(Struct, frozen=True):
-    """``domain`` of the cluster ``file`` to ``target``; ``batch``: many objects at once; ``bytes_per_s``: no faster."""
+    """A move of ``domain`` of the cluster ``file`` to ``target``.
+
+    With ``batch``, many objects move at once; ``bytes_per_s`` limits the speed.
+    """
 
     file: str
     domain: str
@@ -29,7 +32,11 @@ class Move(Struct, frozen=True):
 
 
 class Moved(Struct, frozen=True):
-    """Times by the machine's monotonic clock. ``stages``: when each began. ``moved`` objects of ``bytes`` altogether; ``cpu_s`` of this process."""
+    """The record of a move. Times are by the machine's monotonic clock.
+
+    ``stages`` are the begins of the stages. ``moved`` counts objects of ``bytes`` altogether;
+    ``cpu_s`` is of this process.
+    """
 
     began_s: float
     ended_s: float
@@ -45,7 +52,7 @@ class Moved(Struct, frozen=True):
 
 
 async def move(plan: Move) -> Moved:
-    """Wait for the word, then move the domain."""
+    """Wait for the signal, then move the domain."""
     settings = Settings.load(plan.file)
     async with connect(
         structs.replace(settings, client=structs.replace(settings.client, batch=plan.batch))

@@ -1,4 +1,4 @@
-"""One move of a domain, with clients at work or without: the processes that it takes, and what each of them says afterwards."""
+"""A move of a domain, with working clients or without: the processes and their reports."""
 
 import contextlib
 import os
@@ -31,7 +31,7 @@ Answer = TypeVar("Answer")
 
 
 class Case(Struct, frozen=True):
-    """From where to where: always to five other servers."""
+    """The source and the target of a move: always five other servers."""
 
     name: str
     source: Shape
@@ -46,7 +46,7 @@ CASES = (
 
 
 class Load(Struct, frozen=True):
-    """What the clients do meanwhile; see :class:`Plan`. ``slow``: whether the move is held back."""
+    """The load by clients during a move; see :class:`Plan`. ``slow`` limits the move."""
 
     name: str
     clients: int
@@ -55,8 +55,12 @@ class Load(Struct, frozen=True):
 
 
 class Run(Struct, frozen=True):
-    """One move under load. ``quiet_s``: when it was watched without a move, (begin, end) before and after. ``cpu`` in processors, of old servers,
-    new servers, clients and mover: while it moved; ``quiet_cpu``: before. ``others_cpu``: what the rest of the machine took while it moved."""
+    """A move under load.
+
+    ``quiet_s`` has the times without a move, (begin, end) before and after. ``cpu`` is in
+    processors, of old servers, new servers, clients and mover during the move; ``quiet_cpu`` is
+    before it. ``others_cpu`` is the machine's other work during the move.
+    """
 
     case: str
     load: str
@@ -70,14 +74,14 @@ class Run(Struct, frozen=True):
 
 @contextlib.contextmanager
 def cluster() -> Iterator[Path]:
-    """Ten servers, of which a domain has five, and a consensus member."""
+    """Run ten servers, of which a domain has five, and a consensus member."""
     with local_cluster(2 * N, "abd", consensus=1) as file:
         yield file
 
 
 @contextlib.contextmanager
 def _started(module: str, plan: Struct) -> Iterator["subprocess.Popen[bytes]"]:
-    """The process, ready to begin at the next line; killed at the end if it has not ended."""
+    """Start a process that begins at the next line; kill it at the end if still running."""
     command = python("-m", f"experiments.bench.{module}")
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=ENVIRONMENT
@@ -118,7 +122,10 @@ def under_load(
     quiet_s: float,
     objects_per_s: float | None = None,
 ) -> Run:
-    """Fill a domain, watch the clients for ``quiet_s``, move it (so many small objects a second at most), watch them again."""
+    """Fill a domain, watch the clients for ``quiet_s``, move the domain, and watch again.
+
+    At most ``objects_per_s`` small objects move in a second.
+    """
     workload, bytes_per_s = (
         Workload(load.clients, value_bytes, objects),
         objects_per_s and objects_per_s * OBJECT_BYTES_MIN,
@@ -157,7 +164,7 @@ def under_load(
 def alone(
     file: Path, case: Case, objects: int, value_bytes: int, batch: bool
 ) -> tuple[Moved, dict[str, float]]:
-    """Move a domain that nobody uses; and the processors that it took."""
+    """Move an unused domain, and return the processors used."""
     with _prepared(file, case, Workload(1, value_bytes, objects), None, batch) as (clients, mover):
         pids = _pids(file) | {"clients": [clients.pid], "mover": [mover.pid]}
         used = _used(pids)
@@ -177,7 +184,7 @@ def _prepared(
     batch: bool = True,
     bytes_per_s: float | None = None,
 ) -> Iterator[tuple[Any, Any]]:
-    """The process of the clients of a new, filled domain, and that of its mover, both ready."""
+    """Start the process of the clients of a new, filled domain, and the mover, both ready."""
     name = f"moving-{os.urandom(8).hex()}"
     plan, move = (
         Plan(str(file), name, case.source, workload, per_s),

@@ -1,4 +1,4 @@
-"""What moves of a domain amount to, as text."""
+"""Figures of moves of a domain, as text."""
 
 from collections.abc import Sequence
 
@@ -57,12 +57,12 @@ EXPLAINED = (
 
 
 def title(one: UnderLoad) -> str:
-    """As in "ABD to EC, 16 clients"."""
+    """Return a title such as "ABD to EC, 16 clients"."""
     return f"{one.case}, {one.load}"
 
 
 def text(report: Report) -> str:
-    """Tables with aligned columns."""
+    """Return tables with aligned columns."""
     lines = [report.machine, report.settings, ""]
     if report.loads:
         lines += _aligned(HEAD, [row for one in report.loads for row in latency_rows(one)])
@@ -78,7 +78,7 @@ def text(report: Report) -> str:
 
 
 def latency_rows(one: UnderLoad) -> list[tuple[str, ...]]:
-    """Reads and writes; the goal is said where it is missed."""
+    """Return the rows of reads and writes; a missed goal is mentioned."""
     return [_latency_row(f"{title(one)}: {beside.kind}", beside) for beside in one.latencies]
 
 
@@ -101,7 +101,7 @@ def _pauses(quiet: Latency, moving: Latency) -> tuple[str, str]:
 
 
 def move_row(one: UnderLoad) -> tuple[str, ...]:
-    """The move itself."""
+    """Return the row of the move itself."""
     cpu = [f"{one.cpu[name]:.2f}" for name in ("old servers", "new servers", "clients", "mover")]
     others = f"{one.others_cpu:.2f}" + (" ~" if one.others_cpu > OTHERS_MAX else "")
     counts = (f"{one.objects:,}", number(one.seconds), f"{one.moved:,}", f"{one.skipped:,}")
@@ -109,7 +109,7 @@ def move_row(one: UnderLoad) -> tuple[str, ...]:
 
 
 def duration_row(one: Duration) -> tuple[str, ...]:
-    """A move that nobody looked on at."""
+    """Return the row of a move of an unused domain."""
     return (
         one.case,
         size_text(one.value_bytes),

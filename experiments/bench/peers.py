@@ -1,4 +1,7 @@
-"""The stores that are measured. Each is started in a directory of its own, on free ports of loopback, and stopped by pid at the end."""
+"""The measured stores.
+
+Each is started in a separate directory, on free ports of loopback, and stopped by pid at the end.
+"""
 
 import contextlib
 from collections.abc import Iterator
@@ -17,7 +20,10 @@ K = 3
 
 
 class Running(Struct, frozen=True):
-    """A store that serves. ``servers``: pids by name. ``replica``: one that is not special; ``leader``: the one that is, if one is."""
+    """A running store. ``servers`` has pids by name.
+
+    ``replica`` names an ordinary server; ``leader`` names the leader, if any.
+    """
 
     store: Store
     servers: dict[str, int]
@@ -26,7 +32,11 @@ class Running(Struct, frozen=True):
 
 
 class Peer(Protocol):
-    """One store in one manner of running. ``durability``: what an acknowledgement outlasts; ``note``: what the figures must be read with."""
+    """A store with its settings.
+
+    ``durability`` says which failures an acknowledgement outlasts; ``note`` has caveats for the
+    figures.
+    """
 
     @property
     def name(self) -> str: ...
@@ -39,21 +49,21 @@ class Peer(Protocol):
 
     @property
     def value_bytes_max(self) -> int | None:
-        """Larger values are refused."""
+        """Return the largest accepted value."""
 
     @property
     def fails_over(self) -> bool:
-        """Whether it is to go on when its leader is gone."""
+        """Return whether the store continues after its leader's death."""
 
     @property
     def warm_up_s(self) -> float:
-        """How long it needs to be under load, once, before it is as fast as it gets."""
+        """Return the seconds under load after which the store is at full speed."""
 
     def missing(self) -> str | None:
-        """What is not installed, and how to get it; None if it can be started."""
+        """Return the missing software and how to get it, or `None`."""
 
     def running(self, directory: Path) -> contextlib.AbstractContextManager[Running]:
-        """Start it with an empty directory; stopped at the end."""
+        """Start the store with an empty directory, and stop it at the end."""
 
 
 class Ares(Struct, frozen=True):
@@ -74,12 +84,12 @@ class Ares(Struct, frozen=True):
     warm_up_s: float = 0.0
 
     def missing(self) -> str | None:
-        """Never: it is what this is about."""
+        """Return no missing software: ares is always present."""
         return None
 
     @contextlib.contextmanager
     def running(self, directory: Path) -> Iterator[Running]:
-        """``directory`` is not used: a cluster makes its own beside it."""
+        """Start a cluster, which makes its own directory beside the unused ``directory``."""
         security = "curve" if self.secured else "none"
         k = self.k if self.dap == "ec" else None
         with local_cluster(
@@ -125,10 +135,10 @@ QUICK = (
     "redis-wait-aof",
     "etcd",
 )
-"""Those of the quick bench."""
+"""Peers of the quick bench."""
 
 
 def yardsticks(durability: Durability) -> dict[str, str]:
-    """The two peers that one of this durability is compared with, by what the column is called."""
+    """Return the two peers for comparison with this durability, by the names of the columns."""
     suffix = "" if durability == "memory" else "-fsync"
     return {"ABD": f"ares-abd{suffix}", "EC": f"ares-ec{suffix}"}

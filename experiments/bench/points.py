@@ -1,4 +1,7 @@
-"""Turns: every store is started in every round and asked the same, one store at a time, in an order that turns round from round to round."""
+"""Turns: every store is started in every round and gets the same requests.
+
+A single store runs at a time, and the order changes from round to round.
+"""
 
 import random
 import subprocess
@@ -15,11 +18,15 @@ from experiments.bench.workload import FAULTED, Workload
 
 Tell = Callable[[str], None]
 FAILURES = (BenchError, subprocess.CalledProcessError)
-"""What one store may end with while the others are measured all the same."""
+"""Errors of a store after which the measurement of the remaining stores continues."""
 
 
 class Settings(Struct, frozen=True):
-    """``seconds`` of each measurement, after ``warm_s`` that do not count; ``processes`` that make the load."""
+    """The settings of a bench.
+
+    Each measurement has ``seconds`` after ``warm_s`` of uncounted load; ``processes`` make the
+    load.
+    """
 
     rounds: int = 3
     seconds: float = 2.0
@@ -28,7 +35,10 @@ class Settings(Struct, frozen=True):
 
 
 class Turn(Struct):
-    """One workload at one store, in one round. ``resident_bytes``: of all its servers, at the end."""
+    """A workload at a store, in a round.
+
+    ``resident_bytes`` is the sum over all servers, at the end.
+    """
 
     peer: str
     workload: str
@@ -44,7 +54,11 @@ def turns(
     tell: Tell,
     failed: dict[str, str],
 ) -> list[Turn]:
-    """All of them. A store that refuses values of a size is not asked for them; one that fails is not tried again, and ``failed`` says why."""
+    """Run all turns.
+
+    A store gets no values larger than its limit. A failed store is not tried again, and ``failed``
+    has the reason.
+    """
     made: list[Turn] = []
     for number in range(settings.rounds):
         order = list(peers)
@@ -77,7 +91,7 @@ def _of(
 
 
 def warm_up(peer: Peer, running: Running, load: Generators) -> None:
-    """Have a store that needs it work for a while, uncounted."""
+    """Run a store that needs a warm-up for a while, uncounted."""
     if peer.warm_up_s:
         load.preload_once(running.store, FAULTED)
         load.run(running.store, FAULTED, 0.0, peer.warm_up_s, running.servers)

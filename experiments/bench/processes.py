@@ -1,4 +1,7 @@
-"""Processes as the kernel sees them: CPU, memory; free ports; programs that are started, waited for and stopped by pid."""
+"""Processes as the kernel sees them: CPU, memory, free ports, and start and stop of programs.
+
+Programs are stopped by pid.
+"""
 
 import contextlib
 import os
@@ -14,27 +17,27 @@ from pathlib import Path
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 PERIOD_S = 0.1
-"""Of a slowed process: it runs in the first part of each period, as the kernel's own CPU limits would have it."""
+"""Period of a slowed process, which runs in the first part, as with the kernel's CPU limits."""
 
 _STOP_S = 10.0
 
 
 class BenchError(Exception):
-    """One store cannot be measured; the others can."""
+    """A store cannot be measured; other stores can."""
 
 
 class NotStarted(BenchError):
-    """A program did not come up; the message has the end of what it said."""
+    """A program did not start; the message has the end of its output."""
 
 
 def end_on_sigterm() -> None:
-    """Have SIGTERM and SIGHUP end this program as Ctrl-C does: what it started is stopped first."""
+    """Make SIGTERM and SIGHUP end this program as Ctrl-C does: its children are stopped first."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda which, _: sys.exit(128 + which))
 
 
 def cpu_s(pid: int) -> float:
-    """Seconds of processor time that the process has taken, all threads; 0 for one that is gone."""
+    """Return the processor seconds of the process, all threads; 0 for a dead process."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     except OSError:
@@ -43,12 +46,12 @@ def cpu_s(pid: int) -> float:
 
 
 def cpu_of(pids: Iterable[int]) -> dict[int, float]:
-    """:func:`cpu_s` of each."""
+    """Return :func:`cpu_s` of each."""
     return {pid: cpu_s(pid) for pid in pids}
 
 
 def busy_s() -> float:
-    """Seconds of processor time that the whole machine was at work, or its host kept for others."""
+    """Return the seconds of processor time that the machine worked or its host took away."""
     user, nice, system, _idle, _wait, interrupts, soft, stolen = (
         int(field) for field in Path("/proc/stat").read_text().split()[1:9]
     )
@@ -56,7 +59,7 @@ def busy_s() -> float:
 
 
 def resident_bytes(pid: int) -> int:
-    """What the process has in memory; 0 for one that is gone."""
+    """Return the resident memory of the process; 0 for a dead process."""
     try:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
@@ -64,13 +67,13 @@ def resident_bytes(pid: int) -> int:
 
 
 def peak_bytes(pid: int) -> int:
-    """The largest resident set that the process ever had."""
+    """Return the largest resident set so far of the process."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) * 1024
 
 
 def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
-    """Ports that nobody listens on, below those that outgoing connections are given."""
+    """Return free ports below the range that the kernel gives to outgoing connections."""
     found: list[int] = []
     port = 20_000 + int.from_bytes(os.urandom(2), "big") % 10_000
     while len(found) < count:
@@ -86,7 +89,7 @@ def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
 
 
 def is_on_memory(directory: Path) -> bool:
-    """Whether fsync costs nothing there, because no disk is behind it."""
+    """Return whether fsync is free in the directory, because no disk is behind it."""
     mounts = [line.split()[1:3] for line in Path("/proc/mounts").read_text().splitlines()]
     where = max(
         (mount for mount in mounts if directory.resolve().is_relative_to(mount[0])),
@@ -96,7 +99,7 @@ def is_on_memory(directory: Path) -> bool:
 
 
 def installed(program: str) -> str | None:
-    """Where the program is, or None."""
+    """Return the path of the program, or `None`."""
     return shutil.which(program)
 
 
@@ -106,7 +109,10 @@ def programs(
     commands: Mapping[str, Sequence[str]],
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[dict[str, int]]:
-    """Run these at once, each by its name; their pids. What they say is in NAME.log. They are stopped at the end: SIGTERM, then SIGKILL."""
+    """Run the named commands at once, and yield their pids.
+
+    The output is in NAME.log. At the end the programs get SIGTERM, then SIGKILL.
+    """
     running: dict[str, subprocess.Popen[bytes]] = {}
     try:
         for name, words in commands.items():
@@ -128,7 +134,7 @@ def programs(
 
 
 def await_that(holds: Callable[[], bool], what: str, timeout_s: float, log: Path) -> None:
-    """Ask every 50 ms. Raises :class:`NotStarted` after ``timeout_s``."""
+    """Test `holds` every 50 ms. Raises :class:`NotStarted` after ``timeout_s``."""
     deadline_s = time.monotonic() + timeout_s
     while not holds():
         if time.monotonic() > deadline_s:
@@ -138,7 +144,10 @@ def await_that(holds: Callable[[], bool], what: str, timeout_s: float, log: Path
 
 
 class Slowed:
-    """A process that gets ``share`` of one processor at most, from entering to leaving: it is stopped for the rest of every period."""
+    """A process limited to ``share`` of a processor, from entering to leaving.
+
+    The process is stopped for the rest of every period.
+    """
 
     def __init__(self, pid: int, share: float) -> None:
         self._pid = pid

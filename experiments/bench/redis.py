@@ -1,7 +1,9 @@
-"""Redis: one primary and four replicas. Replication is asynchronous; with WAIT a write counts once two replicas have it, with the primary a majority.
+"""Redis: a primary and four replicas with asynchronous replication, optionally with WAIT.
 
-Reads are the primary's. Without WAIT nothing is promised when the primary is lost. With WAIT neither: nobody takes over unless an operator or a
-Sentinel says so, and the one that does need not have the last writes. It is the floor of what replication costs, not a register.
+With WAIT a write counts once two replicas have it, with the primary a majority. Reads go to the
+primary. Neither variant promises safety after loss of the primary. Failover needs an operator or a
+Sentinel, and the new primary may lack the last writes. Redis is the lower bound of the cost of
+replication, not a register.
 """
 
 import contextlib
@@ -21,7 +23,11 @@ _AOF_NOTE = "the primary's fsync comes before the answer; replicas acknowledge t
 
 
 class Redis(Struct, frozen=True):
-    """``wait``: replicas that a write waits for; ``durability`` "fsync": an append-only file, synced before every answer, on all of them."""
+    """A primary with replicas.
+
+    ``wait`` is the number of replicas that a write waits for. ``durability`` "fsync" is an
+    append-only file, synced before every answer, on all servers.
+    """
 
     name: str
     wait: int = 0
@@ -33,12 +39,15 @@ class Redis(Struct, frozen=True):
     n: int = N
 
     def missing(self) -> str | None:
-        """Debian's package starts a service of its own on port 6379, which the bench neither needs nor touches."""
+        """Say how to install Redis.
+
+        Debian's package starts a service on port 6379, which the bench neither needs nor touches.
+        """
         return lacking("redis", self._given(Path(), 0, 0, ["here"]))
 
     @contextlib.contextmanager
     def running(self, directory: Path) -> Iterator[Running]:
-        """Serves when all replicas have finished their first synchronisation."""
+        """Start the servers, and yield once all replicas have finished the first synchronising."""
         ports = free_ports(self.n)
         names = [f"r{number}" for number in range(self.n)]
         hosts = {

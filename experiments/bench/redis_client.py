@@ -1,7 +1,9 @@
-"""The bench's clients of Redis: RESP over a connection of its own for every client, driven by its answers.
+"""The bench's clients of Redis: RESP over a separate connection for every client.
 
-As light as Python gets: no futures, no tasks, no parser. The bench asks for three things, whose answers are told apart by what was asked; a general
-parser (hiredis) would copy every large value once more and do nothing for small ones. The next operation is sent from where the answer came in.
+Answers drive the clients. The code is as light as Python allows: no futures, no tasks, no parser.
+The bench sends three kinds of requests, and the request tells the kind of the answer. A general
+parser (hiredis) would copy every large value once more and not help small ones. The next operation
+is sent from the function that received the answer.
 """
 
 import asyncio
@@ -12,13 +14,17 @@ from experiments.bench.closed_loop import Loop
 from experiments.bench.stores import RedisStore
 
 WAIT_MS = 10_000
-"""A write that has not reached its replicas by then has failed."""
+"""Timeout of WAIT: a write without enough replicas by this time has failed."""
 
 _CRLF = b"\r\n"
 
 
 class Connection(asyncio.Protocol):
-    """One client. ``wait``: replicas that must have a write; ``acknowledged``: how many had the last one when WAIT ended, None if it said nothing."""
+    """A client. ``wait`` is the number of replicas that must have a write.
+
+    ``acknowledged`` is the number of replicas with the last write at the end of WAIT, or None
+    without an answer.
+    """
 
     def __init__(self, wait: int) -> None:
         self._wait = wait
@@ -38,7 +44,9 @@ class Connection(asyncio.Protocol):
         self.transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)  # uvloop's is one without saying so
+        self.transport = cast(
+            asyncio.Transport, transport
+        )  # uvloop's transport does not declare the type
 
     def go(self, loop: Loop) -> None:
         """Begin with the first operation; ``over`` is done after the last."""
@@ -84,11 +92,11 @@ class Connection(asyncio.Protocol):
             self.transport.writelines((self._head(key, value), value, _CRLF + self._waiting))
 
     def _lines_of(self, data: bytes) -> int:
-        """How many lines the answer to a write has that begins like this."""
+        """Return the number of lines of an answer to a write that begins with `data`."""
         return self._lines
 
     def _head(self, key: bytes, value: bytes) -> bytes:
-        """What stands before the value of a write."""
+        """Return the bytes before the value of a write."""
         return b"*3\r\n$3\r\nSET\r\n$%d\r\n%b\r\n$%d\r\n" % (len(key), key, len(value))
 
     def _read(self, data: bytes) -> None:
@@ -125,7 +133,10 @@ class Connection(asyncio.Protocol):
 
 
 class StreamConnection(Connection):
-    """Appends to one stream, whatever the key. The server names the entry, in two lines, where it would say OK."""
+    """A client that appends to a single stream, for all keys.
+
+    The server answers with the name of the entry, in two lines, instead of OK.
+    """
 
     def _lines_of(self, data: bytes) -> int:
         return self._lines + (data[:1] == b"$")
@@ -139,7 +150,7 @@ class StreamConnection(Connection):
 
 
 class Connections:
-    """The connections of one generator."""
+    """The connections of a generator."""
 
     def __init__(self, connections: Sequence[Connection]) -> None:
         self._connections = connections
@@ -151,7 +162,7 @@ class Connections:
 
     @property
     def acknowledged(self) -> int | None:
-        """By how many replicas the last write of the first connection was."""
+        """Return the number of replicas with the last write of the first connection."""
         return self._connections[0].acknowledged
 
     async def close(self) -> None:
@@ -162,7 +173,7 @@ class Connections:
 async def redis_clients(
     store: RedisStore, count: int, kind: type[Connection] = Connection
 ) -> Connections:
-    """``count`` connections to the primary."""
+    """Return ``count`` connections to the primary."""
     host, port = store.address.split(":")
     make = asyncio.get_running_loop().create_connection
     return Connections(

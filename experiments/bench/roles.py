@@ -1,7 +1,8 @@
-"""What is run on a host of another store: the Ansible role says it (ansible/roles), for the hosts of a round and for the bench alike.
+"""Commands and files of other stores, from the Ansible roles (ansible/roles).
 
-Only what the roles of redis, etcd and cassandra need is understood here: their defaults, in order, then vars/main.yml, and the templates. Variables
-that follow from an inventory have to be given.
+The roles serve the hosts of a round and the bench alike. This module understands only the parts
+that the roles of redis, etcd and cassandra need: their defaults, in order, then vars/main.yml, and
+the templates. Variables that follow from an inventory must be given.
 """
 
 import contextlib
@@ -27,7 +28,11 @@ class Need(Struct, frozen=True):
 
 
 class Described(Struct, frozen=True):
-    """``files``: contents by their paths in the directory. ``ready``: see the module `process` of the collection."""
+    """A host's part of a role.
+
+    ``files`` has contents by their paths in the directory. ``ready`` is as in the module `process`
+    of the collection.
+    """
 
     command: list[str]
     needs: list[Need]
@@ -36,7 +41,7 @@ class Described(Struct, frozen=True):
 
 
 def described(role: str, host: str, given: Mapping[str, Any]) -> Described:
-    """What the role runs on this host with these variables."""
+    """Return the role's commands and files on this host with these variables."""
     home = COLLECTION / "roles" / role
     known: dict[str, Any] = {"inventory_hostname": host, **given}
     environment = jinja2.Environment(
@@ -63,7 +68,7 @@ def described(role: str, host: str, given: Mapping[str, Any]) -> Described:
 
 
 def lacking(role: str, given: Mapping[str, Any]) -> str | None:
-    """What the role needs that is not on this machine, and how to get it."""
+    """Return the software that the role needs and this machine lacks, with the remedy."""
     needs = described(role, "here", given).needs
     return f"{role}: {why}" if (why := _processes().lacking(msgspec.to_builtins(needs))) else None
 
@@ -72,7 +77,10 @@ def lacking(role: str, given: Mapping[str, Any]) -> str | None:
 def started(
     directory: Path, hosts: Mapping[str, Described], timeout_s: float
 ) -> Iterator[dict[str, int]]:
-    """Run them all at once, each in directory/NAME, until they serve; pids by name. Raises NotStarted."""
+    """Run all hosts at once, each in directory/NAME, until they serve; yield pids by name.
+
+    Raises NotStarted.
+    """
     for name, host in hosts.items():
         for place in ("data", "logs"):
             (directory / name / place).mkdir(parents=True)
@@ -92,7 +100,7 @@ def started(
 
 
 def _processes() -> ModuleType:
-    """What the modules of the collection know of processes; it needs no Ansible."""
+    """Return the module for processes of the collection; it needs no Ansible."""
     spec = importlib.util.spec_from_file_location(
         "ares_module_processes", COLLECTION / "plugins" / "module_utils" / "processes.py"
     )

@@ -1,4 +1,4 @@
-"""One measurement of how something grows."""
+"""A measurement of growth."""
 
 from collections.abc import Iterable
 
@@ -11,7 +11,7 @@ MIB = 2**20
 
 
 class Sample(Struct, frozen=True):
-    """What was found at ``x`` of the ``axis``; figures are called by what they are, unit included."""
+    """The figures at ``x`` of the ``axis``; names of figures include the unit."""
 
     section: str
     series: str
@@ -22,7 +22,7 @@ class Sample(Struct, frozen=True):
 
 
 def load_figures(measured: Measured) -> dict[str, float]:
-    """Rate, latency and processor time of a load. Infinite cost for operations that were none."""
+    """Return rate, latency and processor time of a load. The cost of no operations is infinite."""
     taken_s = sum(measured.server_cpu.values()) + sum(measured.generator_cpu)
     found = {
         "op/s": measured.per_s,
@@ -34,5 +34,5 @@ def load_figures(measured: Measured) -> dict[str, float]:
 
 
 def resident_mib(pids: Iterable[int]) -> float:
-    """Of all of them."""
+    """Return the sum over all processes."""
     return sum(map(resident_bytes, pids)) / MIB

@@ -1,11 +1,13 @@
-"""How ares grows: with clients of one object, keys, servers, sizes of values, domains; and what a server costs that does nothing.
+"""Growth of ares: clients of an object, keys, servers, sizes of values, domains, and idle servers.
 
     make bench-scale
-    .venv/bin/python -m experiments.bench.scale --full             # up to 270 client processes, 1,000,000 keys, 256 MiB, 10,000 domains: long
+    .venv/bin/python -m experiments.bench.scale --full             # long
     .venv/bin/python -m experiments.bench.scale --only keys,empty
 
-Processor time for each operation is told beside the rate, because all processes share this machine. Prints a table, and writes scale.json, scale.txt
-and the page report.html. Exit status 1 if a read returned what nobody wrote.
+`--full` has up to 270 client processes, 1,000,000 keys, 256 MiB and 10,000 domains. Processor time
+for each operation is printed beside the rate, because all processes share this machine. The bench
+prints a table, and writes scale.json, scale.txt and the page report.html. The exit status is 1 if a
+read returned a value that no client wrote.
 """
 
 import argparse
@@ -37,13 +39,13 @@ SECTIONS: dict[str, tuple[str, Section]] = {
 
 
 class Scale(Struct, frozen=True):
-    """Everything that was measured."""
+    """All results of the bench."""
 
     samples: list[Sample]
 
 
 def text(samples: Sequence[Sample]) -> str:
-    """A line for each sample."""
+    """Return a line for each sample."""
     lines: list[str] = []
     for section in dict.fromkeys(sample.section for sample in samples):
         lines += ["", SECTIONS[section][0]]
@@ -52,7 +54,7 @@ def text(samples: Sequence[Sample]) -> str:
 
 
 def told(sample: Sample) -> str:
-    """One sample, one line."""
+    """Return the line of a sample."""
     figures = "   ".join(f"{name} {number(value)}" for name, value in sample.figures.items())
     return f"  {sample.series:22} {sample.axis} {number(sample.x):>10}   {figures}" + (
         f"   WRONG READS: {sample.wrong}" if sample.wrong else ""
@@ -60,7 +62,7 @@ def told(sample: Sample) -> str:
 
 
 def arguments(given: Sequence[str] | None) -> argparse.Namespace:
-    """What was asked for."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         prog="experiments.bench.scale",
         description=__doc__,
@@ -82,7 +84,7 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """The command; returns the exit status."""
+    """Run the command, and return the exit status."""
     given = arguments(words)
     wanted = given.only.split(",") if given.only else list(SECTIONS)
     if unknown := set(wanted) - set(SECTIONS):

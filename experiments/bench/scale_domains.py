@@ -1,4 +1,7 @@
-"""How the cost of domains grows: making one takes the consensus service; using one that is there must not."""
+"""Growth of the cost of domains.
+
+Creation takes the consensus service; use of an existing domain must not.
+"""
 
 import asyncio
 import time
@@ -20,7 +23,7 @@ _USES = 400
 
 
 def domains(full: bool) -> Iterator[Sample]:
-    """More and more domains in one cluster, one object in each."""
+    """Measure more and more domains in a cluster, with an object in each."""
     counts = _COUNTS_FULL if full else _COUNTS
     with local_cluster(5, "abd", consensus=3) as file:
         yield from run(_all(file, counts))
@@ -65,7 +68,7 @@ async def _grown(
 
 
 async def _in_turns(work: Sequence[Coroutine[None, None, None]]) -> None:
-    """AT_ONCE at a time."""
+    """Run the coroutines, AT_ONCE at a time."""
     left = iter(work)
 
     async def worker() -> None:

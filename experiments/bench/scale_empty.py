@@ -1,4 +1,4 @@
-"""What a process costs before anybody asks it for anything: time to start, memory, processor time."""
+"""Cost of a process before the first request: time to start, memory, processor time."""
 
 import statistics
 import subprocess
@@ -16,7 +16,10 @@ IDLE_S = 3.0
 
 
 def empty(full: bool) -> Iterator[Sample]:
-    """A server without and with a disk, and a consensus member (alone: it elects itself)."""
+    """Measure a server without and with a disk, and a single consensus member.
+
+    A single member elects itself.
+    """
     starts = STARTS if full else 3
     for label, durability, words in (
         ("server in memory", "memory", ["server", "--id", "s0"]),

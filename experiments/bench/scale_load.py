@@ -1,4 +1,7 @@
-"""How the cost of an operation grows: with clients of one object, keys, servers and the size of values. Loads come from the bench's generators."""
+"""Growth of the cost of an operation: clients of an object, keys, servers and size of values.
+
+Loads come from the bench's generators.
+"""
 
 import tempfile
 import time
@@ -17,7 +20,7 @@ from experiments.bench.workload import Workload
 SECONDS, WARM_S = 2.0, 0.5
 IDLE_S = 3.0
 SLOWEST_MIB_S = 16.0
-"""What a large value is given time for, at least."""
+"""Smallest rate for which a large value gets enough time."""
 
 # Readers and writers.
 _CLIENTS = ((1, 1), (10, 4), (40, 10))  # readers and writers
@@ -31,7 +34,10 @@ _SIZES_FULL = (*_SIZES, 64 * MIB, 256 * MIB)
 
 
 def clients(full: bool) -> Iterator[Sample]:
-    """Every client is a process of its own with a connection of its own, and only reads or only writes; all use one object."""
+    """Measure more and more clients of the same object.
+
+    Every client is a separate process with a separate connection, and only reads or only writes.
+    """
     for dap in ("abd", "ec"):
         for readers, writers in _CLIENTS_FULL if full else _CLIENTS:
             count = readers + writers
@@ -54,7 +60,7 @@ def clients(full: bool) -> Iterator[Sample]:
 
 
 def keys(full: bool) -> Iterator[Sample]:
-    """More and more keys in one cluster; then nobody asks for anything."""
+    """Measure more and more keys in a cluster, and an idle time at the end."""
     with (
         tempfile.TemporaryDirectory() as directory,
         Ares("abd").running(Path(directory)) as running,
@@ -85,7 +91,7 @@ def keys(full: bool) -> Iterator[Sample]:
 
 
 def servers(full: bool) -> Iterator[Sample]:
-    """Every operation asks more servers; with EC each has a smaller part."""
+    """Measure more and more servers; with EC each has a smaller part."""
     workload = Workload(32)
     for dap in ("abd", "ec"):
         for n in _SERVERS_FULL if full else _SERVERS:
@@ -104,7 +110,10 @@ def servers(full: bool) -> Iterator[Sample]:
 
 
 def values(full: bool) -> Iterator[Sample]:
-    """One client, one operation at a time; large values have one key each. With EC a server keeps several versions."""
+    """Measure sizes of values with a client that has a single operation at a time.
+
+    Each large value has its own key. With EC a server keeps several versions.
+    """
     for label, peer in (("ABD n=3", Ares("abd", n=3)), ("EC n=5 k=3", Ares("ec", "ec"))):
         for size in _SIZES_FULL if full else _SIZES:
             workload = Workload(1, size, keys=100 if size < MIB else 1)
@@ -126,7 +135,7 @@ def values(full: bool) -> Iterator[Sample]:
 
 
 async def _stored_bytes(store: Store) -> int:
-    """What the servers say that they hold."""
+    """Return the stored bytes that the servers report."""
     assert isinstance(store, AresStore)
     async with connect(store.file) as manager:
         described = (await manager.status()).servers.values()

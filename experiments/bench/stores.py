@@ -1,4 +1,4 @@
-"""How a generator reaches each kind of store: what a peer tells it, and the clients that come of it."""
+"""Access of a generator to each kind of store: the address from the peer, and the clients."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -12,7 +12,10 @@ PAUSE_AFTER_TROUBLE_S = 0.01
 
 
 class AresStore(Struct, frozen=True, tag="ares"):
-    """The cluster of a cluster file, or a ``domain`` of it. One connection for each generator, shared by its clients, as a program would have it."""
+    """The cluster of a cluster file, or a ``domain`` of the cluster.
+
+    The clients of a generator share a connection, as in a program.
+    """
 
     file: str
     fast_read: bool = True
@@ -21,20 +24,26 @@ class AresStore(Struct, frozen=True, tag="ares"):
 
 
 class RedisStore(Struct, frozen=True, tag="redis"):
-    """The primary at ``address``. ``wait``: how many replicas are to have a write before it counts. A connection for every client."""
+    """The primary at ``address``, with a connection for every client.
+
+    ``wait`` is the number of replicas that must have a write before it counts.
+    """
 
     address: str
     wait: int = 0
 
 
 class EtcdStore(Struct, frozen=True, tag="etcd"):
-    """Members of one cluster, the leader first. Every client begins with the first and turns to the next when that fails."""
+    """Members of a cluster, the leader first.
+
+    Every client begins with the first, and turns to the next after a failure.
+    """
 
     endpoints: tuple[str, ...]
 
 
 class CassandraStore(Struct, frozen=True, tag="cassandra"):
-    """Nodes of one cluster as (host, port of the native protocol)."""
+    """Nodes of a cluster as (host, port of the native protocol)."""
 
     nodes: tuple[tuple[str, int], ...]
     keyspace: str
@@ -44,10 +53,10 @@ Store = AresStore | RedisStore | EtcdStore | CassandraStore
 
 
 class Clients(Protocol):
-    """Connected clients of one store."""
+    """Connected clients of a store."""
 
     async def run(self, loops: Sequence[Loop]) -> None:
-        """Go through all loops at once, a client for each, until they are over."""
+        """Run all loops at once, a client for each, until they are over."""
 
     async def close(self) -> None:
         """Close every connection."""
@@ -62,8 +71,10 @@ class KeyValue(Protocol):
 
 
 class Coroutines:
-    """Clients that share one ``store``: a task for each. ``errors`` are what its operations fail with, and ``absent`` what a read says of a key
-    without a value, where that is an error.
+    """Clients that share a ``store``, with a task for each.
+
+    ``errors`` are the errors of failed operations. ``absent`` is the error of a read without a
+    value, for stores that raise it.
     """
 
     def __init__(

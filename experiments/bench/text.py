@@ -1,4 +1,4 @@
-"""The report as text: one table for each workload, then faults, then notes and what was missing."""
+"""The report as text: a table for each workload, then faults, notes and missing stores."""
 
 from collections.abc import Mapping
 
@@ -7,19 +7,19 @@ from experiments.bench.figures import Figure, Point, Report
 
 
 def number(value: float) -> str:
-    """Three figures, without exponents."""
+    """Format a number with three figures, without exponents."""
     if value >= 1000:
         return f"{value:,.0f}"
     return f"{value:.3g}"
 
 
 def spread(figure: Figure) -> str:
-    """As in "4,897 (4,100 to 5,000)"."""
+    """Format a spread such as "4,897 (4,100 to 5,000)"."""
     return f"{number(figure.median)} ({number(figure.least)} to {number(figure.most)})"
 
 
 def ratio(point: Point, yardstick: str, known: Mapping[str, float]) -> str:
-    """The median, and in brackets what it was when the baseline was taken."""
+    """Format the median, with the median of the baseline in brackets."""
     figure = point.ratios.get(yardstick)
     if figure is None:
         return "-"
@@ -28,7 +28,7 @@ def ratio(point: Point, yardstick: str, known: Mapping[str, float]) -> str:
 
 
 def text(report: Report, known: Mapping[str, float]) -> str:
-    """All of it."""
+    """Return the whole report."""
     lines = [report.machine, report.settings]
     for workload in dict.fromkeys(point.workload for point in report.points):
         lines += [

@@ -1,7 +1,8 @@
-"""Values that tell who wrote them and as what, so that every read can be checked, whichever process wrote what it finds.
+"""Values that name their write, so that every read can be checked by any process.
 
-A value is the number of its writer, the number of that writer's write, and filling. Which key a write goes to follows from these two numbers (it
-looks random), so whoever reads a value knows whether some write of that key wrote it, once it is known how many writes that writer began.
+A value is the number of the writer, the number of the write, and filling. The key of a write
+follows from these two numbers (it looks random). A reader therefore knows whether a write of that
+key wrote the value, given the number of writes that the writer began.
 """
 
 import random
@@ -12,14 +13,14 @@ from msgspec import Struct
 
 HEAD = struct.Struct(">HQ")
 PRELOADER = 0
-"""The writer of the values that are there from the beginning; its write number i goes to key i."""
+"""Writer of the initial values; write number i goes to key i."""
 
 _PHASES = 7
 _SHARED_SEED = 6
 
 
 def key_of(writer: int, number: int, keys: int) -> int:
-    """Which of ``keys`` keys the write goes to."""
+    """Return the number of the key, of ``keys``, that the write goes to."""
     if writer == PRELOADER:
         return number
     mixed = ((number * 0x9E3779B1) ^ (writer * 0x85EBCA6B)) & 0xFFFFFFFF
@@ -28,9 +29,10 @@ def key_of(writer: int, number: int, keys: int) -> int:
 
 
 class Values:
-    """Makes and checks values of ``size`` bytes (10 at least) for ``keys`` keys. All processes make the same of the same numbers.
+    """A maker and checker of values of ``size`` bytes (10 at least) for ``keys`` keys.
 
-    The filling of one write is a part of the same random bytes as that of the next, begun elsewhere: a value put together of two writes is found out.
+    All processes make the same value of the same numbers. The filling of each write is a part of
+    the same random bytes, from another start: a value mixed from two writes is detected.
     """
 
     def __init__(self, size: int, keys: int) -> None:
@@ -45,11 +47,14 @@ class Values:
         self._fillings = [memoryview(source)[phase : phase + filling] for phase in range(_PHASES)]
 
     def make(self, writer: int, number: int) -> bytes:
-        """The value of that write."""
+        """Return the value of the write."""
         return b"".join((HEAD.pack(writer, number), self._fillings[(writer + number) % _PHASES]))
 
     def writer_of(self, value: bytes, key: int) -> tuple[int, int] | None:
-        """Writer and number of the write of ``key`` that this value is of; None if no write of that key can have written it."""
+        """Return writer and number of the write of ``key`` with this value, or `None`.
+
+        `None` means that no write of the key can have written the value.
+        """
         if len(value) != self.size:
             return None
         writer, number = HEAD.unpack_from(value)
@@ -61,20 +66,27 @@ class Values:
 
 
 class Begun(Struct):
-    """``writes``: by writer, how many writes it began; ``seen``: the highest number of a write of that writer that was read."""
+    """The writes of each writer, and the writes that readers saw.
+
+    ``writes`` has the number of writes begun, by writer; ``seen`` has the highest number of a write
+    that a reader found, by writer.
+    """
 
     writes: dict[int, int] = {}
     seen: dict[int, int] = {}
 
     def add(self, other: "Begun") -> None:
-        """Take in what another process knows."""
+        """Add the knowledge of another process."""
         for writer, writes in other.writes.items():
             self.writes[writer] = max(writes, self.writes.get(writer, 0))
         for writer, number in other.seen.items():
             self.seen[writer] = max(number, self.seen.get(writer, -1))
 
     def unwritten(self) -> Mapping[int, int]:
-        """By writer, a number that was read and that it never got to. Empty, if nothing was made up."""
+        """Return, by writer, a number that was read and never begun.
+
+        The result is empty if all reads are genuine.
+        """
         return {
             writer: number
             for writer, number in self.seen.items()

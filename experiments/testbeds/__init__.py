@@ -1,1 +1,4 @@
-"""Hosts that rounds of an experiment run on: namespaces of this machine, processes on loopback, or machines that somebody has reserved."""
+"""Hosts for the rounds of an experiment: namespaces, processes, or reserved machines.
+
+Processes are on loopback.
+"""

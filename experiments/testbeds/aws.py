@@ -1,4 +1,4 @@
-"""Machines at Amazon: what `aws ec2 describe-instances` prints, or a plain list, of lines ADDRESS [NAME [SITE]]."""
+"""Machines at Amazon: output of `aws ec2 describe-instances`, or lines ADDRESS [NAME [SITE]]."""
 
 import re
 
@@ -11,7 +11,7 @@ from experiments.testbeds.plan import check_address
 from experiments.testbeds.reserved import Machine
 
 USER = "admin"
-"""Of Debian's images; Amazon's own have ``ec2-user``, Ubuntu's have ``ubuntu``."""
+"""User of Debian's images; Amazon's own have ``ec2-user``, Ubuntu's have ``ubuntu``."""
 
 _RUNNING = "running"
 _SHOWN = 3
@@ -50,7 +50,10 @@ class _Description(Struct, rename="pascal"):
 
 
 def machines(content: bytes) -> list[Machine]:
-    """Those that run. They have inner addresses if all are in one private network. Raises BadInput if there is none, or it is something else."""
+    """Return the running machines. Raises BadInput for an empty list or another format.
+
+    The machines have inner addresses if all are in the same private network.
+    """
     found = _described(content) if content.lstrip()[:1] in (b"{", b"[") else _listed(content)
     if not found:
         raise BadInput("this list has no machine; nothing was written")

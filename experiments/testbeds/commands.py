@@ -1,4 +1,4 @@
-"""`local`: a testbed on this machine; `inventory`: one of machines that were reserved elsewhere."""
+"""`local`: a testbed on this machine; `inventory`: an inventory of machines reserved elsewhere."""
 
 import argparse
 import re
@@ -39,7 +39,10 @@ The host keys have to be in the file of --known-hosts, taken with ssh-keyscan an
 
 
 def add(commands: Any) -> None:
-    """Add these to the ``commands`` of a parser. Each sets ``run``: what is called with the arguments, and returns the exit status."""
+    """Add the commands to the ``commands`` of a parser.
+
+    Each sets ``run``: a function that is called with the arguments and returns the exit status.
+    """
     local = _command(
         commands, "local", "hosts as namespaces of this machine: up, status, clean", _LOCAL
     )
@@ -139,7 +142,7 @@ def _up(arguments: argparse.Namespace) -> int:
 
 
 def planned(words: Sequence[str]) -> list[HostPlan]:
-    """The hosts that the words of a command line stand for."""
+    """Return the hosts that the words of a command line stand for."""
     if len(words) == 1 and words[0].isdecimal():
         words = [f"server{number}" for number in range(min(int(words[0][:5]), 10_000))]
     hosts = []

@@ -1,4 +1,4 @@
-"""Processes that are slowed: stopped and continued in turns."""
+"""Slowed processes: stopped and continued in turns."""
 
 import contextlib
 import os
@@ -14,17 +14,21 @@ from experiments.bench.processes import Slowed
 
 
 class Duty:
-    """Processes that are slowed at the moment.
+    """The processes that are slowed at the moment.
 
-    All testbeds do it by SIGSTOP and SIGCONT, and not by cgroups: so it is the same on every machine, with root and without, and a process that needs
-    less than its share is slowed as well. If the one that slows them is killed, they may stay stopped.
+    All testbeds slow by SIGSTOP and SIGCONT, and not by cgroups: the method works the same on every
+    machine, with root and without, and slows a process below its share of the processor as well. If
+    the slowing process is killed, slowed processes may stay stopped.
     """
 
     def __init__(self) -> None:
         self._slowed: dict[int, ExitStack] = {}
 
     def slow(self, pattern: str, percent: float, candidates: Iterable[int]) -> list[int]:
-        """See :meth:`experiments.testbeds.plan.Testbed.slow`; ``candidates``: pids of processes of the host."""
+        """Do the work of :meth:`experiments.testbeds.plan.Testbed.slow`.
+
+        ``candidates`` are pids of the host.
+        """
         if not 1 <= percent <= 100:
             raise BadInput(
                 f"a process can be slowed to 1 to 100 percent, not {percent:g}; nothing was changed"
@@ -39,13 +43,16 @@ class Duty:
         return chosen
 
     def end(self) -> None:
-        """Let all of them run."""
+        """Let all slowed processes run."""
         while self._slowed:
             self._slowed.popitem()[1].close()
 
 
 def matching(pattern: str, candidates: Iterable[int]) -> list[int]:
-    """Those with this regular expression in their command line. Raises BadInput if there are none."""
+    """Return the candidates with this regular expression in the command line.
+
+    Raises BadInput if no candidate has it.
+    """
     try:
         expression = re.compile(pattern)
     except re.error as error:
@@ -61,16 +68,16 @@ def matching(pattern: str, candidates: Iterable[int]) -> list[int]:
 
 
 def kill(pattern: str, candidates: Iterable[int]) -> list[int]:
-    """See :meth:`experiments.testbeds.plan.Testbed.kill`."""
+    """Do the work of :meth:`experiments.testbeds.plan.Testbed.kill`."""
     chosen = matching(pattern, candidates)
     for pid in chosen:
-        with contextlib.suppress(ProcessLookupError):  # it is gone already
+        with contextlib.suppress(ProcessLookupError):  # the process is gone already
             os.kill(pid, signal.SIGKILL)
     return chosen
 
 
 def command_line(pid: int) -> str:
-    """As one line; empty for a process that is gone."""
+    """Return the command line as a single line; empty for a process that is gone."""
     try:
         return (
             Path(f"/proc/{pid}/cmdline")

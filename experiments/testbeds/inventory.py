@@ -1,6 +1,7 @@
 """Inventories for ansible: hosts with their groups and variables, as YAML.
 
-Ansible evaluates ``{{ }}`` in an inventory, and manifests come from others: a value with braces is refused.
+Ansible evaluates ``{{ }}`` in an inventory, and manifests come from other people: a value with
+braces is refused.
 """
 
 import json
@@ -20,7 +21,11 @@ _Tree = Mapping[str, "_Tree | Value"]
 
 
 class Host(Struct, frozen=True):
-    """A host of an inventory. ``variables``: those that ansible knows (``ansible_host``) and ours (``ares_address``, ``ares_site``)."""
+    """A host of an inventory.
+
+    ``variables`` has ansible's own variables (``ansible_host``) and ours (``ares_address``,
+    ``ares_site``).
+    """
 
     name: str
     groups: Sequence[str]
@@ -30,13 +35,14 @@ class Host(Struct, frozen=True):
 _PLAIN = re.compile(
     r"(?!(?:y|n|yes|no|on|off|true|false|null)\Z)[A-Za-z_][A-Za-z0-9_.-]*", re.IGNORECASE
 )
-"""What YAML takes for a string without quotes."""
+"""Pattern of strings that YAML reads as strings without quotes."""
 
 
 def ssh(user: str, key: Path | None, known_hosts: Path, *more: str) -> dict[str, Value]:
-    """Variables of a host that is reached by SSH: with this key only (None: with the user's own), and if its host key is in ``known_hosts``.
+    """Return the variables of a host reached by SSH, if ``known_hosts`` has the host key.
 
-    The user's own settings for SSH hold nothing; ``more``: further options.
+    Only ``key`` is offered (`None`: the user's own keys). The user's own settings for SSH are
+    ignored; ``more`` has further options.
     """
     options = [
         f"UserKnownHostsFile={known_hosts}",
@@ -55,7 +61,7 @@ def ssh(user: str, key: Path | None, known_hosts: Path, *more: str) -> dict[str,
 
 
 def write(path: Path, hosts: Sequence[Host], heading: str) -> None:
-    """Raises BadInput for values that ansible would evaluate."""
+    """Write the inventory. Raises BadInput for values that ansible would evaluate."""
     members: dict[str, dict[str, _Tree | Value]] = {
         group: {host.name: {} for host in hosts if group in host.groups} for group in GROUPS
     }

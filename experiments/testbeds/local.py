@@ -1,10 +1,12 @@
-"""Testbed `local`: each host is a set of namespaces of this machine with its own root, address and sshd; the hosts of a site are on one bridge.
+"""Testbed `local`: each host is a set of namespaces with its own root, address and sshd.
 
-    controller (this machine) -- link -- router: a bridge for each site, rules between them -- eth0 of each host
+    controller (this machine) -- link -- router: a bridge for each site -- eth0 of each host
 
-What goes between sites is forwarded by the router's namespace, so that is where it is delayed, lost, cut off and counted; what goes to the controller
-and within a site is not. Nobody gets out: from a host there is a route to the other hosts and to the controller only. Hosts share the machine's
-processors, memory and disk, and see its files; they are no protection from each other.
+The hosts of a site are on the same bridge, with rules between the bridges. The router's namespace
+forwards traffic between sites, so this traffic is delayed, lost, cut off and counted there; traffic
+to the controller and within a site is not. No packet gets out: a host has routes to the other hosts
+and to the controller only. Hosts share the machine's processors, memory and disk, and see its
+files; hosts are no protection from each other.
 """
 
 import contextlib
@@ -42,7 +44,7 @@ _ASK_S = 0.02
 _FIRST_HOST = 10
 _BURST_S = 0.004
 _BURST_BYTES_MIN = 16 * 1024
-"""A token bucket holds what is sent in _BURST_S, and so much at least."""
+"""Least size of a token bucket, which holds the bytes sent in _BURST_S."""
 
 _SSHD_CONFIG = """\
 Port 22
@@ -63,13 +65,16 @@ PidFile none
 
 
 def obstacle() -> str | None:
-    """Why there can be no such testbed here, and what to do about it; None if there can."""
+    """Return why this machine cannot have such a testbed, and the remedy, or `None`."""
     why = namespaces.obstacle(TOOLS)
     return f"no testbed local: {why}. Testbed processes needs no root" if why else None
 
 
 class LocalTestbed:
-    """See :class:`experiments.testbeds.plan.Testbed`. Made by :func:`testbed` and :func:`up`."""
+    """A :class:`experiments.testbeds.plan.Testbed` of namespaces.
+
+    :func:`testbed` and :func:`up` make the testbed.
+    """
 
     def __init__(
         self, hosts: Sequence[HostPlan], links: Sequence[LinkPlan], directory: Path | None
@@ -90,7 +95,7 @@ class LocalTestbed:
         self._duty = Duty()
 
     def make(self) -> None:
-        """Raises BadInput, or NamespaceFailed; nothing is left then."""
+        """Make the testbed. Raises BadInput or NamespaceFailed, and leaves no remains."""
         self._slot = slots.claim()
         self._base = (
             self._directory / "testbed"
@@ -148,18 +153,18 @@ class LocalTestbed:
             ) from None
 
     def remove(self) -> None:
-        """Everything that was made."""
+        """Remove all parts of the testbed."""
         self._duty.end()
         slots.remove(self._slot)
         for process in [*self._inits.values(), *self._shapers()]:
             process.wait()
 
     def leave(self) -> None:
-        """Let it stand by itself, until somebody removes it."""
+        """Leave the testbed standing until a user removes it."""
         self._duty.end()
         self._slot.release()
 
-    # -- making -------------------------------------------------------------------------------------------------------
+    # -- making ---------------------------------------------------------------------------------
 
     def _namespace(self, host: str) -> str:
         return f"{self._slot.prefix}-{host}"
@@ -170,7 +175,10 @@ class LocalTestbed:
         return f"{self._subnet(self._sites.index(site))}.{_FIRST_HOST + place}"
 
     def _subnet(self, site: int) -> str:
-        """The first three bytes of a site's addresses; those with 0 are for the link to the controller."""
+        """Return the first three bytes of a site's addresses.
+
+        Third byte 0 is the link to the controller.
+        """
         return f"{slots.network_of(self._slot.number)}.{site + 1}"
 
     def _router(self) -> None:
@@ -215,7 +223,7 @@ class LocalTestbed:
         return ((one, other) for one in places for other in places if one != other)
 
     def _pair_rules(self) -> Iterator[str]:
-        for site in range(len(self._sites)):  # where bridges ask iptables, too
+        for site in range(len(self._sites)):  # for machines whose bridges ask iptables, too
             yield f"-A FORWARD -i site{site} -o site{site} -j ACCEPT\n"
         for one, other in self._pairs():
             yield f":{_chain(one, other)} -\n-A FORWARD -i site{one} -o site{other} -j {_chain(one, other)}\n-A {_chain(one, other)} -j ACCEPT\n"
@@ -234,7 +242,7 @@ class LocalTestbed:
         )
 
     def _files(self) -> None:
-        """Keys, what each host is given, and the inventory."""
+        """Write the keys, the files of each host, and the inventory."""
         key, known_hosts, control = (
             self._base / "key",
             self._base / "known_hosts",
@@ -297,7 +305,10 @@ class LocalTestbed:
         self._inits[host.name] = _detached(command, directory / "log")
 
     def _shaper(self) -> None:
-        """The process that delays what goes between sites; its settings come by a socket, which it has when it is ready."""
+        """Start the process that delays traffic between sites.
+
+        Settings reach the process by a socket, which exists when the process is ready.
+        """
         place = self._slot.place / "delays"
         command = [
             *namespaces.inside(self._slot.prefix),
@@ -318,7 +329,8 @@ class LocalTestbed:
                 f"is host {name}",
             )
 
-    # -- what Testbed can do ------------------------------------------------------------------------------------------
+    # -- the methods of Testbed
+    # ------------------------------------------------------------------------------------------
 
     def delay(
         self, site: str, other: str, ms: float, jitter_ms: float = 0.0, loss: float = 0.0
@@ -349,7 +361,7 @@ class LocalTestbed:
         self._route(one, two)
 
     def _route(self, one: int, two: int) -> None:
-        """Both ways at once: iptables-restore changes all that it is given in one step."""
+        """Change both ways at once: iptables-restore applies all given rules in a single step."""
         rules = [
             f"-F {_chain(*way)}\n-A {_chain(*way)} {self._target(way)}\n"
             for way in ((one, two), (two, one))
@@ -458,7 +470,7 @@ class LocalTestbed:
             )
 
     def _init(self, host: str) -> int:
-        """The pid of the host's first process, as the machine has it."""
+        """Return the pid of the host's first process, as the machine sees it."""
         holder = self._inits[host].pid
         try:
             return int(Path(f"/proc/{holder}/task/{holder}/children").read_text().split()[0])
@@ -472,7 +484,10 @@ class LocalTestbed:
 def testbed(
     hosts: Sequence[HostPlan], links: Sequence[LinkPlan], directory: Path
 ) -> Iterator[LocalTestbed]:
-    """Hosts that last as long as the context; their files are in ``directory``/testbed, which goes with them. Raises BadInput, NamespaceFailed."""
+    """Make hosts that last as long as the context. Raises BadInput, NamespaceFailed.
+
+    Their files are in ``directory``/testbed, which is removed with the hosts.
+    """
     made = LocalTestbed(hosts, links, directory)
     made.make()
     with ExitStack() as stack:
@@ -495,7 +510,7 @@ def _make_key(path: Path) -> None:
 
 
 def _detached(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
-    """It stays when this process ends, and Ctrl-C is not for it."""
+    """Start a process that outlives this process and ignores Ctrl-C."""
     with log.open("ab") as said:
         return subprocess.Popen(
             command,
@@ -539,5 +554,5 @@ def _pid_namespace(pid: int) -> str:
 
 
 def _programs() -> list[str]:
-    """Directories with programs of ours, which hosts are to see and their users to reach."""
+    """Return the directories with our programs, which hosts must see and their users must reach."""
     return sorted({sys.prefix, sys.base_prefix, str(_CHECKOUT)})

@@ -1,8 +1,10 @@
-"""Testbed `processes`: hosts are addresses of loopback and directories; for whoever is not root. Sites are joined by relays (experiments/relay.py).
+"""Testbed `processes`: hosts are addresses of loopback and directories, without root.
 
-What goes to another site has to be sent to the relay, so ask :meth:`LoopbackTestbed.through` for addresses. A relay carries TCP: it delays bytes, and
-holds them while sites are cut apart. It loses no packets, limits no rate and has no disk to fill: those things are refused, and testbed local
-has them. Everything ends with the process that made it.
+Relays join the sites (experiments/relay.py). Messages to another site must be sent to the relay, so
+ask :meth:`LoopbackTestbed.through` for addresses. A relay carries TCP: it delays bytes, and holds
+them while sites are cut apart. A relay loses no packets and limits no rate, and hosts have no disk
+to fill: such requests are refused, and testbed local has them. All parts end with the process that
+made them.
 """
 
 import contextlib
@@ -33,7 +35,10 @@ _FIRST_HOST = 10
 
 
 class LoopbackTestbed:
-    """See :class:`experiments.testbeds.plan.Testbed`. Made by :func:`testbed`. ``links``: what its relays are asked by."""
+    """A :class:`experiments.testbeds.plan.Testbed` of processes, made by :func:`testbed`.
+
+    ``links`` is the process that runs the relays.
+    """
 
     def __init__(
         self,
@@ -52,7 +57,7 @@ class LoopbackTestbed:
         self.inventory = self._directory / "inventory.yml"
 
     def write(self) -> None:
-        """The hosts' directories, and the inventory. Raises BadInput."""
+        """Make the hosts' directories, and write the inventory. Raises BadInput."""
         hosts = []
         for host in self._hosts.values():
             home = self.home(host.name)
@@ -84,7 +89,10 @@ class LoopbackTestbed:
         )
 
     def home(self, host: str) -> Path:
-        """The directory of the host: what runs there has this path in its command line, or as its working directory."""
+        """Return the directory of the host.
+
+        The host's processes have this path in the command line, or as working directory.
+        """
         return self._directory / "hosts" / host
 
     def _address(self, host: str) -> str:
@@ -127,13 +135,13 @@ class LoopbackTestbed:
         return kill(pattern, self.processes(host))
 
     def processes(self, host: str) -> list[int]:
-        """What runs on the host."""
+        """Return the pids of the host's processes."""
         self._known(host)
         home = self.home(host)
         return [pid for pid in _own_processes() if _belongs(pid, home)]
 
     def end_processes(self) -> None:
-        """Of all hosts: playbooks start them so that they outlive them."""
+        """End the processes of all hosts: playbooks start processes that outlive the playbook."""
         for host in self._hosts:
             for pid in self.processes(host):
                 with contextlib.suppress(ProcessLookupError):
@@ -167,7 +175,7 @@ class LoopbackTestbed:
             )
 
     def _ask(self, request: Request) -> Reply:
-        """Raises BadInput if the relays are gone, or could not do it."""
+        """Send a request to the relays. Raises BadInput if they are gone or report an error."""
         assert self._links.stdin is not None
         assert self._links.stdout is not None
         try:
@@ -189,7 +197,10 @@ class LoopbackTestbed:
 def testbed(
     hosts: Sequence[HostPlan], links: Sequence[LinkPlan], directory: Path
 ) -> Iterator[LoopbackTestbed]:
-    """As long as the context. What processes of the hosts wrote stays in ``directory``/hosts. Raises BadInput."""
+    """Make a testbed that lasts as long as the context. Raises BadInput.
+
+    Files written by processes of the hosts stay in ``directory``/hosts.
+    """
     check(hosts, links)
     if any(host.disks for host in hosts):
         _refuse("has no disk of its own")
@@ -206,7 +217,7 @@ def testbed(
         made = LoopbackTestbed(hosts, directory, network, relays)
         try:
             made.write()
-            made.end_processes()  # those of one that was killed
+            made.end_processes()  # processes of an earlier testbed whose maker was killed
             for link in links:
                 made.delay(link.site, link.other, link.delay_ms, link.jitter_ms, link.loss)
             yield made
@@ -217,7 +228,10 @@ def testbed(
 
 
 def _network() -> tuple[int, socket.socket]:
-    """A second byte of addresses that no other testbed has while the socket is open, which the kernel sees to."""
+    """Return a second byte of addresses that no other testbed has while the socket is open.
+
+    The kernel keeps the name of the socket unique.
+    """
     for number in _NETWORKS:
         claim = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:

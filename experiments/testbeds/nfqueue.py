@@ -1,12 +1,15 @@
-"""Delay, jitter and loss of packets that iptables sends to queues (``-j NFQUEUE``): the part of the kernel's network emulation that netem would be.
+"""Delay, jitter and loss of packets that iptables sends to queues (``-j NFQUEUE``).
 
-    python -m experiments.testbeds.nfqueue SOCKET      # in the network namespace of the rules; settings come by SOCKET, see Shaper
+    python -m experiments.testbeds.nfqueue SOCKET      # in the network namespace of the rules
 
-The kernel gives the metadata of each packet and keeps the packet until there is a verdict on it. Verdicts are given for all packets of a queue up to
-one, so the packets of a queue stay in order, also with jitter. A queue that loses nothing takes the large packets of segmentation offload whole; one
-that does has the kernel cut them up first, as one verdict would else lose 64 KB at once.
+This replaces netem, the kernel's network emulation. Settings come by SOCKET, see Shaper. The kernel
+gives the metadata of each packet and keeps the packet until it has a verdict. A verdict is for all
+packets of a queue up to a given packet, so the packets of a queue stay in order, also with jitter.
+A queue without loss takes the large packets of segmentation offload whole. For a queue with loss,
+the kernel cuts them up first; otherwise a single verdict would lose 64 KB at once.
 
-The formats are those of linux/netfilter/nfnetlink_queue.h. If this process ends, the packets of its queues are dropped: silence, not speed.
+The formats are defined in linux/netfilter/nfnetlink_queue.h. If this process ends, the packets of
+its queues are dropped: silence, not speed.
 """
 
 import contextlib
@@ -41,10 +44,11 @@ _QUEUE = struct.Struct(">BBH")  # family, version, queue
 _ATTRIBUTE = struct.Struct("=HH")  # length with these four bytes, type
 _PACKET_ID = struct.Struct(">I")
 _ID_AT = _HEADER.size + _QUEUE.size + _ATTRIBUTE.size
-"""The header of a packet is its first attribute, and begins with its id."""
+"""Position of a packet's id: the header of a packet is its first attribute, and begins with the id.
+"""
 
 HELD_MAX = 1 << 17
-"""Packets of a queue on their way; those after them are dropped, as by a full router."""
+"""Packets of a queue on their way; later packets are dropped, as by a full router."""
 
 _BUFFER_BYTES = 1 << 25
 _AT_ONCE = 256
@@ -52,7 +56,11 @@ _REQUEST_S = 5.0
 
 
 class Shape(Struct, frozen=True, forbid_unknown_fields=True):
-    """What becomes of the packets of a queue, one way. They are late by ``delay_s`` +- ``jitter_s`` (uniform); ``loss``: the part that is dropped."""
+    """Treatment of the packets of a queue, in a single direction.
+
+    Packets are late by ``delay_s`` +- ``jitter_s`` (uniform); ``loss`` is the fraction that is
+    dropped.
+    """
 
     delay_s: float = 0.0
     jitter_s: float = 0.0
@@ -60,14 +68,14 @@ class Shape(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Queue:
-    """Packets of one queue that have no verdict yet, in order, with the times when they are due."""
+    """Packets of a queue that wait for a verdict, in order, with the times when they are due."""
 
     def __init__(self) -> None:
         self.shape = Shape()
         self.held: deque[tuple[float, int]] = deque()
 
     def due(self, now: float) -> float:
-        """When a packet that comes now goes on: not before the one ahead of it."""
+        """Return when a packet that comes now continues: not before the packet ahead of it."""
         late = self.shape.delay_s + (
             random.uniform(-1, 1) * self.shape.jitter_s if self.shape.jitter_s else 0.0
         )
@@ -77,8 +85,8 @@ class _Queue:
 class Shaper:
     """The queues of a network namespace.
 
-    ``place``: a Unix socket, on which it takes a JSON object {queue number: Shape} and a line feed, answers "ok" when they hold, or what was wrong.
-
+    ``place`` is a Unix socket. It takes a JSON object {queue number: Shape} and a line feed, and
+    answers "ok" when the shapes hold, or the error.
     """
 
     def __init__(self, place: Path) -> None:
@@ -92,7 +100,7 @@ class Shaper:
         self._requests.listen(8)
 
     def run(self) -> None:
-        """For ever."""
+        """Serve for ever."""
         while True:
             ready, _, _ = select.select([self._netlink, self._requests], [], [], self._wait_s())
             if self._netlink in ready:
@@ -159,7 +167,10 @@ class Shaper:
         self._queues[number].shape = shape
 
     def _configure(self, number: int, attributes: bytes) -> None:
-        """Raises OSError if the kernel refuses. Packets that come meanwhile are taken as always."""
+        """Configure a queue. Raises OSError if the kernel refuses.
+
+        Packets that come during this are taken as always.
+        """
         self._send(_CONFIG, number, attributes, _ACK)
         while True:
             message = self._netlink.recv(65536)
@@ -186,7 +197,10 @@ def _attribute(kind: int, value: bytes) -> bytes:
 
 
 def shape(place: Path, shapes: dict[int, Shape]) -> None:
-    """Have the :class:`Shaper` at ``place`` treat its queues so. Raises OSError if there is none, or it could not."""
+    """Have the :class:`Shaper` at ``place`` apply ``shapes``.
+
+    Raises OSError if the shaper is absent or failed.
+    """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
         client.settimeout(2 * _REQUEST_S)
         client.connect(str(place))
@@ -197,5 +211,5 @@ def shape(place: Path, shapes: dict[int, Shape]) -> None:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever started it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started this one
     Shaper(Path(sys.argv[1])).run()

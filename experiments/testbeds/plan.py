@@ -1,4 +1,4 @@
-"""What a testbed is asked for, and what it can do once it is there."""
+"""The plan of a testbed, and the operations of a running testbed."""
 
 import ipaddress
 import re
@@ -13,18 +13,21 @@ from ares.model.errors import BadInput
 from ares.tracing.tree import printable
 
 GROUPS = ("servers", "consensus", "writers", "readers", "recons", "clients")
-"""Of hosts, as in the published rounds. Writers, readers and recons are clients, too."""
+"""Groups of hosts, as in the published rounds. Writers, readers and recons are clients, too."""
 
 CLIENTS = ("writers", "readers", "recons")
 HOSTS_MAX = 200
-"""Of one site."""
+"""Largest number of hosts of a site."""
 
 SITES_MAX = 60
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,30}[A-Za-z0-9])?")
 
 
 class HostPlan(Struct, frozen=True):
-    """A host: its name, the site it is at, and its groups (of GROUPS). ``disks``: directories that hold so many bytes and no more."""
+    """A host: name, site, and groups (of GROUPS).
+
+    ``disks`` are directories with their capacity in bytes.
+    """
 
     name: str
     site: str
@@ -33,7 +36,7 @@ class HostPlan(Struct, frozen=True):
 
 
 class LinkPlan(Struct, frozen=True):
-    """What is between two sites from the beginning; sites without one are joined by links without delay."""
+    """The initial link between two sites; sites without a LinkPlan have links without delay."""
 
     site: str
     other: str
@@ -43,43 +46,61 @@ class LinkPlan(Struct, frozen=True):
 
 
 class Testbed(Protocol):
-    """Hosts that are up. What cannot be done raises BadInput, and nothing changed."""
+    """Running hosts. A method that cannot do its work raises BadInput, and changes nothing."""
 
     inventory: Path
-    """For ansible."""
+    """Inventory for ansible."""
 
     def delay(
         self, site: str, other: str, ms: float, jitter_ms: float = 0.0, loss: float = 0.0
     ) -> None:
-        """From now on what goes between the sites, either way, takes ``ms`` +- ``jitter_ms``; ``loss``: the part of packets that get lost."""
+        """Delay traffic between the sites, both ways, by ``ms`` +- ``jitter_ms``.
+
+        A fraction ``loss`` of the packets is lost.
+        """
 
     def bandwidth(self, host: str, bits_per_s: int | None) -> None:
-        """What the host can send, and what it can be sent; None: as much as there is."""
+        """Limit the rate of sending and of receiving of the host; `None`: no limit."""
 
     def cut(self, site: str, other: str) -> None:
-        """Nothing goes from one site to the other, either way. Connections stay, and are silent."""
+        """Cut the sites apart, both ways. Connections stay, and are silent."""
 
     def join(self, site: str, other: str) -> None:
         """End a cut; the delay is as before."""
 
     def slow(self, host: str, pattern: str, percent: float) -> list[int]:
-        """Processes of the host whose command line has this regular expression run ``percent`` of the time, until they are given 100; their pids."""
+        """Run matching processes of the host ``percent`` of the time, and return their pids.
+
+        ``pattern`` is a regular expression for the command line. A call with 100 ends the slowing.
+        """
 
     def kill(self, host: str, pattern: str) -> list[int]:
-        """End processes of the host whose command line has this regular expression, by SIGKILL; their pids."""
+        """End matching processes of the host by SIGKILL, and return their pids.
+
+        ``pattern`` is a regular expression for the command line.
+        """
 
     def fill(self, host: str, path: str, free_bytes: int) -> None:
-        """Leave so much room on the disk ``path`` of the host, one of its HostPlan.disks: all that was there already stays."""
+        """Leave ``free_bytes`` on the disk ``path`` of the host (in HostPlan.disks).
+
+        Existing files stay.
+        """
 
     def traffic(self) -> dict[tuple[str, str], int]:
-        """Bytes that arrived, since the beginning, for each (site, other site): those that left the first for the second."""
+        """Return the bytes that arrived since the beginning, for each (site, other site).
+
+        The bytes left the first site for the second.
+        """
 
     def through(self, site: str, host: str, port: int) -> str:
-        """``address:port`` at which processes at ``site`` reach what listens on ``port`` of the host's ares_address."""
+        """Return ``address:port`` at which processes at ``site`` reach ``port`` of the host.
+
+        The process listens on ``port`` of the host's ares_address.
+        """
 
 
 def check(hosts: Sequence[HostPlan], links: Sequence[LinkPlan]) -> list[str]:
-    """The sites, in the order of their first hosts. Raises BadInput."""
+    """Return the sites, in the order of their first hosts. Raises BadInput."""
     if not hosts:
         raise BadInput("a testbed needs at least one host; nothing was made")
     names = Counter(host.name for host in hosts)
@@ -113,7 +134,7 @@ def check(hosts: Sequence[HostPlan], links: Sequence[LinkPlan]) -> list[str]:
 
 
 def check_name(name: str) -> str:
-    """A name that can stand in an inventory, in a command and in /etc/hosts. Raises BadInput."""
+    """Check that a name fits in an inventory, in a command and in /etc/hosts. Raises BadInput."""
     if not _NAME.fullmatch(name):
         raise BadInput(
             f"{printable(name)!r} cannot be the name of a host or a site: at most 32 letters, digits, hyphens, dots, underscores. Nothing was made"
@@ -122,14 +143,14 @@ def check_name(name: str) -> str:
 
 
 def check_user(name: str) -> str:
-    """A user of another machine. Raises BadInput."""
+    """Check the name of a user of another machine. Raises BadInput."""
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}", name):
         raise BadInput(f"{printable(name)!r} cannot be the name of a user; nothing was written")
     return name
 
 
 def check_address(address: str) -> str:
-    """An IP address or a name of the DNS. Raises BadInput."""
+    """Check an IP address or a name of the DNS. Raises BadInput."""
     try:
         return str(ipaddress.ip_address(address))
     except ValueError:
@@ -141,7 +162,7 @@ def check_address(address: str) -> str:
 
 
 def between(sites: Sequence[str], site: str, other: str) -> tuple[int, int]:
-    """The places of two sites. Raises BadInput if these are not two of ``sites``."""
+    """Return the positions of two sites. Raises BadInput unless both are known and different."""
     for name in (site, other):
         if name not in sites:
             raise BadInput(
@@ -153,7 +174,7 @@ def between(sites: Sequence[str], site: str, other: str) -> tuple[int, int]:
 
 
 def check_shape(ms: float, jitter_ms: float, loss: float) -> None:
-    """Raises BadInput."""
+    """Check a delay, a jitter and a loss. Raises BadInput."""
     if not (0 <= ms <= 60_000 and 0 <= jitter_ms <= ms and 0 <= loss <= 1):
         raise BadInput(
             f"a delay of {ms:g} ms with a jitter of {jitter_ms:g} ms and a loss of {loss:g} cannot be: the delay is at most 60,000 ms, the jitter is "

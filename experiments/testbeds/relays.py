@@ -1,6 +1,8 @@
-"""The links between the sites of testbed `processes`: relays in a process of their own, which lasts as long as its standard input.
+"""Relays for the links between the sites of testbed `processes`, in a separate process.
 
-python -m experiments.testbeds.relays      # a Request as JSON a line in, a Reply a line out
+    python -m experiments.testbeds.relays      # a Request as JSON a line in, a Reply a line out
+
+The process lasts as long as its standard input.
 """
 
 import asyncio
@@ -13,7 +15,11 @@ from experiments.relay import Relay, Way, precisely
 
 
 class Request(Struct, frozen=True, omit_defaults=True):
-    """From ``site`` to ``other``. ``target``: open a relay to this ``host:port`` at ``other``. ``delay_s``, ``jitter_s``, ``joined``: change it."""
+    """A request about the way from ``site`` to ``other``.
+
+    ``target`` opens a relay to this ``host:port`` at ``other``. ``delay_s``, ``jitter_s`` and
+    ``joined`` change the way.
+    """
 
     site: str = ""
     other: str = ""
@@ -24,7 +30,11 @@ class Request(Struct, frozen=True, omit_defaults=True):
 
 
 class Reply(Struct, frozen=True, omit_defaults=True):
-    """``address``: of the relay that was asked for. ``traffic``: sites and bytes delivered, of every way so far. ``error``: what went wrong."""
+    """A reply.
+
+    ``address`` is the address of the new relay. ``traffic`` has sites and delivered bytes of every
+    way so far. ``error`` describes a failure.
+    """
 
     address: str = ""
     traffic: list[tuple[str, str, int]] = []
@@ -32,14 +42,14 @@ class Reply(Struct, frozen=True, omit_defaults=True):
 
 
 class Links:
-    """Every way between two sites that was mentioned, and the relays."""
+    """Every way between two sites that a request named, and the relays."""
 
     def __init__(self) -> None:
         self._ways: dict[tuple[str, str], Way] = {}
         self._relays: list[Relay] = []
 
     async def answer(self, request: Request) -> Reply:
-        """Do as asked."""
+        """Do the work of a request."""
         way = self._ways.setdefault((request.site, request.other), Way()) if request.site else Way()
         if request.delay_s is not None:
             way.delay_s, way.jitter_s = request.delay_s, request.jitter_s
@@ -57,7 +67,7 @@ class Links:
         return await relay.open()
 
     async def close(self) -> None:
-        """Every connection."""
+        """Close every connection."""
         for relay in self._relays:
             await relay.close()
 

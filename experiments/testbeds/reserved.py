@@ -1,4 +1,7 @@
-"""Machines that somebody has reserved elsewhere, and the inventory that reaches them. Nobody is asked for anything here: all comes from a file."""
+"""Machines reserved elsewhere, and the inventory that reaches them.
+
+This module asks no service: all comes from a file.
+"""
 
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
@@ -17,11 +20,11 @@ FILE_BYTES_MAX = 1 << 24
 GROUP_PATTERNS = {
     "servers": "server*", "consensus": "consensus*", "writers": "writer*", "readers": "reader*", "recons": "recon*", "clients": "client*",
 }  # fmt: skip
-"""Which hosts are in which group, by their names, if nothing else is said."""
+"""Patterns for the names of the hosts of a group, unless the command line gives other patterns."""
 
 
 class Jump(Struct, frozen=True):
-    """A machine through which others are reached by SSH."""
+    """A machine through which SSH reaches other machines."""
 
     user: str
     address: str
@@ -29,7 +32,11 @@ class Jump(Struct, frozen=True):
 
 
 class Machine(Struct, frozen=True):
-    """One that was reserved. ``login``: where sshd is; ``inner``, ``outer``: its addresses among the machines of the reservation, and elsewhere."""
+    """A reserved machine.
+
+    ``login`` is the address of sshd. ``inner`` and ``outer`` are addresses among the machines of
+    the reservation, and elsewhere.
+    """
 
     name: str
     site: str
@@ -42,7 +49,10 @@ class Machine(Struct, frozen=True):
 
 
 class Access(Struct, frozen=True):
-    """How the controller gets in. ``known_hosts`` has the machines' host keys: nothing is believed at first sight."""
+    """The controller's credentials.
+
+    ``known_hosts`` has the machines' host keys: no key is trusted at first sight.
+    """
 
     known_hosts: Path
     key: Path | None = None
@@ -50,7 +60,7 @@ class Access(Struct, frozen=True):
 
 
 def read(path: Path) -> bytes:
-    """Raises BadInput."""
+    """Read a file. Raises BadInput."""
     try:
         return read_named(path, FILE_BYTES_MAX)[0]
     except OSError as error:
@@ -62,9 +72,11 @@ def read(path: Path) -> bytes:
 def hosts(
     machines: Sequence[Machine], access: Access, patterns: Sequence[tuple[str, str]]
 ) -> list[Host]:
-    """As an inventory has them. ``patterns``: groups, and names with ``*`` and ``?``. Raises BadInput for what nobody may have meant.
+    """Return the machines as hosts of an inventory. Raises BadInput for probable mistakes.
 
-    Processes listen on inner addresses if all machines have one, else on outer ones: a network that some have does not join all.
+    ``patterns`` are groups, and names with ``*`` and ``?``. Processes listen on inner addresses if
+    all machines have an inner address, otherwise on outer addresses: an inner network of some
+    machines does not join all.
     """
     seen: dict[str, Machine] = {}
     for machine in machines:
@@ -103,7 +115,10 @@ def hosts(
 
 
 def _through(machine: Machine, access: Access) -> list[str]:
-    """Options of SSH for a machine behind another: ProxyJump would take neither our key nor our known hosts there."""
+    """Return the options of SSH for a machine behind a jump host.
+
+    ProxyJump would use neither our key nor our known hosts for the jump host.
+    """
     if machine.jump is None:
         return []
     options = ssh(machine.jump.user, access.key, access.known_hosts.absolute())[
@@ -115,7 +130,7 @@ def _through(machine: Machine, access: Access) -> list[str]:
 
 
 def port(text: str) -> int:
-    """Raises BadInput."""
+    """Return the port number in `text`. Raises BadInput."""
     if not text.isdecimal() or not 0 < int(text[:6]) < 65536:
         raise BadInput(f"{printable(text)!r} is not a port; nothing was written")
     return int(text)

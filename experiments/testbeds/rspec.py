@@ -1,7 +1,9 @@
-"""Manifests of reservations at Fed4FIRE (as jFed saves them) and at Emulab: GENI RSpec, version 3, with the extensions of both.
+"""Manifests of reservations at Fed4FIRE (as jFed saves them) and at Emulab.
 
-What is read of a node: its name (``client_id``), its authority (``component_manager_id``), its logins, the address of its first interface, and the
-proxy through which jFed logs in. What is no machine (a block store, a node without login) is left out.
+The format is GENI RSpec, version 3, with the extensions of both. For a node, the parser reads the
+name (``client_id``), the authority (``component_manager_id``), the logins, the address of the first
+interface, and the proxy through which jFed logs in. Nodes that are no machines (a block store, a
+node without login) are left out.
 """
 
 import re
@@ -30,7 +32,7 @@ AUTHORITIES = {
     ),
     "emulab": ("emulab.net", "cloudlab.us", "geniracks.net", "clemson.edu", "wisc.edu"),
 }
-"""Who gives machines away, by the ends of their names."""
+"""Authorities that assign machines, by the ends of their names."""
 
 _DEPTH_MAX = 64
 _AUTHORITY = re.compile(r"urn:publicid:IDN\+([\w.:-]+)\+authority\+\w+")
@@ -39,9 +41,10 @@ _AUTHORITY = re.compile(r"urn:publicid:IDN\+([\w.:-]+)\+authority\+\w+")
 def machines(
     content: bytes, testbed: str, user: str | None = None, more: Sequence[str] = ()
 ) -> list[Machine]:
-    """The machines in a manifest from ``testbed``, a key of AUTHORITIES; ``more``: further authorities. ``user``: whose logins to take.
+    """Return the machines in a manifest from ``testbed``, a key of AUTHORITIES.
 
-    Raises BadInput if it is no manifest, has no machine, or is from somebody else.
+    ``more`` has further authorities; ``user`` selects the logins of that user. Raises BadInput if
+    `content` is no manifest, has no machine, or is from another authority.
     """
     root = _parsed(content)
     if root.tag != f"{{{GENI}}}rspec":
@@ -68,7 +71,7 @@ def machines(
 
 
 def _parsed(content: bytes) -> Element:
-    """XML without a document type, whose entities could be without end, and not too deep."""
+    """Parse XML. Refuse document types (endless entities are possible) and deep nesting."""
     depth = 0
 
     def refuse(*_: object) -> None:
@@ -169,7 +172,7 @@ def _login(login: Element) -> tuple[str, str, int]:
 
 
 def _place(text: str) -> tuple[str, str, int]:
-    """Of ``user@host:port``."""
+    """Parse ``user@host:port``."""
     try:
         parts = urlsplit(f"//{text}")
         user, host, door = parts.username, parts.hostname, parts.port or 22

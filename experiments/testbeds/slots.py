@@ -1,7 +1,8 @@
-"""What a testbed `local` leaves on the machine, written down before it is made, so that it can be removed when its maker is gone.
+"""Records of the parts of a testbed `local`, which allow removal after the maker is gone.
 
-PLACE has a directory for each testbed, called by its number. The names of everything that it makes begin with ``arestb`` and the number; nothing else
-is ever removed. Its maker holds a lock for as long as it lives: what is locked is left alone.
+A record is written before the testbed is made. PLACE has a directory for each testbed, named by its
+number. The names of all parts begin with ``arestb`` and the number; nothing else is ever removed.
+The maker holds a lock for as long as it lives: a locked testbed is left alone.
 """
 
 import contextlib
@@ -30,11 +31,14 @@ _ASK_S = 0.02
 
 
 class Leftover(AresError):
-    """Something of a testbed could not be removed."""
+    """A part of a testbed could not be removed."""
 
 
 class State(Struct, frozen=True):
-    """What there is of a testbed, or is about to be. ``directory``: its files, all of which it made. ``link``: its interface on the machine."""
+    """The existing or planned parts of a testbed.
+
+    ``directory`` has the testbed's files and no others. ``link`` is the interface on the machine.
+    """
 
     number: int
     maker: int
@@ -42,11 +46,11 @@ class State(Struct, frozen=True):
     link: str
     namespaces: list[str]
     hosts: dict[str, str] = {}
-    """Their sites."""
+    """Site of each host."""
 
 
 class Slot:
-    """The place of one testbed while somebody holds it."""
+    """The slot of a testbed while a process holds the lock."""
 
     def __init__(self, number: int, lock: int) -> None:
         self.number = number
@@ -55,13 +59,16 @@ class Slot:
         self._lock = lock
 
     def write(self, state: State) -> None:
-        """Before anything of it is made."""
+        """Write the record, before any part of the testbed is made."""
         partial = self.place / "state.partial"
         partial.write_bytes(msgspec.json.format(msgspec.json.encode(state), indent=2))
         partial.rename(self.place / "state.json")
 
     def read(self) -> State | None:
-        """None if nothing was made. Raises Leftover if it cannot be told what was."""
+        """Read the record, if any. Raises Leftover if the record is unusable.
+
+        Without a record nothing was made.
+        """
         path = self.place / "state.json"
         try:
             state = msgspec.json.decode(path.read_bytes(), type=State)
@@ -79,13 +86,13 @@ class Slot:
         return state
 
     def release(self) -> None:
-        """Let go of it, and leave what there is."""
+        """Release the lock, and leave the testbed standing."""
         os.close(self._lock)
 
 
 @contextmanager
 def _one_at_a_time() -> Iterator[None]:
-    """PLACE is there, and nobody else changes what is in it; it goes when it is empty."""
+    """Lock PLACE. Make an absent directory, and remove an empty directory at the end."""
     directory = os.open(PLACE.parent, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(directory, fcntl.LOCK_EX)
@@ -98,7 +105,7 @@ def _one_at_a_time() -> Iterator[None]:
 
 
 def claim() -> Slot:
-    """A slot that nobody has. Raises BadInput if there is none."""
+    """Claim a free slot. Raises BadInput if all are taken."""
     taken = []
     with _one_at_a_time():
         for number in range(TESTBEDS_MAX):
@@ -120,12 +127,12 @@ def claim() -> Slot:
 
 
 def network_of(number: int) -> str:
-    """The first two bytes of the addresses of a testbed."""
+    """Return the first two bytes of the addresses of a testbed."""
     return f"10.{160 + number}"
 
 
 def _overlapping(network: str) -> str:
-    """A network that the machine has a route to and the testbed would take."""
+    """Return a network with a route on the machine that the testbed would hide."""
     ours = f"{network}.0.0/16"
     shown = namespaces.run("ip", "-json", "-4", "route", "show", "table", "all", "root", ours)
     above = namespaces.run("ip", "-json", "-4", "route", "show", "table", "all", "match", ours)
@@ -134,10 +141,10 @@ def _overlapping(network: str) -> str:
 
 
 def _hold(number: int) -> Slot | None:
-    """None if somebody holds it."""
+    """Lock a slot, or return `None` if another process holds the lock."""
     lock = os.open(
         PLACE / str(number) / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
-    )  # children do not get it: they may outlive the maker
+    )  # children do not inherit the lock: children may outlive the maker
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -147,7 +154,10 @@ def _hold(number: int) -> Slot | None:
 
 
 def standing() -> Iterator[tuple[int, Slot | None]]:
-    """Every testbed that there is, by its number; None instead of one whose maker lives. The others are held while they are looked at."""
+    """Yield every testbed by number, with `None` for the slot while the maker lives.
+
+    The other slots are locked while the caller looks at them.
+    """
     if os.geteuid() != 0:
         raise BadInput("testbeds on this machine are root's. Run it as root (sudo)")
     if not PLACE.exists():
@@ -162,7 +172,7 @@ def standing() -> Iterator[tuple[int, Slot | None]]:
 
 
 def status() -> list[str]:
-    """A line for each testbed."""
+    """Return a line for each testbed."""
     lines = []
     for number, slot in standing():
         try:
@@ -183,7 +193,7 @@ def status() -> list[str]:
 
 
 def clean() -> list[str]:
-    """Remove every testbed whose maker is gone; what was removed, and what was not, in lines."""
+    """Remove every testbed whose maker is gone; return lines about removed and other ones."""
     lines = []
     for number, slot in standing():
         if slot is None:
@@ -199,14 +209,14 @@ def clean() -> list[str]:
 
 
 def remove(slot: Slot) -> None:
-    """Everything that the testbed made, and the slot. Raises Leftover."""
+    """Remove all parts of the testbed, and the slot. Raises Leftover."""
     with _one_at_a_time():
         _remove(slot)
         slot.release()
 
 
 def _remove(slot: Slot) -> list[str]:
-    """What was removed. What is not there any more is passed over."""
+    """Remove the existing parts, and return them."""
     removed = []
     if state := slot.read():
         _end_masters(slot.place)
@@ -229,7 +239,7 @@ def _remove(slot: Slot) -> list[str]:
 
 
 def processes(namespace: str) -> list[int]:
-    """Pids of those in a network namespace; of one that was only half made, none."""
+    """Return the pids in a network namespace; the list of a half-made namespace is empty."""
     try:
         return [int(pid) for pid in namespaces.run("ip", "netns", "pids", namespace).split()]
     except NamespaceFailed:
@@ -255,7 +265,10 @@ def _end_processes(names: list[str]) -> int:
 
 
 def _end_masters(place: Path) -> None:
-    """Connections that ssh keeps open for those that come after: the next testbed has the same addresses and other hosts."""
+    """Close the connections that ssh keeps open for reuse.
+
+    The next testbed has the same addresses and different hosts.
+    """
     for socket in place.glob("cp/*"):
         subprocess.run(
             ["ssh", "-F", "/dev/null", "-o", f"ControlPath={socket}", "-O", "exit", "host"],
