@@ -20,7 +20,7 @@ _SHARED_SEED = 6
 
 
 def key_of(writer: int, number: int, keys: int) -> int:
-    """Return the number of the key, of ``keys``, that the write goes to."""
+    """Return the number of the key of the write, out of ``keys`` keys."""
     if writer == PRELOADER:
         return number
     mixed = ((number * 0x9E3779B1) ^ (writer * 0x85EBCA6B)) & 0xFFFFFFFF
@@ -66,10 +66,10 @@ class Values:
 
 
 class Begun(Struct):
-    """The writes of each writer, and the writes that readers saw.
+    """The writes of each writer, and the writes seen by readers.
 
     ``writes`` has the number of writes begun, by writer; ``seen`` has the highest number of a write
-    that a reader found, by writer.
+    in a read value, by writer.
     """
 
     writes: dict[int, int] = {}

@@ -1,1 +1,1 @@
-"""The shared log measured: what the thesis of Ikaria draws, what it leaves out, and other logs beside it (docs/log.md)."""
+"""Measurements of the shared log beside the thesis of Ikaria and other logs (docs/log.md)."""

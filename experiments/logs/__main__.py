@@ -1,9 +1,11 @@
-"""The shared log measured: speed, the figures of Ikaria's thesis, peers, faults. Loads are bounded in count and in time.
+"""Measurements of the shared log: speed, the figures of Ikaria's thesis, peers, faults.
 
     python -m experiments.logs [--scale quick|paper] [--only speed,figures,peers,faults,size]
 
-The quick scale takes about four minutes, the paper's about half an hour, and 31 GiB of the disk for a log of 10 GiB. Compare figures of one run. What
-claims are judged by goes into the results that `python -m experiments verdicts` reads. Peers that are not installed are left out, and that is said.
+Loads are bounded in count and in time. The quick scale takes about four minutes, the paper's about
+half an hour, and 31 GiB of the disk for a log of 10 GiB. Compare figures of the same run. Figures
+for claims go into the results that `python -m experiments verdicts` reads. Missing peers are left
+out and named.
 """
 
 import argparse

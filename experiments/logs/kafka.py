@@ -1,7 +1,8 @@
-"""Kafka: three servers that are brokers and controllers (KRaft), a topic of one partition and three replicas, each message flushed to disk by each
-replica before it is acknowledged (acks=all).
+"""Kafka: three servers that are brokers and controllers (KRaft).
 
-Debian has no package of it. Its jars come from Maven Central, once, into a cache: `missing` says how. The client is aiokafka.
+A topic has a single partition and three replicas, and each replica flushes a message to disk before
+the acknowledgement (acks=all). Debian has no package of Kafka. The jars come from Maven Central,
+once, into a cache: `missing` says how. The client is aiokafka.
 """
 
 import contextlib
@@ -25,12 +26,12 @@ _POM = Path(__file__).with_name("kafka-pom.xml")
 
 
 def jars() -> Path:
-    """Where the jars are to be."""
+    """Return the directory of the jars."""
     return Path.home() / ".cache" / "ares" / "kafka-4.1.0"
 
 
 def missing() -> str | None:
-    """What is not there, and how to get it."""
+    """Return the missing software, and how to get it."""
     if not any(jars().glob("kafka_2.13-*.jar")):
         return f"Kafka is not here: mvn -q -f {_POM} dependency:copy-dependencies -DoutputDirectory={jars()}"
     if shutil.which("java") is None:
@@ -44,7 +45,7 @@ def missing() -> str | None:
 
 @contextlib.contextmanager
 def running(directory: Path) -> Iterator[tuple[str, dict[str, int]]]:
-    """The addresses of the servers, with commas, and their pids."""
+    """Run the servers; yield their addresses, with commas, and their pids."""
     ports = free_ports(2 * N)
     voters = ",".join(f"{number}@127.0.0.1:{port}" for number, port in enumerate(ports[N:]))
     java = ["java", *_JAVA, "-cp", f"{jars()}/*"]
@@ -88,22 +89,22 @@ def running(directory: Path) -> Iterator[tuple[str, dict[str, int]]]:
 
 
 class KafkaLog:
-    """A topic as a log: one producer."""
+    """A topic as a log with a single producer."""
 
     def __init__(self, producer: "AIOKafkaProducer") -> None:  # type: ignore[name-defined]  # noqa: F821
         self._producer = producer
 
     async def read(self, key: str) -> bytes | None:
-        """Nobody reads here."""
+        """Refuse reads, which this measurement does not use."""
         raise RuntimeError(f"{key} is not read")
 
     async def write(self, _key: str, value: bytes) -> object:
-        """Append to the topic; its number there."""
+        """Append to the topic, and return the entry's number."""
         return (await self._producer.send_and_wait(TOPIC, value, partition=0)).offset
 
 
 async def kafka_clients(addresses: str) -> Coroutines:
-    """Clients of one producer, when the topic is there."""
+    """Return clients that share a producer, once the topic exists."""
     from aiokafka import AIOKafkaProducer
     from aiokafka.admin import AIOKafkaAdminClient, NewTopic
     from aiokafka.errors import KafkaError, TopicAlreadyExistsError

@@ -1,4 +1,8 @@
-"""What a dead server and a move cost a log: time without appends after a kill, and how fast entries move from server to server."""
+"""Cost of a dead server and of a move for a log.
+
+Measured are the time without appends after a kill, and the rate of entries that move between
+servers.
+"""
 
 import asyncio
 import itertools
@@ -25,11 +29,12 @@ BATCH = 1000
 PAUSE_S = 0.002
 RUN_S = 1.0
 KNOWN_S, FOUND_S = 12.0, 8.0
-"""How long until the autopilot knows of a log that is new, and until it has made a chain without a dead server."""
+"""Seconds until the autopilot knows a new log, and until it has made a chain without a dead server.
+"""
 
 
 def measure_faults(table: Table, scale: str) -> None:
-    """Kills of head, middle and tail, each on a cluster of its own; then a move to other servers."""
+    """Kill head, middle and tail, each on a separate cluster; then move to other servers."""
     table.section(
         "A server of a chain of 3 is killed, and the chain is formed without it by the next command: time without appends"
     )
@@ -51,8 +56,10 @@ def measure_faults(table: Table, scale: str) -> None:
 async def _failed_over(
     file: Path, place: int, found_s: float = 0.0, with_leader: bool = False
 ) -> float:
-    """The longest time between two acknowledged appends around the kill. ``found_s``: how long the autopilot is left to find it out; 0: there is
-    none, and a command forms the chain at once.
+    """Return the longest time between two acknowledged appends around the kill.
+
+    ``found_s`` is the time for the autopilot to find the fault; with 0 a command forms the chain at
+    once, without an autopilot.
     """
     names = [f"s{number}" for number in range(SERVERS)]
     async with AsyncExitStack() as closing:

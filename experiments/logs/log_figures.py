@@ -1,7 +1,9 @@
-"""The figures of the thesis: points of load of logs on one cluster, and what came of them as runs that claims are judged by (docs/reproduction.md).
+"""The figures of the thesis: points of load of logs on the same cluster, as runs for claims.
 
-A machine with two processors is no chain of machines: whoever answers, all take turns on them. So beside the rate there is what the chain could do
-with a processor for each server and clients elsewhere: operations in a second of work of the busiest server (`busiest_per_s`).
+Claims are in docs/reproduction.md. A machine with two processors is no chain of machines: all
+servers take turns on the processors, whichever server answers. The rate therefore stands beside the
+possible rate of a chain with a processor for each server and clients elsewhere: operations in a
+second of work of the busiest server (`busiest_per_s`).
 """
 
 import subprocess
@@ -32,21 +34,21 @@ from experiments.measuring import Table
 from experiments.rounds.provenance import provenance
 
 KEPT = 4000
-"""Entries of a log that are there before a point."""
+"""Number of entries in a log before a point."""
 
 
 def pids_of(file: Path) -> dict[str, int]:
-    """Of the cluster's servers."""
+    """Return the pids of the cluster's servers."""
     return {str(id): pid_of(file, id) for id in Settings.load(file).servers}
 
 
 def pid_of(file: Path, id: str) -> int:
-    """Of a server or a consensus member."""
+    """Return the pid of a server or a consensus member."""
     return int((file.parent / "run" / f"{id}.pid").read_text())
 
 
 def measure_figures(table: Table, scale: str, results: Path) -> None:
-    """All points of the scale, in runs under ``results``, and in its database."""
+    """Measure all points of the scale, into runs under ``results`` and the database."""
     table.section("What the thesis draws: windows, shares of reads, chains, intervals, sizes")
     made = []
     with local_cluster(SERVERS, "abd", consensus=1) as file:
@@ -100,7 +102,10 @@ async def _measured(table: Table, file: Path, each: LogRun, extent: Extent) -> L
 async def opened(
     closing: AsyncExitStack, file: Path, name: str, servers: list[str], number: int = 0
 ) -> Log:
-    """A connection of its own that asks the server of this ``number`` for what any may answer: chance would make one busier than the others."""
+    """Open a separate connection that asks the server of this ``number`` for all reads.
+
+    A random choice would load a server more than the others.
+    """
     store = await closing.enter_async_context(Connecting(Settings.load(file)))
     log = await store.log(name, create=Configuration.chain(servers=servers))
     log._session.operations._turn = number
@@ -161,7 +166,10 @@ async def _point(
 
 
 def states_asked(file: Path) -> float:
-    """How often servers were asked how far they are, all together: that is what a node asks the tail before it answers a dirty read."""
+    """Return how often servers were asked for their state, in all.
+
+    A node asks the tail for its state before each answer to a dirty read.
+    """
     return sum(
         _looks(server.http) for server in Settings.load(file).servers.values() if server.http
     )

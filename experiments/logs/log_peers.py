@@ -1,7 +1,8 @@
-"""Other stores as logs beside the shared log: three servers each, one client process, entries of 256 B, everything on the same disk.
+"""Other stores as logs beside the shared log: three servers and a client process each.
 
-etcd: a key for every entry. Redis: a stream, and WAIT for one replica; replicas acknowledge what they have in memory. NATS JetStream: a stream of
-three replicas, synced for every message. Kafka: a topic of three replicas, flushed for every message.
+Entries have 256 B. All data is on the same disk. etcd: a key for every entry. Redis: a stream, and
+WAIT for a replica; replicas acknowledge data in memory. NATS JetStream: a stream of three replicas,
+synced for every message. Kafka: a topic of three replicas, flushed for every message.
 """
 
 import tempfile
@@ -44,7 +45,10 @@ Server = tuple[object, dict[str, int]]
 
 
 def measure_peers(table: Table, scale: str) -> None:
-    """By turns, round after round: a ratio is of one round. One that is missing, or does not start, is left out with a notice."""
+    """Measure by turns, round after round: a ratio is of a single round.
+
+    A peer that is missing, or does not start, is left out with a notice.
+    """
     for durability, names in PEERS.items():
         table.section(f"Appends beside other stores, three servers each, {durability}")
         with ExitStack() as closing:

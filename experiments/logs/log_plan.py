@@ -1,4 +1,4 @@
-"""Which points of load of the shared log are measured: those of the thesis' figures, by scale."""
+"""Points of load of the shared log: the points of the thesis' figures, by scale."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -12,13 +12,14 @@ SCENARIO = "log"
 SERVERS = 5
 Protocol = Literal["CR", "CRAQ", "UCRAQ"]
 PROTOCOLS: tuple[Protocol, ...] = ("CR", "CRAQ", "UCRAQ")
-"""Who answers a read: the tail; any server, what is committed; any server, whatever it has."""
+"""Servers that answer reads: the tail; any server, committed entries; any server, all entries."""
 
 
 class LogRun(Struct, frozen=True):
-    """Points of load, one for each of ``windows``: operations in flight of a connection. There are as many connections as ``servers`` in the chain.
+    """Points of load, a point for each of ``windows``: operations in flight of a connection.
 
-    ``interval``: reads are of so many of the newest entries; 0: of all that are there.
+    A chain of ``servers`` has as many connections. Reads are of the newest ``interval`` entries; 0:
+    of all entries.
     """
 
     protocol: Protocol
@@ -35,7 +36,7 @@ class LogRun(Struct, frozen=True):
         )
 
     def parameters(self) -> dict[str, Any]:
-        """What a claim can name beside ``clients``, the window."""
+        """Return the parameters for claims beside ``clients``, the window."""
         return {
             "servers": self.servers,
             "object_size": self.object_size,
@@ -45,7 +46,7 @@ class LogRun(Struct, frozen=True):
 
 
 class Extent(Struct, frozen=True):
-    """What a scale varies. A point ends after ``operations`` or ``seconds``."""
+    """The varying values of a scale. A point ends after ``operations`` or ``seconds``."""
 
     windows: tuple[int, ...]
     chains: tuple[int, ...]
@@ -76,12 +77,12 @@ assert set(EXTENTS) == set(SCALES)
 
 
 def runs(scale: str) -> Sequence[LogRun]:
-    """All of a scale, none twice."""
+    """Return all runs of a scale, without duplicates."""
     return list(dict.fromkeys(_runs(EXTENTS[scale])))
 
 
 def _runs(extent: Extent) -> Iterator[LogRun]:
-    """Figs. 5.1 and 5.2; 5.3 to 5.5; 5.6; 5.8."""
+    """Yield the runs of Figs. 5.1 and 5.2; 5.3 to 5.5; 5.6; 5.8."""
     for protocol, servers, share in itertools.product(("CR", "CRAQ"), extent.chains, (0.0, 1.0)):
         yield LogRun(protocol, servers, read_share=share, windows=extent.windows)  # type: ignore[arg-type]
     for protocol, servers, share in itertools.product(PROTOCOLS, extent.chains, extent.shares):

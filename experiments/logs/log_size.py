@@ -1,4 +1,4 @@
-"""A log that is larger than memory: what its servers hold in memory while it is written, followed and read anywhere."""
+"""A log that is larger than memory: the servers' memory during writes, follow and random reads."""
 
 import asyncio
 import random
@@ -17,7 +17,7 @@ MIB = 1 << 20
 SIZE_MIB = {"quick": 256, "paper": 10 * 1024}
 ENTRY = bytes(1024)
 PIECE = 64
-"""Entries of one append: what goes together when many append, too."""
+"""Entries of an append: the batch that is usual with many appending clients, too."""
 
 IN_FLIGHT = 32
 FOLLOWED = 65_536
@@ -25,11 +25,11 @@ FOLLOWED = 65_536
 
 READ = 2000
 MEMORY = Goal(300)
-"""MiB that a server holds in memory."""
+"""Largest good memory of a server, in MiB."""
 
 
 def measure_size(table: Table, scale: str) -> None:
-    """A chain of three with fsync."""
+    """Measure a chain of three with fsync."""
     table.section(f"A log of {SIZE_MIB[scale]} MiB on disk, chain of 3, entries of 1 KiB, fsync")
     with local_cluster(3, "abd", consensus=1, durability="fsync") as file:
         run(_size(table, file, SIZE_MIB[scale] * MIB // len(ENTRY)))

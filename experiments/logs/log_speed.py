@@ -1,4 +1,7 @@
-"""How fast the shared log is for one client process and where the processors' time goes; reads, follow, and what entries take in memory."""
+"""Speed of the shared log for a client process, and the processors' time.
+
+Measured are also reads, follow, and the memory of entries.
+"""
 
 import asyncio
 import time
@@ -28,7 +31,7 @@ FOLLOWED = Goal(1_000_000, at_most=False)
 
 
 def measure_speed(table: Table, scale: str) -> None:
-    """Chains of three, in memory and with fsync."""
+    """Measure chains of three, in memory and with fsync."""
     for durability in APPENDS:
         table.section(f"One client process, chain of 3, 256 B, {IN_FLIGHT} in flight, {durability}")
         with local_cluster(3, "abd", consensus=1, durability=durability) as file:
@@ -100,7 +103,7 @@ async def _spent(
 
 
 class _Ranges:
-    """Ranges of one entry, each as soon as another was answered."""
+    """Reads of ranges of a log, each begun after the answer to another."""
 
     def __init__(self, log: Log, tail: int, most: int, end_s: float) -> None:
         self._log, self._tail, self._most, self._end_s = log, tail, most, end_s

@@ -1,4 +1,7 @@
-"""The load of a log: closed loops of appends and reads, of the shared log and of other stores alike (experiments/bench/closed_loop.py)."""
+"""The load of a log: closed loops of appends and reads, for the shared log and other stores.
+
+The loops are as in experiments/bench/closed_loop.py.
+"""
 
 import asyncio
 import random
@@ -17,9 +20,10 @@ from experiments.bench.stores import Clients, Coroutines
 
 
 class LogWork(Struct):
-    """What loops share. ``newest``: the last position that an append was told; ``oldest``: the first that is there. Latencies in seconds.
+    """The shared state of the loops. Latencies are in seconds.
 
-    ``interval``: see :class:`experiments.logs.log_plan.LogRun`.
+    ``newest`` is the last position that an append returned; ``oldest`` is the first existing
+    position. ``interval`` is as in :class:`experiments.logs.log_plan.LogRun`.
     """
 
     entry: bytes
@@ -35,13 +39,16 @@ class LogWork(Struct):
     troubles: Counter[str] = field(default_factory=Counter)
 
     def position(self) -> int:
-        """One to read."""
+        """Return a position to read."""
         first = max(self.oldest, self.newest - self.interval) if self.interval else self.oldest
         return first + int(random.random() * (self.newest - first + 1))
 
 
 class LogLoop:
-    """An :class:`experiments.bench.closed_loop.Loop`: one operation after the other until the work is over. A key is a position."""
+    """An :class:`experiments.bench.closed_loop.Loop` of sequential operations, for a log.
+
+    A key is a position. The loop ends when the work is over.
+    """
 
     def __init__(self, work: LogWork) -> None:
         self._work = work
@@ -70,13 +77,16 @@ class LogLoop:
 
 
 class OurLog:
-    """The shared log as a store of keys: a key is a position. ``protocol``: who answers reads."""
+    """The shared log as a store of keys: a key is a position.
+
+    ``protocol`` selects the answering server.
+    """
 
     def __init__(self, log: Log, work: LogWork, protocol: str = "CRAQ") -> None:
         self._log, self._work, self._protocol = log, work, protocol
 
     async def read(self, key: str) -> bytes | None:
-        """The entry; None if the server that was asked has none."""
+        """Return the entry, or `None` if the server has no such entry."""
         try:
             if self._protocol == "UCRAQ":
                 return await self._log.read(int(key), uncommitted=True)
@@ -85,14 +95,14 @@ class OurLog:
             return None
 
     async def write(self, _key: str, value: bytes) -> int:
-        """Append it."""
+        """Append the value."""
         position = await self._log.append(value)
         self._work.newest = max(self._work.newest, position)
         return position
 
 
 class Together:
-    """Clients of several connections, each with its share of the loops."""
+    """Clients of several connections, each with a share of the loops."""
 
     def __init__(self, clients: list[Coroutines]) -> None:
         self._clients = clients
@@ -104,11 +114,11 @@ class Together:
         )
 
     async def close(self) -> None:
-        """Whoever opened them closes them."""
+        """Leave the connections open; the opener closes them."""
 
 
 class Spent(Struct, frozen=True):
-    """What a load took: ``seconds``, those of the client's processor, and of each server's."""
+    """The time of a load: ``seconds``, and processor time of the client and of each server."""
 
     count: int
     seconds: float
@@ -121,19 +131,22 @@ class Spent(Struct, frozen=True):
 
     @property
     def busiest_s(self) -> float:
-        """Processor time of the server that worked most."""
+        """Return the processor time of the busiest server."""
         return max(self.servers_s.values())
 
     @property
     def told(self) -> str:
-        """Microseconds of processors an operation."""
+        """Return the microseconds of processors for an operation, as text."""
         return f"client {1e6 * self.client_s / self.count:.3g}, " + ", ".join(
             f"{name} {1e6 * spent / self.count:.3g}" for name, spent in self.servers_s.items()
         )
 
 
 def worked_s(pids: Iterable[int]) -> dict[int, float]:
-    """Processor time of each, all threads, in nanoseconds where /proc/PID/stat has hundredths of a second."""
+    """Return the processor time of each process, all threads, in nanoseconds.
+
+    /proc/PID/stat has only hundredths of a second.
+    """
     return {
         pid: sum(
             int(task.read_text().split()[0])
@@ -145,7 +158,7 @@ def worked_s(pids: Iterable[int]) -> dict[int, float]:
 
 
 class Spending:
-    """Around a load: ``with``, then :meth:`of`."""
+    """A measurement of the time of a load: ``with``, then :meth:`of`."""
 
     def __init__(self, servers: Mapping[str, int]) -> None:
         self._servers = servers
@@ -163,7 +176,7 @@ class Spending:
         self._after = worked_s(self._servers.values())
 
     def of(self, count: int) -> Spent:
-        """Of so many operations."""
+        """Return the time spent on `count` operations."""
         servers = {
             name: self._after[pid] - self._before[pid] for name, pid in self._servers.items()
         }
@@ -173,14 +186,14 @@ class Spending:
 async def go_through(
     clients: Clients, work: LogWork, window: int, servers: Mapping[str, int]
 ) -> Spent:
-    """The work, with ``window`` operations in flight."""
+    """Run the work, with ``window`` operations in flight."""
     with Spending(servers) as spending:
         await clients.run([LogLoop(work) for _ in range(window)])
     return spending.of(len(work.reads) + len(work.appends))
 
 
 def latency(seconds: Sequence[float]) -> LoadLatency | None:
-    """None of none."""
+    """Return the latencies, or `None` for an empty sequence."""
     if not seconds:
         return None
     ordered, count = sorted(seconds), len(seconds)

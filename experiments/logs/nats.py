@@ -1,6 +1,7 @@
-"""NATS JetStream: three servers, a stream of three replicas, every message synced to disk by each before it is acknowledged.
+"""NATS JetStream: three servers, a stream of three replicas.
 
-Debian has no package of it. `experiments/build_nats.sh` builds it with Go, once, into a cache.
+Every replica syncs a message to disk before the acknowledgement. Debian has no package of NATS;
+`experiments/build_nats.sh` builds it with Go, once, into a cache.
 """
 
 import contextlib
@@ -15,12 +16,12 @@ START_S = 20.0
 
 
 def binary() -> Path:
-    """Where the program is to be."""
+    """Return the path of the program."""
     return Path.home() / ".cache" / "ares" / f"nats-server-{VERSION}"
 
 
 def missing() -> str | None:
-    """What is not there, and how to get it."""
+    """Return the missing software, and how to get it."""
     return (
         None
         if binary().is_file()
@@ -30,7 +31,7 @@ def missing() -> str | None:
 
 @contextlib.contextmanager
 def running(directory: Path) -> Iterator[tuple[str, dict[str, int]]]:
-    """The address of one of three servers, and the pids of all."""
+    """Run three servers; yield the address of a server, and the pids of all."""
     ports, names = free_ports(2 * N), [f"n{number}" for number in range(N)]
     routes = ", ".join(f"nats://127.0.0.1:{port}" for port in ports[N:])
     for name, port, route in zip(names, ports[:N], ports[N:], strict=True):

@@ -1,4 +1,7 @@
-"""The measurement's client of NATS JetStream: its text protocol over one connection, a future for every message, and nothing in between."""
+"""The measurement's client of NATS JetStream: the text protocol over a single connection.
+
+Every message has a future. No other library is in between.
+"""
 
 import asyncio
 import itertools
@@ -14,11 +17,11 @@ _CRLF = b"\r\n"
 
 
 class NatsError(Exception):
-    """What a server answered instead of doing it."""
+    """A refusal by a server."""
 
 
 class NatsConnection(asyncio.Protocol):
-    """Requests by number; an answer's subject ends in it."""
+    """Requests by number; an answer's subject ends in the number."""
 
     def __init__(self) -> None:
         self._numbers = itertools.count()
@@ -55,7 +58,7 @@ class NatsConnection(asyncio.Protocol):
                 future.set_exception(NatsError(f"the connection ended: {error}"))
 
     def ask(self, subject: str, content: bytes) -> "asyncio.Future[Any]":
-        """The answer; :class:`NatsError` if it is a refusal."""
+        """Return a future of the answer, or of :class:`NatsError` for a refusal."""
         number, future = next(self._numbers), asyncio.get_running_loop().create_future()
         self._waiting[number] = future
         self._transport.writelines(
@@ -64,11 +67,11 @@ class NatsConnection(asyncio.Protocol):
         return future
 
     async def read(self, key: str) -> bytes | None:
-        """Nobody reads here."""
+        """Refuse reads, which this measurement does not use."""
         raise NatsError(f"{key} is not read")
 
     async def write(self, _key: str, value: bytes) -> object:
-        """Append to the stream; its number there."""
+        """Append to the stream, and return the entry's number."""
         return (await self.ask(SUBJECT, value))["seq"]
 
     async def close(self) -> None:
@@ -86,7 +89,10 @@ class NatsConnection(asyncio.Protocol):
 
 
 async def nats_clients(address: str) -> Coroutines:
-    """Clients of one connection, when the stream is there with all replicas. Raises :class:`NotStarted`."""
+    """Return clients that share a connection, once the stream has all replicas.
+
+    Raises :class:`NotStarted`.
+    """
     host, port = address.split(":")
     _, connection = await asyncio.get_running_loop().create_connection(
         NatsConnection, host, int(port)
@@ -102,7 +108,7 @@ async def nats_clients(address: str) -> Coroutines:
 
 
 async def _until(connection: NatsConnection, subject: str, content: bytes) -> None:
-    """Ask until it is done: servers that have just met have no leader yet."""
+    """Repeat a request until it succeeds: new servers have no leader at first."""
     while True:
         try:
             await asyncio.wait_for(connection.ask(subject, content), 2.0)

@@ -1,1 +1,1 @@
-"""Rounds of experiments: scenarios as tables, the rounds that they ask for, and the processes that carry them out."""
+"""Rounds of experiments: scenarios as tables, their rounds, and the processes of a round."""

@@ -1,4 +1,7 @@
-"""Whether readers that were to come after the moves did, and found them all: else what a scenario says of ``fresh_after_s`` is not true."""
+"""A check that readers began after the moves, and found all moves done.
+
+Otherwise a scenario's claim about ``fresh_after_s`` is not true.
+"""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -25,7 +28,10 @@ class _Line(Struct):
 
 
 def not_fresh(directory: Path, parameters: Parameters) -> str | None:
-    """What is wrong with the round whose logs are in ``directory``, in one sentence; None if nothing is. Hosts' clocks are believed."""
+    """Return the fault of the round with logs in ``directory`` in a sentence, or `None`.
+
+    Hosts' clocks are believed.
+    """
     if not parameters.fresh_after_s or not parameters.reconfigurers:
         return None
     lines = list(_lines(directory))
@@ -49,5 +55,5 @@ def _lines(directory: Path) -> Iterator[_Line]:
     for path in sorted(directory.glob("logs/*/client-*.log*")):
         with path.open("rb") as file:
             for line in file:
-                with suppress(msgspec.MsgspecError):  # half a line: its client was killed
+                with suppress(msgspec.MsgspecError):  # half a line of a killed client
                     yield msgspec.json.decode(line, type=_Line)

@@ -1,4 +1,4 @@
-"""The protocols of scenarios that are ares's: algorithm and configuration."""
+"""The protocols of scenarios that run ares: algorithm and configuration."""
 
 from ares.model.configuration import Algorithm, Configuration
 from experiments.paper_algorithms import PaperAlgorithm
@@ -13,11 +13,17 @@ ALGORITHM_OF = {
     "COARES_ABD_F": PaperAlgorithm("CoAresABDF", "abd", coverable=True, fragmented=True),
     "COARES_EC_F": PaperAlgorithm("CoAresECF", "ec", coverable=True, fragmented=True),
 }
-"""The protocols of scenarios that are ares's. ABD is that of ARES_ABD without reconfigurations, with two rounds for every operation."""
+"""Algorithms of the ares protocols of scenarios.
+
+ABD is the algorithm of ARES_ABD without reconfigurations, with two rounds for every operation.
+"""
 
 
 def configuration_of(dap: Algorithm, servers: list[str], parity: int) -> Configuration:
-    """Over these servers; the erasure code with ``parity``, as far as so many servers can have it."""
+    """Return a configuration over these servers.
+
+    The erasure code has ``parity``, limited by the number of servers.
+    """
     if dap == "abd":
         return Configuration.abd(servers, allow_no_faults=True)
     return Configuration.ec(

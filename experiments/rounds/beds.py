@@ -1,4 +1,4 @@
-"""Where rounds run: a testbed that is made for them on this machine, or machines that an inventory names."""
+"""Testbeds of rounds: made on this machine, or machines named by an inventory."""
 
 import contextlib
 import fcntl
@@ -23,14 +23,14 @@ from experiments.testbeds.plan import Testbed
 MADE = ("local", "processes")
 RESERVED = ("emulab", "fed4fire", "aws")
 DIRECTORY = "/var/lib/ares-round"
-"""Of a round on a host that has files of its own."""
+"""Directory of a round on a host with a separate file system."""
 
 PROGRAM = "/var/lib/ares-round-program"
 _CHECKOUT = Path(__file__).parents[2]
 
 
 class Bed(Struct, frozen=True):
-    """A testbed with its hosts. ``variables``: of all hosts in a round."""
+    """A testbed with its hosts. ``variables`` are for all hosts in a round."""
 
     name: str
     testbed: Testbed
@@ -39,7 +39,7 @@ class Bed(Struct, frozen=True):
     variables: Mapping[str, Any]
 
     def directories(self) -> dict[str, str]:
-        """Of the round, by host."""
+        """Return the directories of the round, by host."""
         return {
             host.name: str(host.variables.get("round_directory") or _home(host))
             for host in self.hosts.values()
@@ -51,7 +51,7 @@ def _home(host: HostSeen) -> str:
 
 
 def seen(tree: Mapping[str, Any]) -> dict[str, HostSeen]:
-    """The hosts of what `ansible-inventory --list` says, in its order."""
+    """Return the hosts in the output of `ansible-inventory --list`, in the same order."""
     variables = tree.get("_meta", {}).get("hostvars", {})
     groups: dict[str, list[str]] = {}
     for group, members in tree.items():
@@ -66,9 +66,10 @@ def seen(tree: Mapping[str, Any]) -> dict[str, HostSeen]:
 
 
 class Beds:
-    """One testbed at a time for all rounds.
+    """A single testbed at a time for all rounds.
 
-    ``place``: of Ansible's own files, and of hosts that are directories. ``inventory``: of reserved machines.
+    ``place`` is for Ansible's own files, and for hosts that are directories. ``inventory`` is of
+    reserved machines.
     """
 
     def __init__(
@@ -102,7 +103,7 @@ class Beds:
         place.mkdir(parents=True, exist_ok=True)
 
     def bed(self) -> Bed:
-        """The testbed, made if there is none. Raises BadInput, NamespaceFailed."""
+        """Return the testbed; make an absent testbed. Raises BadInput, NamespaceFailed."""
         if self._bed is None:
             with ExitStack() as stack:
                 self._bed = self._made(stack)
@@ -143,18 +144,21 @@ class Beds:
         return Bed(self.name, testbed, testbed.inventory, hosts, ready)
 
     def discard(self) -> None:
-        """A host of it was lost: one that was made is made again."""
+        """Discard a testbed with a lost host; the next call of :meth:`bed` makes another."""
         if self.name in MADE:
             self.close()
 
     def close(self) -> None:
-        """Remove what was made."""
+        """Remove the testbed."""
         self._bed = None
         self._stack.close()
 
 
 def _archive(path: Path) -> Path:
-    """What clients of rounds run, for hosts without a checkout: Python imports it from the archive."""
+    """Make the archive with the clients' program, for hosts without a checkout.
+
+    Python imports from the archive.
+    """
     with zipfile.ZipFile(path, "w") as archive:
         for source in sorted((_CHECKOUT / "experiments").rglob("*.py")):
             archive.write(source, source.relative_to(_CHECKOUT))
@@ -163,7 +167,10 @@ def _archive(path: Path) -> Path:
 
 @contextlib.contextmanager
 def _alone(inventory: Path) -> Iterator[None]:
-    """No other engine uses this inventory meanwhile: two on the same hosts would end each other's rounds."""
+    """Keep other engines off this inventory.
+
+    Two engines on the same hosts would end each other's rounds.
+    """
     try:
         descriptor = os.open(inventory, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
@@ -180,7 +187,10 @@ def _alone(inventory: Path) -> Iterator[None]:
 
 
 class ReservedTestbed:
-    """Machines elsewhere: a server there can be killed; what needs the machine itself or the links between sites is refused."""
+    """Machines elsewhere.
+
+    A server can be killed. Faults in the machine itself or in the links between sites are refused.
+    """
 
     def __init__(self, inventory: Path, place: Path) -> None:
         self.inventory = inventory
@@ -242,7 +252,10 @@ class ReservedTestbed:
 
 
 def not_itself(pattern: str) -> str:
-    """A regular expression for the same command lines, which its own text does not match: its first letter is in brackets."""
+    """Return a regular expression for the same command lines, except for its own text.
+
+    The first letter is in brackets.
+    """
     return re.sub(r"[A-Za-z]", lambda letter: f"[{letter[0]}]", pattern, count=1)
 
 

@@ -1,4 +1,4 @@
-"""What befalls a testbed while a round works, at its times; and each step and fault in the round's events.jsonl."""
+"""Faults of a testbed during a round, at their times; each step and fault goes to events.jsonl."""
 
 import contextlib
 import subprocess
@@ -26,12 +26,15 @@ from experiments.testbeds.plan import Testbed
 
 
 def ordered(faults: Sequence[Fault], expected_s: float) -> list[tuple[float, Fault]]:
-    """With the seconds after the beginning of the work at which they are due."""
+    """Return the faults with the seconds after the beginning of the work at which they are due."""
     return sorted(((fault.after_s(expected_s), fault) for fault in faults), key=lambda due: due[0])
 
 
 class Befalling:
-    """The faults of one round. ``begins`` and ``ends`` are called from the thread that hears the playbooks."""
+    """The faults of a round.
+
+    The thread that receives the playbooks' events calls ``begins`` and ``ends``.
+    """
 
     def __init__(
         self,
@@ -51,11 +54,12 @@ class Befalling:
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
         self._undone: list[tuple[Fault, str]] = []
-        """What ends with the work, and whom it befell: another may lead by then."""
+        """Faults that end with the work, with the servers; the leader may have changed by the end.
+        """
         self._failed: list[str] = []
 
     def note(self, event: str, server: str | None = None, detail: str = "") -> None:
-        """A line of events.jsonl."""
+        """Write a line of events.jsonl."""
         line = {
             "time": datetime.now(UTC).isoformat(),
             "event": event,
@@ -66,12 +70,12 @@ class Befalling:
             file.write(msgspec.json.encode(line) + b"\n")
 
     def begins(self, after_s: float) -> None:
-        """The work begins in ``after_s`` seconds."""
+        """Note the begin of the work, in ``after_s`` seconds."""
         self._thread = threading.Thread(target=self._befall, args=(after_s,))
         self._thread.start()
 
     def ends(self) -> None:
-        """The work has ended; no fault follows, and what can be undone is."""
+        """Note the end of the work: no fault follows, and reversible faults are undone."""
         if self._thread is None or self._over.is_set():
             return
         self._over.set()
@@ -80,17 +84,17 @@ class Befalling:
         for fault, host in self._undone:
             with contextlib.suppress(
                 AresError
-            ):  # the host is gone, and a round that needs it says so
+            ):  # the host is gone, and a round that needs the host reports an error
                 self._undo(fault, host)
 
     def require_done(self) -> None:
-        """Raises :class:`RoundFailed` if a fault could not be made."""
+        """Raise :class:`RoundFailed` after a fault that could not be made."""
         if self._failed:
             raise RoundFailed(self._failed[0])
 
     @contextlib.contextmanager
     def lasting(self) -> Iterator[None]:
-        """However the round ends, its faults end with it."""
+        """End the faults with the round, on every way out."""
         try:
             yield
         finally:
@@ -116,7 +120,7 @@ class Befalling:
                 return
 
     def _do(self, fault: Fault) -> None:
-        """Told when it is done: what cannot be done is no event."""
+        """Make a fault, and note the success; an impossible fault is no event."""
         pattern = PATTERNS[store_name(self._round.protocol)]
         if fault.event in ("cut", "join"):
             act = self._testbed.cut if fault.event == "cut" else self._testbed.join
@@ -161,7 +165,10 @@ class Befalling:
         return next(server for server in reversed(servers) if server != leader)
 
     def _leader(self) -> str | None:
-        """Of etcd the one that its members name; Redis's primary is the first; other stores have none."""
+        """Return the leader: of etcd the member that all members name; of Redis the first server.
+
+        Other stores have no leader.
+        """
         store = store_name(self._round.protocol)
         if store == "redis":
             return self._layout.servers[0]

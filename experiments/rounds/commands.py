@@ -17,7 +17,7 @@ RESULTS = Path("results/experiments")
 
 
 def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add them to those of the program."""
+    """Add the commands to the program's commands."""
     listing = commands.add_parser("list", help="scenarios, what they vary, how long they take")
     listing.set_defaults(run=show)
     running = commands.add_parser(
@@ -91,7 +91,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
 
 
 def show(arguments: argparse.Namespace) -> int:
-    """Every scenario in a few lines."""
+    """Print every scenario in a few lines."""
     for name, scenario in scenarios().items():
         print(
             "\n  ".join(
@@ -130,7 +130,7 @@ def _minutes(rounds: list[Round]) -> str:
 
 
 def carry_out(arguments: argparse.Namespace) -> int:
-    """The rounds, then the database and the page. 1 if a round failed."""
+    """Run the rounds, and make the database and the page. Return 1 if a round failed."""
     rounds = [
         round
         for scenario in _chosen(arguments.scenario, arguments.set)
@@ -162,7 +162,10 @@ def carry_out(arguments: argparse.Namespace) -> int:
 
 
 def _chosen(names: list[str], given: list[str]) -> list[Scenario]:
-    """The scenarios of these names, all if there are none, with other values of parameters."""
+    """Return the scenarios of these names, with the given values of parameters.
+
+    Without names, all scenarios are returned.
+    """
     known = scenarios()
     if unknown := [name for name in names if name not in known]:
         raise BadInput(f"there is no scenario {', '.join(unknown)}; there are {', '.join(known)}")
@@ -170,7 +173,7 @@ def _chosen(names: list[str], given: list[str]) -> list[Scenario]:
 
 
 def report(arguments: argparse.Namespace) -> int:
-    """Import everything that is new, and make the page again from all of it."""
+    """Import all new rounds, and make the page again from all rounds."""
     runs = [
         path.parent
         for path in sorted(arguments.results.glob("[!.]*/*/outcome.json"))

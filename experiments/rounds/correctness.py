@@ -1,7 +1,9 @@
-"""Whether what clients saw in a round is what one register could have shown them: histories, and the check of them (ares/testing/verify).
+"""A check that a single register could have given the answers of a round.
 
-A client writes a line for each operation (`*.history`, as `ares-cli check-history` reads it), by the monotonic clock of its machine. Clocks of
-different machines are not compared: such a round is undecided. Objects that are files are not judged, since a write of one is a write of many blocks.
+A client writes a line for each operation (`*.history`, the format of `ares-cli check-history`), by
+the monotonic clock of the machine; ares/testing/verify checks the histories. Clocks of different
+machines are not compared: such a round is undecided. Objects that are files are not judged, since a
+write of a file is a write of many blocks.
 """
 
 import hashlib
@@ -22,17 +24,20 @@ BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 def value_of(content: bytes | None) -> str | None:
-    """How a value is called in a history; None: there was none."""
+    """Return the name of a value in a history, or `None` for no value."""
     return None if content is None else hashlib.blake2b(content, digest_size=12).hexdigest()
 
 
 def first_value(seed: int, client: int, size: int) -> bytes:
-    """What the client that makes the object writes into it."""
+    """Return the value that the object's creator writes."""
     return random.Random(f"{seed} {client}").randbytes(size)
 
 
 class History:
-    """The history of one client: a line for each operation, written when it ended. The name of the file says on which machine."""
+    """The history of a client: a line for each operation, written at the operation's end.
+
+    The file name has the machine.
+    """
 
     def __init__(self, directory: Path, client: int, key: str) -> None:
         self._file = (directory / f"client-{client}-{BOOT.read_text().strip()}{SUFFIX}").open("ab")
@@ -45,7 +50,7 @@ class History:
         invoked: float,
         responded: float | None,
     ) -> None:
-        """``responded``: None if nobody knows whether it took place."""
+        """Add an operation. ``responded`` is `None` if the outcome is unknown."""
         event = Event(
             self._client,
             operation,
@@ -63,9 +68,11 @@ class History:
 
 
 def checked(directory: Path) -> str | None:
-    """What is wrong with what the clients of the round in ``directory`` saw, in one sentence; None if nothing is, or nothing was to be checked.
+    """Return the fault in the clients' answers in the round in ``directory``, or `None`.
 
-    The verdict goes into `run.json` (``checked``), and all histories into one file, checked.history, for `ares-cli check-history`.
+    The fault is a sentence; a round without a check has no fault. The verdict goes into `run.json`
+    (``checked``), and all histories into a single file, checked.history, for `ares-cli
+    check-history`.
     """
     path = directory / "run.json"
     described = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
@@ -79,7 +86,7 @@ def checked(directory: Path) -> str | None:
 
 
 def _judged(directory: Path, described: dict[str, Any]) -> tuple[str, str | None]:
-    """The verdict in a word or two, and what is wrong."""
+    """Return the verdict in a word or two, and the fault."""
     if described.get("algorithm") in NOT_JUDGED:
         return "not judged: a write of a file is several", None
     paths = [path for path in sorted(directory.rglob(f"*{SUFFIX}")) if path.name != HISTORY]

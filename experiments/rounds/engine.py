@@ -1,8 +1,9 @@
-"""Carries rounds out, one after the other, by the six playbooks on the hosts of a testbed, and keeps what was logged.
+"""Runs rounds sequentially, by the six playbooks on the hosts of a testbed, and keeps the logs.
 
-RESULTS/SCENARIO/ROUND has the logs by host, `run.json` (what the round was, and where it came from), `inventory.json` (its hosts, as the playbooks
-got them), `events.jsonl` and, when all is over, `outcome.json`. What a round that failed has left goes under RESULTS/failed, and the round is done
-again by the next run with --resume.
+RESULTS/SCENARIO/ROUND has the logs by host, `run.json` (description and origin of the round),
+`inventory.json` (the hosts, as the playbooks got them), `events.jsonl` and, at the end,
+`outcome.json`. The remains of a failed round go under RESULTS/failed, and the next run with
+--resume repeats the round.
 """
 
 import contextlib
@@ -34,32 +35,38 @@ from experiments.rounds.scenario import OF_ARES, Round
 
 WORK_SPARE = 4.0
 WORK_SPARE_S = 60.0
-"""The work is given up after so many times as long as expected, and this long more."""
+"""Seconds added to the time limit of the work, which is a multiple of the expected time."""
 
 STEPS_S = 600.0
-"""So long the steps around the work may take."""
+"""Time limit of the steps around the work."""
 
 MADE_HEAD_START_S = 2.0
-"""Until the work begins, where all hosts are this machine: its clients are ready within a second and a half."""
+"""Seconds until the work begins if all hosts are this machine.
+
+The clients are ready within a second and a half.
+"""
 
 LOAD_HEAD_START_S, LOAD_HEAD_START_MAX_S = 2.5, 50.0
-"""The processes of a load connect, and warm up, before a fault may come; on a busy machine that takes longer."""
+"""Seconds in which the processes of a load connect and warm up before a fault.
+
+A busy machine takes longer.
+"""
 
 OVERHEAD_S = 12.0
-"""What a round takes beside its work, until that is known."""
+"""Assumed seconds of a round beside the work, until the true value is known."""
 
 Tell = Callable[[str], None]
 
 
 class Outcome(Struct):
-    """Of a round: ``error`` is empty if it came to its end."""
+    """The outcome of a round: ``error`` is empty after success."""
 
     error: str
     seconds: float
 
 
 def playbooks_of(protocol: str, reserved: bool = False) -> list[str]:
-    """The steps of a round; another store than ares has its own for the first two."""
+    """Return the steps of a round; stores other than ares have separate first two steps."""
     store = store_name(protocol)
     suffix = "" if store == "ares" else f"_{store}"
     steps = [
@@ -74,7 +81,7 @@ def playbooks_of(protocol: str, reserved: bool = False) -> list[str]:
 
 
 def _peer_of(round: Round) -> Peer | None:
-    """What is known of a store that ares is compared with."""
+    """Return the description of a store that is compared with ares."""
     store, n = store_name(round.protocol), round.parameters.servers
     return {
         "etcd": Etcd(n=n),
@@ -84,7 +91,7 @@ def _peer_of(round: Round) -> Peer | None:
 
 
 def why_not(round: Round, testbed: str) -> str | None:
-    """Why the round cannot be carried out on such a testbed; None if it can."""
+    """Return why the round is impossible on such a testbed, or `None`."""
     peer, size = _peer_of(round), round.parameters.object_size
     if peer is not None and peer.value_bytes_max is not None and size > peer.value_bytes_max:
         return f"{peer.name} takes values of {peer.value_bytes_max} bytes at most, and {size} are asked for"
@@ -103,7 +110,11 @@ def why_not(round: Round, testbed: str) -> str | None:
 
 
 class Engine:
-    """``results``: where the rounds go. One engine at a time works there. ``tell`` gets a line for each round."""
+    """A runner of rounds.
+
+    Results go to ``results``, where only a single engine works at a time. ``tell`` gets a line for
+    each round.
+    """
 
     def __init__(
         self,
@@ -121,10 +132,13 @@ class Engine:
         self._provenance = provenance(testbed, seed)
         self._overheads: list[float] = []
         self._last: Path | None = None
-        """The inventory of the round that was begun last."""
+        """Inventory of the round that began last."""
 
     def run(self, rounds: Sequence[Round], resume: bool) -> list[str]:
-        """All of them; the names of those that failed. Raises :class:`BadInput` when some are there already, unless it is to ``resume``."""
+        """Run all rounds, and return the names of failed rounds.
+
+        Raises :class:`BadInput` if some results exist already, unless ``resume`` is set.
+        """
         try:
             self._results.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -148,14 +162,14 @@ class Engine:
                 self._per_host,
             )
             try:
-                beds.bed()  # where there can be none, nothing is begun
+                beds.bed()  # if no testbed is possible, no round begins
                 return self._all(todo, beds)
             finally:
                 self._end()
                 beds.close()
 
     def _possible(self, rounds: Sequence[Round]) -> list[Round]:
-        """Those that this testbed can have; what it cannot is told once."""
+        """Return the rounds that this testbed can run; report each impossible kind once."""
         possible = [round for round in rounds if why_not(round, self._testbed) is None]
         for why in dict.fromkeys(why for round in rounds if (why := why_not(round, self._testbed))):
             self._tell(f"left out: {why}")
@@ -179,11 +193,11 @@ class Engine:
         return failed
 
     def _end(self) -> None:
-        """What the last round left on machines that stay."""
+        """End the remains of the last round on machines that stay."""
         if self._testbed not in MADE and self._last is not None and self._last.exists():
             with contextlib.suppress(
                 RoundFailed
-            ):  # a host that is gone; the next round there ends what it finds
+            ):  # the host is gone; the next round on the host ends the remains
                 play(["round_end"], self._last, self._results.resolve() / ".ansible", STEPS_S)
 
     def _overhead_s(self) -> float:
@@ -219,14 +233,14 @@ class Engine:
 
 
 def _make_way(directory: Path) -> None:
-    """Nothing that was measured is overwritten: what an engine that was killed left here goes aside."""
+    """Move the results that a killed engine left here aside; no measurement is overwritten."""
     if directory.exists():
         directory.rename(_free_name(directory))
     directory.mkdir(parents=True)
 
 
 def _free_name(directory: Path) -> Path:
-    """Under the directory of what failed: an import of the results does not look there."""
+    """Return a free name in the directory of failed rounds, which imports of results ignore."""
     aside = directory.parent.parent / "failed" / directory.parent.name
     aside.mkdir(parents=True, exist_ok=True)
     return next(
@@ -237,7 +251,11 @@ def _free_name(directory: Path) -> Path:
 
 
 class _OneRound:
-    """``directory``: what is kept. ``seed``: of its clients; `run.json` has it, as what the object was at first follows from it (correctness.py)."""
+    """A round in progress.
+
+    ``directory`` is for the results. ``seed`` is the clients' seed; `run.json` has it, because the
+    object's first value follows from the seed (correctness.py).
+    """
 
     def __init__(self, round: Round, bed: Bed, directory: Path, seed: int) -> None:
         self._round, self._bed, self._directory, self._seed = round, bed, directory.resolve(), seed
@@ -245,7 +263,7 @@ class _OneRound:
         self._inventory = self._directory / "inventory.json"
 
     def run(self, provenance: dict[str, object]) -> None:
-        """All steps. Raises :class:`RoundFailed`, BadInput if the testbed has no hosts for it, OSError."""
+        """Run all steps. Raises :class:`RoundFailed`, BadInput if hosts are missing, OSError."""
         layout = placed(self._round, self._bed.hosts)
         check_private(self._round.protocol, [self._bed.hosts[server] for server in layout.servers])
         parameters, steps = (
@@ -346,7 +364,7 @@ class _OneRound:
 
     @contextlib.contextmanager
     def _delays(self) -> Any:
-        """Those between the sites of the placement, as long as the round."""
+        """Apply the delays between the sites of the placement for the time of the round."""
         parameters, testbed = self._round.parameters, self._bed.testbed
         sites = list(parameters.sites) if parameters.delay_ms and self._bed.name in MADE else []
         pairs = [(one, other) for number, one in enumerate(sites) for other in sites[number + 1 :]]
@@ -359,13 +377,13 @@ class _OneRound:
                 testbed.delay(*pair, 0.0)
 
     def _salvage(self, steps: Sequence[str]) -> None:
-        """The logs of a round that failed, as far as there are any."""
+        """Fetch the existing logs of a failed round."""
         with contextlib.suppress(RoundFailed):
             play(steps[-1:], self._inventory, self._place, STEPS_S)
 
 
 def _heard(event: dict[str, Any], befalling: Befalling) -> None:
-    """The work begins at the time that a task says, and has ended when step 5 begins."""
+    """Note begin and end of the work: a task says the begin, and step 5 marks the end."""
     begin_s = event.get("facts", {}).get("round_begin")
     if begin_s is not None:
         befalling.begins(max(0.0, float(begin_s) - time.time()))

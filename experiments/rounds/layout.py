@@ -1,6 +1,7 @@
-"""Which hosts a round has, what each does, and the inventory that tells Ansible so. No I/O.
+"""Hosts of a round, their work, and the inventory for Ansible. No I/O.
 
-The testbed may have more hosts than a round needs; the round's inventory has those that take part, with the groups that they have in it.
+The testbed may have more hosts than a round needs; the round's inventory has only the participants,
+with their groups in the round.
 """
 
 import ipaddress
@@ -18,11 +19,12 @@ from experiments.testbeds.plan import CLIENTS, HostPlan
 
 CLIENTS_PER_PROCESS = 10
 CONSENSUS = 3
-"""So many members, on the first servers, where reconfigurers work; one without them."""
+"""Number of consensus members, on the first servers, with reconfigurers; otherwise a single member.
+"""
 
 DISK = "/var/lib/ares-disk"
 DISK_BYTES = 1 << 30
-"""A disk of its own that a host of a testbed gets whose servers are to find theirs full."""
+"""Size of the disk that a host gets if a fault fills the disk of a server."""
 
 PORTS = {"redis": 6379, "etcd": 2379, "cassandra": 9042}
 KEYSPACE = "bench"
@@ -32,13 +34,16 @@ PATTERNS = {
     "etcd": r"(^|/)etcd( |$)",
     "cassandra": "CassandraDaemon",
 }
-"""How the command lines of servers are known, by store."""
+"""Patterns for the command lines of servers, by store."""
 
 GROUP_OF: dict[Role, str] = {"write": "writers", "read": "readers", "reconfigure": "recons"}
 
 
 class HostSeen(Struct, frozen=True):
-    """A host of the testbed: its groups and variables. ``fast``: the names of directories for rounds, where the testbed says them."""
+    """A host of the testbed: groups and variables.
+
+    ``fast`` names the directories for rounds, if the testbed gives them.
+    """
 
     name: str
     groups: tuple[str, ...]
@@ -56,7 +61,7 @@ class HostSeen(Struct, frozen=True):
 
 
 class Layout(Struct, frozen=True):
-    """The hosts of a round by what they do, in order."""
+    """The hosts of a round by their work, in order."""
 
     servers: tuple[str, ...]
     consensus: tuple[str, ...]
@@ -74,7 +79,7 @@ class Layout(Struct, frozen=True):
 
 
 def store_name(protocol: str) -> str:
-    """The store of a protocol, as playbooks call it."""
+    """Return the name of the protocol's store in the playbooks."""
     return (
         "ares"
         if protocol in OF_ARES
@@ -85,7 +90,7 @@ def store_name(protocol: str) -> str:
 
 
 def placed(round: Round, hosts: Mapping[str, HostSeen]) -> Layout:
-    """Hosts for the round. Raises BadInput with what the testbed lacks."""
+    """Return hosts for the round. Raises BadInput naming the parts that the testbed lacks."""
     parameters = round.parameters
     servers = _servers(parameters, [host for host in hosts.values() if "servers" in host.groups])
     members = CONSENSUS if parameters.reconfigurers else 1
@@ -107,7 +112,10 @@ def placed(round: Round, hosts: Mapping[str, HostSeen]) -> Layout:
 
 
 def check_private(protocol: str, servers: Iterable[HostSeen]) -> None:
-    """Redis, etcd and Cassandra listen without a password. Raises BadInput if one is to listen where anybody can reach it."""
+    """Refuse public addresses for Redis, etcd and Cassandra, which listen without a password.
+
+    Raises BadInput.
+    """
     for server in servers if protocol not in OF_ARES else ():
         if _is_public(server.address):
             raise BadInput(
@@ -123,7 +131,10 @@ def _is_public(address: str) -> bool:
 
 
 def _servers(parameters: Parameters, hosts: Sequence[HostSeen]) -> tuple[str, ...]:
-    """At each site as many as the placement says, the site of the clients first; without a placement the first ones."""
+    """Return the servers: at each site the number in the placement, the clients' site first.
+
+    Without a placement the first hosts are taken.
+    """
     if not parameters.placement:
         return _so_many("servers", parameters.servers, [host.name for host in hosts])
     chosen: tuple[str, ...] = ()
@@ -137,7 +148,7 @@ def _servers(parameters: Parameters, hosts: Sequence[HostSeen]) -> tuple[str, ..
 
 
 def _clients(group: str, count: int, sites: Set[str], hosts: Iterable[HostSeen]) -> tuple[str, ...]:
-    """All hosts of the group at these sites, but no more than there are clients."""
+    """Return all hosts of the group at these sites, but at most as many as clients."""
     there = [host.name for host in hosts if group in host.groups and host.site in sites]
     return _so_many(
         f"{group} at site {' or '.join(sorted(sites))}", min(count, max(1, len(there))), there
@@ -151,7 +162,10 @@ def _so_many(what: str, count: int, names: list[str]) -> tuple[str, ...]:
 
 
 def wanted(rounds: Iterable[Round], clients_per_host: int) -> list[HostPlan]:
-    """Hosts that are enough for every one of these rounds. The site with the most servers comes first: rounds without a placement are there."""
+    """Return hosts that are enough for each of these rounds.
+
+    The site with the most servers comes first: rounds without a placement run there.
+    """
     rounds = list(rounds)
     sites: dict[str, int] = {}
     for round in rounds:
@@ -193,7 +207,10 @@ def _counts(parameters: Parameters) -> tuple[int, int, int]:
 
 
 def works(round: Round, layout: Layout, store: Store, seed: int) -> dict[str, dict[str, Work]]:
-    """By host and name: what its processes do in each step. The name begins with that of the step."""
+    """Return the work of the processes in each step, by host and name.
+
+    A name begins with the name of the step.
+    """
     parameters = round.parameters
     once = msgspec.structs.replace(parameters, operations=1, interval_s=0.0, fresh_after_s=0.0)
     made: dict[str, dict[str, Work]] = {host: {} for host in layout.hosts}
@@ -230,7 +247,7 @@ def works(round: Round, layout: Layout, store: Store, seed: int) -> dict[str, di
 def _shared(
     clients: tuple[int, ...], hosts: tuple[str, ...]
 ) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """As evenly as can be."""
+    """Divide the clients evenly over the hosts."""
     for number, host in enumerate(hosts):
         begin, end = len(clients) * number // len(hosts), len(clients) * (number + 1) // len(hosts)
         yield host, clients[begin:end]
@@ -242,7 +259,11 @@ def _groups(clients: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
 
 
 def store_of(round: Round, layout: Layout, hosts: Mapping[str, HostSeen], directory: str) -> Store:
-    """As clients find it. ``directory``: that of the round on a host. A majority of Redis's has a write when WAIT ends."""
+    """Return the store as clients reach it.
+
+    ``directory`` is the directory of the round on a host. When WAIT ends, a majority of Redis's
+    servers has a write.
+    """
     name = store_name(round.protocol)
     addresses = [hosts[server].address for server in layout.servers]
     if name == "ares":
@@ -258,7 +279,10 @@ def store_of(round: Round, layout: Layout, hosts: Mapping[str, HostSeen], direct
 
 
 def command(python: str, names: Sequence[str]) -> str:
-    """A line for the shell that runs the workers of these files at once; it fails if one of them does. Empty if there are none."""
+    """Return a shell line that runs the workers of these files at once.
+
+    The line fails if a worker fails; without files it is empty.
+    """
     if not names:
         return ""
     begin = " ".join(
@@ -278,7 +302,10 @@ def inventory_of(
     variables: Mapping[str, Any],
     seed: int,
 ) -> dict[str, Any]:
-    """The inventory of the round, as JSON has it. ``directories``: of the round, by host. ``variables``: of all hosts."""
+    """Return the inventory of the round, for JSON.
+
+    ``directories`` has the directory of the round by host. ``variables`` are for all hosts.
+    """
     full = {
         layout.servers[fault.server]
         for fault in round.faults
@@ -298,7 +325,9 @@ def inventory_of(
         }
         last = command(python, steps["read_file"])
         if last and any(fault.event == "crash" for fault in round.faults):
-            last += " || echo 'the last read failed'"  # so many servers may be gone that it cannot succeed
+            last += (
+                " || echo 'the last read failed'"  # with so many dead servers the command may fail
+            )
         described[name] = given | {
             "round_directory": directory,
             "round_files": {

@@ -1,4 +1,4 @@
-"""What a fault cost in a load round: the points of `load.json`, and the time of the fault in `events.jsonl`."""
+"""Cost of a fault in a load round: the points of `load.json`, and the time in `events.jsonl`."""
 
 from datetime import datetime
 from pathlib import Path
@@ -17,9 +17,10 @@ class _Event(Struct):
 
 
 def judge_load(directory: Path, parameters: Parameters) -> str | None:
-    """Complete the `load.json` in the directory of a round with what was kept under the fault, and what befell; what is wrong with it, or None.
+    """Complete `load.json` in the directory of a round with the cost of the fault.
 
-    Call it when the logs are there; it may be called again.
+    Return an error in a sentence, or `None`. Call this after the logs were fetched; repeated calls
+    are allowed.
     """
     paths = sorted(directory.rglob(FILE))
     if not paths:
@@ -52,7 +53,7 @@ def judge_load(directory: Path, parameters: Parameters) -> str | None:
 
 
 def _struck(events: Path) -> datetime | None:
-    """When the first server crashed or was slowed."""
+    """Return when the first server crashed or was slowed."""
     if not events.exists():
         return None
     told = (msgspec.json.decode(line, type=_Event) for line in events.read_bytes().splitlines())

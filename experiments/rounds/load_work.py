@@ -1,7 +1,9 @@
-"""The work of a load round, on one client host: points of load at one store, from few clients to so many that throughput stops growing.
+"""The work of a load round on a client host: points of load at a single store.
 
-Every store is asked the same: keys of 24 bytes, chosen evenly; a read of a key without a value is answered that there is none, with the messages of
-any other read. Nothing is logged for single operations; the points are in `load.json` (ares/results/load_points.py).
+The points go from few clients to a number at which throughput stops growing. Every store gets the
+same requests: keys of 24 bytes, chosen evenly. The answer to a read of a key without a value says
+that no value exists, with the messages of any other read. Single operations are not logged; the
+points are in `load.json` (ares/results/load_points.py).
 """
 
 from collections.abc import Callable, Iterator
@@ -26,7 +28,7 @@ WARM_UP_S = 0.5
 
 
 def prepare_load(store: Store, protocol: str, parameters: Parameters) -> None:
-    """Before a load round's work: write the keys that are to be there. Raises :class:`BenchError` if they cannot be written."""
+    """Write the initial keys before a load round's work. Raises :class:`BenchError` on failure."""
     load = parameters.load
     assert load is not None
     if isinstance(store, AresStore):
@@ -42,7 +44,7 @@ def make_load(
     await_begin: Callable[[], object],
     directory: Path,
 ) -> None:
-    """The work: all points, when ``await_begin`` has returned; `load.json` in ``directory`` has them. Raises :class:`BenchError`."""
+    """Measure all points after ``await_begin``; write `load.json`. Raises :class:`BenchError`."""
     load = parameters.load
     assert load is not None
     with generators(load.processes) as processes:
@@ -62,7 +64,7 @@ def make_load(
 
 
 def _store_of(store: Store, protocol: str, parameters: Parameters) -> Store:
-    """As the protocol uses it: clients of etcd talk to the leader."""
+    """Return the store as the protocol uses it: clients of etcd talk to the leader."""
     if isinstance(store, EtcdStore):
         return EtcdStore(tuple(sorted(store.endpoints, key=lambda endpoint: not leads(endpoint))))
     if not isinstance(store, AresStore):
@@ -87,7 +89,7 @@ def _domain(protocol: str) -> str:
 
 
 async def _make_domain(store: AresStore, protocol: str, parameters: Parameters) -> None:
-    """The domain of this load, over the protocol's primitives."""
+    """Make the domain of this load, over the protocol's primitives."""
     settings = Settings.load(store.file)
     servers = [str(server) for server in settings.servers]
     async with connect(settings) as manager:
@@ -107,14 +109,14 @@ class _Points:
         self.wrong: list[str] = []
 
     def warm_up(self) -> None:
-        """Have everybody work for a moment, uncounted."""
+        """Run all clients for a moment, uncounted."""
         self._measure(
             structs.replace(self._workload, clients=min(16, self._load.clients_max)),
             seconds=WARM_UP_S,
         )
 
     def all(self, *, with_curve: bool) -> Iterator[LoadPoint]:
-        """Closed loops first, then open ones."""
+        """Measure closed loops, and open loops after them."""
         load, workload, rates = self._load, self._workload, list[float]()
         while True:
             measured = self._measure(workload, operations=load.operations, seconds=load.seconds)

@@ -1,4 +1,4 @@
-"""Runs playbooks, hears what they do, and says in a sentence why one failed."""
+"""Runs of playbooks: their events, and the reason of a failure in a sentence."""
 
 import json
 import os
@@ -28,7 +28,7 @@ MISSING = "ansible-core is not installed: pip install 'ares-storage[ansible]'"
 
 
 class RoundFailed(AresError):
-    """A round did not come to its end; the others can. ``unreachable``: hosts that could not be reached."""
+    """A round failed; other rounds can succeed. ``unreachable`` names the lost hosts."""
 
     def __init__(self, reason: str, unreachable: Iterable[str] = ()) -> None:
         super().__init__(reason)
@@ -36,7 +36,7 @@ class RoundFailed(AresError):
 
 
 class PlayFailure(Struct, frozen=True):
-    """What befell a host in a task."""
+    """A failure of a host in a task."""
 
     host: str
     task: str
@@ -45,7 +45,10 @@ class PlayFailure(Struct, frozen=True):
 
 
 def reason_of(message: str) -> str:
-    """A module's message as one line: its first sentence, and the last line of the log that it tells."""
+    """Return a module's message as a single line.
+
+    The line has the first sentence, and the last line of the quoted log.
+    """
     first, _, log = message.removeprefix("Task failed: ").partition(" ends with:\n")
     first = re.sub(r"\.? ?[^ ]+$", "", first) if log else first
     last = next((line.strip() for line in reversed(log.splitlines()) if line.strip()), "")
@@ -54,7 +57,10 @@ def reason_of(message: str) -> str:
 
 
 def failure_of(event: Mapping[str, Any]) -> PlayFailure | None:
-    """Of an event that the callback told (ansible/plugins/callback/events.py); None if it is none of a failure."""
+    """Return the failure in an event of the callback, or `None` for another event.
+
+    The callback is ansible/plugins/callback/events.py.
+    """
     if event.get("event") not in ("failed", "unreachable"):
         return None
     task = (
@@ -71,7 +77,7 @@ def failure_of(event: Mapping[str, Any]) -> PlayFailure | None:
 
 
 def told(failures: Sequence[PlayFailure], status: int, said: str) -> str:
-    """Why a playbook failed, in a sentence; ``said``: what it wrote to standard error."""
+    """Return why a playbook failed, in a sentence; ``said`` is its standard error."""
     if failures:
         first, more = failures[0], len({failure.host for failure in failures} - {failures[0].host})
         others = f" ({more} more {'host' if more == 1 else 'hosts'} failed)" if more else ""
@@ -85,7 +91,7 @@ def told(failures: Sequence[PlayFailure], status: int, said: str) -> str:
 
 
 def environment(place: Path) -> dict[str, str]:
-    """For Ansible: nothing of the user's own settings, and what it remembers of hosts is in ``place``."""
+    """Return Ansible's environment, without the user's settings; cached facts are in ``place``."""
     kept = {
         key: value
         for key, value in os.environ.items()
@@ -110,7 +116,7 @@ def environment(place: Path) -> dict[str, str]:
 
 
 def program(name: str) -> str:
-    """Of Ansible's programs, that of this interpreter's environment. Raises BadInput if it is not there."""
+    """Return Ansible's program from this interpreter's environment. Raises BadInput if absent."""
     path = Path(python()[0]).parent / name
     if not path.exists():
         raise BadInput(MISSING)
@@ -124,9 +130,9 @@ def play(
     timeout_s: float,
     hear: Callable[[dict[str, Any]], None] = lambda _: None,
 ) -> None:
-    """Run playbooks one after the other; ``hear`` gets what the callback tells, as it happens.
+    """Run playbooks sequentially; ``hear`` gets the callback's events as they happen.
 
-    Raises :class:`RoundFailed`. However this ends, ansible-playbook has ended, too.
+    Raises :class:`RoundFailed`. On every way out, ansible-playbook has ended, too.
     """
     command = [
         program("ansible-playbook"),
@@ -181,7 +187,7 @@ def _event(line: bytes) -> dict[str, Any]:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """With all that it started in its session."""
+    """End the process with its whole session."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         if process.poll() is not None:
             return
@@ -192,7 +198,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def listed(inventory: Path, place: Path) -> dict[str, Any]:
-    """An inventory as Ansible understands it. Raises BadInput."""
+    """Return an inventory as Ansible understands it. Raises BadInput."""
     command = [program("ansible-inventory"), "-i", str(inventory), "--list"]
     asked = subprocess.run(
         command, capture_output=True, text=True, check=False, cwd=place, env=environment(place)

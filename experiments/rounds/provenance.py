@@ -1,4 +1,4 @@
-"""Where figures come from: commit, machine, versions, settings of the kernel."""
+"""Origin of figures: commit, machine, versions, settings of the kernel."""
 
 import os
 import platform
@@ -18,7 +18,7 @@ _VERSION_OF = {
 
 
 def provenance(testbed: str, seed: int) -> dict[str, object]:
-    """Of all rounds of a run."""
+    """Return the origin of all rounds of a run."""
     root = Path(__file__).parents[2]
     models = [
         line.split(":", 1)[1].strip()
@@ -39,12 +39,12 @@ def provenance(testbed: str, seed: int) -> dict[str, object]:
 
 @cache
 def version_of(store: str) -> str | None:
-    """Of a store's program on this machine, as it says; None if it says nothing."""
+    """Return the version that a store's program prints on this machine, or `None`."""
     return _said(_VERSION_OF[store]) if store in _VERSION_OF else None
 
 
 def _said(command: list[str]) -> str | None:
-    """The first line."""
+    """Return the first line of the output."""
     try:
         asked = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_ASK_S)
     except (OSError, subprocess.TimeoutExpired):

@@ -1,7 +1,8 @@
-"""A scenario as its file says it (scenarios/NAME.toml), and the rounds that come of it. No I/O but reading the files.
+"""A scenario as its file describes it (scenarios/NAME.toml), and its rounds.
 
-In the tables ``fixed``, ``quick`` and ``paper`` a list varies, and everything else is fixed; the table of the scale wins over ``fixed``. Every
-combination of what varies is a point, and a point is a round for each protocol and iteration.
+Reading the files is the only I/O. In the tables ``fixed``, ``quick`` and ``paper`` a list varies,
+and every other value is fixed; the table of the scale wins over ``fixed``. Every combination of
+varying values is a point, and a point is a round for each protocol and iteration.
 """
 
 import itertools
@@ -56,26 +57,31 @@ FAMILIES = {
     "RedisW": ("REDIS_W",),
     "etcd": ("ETCD",),
 }
-"""What `--protocol` takes beside the names above."""
+"""Words for `--protocol` beside the names above."""
 
 
 OF_LOADS = ("ABD", "ARES_ABD", "ARES_EC", *PROTOCOLS[8:])
-"""Protocols that the generators of load speak."""
+"""Protocols that the generators of load can use."""
 
 Bad = Literal["nobody", "killed replica", "slowed replica", "killed leader", "slowed leader"]
 BAD_AT_SHARE = 1 / 3
-"""Of the measured time of a load. What was done before is what the rest is compared with."""
+"""Share of a load's measured time before the fault, for comparison with the rest."""
 
 
 CRASHES_AT_SHARE = 0.5
 
 
 class Fault(Struct, frozen=True, forbid_unknown_fields=True):
-    """When ``at_share`` of the expected time of the work has passed, or ``at_s`` seconds, ``event`` befalls the ``server`` of this number, or the
-    leader, or the link between the two ``sites`` of a placement.
+    """A fault of a round.
 
-    crash: kill -9. slow: ``percent`` of a processor is left to it; 100 ends that. fill: ``free_bytes`` of its disk stay free; free: they are all free
-    again. cut: nothing goes from one site to the other; join: it does again.
+    ``event`` happens when ``at_share`` of the expected time of the work has passed, or after
+    ``at_s`` seconds. The target is the ``server`` of this number, or the leader, or the link
+    between the two ``sites`` of a placement.
+
+    - crash: kill -9.
+    - slow: the server keeps ``percent`` of a processor; 100 ends the slowing.
+    - fill: ``free_bytes`` of the server's disk stay free; free: the whole disk is free again.
+    - cut: the sites exchange no messages; join: the sites are connected again.
     """
 
     event: Literal["crash", "slow", "fill", "free", "cut", "join"]
@@ -91,19 +97,20 @@ class Fault(Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("a fault has at_share or at_s, one of them")
 
     def after_s(self, expected_s: float) -> float:
-        """How long after the beginning of the work, which is expected to last ``expected_s``."""
+        """Return the seconds after the beginning of the work, of expected length ``expected_s``."""
         return self.at_s if self.at_s is not None else (self.at_share or 0.0) * expected_s
 
 
 class Load(Struct, frozen=True, forbid_unknown_fields=True):
-    """Points of load at one store, one after the other: what a load round does instead of the work of readers and writers.
+    """Consecutive points of load at a single store: the work of a load round.
 
-    A point ends with ``operations`` in all or after ``seconds``. The number of clients doubles from ``clients`` to ``clients_max`` while that adds
-    more than ``growth`` to the throughput. Then, with the most clients, operations begin by a Poisson process (an open loop), so many times as many a
-    second as the best point had, for each of ``offered``.
+    A load round has no readers and writers. A point ends with ``operations`` in all or after
+    ``seconds``. The number of clients doubles from ``clients`` to ``clients_max`` while this adds
+    more than ``growth`` to the throughput. Open loops follow, with the most clients: operations
+    begin by a Poisson process, at the best point's rate multiplied by each of ``offered``.
 
-    ``keys``: operations choose evenly among them. ``written``: that many have a value from the beginning, and a read of another finds that there is
-    none. ``processes`` make the load.
+    Operations choose evenly among ``keys``. The first ``written`` keys have a value from the
+    beginning; a read of any other key finds no value. ``processes`` make the load.
     """
 
     keys: int = 1000
@@ -136,26 +143,30 @@ class Load(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def expected_s(self) -> float:
-        """How long it takes, about."""
+        """Return the approximate time of the load."""
         points = (self.clients_max // self.clients).bit_length() + len(self.offered)
         return points * (min(self.seconds, self.operations / 4000) + 0.5)
 
 
 class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
-    """What one round is like. Sizes are bytes, intervals seconds.
+    """The parameters of a round. Sizes are in bytes, intervals in seconds.
 
-    ``interval_s``: a reader or writer waits a random time up to it before each operation (the papers' stochastic invocation); 0: it does not.
-    With ``arrivals`` "open" operations are due by a Poisson process of the same rate, and one that is due while its client is busy waits for it.
-    ``check``: what clients saw is kept and judged (correctness.py). ``load``: it is a load round; ``read_share`` of its operations read, and ``bad``
-    befalls a server in its midst.
-    ``parity``: m = n - k of the erasure code. ``onto``: reconfigurers move to all servers, or to some that chance chooses. ``switches``: those of
-    ares that are on. ``fresh_after_s``: readers begin so late, and each read is that of a new client, which knows the first configuration alone;
-    reconfigurers take turns.
+    A reader or writer waits a random time up to ``interval_s`` before each operation (the papers'
+    stochastic invocation); 0 means no wait. With ``arrivals`` "open", operations are due by a
+    Poisson process of the same rate, and an operation that is due while its client is busy waits
+    for the client. With ``check``, answers to clients are kept and judged (correctness.py).
+    ``load`` makes a load round; ``read_share`` of its operations are reads, and ``bad`` is a fault
+    of a server in the middle. ``parity`` is m = n - k of the erasure code. ``onto``: reconfigurers
+    move to all servers, or to random servers. ``switches`` are ares's switches that are on. Readers
+    begin after ``fresh_after_s``, and each read is by a new client that knows the first
+    configuration alone; reconfigurers take turns.
 
-    ``placement``: how many servers are at each site, such as "1E+2U" (Europe and the United States); empty: all are at one. ``client_site``: where
-    the clients are then, and ``delay_ms`` what goes from site to site takes, one way. ``crashes``: so many servers, one after the
-    other from the first on, are killed in the midst of the work. ``timeout_s``: a client of ares gives an operation up after it.
-    ``load_policy`` "growing": what a writer writes grows evenly up to ``object_size``, which its last write has.
+    ``placement`` is the number of servers at each site, such as "1E+2U" (Europe and the United
+    States); if empty, all are at a single site. ``client_site`` is the clients' site in a
+    placement, and ``delay_ms`` the delay between sites, each way. ``crashes`` servers are killed in
+    the middle of the work, sequentially from the first. A client of ares gives an operation up
+    after ``timeout_s``. With ``load_policy`` "growing", the size of written values grows evenly up
+    to ``object_size``, the size of the last write.
     """
 
     servers: int = 5
@@ -188,7 +199,7 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def sites(self) -> dict[str, int]:
-        """How many servers are at each site of the placement. Raises ValueError for what is none."""
+        """Return the number of servers at each site of the placement. Raises ValueError."""
         parts = (
             [re.fullmatch(r"(\d+)([A-Z]\w*)", part) for part in self.placement.split("+")]
             if self.placement
@@ -204,12 +215,12 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def preparing_s(self) -> float:
-        """How long it takes to write the keys of a load, about."""
+        """Return the approximate time to write the keys of a load."""
         return 0.0 if self.load is None else self.load.written / 4000
 
     @property
     def expected_s(self) -> float:
-        """How long the work takes, about."""
+        """Return the approximate time of the work."""
         if self.load is not None:
             return self.load.expected_s
         return max(
@@ -232,11 +243,17 @@ _RANGES: dict[str, tuple[float, float]] = {
     ),
     "delay_ms": (0, 60_000),
 }
-"""From where to where values can be: a round has somebody who makes the object, and somebody who reads it in the end."""
+"""Ranges of values.
+
+A round has a client that makes the object, and a client that reads the object at the end.
+"""
 
 
 class Round(Struct, frozen=True):
-    """``varied``: the parameters that tell this point from the others of its scenario."""
+    """A round of a scenario.
+
+    ``varied`` has the parameters that distinguish this point from other points of the scenario.
+    """
 
     scenario: str
     protocol: str
@@ -247,7 +264,7 @@ class Round(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """Of its directory, under that of the scenario."""
+        """Return the name of the directory, under the scenario's directory."""
         varied = "_".join(
             f"{name}-{'+'.join(map(str, value)) if isinstance(value, tuple | list) else value}"
             for name, value in self.varied.items()
@@ -258,7 +275,7 @@ class Round(Struct, frozen=True):
 
     @property
     def expected_s(self) -> float:
-        """With the steps around the work, which take longer with more servers."""
+        """Return the time with the steps around the work, which grows with the servers."""
         return (
             self.parameters.expected_s
             + self.parameters.preparing_s
@@ -268,9 +285,13 @@ class Round(Struct, frozen=True):
 
 
 class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
-    """``seen_in``: the source. ``parity``: m by the number of servers, where that varies. ``note``: what a reader of its figures has to know.
+    """A scenario.
 
-    The table of a scale may have fewer ``protocols``; the others are carried out there when they are asked for.
+    ``seen_in`` is the source. ``parity`` is m by the number of servers, if this number varies.
+    ``note`` has caveats for the figures.
+
+    The table of a scale may have fewer ``protocols``; other protocols run at that scale only on
+    request.
     """
 
     title: str
@@ -285,15 +306,16 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
     name: str = field(default="", name="_")
 
     def varies(self, scale: Scale) -> dict[str, list[Any]]:
-        """What varies at this scale, with the values."""
+        """Return the varying parameters at this scale, with the values."""
         table = self.fixed | getattr(self, scale)
         table.pop("protocols", None)
         return {key: value for key, value in table.items() if isinstance(value, list)}
 
     def changed(self, given: Sequence[str]) -> "Scenario":
-        """With other values of parameters, NAME=VALUE; switches of ares have names, too, and are true or false. Raises BadInput.
+        """Return the scenario with other values of parameters, NAME=VALUE. Raises BadInput.
 
-        A value that is given is in the names of the rounds, as those that vary are.
+        Switches of ares have names, too, and are true or false. A given value is in the names of
+        the rounds, like the varying values.
         """
         tables = {name: dict(getattr(self, name)) for name in ("fixed", *SCALES)}
         for word in given:
@@ -324,7 +346,10 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
         return msgspec.structs.replace(self, **tables)
 
     def rounds(self, scale: Scale, protocols: Sequence[str] = ()) -> Iterator[Round]:
-        """In order: all protocols at a point before the next point, so that what is compared was measured at one time."""
+        """Yield the rounds: all protocols at a point before the next point.
+
+        Compared rounds are therefore measured close in time.
+        """
         table = self.fixed | getattr(self, scale)
         iterations, mine = table.pop("iterations", 1), table.pop("protocols", self.protocols)
         varying = {key: value for key, value in table.items() if isinstance(value, list)}
@@ -344,7 +369,7 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
                         parameters
                         if protocol in OF_ARES[1:]
                         else structs.replace(parameters, reconfigurers=0)
-                    )  # others have no reconfigurations
+                    )  # other protocols have no reconfigurations
                     yield Round(self.name, protocol, own, varied, iteration, faults)
 
     def _parameters(self, given: dict[str, Any]) -> Parameters:
@@ -401,7 +426,7 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _value(text: str) -> Any:
-    """A number, true, false, or the text itself."""
+    """Return a number, true, false, or the text itself."""
     try:
         return msgspec.json.decode(text)
     except msgspec.DecodeError:
@@ -409,7 +434,7 @@ def _value(text: str) -> Any:
 
 
 def _faults_of(parameters: Parameters) -> tuple[Fault, ...]:
-    """Those that the parameters say."""
+    """Return the faults in the parameters."""
     bad = parameters.bad
     if bad == "nobody":
         return tuple(
@@ -425,7 +450,7 @@ def _faults_of(parameters: Parameters) -> tuple[Fault, ...]:
 
 
 def scenarios(directory: Path = DIRECTORY) -> dict[str, Scenario]:
-    """All, by name. Raises :class:`BadInput` for a file that is none."""
+    """Return all scenarios by name. Raises :class:`BadInput` for an invalid file."""
     found = {}
     for path in sorted(directory.glob("*.toml")):
         try:
@@ -439,7 +464,10 @@ def scenarios(directory: Path = DIRECTORY) -> dict[str, Scenario]:
 
 
 def protocols_of(words: str | None) -> tuple[str, ...]:
-    """The protocols of `--protocol A,B`; a family stands for its members. Raises :class:`BadInput` for unknown ones."""
+    """Return the protocols of `--protocol A,B`; a family stands for its members.
+
+    Raises :class:`BadInput` for unknown protocols.
+    """
     chosen: list[str] = []
     for word in filter(None, (words or "").split(",")):
         if word not in FAMILIES and word not in PROTOCOLS:

@@ -1,6 +1,7 @@
-"""One process of a round: it carries some of its clients, each with connections and a log of its own. What it reads is a :class:`Work`.
+"""A process of a round with some of its clients, each with separate connections and a log.
 
-A client of ares logs what ares logs (docs/tracing.md); a client of another store gets a line of the same names for each operation.
+The process reads a :class:`Work`. A client of ares writes ares's log (docs/tracing.md); a client of
+another store gets a line of the same names for each operation.
 """
 
 import asyncio
@@ -54,7 +55,11 @@ class Work(Struct, frozen=True):
 
 
 async def the_beginning() -> None:
-    """When the work of the round begins, which ROUND_BEGIN says in seconds since 1970; at once without it, or where the clocks of hosts differ."""
+    """Wait until the work of the round begins.
+
+    ROUND_BEGIN has the time in seconds since 1970. The work begins at once without ROUND_BEGIN, or
+    if the clocks of hosts differ.
+    """
     wait_s = float(os.environ.get("ROUND_BEGIN") or 0) - time.time()
     print(f"ready {wait_s:.1f} s before the work begins", file=sys.stderr)
     await asyncio.sleep(wait_s if 0 < wait_s < HEAD_START_MAX_S else 0)
@@ -64,7 +69,11 @@ _MESSAGES = {"read": "READ", "write": "WRITE", "reconfigure": "RECONFIG"}
 
 
 class ForeignLog:
-    """The log of a client of another store, and of what ares refused before it began an operation. ``wait``: replicas that Redis's WAIT asks for."""
+    """The log of a client of another store, and of requests refused by ares.
+
+    A refused request never became an operation. ``wait`` is the number of replicas for Redis's
+    WAIT.
+    """
 
     def __init__(self, path: Path, client: int, wait: int = 0) -> None:
         self._file = path.open("a", encoding="utf-8")
@@ -81,7 +90,11 @@ class ForeignLog:
         error: str | None,
         acknowledged: int | None = None,
     ) -> None:
-        """``acknowledged``: by how many replicas. A write that fewer had than WAIT asked for is no success; the names are those of published logs."""
+        """Write a line. ``acknowledged`` is the number of replicas with the write.
+
+        A write with fewer replicas than WAIT asked for is no success; the names are from published
+        logs.
+        """
         self._count += 1
         line = {
             "asctime": datetime.now(UTC).isoformat(),
@@ -111,7 +124,10 @@ class ForeignLog:
 
 
 class _Once:
-    """A loop of one operation (experiments/bench/closed_loop.py): what it asks, and what became of it."""
+    """A loop of a single operation (experiments/bench/closed_loop.py).
+
+    The loop holds the request and the result.
+    """
 
     def __init__(self, value: bytes | None) -> None:
         self._value = value
@@ -161,7 +177,11 @@ class Foreign:
 
 
 class Witness:
-    """A register, and the history of what its client saw. A write that a newer version forestalled, as coverable ones may be, is not in it."""
+    """A register, and the history of the client's operations.
+
+    A write that a newer version forestalled, which can happen to coverable writes, is not in the
+    history.
+    """
 
     def __init__(self, register: Register, history: History) -> None:
         self._register, self._history = register, history
@@ -196,7 +216,7 @@ class Witness:
 
 
 class Worker:
-    """What the process does."""
+    """The work of the process."""
 
     def __init__(self, work: Work) -> None:
         self.work = work
@@ -204,11 +224,14 @@ class Worker:
         self._closing: list[Manager | Clients | ForeignLog | History] = []
 
     async def run(self) -> None:
-        """All clients, side by side, to their ends. A client that fails to begin ends the process; an operation that fails is in the log."""
+        """Run all clients side by side to their ends.
+
+        A client that fails to begin ends the process; a failed operation is in the log.
+        """
         if self.work.role == "create" and isinstance(store := self.work.store, CassandraStore):
             from experiments.bench.cassandra_client import (
                 make_table,
-            )  # its driver is there only for who measures Cassandra
+            )  # the driver is installed only for measurements of Cassandra
 
             await asyncio.to_thread(make_table, store.nodes, store.keyspace, len(store.nodes))
         try:
@@ -245,7 +268,7 @@ class Worker:
         return None
 
     async def _read_afresh(self, client: int, chance: random.Random) -> None:
-        """Each read is that of a new client, which has asked nothing of the domain yet."""
+        """Read repeatedly, each time with a new client that has no knowledge of the domain."""
         algorithm = ALGORITHM_OF[self.work.protocol]
         await the_beginning()
         await asyncio.sleep(self.work.parameters.fresh_after_s)
@@ -261,14 +284,14 @@ class Worker:
             await manager.close()
 
     async def _once(self, register: Register, writes: bool, chance: random.Random) -> None:
-        with suppress(AresError):  # it is in the log
+        with suppress(AresError):  # the log has the error
             if writes:
                 await register.write(chance.randbytes(self._size(register)))
             else:
                 await register.read()
 
     def _size(self, register: Register) -> int:
-        """Of the client's next write."""
+        """Return the size of the client's next write."""
         parameters = self.work.parameters
         self._written[register] += 1
         if parameters.load_policy == "fixedsize" or self.work.role == "create":
@@ -292,7 +315,7 @@ class Worker:
                 parameters.block_max,
             )
             manager = await self._manager(client)
-            if work.protocol == "ARES_MIXED":  # the primitives change under it
+            if work.protocol == "ARES_MIXED":  # the primitives change under the operation
                 return Plain(await manager.domain(DOMAIN, create=create), KEY)
             return await open_register(manager, algorithm, KEY, DOMAIN, create=create, sizes=sizes)
         wait = work.store.wait if isinstance(work.store, RedisStore) else 0
@@ -327,7 +350,7 @@ class Worker:
         return Path(self.work.logs) / f"client-{client}.log"
 
     async def _reconfigure(self, client: int, chance: random.Random) -> None:
-        """Every so many seconds after the last one has ended, onto servers that answer."""
+        """Reconfigure at intervals after the end of the last move, onto servers that answer."""
         work, parameters, manager = self.work, self.work.parameters, await self._manager(client)
         assert isinstance(work.store, AresStore)
         store, dap = await manager.domain(DOMAIN), ALGORITHM_OF[work.protocol].dap
@@ -361,12 +384,12 @@ class Worker:
             except AresError as error:
                 refusals.write("reconfigure", began_s, time.perf_counter(), 0, str(error))
                 continue
-            with suppress(AresError):  # it is in the log
+            with suppress(AresError):  # the log has the error
                 await store.reconfigure(wished, timeout_s=MOVE_TIMEOUT_S)
 
 
 def main() -> None:
-    """The work that standard input says."""
+    """Do the work given on standard input."""
     work = msgspec.json.decode(sys.stdin.buffer.read(), type=Work)
     if work.role == "create" and work.parameters.load is not None:
         prepare_load(work.store, work.protocol, work.parameters)

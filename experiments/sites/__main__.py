@@ -1,10 +1,11 @@
-"""The fog study of Confais, Lebre and Parrein (CloudCom 2016) on this machine, as root: object stores on sites, local and remote access, a busy site,
-a site that is cut off, users that move, YCSB; and its Table I from what was measured.
+"""The fog study of Confais, Lebre and Parrein (CloudCom 2016) on this machine, as root.
 
     sudo .venv/bin/python -m experiments.sites --quick --sites 1,7 --stores 'ares x1,ares x3'
     sudo .venv/bin/python -m experiments.sites --paper-scale --only access,cut
 
-Stores that are not installed are left out, and that is said. A killed runner's network is removed by `python -m experiments local clean`.
+The study measures object stores on sites: local and remote access, a busy site, a site that is cut
+off, moving users, YCSB; Table I follows from the measurements. Missing stores are left out and
+named. A killed runner's network is removed by `python -m experiments local clean`.
 """
 
 import argparse
@@ -37,11 +38,11 @@ PARTS = {
     "ycsb": (measure_ycsb,),
 }
 _LOCAL = (measure_local, measure_ycsb)
-"""What one site has, too."""
+"""Tests that a single site can run, too."""
 
 
 class Study:
-    """The measurements of one run of this program."""
+    """The measurements of a run of this program."""
 
     def __init__(self, scale: str, parts: Sequence[str], results: Path) -> None:
         self._extent, self._parts, self._results = EXTENTS[scale], parts, results
@@ -49,7 +50,7 @@ class Study:
         self.measured: list[Measurement] = []
 
     def note(self, measurement: Measurement) -> None:
-        """Print and keep it."""
+        """Print and keep a measurement."""
         self.measured.append(measurement)
         outcome.append(self._results / outcome.FILE, measurement)
         work = " ".join(f"{value}" for value in measurement.work.values())
@@ -64,7 +65,7 @@ class Study:
         )
 
     def through(self, store: str, sites: int) -> None:
-        """All parts, each trial on a network and a store of its own."""
+        """Run all parts, each trial on a separate network and store."""
         for trial in range(1, self._extent.trials + 1):
             print(f"\n{store}, sites: {sites}, trial {trial}", flush=True)
             with bed([f"site{number}" for number in range(sites)]) as made:
@@ -94,7 +95,7 @@ class Study:
             print(f"  {name} of {scene.store} came to no end: {error}", flush=True)
 
     def end(self) -> None:
-        """Runs for verdicts, and Table I."""
+        """Write runs for verdicts, and Table I."""
         keep(self._results, self.measured, self._began)
         print("\nTable I, from these measurements")
         for line in outcome.table_text(self.measured):

@@ -1,4 +1,7 @@
-"""The study's experiments 1 and 2: all sites write and read their own objects at once; one site reads twice what another one wrote."""
+"""The study's experiments 1 and 2: local access at all sites at once, and remote access.
+
+In remote access a site reads twice the objects that another site wrote.
+"""
 
 from experiments.sites.fog_plan import WORKS, Work
 from experiments.sites.orders import Order
@@ -6,7 +9,11 @@ from experiments.sites.scene import Scene, all_done, gets, mean_s, puts, togethe
 
 
 async def measure_local(scene: Scene) -> None:
-    """Seconds for all objects, a mean over the sites, and bytes that left sites meanwhile, as a part of the bytes that were written or read."""
+    """Measure local access.
+
+    The figures are seconds for all objects, a mean over the sites, and the bytes that left sites,
+    as a share of the bytes written or read.
+    """
     async with scene.users(scene.bed.sites) as users:
         for work in WORKS:
             left = sum(scene.bed.left().values())
@@ -35,7 +42,10 @@ async def measure_local(scene: Scene) -> None:
 
 
 async def measure_remote(scene: Scene) -> None:
-    """The first site writes; the second one, which has not used these objects before, reads them twice."""
+    """Measure remote access: the first site writes; the second reads the objects twice.
+
+    The second site has not used these objects before.
+    """
     home, away = scene.bed.sites[:2]
     async with scene.users([home, away]) as (writer, reader):
         for work in WORKS:
@@ -57,5 +67,5 @@ async def measure_remote(scene: Scene) -> None:
 
 
 def _names(site: str, work: Work) -> list[str]:
-    """The next work writes the same objects, where a store can."""
+    """Return the names; the next work writes the same objects if the store allows it."""
     return [f"{site}/object-{number}" for number in range(work.objects)]

@@ -1,6 +1,7 @@
-"""Ares on sites: ``replicas`` servers at each, and a domain there with ABD on them. Servers keep values in memory: the study does not count flushing.
+"""Ares on sites: ``replicas`` servers at each, and a domain per site with ABD on them.
 
-Three consensus members are at the first three sites (one, where there are fewer sites). A user's client says at which site it is.
+Servers keep values in memory: the study does not count flushing. Three consensus members are at the
+first three sites (a single member with fewer sites). A user's client names its site.
 """
 
 import re
@@ -28,18 +29,21 @@ from experiments.sites.store import (
 
 FIRST_PORT = 7400
 BEAT_S = 1.5
-"""Consensus members at different sites say little to each other, and take longer to find a dead leader."""
+"""Beat of the consensus members in seconds.
+
+Members at different sites exchange few messages, and take longer to find a dead leader.
+"""
 _UP_S = 60.0
 _DECIDING_S = 60.0
 
 
 def missing() -> str | None:
-    """Never: it is what this is about."""
+    """Return no missing software: ares is always present."""
     return None
 
 
 def deployment(options: Mapping[str, Any]) -> Deployment:
-    """``follows``: domains move to the site that uses them most."""
+    """Return the deployment. ``follows``: domains move to the site with the most use."""
     return AresDeployment(bool(options.get("follows")))
 
 
@@ -56,7 +60,7 @@ async def connect(parameters: Parameters, site: str) -> Client:
 
 
 class AresUser:
-    """One connection; the object SITE/NAME is in the domain SITE."""
+    """A user with a single connection; the object SITE/NAME is in the domain SITE."""
 
     def __init__(self, manager: Manager) -> None:
         self._manager = manager
@@ -134,7 +138,7 @@ class AresDeployment:
         self._domains()
 
     def _domains(self) -> None:
-        """One for each site. The first waits until a consensus member leads."""
+        """Make a domain for each site. The first waits until a consensus member leads."""
         words = [
             "--allow-no-faults",
             "-c",
@@ -159,7 +163,10 @@ class AresDeployment:
 
 
 def at_homes(text: str, addresses: Mapping[str, str]) -> str:
-    """A cluster file whose processes, by their ids, listen on these addresses in place of loopback."""
+    """Return a cluster file whose processes listen on these addresses, by id.
+
+    The addresses replace loopback.
+    """
     parts = re.split(r"(?m)^(?=\[\[|# \[|\[)", text)
     for number, part in enumerate(parts):
         if found := re.search(r'(?m)^id = "(\w+)"$', part):

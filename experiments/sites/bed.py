@@ -1,9 +1,11 @@
-"""The fog of the study on this machine: sites with servers and users, as network namespaces around a core that delays, counts and cuts.
+"""The fog of the study on this machine: sites with servers and users, as network namespaces.
 
-    users of a site -- 10 ms -- its servers -- 50 ms -- servers of another site        round trips; users reach other sites in 60 ms
+    users of a site -- 10 ms -- its servers -- 50 ms -- servers of another site
 
-Packets wait in three queues of the core (experiments/testbeds/nfqueue.py), one for each distance. Within a site servers reach each other by loopback.
-What is made is written down as for testbed `local`, so `python -m experiments local clean` removes what a killed runner leaves.
+The times are round trips; users reach other sites in 60 ms. A core between the namespaces delays,
+counts and cuts. Packets wait in three queues of the core (experiments/testbeds/nfqueue.py), a queue
+for each distance. Within a site servers reach each other by loopback. All parts are recorded as for
+testbed `local`, so `python -m experiments local clean` removes the remains of a killed runner.
 """
 
 import contextlib
@@ -29,11 +31,14 @@ FOG_S, CORE_S = 0.010, 0.050
 
 SITES_MAX = 30
 SERVER_ADDRESSES = 4
-"""Of each site."""
+"""Number of addresses of the servers of a site."""
 
 _QUEUES = {1: FOG_S / 2, 2: CORE_S / 2, 3: (FOG_S + CORE_S) / 2}
 _AHEAD = ("nice", "-n", "-15")
-"""Of the process that delays packets: busy servers would else make delays longer, and not only their own."""
+"""Priority of the process for delays.
+
+Busy servers would otherwise lengthen the delays of all sites.
+"""
 
 _COMMAND_S = 120.0
 _UP_S = 20.0
@@ -41,7 +46,7 @@ _STOP_S = 10.0
 
 
 def obstacle() -> str | None:
-    """Why there can be no such network here, and what to do about it; None if there can."""
+    """Return why such a network is impossible here, and the remedy, or `None`."""
     why = namespaces.obstacle(NETWORK_TOOLS | {"iptables-legacy": "iptables"})
     return f"no sites: {why}" if why else None
 
@@ -50,7 +55,7 @@ class Bed:
     """See :class:`experiments.sites.store.Sites`. Made by :func:`bed`."""
 
     def __init__(self, sites: Sequence[str]) -> None:
-        """Raises BadInput."""
+        """Check the sites. Raises BadInput."""
         if not 1 <= len(sites) <= SITES_MAX or len(set(sites)) < len(sites):
             raise BadInput(
                 f"there can be 1 to {SITES_MAX} sites with names of their own, not {len(sites)}; nothing was made"
@@ -59,10 +64,10 @@ class Bed:
         self._cuts: set[int] = set()
         self._running: list[subprocess.Popen[bytes]] = []
 
-    # -- making -------------------------------------------------------------------------------------------------------
+    # -- making ---------------------------------------------------------------------------------
 
     def make(self) -> None:
-        """Raises BadInput, or NamespaceFailed; nothing is left then."""
+        """Make the network. Raises BadInput or NamespaceFailed, and leaves no remains."""
         self._slot = slots.claim()
         base = Path(f"/var/tmp/{self._slot.prefix}")
         self.directory = base / "servers"
@@ -93,7 +98,10 @@ class Bed:
             raise
 
     def _plug(self, place: int, name: str, port: str, first: int, count: int) -> None:
-        """A namespace on a port of the core, with ``count`` addresses of half of the site's network."""
+        """Plug a namespace into a port of the core.
+
+        The namespace has ``count`` addresses of half of the site's network.
+        """
         core, net = self._slot.prefix, self._net(place)
         namespaces.add(name)
         namespaces.run(
@@ -122,7 +130,7 @@ class Bed:
         namespaces.run("ip", "-n", name, "route", "add", "default", "via", f"{net}.{first + 1}")
 
     def _rules(self) -> None:
-        """Where packets wait, and what is counted: that which leaves a site, in the order of the sites."""
+        """Set the queues of packets, and the counters of bytes that leave each site, in order."""
         local = "".join(
             f"-A FORWARD -i {one}{place} -o {other}{place} -j NFQUEUE --queue-num 1\n"
             for place in range(len(self.sites))
@@ -168,14 +176,14 @@ class Bed:
             ) from error
 
     def remove(self) -> None:
-        """Everything that was made, with all processes."""
+        """Remove all parts of the network, with all processes."""
         for process in self._running[1:]:
             process.terminate()
         slots.remove(self._slot)
         for process in self._running:
             process.wait()
 
-    # -- names --------------------------------------------------------------------------------------------------------
+    # -- names ----------------------------------------------------------------------------------
 
     def _net(self, place: int) -> str:
         return f"{slots.network_of(self._slot.number)}.{place + 1}"
@@ -194,10 +202,10 @@ class Bed:
         return f"{self._net(self.sites.index(site))}.{10 + number}"
 
     def among_users(self, site: str) -> list[str]:
-        """What a command begins with that is to run in the network of the site's users."""
+        """Return the first words of a command in the network of the site's users."""
         return namespaces.inside(self._users(self.sites.index(site)))
 
-    # -- processes ----------------------------------------------------------------------------------------------------
+    # -- processes ------------------------------------------------------------------------------
 
     def run(self, site: str, *words: str, environment: Mapping[str, str] | None = None) -> str:
         command = [*namespaces.inside(self._servers(self.sites.index(site))), *words]
@@ -233,7 +241,7 @@ class Bed:
     def _started(
         self, namespace: str, log: Path, words: Sequence[str], environment: Mapping[str, str] | None
     ) -> subprocess.Popen[bytes]:
-        """Ctrl-C is for the runner, and not for it."""
+        """Start a process that ignores Ctrl-C, which is for the runner."""
         command = [*namespaces.inside(namespace), *words]
         with log.open("ab") as said:
             return subprocess.Popen(
@@ -254,10 +262,10 @@ class Bed:
             process.kill()
             process.wait()
 
-    # -- the network --------------------------------------------------------------------------------------------------
+    # -- the network ----------------------------------------------------------------------------
 
     def left(self) -> dict[str, int]:
-        """Bytes that left each site so far, of its servers and its users."""
+        """Return the bytes sent out of each site so far, by servers and users."""
         shown = namespaces.run(
             *namespaces.inside(self._slot.prefix),
             "iptables-legacy-save",
@@ -273,7 +281,10 @@ class Bed:
         return dict(zip(self.sites, counts, strict=True))
 
     def cut(self, site: str) -> None:
-        """Nothing enters the site and nothing leaves it. Its users reach its servers; connections stay, and are silent."""
+        """Cut the site off.
+
+        Its users reach its servers; connections stay, and are silent.
+        """
         self._cuts.add(self._place(site))
         self._cutting()
 
@@ -301,7 +312,7 @@ class Bed:
 
 @contextlib.contextmanager
 def bed(sites: Sequence[str]) -> Iterator[Bed]:
-    """Sites that last as long as the context. Raises BadInput, NamespaceFailed."""
+    """Make sites for the time of the context. Raises BadInput, NamespaceFailed."""
     if why := obstacle():
         raise BadInput(why)
     made = Bed(sites)

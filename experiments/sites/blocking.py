@@ -1,4 +1,4 @@
-"""What waits: for servers that are being started, and for client libraries that block."""
+"""Waits: for servers at their start, and for blocking client libraries."""
 
 import asyncio
 import contextlib
@@ -25,9 +25,10 @@ def await_that(
     log: Path,
     servers: dict[str, subprocess.Popen[bytes]],
 ) -> None:
-    """Ask until it holds. Raises :class:`NotDeployed` after ``timeout_s``, or when a server ended, with the end of its log.
+    """Test `holds` until it is true. Raises :class:`NotDeployed` with the end of the log.
 
-    ``log``: of the server that is waited for. ``servers``: all that it takes, by the names of their logs, which are beside that one.
+    The error follows after ``timeout_s``, or when a server ended. ``log`` is of the awaited server.
+    ``servers`` has all needed servers, by the names of their logs, in the same directory.
     """
     deadline_s = time.monotonic() + timeout_s
     while not holds():
@@ -41,7 +42,7 @@ def await_that(
 
 
 def answers(sites: Sites, site: str, *words: str, environment: dict[str, str] | None = None) -> str:
-    """What the command says in the network of the site's servers; nothing while it fails."""
+    """Return the output of a command in the network of the site's servers; empty on failure."""
     try:
         return sites.run(site, *words, environment=environment)
     except NotDeployed:
@@ -49,7 +50,10 @@ def answers(sites: Sites, site: str, *words: str, environment: dict[str, str] | 
 
 
 def landing() -> tuple[asyncio.Future[Any], Callable[[Any], None], Callable[[BaseException], None]]:
-    """A future of this loop, and how another thread gives it its result or its error; nothing happens if it was cancelled, or the loop is closed."""
+    """Return a future of this loop, and functions for another thread to set result or error.
+
+    The functions do nothing if the future was cancelled, or the loop is closed.
+    """
     loop = asyncio.get_running_loop()
     outcome: asyncio.Future[Any] = loop.create_future()
 
@@ -65,9 +69,10 @@ def landing() -> tuple[asyncio.Future[Any], Callable[[Any], None], Callable[[Bas
 
 
 async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
-    """What the function returns or raises, from a thread of its own.
+    """Run the function in a new thread; return the result or raise the error.
 
-    A process can end while such threads wait, unlike with those of an executor: a store that is cut off may never answer.
+    Unlike an executor's threads, such threads do not keep a process from ending: a store behind a
+    cut may never answer.
     """
     outcome, succeed, fail = landing()
 

@@ -1,9 +1,11 @@
-"""Cassandra: a node at each site, in a data centre of its own; the programs and the role are those of the bench (experiments/bench/cassandra.py).
+"""Cassandra: a node at each site, in a separate data centre.
 
-A site has a keyspace for its objects (NetworkTopologyStrategy): one copy at the site, and further ones at the sites that follow it in the list. Users
-ask the node of their own site: at LOCAL_QUORUM where that has a copy, which is then the only one that is waited for, so that other sites get a write
-later; at ONE where it has none. An object is in rows of 1 MB. The first is written last and names the others, so that values are not mixed; rows of
-values that were replaced stay. The commit log is synced every ten seconds.
+The programs and the role are the bench's (experiments/bench/cassandra.py). A site has a keyspace
+for its objects (NetworkTopologyStrategy): a copy at the site, and further copies at the next sites
+in the list. Users ask the node of their own site. If it has a copy, users ask at LOCAL_QUORUM,
+which waits for this copy alone, so other sites get a write later; without a copy, users ask at ONE.
+An object is in rows of 1 MB. The first row is written last and names the other rows, so values are
+not mixed; rows of replaced values stay. The commit log is synced every ten seconds.
 """
 
 import json
@@ -25,11 +27,11 @@ _START_S = 240.0
 _TIMEOUTS = "".join(
     f"{of}_timeout: 120s\n" for of in ("read_request", "write_request", "native_transport")
 )
-"""Its own are for small rows on idle processors."""
+"""Timeouts of requests; Cassandra's defaults are for small rows on idle processors."""
 
 
 def missing() -> str | None:
-    """Java, jars, driver and memory."""
+    """Check Java, jars, driver and memory."""
     return Cassandra(n=1, heap=_HEAP).missing()
 
 
@@ -40,7 +42,7 @@ class CassandraDeployment:
         self._servers: dict[str, subprocess.Popen[bytes]] = {}
 
     async def start(self, bed: Sites, replicas: int) -> None:
-        """See :class:`experiments.sites.store.Deployment`."""
+        """Do the work of :class:`experiments.sites.store.Deployment`."""
         self._bed, self._copies = bed, replicas
         if (why := Cassandra(n=len(bed.sites), heap=_HEAP).missing()) is not None:
             raise NotDeployed(why)
@@ -54,7 +56,7 @@ class CassandraDeployment:
             await in_thread(self._bed.stop, server)
 
     def parameters(self, site: str) -> Parameters:
-        """The site's own node, and where copies are."""
+        """Return the site's own node, and the sites of the copies."""
         return {
             "address": self._bed.address(site),
             "sites": list(self._bed.sites),
@@ -118,12 +120,12 @@ class CassandraDeployment:
 
 
 def deployment(options: Mapping[str, Any]) -> CassandraDeployment:
-    """There are no options."""
+    """Return the deployment; Cassandra has no options."""
     return CassandraDeployment()
 
 
 async def connect(parameters: Parameters, site: str) -> Client:
-    """A client of the node of ``site``. Raises OperationFailed."""
+    """Return a client of the node of ``site``. Raises OperationFailed."""
     from experiments.sites.cassandra_driver import connected
 
     return await connected(parameters, site)

@@ -1,6 +1,8 @@
-"""Clients of Cassandra at sites, by DataStax's driver, and the keyspaces that they need.
+"""Clients of Cassandra at sites, by DataStax's driver, and their keyspaces.
 
-python -m experiments.sites.cassandra_driver ORDER      # makes the keyspaces; run by cassandra.py
+    python -m experiments.sites.cassandra_driver ORDER      # run by cassandra.py
+
+The command makes the keyspaces.
 """
 
 import asyncio
@@ -33,16 +35,20 @@ _BUSY_S = 0.002
 _INSERT = 'insert into "{}".objects (name, place, value, places, others) values (?, ?, ?, ?, ?)'
 _SELECT = 'select value, places, others from "{}".objects where name = ? and place = ?'
 _COLUMNS = "name text, place int, value blob, places int, others text, primary key ((name, place))"
-"""An object's first row has its name, and says how many rows there are and under which name, of this value alone, the others are."""
+"""Columns of an object's rows.
+
+The first row has the object's name, the number of rows, and the name of the other rows, which is
+unique to this value.
+"""
 
 
 def rows_of(value: bytes) -> list[bytes]:
-    """What is in a row each; one at least."""
+    """Divide a value into rows, at least a single row."""
     return [value[start : start + ROW_BYTES] for start in range(0, len(value), ROW_BYTES)] or [b""]
 
 
 class CassandraUser:
-    """A client of the node of its site. The driver answers from a thread of its own."""
+    """A client of the node of its site. The driver answers from a separate thread."""
 
     def __init__(
         self, cluster: Cluster, session: Session, parameters: Parameters, site: str
@@ -57,7 +63,7 @@ class CassandraUser:
         self._preparing = asyncio.Lock()
 
     async def put(self, name: str, value: bytes) -> str:
-        """Into the keyspace of the name's site, in rows; the first one last."""
+        """Write into the keyspace of the name's site, in rows; the first row is last."""
         rows, keyspace, others = rows_of(value), site_of(name), uuid.uuid4().hex
         await asyncio.gather(
             *(
@@ -69,7 +75,7 @@ class CassandraUser:
         return name
 
     async def get(self, name: str) -> bytes:
-        """From that keyspace."""
+        """Read from the keyspace of the name's site."""
         keyspace = site_of(name)
         first = await self._ask(_SELECT, keyspace, name, 0)
         if not first:
@@ -89,7 +95,10 @@ class CassandraUser:
         await in_thread(self._cluster.shutdown)
 
     async def _ask(self, text: str, keyspace: str, *values: Any) -> Any:
-        """The rows; none of what is no query. The driver refuses requests while its socket is full: they wait here."""
+        """Return the rows; a statement without a result has no rows.
+
+        The driver refuses requests while the socket is full: such requests wait here.
+        """
         try:
             bound = (await self._prepared(text.format(keyspace))).bind(values)
             bound.consistency_level = self._level(keyspace)
@@ -125,7 +134,7 @@ def _is_busy(error: NoHostAvailable) -> bool:
 
 
 async def connected(parameters: Parameters, site: str) -> CassandraUser:
-    """A client of the node of ``site``. Raises OperationFailed."""
+    """Return a client of the node of ``site``. Raises OperationFailed."""
     try:
         cluster, session = await in_thread(
             _session, [parameters["address"]], DCAwareRoundRobinPolicy(site)
@@ -136,7 +145,7 @@ async def connected(parameters: Parameters, site: str) -> CassandraUser:
 
 
 def _session(addresses: Sequence[str], policy: Any) -> tuple[Cluster, Session]:
-    """A session with the nodes that the policy chooses."""
+    """Return a session with the nodes that the policy chooses."""
     profile = ExecutionProfile(policy, request_timeout=_OPERATION_S)
     patience = {"connect_timeout": 30.0, "control_connection_timeout": 30.0}
     cluster = Cluster(
@@ -153,7 +162,7 @@ def _session(addresses: Sequence[str], policy: Any) -> tuple[Cluster, Session]:
 
 
 def make_keyspaces(addresses: Sequence[str], sites: Sequence[str], copies: int) -> None:
-    """One for each site, as soon as every node knows all. Raises OperationTimedOut."""
+    """Make a keyspace for each site, once every node knows all nodes. Raises OperationTimedOut."""
     deadline_s = time.monotonic() + TOGETHER_S
     for address in addresses:
         cluster, session = _session([address], WhiteListRoundRobinPolicy([address]))

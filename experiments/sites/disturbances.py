@@ -1,4 +1,4 @@
-"""What happens elsewhere: a busy site beside quiet ones, a site that is cut off, a user that moves to another site."""
+"""Disturbances: a busy site beside quiet sites, a cut site, and a user that moves."""
 
 import asyncio
 import math
@@ -15,17 +15,21 @@ _PACE_S = 0.1
 _BUSY_LANES = 4
 _BEFORE_S = 3.0
 _ALONE = 2 / 3
-"""Of a cut, without new users."""
+"""Part of a cut without new users."""
 _OPERATION_S = 5.0
 _KEPT_OBJECTS = 10
 _MOVED_OBJECTS = 10
 _ROUND_PAUSE_S = 0.5
 NEAR = 1.5
-"""Access is local again when it takes at most so many times what the user of that site takes for its own objects."""
+"""Factor for local access: the largest ratio to the local user's time for own objects."""
 
 
 async def measure_containment(scene: Scene) -> None:
-    """Quiet sites alone, and beside a busy one; what local work sends between sites beyond what is sent while nothing happens."""
+    """Measure quiet sites alone, and beside a busy site.
+
+    The figures include the bytes that local work sends between sites, beyond the bytes of an idle
+    network.
+    """
     await scene.watch_idle()
     busy_site, *quiet_sites = scene.bed.sites
     async with scene.users(quiet_sites) as quiet, scene.users([busy_site]) as (busy,):
@@ -64,9 +68,10 @@ async def measure_containment(scene: Scene) -> None:
 
 
 async def measure_cut(scene: Scene) -> None:
-    """The last site is cut off and comes back. Users of before work on inside and outside; one outside reads an object of the site.
+    """Cut the last site off, and heal the cut, while users work inside and outside.
 
-    New ones come late: what a server was allowed before the cut is to have run out, such as the lease of a monitor of RADOS (10 s and an election).
+    A user outside reads an object of the site. New users come late, because permissions from before
+    the cut must expire first, such as the lease of a monitor of RADOS (10 s and an election).
     """
     away, *_, site = scene.bed.sites
     cut_s = scene.extent.cut_s
@@ -121,7 +126,10 @@ def cut_figures(
     cut_at_s: float,
     healed_at_s: float,
 ) -> dict[str, float]:
-    """Of users of before: at the site, at another one, and of one there who reads what is at the site. ``healed_s``: until that works again."""
+    """Return figures of existing users: inside the site, outside, and reading across the cut.
+
+    ``healed_s`` is the time until reads across succeed again.
+    """
     figures = {
         "inside_kept": kept(inside, cut_at_s, healed_at_s),
         "inside_pause_s": longest_pause_s(inside, cut_at_s, healed_at_s),
@@ -143,7 +151,10 @@ def _steady(name: str, seconds: float) -> Order:
 
 
 async def _newcomer(scene: Scene, site: str, within_s: float) -> float | None:
-    """How long it took a new process at ``site`` to connect, write an object there and read it; None if it could not in this time."""
+    """Return the seconds of a new process at ``site`` to connect, write and read an object.
+
+    Return `None` if the process did not succeed ``within_s``.
+    """
     began_s = now_s()
     try:
         async with asyncio.timeout(within_s), scene.user(site, within_s) as user:
@@ -154,13 +165,13 @@ async def _newcomer(scene: Scene, site: str, within_s: float) -> float | None:
 
 
 def kept(done: Iterable[Done], from_s: float, until_s: float) -> float:
-    """Of the operations that began in this time, the part that succeeded; 0 if none began."""
+    """Return the share of successful operations among those begun in this time, or 0."""
     begun = [not each.failed for each in done if from_s <= each.began_s < until_s]
     return sum(begun) / len(begun) if begun else 0.0
 
 
 def longest_pause_s(done: Iterable[Done], from_s: float, until_s: float) -> float:
-    """The longest part of this time in which no operation succeeded."""
+    """Return the longest part of this time without a successful operation."""
     ends = sorted(
         each.ended_s for each in done if not each.failed and from_s < each.ended_s < until_s
     )
@@ -170,7 +181,10 @@ def longest_pause_s(done: Iterable[Done], from_s: float, until_s: float) -> floa
 
 
 async def measure_move(scene: Scene) -> None:
-    """A user who wrote objects at one site goes on at another: reads them again and again, and writes one."""
+    """Measure a user that wrote objects at a site and continues at another.
+
+    At the second site the user reads the objects repeatedly, and writes an object.
+    """
     home, away = scene.bed.sites[:2]
     names = [f"{home}/moved-{number}" for number in range(_MOVED_OBJECTS)]
     own = [f"{away}/own-{number}" for number in range(_MOVED_OBJECTS)]
@@ -210,7 +224,10 @@ async def measure_move(scene: Scene) -> None:
 
 
 def settled_s(rounds: Sequence[tuple[float, float]], limit_s: float) -> float | None:
-    """When the first round ended from which half of all rounds took at most ``limit_s``; None if the last three did not. Pairs: when, how long."""
+    """Return the end of the first round from which half of all rounds took at most ``limit_s``.
+
+    Return `None` if the last three did not. Pairs are (end, duration).
+    """
     if statistics.median(seconds for _, seconds in rounds[-3:]) > limit_s:
         return None
     far = [
@@ -222,7 +239,7 @@ def settled_s(rounds: Sequence[tuple[float, float]], limit_s: float) -> float | 
 
 
 def _p50(done: Sequence[Done]) -> float:
-    """Of those that succeeded. Raises OperationFailed if none did."""
+    """Return the median of successful operations. Raises OperationFailed without any."""
     took_s = [each.took_s for each in done if not each.failed]
     if not took_s:
         raise OperationFailed(

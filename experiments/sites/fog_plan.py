@@ -1,4 +1,4 @@
-"""What the study measures at which scale: numbers only."""
+"""Extent of the study's measurements at each scale: numbers only."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -9,11 +9,14 @@ from experiments.sites.orders import MB
 
 SCENARIO = "fog"
 SITES = (1, 7, 11)
-"""As many as in the study."""
+"""Numbers of sites in the study."""
 
 
 class Extent(Struct, frozen=True):
-    """How much a scale does. Seconds, but for ``trials``; ``records`` and ``operations`` are of YCSB, for each site."""
+    """The extent of a scale, in seconds except ``trials``.
+
+    ``records`` and ``operations`` are of YCSB, for each site.
+    """
 
     trials: int
     idle_s: float
@@ -38,19 +41,22 @@ class Work(Struct, frozen=True):
     parallel: int = 1
 
     def parameters(self) -> dict[str, int | str]:
-        """What a claim can name."""
+        """Return the parameters for claims."""
         return {"objects": self.objects, "object_size": self.object_size, "parallel": self.parallel}
 
 
 WORKS = (Work(1, 10 * MB), Work(10, MB), Work(10, MB, 10), Work(100, MB, 10), Work(10, 10 * MB, 10))
-"""The columns of the study's Tables II and III. It does not say how many of 100 objects were under way at once."""
+"""Columns of the study's Tables II and III.
+
+The study does not say how many of 100 objects were under way at once.
+"""
 
 WORKLOADS = ("A", "B", "C", "D", "E", "F")
-"""Of YCSB."""
+"""Workloads of YCSB."""
 
 
 def tests() -> Iterator[dict[str, Any]]:
-    """What a claim can name, of each measurement of a store."""
+    """Yield the parameters for claims, of each measurement of a store."""
     for sites in SITES:
         for work in WORKS:
             yield {"sites": sites, "test": "local"} | work.parameters()

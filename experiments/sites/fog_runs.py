@@ -1,4 +1,7 @@
-"""Measurements of the study as runs of RESULTS, which verdicts are computed from (experiments/verdicts/claims/fog.toml)."""
+"""Measurements of the study as runs of RESULTS, for verdicts.
+
+The claims are in experiments/verdicts/claims/fog.toml.
+"""
 
 import subprocess
 from collections.abc import Sequence
@@ -16,7 +19,10 @@ from experiments.sites.outcome import Measurement
 
 
 def keep(results: Path, measurements: Sequence[Measurement], began: str) -> None:
-    """A run for each, in place of the one of the same name. ``began``: when the runner did, ISO 8601."""
+    """Write a run for each measurement, and replace runs of the same name.
+
+    ``began`` is the start of the runner, ISO 8601.
+    """
     if not measurements:
         return
     made = [_written(results, each, began) for each in measurements]

@@ -1,9 +1,11 @@
-"""IPFS (kubo): a daemon at each site in a private swarm, whose members know each other from the beginning and keep the DHT.
+"""IPFS (kubo): a daemon at each site in a private swarm.
 
-Objects are immutable: ``put`` adds the value at the user's own site, whatever site the name has, and the object is read by its CID. A site that reads
-an object keeps a copy. There are no replicas besides. Nothing is synced to disk.
+The members know each other from the beginning and keep the DHT. Objects are immutable: ``put`` adds
+the value at the user's own site, whatever site the name has, and the object is read by its CID. A
+site that reads an object keeps a copy. The store has no other replicas. Writes are not synced to
+disk.
 
-It is built by experiments/build_kubo.sh.
+experiments/build_kubo.sh builds IPFS.
 """
 
 import http.client
@@ -28,12 +30,12 @@ _BOUNDARY = "object-of-a-site"
 
 
 def binary() -> Path:
-    """Where the program is to be."""
+    """Return the path of the program."""
     return Path.home() / ".cache" / "ares" / f"kubo-{VERSION}"
 
 
 def missing() -> str | None:
-    """The program, and how to get it."""
+    """Return the missing program, and how to get it."""
     return (
         None
         if binary().is_file()
@@ -48,7 +50,7 @@ class IpfsDeployment:
         self._servers: dict[str, subprocess.Popen[bytes]] = {}
 
     async def start(self, bed: Sites, replicas: int) -> None:
-        """See :class:`experiments.sites.store.Deployment`; ``replicas`` is 1."""
+        """Do the work of :class:`experiments.sites.store.Deployment`; ``replicas`` is 1."""
         self._bed = bed
         await in_thread(self._start)
 
@@ -58,7 +60,7 @@ class IpfsDeployment:
             await in_thread(self._bed.stop, server)
 
     def parameters(self, site: str) -> Parameters:
-        """The API of the site's own daemon."""
+        """Return the API of the site's own daemon."""
         return {"host": self._bed.address(site), "port": _API_PORT}
 
     def _start(self) -> None:
@@ -107,7 +109,10 @@ class IpfsDeployment:
             )
 
     def _asked(self, site: str, *words: str) -> bool:
-        """Whether the daemon, by its API, did that; without the API the program would answer from the repository."""
+        """Return whether the daemon did the work, by its API.
+
+        Without the API the program would answer from the repository.
+        """
         api = f"--api=/ip4/{self._bed.address(site)}/tcp/{_API_PORT}"
         return bool(
             answers(
@@ -122,7 +127,7 @@ class IpfsDeployment:
 
 
 def configured(config: dict[str, Any], address: str, others: list[str]) -> dict[str, Any]:
-    """The configuration of a daemon that speaks TCP to ``others``, and to nobody else."""
+    """Return the configuration of a daemon that speaks TCP to ``others`` alone."""
     own: dict[str, Any] = {
         "Addresses": {
             "Swarm": [f"/ip4/{address}/tcp/{_SWARM_PORT}"],
@@ -158,30 +163,30 @@ def configured(config: dict[str, Any], address: str, others: list[str]) -> dict[
 
 
 def deployment(options: Mapping[str, Any]) -> IpfsDeployment:
-    """There are no options."""
+    """Return the deployment; IPFS has no options."""
     return IpfsDeployment()
 
 
 class IpfsClient:
-    """A user of one daemon's API, with a connection for each operation at a time."""
+    """A user of a daemon's API, with a connection for each simultaneous operation."""
 
     def __init__(self, host: str, port: int) -> None:
         self._host, self._port = host, port
         self._idle: list[http.client.HTTPConnection] = []
 
     async def put(self, name: str, value: bytes) -> str:
-        """Add it; the CID."""
+        """Add the value, and return the CID."""
         head = f'--{_BOUNDARY}\r\nContent-Disposition: form-data; name="file"; filename="object"\r\nContent-Type: application/octet-stream\r\n\r\n'
         body = head.encode() + value + f"\r\n--{_BOUNDARY}--\r\n".encode()
         answer = await in_thread(self._asked, "add", {"pin": "true", "progress": "false"}, body)
         return str(json.loads(answer)["Hash"])
 
     async def get(self, name: str) -> bytes:
-        """``name``: a CID."""
+        """Read the object with CID ``name``."""
         return await in_thread(self._asked, "cat", {"arg": name}, b"")
 
     async def close(self) -> None:
-        """End the connections that are idle."""
+        """End the idle connections."""
         for connection in self._idle:
             connection.close()
 
@@ -210,14 +215,14 @@ class IpfsClient:
 
 
 async def connect(parameters: Parameters, site: str) -> Client:
-    """A client of the site's own daemon. Raises OperationFailed."""
+    """Return a client of the site's own daemon. Raises OperationFailed."""
     client = IpfsClient(parameters["host"], parameters["port"])
     await in_thread(client._asked, "id", {}, b"")
     return client
 
 
 def _environment(repository: Path) -> dict[str, str]:
-    """Nothing of the user's own: there may be another repository."""
+    """Return an environment without the user's settings, which may name another repository."""
     return {
         "IPFS_PATH": str(repository),
         "HOME": str(repository.parent),

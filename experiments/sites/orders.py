@@ -1,4 +1,4 @@
-"""What the runner has the process of a client do, and what comes back. Both go through JSON, a line each."""
+"""Orders of the runner to the process of a client, and the answers. Both are JSON, a line each."""
 
 import random
 import zlib
@@ -15,7 +15,7 @@ Kind = Literal["put", "get", "modify", "scan"]
 
 
 class Opening(Struct, frozen=True):
-    """The first line that a worker is given: ``store`` is a name of stores.py."""
+    """The first line for a worker: ``store`` is a name of stores.py."""
 
     store: str
     site: str
@@ -23,7 +23,11 @@ class Opening(Struct, frozen=True):
 
 
 class Operation(Struct, frozen=True, omit_defaults=True):
-    """``modify`` reads an object and writes it. ``scan`` reads all of ``names`` at once; the others have one name. ``size``: of what is written."""
+    """An operation.
+
+    ``modify`` reads an object and writes it. ``scan`` reads all of ``names`` at once; other
+    operations have a single name. ``size`` is the size of written values.
+    """
 
     kind: Kind
     names: tuple[str, ...]
@@ -31,10 +35,11 @@ class Operation(Struct, frozen=True, omit_defaults=True):
 
 
 class Order(Struct, frozen=True, omit_defaults=True):
-    """Operations for ``parallel`` lanes, each of which begins the next one when it has ended one.
+    """Operations for ``parallel`` lanes; a lane begins its next operation after its last.
 
-    ``for_s``: begin again from the first one until so long has passed; ``pace_s``: a lane waits so long after each. ``timeout_s``: of an operation.
-    ``known``: by which names objects are read that others wrote, where these differ from their own.
+    With ``for_s``, the operations repeat until this time has passed; a lane waits ``pace_s`` after
+    each. ``timeout_s`` is for an operation. ``known`` has the read names of objects of other users,
+    if different from the objects' own names.
     """
 
     operations: tuple[Operation, ...]
@@ -46,7 +51,7 @@ class Order(Struct, frozen=True, omit_defaults=True):
 
 
 class Done(Struct, frozen=True, array_like=True):
-    """An operation that ended: when it began by the machine's monotonic clock, how long it took, and why it failed if it did."""
+    """A finished operation: begin by the machine's monotonic clock, duration, and error if any."""
 
     kind: Kind
     began_s: float
@@ -59,7 +64,11 @@ class Done(Struct, frozen=True, array_like=True):
 
 
 class Answer(Struct, frozen=True):
-    """``seconds``: from the first operation's begin to the last one's end. ``known``: by which names objects that were put are read now."""
+    """The answer to an order.
+
+    ``seconds`` is from the begin of the first operation to the end of the last. ``known`` has the
+    new read names of written objects.
+    """
 
     seconds: float
     done: list[Done]
@@ -67,13 +76,13 @@ class Answer(Struct, frozen=True):
 
 
 def value_of(size: int) -> bytes:
-    """Bytes that no store can make smaller or take for others, and a reader can check."""
+    """Return bytes that no store can compress or deduplicate, and a reader can check."""
     body = random.randbytes(size - _CHECK_BYTES)
     return zlib.crc32(body).to_bytes(_CHECK_BYTES, "big") + body
 
 
 def is_whole(value: bytes) -> bool:
-    """Whether it is a value of :func:`value_of`."""
+    """Return whether the bytes are a value of :func:`value_of`."""
     return zlib.crc32(memoryview(value)[_CHECK_BYTES:]) == int.from_bytes(
         value[:_CHECK_BYTES], "big"
     )

@@ -1,4 +1,7 @@
-"""What the study measured, as lines of JSON; and its Table I, each cell of which follows from figures by a criterion that is stated here."""
+"""Measurements of the study, as lines of JSON; and its Table I.
+
+Each cell of Table I follows from figures by a criterion in this module.
+"""
 
 import statistics
 from collections.abc import Iterable, Sequence
@@ -13,18 +16,21 @@ FILE = "fog.jsonl"
 YES, PARTIALLY, NO, UNKNOWN = "Yes", "Partially", "No", "not measured"
 
 SHARE_MAX = 0.02
-"""Of the bytes that are written or read locally; what may leave sites meanwhile. The study found less than this in all three stores."""
+"""Largest share of the bytes of local access that may leave sites.
+
+The study found a smaller share in all three stores.
+"""
 
 BYTES_PER_OPERATION_MAX = 200.0
-"""That a local operation sends between sites, beyond what is sent while nothing happens."""
+"""Bytes that a local operation may send between sites, beyond the bytes of an idle network."""
 
 IDLE_MAX = 2_000.0
-"""Bytes a second that leave a site while nothing happens, a mean over the sites."""
+"""Bytes a second that may leave a site of an idle network, a mean over the sites."""
 
 KEPT_MIN = 0.99
 PAUSE_MAX_S = 5.0
 NEAR = 1.5
-"""A read costs so many times what the user's own objects cost there, at most."""
+"""Largest ratio of a read to the time of reads of the user's own objects."""
 
 CRITERIA = {
     "locality": f"while all sites write and read their own objects, less than {SHARE_MAX:.0%} of their bytes leave sites, and nothing fails",
@@ -38,9 +44,11 @@ CRITERIA = {
 
 
 class Measurement(Struct, frozen=True):
-    """One test of a store with so many sites. ``work``: its parameters. ``figures``: by name with unit; `wrong` counts reads of what nobody wrote.
+    """A test of a store with a number of sites.
 
-    ``read``, ``write``: of the operations that succeeded. ``why``: the first that failed, in the store's words.
+    ``work`` has the parameters. ``figures`` are by name with unit; `wrong` counts reads of values
+    that no user wrote. ``read`` and ``write`` are of successful operations. ``why`` is the first
+    failure, in the store's words.
     """
 
     store: str
@@ -55,14 +63,14 @@ class Measurement(Struct, frozen=True):
 
 
 class Cell(Struct, frozen=True):
-    """A word for one property of a store, and the figures that it follows from."""
+    """A word for a property of a store, and the figures behind the word."""
 
     word: str
     figures: str = ""
 
 
 def latency(took_s: Sequence[float]) -> LoadLatency | None:
-    """Of operations that took so long; None if there are none."""
+    """Return the latencies of operations, or `None` without operations."""
     if not took_s:
         return None
     ordered = sorted(took_s)
@@ -75,14 +83,17 @@ def latency(took_s: Sequence[float]) -> LoadLatency | None:
 
 
 def append(path: Path, measurement: Measurement) -> None:
-    """Another line of JSON."""
+    """Append a line of JSON."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab") as file:
         file.write(msgspec.json.encode(measurement) + b"\n")
 
 
 def table(measurements: Sequence[Measurement]) -> dict[str, dict[str, Cell]]:
-    """Table I: for each store a cell for each of CRITERIA. A cell is as good as the worst of its measurements with several sites."""
+    """Return Table I: for each store a cell for each of CRITERIA.
+
+    A cell is as good as the worst measurement with several sites.
+    """
     found = {}
     for store in dict.fromkeys(each.store for each in measurements):
         ours = [each for each in measurements if each.store == store and each.sites > 1]
@@ -138,7 +149,7 @@ def _mobility(of: Measurement) -> Cell:
 
 
 def table_text(measurements: Sequence[Measurement]) -> list[str]:
-    """Table I in lines, with what each cell follows from, and the criteria."""
+    """Return Table I in lines, with the figures of each cell, and the criteria."""
     found = table(measurements)
     lines = [
         f"{store:16} {name:13} {cell.word:12} {cell.figures}"

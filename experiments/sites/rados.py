@@ -1,9 +1,10 @@
-"""RADOS, the object store of Ceph: at each site a monitor and an OSD that keeps objects in memory; one manager.
+"""RADOS, the object store of Ceph: at each site a monitor and an OSD; a single manager.
 
-A site has a pool for its objects. The pool's rule places the first copy, which serves reads and orders writes, at the site, and further ones at the
-sites that follow it in the list.
+OSDs keep objects in memory. A site has a pool for its objects. The pool's rule places the first
+copy, which serves reads and orders writes, at the site, and further copies at the next sites in the
+list.
 
-Debian's packages have it; the library for Python is taken from there, into an interpreter of the same version.
+Debian has packages; their Python library is loaded into an interpreter of the same version.
 """
 
 import importlib.util
@@ -25,7 +26,7 @@ _PORT = 3300
 _START_S = 120.0
 _OPERATION_S = 120
 _PLACEMENT_GROUPS = 4
-"""Of a pool."""
+"""Number of placement groups of a pool."""
 
 _OSD_BYTES = 4 << 30
 _OBJECT_BYTES_MAX = 64 << 20
@@ -34,7 +35,7 @@ _PROGRAMS = ("ceph", "ceph-mon", "ceph-mgr", "ceph-osd", "monmaptool", "crushtoo
 
 
 def missing() -> str | None:
-    """Programs and library, and how to get them."""
+    """Return the missing programs and library, and how to get them."""
     if lacking := [name for name in _PROGRAMS if shutil.which(name) is None]:
         packages = "ceph-mon ceph-osd ceph-mgr ceph-common python3-rados"
         return f"RADOS is not here ({', '.join(lacking)}). On Debian: sudo apt-get install --no-install-recommends {packages}"
@@ -49,7 +50,7 @@ class RadosDeployment:
         self._servers: dict[str, subprocess.Popen[bytes]] = {}
 
     async def start(self, bed: Sites, replicas: int) -> None:
-        """See :class:`experiments.sites.store.Deployment`."""
+        """Do the work of :class:`experiments.sites.store.Deployment`."""
         self._bed, self._file = bed, bed.directory / "ceph.conf"
         await in_thread(self._start, replicas)
 
@@ -59,7 +60,7 @@ class RadosDeployment:
             await in_thread(self._bed.stop, server)
 
     def parameters(self, site: str) -> Parameters:
-        """All monitors: a client goes on with another one when its own is gone."""
+        """Return all monitors: a client turns to another monitor after its own is gone."""
         return {"monitors": self._monitors()}
 
     def _monitors(self) -> str:
@@ -164,7 +165,10 @@ class RadosDeployment:
         )
 
     def _asked_all(self, commands: Sequence[str]) -> None:
-        """In one process: it takes long to start. It does not say in its status whether they succeeded."""
+        """Send the commands in a single process, because a process takes long to start.
+
+        Its exit status does not say whether the commands succeeded.
+        """
         script = self._bed.directory / "commands"
         script.write_text("".join(f"{command}\n" for command in commands))
         said = self._bed.run(self._bed.sites[0], "sh", "-c", f"ceph -c {self._file} <{script} 2>&1")
@@ -173,7 +177,10 @@ class RadosDeployment:
 
 
 def configuration(cluster: str, monitors: str, home: Path) -> str:
-    """Of all servers and tools: no authentication, nothing outside of ``home``, single copies allowed."""
+    """Return the configuration of all servers and tools.
+
+    No authentication, no files outside of ``home``, single copies allowed.
+    """
     return f"""[global]
 fsid = {cluster}
 mon host = {monitors}
@@ -199,7 +206,10 @@ osd pool default pg autoscale mode = off
 
 
 def crush_map(sites: Sequence[str], copies: int) -> str:
-    """A bucket for each site with its one OSD, and a rule of each site's name: the first copy there, the others at the sites after it."""
+    """Return a bucket for each site with its OSD, and a rule of each site's name.
+
+    The first copy is at the site, the others at the sites after it.
+    """
     devices = "".join(f"device {number} osd.{number}\n" for number in range(len(sites)))
     buckets, rules = "", ""
     for number, site in enumerate(sites):
@@ -224,24 +234,24 @@ tunable straw_calc_version 1
 
 
 def deployment(options: Mapping[str, Any]) -> RadosDeployment:
-    """There are no options."""
+    """Return the deployment; RADOS has no options."""
     return RadosDeployment()
 
 
 class RadosClient:
-    """A user of librados, whose calls block: each is in a thread."""
+    """A user of librados, whose calls block: each call is in a thread."""
 
     def __init__(self, library: ModuleType, cluster: Any) -> None:
         self._library, self._cluster = library, cluster
         self._pools: dict[str, Any] = {}
 
     async def put(self, name: str, value: bytes) -> str:
-        """Into the pool of the name's site."""
+        """Write into the pool of the name's site."""
         await self._do(lambda: self._pool(name).write_full(name, value))
         return name
 
     async def get(self, name: str) -> bytes:
-        """From that pool."""
+        """Read from the pool of the name's site."""
         return bytes(await self._do(lambda: self._pool(name).read(name, _OBJECT_BYTES_MAX)))
 
     async def close(self) -> None:
@@ -262,7 +272,10 @@ class RadosClient:
 
 
 async def connect(parameters: Parameters, site: str) -> Client:
-    """A client at ``site``. Raises OperationFailed if no monitor lets it in within 30 s, as at a site that is cut off."""
+    """Return a client at ``site``. Raises OperationFailed if no monitor admits the client in 30 s.
+
+    A site that is cut off has no such monitor.
+    """
     library = _library()
     settings = dict.fromkeys(
         (f"auth_{whom}_required" for whom in ("cluster", "service", "client")), "none"
@@ -281,7 +294,7 @@ async def connect(parameters: Parameters, site: str) -> Client:
 
 
 def _library() -> ModuleType:
-    """Debian's, which the project's own interpreter does not see."""
+    """Return Debian's library, which the project's own interpreter does not see."""
     spec = importlib.util.spec_from_file_location("rados", _LIBRARY)
     assert spec is not None
     assert spec.loader is not None

@@ -1,4 +1,4 @@
-"""What every part of the study is given: the network, a store that runs in it, how much to do, and where figures go."""
+"""The context of every part of the study: the network, a store, the extent, and the results."""
 
 import asyncio
 import statistics
@@ -35,7 +35,7 @@ class Scene:
     def note(
         self, test: str, figures: dict[str, float], done: Iterable[Done] = (), **work: int | str
     ) -> None:
-        """Figures of one test; ``done``: all its operations; ``work``: what it consists of."""
+        """Note the figures of a test; ``done`` has all operations, ``work`` the parameters."""
         ended = list(done)
         figures |= {
             "failed": float(sum(bool(each.failed) for each in ended)),
@@ -56,12 +56,12 @@ class Scene:
         )
 
     def user(self, site: str, connect_s: float = CONNECT_S) -> AbstractAsyncContextManager[User]:
-        """A client that is connected and has not done anything yet. Raises OperationFailed."""
+        """Return a connected client without any operations so far. Raises OperationFailed."""
         return user(self.bed, self.store, self._deployment, site, connect_s)
 
     @asynccontextmanager
     async def users(self, sites: Sequence[str]) -> AsyncIterator[list[User]]:
-        """One at each of these, each of which has used its own site."""
+        """Yield a user at each of these sites, after a first use of the user's own site."""
         async with AsyncExitStack() as closing:
             made = list(
                 await asyncio.gather(
@@ -72,19 +72,19 @@ class Scene:
             yield made
 
     async def watch_idle(self) -> None:
-        """What all sites send while nothing happens."""
+        """Measure the bytes that all sites send in an idle network."""
         before = sum(self.bed.left().values())
         await asyncio.sleep(self.extent.idle_s)
         self.idle_per_s = (sum(self.bed.left().values()) - before) / self.extent.idle_s
 
 
 async def together(users: Sequence[User], order: Callable[[User], Order]) -> list[Answer]:
-    """What each does at the same time as the others."""
+    """Run an order of each user at the same time, and return the answers."""
     return list(await asyncio.gather(*(user.do(order(user)) for user in users)))
 
 
 def pair(name: str, size: int) -> tuple[Operation, Operation]:
-    """Write the object, and read it."""
+    """Return operations that write the object, and read it."""
     return Operation("put", (name,), size), Operation("get", (name,))
 
 

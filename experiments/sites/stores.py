@@ -1,4 +1,4 @@
-"""Which stores the study knows, by name. The module of a store is imported when it is wanted."""
+"""The stores of the study, by name. The module of a store is imported at its first use."""
 
 import importlib
 from collections.abc import Mapping
@@ -11,7 +11,11 @@ from experiments.sites.store import StoreModule
 
 
 class StoreRow(Struct, frozen=True):
-    """``module``: of experiments.sites. ``replicas``: copies of an object. ``options``: for the module's ``deployment``."""
+    """A row of the table of stores.
+
+    ``module`` is in experiments.sites. ``replicas`` is the number of copies of an object.
+    ``options`` are for the module's ``deployment``.
+    """
 
     module: str
     replicas: int = 1
@@ -31,7 +35,7 @@ STORES = {
 
 
 def chosen(text: str) -> list[str]:
-    """The names of a list with commas. Raises BadInput for one that is none."""
+    """Return the names of a list with commas. Raises BadInput for an unknown name."""
     names = [name.strip() for name in text.split(",")]
     if strange := [name for name in names if name not in STORES]:
         raise BadInput(
@@ -41,5 +45,5 @@ def chosen(text: str) -> list[str]:
 
 
 def module_of(row: StoreRow) -> StoreModule:
-    """The module of the row."""
+    """Return the module of the row."""
     return cast(StoreModule, importlib.import_module(f"experiments.sites.{row.module}"))

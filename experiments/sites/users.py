@@ -1,4 +1,7 @@
-"""Users at sites: processes of clients that do what they are ordered (worker.py), as the runner holds them."""
+"""Users at sites: the runner's side of the clients' processes.
+
+The processes carry out orders (worker.py).
+"""
 
 import asyncio
 import contextlib
@@ -22,7 +25,7 @@ _GRACE_S = 30.0
 
 
 class User:
-    """One client at ``site``."""
+    """A client at ``site``."""
 
     def __init__(self, site: str, process: asyncio.subprocess.Process, log: Path) -> None:
         self.site = site
@@ -30,7 +33,10 @@ class User:
         self._process = process
 
     async def do(self, order: Order) -> Answer:
-        """Raises OperationFailed if the process ended, or does not come back long after its time."""
+        """Send an order, and return the answer.
+
+        Raises OperationFailed if the process ended, or is far too late.
+        """
         limit_s = (
             order.for_s
             + order.timeout_s
@@ -58,7 +64,7 @@ class User:
         return line
 
     async def connected(self, opening: Opening, limit_s: float) -> None:
-        """Raises OperationFailed."""
+        """Wait until the client is connected. Raises OperationFailed."""
         if await self._line(limit_s, msgspec.json.encode(opening) + b"\n") != READY:
             raise OperationFailed(
                 f"the client at {self.site} says something else than that it is ready"
@@ -78,7 +84,7 @@ class User:
 async def user(
     bed: Bed, store: str, deployment: Deployment, site: str, connect_s: float = CONNECT_S
 ) -> AsyncIterator[User]:
-    """A client that is connected. Raises OperationFailed."""
+    """Yield a connected client. Raises OperationFailed."""
     pipe = asyncio.subprocess.PIPE
     command = [*bed.among_users(site), *python("-m", "experiments.sites.worker")]
     log = bed.directory / f"users-{site}.log"
@@ -104,5 +110,5 @@ async def user(
 
 
 def now_s() -> float:
-    """The clock of Done.began_s: the machine's, one for all processes."""
+    """Return the time by the clock of Done.began_s, the machine's clock for all processes."""
     return time.perf_counter()

@@ -1,6 +1,8 @@
-"""The process of a client, in the network of a site's users: it reads an Opening, connects, and does one Order after the other until its input ends.
+"""The process of a client, in the network of a site's users.
 
-python -m experiments.sites.worker      # started by users.py
+    python -m experiments.sites.worker      # started by users.py
+
+The process reads an Opening, connects, and carries out Orders sequentially until its input ends.
 """
 
 import asyncio
@@ -21,14 +23,17 @@ _WHY_MAX = 300
 
 
 class Worker:
-    """One client, and the names by which it reads objects."""
+    """A client, and the read names of objects."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self._known: dict[str, str] = {}
 
     async def obey(self, order: Order) -> Answer:
-        """Do it. Values are made before the clock runs, if each operation is done once."""
+        """Carry out the order.
+
+        If each operation is done once, values are made before the clock runs.
+        """
         self._known |= order.known
         left = (
             _until(order)
@@ -64,7 +69,7 @@ class Worker:
                 await asyncio.sleep(order.pace_s)
 
     async def _do(self, operation: Operation, value: bytes) -> list[bytes]:
-        """What was read."""
+        """Do the operation, and return the values read."""
         name = operation.names[0]
         got = []
         if operation.kind != "put":

@@ -1,7 +1,8 @@
-"""The core workloads A to F of YCSB (Cooper et al., SoCC 2010), by their definitions, as operations on objects.
+"""The core workloads A to F of YCSB (Cooper et al., SoCC 2010) as operations on objects.
 
-A record of ten fields of 100 bytes is an object, so an update writes all of it, and a scan reads objects side by side, in the order of their numbers.
-Distributions are those of YCSB's own generators: zipfian with the constant 0.99, scrambled by FNV-1a; `latest` is zipfian from the newest on.
+A record of ten fields of 100 bytes is an object, so an update writes the whole object, and a scan
+reads objects side by side, in the order of their numbers. Distributions are YCSB's: zipfian with
+the constant 0.99, scrambled by FNV-1a; `latest` is zipfian from the newest on.
 """
 
 import random
@@ -18,15 +19,21 @@ SCAN_MAX = 100
 ZIPFIAN = 0.99
 _LANES = 4
 _APART = 8 * _LANES
-"""A record is read no sooner than so many operations after its insertion began, when it is there."""
+"""Smallest number of operations between the start of an insertion and a read of the record.
+
+By then the record exists.
+"""
 
 _SCRAMBLED_ITEMS = 10_000_000_000
 _SCRAMBLED_ZETA = 26.46902820178302
-"""The zeta of so many items, as YCSB has it written down."""
+"""Zeta of the scrambled item count, as YCSB has it written down."""
 
 
 class Mix(Struct, frozen=True):
-    """Parts of the operations. ``latest``: new records are read most, in place of some that were chosen once."""
+    """Shares of the operations.
+
+    With ``latest``, new records are read most, instead of a fixed set.
+    """
 
     read: float = 0.0
     update: float = 0.0
@@ -47,7 +54,10 @@ WORKLOADS = {
 
 
 class Zipfian:
-    """Numbers from 0 on below a count that may grow; number r comes in proportion to 1 / (r + 1) ** 0.99 (Gray et al., SIGMOD 1994)."""
+    """Numbers from 0 on below a count that may grow.
+
+    Number r comes in proportion to 1 / (r + 1) ** 0.99 (Gray et al., SIGMOD 1994).
+    """
 
     def __init__(self, count: int, chance: random.Random, zeta: float | None = None) -> None:
         self._chance = chance
@@ -55,7 +65,7 @@ class Zipfian:
         self._two = 1 + 0.5**ZIPFIAN
 
     def below(self, count: int) -> int:
-        """The next one below ``count``, which never shrinks."""
+        """Return the next number below ``count``, which never shrinks."""
         for number in range(self._count, count):
             self._zeta += (number + 1) ** -ZIPFIAN
         self._count = max(count, self._count)
@@ -69,7 +79,7 @@ class Zipfian:
 
 
 class Scrambled:
-    """As zipfian, with the popular numbers spread over all of them."""
+    """A zipfian source with the popular numbers spread over all numbers."""
 
     def __init__(self, chance: random.Random) -> None:
         self._zipfian = Zipfian(_SCRAMBLED_ITEMS, chance, _SCRAMBLED_ZETA)
@@ -79,7 +89,7 @@ class Scrambled:
 
 
 def fnv(number: int) -> int:
-    """FNV-1a of the number's eight bytes, as YCSB has it: without a sign."""
+    """Return FNV-1a of the number's eight bytes, as in YCSB: without a sign."""
     hashed = 0xCBF29CE484222325
     for byte in number.to_bytes(8, "little"):
         hashed = (hashed ^ byte) * 1099511628211 % 2**64
@@ -87,7 +97,7 @@ def fnv(number: int) -> int:
 
 
 def operations(mix: Mix, site: str, records: int, count: int, seed: int) -> Iterator[Operation]:
-    """``count`` operations on ``records`` objects of a site, and on those that are inserted meanwhile."""
+    """Yield ``count`` operations on ``records`` objects of a site, and on inserted objects."""
     chance = random.Random(seed)
     latest, scrambled = Zipfian(records, chance), Scrambled(chance)
     there, room, inserting = records, records + round(2 * count * mix.insert), deque[int]()
@@ -127,7 +137,7 @@ def record(site: str, number: int) -> str:
 
 
 async def measure_ycsb(scene: Scene) -> None:
-    """Each site's user runs each workload on records of its own site, all at once."""
+    """Run each workload at each site, all sites at once, on the records of the user's own site."""
     extent = scene.extent
     async with scene.users(scene.bed.sites) as users:
         await together(

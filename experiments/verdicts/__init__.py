@@ -1,1 +1,4 @@
-"""What the papers claim, beside what was measured here: claims as data (claims/*.toml), an evaluator, and the page docs/reproduction.md."""
+"""Claims of the papers beside our measurements.
+
+The package has claims as data (claims/*.toml), an evaluator, and the page docs/reproduction.md.
+"""

@@ -1,4 +1,7 @@
-"""A claim of a paper as its file says it (claims/*.toml). What confirms it was written down before it was measured here."""
+"""A claim of a paper as its file describes it (claims/*.toml).
+
+The condition of each claim was written down before the measurement here.
+"""
 
 from pathlib import Path
 from typing import Any, Literal
@@ -13,18 +16,19 @@ DIRECTORY = Path(__file__).parent / "claims"
 CONFIRMED, NOT_CONFIRMED, CANNOT = "confirmed", "not confirmed", "cannot be tested here"
 
 BOUNDS = {"less": 0.9, "more": 1.1, "about": 1.25}
-"""What confirms a claim that names no ``bound``: differences below a tenth are none that two busy processors can tell."""
+"""Bounds of claims without ``bound``: two busy processors cannot show differences below a tenth."""
 
 Filters = dict[str, Any]
-"""What rows have to be: `algorithm`, `op`, and parameters by their names.
+"""Conditions on rows: `algorithm`, `op`, and parameters by their names.
 
-A value is itself, or `smallest`, `largest`, `second smallest` or `second largest` of what was measured; for `switches` it is words like `+gc` and
-`-batch`. `statistic` names a figure other than the claim's.
+A value is literal, or `smallest`, `largest`, `second smallest` or `second largest` of the measured
+values; for `switches` a value is words like `+gc` and `-batch`. `statistic` names a figure other
+than the claim's.
 """
 
 
 class Quotient(Struct, frozen=True, forbid_unknown_fields=True):
-    """The statistic of the rows ``of``, divided by that of the rows ``to``; by nothing if ``to`` is absent."""
+    """The statistic of the rows ``of``, divided by the statistic of the rows ``to`` if present."""
 
     of: Filters
     to: Filters | None = None
@@ -32,14 +36,21 @@ class Quotient(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Claim(Struct, frozen=True, forbid_unknown_fields=True):
-    """One of three kinds: measured (``scenario`` and ``of``), shown (``verdict``, ``shown_by``, ``why``), or one that ``cannot`` be tested.
+    """A claim: measured, shown, or impossible to test.
 
-    ``at``: figures and tables of the source. ``claim``: in our words. ``published``: what it gives as numbers. ``where``: filters of both sides.
-    ``beside``: the quotient is divided by this one. ``each``: it has to hold of each of these algorithms, on those sides that name none;
-    ``each_op``: with each of these operations; ``each_where``: at each of these points; ``each_to``: against each of these; ``each_pair``: of the
-    first algorithm to the second.
-    ``confirms``: the value is at most ``bound``, at least, or between it and its reciprocal. ``scale``: the smallest that has the rounds.
-    ``cannot``: why there may be no rounds. ``note``: what a reader has to know.
+    A measured claim has ``scenario`` and ``of``; a shown claim has ``verdict``, ``shown_by`` and
+    ``why``; an untestable claim has ``cannot``.
+
+    ``at`` names figures and tables of the source. ``claim`` is in our words. ``published`` has the
+    source's numbers. ``where`` has filters of both sides. The quotient is divided by the quotient
+    ``beside``. The claim must hold for each algorithm in ``each``, on the sides that name no
+    algorithm; with each operation in ``each_op``; at each point in ``each_where``; against each
+    filter in ``each_to``; and, of the first algorithm to the second, for each pair in
+    ``each_pair``.
+
+    ``confirms`` says whether the value must be at most ``bound``, at least ``bound``, or between
+    ``bound`` and its reciprocal. ``scale`` is the smallest scale with the rounds. ``cannot`` says
+    why the rounds may be missing. ``note`` has caveats for readers.
     """
 
     id: str
@@ -72,14 +83,14 @@ class Claim(Struct, frozen=True, forbid_unknown_fields=True):
         return BOUNDS[self.confirms] if self.bound is None else self.bound
 
     def holds(self, value: float) -> bool:
-        """Whether ``value`` confirms it. Equal to the limit is enough."""
+        """Return whether ``value`` confirms the claim. Equality with the limit is enough."""
         if self.confirms == "about":
             return 1 / self.limit <= value <= self.limit
         return value <= self.limit if self.confirms == "less" else value >= self.limit
 
     @property
     def condition(self) -> str:
-        """In words."""
+        """Return the condition in words."""
         if self.confirms == "about":
             return f"A ratio of {1 / self.limit:.2g} to {self.limit:.3g}"
         kind = "A ratio of" if self.to is not None else "A value of"
@@ -87,7 +98,7 @@ class Claim(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Source(Struct, frozen=True, forbid_unknown_fields=True):
-    """The claims of one source. ``no_claim``: figures and tables that claim nothing, with what they are."""
+    """The claims of a source. ``no_claim`` describes figures and tables without claims."""
 
     name: str
     short: str
@@ -96,7 +107,10 @@ class Source(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def sources(directory: Path = DIRECTORY) -> list[Source]:
-    """All, in the order of their files' names. Raises :class:`BadInput` for a file, or a claim, that is none."""
+    """Return all sources, in the order of their files' names.
+
+    Raises :class:`BadInput` for an invalid file or claim.
+    """
     found = []
     for path in sorted(directory.glob("*.toml")):
         try:

@@ -21,7 +21,7 @@ PAGE = Path("docs/reproduction.md")
 
 
 def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add it to those of the program."""
+    """Add the command to the program's commands."""
     judging = commands.add_parser(
         "verdicts",
         help="what the papers claim beside the results: writes docs/reproduction.md",
@@ -50,7 +50,10 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
 
 
 def judge(arguments: argparse.Namespace) -> int:
-    """The page, or which claims lack data. Claims that the scale of the results has no rounds for are no lack."""
+    """Write the page, or say which claims lack data.
+
+    Claims without rounds at the scale of the results lack no data.
+    """
     rows, runs = read_rows(arguments.results)
     told = sources()
     verdicts = [evaluate(claim, rows) for source in told for claim in source.claim]
@@ -65,7 +68,10 @@ def judge(arguments: argparse.Namespace) -> int:
 
 
 def check(verdicts: Sequence[Verdict], scale: str) -> int:
-    """A line for each claim that lacks data; 1 if one does that results of this ``scale`` should have."""
+    """Print a line for each claim that lacks data.
+
+    Return 1 if results of this ``scale`` should have the data of such a claim.
+    """
     lacking = [
         verdict.claim
         for verdict in verdicts
@@ -82,7 +88,10 @@ def check(verdicts: Sequence[Verdict], scale: str) -> int:
 
 
 def scale_of(runs: Sequence[dict[str, Any]]) -> str:
-    """The scale whose rounds have the parameters of the runs; both words if some are of the one and some of the other."""
+    """Return the scale whose rounds have the parameters of the runs.
+
+    For a mixture, return both words.
+    """
     if not runs:
         return "none"
     known, found = scenarios(), set()
@@ -90,7 +99,7 @@ def scale_of(runs: Sequence[dict[str, Any]]) -> str:
         if (scenario := known.get(run["scenario"])) is not None:
             with suppress(
                 msgspec.ValidationError
-            ):  # it was made with a table that has other names now
+            ):  # the run was made with a table with other names
                 own = msgspec.convert(
                     {
                         name: value
@@ -111,7 +120,7 @@ def scale_of(runs: Sequence[dict[str, Any]]) -> str:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Raises :class:`BadInput` if it cannot be written; then what was there is as it was."""
+    """Write a file whole. Raises :class:`BadInput` on failure, and leaves the old content."""
     part = path.with_name(f"{path.name}.part")
     try:
         part.write_bytes(content)

@@ -1,7 +1,10 @@
-"""From rows to the verdict on a claim. Pure: nothing is read here, and what is equal going in is equal coming out.
+"""Evaluation of rows to the verdict on a claim.
 
-Both sides of a quotient are compared at the same point: runs are paired by iteration and by every parameter that varies on both sides. The value
-is the geometric mean over the pairs of the quotient of their figures.
+Pure: equal inputs give equal results, without I/O.
+
+Both sides of a quotient are compared at the same point: runs are paired by iteration and by every
+parameter that varies on both sides. The value is the geometric mean over the pairs of the quotient
+of their figures.
 """
 
 import itertools
@@ -15,13 +18,17 @@ from msgspec import Struct
 from experiments.verdicts.claim import CANNOT, CONFIRMED, NOT_CONFIRMED, Claim, Filters, Quotient
 
 FEW = 30
-"""Operations on one side; a claim that rests on fewer is marked."""
+"""Number of operations on a side below which a claim is marked."""
 
 EXTREMES = {"smallest": 0, "second smallest": 1, "second largest": -2, "largest": -1}
 
 
 class Row(Struct, frozen=True):
-    """The figures of one kind of operation in one run. ``parameters``: the run's, with texts for what is no number. ``run``: its directory."""
+    """The figures of a kind of operation in a run.
+
+    ``parameters`` are the run's, with texts for values that are no numbers. ``run`` is the run's
+    directory.
+    """
 
     scenario: str
     algorithm: str
@@ -33,7 +40,10 @@ class Row(Struct, frozen=True):
 
 
 class Comparison(Struct, frozen=True):
-    """A value, what it is of, from which runs, and how many operations the poorer side has. ``missing``: why there is no value."""
+    """A value, its label, its runs, and the number of operations of the smaller side.
+
+    ``missing`` says why a value is missing.
+    """
 
     label: str
     value: float | None = None
@@ -45,7 +55,7 @@ class Comparison(Struct, frozen=True):
 
 
 class Verdict(Struct, frozen=True):
-    """``word``: empty if the claim was not measured yet."""
+    """A verdict. ``word`` is empty for a claim without measurements."""
 
     claim: Claim
     word: str
@@ -65,7 +75,11 @@ class Missing(Exception):
 
 
 def evaluate(claim: Claim, rows: Sequence[Row]) -> Verdict:
-    """The verdict on ``claim``. It is confirmed if every comparison that could be made confirms it, and at least one could."""
+    """Return the verdict on ``claim``.
+
+    The claim is confirmed if every possible comparison confirms it, and at least a single
+    comparison is possible.
+    """
     if claim.of is None:
         return Verdict(claim, claim.verdict or CANNOT)
     own = [row for row in rows if row.scenario == claim.scenario]
@@ -84,7 +98,10 @@ def evaluate(claim: Claim, rows: Sequence[Row]) -> Verdict:
 
 
 def _variants(claim: Claim) -> Iterator[tuple[str, Filters, Quotient, Quotient | None]]:
-    """The quotients that the claim speaks of: a label, the filters of both sides, the quotient, and the one beside it."""
+    """Yield the quotients of the claim.
+
+    Each has a label, the filters of both sides, the quotient, and the quotient beside it.
+    """
     assert claim.of is not None
     for op, algorithm, within, against, pair in itertools.product(
         claim.each_op or (claim.op,),
@@ -154,7 +171,10 @@ def _compare(
 def _value(
     rows: Sequence[Row], where: Filters, statistic: str, quotient: Quotient
 ) -> tuple[float, list[list[Row]], str]:
-    """The quotient, the rows of its sides, and at which values it was taken. Raises :class:`Missing`."""
+    """Return the quotient, the rows of its sides, and its values of parameters.
+
+    Raises :class:`Missing`.
+    """
     both = [quotient.of] if quotient.to is None else [quotient.of, quotient.to]
     shared, at = _shared_extremes(rows, where, both)
     statistics = [filters.get("statistic", statistic) for filters in both]
@@ -204,7 +224,10 @@ def _figure(row: Row, statistic: str) -> float | None:
 def _shared_extremes(
     rows: Sequence[Row], where: Filters, both: Sequence[Filters]
 ) -> tuple[Filters, Filters]:
-    """``where`` with values for its extremes: of those that both sides have."""
+    """Return ``where`` with each extreme replaced by a value.
+
+    Extremes are of the values that both sides have.
+    """
     fixed, found = {key: value for key, value in where.items() if value not in EXTREMES}, {}
     for key, value in where.items():
         if value in EXTREMES:
@@ -263,7 +286,10 @@ def _is(row: Row, key: str, wanted: Any) -> bool:
 
 
 def _pairs(first: Sequence[Row], second: Sequence[Row]) -> list[tuple[list[Row], list[Row]]]:
-    """Rows of both sides with equal iterations, and equal values of each parameter that varies on a side."""
+    """Return pairs of rows with equal iterations and equal values of each varying parameter.
+
+    A parameter counts if it varies on either side.
+    """
     varying = sorted(_varying(first) | _varying(second))
     groups: tuple[dict[Any, list[Row]], dict[Any, list[Row]]] = (
         defaultdict(list),

@@ -41,7 +41,11 @@ def render(
     runs: Sequence[dict[str, Any]],
     scale: str,
 ) -> str:
-    """The page. ``verdicts``: one for each claim. ``runs``: scenario and provenance of each. ``scale``: of the runs."""
+    """Return the page.
+
+    ``verdicts`` has a verdict for each claim. ``runs`` has scenario and provenance of each run.
+    ``scale`` is the scale of the runs.
+    """
     of = {verdict.claim.id: verdict for verdict in verdicts}
     parts = [_HEAD, _measured(runs, scale), _totals(verdicts), _READING]
     for source in sources:
@@ -139,7 +143,7 @@ def _ours(verdict: Verdict) -> str:
 
 
 def number(value: float | None) -> str:
-    """With three digits."""
+    """Format a number with three digits."""
     return "–" if value is None else f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
@@ -174,7 +178,7 @@ def _why(verdict: Verdict) -> str:
 
 
 def _otherwise(claim: Claim, others: Sequence[Comparison]) -> str:
-    """What was seen where the claim does not hold."""
+    """Return the finding that contradicts the claim."""
     if claim.to is None:
         return ""
     if claim.confirms == "about":
@@ -199,7 +203,7 @@ def _otherwise(claim: Claim, others: Sequence[Comparison]) -> str:
 
 
 def command(claim: Claim) -> str:
-    """What measures ``claim``."""
+    """Return the command that measures ``claim``."""
     if claim.scenario == fog_plan.SCENARIO:
         return (
             f"python -m experiments.sites --{'paper-scale' if claim.scale == 'paper' else 'quick'}"

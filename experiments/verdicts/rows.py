@@ -1,4 +1,7 @@
-"""Rows for the evaluator: the figures of each run of RESULTS/results.db, by operation and by point of load."""
+"""Rows for the evaluator: the figures of each run of RESULTS/results.db.
+
+Rows are by operation and by point of load.
+"""
 
 import json
 import sqlite3
@@ -38,13 +41,17 @@ _OF_LOAD_FILES = (
 )
 _WRONG = "NOT LINEARIZABLE"
 _OF_FILES = {"get": "read", "put": "write"}
-"""What a fragmented algorithm's operation on the whole object is called; those of its blocks become `read block`, `write block`."""
+"""Names of a fragmented algorithm's operations on the whole object.
+
+Operations on the blocks become `read block`, `write block`.
+"""
 
 
 def read_rows(results: Path) -> tuple[list[Row], list[dict[str, Any]]]:
-    """All rows, in an order that depends on nothing but the runs; and of each run its name, scenario, parameters and provenance.
+    """Return all rows in a reproducible order, and all runs.
 
-    Raises :class:`BadInput` if there is no database.
+    A run has name, scenario, parameters and provenance. Raises :class:`BadInput` without a
+    database.
     """
     if not (results / DATABASE).is_file():
         raise BadInput(
@@ -66,7 +73,7 @@ def read_rows(results: Path) -> tuple[list[Row], list[dict[str, Any]]]:
 
 
 def _runs(database: sqlite3.Connection) -> dict[str, dict[str, Any]]:
-    """Those of our own, by their names."""
+    """Return our own runs, by name."""
     names = (
         "id",
         "name",
@@ -89,7 +96,7 @@ def _runs(database: sqlite3.Connection) -> dict[str, dict[str, Any]]:
 
 
 def _summaries(database: sqlite3.Connection) -> Iterator[tuple[str, dict[str, dict[str, Any]]]]:
-    """For each run the rows of its summary by operation."""
+    """Yield the rows of the summary of each run, by operation."""
     found: dict[str, dict[str, dict[str, Any]]] = {}
     for row in summarise(database):
         found.setdefault(row["run_dir"], {})[row["op"]] = row
@@ -97,7 +104,7 @@ def _summaries(database: sqlite3.Connection) -> Iterator[tuple[str, dict[str, di
 
 
 def parameters_of(run: dict[str, Any]) -> dict[str, Any]:
-    """What a claim can name: the settings of the round, and columns of the run."""
+    """Return the parameters for claims: the settings of the round, and columns of the run."""
     settings = {
         key: "+".join(value) if isinstance(value, list | tuple) else value
         for key, value in run["parameters"].items()
@@ -149,9 +156,10 @@ def _of_run(
 
 
 def _dead_in_quorums(database: sqlite3.Connection, run: int) -> dict[str, float]:
-    """By operation, of those that began after the last crash: the share whose first quorum has a server that had crashed.
+    """Return, by operation, the share of operations whose first quorum has a crashed server.
 
-    Nothing is told of an operation whose quorums had none of these servers before either.
+    Only operations that began after the last crash count. Operations whose quorums did not have
+    these servers before the crash are left out.
     """
     crashes = database.execute(
         "SELECT at_s, server FROM events WHERE run_id = ? AND what = 'crash'", (run,)
@@ -167,7 +175,7 @@ def _dead_in_quorums(database: sqlite3.Connection, run: int) -> dict[str, float]
 
 
 def _of_load(database: sqlite3.Connection, run: dict[str, Any]) -> Iterator[Row]:
-    """Rows `all`, `read` and `write` of each point of load."""
+    """Yield the rows `all`, `read` and `write` of each point of load."""
     for values in database.execute(
         f"SELECT {', '.join(_OF_LOAD)} FROM load_points WHERE {_OF_LOAD_FILES}", (run["id"],)
     ).fetchall():
@@ -194,7 +202,10 @@ def _of_load(database: sqlite3.Connection, run: dict[str, Any]) -> Iterator[Row]
 
 
 def _not_linearizable(results: Path) -> Iterator[Row]:
-    """Of rounds that failed since what their clients saw is not linearizable: no results are imported of them."""
+    """Yield rows for rounds that failed because the answers to clients are not linearizable.
+
+    Results of such rounds are not imported.
+    """
     for path in sorted(results.glob("failed/*/*/run.json")):
         with suppress(OSError, msgspec.MsgspecError):
             run = dict.fromkeys((*_COLUMNS, "iteration")) | msgspec.json.decode(
@@ -214,5 +225,5 @@ def _not_linearizable(results: Path) -> Iterator[Row]:
 
 
 def _short(path: str | Path) -> str:
-    """SCENARIO/ROUND of the directory of a run."""
+    """Return SCENARIO/ROUND of the directory of a run."""
     return "/".join(Path(path).parts[-2:])
