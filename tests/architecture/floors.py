@@ -5,6 +5,7 @@ checkers does not count.
 """
 
 import ast
+import functools
 import re
 from collections import defaultdict
 from collections.abc import Iterator
@@ -97,27 +98,36 @@ def modules(root: Path) -> list[Module]:
 
 
 def imports(module: Module, names: set[str]) -> Iterator[Import]:
-    """What the module imports, inside functions too; ``names``: the package's modules, to tell a submodule from a name."""
-    for node in _without_type_checking(module.tree):
+    """Yield the imports of a module, also those inside functions.
+
+    ``names``: the package's modules, which tell a submodule from a name of a module.
+    """
+    for node in _import_statements(module):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield Import(module.name, alias.name)
-        elif isinstance(node, ast.ImportFrom):
+        else:
             base = _absolute(module, node)
             for alias in node.names:
                 whole = f"{base}.{alias.name}"
                 yield Import(module.name, whole if whole in names else base)
 
 
-def _without_type_checking(node: ast.AST) -> Iterator[ast.AST]:
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.If) and ast.unparse(child.test) in (
-            "TYPE_CHECKING",
-            "typing.TYPE_CHECKING",
-        ):
-            continue
-        yield child
-        yield from _without_type_checking(child)
+@functools.cache
+def _import_statements(module: Module) -> tuple[ast.Import | ast.ImportFrom, ...]:
+    """Find the import statements of a module, but for those that only type checkers read."""
+    found, nodes = [], [module.tree]
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            found.append(node)
+        elif isinstance(node, ast.stmt | ast.ExceptHandler | ast.match_case | ast.Module):
+            checking = isinstance(node, ast.If) and ast.unparse(node.test) in (
+                "TYPE_CHECKING",
+                "typing.TYPE_CHECKING",
+            )
+            nodes += () if checking else ast.iter_child_nodes(node)
+    return tuple(found)
 
 
 def _absolute(module: Module, node: ast.ImportFrom) -> str:

@@ -1,5 +1,6 @@
 """The source tree keeps the rules of its architecture, and each rule rejects a small tree that breaks it."""
 
+import functools
 import subprocess
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from .floors import (
     FOLDER_FILES_MAX,
     FUNCTION_LINES_MAX,
     RULES,
+    Module,
     modules,
     unsafe_advice,
 )
@@ -21,23 +23,29 @@ PACKAGE = Path(ares.__file__).parent
 CHECKOUT = PACKAGE.parent
 
 
+@functools.cache
+def parsed(root: Path) -> list[Module]:
+    """Parse a tree of the checkout once for all rules."""
+    return modules(root)
+
+
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 def test_the_source_tree_keeps(rule):
-    assert rule(modules(PACKAGE)) == []
+    assert rule(parsed(PACKAGE)) == []
 
 
 def test_experiments_import_in_no_circle():
-    assert RULES["cycles"](modules(CHECKOUT / "experiments")) == []
+    assert RULES["cycles"](parsed(CHECKOUT / "experiments")) == []
 
 
 @pytest.mark.parametrize("root", ["tests", "experiments"])
 def test_sections_that_are_cited_elsewhere_are_there(root):
-    assert RULES["citations"](modules(CHECKOUT / root)) == []
+    assert RULES["citations"](parsed(CHECKOUT / root)) == []
 
 
 @pytest.mark.parametrize("root", ["tests", "experiments"])
 def test_nothing_else_starts_python_otherwise(root):
-    assert RULES["starting_python"](modules(CHECKOUT / root)) == []
+    assert RULES["starting_python"](parsed(CHECKOUT / root)) == []
 
 
 def test_no_document_says_to_start_python_otherwise():
