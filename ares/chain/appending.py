@@ -94,6 +94,7 @@ class Appender:
     ``stalled``: the head is silent or takes nothing; ``heard``: a successor that it named. ``wants_tail``: a conditional append waits for
     :meth:`tail_known`. So does any append that comes ``trust_s`` after the last answer, and the first one: chains that were left and trims since then
     would make it uncertain (a copy to a chain that was left counts as one that may have been taken), and what was not sent is not uncertain.
+    ``secret``: SECRET_BYTES random bytes, which prove the client id to servers.
     """
 
     def __init__(
@@ -102,6 +103,7 @@ class Appender:
         chain: Configuration,
         new_client: Callable[[], ClientId],
         trust_s: float = inf,
+        secret: bytes = b"",
     ) -> None:
         self.client = client
         self.chain = chain
@@ -109,6 +111,7 @@ class Appender:
         self.stalled = False
         self.heard: Successor | None = None
         self._new_client = new_client
+        self._secret = secret
         self._outbox: list[Append] = []
         self._open: Flight | None = None
         self._flights: dict[int, Flight] = {}
@@ -244,6 +247,7 @@ class Appender:
                 since,
                 tuple(flight.entries),
                 flight.at,
+                self._secret,
             )
         )
 

@@ -5,7 +5,7 @@ A record is what one append brought (ares/model/log_messages.py).
 
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from typing import Protocol
 
@@ -177,6 +177,21 @@ class Rows:
 
     def get(self, client: ClientId) -> Row | None:
         return self._rows.get(client)
+
+    def under(self, names: Iterable[ClientId]) -> Row | None:
+        """Return the row of the client that has ``names``, if there is one.
+
+        A client has one row, except for records that a server of an earlier release stored under
+        another name. Then this is the last row, with the places of all.
+        """
+        rows = [row for name in names if (row := self._rows.get(name)) is not None]
+        if len(rows) < 2:
+            return rows[0] if rows else None
+        last = max(rows, key=attrgetter("last"))
+        joined = Row(last.last, last.lowest)
+        for row in rows:
+            joined.places |= row.places
+        return joined
 
     def take(self, record: LogRecord) -> None:
         """The next record."""

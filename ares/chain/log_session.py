@@ -26,7 +26,7 @@ REFRESH_TIMEOUT_S = 30.0
 
 class LogSession:
     """``first``: a finalized chain of the log. ``new_client``: gives a client id that nobody has. ``session``: what the shell sees to besides this
-    one, its asks and hints; operations of ``operations`` are started there.
+    one, its asks and hints; operations of ``operations`` are started there. ``secret``: see :class:`ares.chain.appending.Appender`.
     """
 
     def __init__(
@@ -36,11 +36,12 @@ class LogSession:
         turn: int = 0,
         reads_from_tail: bool = False,
         trust_s: float = inf,
+        secret: bytes = b"",
     ) -> None:
         self.session = Session(turn, self._earlier)
         self.view = View(new_client(), first, Switches(), self.session.readiness)
         self.operations = LogOperations(self.view, turn, reads_from_tail)
-        self.appender = Appender(self.view.client, first, new_client, trust_s)
+        self.appender = Appender(self.view.client, first, new_client, trust_s, secret)
         self.reads = QuickReads(self.operations, self.session)
         self._full: dict[ServerId, str] = {}
         self._introduced: list[ServerId] = []

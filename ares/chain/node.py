@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from ares.chain.bound_ids import BoundAppend, bound_append
 from ares.chain.entries import Entries, MemoryEntries, check_batch, first_piece, follow_on
 from ares.chain.facts_of_log import ChainSealed, ChainsKnown, LogFact, LogTrimmed, RecordsTaken
 from ares.chain.fetching import Fetcher
@@ -100,7 +101,7 @@ class LogNode:
         self._looks = RowLooks(self._send, self._row_here, self._append_found, self._next_call)
         self._fetcher = Fetcher(self.state, self._send, self._next_call, fetch_pause_s, throttle)
         self._handlers: dict[type, Callable[[Sender, Any], None]] = {
-            Append: self.append,
+            BoundAppend: self.append,
             Introduce: self.introduce,
             ReadLog: self.read,
             ReadEach: self.read_each,
@@ -127,6 +128,8 @@ class LogNode:
     def handle(self, sender: Sender, message: AnyMessage, now: float) -> None:
         """Whatever came. Never raises for what a peer sent."""
         self.now = now
+        if type(message) is Append:
+            message = bound_append(sender, message)
         handler = self._handlers.get(type(message))
         if handler is None:
             return
@@ -251,7 +254,7 @@ class LogNode:
 
     # -- append (docs/log.md, Append; Each append once) ---------------------------------------------------------------------
 
-    def append(self, sender: Sender, request: Append) -> None:
+    def append(self, sender: Sender, request: BoundAppend) -> None:
         """At the head."""
         stretch = self._stretch(request)
         check_batch(request.entries)
@@ -267,7 +270,7 @@ class LogNode:
             raise BadInput(
                 f"fewer than {ROW_PLACES_MAX} appends of one client are unanswered at a time"
             )
-        row = stretch.rows.get(request.client)
+        row = stretch.rows.under(request.names)
         if (
             row is not None
             and request.number == row.last + 1
@@ -287,10 +290,10 @@ class LogNode:
         self._append_found(stretch, sender, request, nothing)
 
     def _append_found(
-        self, stretch: Stretch, sender: Sender, request: Append, found: RowBelow
+        self, stretch: Stretch, sender: Sender, request: BoundAppend, found: RowBelow
     ) -> None:
         """With what is known of the client's row so far: the own stretch, and what looks further down ``found``."""
-        number, row = request.number, stretch.rows.get(request.client)
+        number, row = request.number, stretch.rows.under(request.names)
         place = (row.places.get(number) if row is not None else None) or found.places.get(number)
         if place is not None:
             self._answer_repetition(stretch, sender, request, place)
@@ -317,7 +320,9 @@ class LogNode:
         """Whether a row that is not here may have gone with a trim, where this node answers for what is at ``first`` and later."""
         return self.state.trimmed > since and self.state.trimmed > first
 
-    def _append_after(self, stretch: Stretch, sender: Sender, request: Append, last: int) -> None:
+    def _append_after(
+        self, stretch: Stretch, sender: Sender, request: BoundAppend, last: int
+    ) -> None:
         """Nothing of the client's with a higher number than ``last`` is in the log."""
         due = self._due(request, last)
         if request.number > due:

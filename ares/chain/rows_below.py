@@ -1,13 +1,14 @@
 """The look of a head below its own start: a client's row in earlier chains (docs/log.md, Each append once)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from msgspec import Struct
 
+from ares.chain.bound_ids import BoundAppend
 from ares.chain.stretch import Sender, Stretch, waiting_bytes
 from ares.model.configuration import Configuration, Status, Successor
 from ares.model.identity import NO_CALL, CallId, ClientId, ConfigurationId, ServerId
-from ares.model.log_messages import Append, LookRow, RowFound
+from ares.model.log_messages import LookRow, RowFound
 
 LOOK_AGAIN_S = 0.2
 LOOKS_MAX = 1000
@@ -52,16 +53,39 @@ class RowLook(Struct):
     found: RowBelow
     chain: Configuration
     successor: Successor
-    client: ClientId
+    names: tuple[ClientId, ...]
     since: int
-    waiting: dict[tuple[Sender, int], Append]
+    waiting: dict[tuple[Sender, int], BoundAppend]
     turn: int = 0
-    call: CallId = NO_CALL
     again_at: float = 0.0
+    calls: dict[CallId, ClientId] = {}
+    """The name that each request under way asks about."""
 
-    def done(self, reply: RowFound) -> RowBelow:
+    rows: dict[ClientId, RowFound] = {}
+    """The row under each name, as far as it is known."""
+
+    @property
+    def lacking(self) -> list[ClientId]:
+        """The names whose rows are not known yet."""
+        return [name for name in self.names if name not in self.rows]
+
+    def done(self) -> RowBelow:
         """What is known now: everything of the client's that is not below ``since``, if this chain starts there or before."""
-        return self.found.joined(reply, self.since >= self.chain.start)
+        return self.found.joined(joined_rows(self.rows.values()), self.since >= self.chain.start)
+
+
+def joined_rows(rows: Collection[RowFound]) -> RowFound:
+    """Return the row of a client from those under its names. It is lost only if none is left."""
+    last = max(row.last for row in rows)
+    return RowFound(
+        NO_CALL,
+        True,
+        last,
+        tuple(place for row in rows for place in row.places),
+        all(row.whole for row in rows),
+        not last and any(row.uncertain for row in rows),
+        max(row.trimmed for row in rows),
+    )
 
 
 LookKey = tuple[ConfigurationId, ClientId, int, int]
@@ -77,7 +101,7 @@ class RowLooks:
         self,
         send: Callable[[ServerId, LookRow], None],
         here: Callable[[Configuration, ClientId, int], RowFound | None],
-        done: Callable[[Stretch, Sender, Append, RowBelow], None],
+        done: Callable[[Stretch, Sender, BoundAppend, RowBelow], None],
         next_call: Callable[[], CallId],
     ) -> None:
         self._send = send
@@ -91,7 +115,7 @@ class RowLooks:
         self,
         stretch: Stretch,
         sender: Sender,
-        append: Append,
+        append: BoundAppend,
         found: RowBelow,
         chains: Sequence[Configuration],
         now: float,
@@ -112,7 +136,7 @@ class RowLooks:
                 found,
                 chain,
                 Successor(following, Status.PENDING),
-                append.client,
+                append.names,
                 append.since,
                 {},
                 append.number,
@@ -123,7 +147,7 @@ class RowLooks:
         elif len(look.waiting) < WAITING_MAX:
             self._add(look, sender, append)
 
-    def _add(self, look: RowLook, sender: Sender, append: Append) -> None:
+    def _add(self, look: RowLook, sender: Sender, append: BoundAppend) -> None:
         earlier = look.waiting.get((sender, append.number))
         self.bytes += waiting_bytes(append) - (0 if earlier is None else waiting_bytes(earlier))
         look.waiting[sender, append.number] = append
@@ -132,24 +156,26 @@ class RowLooks:
         self.bytes -= sum(map(waiting_bytes, self._looks.pop(key).waiting.values()))
 
     def _ask(self, key: LookKey, look: RowLook, now: float) -> None:
-        here = self._here(look.stretch.configuration, look.client, look.since) or self._here(
-            look.chain, look.client, look.since
-        )
-        if here is not None:
-            self._conclude(key, look, here)
+        for name in look.lacking:
+            here = self._here(look.stretch.configuration, name, look.since) or self._here(
+                look.chain, name, look.since
+            )
+            if here is not None:
+                look.rows[name] = here
+        if not look.lacking:
+            self._conclude(key, look)
             return
         if look.chain is look.stretch.configuration:  # nobody can be asked: this append waits
             return
-        servers = look.chain.server_ids
-        look.turn, look.again_at, look.call = look.turn + 1, now + LOOK_AGAIN_S, self._next_call()
-        self._send(
-            servers[look.turn % len(servers)],
-            LookRow(look.call, look.chain.id, look.client, look.since, look.successor),
-        )
+        look.turn, look.again_at = look.turn + 1, now + LOOK_AGAIN_S
+        look.calls = {self._next_call(): name for name in look.lacking}
+        server = look.chain.server_ids[look.turn % len(look.chain.server_ids)]
+        for call, name in look.calls.items():
+            self._send(server, LookRow(call, look.chain.id, name, look.since, look.successor))
 
-    def _conclude(self, key: LookKey, look: RowLook, reply: RowFound) -> None:
+    def _conclude(self, key: LookKey, look: RowLook) -> None:
         self._forget(key)
-        found = look.done(reply)
+        found = look.done()
         for (sender, _), append in sorted(look.waiting.items(), key=lambda item: item[0][1]):
             self._done(look.stretch, sender, append, found)
 
@@ -160,9 +186,11 @@ class RowLooks:
     def receive(self, reply: RowFound, now: float) -> None:
         """An answer; of a node that cannot answer, ask another one, when its turn comes."""
         for key, look in self._looks.items():
-            if look.call == reply.call:
+            if reply.call in look.calls:
                 if reply.holds:
-                    self._conclude(key, look, reply)
+                    look.rows[look.calls[reply.call]] = reply
+                    if not look.lacking:
+                        self._conclude(key, look)
                 return
 
     def tick(self, now: float) -> None:

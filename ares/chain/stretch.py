@@ -6,11 +6,12 @@ from heapq import heappop, heappush
 
 from msgspec import Struct
 
+from ares.chain.bound_ids import BoundAppend
 from ares.chain.entries import Entries, Rows
 from ares.model.configuration import Configuration, Successor
 from ares.model.errors import StoreDamaged
 from ares.model.identity import CallId, ServerId
-from ares.model.log_messages import PIECE_BYTES, Append, Appended, LogRecord, ReadLog, Trim
+from ares.model.log_messages import PIECE_BYTES, Appended, LogRecord, ReadLog, Trim
 
 SEND_AGAIN_S = 0.2
 """Until a node repeats what the next one has not confirmed."""
@@ -34,7 +35,7 @@ Sender = Hashable
 """Whoever is to be answered: a client as the transport names it, or the id of a server."""
 
 
-def waiting_bytes(append: Append) -> int:
+def waiting_bytes(append: BoundAppend) -> int:
     """Return what ``append`` takes while it waits."""
     return WAITING_BYTES_MORE + append.bulk
 
@@ -78,7 +79,7 @@ class Stretch:
         self.probing = False
         self.asked_tail: CallId | None = None
         self.ask_tail_again_at = 0.0
-        self.conditional: list[tuple[Sender, Append]] = []
+        self.conditional: list[tuple[Sender, BoundAppend]] = []
         self.conditional_bytes = 0
         self.trims: list[tuple[Sender, Trim]] = []
         self.asking: list[Held] = []
@@ -129,7 +130,7 @@ class Stretch:
                     self.rows.commit(record)
                 first = reached
 
-    def wait_for_position(self, sender: Sender, request: Append) -> None:
+    def wait_for_position(self, sender: Sender, request: BoundAppend) -> None:
         """Until what is at the position that ``request`` wants is committed, or cut. One of each client."""
         others = [pair for pair in self.conditional if pair[0] != sender]
         earlier = [append for waiting, append in self.conditional if waiting == sender]
@@ -138,7 +139,7 @@ class Stretch:
             self.conditional = [*others, (sender, request)]
             self.conditional_bytes = bytes + waiting_bytes(request)
 
-    def take_conditional(self) -> list[tuple[Sender, Append]]:
+    def take_conditional(self) -> list[tuple[Sender, BoundAppend]]:
         """Return the appends that wait for a position; none waits afterwards."""
         conditional, self.conditional, self.conditional_bytes = self.conditional, [], 0
         return conditional

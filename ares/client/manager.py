@@ -46,6 +46,7 @@ from ares.model.identity import (
     ServerId,
     is_domain_name,
 )
+from ares.model.log_messages import SECRET_BYTES
 from ares.model.messages import ConsensusDescription, Description
 from ares.net.port import Connections
 from ares.objects.operations import delete
@@ -556,7 +557,11 @@ class Manager(ObjectStore):
         runner, session = self._logs.get(first.domain, (None, None))
         if runner is None or session is None or runner.closed:
             session = LogSession(
-                first, lambda: ClientId(secrets.randbits(64)), secrets.randbits(16), trust_s=TRUST_S
+                first,
+                lambda: ClientId(secrets.randbits(64)),
+                secrets.randbits(16),
+                trust_s=TRUST_S,
+                secret=secrets.token_bytes(SECRET_BYTES),
             )
             runner = Runner(
                 session.view.client, self._connect(), self._consensus, self._tracer, session

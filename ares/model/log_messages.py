@@ -24,6 +24,9 @@ ENTRIES_MAX = 4096
 RECORD_BYTES_MAX = 4 * 1024 * 1024
 """Bytes of the entries of an append; the number of entries is bounded by ENTRIES_MAX."""
 
+SECRET_BYTES = 16
+"""Random bytes that a client keeps to itself, besides its id."""
+
 Entry = Annotated[bytes, Meta(max_length=ENTRY_BYTES_MAX)]
 Batch = Annotated[tuple[Entry, ...], Meta(min_length=1, max_length=ENTRIES_MAX)]
 
@@ -121,7 +124,8 @@ class Append(OfChain, frozen=True, tag=96):
 
     ``lowest``: the client's lowest number without an answer. ``since``: a position known to be
     committed before the append with that number was first sent. ``at``: take the append only if its
-    first entry gets exactly this position.
+    first entry gets exactly this position. ``secret``: random bytes, the same in all appends under
+    one id; no server stores or shows them.
     """
 
     client: ClientId
@@ -130,6 +134,7 @@ class Append(OfChain, frozen=True, tag=96):
     since: Position
     entries: Batch
     at: Position | None = None
+    secret: Annotated[bytes, Meta(max_length=SECRET_BYTES)] = b""
 
     @property
     def bulk(self) -> int:

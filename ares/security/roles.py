@@ -151,6 +151,8 @@ class Admission:
                 Reason.NOT_AUTHORIZED,
                 f"only the server {message.server[:DETAIL_CHARACTERS_MAX]!r} sends that",
             )
+        if isinstance(message, Fetch | LookRow) and not client.server:
+            return Refused(message.call, Reason.NOT_AUTHORIZED, "only servers send that")
         told: list[Configuration] = []
         if isinstance(message, Introduce | TellFinalized):
             told = [

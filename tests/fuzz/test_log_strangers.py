@@ -340,12 +340,10 @@ async def _refused_a_reader(settings: Settings, secret: SecretKey) -> None:
                 Append(CallId(4), log.id, ClientId(1), 1, 1, 0, (b"x",)),
                 Trim(CallId(5), log.id, 1),
                 Seal(CallId(6), log.id),
-            ],
-            Reason.UNKNOWN_CONFIGURATION: [
-                ReadLog(CallId(7), log.id, 0),
                 Fetch(CallId(8), log.id, 0, None),
                 LookRow(CallId(9), log.id, 1, 0, None),
             ],
+            Reason.UNKNOWN_CONFIGURATION: [ReadLog(CallId(7), log.id, 0)],
         }
         for reason, asked in questions.items():
             for question in asked:

@@ -117,8 +117,6 @@ REQUESTS: dict[Role, list[AnyMessage]] = {
         ReadEach(CALL, C0.id, (0,)),
         Look(CALL, C0.id),
         Stand(CALL, C0.id),
-        LookRow(CALL, C0.id, ClientId(1), 0, PENDING),
-        Fetch(CALL, C0.id, 0, PENDING),
     ],
     Role.WRITE: [
         put("key"),
@@ -154,7 +152,7 @@ def test_every_request_has_a_role() -> None:
         if isinstance(kind, type)
     }
     every |= {Bring, *typing.get_args(ChainRequest)}
-    assert kinds | {Forward, Committed} == every == set(admission.REQUESTS)
+    assert kinds | {Forward, Committed, LookRow, Fetch} == every == set(admission.REQUESTS)
 
 
 @pytest.mark.parametrize(
@@ -183,6 +181,23 @@ def test_only_the_server_itself_sends_what_a_server_sends(message: Forward | Com
         )
         assert admitted == []
         assert [refusal.reason for refusal in refused] == [Reason.NOT_AUTHORIZED]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [LookRow(CALL, C0.id, ClientId(1), 0, PENDING), Fetch(CALL, C0.id, 0, PENDING)],
+)
+def test_only_servers_ask_for_records_and_rows(message: LookRow | Fetch) -> None:
+    """Their answers tell client ids, or what is known of one."""
+
+    class Server(Everybody):
+        def client(self, sender: Hashable) -> Client | None:
+            return Client("s1", "k", Role.READ, "s1")
+
+    assert admit(Admission(Server(), lambda _: True), Role.READ, [message], HOSTED)[0] == [message]
+    for role in Role:
+        admitted, refused = admit(Admission(Everybody(), lambda _: True), role, [message], HOSTED)
+        assert (admitted, [each.reason for each in refused]) == ([], [Reason.NOT_AUTHORIZED])
 
 
 def test_each_chain_that_is_told_was_decided() -> None:

@@ -6,15 +6,16 @@ from unittest.mock import patch
 
 from msgspec import structs
 
-from ares.chain import log_operations
+from ares.chain import log_operations, node
 from ares.chain.appending import Appender
+from ares.chain.bound_ids import BoundAppend, bound_append
 from ares.chain.entries import Rows
 from ares.chain.facts_of_log import ChainPointed
 from ares.chain.fetching import Fetcher
 from ares.chain.log_operations import Evidence, LogOperations
 from ares.chain.log_state import LogState
 from ares.chain.node import LogNode
-from ares.chain.rows_below import RowBelow, RowLook, RowLooks
+from ares.chain.rows_below import RowBelow, RowLook, RowLooks, joined_rows
 from ares.chain.stretch import Stretch
 from ares.model.configuration import latest
 from ares.model.errors import Superseded
@@ -30,6 +31,7 @@ from ares.model.log_messages import (
 )
 from ares.operation.effects import Gather, Operation
 from ares.reconfig.traversal import detour
+from ares.testing.sim.of_logs.log_server import unbound
 from tests.simulation.patches import together
 
 # -- seal and decide ------------------------------------------------------------------------------------------------------
@@ -267,7 +269,9 @@ def numbers_forgotten_by_a_new_head() -> Any:
 
 def rows_looked_up_one_stretch_back() -> Any:
     """A head asks the chain before, and no earlier one."""
-    return patch.object(RowLook, "done", lambda self, reply: self.found.joined(reply, True))
+    return patch.object(
+        RowLook, "done", lambda self: self.found.joined(joined_rows(self.rows.values()), True)
+    )
 
 
 def rows_of_a_node_that_lacks_entries() -> Any:
@@ -336,6 +340,34 @@ def older_rows_believed() -> Any:
 
 def numbers_taken_over_a_gap() -> Any:
     return patch.object(LogNode, "_due", lambda self, request, last: max(last + 1, request.number))
+
+
+def ids_bound_to_no_key() -> Any:
+    """A head does not look at the key: a thief that has another one goes on under an id."""
+    return patch.object(node, "bound_append", lambda sender, append: bound_append(None, append))
+
+
+def ids_bound_to_no_secret() -> Any:
+    """A head does not look at the secret: a thief that does not know it goes on under an id."""
+
+    def unproved(sender: Any, append: Any) -> Any:
+        return bound_append(sender, structs.replace(append, secret=b""))
+
+    return patch.object(node, "bound_append", unproved)
+
+
+def digests_taken_for_ids() -> Any:
+    """A head keeps the id of an append without a secret: a thief sends the digest of another client."""
+
+    def believed(sender: Any, append: Any) -> Any:
+        return bound_append(sender, append) if append.secret else unbound(append)
+
+    return patch.object(node, "bound_append", believed)
+
+
+def rows_of_an_earlier_release_forgotten() -> Any:
+    """A head knows a client by its digest only, also where an earlier release stored its id."""
+    return patch.object(BoundAppend, "names", property(lambda self: (self.client,)))
 
 
 def since_of_the_last_copy() -> Any:
@@ -420,6 +452,10 @@ FIRST_SEEDS: dict[Callable[[], Any], int] = {
     rows_of_cut_entries_kept: 127,
     rows_trimmed_without_a_word: 62,
     numbers_taken_over_a_gap: 4,
+    ids_bound_to_no_key: 5,
+    ids_bound_to_no_secret: 434,
+    digests_taken_for_ids: 82,
+    rows_of_an_earlier_release_forgotten: 116,
     since_of_the_last_copy: 3,
     position_taken_by_a_dirty_entry: 24,
     position_taken_before_the_look: 101,

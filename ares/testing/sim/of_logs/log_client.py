@@ -15,6 +15,7 @@ from ares.model.errors import (
     Unavailable,
 )
 from ares.model.identity import ClientId, ServerId
+from ares.model.log_messages import SECRET_BYTES
 from ares.operation.effects import Operation
 from ares.testing.sim.invariants import PromiseBroken
 from ares.testing.sim.of_logs.log_plan import LOG, LogClientPlan, LogStep, chain_of
@@ -50,7 +51,13 @@ class LogClient(SimCaller):
         self._number = number
         self._ids = self._count = 0
         self._pausing = False
-        self.session = LogSession(run.plan.first_chain, self._new_client, number, plan.from_tail)
+        self.session = LogSession(
+            run.plan.first_chain,
+            self._new_client,
+            number,
+            plan.from_tail,
+            secret=bytes([number]) * SECRET_BYTES,
+        )
         self.asking = self.session.session
         self._follower: Follower | None = None
         self._followers = 0

@@ -17,7 +17,7 @@ from ares.store.journal.segments import Owner
 from ares.testing.sim.invariants import PromiseBroken
 from ares.testing.sim.journal_server import AGAIN, Process, disk_changes
 from ares.testing.sim.model_disk import ModelDisk, PowerLost
-from ares.testing.sim.of_logs.log_server import TICK_S, LogServer
+from ares.testing.sim.of_logs.log_server import TICK_S, LogServer, SimSender
 from ares.testing.sim.plan import member
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class DiskLogServer(LogServer):
             elif isinstance(message, Describe):
                 self._describe(sender, message)
             else:
-                self._logs.handle((sender,), message)
+                self._logs.handle(self._client(sender), message)
         self._look()
 
     def _look(self) -> None:
@@ -143,8 +143,8 @@ class DiskLogServer(LogServer):
         self._run.watch.look(self)
 
     def _respond(self, sender: Sender, messages: Sequence[AnyMessage]) -> None:
-        assert isinstance(sender, tuple)
-        self._post(sender[0], messages)
+        assert isinstance(sender, SimSender)
+        self._post(sender.name, messages)
 
     def _post(self, to: str, messages: Sequence[AnyMessage]) -> None:
         self._know()

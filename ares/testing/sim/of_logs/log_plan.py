@@ -11,6 +11,8 @@ from ares.model.identity import DomainName
 from ares.testing.sim.plan import Chances, Fault, member
 
 LOG = DomainName("events")
+STRANGE_EVERY, THEFTS_FIRST, UPGRADES_FIRST = 11, 5, 6
+"""Seeds of runs with a thief, and of runs with an upgrade of all servers: every STRANGE_EVERY-th."""
 
 LogKind = Literal[
     "append",
@@ -69,6 +71,14 @@ class LogPlan(Struct, frozen=True):
     fetch_pause_s: float = 0.0
     chaos_s: float = 3.0
     place_bytes: int = 0
+    thefts: tuple[float, ...] = ()
+    """Times at which a thief appends under the id and the next number of another client."""
+
+    keyless: bool = False
+    """Whether clients prove no key. Then the thief does not know the secret."""
+
+    upgraded_at: float = 0.0
+    """Time until which servers keep client ids as an earlier release did."""
 
     def describe(self) -> str:
         return msgspec.json.format(msgspec.json.encode(self), indent=1).decode()
@@ -206,18 +216,20 @@ def draw_log(seed: int) -> LogPlan:
         rng.choice([100_000.0, 100_000.0, 0.7]),
         rng.choice([0.0, 0.0, 0.5, 2.0]),
     )
-    plan = _with_calls(
-        LogPlan(
-            "log",
-            seed,
-            servers,
-            chain.draw(),
-            chances,
-            tuple(clients),
-            faults,
-            dead,
-            timeout_s,
-            fetch_pause_s,
+    plan = _with_strangers(
+        _with_calls(
+            LogPlan(
+                "log",
+                seed,
+                servers,
+                chain.draw(),
+                chances,
+                tuple(clients),
+                faults,
+                dead,
+                timeout_s,
+                fetch_pause_s,
+            )
         )
     )
     return _with_disks(plan) if seed // len(FLAVOURS) % 2 else plan
@@ -242,6 +254,18 @@ def _with_calls(plan: LogPlan) -> LogPlan:
         for client in plan.clients
     ]
     return replace(plan, clients=tuple(clients))
+
+
+def _with_strangers(plan: LogPlan) -> LogPlan:
+    """Add a thief to one run in STRANGE_EVERY, and an upgrade to another one."""
+    rng, replace = Random(f"thefts of plan log {plan.seed}"), msgspec.structs.replace
+    times = tuple(rng.uniform(0.0, 0.4) for _ in range(rng.choice([2, 5])))
+    turn, kind = divmod(plan.seed, STRANGE_EVERY)
+    if kind == THEFTS_FIRST:
+        return replace(plan, thefts=times, keyless=turn % 2 == 1)
+    if kind == UPGRADES_FIRST and plan.seed // len(FLAVOURS) % 2 == 0:
+        return replace(plan, upgraded_at=times[0])
+    return plan
 
 
 def _with_disks(plan: LogPlan) -> LogPlan:

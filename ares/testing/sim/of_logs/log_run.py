@@ -3,14 +3,18 @@
 from collections.abc import Callable
 from typing import Any
 
+from msgspec.structs import replace
+
+from ares.chain.bound_ids import bound_id
 from ares.model.codec import decode, encode
+from ares.model.identity import CallId
 from ares.model.log_messages import Append
 from ares.model.messages import AnyMessage
 from ares.operation.effects import Agree, Announce
 from ares.testing.sim.invariants import Places, PromiseBroken
 from ares.testing.sim.of_logs.log_client import LogClient
 from ares.testing.sim.of_logs.log_disk_server import DiskLogServer
-from ares.testing.sim.of_logs.log_plan import LogClientPlan, LogPlan, LogStep
+from ares.testing.sim.of_logs.log_plan import LOG, LogClientPlan, LogPlan, LogStep
 from ares.testing.sim.of_logs.log_server import LogServer, LogWatch
 from ares.testing.sim.plan import Fault
 from ares.testing.sim.world import SimConsensus, World, name_configuration
@@ -19,6 +23,7 @@ from ares.testing.verify.log_order import check_log
 
 HEALING_S = 300.0
 STEPS_MAX = 400_000
+THIEF = "thief"
 
 
 class LogRun:
@@ -29,6 +34,7 @@ class LogRun:
         self.world = World(plan, keep_story, decode)
         self.events: list[LogEvent] = []
         self.uncommitted: list[str] = []
+        self._seen: tuple[str, Append] | None = None
         self.watch = LogWatch(lambda name: self.servers[name])
         self.consensus = SimConsensus(self.world, Places())
         self.watch.decided[0] = plan.first_chain
@@ -44,6 +50,8 @@ class LogRun:
                 self.world.after(client.dies_at, self.clients[client.name].die)
         for fault in plan.faults:
             self.world.after(fault.at, self._strike, fault)
+        for at in plan.thefts:
+            self.world.after(at, self._steal)
         if plan.dead is not None:
             self.world.after(plan.dead[1], self._bury, f"s{plan.dead[0]}")
 
@@ -54,12 +62,17 @@ class LogRun:
 
     def post(self, sender: str, receiver: str, messages: list[AnyMessage]) -> None:
         """Appends are not doubled by the network (docs/log.md, Each append once); clients send them again often enough."""
+        if receiver == THIEF:
+            return
         deliver = (
             self.servers[receiver].receive
             if receiver in self.servers
             else self.clients[receiver].receive
         )
-        once = any(isinstance(message, Append) for message in messages)
+        appends = [message for message in messages if isinstance(message, Append)]
+        if appends and sender != THIEF:
+            self._seen = (receiver, appends[-1])
+        once = bool(appends)
         self.world.send(sender, receiver, encode(messages), deliver, once)
 
     def consult(
@@ -73,6 +86,32 @@ class LogRun:
             self.consensus.propose(what.configuration, client.session.view.client, answer, refuse)
         else:
             self.consensus.tell_finalized(what.configuration, answer)
+
+    def _steal(self) -> None:
+        """Append in the place of the client whose append was sent last.
+
+        With keys the thief knows all that the append has, and uses another key. Without keys it
+        knows the id, or the digest, and not the secret.
+        """
+        if self._seen is None:
+            return
+        head, seen = self._seen
+        number, entry = seen.number + 1, f"{THIEF}-{len(self.events)}-{seen.client}-{seen.number}"
+        if self.plan.keyless:
+            names = (seen.client, bound_id(seen.client, seen.secret, ""))
+            seen = replace(seen, client=self.world.rng.choice(names), secret=b"")
+        self.events.append(
+            LogEvent(entry, "append", LOG, None, self.world.now, None, (entry,), "unknown", None)
+        )
+        stolen = replace(
+            seen,
+            call=CallId(number),
+            number=number,
+            lowest=number,
+            entries=(entry.encode(),),
+            at=None,
+        )
+        self.post(THIEF, head, [stolen])
 
     # -- faults -----------------------------------------------------------------------------------------------------------
 

@@ -1,15 +1,18 @@
 """Simulated servers of a log: the real node over a disk that syncs some time later; and what must hold at all of them after every step."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec import structs
+
+from ares.chain.bound_ids import BoundAppend, bound_append
 from ares.chain.facts_of_log import LogFact
 from ares.chain.node import LogNode
 from ares.chain.stretch import Stretch
 from ares.model.codec import decode
 from ares.model.configuration import Configuration
 from ares.model.identity import ConfigurationId
-from ares.model.log_messages import Appended, AppendOutcome, LogRecord, SealDone
+from ares.model.log_messages import Append, Appended, AppendOutcome, LogRecord, SealDone
 from ares.model.messages import AnyMessage, Describe, Description
 from ares.testing.sim.invariants import PromiseBroken
 from ares.testing.sim.plan import member
@@ -18,6 +21,19 @@ if TYPE_CHECKING:
     from ares.testing.sim.of_logs.log_run import LogRun
 
 TICK_S = 0.05
+
+
+class SimSender(NamedTuple):
+    """A client as a server's transport names it."""
+
+    name: str
+    key: str
+    """The key that the connection proved, in hex. Empty in a cluster without keys."""
+
+
+def unbound(append: Append) -> BoundAppend:
+    """Return ``append`` under its id as it was sent."""
+    return structs.replace(bound_append(None, append), client=append.client)
 
 
 class LogServer:
@@ -49,9 +65,16 @@ class LogServer:
         for message in decode(frames):
             if isinstance(message, Describe):
                 self._describe(sender, message)
+            elif isinstance(message, Append):
+                earlier = self._world.now < self._run.plan.upgraded_at
+                append = unbound(message) if earlier else message
+                self.node.handle(self._client(sender), append, self._world.now)
             else:
                 self.node.handle(sender, message, self._world.now)
         self._put_out()
+
+    def _client(self, name: str) -> SimSender:
+        return SimSender(name, "" if self._run.plan.keyless else name.encode().hex())
 
     def _describe(self, sender: str, request: Describe) -> None:
         own = member(self.number)
@@ -72,7 +95,8 @@ class LogServer:
         self.disk += facts
         by_receiver: dict[str, list[AnyMessage]] = {}
         for to, message in messages:
-            by_receiver.setdefault(str(to), []).append(message)
+            name = to.name if isinstance(to, SimSender) else str(to)
+            by_receiver.setdefault(name, []).append(message)
         for to, batch in by_receiver.items():
             self._run.watch.told(self, batch)
             self._run.post(self.name, to, batch)
