@@ -3,6 +3,7 @@
 What is written is first read back through the same checks as any other cluster file, so `init` cannot produce a file that `up` refuses.
 """
 
+import errno
 import secrets
 import socket
 from collections.abc import Mapping
@@ -54,6 +55,12 @@ _PORTS = range(20_000, 32_000)
 
 BASE_PORT = 7400
 _BASE_PORTS = range(BASE_PORT, 20_000, 100)
+
+PORT_MAX = 65535
+_OBSTACLES = {
+    errno.EADDRINUSE: "another process listens there",
+    errno.EADDRNOTAVAIL: "this machine has no such address",
+}
 
 _HTTP_HOST = "127.0.0.1"
 """Figures are for this machine, until somebody writes another address."""
@@ -151,18 +158,22 @@ class Plan(Struct, frozen=True):
         return 2 * len(self.server_ids) + 3 * self.consensus
 
 
+def check_unused(directory: Path) -> None:
+    """Raise :class:`BadInput` if there is a cluster in ``directory``."""
+    for existing in (directory / FILE_NAME, directory / PASSWORD_NAME, directory / KEYS_NAME):
+        if existing.exists():
+            raise BadInput(
+                f"{existing} exists, and init never overwrites a cluster: choose another directory, or remove it yourself"
+            )
+
+
 def create(directory: Path, plan: Plan) -> Settings:
     """Write the cluster file and the secrets of a new cluster into ``directory``, made if need be, with directories ready for the first starts.
 
     Raises :class:`BadInput`, with nothing written, for an impossible plan or when there is a cluster already.
     """
-    path = directory / FILE_NAME
-    password = directory / PASSWORD_NAME
-    for existing in (path, password, directory / KEYS_NAME):
-        if existing.exists():
-            raise BadInput(
-                f"{existing} exists, and init never overwrites a cluster: choose another directory, or remove it yourself"
-            )
+    path, password = directory / FILE_NAME, directory / PASSWORD_NAME
+    check_unused(directory)
     if plan.etcd and plan.consensus:
         raise BadInput(
             "either consensus members decide or an etcd does: say --etcd or --consensus, not both; nothing was written"
@@ -348,12 +359,45 @@ def free_base_port(plan: Plan) -> int:
     return 0
 
 
+def check_free(plan: Plan) -> None:
+    """Raise :class:`BadInput` if this machine cannot listen on all addresses of the plan now.
+
+    Nothing is known of the ports where ``host`` is another machine's address.
+    """
+    listening = len(plan.server_ids) + 2 * plan.consensus
+    hosts = [plan.host] * listening + [_HTTP_HOST] * (plan.ports - listening)
+    taken = [
+        f"{host}:{port} cannot be listened on: {why}"
+        for host, port in zip(hosts, range(plan.base_port, PORT_MAX + 1), strict=False)
+        if (why := obstacle(host, port))
+    ]
+    if taken and is_free(plan.host, 0):
+        more = f" (and {len(taken) - 1} more)" if len(taken) > 1 else ""
+        raise BadInput(
+            f"{taken[0]}{more}. {other_ports(plan)}, or give no --base-port; nothing was written"
+        )
+
+
+def other_ports(plan: Plan) -> str:
+    """Return the advice on ports that are free."""
+    base = free_base_port(plan)
+    found = f"{plan.ports} ports from {base} on are free" if base else "it chooses free ports"
+    return f"Use --base-port {base}: {found}"
+
+
 def is_free(host: str, port: int) -> bool:
-    """Whether this machine can listen there now: nobody else does, and ``host`` is one of its addresses."""
+    """Return whether this machine can listen there now."""
+    return not obstacle(host, port)
+
+
+def obstacle(host: str, port: int) -> str:
+    """Return why this machine cannot listen there now; empty if it can."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
-        except (OSError, ValueError, TypeError):  # TypeError: a name that IDNA cannot encode
-            return False
-    return True
+        except OSError as error:
+            return _OBSTACLES.get(error.errno or 0, error.strerror or str(error))
+        except (ValueError, TypeError) as error:  # TypeError: a name that IDNA cannot encode
+            return str(error)
+    return ""

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -16,6 +17,7 @@ from ares.cli.local import supervisor
 from ares.cluster.settings import Settings, split_address
 from ares.machine.interpreter import python
 from ares.model.identity import ServerId
+from tests.ports import free_addresses
 
 from .warm_start import ares_cli
 
@@ -261,11 +263,31 @@ def test_an_address_in_use_is_found_before_any_server_starts(cluster: Path) -> N
     with socket.create_server(split_address(address)):
         up = ares("up", cluster, "--detach")
         assert up.returncode == 1
-        assert f"nothing was started: s0: {address} cannot be listened on" in up.stderr
+        taken = f"nothing was started: s0: {address} cannot be listened on: another process listens"
+        assert taken in up.stderr
+        assert re.search(r"Use --base-port \d+: 15 ports from \d+ on are free", up.stderr)
         alone = ares("server", cluster / "cluster.toml", "--id", "s0")
         assert alone.returncode == 2
         assert f"s0 cannot listen on {address}" in alone.stderr
     assert not list(cluster.glob("data/*/identity"))
+
+
+def test_init_with_a_port_that_is_taken_names_it_and_free_ones(tmp_path: Path) -> None:
+    """Nothing is written, so the same line with the ports that it names makes the cluster."""
+    [address] = free_addresses(1)
+    port = split_address(address)[1]
+    wanted = ("init", tmp_path / "c", "--servers", "3", "--base-port")
+    with socket.create_server(("127.0.0.1", port)):
+        refused = ares(*wanted, str(port))
+        assert refused.returncode == 2
+        taken = f"error: {address} cannot be listened on: another process listens there"
+        assert taken in refused.stderr
+        assert not (tmp_path / "c").exists()
+        advised = re.search(r"Use --base-port (\d+): 15 ports from \1 on are free", refused.stderr)
+        assert advised, refused.stderr
+        assert ares(*wanted, advised[1]).returncode == 0
+        again = ares(*wanted, str(port))
+        assert "exists, and init never overwrites" in again.stderr
 
 
 def test_down_leaves_a_process_alone_that_only_has_the_pid(cluster: Path) -> None:

@@ -1,13 +1,21 @@
 """What `init` writes: always a file that passes the checks, never over another one."""
 
 import shutil
+import socket
 import stat
 from pathlib import Path
 
 import pytest
 
 from ares.cluster import cluster_file
-from ares.cluster.cluster_file import Plan, create, free_base_port, largest_k, renew_identities
+from ares.cluster.cluster_file import (
+    Plan,
+    check_free,
+    create,
+    free_base_port,
+    largest_k,
+    renew_identities,
+)
 from ares.cluster.home import claim_identity, is_new
 from ares.cluster.settings import Settings
 from ares.model.errors import BadInput
@@ -165,6 +173,36 @@ def test_without_a_wish_the_first_block_of_ports_that_is_free_is_chosen(
     assert free_base_port(Plan(servers=1, consensus=0)) == 7400
     monkeypatch.setattr(cluster_file, "is_free", lambda host, port: port == 0)
     assert free_base_port(Plan()) == 0  # by chance, then
+
+
+def test_a_port_that_is_taken_is_named_and_a_free_base_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ports of a server, a member (two) and their pages, which are on loopback."""
+    plan = Plan(1, 1, host="127.0.0.9", base_port=7400, allow_no_faults=True)
+    assert plan.ports == 5
+    taken: set[tuple[str, int]] = set()
+    said = "another process listens there"
+    monkeypatch.setattr(cluster_file, "obstacle", lambda *address: said if address in taken else "")
+    for others in (("127.0.0.1", 7402), ("127.0.0.9", 7403), ("127.0.0.9", 7405)):
+        taken.add(others)
+        check_free(plan)
+    taken.add(("127.0.0.1", 7403))
+    with pytest.raises(BadInput, match=r"^127.0.0.1:7403 cannot be listened on: another [^(]*7500"):
+        check_free(plan)
+    taken.add(("127.0.0.9", 7401))
+    with pytest.raises(
+        BadInput, match=r"^127.0.0.9:7401 .*\(and 1 more\)\. Use --base-port 7500: 5"
+    ):
+        check_free(plan)
+    taken.add(("127.0.0.9", 0))
+    check_free(plan)  # another machine's address: nothing is known of its ports here
+
+
+def test_why_an_address_cannot_be_listened_on() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        assert "another process" in cluster_file.obstacle(*listener.getsockname())
+    assert "no such address" in cluster_file.obstacle("192.0.2.1", 0)
+    assert cluster_file.obstacle("no such host", 0)
+    assert cluster_file.obstacle("127.0.0.1", 0) == ""
 
 
 def test_renewing_changes_the_identities_and_nothing_else(tmp_path: Path) -> None:

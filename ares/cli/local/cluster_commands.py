@@ -106,7 +106,8 @@ def init(
         typer.Option(
             min=0,
             max=65535,
-            help="The first of the ports, counted up from there; 0: free ones by chance. Default: 7400, or 7500, ... if taken.",
+            help="The first of the ports, counted up from there, which must be free here; 0: free ones by chance. "
+            "Default: 7400, or 7500, ... if taken.",
         ),
     ] = None,
     security: Annotated[
@@ -154,7 +155,7 @@ def init(
     ] = None,
 ) -> None:
     """Write the file and secrets of a new cluster. DIR is made if need be; nothing is ever overwritten."""
-    from ares.cluster.cluster_file import Plan, create, free_base_port
+    from ares.cluster.cluster_file import Plan, check_free, check_unused, create, free_base_port
 
     endpoints = tuple(part.strip() for part in (etcd or "").split(",") if part.strip())
     members = (0 if endpoints else 3) if consensus is None else consensus
@@ -178,7 +179,11 @@ def init(
         autopilot,
     )
     plan = plan if sites is None else _at_sites(plan, sites)
-    plan = structs.replace(plan, base_port=free_base_port(plan)) if base_port is None else plan
+    check_unused(directory)
+    if base_port is None:
+        plan = structs.replace(plan, base_port=free_base_port(plan))
+    elif base_port:
+        check_free(plan)
     settings = create(directory, plan)
     lines = _written(settings, plan, directory, base_port)
     data = {
@@ -305,7 +310,7 @@ def up(
     with supervisor.alone():
         settings, missing = _ready_to_start(directory, settings, supervisor, fresh)
         if not started_before(settings):  # the cluster file may still be put right
-            supervisor.check_ports(missing)
+            supervisor.check_ports(missing, _other_ports(directory, settings))
         lost = lost_directories(settings, {member.id for member in missing})
         able = [member for member in missing if member.id not in lost]
         started, failed = supervisor.start_what_can(
@@ -345,6 +350,22 @@ def up(
         raise typer.Exit(
             _stay(supervisor, stop, KEPT if settings.durable else LOST) or int(bool(trouble))
         )
+
+
+def _other_ports(directory: Path, settings: "Settings") -> str:
+    """Return the advice for a cluster that never ran and finds its ports taken."""
+    from ares.cluster.cluster_file import Plan, is_free, other_ports
+    from ares.cluster.settings import split_address
+
+    [first, *_] = settings.processes()
+    host, _ = split_address(first.address)
+    if not is_free(host, 0):  # another machine's: its free ports are not known here
+        return ""
+    plan = Plan(len(settings.servers), len(settings.members), host=host)
+    return (
+        f". Nothing of this cluster ever ran: end the process that listens there, or remove {directory} "
+        f"and repeat `ares-cli init` with other ports. {other_ports(plan)}"
+    )
 
 
 def _ready_to_start(

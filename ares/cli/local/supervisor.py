@@ -21,7 +21,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from ares.cli.local_files import resolved
-from ares.cluster.cluster_file import is_free
+from ares.cluster.cluster_file import obstacle
 from ares.cluster.home import CLAIM_NAME, forget_starts, held, is_bare, record_of, was_started
 from ares.cluster.settings import MemberSettings, ServerSettings, Settings, split_address
 from ares.machine.interpreter import python
@@ -114,10 +114,10 @@ class Supervisor:
             raise
         return {id: self._children[id].pid for id in begun if id not in left_out}, left_out
 
-    def check_ports(self, members: list[Member]) -> None:
-        """Raise :class:`NotStarted` if any of ``members`` could not listen: for those who want all to start or none."""
+    def check_ports(self, members: list[Member], advice: str = "") -> None:
+        """Raise :class:`NotStarted`, with the ``advice``, if any of ``members`` could not listen."""
         if deaf := [f"{member.id}: {why}" for member in members if (why := _deaf(member))]:
-            raise NotStarted(f"nothing was started: {'; '.join(deaf)}")
+            raise NotStarted(f"nothing was started: {'; '.join(deaf)}{advice}")
 
     def ended(self) -> dict[str, int]:
         """Those of the processes started by this supervisor that have ended since the last call, with their exit status."""
@@ -290,12 +290,14 @@ def members_of(settings: Settings) -> list[Member]:
 
 
 def _deaf(member: Member) -> str:
-    """Where the process could not listen, and why; empty if it can. Found before it starts: without a disk, that may cost its identity."""
-    taken = [address for address in member.addresses if not is_free(*split_address(address))]
-    return (
-        f"{', '.join(taken)} cannot be listened on: taken by another process, or not of this machine"
-        if taken
-        else ""
+    """Return where the process could not listen, and why; empty if it can.
+
+    Found before it starts: without a disk, a start that fails may cost its identity.
+    """
+    return ", ".join(
+        f"{address} cannot be listened on: {why}"
+        for address in member.addresses
+        if (why := obstacle(*split_address(address)))
     )
 
 
