@@ -164,18 +164,39 @@ def test_only_what_changed_is_written(terminal: Terminal) -> None:
     assert len(refreshed) < 3 * 1500 + 500
 
 
-def test_where_nothing_can_be_painted_it_says_what_to_do(cli: Cli) -> None:
-    assert "use --once" in cli.fails(2, "top")
-    dumb = Terminal(cli, term="dumb")
+def test_where_nothing_can_be_painted_it_prints_lines(cli: Cli) -> None:
+    dumb = Terminal(cli, "--interval", "0.5", term="dumb")
+    dumb.wait_for(b"time  ", b"Z  ")
+    dumb.process.send_signal(signal.SIGINT)
     _, told = dumb.process.communicate(timeout=PATIENCE_S)
-    assert (dumb.process.returncode, b"use --once" in told) == (2, True)
+    assert (dumb.process.returncode, b"nothing was changed" in told) == (130, True)
     dumb.take()
-    assert dumb.came == b""
+    assert b"\x1b" not in dumb.came
     os.close(dumb.master)
     os.close(dumb.slave)
     assert "--json goes with --once" in cli.run("top", "--json").stderr.decode()
     for odd in ("0", "nan", "inf"):
         assert "Invalid value for '--interval'" in cli.fails(2, "top", "--interval", odd)
+
+
+def test_a_pipe_gets_a_header_and_a_line_for_each_interval(cli: Cli) -> None:
+    """Each line comes when its interval ends, not when a buffer is full."""
+    environment = os.environ | {"ARES_CLUSTER": str(cli.settings.path)} | cli.environment
+    words = python("-m", "ares", "top", "--interval", "0.3")
+    with subprocess.Popen(
+        words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        try:
+            heads = process.stdout.readline().split()
+            rows = [
+                dict(zip(heads, process.stdout.readline().split(), strict=True)) for _ in range(3)
+            ]
+        finally:
+            process.send_signal(signal.SIGINT)
+        assert "nothing was changed" in process.communicate(timeout=PATIENCE_S)[1]
+    assert [(row["servers"], row["up"], row["silent"]) for row in rows] == [("4", "4", "-")] * 3
+    assert heads[0] == "time"
 
 
 def test_a_key_that_nobody_knows_is_no_view_of_a_cluster_that_is_down(
@@ -267,6 +288,7 @@ def test_a_server_that_hangs_or_dies_shows_and_holds_up_nothing(
             if server["state"] == "silent"
         ] == [("silent", "s1"), ("silent", "s2")]
         assert told["domains"][0]["reads_survive"] == -1
+        terminal.wait_for(b"s3", b"> 2 s")
         before = len(terminal.came)
         terminal.wait_for(b"UTC", since=before)
     finally:

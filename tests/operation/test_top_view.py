@@ -13,6 +13,8 @@ from ares.cli.seeing.top_figures import (
     is_credible,
     percentile,
 )
+from ares.cli.seeing.top_history import SERIES, STEPS_MAX, TopHistory, sparkline
+from ares.cli.seeing.top_lines import header, line
 from ares.cli.seeing.top_view import COLUMNS_MIN, ROWS_MIN, brief, in_words, lines, ms
 from ares.cli.status_command import Known
 from ares.machine.metrics import REPLY_S, Traffic
@@ -36,6 +38,7 @@ SERVERS = tuple(
 )
 C0 = Configuration.ec(SERVERS, k=3).at("default", 0)
 C1 = Configuration.abd(SERVERS[:3]).at("default", 1, C0.id)
+TIMES = {"read_p99_s": 0.012, "write_p99_s": 0.003}
 NOTHING = Durations(REPLY_S, (0,) * (len(REPLY_S) + 1))
 
 
@@ -181,6 +184,104 @@ def test_silent_servers_and_what_may_still_fail():
     assert "STOPPED, 1 missing" in shown
     assert (tree["domains"][0]["reads_survive"], tree["servers"][1]["state"]) == (-1, "silent")
     assert tree["servers"][1]["why"] == "connection refused: is it running?"
+
+
+def row_of(shown: str, server: str) -> int:
+    [found] = [
+        number for number, line in enumerate(shown.splitlines()) if line.startswith(f"{server}  ")
+    ]
+    return found
+
+
+@pytest.mark.parametrize("columns", [72, 80, 120])
+def test_a_stopped_server_stays_in_its_row(columns):
+    """It was shown below all others, so every row below its own moved up when it stopped."""
+    heard = seen()
+    before = view(told(heard), columns)
+    heard.servers["s1"].silent_s, heard.servers["s1"].why = 130.0, "connection refused"
+    after = view(told(heard), columns)
+    for server in SERVERS:
+        assert row_of(before, server.id) == row_of(after, server.id)
+    assert after.splitlines()[row_of(after, "s1")].split() == ["s1", "silent", ">", "2", "min"]
+    assert "s1 silent for 2 min: connection refused" in after
+
+
+def test_why_many_servers_are_silent_takes_three_lines_at_most():
+    heard = seen()
+    for server in SERVERS:
+        heard.servers[server.id].silent_s, heard.servers[server.id].why = 2.0, f"why {server.id}"
+    shown = view(told(heard))
+    assert [name for name in ("s0", "s1", "s2") if f"{name} silent for 2 s: why" in shown] == [
+        "s0",
+        "s1",
+    ]
+    assert "and 3 more are silent" in shown
+
+
+def test_history_keeps_the_largest_of_each_step():
+    history = TopHistory(2.0)  # three looks are a step of 6 s
+    nothing = dict.fromkeys(SERIES)
+    for rate in (1.0, 9.0, None, 4.0):
+        noted = history.note(nothing | {"reads_per_s": rate})
+    assert (noted["step_s"], noted["reads_per_s"]) == (6.0, [9.0, 4.0])
+    assert noted["write_p99_s"] == [None, None]
+    for rate in range(400):
+        noted = history.note(nothing | {"reads_per_s": float(rate)})
+    assert len(noted["reads_per_s"]) == STEPS_MAX
+    assert noted["reads_per_s"][-1] == 399.0
+    assert TopHistory(60.0).note(nothing)["step_s"] == 60.0
+
+
+def test_a_sparkline_goes_up_to_the_largest_value():
+    assert sparkline([0.0, None, 1.0, 50.0, 100.0], 7) == "  ▁ ▂▅█"
+    assert sparkline([0.0, 0.0, None], 3) == "▁▁ "
+    assert sparkline([100.0, 1.0, 2.0], 2) == "▅█"
+    assert sparkline([], 2) == "  "
+
+
+def test_wide_terminals_show_the_last_minutes():
+    history = TopHistory(1.0)
+    for look in range(100):
+        noted = history.note({"reads_per_s": look * 10.0, "writes_per_s": 5.0} | TIMES)
+    shown = view(told(seen(), history=noted), 120, 30)
+    assert "last 110 s  reads" in shown
+    assert "▅▅▅▆▆▆▇▇▇███  at most 990/s" in shown
+    assert "read p99" in shown
+    assert "at most 12.0ms" in shown
+    assert "last" not in view(told(seen(), history=noted), 111, 30)
+    assert "last 5 min" in view(told(seen(), history=noted), 220, 30)
+    for columns in range(112, 240, 7):
+        for rows in (ROWS_MIN, 20, 50):
+            view(told(seen(), history=noted), columns, rows)
+
+
+def test_lines_have_stable_columns_that_a_program_can_split():
+    heard = seen()
+    looks = [told(heard)]
+    for id in ("s1", "s2"):
+        heard.servers[id].silent_s = 9.0
+    looks.append(told(heard, moves=[{}]))
+    quiet = told(heard, operations=dict.fromkeys(looks[0]["operations"]), domains=[])
+    heads = header().split()
+    rows = [dict(zip(heads, line(look).split(), strict=True)) for look in (*looks, quiet)]
+    assert rows[0] == {
+        "time": "2026-11-22T12:00:00Z",
+        "reads/s": "3.0",
+        "writes/s": "1.0",
+        "read_p50_ms": "1.76",
+        "read_p99_ms": "2.50",
+        "write_p50_ms": "-",
+        "write_p99_ms": "-",
+        "up": "5",
+        "servers": "5",
+        "survive": "1",
+        "moves": "0",
+        "silent": "-",
+    }
+    assert (rows[1]["up"], rows[1]["survive"], rows[1]["moves"]) == ("3", "-1", "1")
+    assert rows[1]["silent"] == "s1,s2"
+    assert (rows[2]["reads/s"], rows[2]["survive"]) == ("-", "-")
+    assert header().index("silent") == line(quiet).index("s1,s2") == line(looks[0]).rindex("-")
 
 
 def test_a_full_disk_stops_writes_before_reads():

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ares.cli.local_files import telling_interruption
 from ares.cli.options import Common, say, with_manager
 from ares.model.errors import BadInput
 
@@ -43,19 +44,28 @@ def top(
 
     Latencies are those at the servers, from a request's arrival to its reply. A key with the role `read` will do.
 
+    Into a pipe or a file it prints a header, and a line for each interval until Ctrl-C.
+
     With --once the exit status is 1 if a domain has no quorum.
     """
     if common.json and not once:
-        raise BadInput("--json goes with --once: the live view is for people")
+        raise BadInput("--json goes with --once: the live view and its lines are for people")
     settings = common.settings()
 
     async def watched(manager: "Manager") -> int:
+        from ares.cli.seeing.top_screen import can_be_painted
         from ares.cli.seeing.top_watch import TopWatch
 
         watch = TopWatch(manager, settings, interval)
-        return await (_once(common, watch) if once else _live(watch, settings.name))
+        if once:
+            return await _once(common, watch)
+        if can_be_painted():
+            return await _live(watch, settings.name, interval)
+        return await _by_lines(watch)
 
-    if status := with_manager(common, watched):
+    with telling_interruption(lambda: "`top` only looks, nothing was changed"):
+        status = with_manager(common, watched)
+    if status:
         raise typer.Exit(status)
 
 
@@ -77,12 +87,25 @@ async def _once(common: Common, watch: "TopWatch") -> int:
     return int(any(domain["reads_survive"] < 0 for domain in told["domains"]))
 
 
-async def _live(watch: "TopWatch", name: str) -> int:
+async def _by_lines(watch: "TopWatch") -> int:
+    from ares.cli.seeing.top_lines import header, line
+
+    looks = watch.looks()
+    await anext(looks)  # it has no rates
+    say(header())
+    async for told in looks:
+        say(line(told))
+    return 0
+
+
+async def _live(watch: "TopWatch", name: str, interval_s: float) -> int:
+    from ares.cli.seeing.top_history import TopHistory
     from ares.cli.seeing.top_screen import TopScreen
     from ares.cli.seeing.top_view import lines
 
     screen = TopScreen()
     told: dict[str, Any] = {}
+    history = TopHistory(interval_s)
 
     def paint() -> None:
         screen.paint(
@@ -93,7 +116,7 @@ async def _live(watch: "TopWatch", name: str) -> int:
 
     async def look() -> None:
         async for seen in watch.looks():
-            told.update(seen)
+            told.update(seen, history=history.note(seen["operations"]))
             paint()
 
     with screen.shown(paint):

@@ -14,8 +14,6 @@ import termios
 import tty
 from collections.abc import Callable, Iterator, Sequence
 
-from ares.model.errors import BadInput
-
 _CLEAR = "\x1b[2J"
 _ENTER = f"\x1b[?1049h\x1b[?25l{_CLEAR}"  # the other screen, no cursor, nothing there
 _LEAVE = "\x1b[?25h\x1b[?1049l"
@@ -23,14 +21,15 @@ USUAL = (80, 24)
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
+def can_be_painted() -> bool:
+    """Return whether standard output is a terminal that can move its cursor."""
+    return sys.stdout.isatty() and os.environ.get("TERM", "") not in ("", "dumb", "unknown")
+
+
 class TopScreen:
-    """Standard output, from :meth:`shown` on. ``ended``: set by q, Ctrl-C or another signal to end, which is ``signal`` then."""
+    """Standard output, which :func:`can_be_painted`, from :meth:`shown` on. ``ended``: set by q, Ctrl-C or another signal to end, which is ``signal`` then."""
 
     def __init__(self) -> None:
-        if not sys.stdout.isatty() or os.environ.get("TERM", "dumb") in ("", "dumb", "unknown"):
-            raise BadInput(
-                "a live view needs a terminal that can be painted (TERM is not set, or `dumb`, or standard output is none): use --once"
-            )
         self._out = sys.stdout.fileno()
         self._keys = sys.stdin.fileno() if sys.stdin.isatty() else None
         self._painted: list[str] = []

@@ -8,12 +8,19 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from ares.cli.seeing.top_history import STEPS_MAX, sparkline
 from ares.cli.status_command import duration
 from ares.cli.terminal import printable, size
 
 COLUMNS_MIN, ROWS_MIN = 72, 14
 WIDE = 112
-"""So many columns show what a server holds, too."""
+"""Columns from which on the view shows what a server holds, and the last minutes."""
+
+_BESIDE_HISTORY = 76
+"""Columns of a line of history that its two series do not take."""
+
+SILENT_MAX = 3
+"""Lines that say why servers are silent."""
 
 MOVES_MAX = 3
 BAR = 20
@@ -61,8 +68,10 @@ def _page(told: Mapping[str, Any], columns: int, rows: int, live: bool) -> Group
         notes.append(
             _line(f"{', '.join(old)}: of an earlier release, which counts nothing", "yellow")
         )
+    silent = _silent(told["servers"])
+    history = _history(told.get("history"), columns)
     room = (
-        rows - 7 - len(moves) - len(notes)
+        rows - 7 - len(moves) - len(notes) - len(silent) - 2 * len(history)
     )  # without the head, two heads of tables and two empty lines
     domains = sorted(told["domains"], key=lambda domain: min(domain["writes_survive"], 1))
     servers = sorted(told["servers"], key=lambda server: server["state"] == "up")
@@ -72,7 +81,9 @@ def _page(told: Mapping[str, Any], columns: int, rows: int, live: bool) -> Group
     for_servers = max(room - min(len(domains), for_domains), 1)
     return Group(
         *_head(told, live),
+        *history,
         _servers(servers, for_servers, columns),
+        *silent,
         "",
         _domains(domains, for_domains, columns),
         *moves,
@@ -131,15 +142,10 @@ def _servers(servers: Sequence[Mapping[str, Any]], room: int, columns: int) -> R
         *(("objects", "memory", "uptime") if wide else ()),
     )
     shown = servers if len(servers) <= room else servers[: max(room - 1, 1)]
-    silent = []
     for server in shown:
-        state = server["state"]
-        if state == "silent":
-            silent.append(
-                _line(
-                    f"{server['id']} silent for {server['silent_s']:.0f} s: {server['why']}", "red"
-                )
-            )
+        if server["state"] == "silent":
+            since = Text(f"> {in_words(server['silent_s'])}", style="red")
+            table.add_row(_placed(server["id"], server), Text("silent", style="red"), since)
             continue
         disk, free = (
             ("memory", "")
@@ -149,8 +155,8 @@ def _servers(servers: Sequence[Mapping[str, Any]], room: int, columns: int) -> R
         cells: list[str | Text] = [
             _placed(server["id"], server),
             Text(
-                state if not server["damaged"] else f"{server['damaged']} damaged",
-                style=_COLOURS.get(state, "red") if not server["damaged"] else "red",
+                server["state"] if not server["damaged"] else f"{server['damaged']} damaged",
+                style=_COLOURS.get(server["state"], "red") if not server["damaged"] else "red",
             ),
             ms(server["reply_s"]),
             f"{number(server['requests_per_s'])}/s",
@@ -176,7 +182,47 @@ def _servers(servers: Sequence[Mapping[str, Any]], room: int, columns: int) -> R
     more = (
         [_line(f"and {len(servers) - len(shown)} more", "dim")] if len(servers) > len(shown) else []
     )
-    return Group(table, *silent, *more)
+    return Group(table, *more)
+
+
+def _silent(servers: Sequence[Mapping[str, Any]]) -> list[Text]:
+    """Return lines on the servers that do not answer, and why, at most ``SILENT_MAX``."""
+    silent = [server for server in servers if server["state"] == "silent"]
+    shown = silent if len(silent) <= SILENT_MAX else silent[: SILENT_MAX - 1]
+    told = [
+        _line(f"{each['id']} silent for {in_words(each['silent_s'])}: {each['why']}", "red")
+        for each in shown
+    ]
+    if len(silent) > len(shown):
+        told.append(_line(f"and {len(silent) - len(shown)} more are silent", "red"))
+    return told
+
+
+def _history(history: Mapping[str, Any] | None, columns: int) -> list[RenderableType]:
+    """Return the last minutes as two lines, of rates and of times; none on narrow terminals."""
+    if history is None or columns < WIDE:
+        return []
+    steps = min((columns - _BESIDE_HISTORY) // 2, STEPS_MAX)
+    rows = Table.grid(padding=(0, 2, 0, 0))
+    for label, ending, shown in (
+        (
+            f"last {in_words(steps * history['step_s'])}",
+            "s_per_s",
+            lambda rate: f"{number(rate)}/s",
+        ),
+        ("", "_p99_s", ms),
+    ):
+        cells: list[str | Text] = [label]
+        for what in ("read", "write"):
+            values = history[f"{what}{ending}"][-steps:]
+            most = max((value for value in values if value is not None), default=None)
+            cells += [
+                f"{what}s" if label else f"{what} p99",
+                Text(sparkline(values, steps), style="cyan"),
+                f"at most {shown(most)}".ljust(16),
+            ]
+        rows.add_row(*cells)
+    return [rows]
 
 
 def _domains(domains: Sequence[Mapping[str, Any]], room: int, columns: int) -> RenderableType:
