@@ -3,7 +3,8 @@
     async with ares.connect("cluster.toml") as store:
         await store.write("key", b"value")
 
-The names below are looked up when they are first used, so that ``import ares``, or importing the protocol alone, loads no transport.
+The names below are loaded at their first use: ``import ares``, or importing the protocol alone,
+loads no transport.
 """
 
 import importlib
@@ -101,7 +102,7 @@ _ELSEWHERE = {
     "connect": "client.connect",
     "connect_blocking": "client.blocking",
 }
-"""The module of every lazy name that is not an error."""
+"""The module of every lazy name except errors."""
 
 
 def __getattr__(name: str) -> Any:

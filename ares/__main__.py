@@ -1,4 +1,7 @@
-"""``python -P -m ares``: the same as `ares-cli`. Without -P, Python itself looks for `ares` in the working directory first."""
+"""``python -P -m ares``: the same as `ares-cli`.
+
+Without -P, Python itself looks for `ares` in the working directory first.
+"""
 
 from ares.machine.interpreter import leave_working_directory
 

@@ -1,1 +1,1 @@
-"""The consensus service that decides configurations: its port, and implementations of it."""
+"""The consensus service that decides configurations: its port, and implementations of the port."""

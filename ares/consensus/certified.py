@@ -1,6 +1,7 @@
-"""A consensus member's decisions, certified: what its clients get carries the proof that servers ask for.
+"""A consensus member's decisions, certified: clients get the proof for which servers ask.
 
-The replicated table holds decisions as they were proposed, without certificates: every member can make the certificate again, and makes the same one.
+The replicated table holds decisions as proposed, without certificates: every member can make the
+certificate again, and makes an equal certificate.
 """
 
 from collections.abc import Mapping
@@ -16,8 +17,11 @@ from ares.security.certificates import Signer, Verifier
 
 
 class CertifiedConsensus:
-    """The Consensus port over ``consensus``, for the cluster whose c0 is ``initial``. Refuses proposals for others, and for c0's own
-    place: once signed, a second c0 would be believed."""
+    """The Consensus port over ``consensus``, for the cluster whose c0 is ``initial``.
+
+    Refuses proposals for other clusters, and for c0's own place: once signed, a second c0 would be
+    believed.
+    """
 
     def __init__(
         self, consensus: Consensus, initial: Configuration, signer: Signer, verifier: Verifier
@@ -30,7 +34,7 @@ class CertifiedConsensus:
     async def propose(
         self, configuration: Configuration, proposer: ClientId, timeout_s: float
     ) -> Decided:
-        """See the port. Also raises :class:`ConfigurationRefused`."""
+        """Propose as in the port. Raises :class:`ConfigurationRefused`, too."""
         self._require_ours(configuration)
         if configuration.index > 0:
             await self._require_same_kind(configuration, timeout_s)
@@ -41,12 +45,15 @@ class CertifiedConsensus:
         return replace(decided, configuration=self._signer.certified(decided.configuration))
 
     async def hint(self, domain: DomainName, timeout_s: float) -> Configuration | None:
-        """See the port; None also when what was told is not certified."""
+        """Return the hint as in the port; None for a hint without a certificate, too."""
         told = await self._consensus.hint(domain, timeout_s)
         return told if told is not None and self._verifier(told) else None
 
     async def tell_finalized(self, configuration: Configuration, timeout_s: float) -> None:
-        """See the port. Also raises :class:`ConfigurationRefused` for what is not certified."""
+        """Keep a hint as in the port.
+
+        Raises :class:`ConfigurationRefused`, too, for a configuration without a certificate.
+        """
         if not self._verifier(configuration):
             raise ConfigurationRefused(
                 "only what was decided here, with the certificate of that, can be finalized; nothing was kept"
@@ -64,7 +71,12 @@ class CertifiedConsensus:
         await self._consensus.close()
 
     def _require_ours(self, configuration: Configuration) -> None:
-        """Cheap enough to look at twice: what earlier releases, or members of another cluster, left in a journal is not signed either."""
+        """Raise :class:`ConfigurationRefused` for a foreign configuration or a fixed place.
+
+        A foreign configuration belongs to another cluster. The check is cheap enough to run twice:
+        entries of earlier releases, or of another cluster's members, in a journal are not signed
+        either.
+        """
         if configuration.index < 0 or configuration.cluster != self._cluster:
             raise ConfigurationRefused(
                 "that configuration is of another cluster, and is not decided here: is this the right cluster file?"
@@ -79,8 +91,10 @@ class CertifiedConsensus:
             )
 
     async def _require_same_kind(self, configuration: Configuration, timeout_s: float) -> None:
-        """A log stays a log, and a domain of objects one: what was decided otherwise would leave it without servers. The hint tells which it is: of a
-        log there is one from its creation on, and again before each seal.
+        """Keep a log a log, and a domain of objects a domain of objects.
+
+        Any other decision would leave the domain without servers. The hint shows the kind: a log
+        has a hint from its creation on, and again before each seal.
         """
         last = await self._consensus.hint(configuration.domain, timeout_s)
         is_log = last is not None and last.dap == "chain"

@@ -1,17 +1,22 @@
-"""Consensus by an etcd cluster, for those who run one already or want it to be etcd's: every decision is on the disks of a majority.
+"""Consensus by an etcd cluster: every decision is on the disks of a majority of etcd's members.
 
-One key for every (domain, index), made by a transaction that puts it only if it is not there and otherwise reads it: the first proposal stays, for
-ever, and the answer to that transaction is the decision (ARES II section 3, c.Con; Alg. 5:17). Such a transaction may be made any number of times,
-so one that was lost on its way, or its answer, is sent again, to any member.
+For users with an etcd of their own. A key for every (domain, index) is made by a transaction which
+puts an absent key and otherwise reads the key: the first proposal stays, for ever, and the answer
+to the transaction is the decision (ARES II section 3, c.Con; Alg. 5:17). Such a transaction may be
+made any number of times. A lost transaction, or a transaction with a lost answer, is therefore sent
+again, to any member.
 
-The keys: PREFIX/CLUSTER/decision/DOMAIN/INDEX and PREFIX/CLUSTER/hint/DOMAIN, where CLUSTER is the id of c0 in hex. Nothing in ares removes one, and
-nobody else may: with a decision gone, or an etcd set back to an older state, something else could be decided in its place (servers refuse a second
-one where they know the first).
+The keys: PREFIX/CLUSTER/decision/DOMAIN/INDEX and PREFIX/CLUSTER/hint/DOMAIN, where CLUSTER is the
+id of c0 in hex. ares removes no key, and no other program may: with a decision gone, or an etcd set
+back to an older state, another configuration could be decided for the place (servers refuse a
+second decision where they know the first).
 
-aetcd brings etcd's protocol for asyncio. Its own client speaks to one endpoint, without TLS, under one deadline and with a login that ends when etcd
-restarts; so the channels, the fail-over between them, TLS and the login are here. One endpoint is asked at a time. Asking several in turn is safe
-only if they belong to one etcd cluster: two would decide apart. So every endpoint says which it is in before it is sent anything, and no answer of
-another is taken.
+aetcd brings etcd's protocol for asyncio. aetcd's client speaks to a single endpoint, without TLS,
+under a single deadline and with a login that ends when etcd restarts; this module therefore has the
+channels, the fail-over between them, TLS and the login. A single endpoint is asked at a time.
+Asking several in turn is safe only if they belong to the same etcd cluster: two clusters would
+decide apart. Every endpoint therefore names its cluster before the first request, and an answer
+from another cluster is dropped.
 """
 
 import asyncio
@@ -33,17 +38,20 @@ from ares.model.quorum import NO_TROUBLES
 
 MAGIC = b"ares"
 FORMAT = 1
-"""A value is MAGIC, a byte for the format, and MessagePack: of a Decision or of a Finalized."""
+"""Format of a value: MAGIC, a byte for the format, and MessagePack of a Decision or a Finalized."""
 
 VALUE_BYTES_MAX = 64 * 1024
 
 Kept = TypeVar("Kept", Decision[Configuration], Finalized[Configuration])
 
 SILENCE_S = 1.0
-"""An endpoint that says nothing for so long is passed over for the next; it is given as much more every time its turn comes again."""
+"""Seconds after which a silent endpoint is passed over for the next.
+
+At each of its further turns the endpoint has as many seconds more.
+"""
 
 PAUSE_S = 0.1
-"""Between a failure and asking the next: an election takes a while."""
+"""Pause between a failure and the next endpoint: an election takes a while."""
 
 _OPTIONS = (
     ("grpc.enable_http_proxy", 0),
@@ -61,11 +69,14 @@ _HOPELESS = {
     rpc.StatusCode.UNAUTHENTICATED,
     rpc.StatusCode.UNIMPLEMENTED,
 }
-"""Answers that another attempt, or another endpoint, does not change."""
+"""Answers which another attempt, or another endpoint, does not change."""
 
 
 class _Endpoint:
-    """The channel to one member, and the login there. gRPC connects at the first request, and again whenever that is needed."""
+    """The channel to a member, and the login there.
+
+    gRPC connects at the first request, and again whenever needed.
+    """
 
     def __init__(self, address: str, credentials: grpc.ChannelCredentials | None) -> None:
         self.address = address
@@ -86,10 +97,12 @@ Said = tuple[_Endpoint, rpc.StatusResponse, rpc.MemberListResponse, rpc.RangeRes
 
 
 class EtcdCluster:
-    """One etcd cluster; make it on the event loop. Raises :class:`ares.BadInput` when a file that ``settings`` names cannot be used.
+    """An etcd cluster, made on the event loop.
 
-    :meth:`change` and :meth:`look` raise :class:`ConsensusUnavailable` when ``timeout_s`` passes without an answer, and at once when etcd
-    refuses or when the endpoints belong to different clusters. A change that failed may have been made, or be made later.
+    Raises :class:`ares.BadInput` when a file named in ``settings`` cannot be used. :meth:`change`
+    and :meth:`look` raise :class:`ConsensusUnavailable` when ``timeout_s`` passes without an
+    answer, and at once when etcd refuses or when the endpoints belong to different clusters. A
+    failed change may have been made, or be made later.
     """
 
     def __init__(self, settings: EtcdSettings) -> None:
@@ -113,20 +126,23 @@ class EtcdCluster:
         self._closed = False
 
     async def change(self, request: rpc.TxnRequest, timeout_s: float) -> rpc.TxnResponse:
-        """The answer to a transaction, which must be one that may be made twice."""
+        """Return the answer to a transaction, which must be repeatable."""
         return await self._ask(lambda endpoint: endpoint.kv.Txn, request, timeout_s)
 
     async def look(self, request: rpc.RangeRequest, timeout_s: float) -> rpc.RangeResponse:
-        """The answer to a read."""
+        """Return the answer to a read."""
         return await self._ask(lambda endpoint: endpoint.kv.Range, request, timeout_s)
 
     async def reports(self, count: rpc.RangeRequest, timeout_s: float) -> list[Said]:
-        """What each endpoint that answers says of itself, and what it answers to ``count``; waits ``timeout_s`` only if one is silent."""
+        """Return the self-description of each answering endpoint, with its answer to ``count``.
+
+        Waits ``timeout_s`` only if an endpoint is silent.
+        """
         asked = (self._report(endpoint, count, timeout_s) for endpoint in self._endpoints)
         return [report for report in await asyncio.gather(*asked) if report is not None]
 
     async def close(self) -> None:
-        """Close the channels; what is under way ends as unavailable. Idempotent."""
+        """Close the channels; requests under way end as unavailable. Idempotent."""
         self._closed = True
         for endpoint in self._endpoints:
             await endpoint.channel.close()
@@ -134,7 +150,7 @@ class EtcdCluster:
     async def _ask(
         self, method: Callable[[_Endpoint], Method], request: Any, timeout_s: float
     ) -> Any:
-        """The answer of the first endpoint that gives one, beginning with the one that answered last."""
+        """Return the first answer of any endpoint, beginning with the last one to answer."""
         clock = asyncio.get_running_loop()
         deadline_s = clock.time() + timeout_s
         if not self._all_met:
@@ -169,9 +185,11 @@ class EtcdCluster:
         raise ConsensusUnavailable(f"within {timeout_s:g} s etcd said: {words}")
 
     async def _meet_all(self, timeout_s: float) -> None:
-        """Before the first request: endpoints that belong to different clusters are found out while both can still be asked.
+        """Meet all endpoints before the first request.
 
-        Those that were silent come last from then on; a short request would otherwise be over before it gets to the others.
+        Endpoints of different clusters are found out while both can still be asked. Endpoints
+        silent now come last from now on; a short request would otherwise be over before the others
+        are asked.
         """
 
         async def meet(endpoint: _Endpoint) -> None:
@@ -197,9 +215,10 @@ class EtcdCluster:
             raise ConsensusUnavailable(f"{why}; name the endpoints of one in the cluster file")
 
     async def _call(self, endpoint: _Endpoint, method: Method, request: Any) -> Any:
-        """One request to one endpoint. Logins end, when unused for a while or when etcd restarts, so a second one is tried.
+        """Send a request to an endpoint, with a second login if needed.
 
-        A channel that is closed meanwhile cancels the tasks that wait for it: here that becomes an error.
+        Logins end when unused for a while or when etcd restarts. A channel closed in between
+        cancels the tasks that wait for it: this method turns the cancellation into an error.
         """
         try:
             if self._user is None:
@@ -243,7 +262,7 @@ class EtcdCluster:
 
 
 def _words(error: rpc.AioRpcError) -> str:
-    """What etcd said, or the last of what gRPC says about a connection that it could not make."""
+    """Return etcd's words, or the last part of gRPC's words about a failed connection."""
     said = str(error.details() or error.code().name)
     return (
         f"unreachable: {said.rpartition(': ')[2]}"
@@ -253,11 +272,12 @@ def _words(error: rpc.AioRpcError) -> str:
 
 
 class EtcdConsensus:
-    """The Consensus port (ares/consensus/port.py) over etcd; make it on the event loop.
+    """The Consensus port (ares/consensus/port.py) over etcd, made on the event loop.
 
-    ``cluster`` is the id of the cluster's c0. Also raises :class:`UnreadableDecision` when a key holds what this release cannot read, and
-    :class:`ConfigurationRefused` for a configuration that has no place or is too large. Raises :class:`ares.BadInput` when a file that
-    ``settings`` names cannot be used.
+    ``cluster`` is the id of the cluster's c0. Raises :class:`UnreadableDecision`, too, when a key
+    holds a value unreadable by this release, and :class:`ConfigurationRefused` for a configuration
+    without a place or too large. Raises :class:`ares.BadInput` when a file named in ``settings``
+    cannot be used.
     """
 
     troubles = NO_TROUBLES
@@ -269,7 +289,10 @@ class EtcdConsensus:
     async def propose(
         self, configuration: Configuration, proposer: ClientId, timeout_s: float
     ) -> Decided:
-        """See the port. After a failure the proposal may still be decided, at any time."""
+        """Propose as in the port.
+
+        After a failure the proposal may still be decided, at any time.
+        """
         require_place(configuration)
         key = f"{self._root}/decision/{configuration.domain}/{configuration.index:020d}"
         mine = Decision(configuration, int(proposer))
@@ -292,7 +315,10 @@ class EtcdConsensus:
         return kept.content
 
     async def tell_finalized(self, configuration: Configuration, timeout_s: float) -> None:
-        """See the port. The transaction replaces the revision that was seen to be older, and nothing else."""
+        """Keep a hint as in the port.
+
+        The transaction replaces only the revision which was seen to be older.
+        """
         require_place(configuration)
         key = self._hint_key(configuration.domain)
         value = _written(Finalized(configuration.index, configuration))
@@ -305,7 +331,10 @@ class EtcdConsensus:
                 return
 
     async def describe(self, timeout_s: float) -> list[ConsensusDescription]:
-        """One for each endpoint that answers, named by its address; ``decisions`` is what that member has heard of."""
+        """Return a description for each answering endpoint, named by its address.
+
+        ``decisions`` is the number of decisions known to that member.
+        """
         decisions = f"{self._root}/decision/".encode()
         after_them = decisions[:-1] + b"0"  # "0" follows "/"
         count = rpc.RangeRequest(
@@ -325,7 +354,10 @@ class EtcdConsensus:
 
 
 def _put_if(key: str, revision: int, value: bytes) -> rpc.TxnRequest:
-    """Put ``value`` if the key was last changed in ``revision`` (0: if there is no such key), else read the key."""
+    """Return a transaction which puts ``value`` in an unchanged key, and else reads the key.
+
+    ``revision``: the last known change of the key; 0: the key is absent.
+    """
     name = key.encode()
     compare = rpc.Compare(
         key=name, target=rpc.Compare.MOD, result=rpc.Compare.EQUAL, mod_revision=revision
@@ -336,7 +368,7 @@ def _put_if(key: str, revision: int, value: bytes) -> rpc.TxnRequest:
 
 
 def _found(answer: rpc.TxnResponse) -> tuple[bytes, int]:
-    """The value that a transaction read instead of putting its own, and the revision of that."""
+    """Return the value read by a transaction instead of putting its own, with its revision."""
     for response in answer.responses:
         for pair in response.response_range.kvs:
             return pair.value, pair.mod_revision
@@ -381,7 +413,10 @@ def _check_place(key: str, content: Configuration, domain: DomainName, index: in
 
 
 def _described(report: Said, addresses: Mapping[int, str]) -> ConsensusDescription:
-    """``addresses``: of the endpoints that answered, by etcd's member ids. A leader whose id is 0 is none."""
+    """Return the description of an endpoint. A leader with id 0 is none.
+
+    ``addresses``: of the answering endpoints, by etcd's member ids.
+    """
     endpoint, status, members, counted = report
     voters = {member.ID: member.name for member in members.members if not member.isLearner}
     leader = (

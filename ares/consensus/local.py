@@ -1,6 +1,7 @@
-"""Consensus inside one process: the decision table without replication, for tests, simulation and trying things out.
+"""Consensus inside a process: the decision table without replication.
 
-Several clients share one :class:`LocalConsensus`; what it decided is gone with it.
+For tests, simulation and trials. Several clients share a :class:`LocalConsensus`; its decisions are
+gone with it.
 """
 
 from ares.model.configuration import Configuration
@@ -13,7 +14,10 @@ _MEMBER = ServerId("local")
 
 
 class LocalConsensus:
-    """The Consensus port (ares/consensus/port.py); decides at once and never fails, but refuses a configuration without a place."""
+    """The Consensus port (ares/consensus/port.py), which decides at once and never fails.
+
+    Refuses a configuration without a place.
+    """
 
     troubles = NO_TROUBLES
 
@@ -40,4 +44,4 @@ class LocalConsensus:
         return [ConsensusDescription(NO_CALL, _MEMBER, _MEMBER, 0, self._table.count, 1, 1)]
 
     async def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: no resource is held."""

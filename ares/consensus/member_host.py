@@ -1,7 +1,8 @@
-"""A consensus member as a process: clients' requests come from a Listener and are put to the member, its answers go back when it has them.
+"""A consensus member as a process: requests from a Listener go to the member, and answers back.
 
-A decision takes a round of Raft, or an election, so it is awaited beside the loop; many are under way at once. A member that cannot decide says so
-after a while (``Undecided``), and the client asks another.
+A decision takes a round of Raft, or an election: the decision is awaited beside the loop, and many
+are under way at once. A member unable to decide says so after a while (``Undecided``), and the
+client asks another member.
 """
 
 import asyncio
@@ -41,39 +42,42 @@ from ares.net.port import Listener, Sender
 from ares.security.roles import Admission
 
 PATIENCE_S = 2.0
-"""How long a member tries before it says that it cannot decide."""
+"""Seconds for which a member tries before it gives up a decision."""
 
 UNDER_WAY_MAX = 1_000
 UNDER_WAY_OF_CLIENT_MAX = UNDER_WAY_MAX // 2
-"""No client alone keeps the others from deciding."""
+"""Most requests of a client under way: no client alone keeps other clients from deciding."""
 
 DECISION_WORK = 64 * 1024
-"""What a request to a member costs beside what it brings: a task, a step of Raft, and a batch for the reply."""
+"""Work of a request to a member beside its content: a task, a step of Raft, a batch for the reply.
+"""
 
 _log = logging.getLogger(__name__)
 
 
 class Pilot(Protocol):
-    """What works beside a member as long as it runs (ares/autopilot/pilot.py)."""
+    """The autopilot beside a member, as long as the member runs (ares/autopilot/pilot.py)."""
 
     def sentence(self) -> str:
-        """What it does, or did last."""
+        """Return a sentence about its present or last action."""
 
     def followed(self) -> tuple[Followed, ...]:
-        """What it decided of the domains that follow their users."""
+        """Return its decisions about the domains that follow their users."""
 
     @property
     def counted(self) -> Autopiloted:
-        """The same in numbers."""
+        """Return the same in numbers."""
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
 
 
 class ConsensusHost:
-    """Serves ``consensus`` (a Raft member) to the clients of ``listener``; TellFinalized is acknowledged by a Hint of what was told.
+    """The server of ``consensus`` (a Raft member) for the clients of ``listener``.
 
-    ``admission``: what each client may ask; None: everything. ``pilot``: what works beside the member, and is told of in its description.
+    TellFinalized is acknowledged by a Hint with the same content. ``admission``: the rights of each
+    client; None: all rights. ``pilot``: the autopilot beside the member, which appears in the
+    member's description.
     """
 
     def __init__(
@@ -92,14 +96,17 @@ class ConsensusHost:
         self._finishing = False
 
     async def start(self) -> str:
-        """Begin to serve; returns the address bound. Raises :class:`ares.BadInput` if it cannot be bound."""
+        """Begin to serve; return the address bound.
+
+        Raises :class:`ares.BadInput` if the address cannot be bound.
+        """
         return await self._listener.serve(self._handle)
 
     async def describe(self) -> tuple[ConsensusDescription, int, int, Autopiloted | None]:
-        """What the member says of itself, how many requests are under way, how many attempts to connect with an unknown key there were, and what
-        its pilot counts.
+        """Return the member's description and counters.
 
-        Raises :class:`ConsensusUnavailable` when the member stopped.
+        The counters are the requests under way, the attempts to connect with an unknown key, and
+        the counters of its pilot. Raises :class:`ConsensusUnavailable` when the member stopped.
         """
         [description] = await self._consensus.describe(PATIENCE_S)
         description = replace(description, version=version())
@@ -116,13 +123,19 @@ class ConsensusHost:
         )
 
     async def finish(self) -> None:
-        """Take nothing more, as if the network had lost it, and wait for what is under way: as long as a member tries, at most."""
+        """Drop new requests, as a network might, and wait for the requests under way.
+
+        The wait takes at most as long as a member tries.
+        """
         self._finishing = True
         if self._under_way:
             await asyncio.wait(self._under_way, timeout=PATIENCE_S)
 
     async def close(self) -> None:
-        """Drop what is under way (clients ask another member) and stop listening; the member stays as it is. Idempotent."""
+        """Drop the requests under way (clients ask another member) and stop listening.
+
+        The member stays as is. Idempotent.
+        """
         under_way = list(self._under_way)
         for task in under_way:
             task.cancel()
@@ -207,7 +220,7 @@ class ConsensusHost:
 
 
 def _out_of_bounds(request: ConsensusRequest) -> str:
-    """Why a member will not even look at it; empty if it does."""
+    """Return why a member refuses a request unseen; empty for an acceptable request."""
     if isinstance(request, Propose | TellFinalized):
         try:
             request.configuration.check_bounds()
@@ -231,11 +244,14 @@ async def run_consensus_member(
     serving: Callable[[ConsensusHost], None] = lambda host: None,
     piloted: Callable[[Consensus, Callable[[], bool]], Pilot] | None = None,
 ) -> None:
-    """Be the consensus member ``member`` until ``stop`` is set and what it took is answered; listener, Raft and directory are closed then.
+    """Be the consensus member ``member`` until ``stop`` is set and its requests are answered.
 
-    ``raft_addresses``: where all members, this one included, listen for each other. ``certified`` puts certificates on decisions, ``admission`` says
-    what clients may ask. ``serving`` is called with the host. ``piloted`` makes what works beside the member, given the consensus service as this
-    member offers it and what says whether it leads. Raises :class:`ares.BadInput` if an address, the password or the directory cannot be used.
+    Listener, Raft and directory are closed afterwards. ``raft_addresses``: where all members, this
+    one included, listen for each other. ``certified`` puts certificates on decisions, ``admission``
+    knows the rights of clients. ``serving`` is called with the host. ``piloted`` makes the
+    autopilot beside the member, from the consensus service as offered by this member and from a
+    function that tells whether this member leads. Raises :class:`ares.BadInput` if an address, the
+    password or the directory cannot be used.
     """
     raft = RaftMember(member, raft_addresses, directory, password, beat_s)
     raft.start()

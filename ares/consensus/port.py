@@ -1,4 +1,7 @@
-"""What clients and servers need of a consensus service. Every implementation passes the same tests (tests/consensus/test_contract.py)."""
+"""The requirements of clients and servers on a consensus service.
+
+Every implementation passes the same tests (tests/consensus/test_contract.py).
+"""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -9,28 +12,32 @@ from ares.model.messages import ConsensusDescription, Decided
 
 
 class Consensus(Protocol):
-    """One decision for every (domain, index): the first proposal wins, for ever (protocol: ARES II section 3, c.Con).
+    """A decision for every (domain, index): the first proposal wins, for ever.
 
-    Every method raises :class:`ares.ConsensusUnavailable` when ``timeout_s`` passes without an answer; asking again is always safe.
+    Protocol: ARES II section 3, c.Con. Every method raises :class:`ares.ConsensusUnavailable` when
+    ``timeout_s`` passes without an answer; asking again is always safe.
     """
 
     async def propose(
         self, configuration: Configuration, proposer: ClientId, timeout_s: float
     ) -> Decided:
-        """The decision for ``(configuration.domain, configuration.index)``: this proposal, or an earlier one."""
+        """Return the decision for ``(configuration.domain, configuration.index)``.
+
+        This is the proposal, or an earlier one.
+        """
 
     async def hint(self, domain: DomainName, timeout_s: float) -> Configuration | None:
-        """The last finalized configuration that the service was told of. Never needed for safety."""
+        """Return the last configuration reported as finalized. Never needed for safety."""
 
     async def tell_finalized(self, configuration: Configuration, timeout_s: float) -> None:
-        """Keep ``configuration`` as its domain's hint, unless a later one is kept already."""
+        """Keep ``configuration`` as its domain's hint, unless a later hint is kept already."""
 
     @property
     def troubles(self) -> Mapping[ServerId, str]:
-        """Why members cannot be reached, as :attr:`ares.net.port.Connections.troubles` of servers."""
+        """Return why members cannot be reached, as :attr:`ares.net.port.Connections.troubles`."""
 
     async def describe(self, timeout_s: float) -> list[ConsensusDescription]:
-        """What each member that answers says of itself; never raises for silent ones."""
+        """Return the self-description of each answering member; never raises for silent members."""
 
     async def close(self) -> None:
-        """Let go of connections; idempotent."""
+        """Close the connections; idempotent."""

@@ -1,8 +1,9 @@
-"""The consensus service as clients reach it: over a transport, one member at a time.
+"""The consensus service for clients: over a transport, a single member at a time.
 
-Any member can answer, because followers forward to the leader. A client asks the one that answered last; if that stays silent or cannot decide, the
-next, and so on until the deadline. The same request may so reach several members: the first proposal wins, so nothing is decided twice, and an answer
-that comes late from an earlier member counts as well.
+Any member can answer, because followers forward to the leader. A client asks the member that
+answered last; if this member stays silent or cannot decide, the next, and so on until the deadline.
+The same request may reach several members in this way: the first proposal wins, hence no place is
+decided twice, and a late answer from an earlier member counts as well.
 """
 
 import asyncio
@@ -33,20 +34,21 @@ from ares.model.quorum import NO_ANSWER
 from ares.net.port import Connections
 
 SILENCE_S = 0.7
-"""A member that says nothing for so long is passed over for the next."""
+"""Seconds after which a silent member is passed over for the next."""
 
 PAUSE_S = 0.1
-"""Between a member's "cannot decide" and asking the next: an election takes a while."""
+"""Pause between a member's "cannot decide" and the next member: an election takes a while."""
 
 Answer = TypeVar("Answer", Decided, Hint)
 Mailbox = asyncio.Queue[tuple[ServerId, AnyMessage]]
 
 
 class RemoteConsensus:
-    """The Consensus port (ares/consensus/port.py) over ``connections``, which it opens and closes; make it on the event loop.
+    """The Consensus port (ares/consensus/port.py) over ``connections``, made on the event loop.
 
-    ``members``: their ids and the addresses at which they serve clients; none is allowed, and then every method but :meth:`describe` raises
-    :class:`ConsensusUnavailable`.
+    The object opens and closes the connections. ``members``: ids, and the addresses at which they
+    serve clients; an empty map is allowed, and every method except :meth:`describe` raises
+    :class:`ConsensusUnavailable` in this case.
     """
 
     def __init__(self, connections: Connections, members: Mapping[ServerId, str]) -> None:
@@ -61,7 +63,10 @@ class RemoteConsensus:
     async def propose(
         self, configuration: Configuration, proposer: ClientId, timeout_s: float
     ) -> Decided:
-        """See the port. Also raises :class:`ares.ConfigurationRefused`. After a failure the proposal may still be decided at any time."""
+        """Propose as in the port. Raises :class:`ares.ConfigurationRefused`, too.
+
+        After a failure the proposal may still be decided at any time.
+        """
         require_place(configuration)
         try:
             return await self._ask(
@@ -75,7 +80,7 @@ class RemoteConsensus:
         return (await self._ask(GetHint(next(self._calls), domain), Hint, timeout_s)).configuration
 
     async def tell_finalized(self, configuration: Configuration, timeout_s: float) -> None:
-        """See the port. Also raises :class:`ares.ConfigurationRefused`."""
+        """Keep a hint as in the port. Raises :class:`ares.ConfigurationRefused`, too."""
         require_place(configuration)
         await self._ask(TellFinalized(next(self._calls), configuration), Hint, timeout_s)
 
@@ -84,7 +89,10 @@ class RemoteConsensus:
         return self._connections.troubles
 
     async def describe(self, timeout_s: float) -> list[ConsensusDescription]:
-        """What each member says of itself, in the order of their ids; waits ``timeout_s`` only if one is silent."""
+        """Return the self-description of each member, in the order of their ids.
+
+        Waits ``timeout_s`` only if a member is silent.
+        """
         request = DescribeConsensus(next(self._calls))
         silent = set(self._order)
         descriptions: list[ConsensusDescription] = []
@@ -100,7 +108,7 @@ class RemoteConsensus:
         return sorted(descriptions, key=lambda description: description.member)
 
     async def close(self) -> None:
-        """Close the connections; what is still under way runs into its timeout. Idempotent."""
+        """Close the connections; requests under way run into their timeout. Idempotent."""
         await self._connections.close()
 
     def _deliver(self, member: ServerId, messages: Sequence[AnyMessage]) -> None:
@@ -116,7 +124,7 @@ class RemoteConsensus:
 
     @contextlib.contextmanager
     def _mailbox(self, request: ConsensusRequest) -> Iterator[Mailbox]:
-        """Where replies to ``request`` arrive, whichever member sends them."""
+        """Yield the mailbox for replies to ``request``, from any member."""
         mailbox = self._mailboxes[request.call] = asyncio.Queue()
         try:
             yield mailbox
@@ -158,9 +166,11 @@ class RemoteConsensus:
         denied: dict[ServerId, bool],
         first: bool,
     ) -> Answer | None:
-        """The answer of any member; None when ``asked`` was silent for too long, cannot decide or will not for this client.
+        """Return the answer of any member, or None without an answer from ``asked``.
 
-        ``denied``: members that refuse this client; True for those that refused this request when it was put to them ``first``: they did nothing.
+        In the second case ``asked`` was silent for too long, cannot decide, or refuses this client.
+        ``denied``: members which refuse this client; True for members which refused this request
+        when it was put to them ``first``: the request had no effect on them.
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SILENCE_S):

@@ -1,6 +1,7 @@
-"""The compiled core (core/), if there is one: what small reads and writes do most, without Python in between (docs/performance.md).
+"""The compiled core (core/), if present: small reads and writes without Python.
 
-Without it, or where the environment says ``ARES_PURE=1``, everything runs in Python, which is complete and the reference.
+See docs/performance.md. Without the core, or where the environment says ``ARES_PURE=1``, all work
+is done in Python, which is complete and the reference.
 """
 
 import os
@@ -33,20 +34,20 @@ def _loaded() -> ModuleType | None:
         return None
     return (
         core if core.RELEASE == CRATE else None
-    )  # a checkout may have one that was built of another release
+    )  # a checkout may have a core built from another release
 
 
 CORE = _loaded()
-"""The module ``ares._core``; None: Python does it all."""
+"""The module ``ares._core``; None: Python does all the work."""
 
 PYTHON, RUST = "python", "rust"
 
 NAME = PYTHON if CORE is None else RUST
-"""For people: ``ares-cli --version``, ``status`` and ``/metrics`` say it."""
+"""Name for people, shown by ``ares-cli --version``, ``status`` and ``/metrics``."""
 
 
 def advice() -> str:
-    """Return one line for people where the slower core runs and nobody asked for that."""
+    """Return a line of advice where the slower core runs without having been asked for."""
     if CORE is not None or _asked_for_python():
         return ""
     how = (
@@ -58,5 +59,5 @@ def advice() -> str:
 
 
 def client_core() -> "Client | None":
-    """For one session."""
+    """Return a core for a session, or None."""
     return None if CORE is None else CORE.Client()

@@ -1,6 +1,7 @@
-"""Logs of a process: one JSON object a line on stderr, so that they can be collected and searched as they are.
+"""Logs of a process: a JSON object a line on stderr, ready to be collected and searched.
 
-Fields: ``asctime`` (UTC, with its zone), ``levelname``, ``name``, ``message``, ``server`` (the process's id) and what the call gave as ``extra``.
+Fields: ``asctime`` (UTC, with its zone), ``levelname``, ``name``, ``message``, ``server`` (the
+process's id) and the call's ``extra``.
 """
 
 import logging
@@ -18,14 +19,17 @@ _log = logging.getLogger(__name__)
 
 
 class LineFormatter(MsgspecFormatter):
-    """A record as a line of JSON; ``asctime`` is UTC, and says so."""
+    """A record as a line of JSON; ``asctime`` is UTC, with its zone."""
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
         return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="microseconds")
 
 
 def set_up(server: str, level: int = logging.INFO) -> None:
-    """Send what this process logs, from ``level`` on, to stderr as JSON lines that carry ``server``. Replaces any earlier set-up."""
+    """Send this process's log, from ``level`` on, to stderr as JSON lines that carry ``server``.
+
+    Replaces any earlier set-up.
+    """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LineFormatter(list(FIELDS), static_fields={"server": server}))
     logging.basicConfig(level=level, handlers=[handler], force=True)
@@ -33,7 +37,7 @@ def set_up(server: str, level: int = logging.INFO) -> None:
 
 
 def set_level(name: str) -> None:
-    """Log from the level ``name`` on, from now on. Raises :class:`ares.BadInput` for one that is not among LEVELS."""
+    """Log from the level ``name`` on. Raises :class:`ares.BadInput` for an unknown level."""
     if name not in LEVELS:
         raise BadInput(f"a log level is one of {', '.join(LEVELS)}, not {name!r}")
     _log.info("the log level becomes %s", name)

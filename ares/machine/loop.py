@@ -1,4 +1,4 @@
-"""The event loop that the processes run on: uvloop's where it is installed (measurably faster), else asyncio's own."""
+"""The event loop of the processes: uvloop's where installed (measurably faster), else asyncio's."""
 
 import asyncio
 import os
@@ -8,11 +8,17 @@ from typing import Any, TypeVar
 Result = TypeVar("Result")
 
 _DESCRIPTORS = 16
-"""More than a loop takes at its beginning; one that gets only a part of them says things of its own."""
+"""Descriptors required before a loop begins, more than it takes.
+
+A loop that gets only a part of them prints messages of its own.
+"""
 
 
 def run(main: Coroutine[Any, Any, Result]) -> Result:
-    """Run ``main`` to its end on a new loop; what it raises is raised here. Raises OSError where no loop can begin."""
+    """Run ``main`` to its end on a new loop, with its result and its exceptions.
+
+    Raises OSError where no loop can begin.
+    """
     try:
         _require_descriptors()
     except OSError:
@@ -26,7 +32,7 @@ def run(main: Coroutine[Any, Any, Result]) -> Result:
 
 
 def _require_descriptors() -> None:
-    """Raise OSError if this process may not open so many."""
+    """Raise OSError if this process may not open so many descriptors."""
     held: list[int] = []
     try:
         held.extend(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC) for _ in range(_DESCRIPTORS))

@@ -1,4 +1,4 @@
-"""The memory of this process: how much it has, and how much of what it freed it keeps for the next large value."""
+"""The memory of this process: its size, and the freed part kept for the next large value."""
 
 import ctypes
 import os
@@ -14,17 +14,19 @@ SERVER_BYTES = 32 * 1024 * 1024
 
 
 def memory_bytes() -> int:
-    """Resident memory of this process now."""
+    """Return the resident memory of this process now."""
     with open("/proc/self/statm", encoding="ascii") as statm:
         return int(statm.read().split()[1]) * resource.getpagesize()
 
 
 def keep_freed_memory(bytes_max: int) -> None:
-    """Keep up to ``bytes_max`` of freed memory at the top of the heap. Does nothing without glibc, or where the environment sets up the allocator.
+    """Keep up to ``bytes_max`` of freed memory at the top of the heap.
 
-    By default glibc returns the memory of a large value as soon as it is freed, and the kernel clears every page again for the next one. For values
-    of tens of MiB that costs more than encoding and sending them: on a small virtual machine a 64 MiB write took 0.15 to 0.25 s without and 0.08 s
-    with it, a read 0.3 s and 0.04 s.
+    Does nothing without glibc, or where the environment sets up the allocator. By default glibc
+    returns the memory of a large value as soon as it is freed, and the kernel clears every page
+    again for the next value. For values of tens of MiB this costs more than encoding and sending
+    them: on a small virtual machine a 64 MiB write took 0.15 to 0.25 s without and 0.08 s with this
+    setting, a read 0.3 s and 0.04 s.
     """
     if not sys.platform.startswith("linux") or any(
         variable in os.environ for variable in _VARIABLES

@@ -1,6 +1,8 @@
-"""What a process counts of its own work, as plain integers: counting must cost next to nothing, for nobody may ever look.
+"""A process's counters of its own work, as plain integers.
 
-The pages for Prometheus read these now and then (ares/server/prometheus.py); numbers of one reading may be of slightly different moments.
+Counting must cost next to nothing, because the counters may never be read. The pages for Prometheus
+read the counters now and again (ares/server/prometheus.py); numbers of a reading may be of slightly
+different moments.
 """
 
 from bisect import bisect_left
@@ -46,10 +48,10 @@ BATCH_S = (
     0.25,
     1.0,
 )
-"""Bounds for what takes the processor."""
+"""Bounds for work of the processor."""
 
 DISK_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
-"""Bounds for what waits for a disk."""
+"""Bounds for waits for a disk."""
 
 REPLY_S = (
     0.00005,
@@ -69,14 +71,18 @@ REPLY_S = (
     2.5,
     5.0,
 )
-"""Bounds for what a client waits for."""
+"""Bounds for a client's waits."""
 
 LAG_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
-"""Bounds for what the event loop is late by."""
+"""Bounds for the event loop's lateness."""
 
 
 class Histogram:
-    """How many durations were at most ``bounds[i]`` seconds and more than the bound before; the last count is of those beyond all bounds."""
+    """A histogram of durations.
+
+    ``counts[i]`` were at most ``bounds[i]`` seconds and more than the bound before; the last count
+    is of durations beyond all bounds.
+    """
 
     __slots__ = ("bounds", "counts", "sum_s")
 
@@ -94,11 +100,13 @@ class Histogram:
 
 
 class Traffic:
-    """What came to a listener and left it: requests by type, refusals by reason, bytes, and the seconds that a batch, or what of it is
-    answered at a stretch, took to be handled.
+    """The traffic of a listener.
 
-    A batch of requests that wait for a disk, or for a decision, is handled as soon as they wait. ``reading``, ``writing``: of each tag, value or
-    acknowledgement, the seconds from the arrival of its request until it left, or at a stretch with others.
+    Counted are requests by type, refusals by reason, bytes, and the seconds for handling a batch,
+    or the part of a batch answered in a turn. A batch of requests that wait for a disk, or for a
+    decision, counts as handled as soon as they wait. ``reading``, ``writing``: for each tag, value
+    or acknowledgement, the seconds from the arrival of its request until it left, or in a turn with
+    others.
     """
 
     def __init__(self) -> None:
@@ -111,14 +119,14 @@ class Traffic:
         self.writing = Histogram(REPLY_S)
 
     def count_batch(self, messages: Sequence[AnyMessage], frames: Sequence[bytes]) -> None:
-        """What came."""
+        """Count an arrived batch."""
         requests = self.requests
         for message in messages:
             requests[type(message)] += 1
         self.received_bytes += len(frames[0]) if len(frames) == 1 else sum(map(len, frames))
 
     def count_turn(self, replies: Sequence[AnyMessage], seconds: float) -> None:
-        """The replies to a batch, or to a part of it, that were given at once, and how long that took."""
+        """Count the immediate replies to a batch, or to a part of a batch, and their seconds."""
         self.batches.add(seconds)
         reads = writes = 0
         for reply in replies:
@@ -132,7 +140,7 @@ class Traffic:
         self.count_waited(seconds, reads, writes)
 
     def count_served(self, served: "Served", seconds: float) -> None:
-        """What the compiled core did with what came: :meth:`count_batch` and :meth:`count_turn`."""
+        """Count the compiled core's work, as :meth:`count_batch` and :meth:`count_turn` do."""
         requests = self.requests
         requests[GetTag] += served.tags
         requests[GetData] += served.datas
@@ -142,7 +150,10 @@ class Traffic:
         self.count_waited(seconds, served.reads, served.writes)
 
     def count_waited(self, seconds: float, reads: int, writes: int) -> None:
-        """So many tags or values, and acknowledgements, that took as long, for instance since they waited for the disk."""
+        """Count so many tags or values, and acknowledgements, with the same wait.
+
+        They may have waited for the disk, for instance.
+        """
         if reads:
             self.reading.add(seconds, reads)
         if writes:
@@ -154,7 +165,7 @@ class Traffic:
                 self.refused[message.reason] += 1
 
     def work(self) -> ServerWork:
-        """For a description."""
+        """Return the counters for a description."""
         asked = self.requests
         return ServerWork(
             asked[GetTag],
@@ -168,9 +179,11 @@ class Traffic:
 
 
 class Autopiloted(Struct):
-    """What an autopilot counts. ``absent``: members that do not answer; ``troubled``: domains for which nothing can be done; ``seen`` of ``total``
-    objects of the move under way; ``done``: moves completed since the process was started. ``troubled_logs``: logs for which nothing can be done.
-    ``follows``: moves of domains to their users.
+    """The counters of an autopilot.
+
+    ``absent``: members that do not answer; ``troubled``: domains beyond its help; ``seen`` of
+    ``total`` objects of the move under way; ``done``: moves completed since the process was
+    started. ``troubled_logs``: logs beyond its help. ``follows``: moves of domains to their users.
     """
 
     absent: int = 0
@@ -183,9 +196,12 @@ class Autopiloted(Struct):
 
 
 class Holding(Struct, frozen=True):
-    """What a server holds, in all its configurations together. ``withheld``: objects that a finalized successor has, too, and that nobody is given
-    any more; ``collected``: configurations whose objects are gone; ``bytes``: of element data. ``moving``: configurations, and ``moving_objects`` of
-    theirs, whose successor is pending. ``spare_servers``: how many the configuration in use with the fewest can lose; -1 without any.
+    """A server's contents, in all its configurations together.
+
+    ``withheld``: objects also held by a finalized successor, and not sent to any client any more;
+    ``collected``: configurations whose objects are gone; ``bytes``: of element data. ``moving``:
+    configurations, and ``moving_objects`` of theirs, with a pending successor. ``spare_servers``:
+    servers that the most endangered configuration in use can lose; -1 without any.
     """
 
     configurations: int
@@ -200,8 +216,10 @@ class Holding(Struct, frozen=True):
 
 
 class Vitals(Struct, frozen=True):
-    """How a server is. ``trouble``: why it cannot do all that it is for, in a sentence; empty if it can. ``commits``: None with all in memory.
-    ``logs``: None where it keeps none.
+    """The health of a server.
+
+    ``trouble``: a sentence about a limit of its service; empty without trouble. ``commits``: None
+    with all data in memory. ``logs``: None for a server without logs.
     """
 
     description: Description
@@ -212,7 +230,7 @@ class Vitals(Struct, frozen=True):
 
 
 def holding(hosted: Iterable[Hosting]) -> Holding:
-    """Summed up; takes about a microsecond for each configuration."""
+    """Return the sums over all configurations; takes about a microsecond for each."""
     configurations = collected = objects = withheld = elements = size = moving = moving_objects = 0
     spare_servers = SERVERS_MAX
     for hosting in hosted:

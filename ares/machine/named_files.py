@@ -1,4 +1,7 @@
-"""Small files that a person names: the cluster file, keys, the list of clients. Whatever has the name, reading it ends, and takes little memory."""
+"""Small files named by a person: the cluster file, keys, the list of clients.
+
+Reading ends and takes little memory, whatever kind of file has the name.
+"""
 
 import errno
 import os
@@ -14,10 +17,10 @@ from ares.model.errors import BadInput
 
 SETTINGS_BYTES_MAX = 1 << 20
 WAIT_S = 10.0
-"""How long a pipe may take to give everything."""
+"""Seconds for a pipe to give its whole content."""
 
 _WRITER_S = 1.0
-"""How long a pipe may be without anybody who writes to it."""
+"""Seconds for a pipe to get a writer."""
 
 _POLL_S = 0.05
 _PIECE_BYTES = 1 << 16
@@ -25,13 +28,16 @@ _KEY_PARTS_MAX = 32
 _DEEP_KEY = re.compile(
     rf"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){{{_KEY_PARTS_MAX}}}"""
 )
-"""The time that tomllib takes grows with the square of a key's parts."""
+"""A key of many parts: tomllib's time grows with the square of a key's parts."""
 
 _INTEGER_MAX = 2**63
 _SHOWN_CHARACTERS = 80
 HIDDEN = "(hidden: it may be a key)"
 _LONG_RUN = re.compile(r"[0-9A-Fa-f]{40,}")
-"""A key has 64 digits, and one that was cut somewhat fewer; identities, and ids of configurations, have 32."""
+"""A run of digits that may be a key.
+
+A key has 64 digits, and a cut key somewhat fewer; identities, and ids of configurations, have 32.
+"""
 
 _VALUES = "expected texts without NUL and integers of 64 bits"
 
@@ -39,10 +45,11 @@ _VALUES = "expected texts without NUL and integers of 64 bits"
 def read_named(
     path: Path | str, bytes_max: int, *, streams: bool = True, wait_s: float = WAIT_S
 ) -> tuple[bytes, os.stat_result]:
-    """What the file at ``path`` holds, ``bytes_max`` at most, and its status when it was opened.
+    """Return the content of the file at ``path``, at most ``bytes_max``, and its status.
 
-    ``streams``: a pipe or a device will do, too, such as the shell's ``<(command)``. It is waited for ``wait_s`` at most, and not that long if nobody
-    writes to it. Raises OSError, whose ``strerror`` says what was expected.
+    ``streams``: a pipe or a device will do, too, such as the shell's ``<(command)``. The wait for a
+    pipe takes at most ``wait_s``, and less without a writer. Raises OSError, whose ``strerror``
+    names the expectation.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
@@ -69,7 +76,7 @@ def read_named(
 
 
 def _read(descriptor: int, bytes_max: int, wait_s: float) -> bytes:
-    """To the end, or so many bytes. Raises TimeoutError."""
+    """Return the bytes up to the end, at most ``bytes_max``. Raises TimeoutError."""
     content = bytearray()
     begin = time.monotonic()
     poller = select.poll()
@@ -78,7 +85,7 @@ def _read(descriptor: int, bytes_max: int, wait_s: float) -> bytes:
     while len(content) < bytes_max:
         try:
             piece = os.read(descriptor, min(_PIECE_BYTES, bytes_max - len(content)))
-        except BlockingIOError:  # somebody has the other end, and wrote nothing yet
+        except BlockingIOError:  # another process has the other end, and wrote nothing yet
             written = True
         else:
             content += piece
@@ -103,11 +110,14 @@ def _read(descriptor: int, bytes_max: int, wait_s: float) -> bytes:
 
 
 class NotToml(ValueError):
-    """What a text was expected to be, and is not."""
+    """The text lacks the expected form, named in the message."""
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """The tables in ``text``, in time that grows with its length alone. Raises :class:`NotToml`."""
+    """Return the tables in ``text``, in time that grows with its length alone.
+
+    Raises :class:`NotToml`.
+    """
     if deep := _DEEP_KEY.search(text):
         line = text.count("\n", 0, deep.start()) + 1
         raise NotToml(
@@ -121,7 +131,7 @@ def parse_toml(text: str) -> dict[str, Any]:
         raise NotToml(
             "expected TOML of a few levels, and its arrays or tables are nested too deep"
         ) from None
-    except ValueError:  # Python's, which advises programmers
+    except ValueError:  # Python's own error, with advice for programmers
         raise NotToml(f"{_VALUES}, and one of its integers has thousands of digits") from None
     try:
         _check_values(tables)
@@ -131,7 +141,11 @@ def parse_toml(text: str) -> dict[str, Any]:
 
 
 def _check_values(value: object, key: str = "") -> None:
-    """No path has a NUL, and longer integers cannot even be shown. The value is not told: it may be a secret in a wrong place."""
+    """Raise ValueError for a text with a NUL, or an integer beyond 64 bits.
+
+    No path has a NUL, and longer integers cannot even be shown. The message leaves out the value:
+    it may be a secret in a wrong place.
+    """
     if isinstance(value, int) and not -_INTEGER_MAX <= value < _INTEGER_MAX:
         raise ValueError(f"{key} has {value.bit_length()} bits")
     if isinstance(value, str) and "\0" in value:
@@ -145,10 +159,17 @@ def _check_values(value: object, key: str = "") -> None:
 
 
 def refuse(path: Path, key: str, why: str) -> NoReturn:
-    """Raise the :class:`BadInput` of the cluster file at ``path``: its name, the key's path, what was expected. Secret keys are not repeated."""
+    """Raise the :class:`BadInput` of the cluster file at ``path``.
+
+    The message has the file's name, the key's path and the expectation. Secret keys are not
+    repeated.
+    """
     raise BadInput(f"{path}: {without_long_hex(f'{key}: {why}')}")
 
 
 def without_long_hex(text: str) -> str:
-    """``text`` with each run of 40 or more hexadecimal digits hidden: it may be a secret key, typed where something else belongs."""
+    """Return ``text`` with each run of 40 or more hexadecimal digits hidden.
+
+    Such a run may be a secret key, typed in a wrong place.
+    """
     return _LONG_RUN.sub(HIDDEN, text)

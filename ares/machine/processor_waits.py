@@ -1,6 +1,7 @@
-"""How long a thread waited for a processor: what is left of the time that it waited for a disk is the disk's part.
+"""A thread's waits for a processor, which separate the disk's part of a wait.
 
-On a busy machine a thread that the disk woke up may wait ten times as long for a processor, wherever it waits. Linux counts that in schedstat.
+On a busy machine a thread woken up by the disk may wait ten times as long for a processor, at any
+place. Linux counts this time in schedstat.
 """
 
 import contextlib
@@ -13,7 +14,10 @@ _NS = 1e-9
 
 
 class ProcessorWaits:
-    """The seconds that one thread, the first that asks, ever waited for a processor; 0 where the system does not tell. A call takes about 2 us."""
+    """The seconds for which the first calling thread ever waited for a processor.
+
+    0 where the system has no such count. A call takes about 2 us.
+    """
 
     def __init__(self) -> None:
         self._descriptor: int | None = None

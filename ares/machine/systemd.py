@@ -1,4 +1,7 @@
-"""Telling systemd how this process is (sd_notify). Without systemd, which sets NOTIFY_SOCKET, nothing happens."""
+"""Reports of this process's state to systemd (sd_notify).
+
+Without systemd, which sets NOTIFY_SOCKET, nothing happens.
+"""
 
 import logging
 import os
@@ -14,7 +17,10 @@ _log = logging.getLogger(__name__)
 
 
 def tell(state: str, sentence: str) -> None:
-    """``state``: READY or STOPPING; ``sentence``: what `systemctl status` shows. Never fails: one that does not listen is no trouble."""
+    """Report a state to systemd; never fail: a deaf service manager is no trouble.
+
+    ``state``: READY or STOPPING; ``sentence``: the text shown by `systemctl status`.
+    """
     address = os.environ.get(VARIABLE)
     if not address:
         return

@@ -1,6 +1,7 @@
-"""Files and directories that a process relies on: nobody else can change them, and what is written is there after a power cut.
+"""Files and directories which no other user can change, and whose contents survive a power cut.
 
-Root, and who runs the process, are trusted, and nobody else of the machine. What a function here has written is durable when it returns.
+Root, and the user of the process, are trusted, and no other user of the machine. A file written by
+a function of this module is durable when the function returns.
 """
 
 import os
@@ -10,13 +11,13 @@ from pathlib import Path
 from ares.model.errors import BadInput
 
 MADE_FOR_ALL = 0o644
-"""Mode of a file that everybody may read; whatever the umask, nobody else may write it."""
+"""Mode of a file readable by all users; under any umask, no other user may write it."""
 
 DIRECTORY_MADE_FOR_ALL = 0o755
 
 
 def is_foreign(status: os.stat_result) -> bool:
-    """Whether it belongs to somebody else, who can then change it and its mode."""
+    """Return whether the file belongs to another user, who can change it and its mode."""
     return status.st_uid not in (0, os.geteuid())
 
 
@@ -28,11 +29,13 @@ def require_own(
     group: bool = False,
     anybodys: bool = False,
 ) -> None:
-    """Raise :class:`BadInput` if somebody else can change the file of ``status`` at ``path``, or put another in its place, and so do ``then``.
+    """Raise :class:`BadInput` if another user can change or replace the file, and thereby ``then``.
 
-    Looked at are the owners of the file and its directory, and who may write to them and to all directories above, as the path is given and as links
-    lead; in a directory with the sticky bit nobody replaces what is not his. ``group``: members of a group that may write to the file's directory are
-    trusted. ``anybodys``: whoever owns it is trusted. Raises OSError as well.
+    ``status``: of the file at ``path``. The check covers the owners of the file and its directory,
+    and the write permissions on them and on all directories above, along the given path and along
+    links; in a directory with the sticky bit no user replaces another's file. ``group``: members of
+    a group with write permission on the file's directory are trusted. ``anybodys``: any owner is
+    trusted. Raises OSError as well.
     """
     if is_foreign(status) and not anybodys:
         raise BadInput(
@@ -53,7 +56,10 @@ def require_own(
 
 
 def require_unshared(directory: Path, what: str = "file", bits: int = stat.S_IWOTH) -> None:
-    """Raise :class:`BadInput` if somebody else, in the classes of ``bits``, can put another ``what`` into ``directory``."""
+    """Raise :class:`BadInput` if another user can put another ``what`` into ``directory``.
+
+    ``bits``: the permissions of the users to consider.
+    """
     mode = directory.stat().st_mode
     if mode & bits and not mode & stat.S_ISVTX:
         raise BadInput(
@@ -62,17 +68,23 @@ def require_unshared(directory: Path, what: str = "file", bits: int = stat.S_IWO
 
 
 def let_nobody_else_write() -> None:
-    """From now on what this process makes can be changed by its user alone, whatever its umask: those files, too, that libraries make."""
+    """Let only the user change the files made by this process from now on, whatever its umask.
+
+    This includes files made by libraries.
+    """
     os.umask(os.umask(0o777) | stat.S_IWGRP | stat.S_IWOTH)
 
 
 def opener(path: str, flags: int) -> int:
-    """For ``open``: a file that it makes is for others to read, at most."""
+    """Open a file for ``open``; a new file is at most readable for other users."""
     return os.open(path, flags, MADE_FOR_ALL)
 
 
 def make_directory(directory: Path, mode: int = 0o700) -> None:
-    """With its missing parents, every entry synced: a claim in a directory that vanishes in a power cut would be none."""
+    """Make a directory with its missing parents, every entry synced.
+
+    A claim in a directory that vanishes in a power cut would be no claim.
+    """
     if not directory.is_dir():
         if directory.parent != directory:
             make_directory(directory.parent, mode)
@@ -81,7 +93,10 @@ def make_directory(directory: Path, mode: int = 0o700) -> None:
 
 
 def write_new(path: Path, text: str, mode: int, exact: bool = False) -> None:
-    """Make the file, synced. Raises FileExistsError, and follows or replaces nothing, if something has the name. ``exact``: whatever the umask."""
+    """Make the file, synced. ``exact``: with this mode, whatever the umask.
+
+    Raises FileExistsError, and follows or replaces nothing, if any file has the name.
+    """
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     with open(descriptor, "w", encoding="utf-8") as file:
         if exact:
@@ -92,9 +107,12 @@ def write_new(path: Path, text: str, mode: int, exact: bool = False) -> None:
 
 
 def replace_durably(path: Path, text: str, mode: int = MADE_FOR_ALL, exact: bool = False) -> None:
-    """Whatever happens, the file holds its old content or ``text``, never a part. ``exact``: it has this mode whatever the umask."""
+    """Replace the file: after any failure it holds its old content or ``text``, never a part.
+
+    ``exact``: the file has this mode whatever the umask.
+    """
     new = path.with_name(f"{path.name}.new")
-    if os.path.lexists(new):  # a crash left it
+    if os.path.lexists(new):  # left by a crash
         new.unlink()
     write_new(new, text, mode, exact)
     os.replace(new, path)
@@ -102,7 +120,10 @@ def replace_durably(path: Path, text: str, mode: int = MADE_FOR_ALL, exact: bool
 
 
 def sync(path: Path) -> None:
-    """fsync of a directory or file; on Linux that covers what others wrote to a file through a memory map."""
+    """Run fsync on a directory or file.
+
+    On Linux this covers other processes' writes to a file through a memory map.
+    """
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,1 +1,1 @@
-"""Messages between processes: batches, and the transports that carry them."""
+"""Messages between processes: batches, and their transports."""

@@ -1,13 +1,18 @@
-"""What every transport does alike: messages into batches, and treating the batches that arrive.
+"""The common part of all transports: batches of messages, and the turns of clients.
 
-A transport pays for a batch, not for a message: whoever posts or replies gives it all that it has for one peer, and that leaves together, cut only
-where a batch would be unwieldy (:func:`batches`). :class:`BatchConnections` and :class:`BatchListener` are the two ends without the wire.
+The cost of a transport is per batch, not per message: a caller posts or replies with all its
+messages for a peer at once, and they leave together, cut only where a batch would be unwieldy
+(:func:`batches`). :class:`BatchConnections` and :class:`BatchListener` are the two ends without the
+wire.
 
-Clients take turns at a server. A request of thirty bytes may take a server milliseconds, and a batch has room for thousands. So all work is counted in
-one account (:class:`ares.model.work.Meter`): by the listener what requests bring, and by the server what it looks at and answers. A turn ends when
-TURN_WORK is spent, or TURN_S have passed. The rest of what the client sent stands in line until other clients had their turns, and nothing more is
-read from that client, where the transport can see to that. All turns within one round of the event loop share TURN_WORK; a client that was not in line
-has FIRST_WORK whatever is spent. Nearly always a turn is long enough for all that came, and no client stands in line.
+Clients take turns at a server. A request of thirty bytes may take a server milliseconds, and a
+batch has room for thousands. All work is therefore counted in a single account
+(:class:`ares.model.work.Meter`): by the listener for the contents of requests, and by the server
+for its reading and answering. A turn ends when TURN_WORK is spent, or TURN_S have passed. The rest
+of the client's requests stands in line until other clients had their turns, and no more bytes are
+read from this client, where the transport can control that. All turns within a round of the event
+loop share TURN_WORK; a client not in line has FIRST_WORK in any case. Nearly always a turn is long
+enough for all arrived requests, and no client stands in line.
 """
 
 import asyncio
@@ -48,24 +53,25 @@ if TYPE_CHECKING:
     from ares._core import Served
 
 BATCH_BYTES_MAX = 16 * 1024 * 1024
-"""A batch of several messages is no larger than this: its receiver sees none of it before it has all of it."""
+"""Most bytes of a batch of several messages: its receiver sees no message before it has them all.
+"""
 
 WAITING_MESSAGES_MAX = 4096
 WAITING_BYTES_MAX = 128 * 1024 * 1024
-"""What is kept for a peer that takes nothing; bytes of data."""
+"""Messages and bytes of data kept for a peer that takes no messages."""
 
 TURN_WORK = 4 * 1024 * 1024
 TURN_S = 0.005
-"""A turn ends at either, and then its replies are sent."""
+"""End of a turn, by work or time; its replies are sent afterwards."""
 
 FIRST_WORK = TURN_WORK // 8
-"""A turn has so much at least."""
+"""Least work of a turn."""
 
 LOOK_WORK = TURN_WORK // 128
-"""The clock is looked at, and a new round is asked for, after so much work."""
+"""Work after which the clock is read, and a new round is requested."""
 
 LINE_BATCHES_MAX = 256
-"""Of a client that stands in line and from which more comes."""
+"""Batches of a client that stands in line and sends more."""
 
 NOTHING: Sequence[AnyMessage] = ()
 
@@ -75,7 +81,10 @@ Deliver = Callable[[ServerId, Sequence[AnyMessage]], None]
 
 
 def batches(messages: Sequence[Outgoing]) -> Sequence[tuple[int, list[Frame]]]:
-    """``messages`` in order as (how many, their frames); a message alone is a batch however large it is."""
+    """Return ``messages`` in order as batches: (number of messages, their frames).
+
+    A single message is a batch however large it is.
+    """
     count = len(messages)
     if not 1 <= count <= BATCH_MESSAGES_MAX:
         starts = range(0, count, BATCH_MESSAGES_MAX)
@@ -94,7 +103,10 @@ def batches(messages: Sequence[Outgoing]) -> Sequence[tuple[int, list[Frame]]]:
 
 
 def data_bytes(message: AnyMessage) -> int:
-    """Of an element, or of a log's entries, in a message that somebody sends who may send more than its receiver takes."""
+    """Return the data bytes in a message whose sender may exceed its receiver's pace.
+
+    They belong to an element, or to a log's entries.
+    """
     match message:
         case PutData() | DataReply():
             return message.element.size if message.element is not None else 0
@@ -106,7 +118,8 @@ def data_bytes(message: AnyMessage) -> int:
 class Waiting:
     """Messages for a peer that takes none at the moment, oldest first.
 
-    Bounded; what comes beyond the bound is dropped. When nothing waits, one message is taken however large.
+    Bounded; messages beyond the bound are dropped. An empty queue takes a single message of any
+    size.
     """
 
     def __init__(self) -> None:
@@ -128,15 +141,16 @@ class Waiting:
             self._bytes += size
 
     def take(self) -> list[AnyMessage]:
-        """Everything, leaving nothing."""
+        """Return every message and leave the queue empty."""
         messages, self.messages, self._bytes = self.messages, [], 0
         return messages
 
 
 class BatchConnections(ABC):
-    """The part of :class:`ares.net.port.Connections` that is the same over every wire; a subclass sends and closes.
+    """The part of :class:`ares.net.port.Connections` common to all wires.
 
-    Messages that cannot be sent (the codec does not know them) are logged, and cost other peers nothing.
+    A subclass sends and closes. Messages unknown to the codec cannot be sent; they are logged, and
+    cost other peers nothing.
     """
 
     def __init__(self) -> None:
@@ -170,7 +184,7 @@ class BatchConnections(ABC):
 
     @abstractmethod
     def _send(self, server: ServerId, messages: Sequence[AnyMessage]) -> None:
-        """Send them to this server, whose address was learned."""
+        """Send messages to this server, whose address was learned."""
 
     def _receive(self, server: ServerId, frames: Sequence[Frame]) -> None:
         try:
@@ -192,8 +206,10 @@ class BatchConnections(ABC):
 
 
 class Pending:
-    """Requests of one client that are not answered, in order: ``messages`` that are decoded, ``portions`` of the same batch that are not, and
-    batches that ``came`` later. ``bytes``: of all that was put here.
+    """The unanswered requests of a client, in order.
+
+    ``messages`` are decoded, ``portions`` are the undecoded rest of the same batch, and ``came``
+    are later batches. ``bytes``: of all batches put here.
     """
 
     __slots__ = ("bytes", "came", "messages", "portions")
@@ -205,23 +221,24 @@ class Pending:
         self.bytes = bytes_of(came)
 
     def __bool__(self) -> bool:
-        """Whether there is more."""
+        """Return whether requests are left."""
         return bool(self.came or self.portions) or length_hint(self.messages) > 0
 
     def drop_batch(self) -> None:
-        """Forget the batch that was begun."""
+        """Forget the batch under way."""
         self.messages, self.portions = iter(()), None
 
 
 class BatchListener(ABC):
-    """The part of :class:`ares.net.port.Listener` that is the same over every wire; a subclass binds, takes, sends and closes.
+    """The part of :class:`ares.net.port.Listener` common to all wires.
 
-    ``address``: what was bound. ``traffic``: where to count; None: nothing is counted, which costs nothing. ``meter``: the account of the work of a
-    round, to which what serves the requests adds its own.
+    A subclass binds, takes, sends and closes. ``address``: the address bound. ``traffic``: the
+    counters; None: no counting, at no cost. ``meter``: the account of the work of a round, to which
+    the server of the requests adds its work.
     """
 
     connections: Sized = ()
-    """Those of clients that are there."""
+    """The connections of present clients."""
 
     def __init__(self, traffic: Traffic | None = None) -> None:
         self.bad_batches = 0
@@ -258,14 +275,14 @@ class BatchListener(ABC):
 
     @abstractmethod
     def _drain(self) -> None:
-        """Take what came, unless paused."""
+        """Take the arrived batches, unless paused."""
 
     @abstractmethod
     def _send(self, sender: Sender, messages: Sequence[Outgoing]) -> None:
-        """Send replies to this sender, if it is still there."""
+        """Send replies to this sender, if its connection still exists."""
 
     def _respond(self, sender: Sender, messages: Sequence[Outgoing]) -> None:
-        """Send replies; those that cannot be sent are logged, and cost others nothing."""
+        """Send replies; replies that cannot be sent are logged, and cost other clients nothing."""
         if messages and self._serving:
             try:
                 self._send(sender, messages)
@@ -273,7 +290,7 @@ class BatchListener(ABC):
                 _log.exception("%d messages could not be sent", len(messages))
 
     def _receive(self, sender: Sender, came: Sequence[Sequence[Frame]]) -> None:
-        """Answer what came from one client at a time in one batch, as far as its turn reaches."""
+        """Answer the batches of a client in a batch of replies, up to the end of its turn."""
         if self._lines and (line := self._lines.get(sender)) is not None:
             self._join(sender, line, came)
         else:
@@ -282,7 +299,7 @@ class BatchListener(ABC):
     # -- turns -------------------------------------------------------------------------------------
 
     def _take_turn(self, sender: Sender, line: Pending) -> None:
-        """Answer what is in ``line`` until the turn ends."""
+        """Answer the requests in ``line`` until the turn ends."""
         begin_s = time.perf_counter()
         end = max(TURN_WORK, self.meter.spent + FIRST_WORK)
         replies: Sequence[AnyMessage] = NOTHING
@@ -303,7 +320,10 @@ class BatchListener(ABC):
     def _turn(
         self, sender: Sender, line: Pending, end: int, until_s: float
     ) -> Iterator[AnyMessage]:
-        """Requests of ``line`` whose turn it is, at least one. Each is answered when the next one is taken."""
+        """Yield the requests of ``line`` in this turn, at least one.
+
+        Each request is answered when the next is taken.
+        """
         meter = self.meter
         look = meter.spent + LOOK_WORK
         while self._fill(sender, line, end):
@@ -316,7 +336,10 @@ class BatchListener(ABC):
                         return
 
     def _fill(self, sender: Sender, line: Pending, end: int) -> bool:
-        """Decode what comes next if no message is left, but not beyond ``end``; whether there are messages."""
+        """Decode the next requests if none is left, but not beyond ``end``.
+
+        Returns whether any request is decoded.
+        """
         while not length_hint(line.messages):
             if not line or self.meter.spent >= end:
                 return False
@@ -324,7 +347,7 @@ class BatchListener(ABC):
         return True
 
     def _read(self, sender: Sender, line: Pending) -> Sequence[AnyMessage]:
-        """Decode what comes next in ``line``: a small batch, or a portion of a large one."""
+        """Decode the next requests in ``line``: a small batch, or a portion of a large batch."""
         messages: Sequence[AnyMessage] = NOTHING
         frames: Sequence[Frame] = () if line.portions else line.came.popleft()
         try:
@@ -342,7 +365,7 @@ class BatchListener(ABC):
         return messages
 
     def _line_up(self, sender: Sender, line: Pending) -> None:
-        """Behind the others, if there is more in ``line``."""
+        """Put the client behind the other clients, if requests are left in ``line``."""
         stood = self._lines.pop(sender, None) is not None
         if line and (stood or self._may_stand(line.bytes)):
             self._lines[sender] = line
@@ -358,7 +381,10 @@ class BatchListener(ABC):
             self._loop.call_soon(self._go_on)
 
     def _go_on(self) -> None:
-        """Begin a round, with the turn of the client in front of the line. What came from other clients meanwhile is read before the next round."""
+        """Begin a round, with the turn of the first client in line.
+
+        Batches from other clients are read before the next round.
+        """
         self._going_on = False
         self.meter.spent = 0
         if self._lines and self._serving and not self._paused:
@@ -367,7 +393,10 @@ class BatchListener(ABC):
                 self._go_on_soon()
 
     def _join(self, sender: Sender, line: Pending, came: Sequence[Sequence[Frame]]) -> None:
-        """What is too much is dropped, the client asks again."""
+        """Add batches to the client's line; drop batches beyond the bound.
+
+        The client asks again after a drop.
+        """
         bytes = bytes_of(came)
         if len(line.came) < LINE_BATCHES_MAX and self._may_stand(bytes):
             line.came.extend(came)
@@ -375,21 +404,25 @@ class BatchListener(ABC):
             self._stands(sender, bytes)
 
     def _give_up(self, sender: Sender) -> None:
-        """The client has left: nobody waits for what it asked."""
+        """Drop the line of a client that has left: its replies have no reader."""
         line = self._lines.pop(sender, None)
         if line is not None:
             self._stands(sender, -line.bytes)
 
     def _may_stand(self, bytes: int) -> bool:
-        """Whether there is room for so many bytes more in line."""
+        """Return whether the line has room for so many more bytes."""
         return True
 
     def _stands(self, sender: Sender, more_bytes: int) -> None:
-        """This client stands in line with so many bytes more; fewer: it stands there no more."""
+        """Count so many more bytes of this client in line; fewer: the client has left the line."""
         self._standing_bytes += more_bytes
 
     def _refuse(self, sender: Sender, speaks: bool, why: str) -> None:
-        """Count a bad batch. ``speaks``: it has a version byte, so that its sender knows some release of the format, and can be told."""
+        """Count a bad batch.
+
+        ``speaks``: the batch has a version byte: its sender knows some release of the format, and
+        can be told.
+        """
         self.bad_batches += 1
         if _worth_a_line(self.bad_batches):
             _log.warning("bad batch refused (%d so far): %s", self.bad_batches, why)
@@ -398,10 +431,10 @@ class BatchListener(ABC):
 
 
 def _worth_a_line(count: int) -> bool:
-    """The 1st, 2nd, 4th, 8th, ...: a hose of garbage must not fill the log."""
+    """Return True for the 1st, 2nd, 4th, 8th, ...: a stream of garbage must not fill the log."""
     return count.bit_count() == 1
 
 
 def bytes_of(came: Sequence[Sequence[Frame]]) -> int:
-    """Of all frames of these batches."""
+    """Return the bytes of all frames of these batches."""
     return sum([len(frames[0]) if len(frames) == 1 else sum(map(len, frames)) for frames in came])

@@ -1,16 +1,21 @@
-"""The transport over libzmq, for users who prefer its implementation: a DEALER socket for each server, and one ROUTER socket for all clients.
+"""The transport over libzmq, for users who prefer its implementation.
 
-Plain sockets are drained on the event loop through their descriptor: one await per message (``zmq.asyncio``) costs ten times as much. The descriptor
-is edge-triggered: it tells that something changed, once, and a send may swallow that edge. So ``EVENTS`` is looked at after every send and drain.
+A DEALER socket for each server, and a ROUTER socket for all clients. Plain sockets are drained on
+the event loop through their descriptor: an await for each message (``zmq.asyncio``) costs ten times
+as much. The descriptor is edge-triggered: it reports a change once, and a send may swallow the
+report. ``EVENTS`` is therefore read after every send and drain.
 
-ZeroMQ itself queues nothing for a server that is not connected (IMMEDIATE); what it does not take waits here, bounded, and goes out when the server
-takes messages again. A connection that broke is made again by ZeroMQ, ever slower up to once a second.
+ZeroMQ itself queues no message for a server without a connection (IMMEDIATE); messages not taken by
+ZeroMQ wait here, bounded, and leave when the server takes messages again. ZeroMQ makes a broken
+connection again, ever slower up to once a second.
 
-With a secret key, connections are CURVE, and only libzmq's monitor tells what becomes of a handshake. A server that does not know this client's key
-hangs up in it, and ZeroMQ tries no more: ares/net/links.py does.
+With a secret key, connections are CURVE, and only libzmq's monitor reports the end of a handshake.
+A server that does not know this client's key hangs up in the handshake, and ZeroMQ tries no more:
+ares/net/links.py does.
 
-ROUTER never blocks: replies for a client that left, or that has a thousand batches unread, are dropped. libzmq bounds a frame and the number of
-batches in a queue; docs/limits.md says what is without a bound.
+ROUTER never blocks: replies for a client that left, or has a thousand unread batches, are dropped.
+libzmq bounds a frame and the number of batches in a queue; docs/limits.md lists the parts without a
+bound.
 """
 
 import asyncio
@@ -33,16 +38,22 @@ from ares.net.port import Handle, Sender
 from ares.security.clients_file import KeyedSender, Lock
 
 DRAIN_BATCHES_MAX = 64
-"""Taken from a socket before the event loop has its turn."""
+"""Batches taken from a socket before the event loop has its turn."""
 
 DRAIN_FRAMES_MAX = 512
-"""The same, of frames: a batch of many small ones is taken in several passes."""
+"""Frames taken likewise: a batch of many small frames is taken in several passes."""
 
 UNSENT_BATCHES_MAX = 8
-"""What ZeroMQ holds for a server that is connected and slow: little, since only what waits here is bounded in bytes."""
+"""Batches held by ZeroMQ for a connected, slow server.
+
+The number is small, because only the messages that wait here are bounded in bytes.
+"""
 
 RECEIVED_BATCHES_MAX = 8
-"""What ZeroMQ takes in from one client before the server gets to it: then the client's own TCP stream stands still."""
+"""Batches taken by ZeroMQ from a client before the server reads them.
+
+Beyond that the client's own TCP stream stands still.
+"""
 
 _ZAP_VERSION, _ZAP_DOMAIN = b"1.0", b"ares"
 _REFUSALS = {
@@ -57,7 +68,10 @@ Socket = zmq.Socket[bytes]
 
 
 def create_socket(context: zmq.Context[Socket], kind: int) -> Socket:
-    """A socket with everything that both sides have in common. It queues 1,000 batches in either direction, which is libzmq's default."""
+    """Create a socket with the options common to both sides.
+
+    The socket queues 1,000 batches in either direction, libzmq's default.
+    """
     socket = context.socket(kind)
     socket.setsockopt(zmq.LINGER, 0)
     socket.setsockopt(zmq.MAXMSGSIZE, FRAME_BYTES_MAX)
@@ -71,7 +85,7 @@ def create_socket(context: zmq.Context[Socket], kind: int) -> Socket:
 
 
 def send(socket: Socket, frames: Sequence[bytes]) -> bool:
-    """Hand one multipart message to ZeroMQ; False if it takes none at the moment."""
+    """Hand a multipart message to ZeroMQ; return False if it takes none at the moment."""
     try:
         socket.send_multipart(frames, zmq.NOBLOCK, copy=False)
         return True
@@ -80,19 +94,25 @@ def send(socket: Socket, frames: Sequence[bytes]) -> bool:
 
 
 def ready(socket: Socket, wanted: int) -> bool:
-    """Whether the socket is ready for something of ``wanted`` (POLLIN, POLLOUT)."""
+    """Return whether the socket is ready for any of ``wanted`` (POLLIN, POLLOUT)."""
     return bool(int(socket.getsockopt(zmq.EVENTS)) & wanted)
 
 
 def told(monitor: Socket) -> Iterator[tuple[int, int]]:
-    """What libzmq's monitor has to tell: events, and their values. Its descriptor tells of nothing before it was looked once and found empty."""
+    """Yield the events of libzmq's monitor, with their values.
+
+    The monitor's descriptor reports no event before it was read once and found empty.
+    """
     while not monitor.closed and ready(monitor, zmq.POLLIN):
         message = recv_monitor_message(monitor)
         yield message["event"], message["value"]
 
 
 class ZmqConnections(LinkedConnections):
-    """:class:`ares.net.port.Connections` over TCP; addresses are IPv4 ``host:port``, with ``secret`` ``host:port/KEY``."""
+    """:class:`ares.net.port.Connections` over TCP.
+
+    Addresses are IPv4 ``host:port``, with ``secret`` ``host:port/KEY``.
+    """
 
     def open(self, deliver: Deliver) -> None:
         super().open(deliver)
@@ -162,7 +182,7 @@ class _Link(Link):
             self._look_again()
 
     def _attend(self) -> None:
-        """Do what the socket is ready for, within measure."""
+        """Do the work that the socket is ready for, within a bound."""
         if self.socket.closed:
             return
         if self._waiting and ready(self.socket, zmq.POLLOUT):
@@ -189,10 +209,11 @@ class _Link(Link):
 
 
 class Authenticator:
-    """Tells libzmq which keys may connect to ``secured``, not yet bound: CURVE, and ZAP (ZeroMQ RFC 27).
+    """The authority on keys for libzmq: CURVE, and ZAP (ZeroMQ RFC 27).
 
-    libzmq asks it after a client has proved to have its key, hangs up on those that are refused, and says the key with every message of the others.
-    Without an authenticator libzmq would let every key in, so that is asked for, too.
+    ``secured``: the socket, not yet bound. libzmq asks the authenticator after a client has proved
+    to have its key, hangs up on refused clients, and attaches the key to every message of admitted
+    clients. Without an authenticator libzmq would admit every key; an option therefore enforces it.
     """
 
     def __init__(
@@ -214,7 +235,7 @@ class Authenticator:
         loop.add_reader(self._socket.fileno(), self._attend)
 
     def _attend(self) -> None:
-        """Answer all that was asked; a handshake takes libzmq's thread ten times as long."""
+        """Answer all questions; a handshake takes libzmq's thread ten times as long."""
         while not self._socket.closed and ready(self._socket, zmq.POLLIN):
             self._socket.send_multipart(self._answer(self._socket.recv_multipart()))
 
@@ -238,13 +259,14 @@ class Authenticator:
 
 
 class KeyedName(KeyedSender, bytes):
-    """libzmq's name for a connection, and the key that was proved over it."""
+    """libzmq's name for a connection, with the key proved over the connection."""
 
 
 class ZmqListener(BatchListener):
-    """:class:`ares.net.port.Listener` over TCP at an IPv4 ``host:port``; port 0 takes a free one. ``lock``: for clients with keys.
+    """:class:`ares.net.port.Listener` over TCP at an IPv4 ``host:port``; port 0 takes a free port.
 
-    ``connections``: those that are there, by libzmq's numbers. Of ``limits`` only ``received_bytes`` is kept, and only for what stands in line.
+    ``lock``: for clients with keys. ``connections``: the present connections, by libzmq's numbers.
+    Of ``limits`` only ``received_bytes`` is kept, and only for requests in line.
     """
 
     def __init__(
@@ -274,7 +296,7 @@ class ZmqListener(BatchListener):
         )
         self._context.setsockopt(
             zmq.RCVHWM, 0
-        )  # or libzmq's thread would wait for us to hear the monitor, and send and receive nothing meanwhile
+        )  # a bounded queue would make libzmq's thread wait for the monitor's reader, without sending and receiving
         self._monitor: Socket = socket.get_monitor_socket(
             zmq.Event.ACCEPTED | zmq.Event.DISCONNECTED
         )
@@ -297,7 +319,10 @@ class ZmqListener(BatchListener):
             )
 
     def _drain(self) -> None:
-        """Make one pass: take frames, and have batches that are complete handled, for as long as a turn, or DRAIN_BATCHES_MAX of them."""
+        """Make a pass: take frames, and handle complete batches.
+
+        The pass lasts a turn, or DRAIN_BATCHES_MAX batches.
+        """
         self._draining_soon = False
         until_s = time.perf_counter() + TURN_S
         batches = frames = 0
@@ -320,7 +345,7 @@ class ZmqListener(BatchListener):
         self._look_again()
 
     def _take(self) -> None:
-        """Have one batch handled, which has come to its end."""
+        """Handle a batch which has come to its end."""
         [connection, *frames], self._coming = self._coming, []
         sender = KeyedName(connection.bytes)
         if self._lock is not None:
@@ -335,7 +360,7 @@ class ZmqListener(BatchListener):
         return self._standing_bytes + bytes <= self._limits.received_bytes
 
     def _look_again(self) -> None:
-        """The descriptor tells of what comes, not of what is there already."""
+        """Continue draining if frames are present: the descriptor reports only new frames."""
         if (
             not self._draining_soon
             and self._serving

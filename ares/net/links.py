@@ -1,14 +1,17 @@
-"""What both implementations have over TCP: how connections are set up, and a client's links to servers, or the reasons why there are none.
+"""The setup of TCP connections, common to both implementations, and a client's links to servers.
 
-A dead peer is noticed by TCP (keepalive when idle, retransmission timeout when not), not by ZMTP heartbeats: those count whole frames as signs of
-life, so a large element on a slow link would time out, be sent again, and never arrive.
+TCP notices a dead peer (keepalive when idle, retransmission timeout when not), not ZMTP heartbeats:
+heartbeats count whole frames as signs of life, hence a large element on a slow link would time out,
+be sent again, and never arrive.
 
-A server that refuses this client's key, or has keys where the client has none or the other way round, is left alone for a while, during which this
-client is told so in its name: a Refused of call 0. Then a link is made again: keys are authorised, and cluster files mended, while programs run.
-All of that is said in the handshake, where nothing proves who says it; so it is told as what somebody says who answers there.
+A server that refuses this client's key, or has keys where the client has none or the reverse, is
+left alone for a while. During this time the client receives a refusal in the server's name: a
+Refused of call 0. Afterwards a link is made again: keys are authorised, and cluster files mended,
+while programs run. All of this is learned in the handshake, where the peer has proved no identity;
+the refusal is therefore reported as the words of the process at that address.
 
-Whatever else is in the way (nothing listens, the host is not found, it hangs up) may be over soon: it is tried again, and told only where an
-operation got no answer in time.
+Any other obstacle (no listener, an unknown host, a peer that hangs up) may be over soon: the link
+is tried again, and the obstacle is reported only where an operation got no answer in time.
 """
 
 import errno
@@ -31,7 +34,7 @@ RECONNECT_S_MAX = 1.0
 CONNECT_TIMEOUT_MS = 2_000
 HANDSHAKE_TIMEOUT_MS = 5_000
 SILENCE_MS_MAX = 10_000
-"""How long sent bytes may stay unacknowledged before the connection is given up."""
+"""Longest time of unacknowledged sent bytes before the connection is given up."""
 
 KEEPALIVE_IDLE_S = 5
 KEEPALIVE_INTERVAL_S = 2
@@ -40,10 +43,13 @@ BACKLOG = 1024
 PORT_MAX = 65_535
 CLOSE_S_MAX = 1.0
 CLOSE_GRACE_S = 0.05
-"""Between a server's last replies and the end of its connections: a client on libzmq drops what it has and did not read when the server hangs up."""
+"""Pause between a server's last replies and the end of its connections, in seconds.
+
+A client on libzmq drops received but unread replies when the server hangs up.
+"""
 
 BARRED_S = 1.0
-"""How long a server that refused the key is left alone."""
+"""Seconds for which a server that refused the key is left alone."""
 
 UNKNOWN_KEY = (
     "what answers there says that it does not know this client's key (any more), and nothing proves that it is the server; "
@@ -60,13 +66,16 @@ WRONG_KEY = "it hung up during the handshake: it is ending, has too many connect
 NO_SERVER = "what answers there does not speak CURVE, or not this version of it"
 NEEDS_KEYS = "what answers there knows clients by their keys, and there are none in this cluster file: use the one that the server has"
 _ABOUT_THE_CLIENT = (UNKNOWN_KEY, NEEDS_KEYS)
-"""Why who answers there does not want this client; everything else is about who answers."""
+"""Reasons why the peer refuses this client; all other reasons concern the peer."""
 
 _log = logging.getLogger(__name__)
 
 
 def divided_address(address: str) -> tuple[str, int]:
-    """The host and port of ``host:port``. Raises :class:`BadInput`; libzmq itself would take port 99999 for 34463."""
+    """Return the host and port of ``host:port``.
+
+    Raises :class:`BadInput`; libzmq itself would take port 99999 for 34463.
+    """
     host, _, port = address.rpartition(":")
     if not host or not (port.isascii() and port.isdigit()) or int(port) > PORT_MAX:
         raise BadInput(
@@ -83,7 +92,7 @@ def cannot_listen(address: str, why: str | None) -> BadInput:
 
 
 def tune(raw: socket.socket) -> None:
-    """TCP is to notice a dead peer: keepalive when idle, the limit for retransmissions when not."""
+    """Let TCP notice a dead peer: by keepalive when idle, by the retransmission limit when not."""
     raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE_S)
@@ -93,7 +102,7 @@ def tune(raw: socket.socket) -> None:
 
 
 class Link(ABC):
-    """The connection to one server, and what waits while that server takes nothing."""
+    """The connection to a server, with the messages that wait while the server takes none."""
 
     def __init__(self, connections: "LinkedConnections", server: ServerId) -> None:
         self._secret = connections._secret
@@ -104,19 +113,19 @@ class Link(ABC):
 
     @abstractmethod
     def send(self, messages: Sequence[AnyMessage]) -> None:
-        """As soon as the server takes them."""
+        """Send messages as soon as the server takes them."""
 
     def send_frame(self, frame: Frame) -> bool:
-        """A batch in one frame, if the server takes it at once; whether it does."""
+        """Send a batch in a single frame, if the server takes it at once; return whether."""
         return False
 
     @abstractmethod
     def close(self) -> None:
-        """At once; what waits is dropped."""
+        """Close the link at once; waiting messages are dropped."""
 
 
 class LinkedConnections(BatchConnections):
-    """The part of :class:`ares.net.port.Connections` that is the same over sockets.
+    """The part of :class:`ares.net.port.Connections` common to all sockets.
 
     Addresses are IPv4 ``host:port``, with ``secret``, the key of this client, ``host:port/KEY``.
     """
@@ -171,10 +180,16 @@ class LinkedConnections(BatchConnections):
 
     @abstractmethod
     def _linked(self, server: ServerId, host: str, port: int, key: str) -> Link:
-        """A link to the server at this place, which owns ``key``; empty for one without keys. Raises :class:`BadInput`."""
+        """Return a link to the server at this place, which owns ``key``.
+
+        ``key`` is empty for a server without keys. Raises :class:`BadInput`.
+        """
 
     def _shut_out(self, server: ServerId, why: str) -> None:
-        """The server does not want this client, or speaks another mechanism: it makes no sense to try again at once."""
+        """Leave a server alone which refuses this client, or speaks another mechanism.
+
+        An immediate second try would fail, too.
+        """
         reason = Reason.NOT_AUTHORIZED if why in _ABOUT_THE_CLIENT else Reason.BAD_REQUEST
         refusal = Refused(CallId(0), reason, f"at {without_key(self._addresses[server])[0]}: {why}")
         link = self._links.get(server)
@@ -185,7 +200,7 @@ class LinkedConnections(BatchConnections):
         self._refuse(server, refusal)
 
     def _trouble(self, server: ServerId, why: str) -> None:
-        """No connection has come about, and why; empty: one has."""
+        """Record why no connection came about; an empty reason: a connection did."""
         if why:
             self.troubles[server] = why
         else:
@@ -205,7 +220,7 @@ class LinkedConnections(BatchConnections):
 
 
 def unreached(host: str, error: Exception) -> str:
-    """Why connecting to ``host`` failed, for a person."""
+    """Describe for a person why connecting to ``host`` failed."""
     match error:
         case socket.gaierror() | UnicodeError():
             return f"its host name {host!r} is not known here: {getattr(error, 'strerror', None) or error}"

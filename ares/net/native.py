@@ -1,13 +1,18 @@
-"""The transport that speaks ZMTP on the event loop itself: to servers as a DEALER, over one connection for each, and to clients as a ROUTER.
+"""The transport that speaks ZMTP on the event loop itself.
 
-What a server does not take waits here, bounded, and goes out when the server takes messages again. A connection that broke is made again soon,
-then ever slower up to once a second, as long as something waits for it. With a secret key, connections are CURVE (ares/net/zmtp/curve.py), each to a
-server that owns the key in its address.
+A client is a DEALER, with a connection for each server; a server is a ROUTER. Messages not taken by
+a server wait here, bounded, and leave when the server takes messages again. A broken connection is
+made again soon, and ever slower up to once a second, as long as messages wait for it. With a secret
+key, connections are CURVE (ares/net/zmtp/curve.py), each to a server that owns the key in its
+address.
 
-On the server's side a sender is its connection, which carries the client's key if clients have keys: with a :class:`ares.security.clients_file.Lock`
-they are let in by them, and nothing of the others gets further than the handshake. Nothing that a client does makes a server hold more than the
-limits (docs/limits.md): connections beyond their number are hung up on, and so is whoever holds most of what all may send unfinished, or leave
-unread, together. Replies for a client that left, or that leaves too many unread, are dropped: it asks again.
+On the server's side a sender is its connection, which carries the client's key if clients have
+keys: with a :class:`ares.security.clients_file.Lock` clients are admitted by their keys, and no
+byte of any other client gets further than the handshake. No client can make a server hold more than
+the limits (docs/limits.md): connections beyond their number are closed. When the unfinished
+messages, or the unread replies, of all clients exceed their bound, the connection which holds most
+bytes is closed. Replies for a client that left, or leaves too many unread, are dropped: the client
+asks again.
 """
 
 import asyncio
@@ -41,21 +46,24 @@ from ares.security.clients_file import KeyedSender, Lock
 from ares.security.keys import SecretKey
 
 ROLL_CALL_S = 2.0
-"""How often clients that are connected are looked up in the list of those who may be."""
+"""Seconds between two checks of connected clients against the list of authorised clients."""
 
 NEGLIGIBLE_BYTES = 4 * 1024
-"""A batch of replies that is not larger, to a client that left nothing unread before, is not counted among what clients leave unread."""
+"""Size of a batch of replies up to which it is not counted as unread, for a client without unread
+bytes.
+"""
 
 PROGRESS_S = 0.25
-"""Between two looks whether a large reply is still arriving."""
+"""Seconds between two checks whether a large reply is still arriving."""
 
 _log = logging.getLogger(__name__)
 
 
 class ZmtpConnections(LinkedConnections):
-    """:class:`ares.net.port.Connections` over TCP; addresses are IPv4 ``host:port``, with ``secret`` ``host:port/KEY``.
+    """:class:`ares.net.port.Connections` over TCP.
 
-    ``site``: where this client says it is; empty: nowhere.
+    Addresses are IPv4 ``host:port``, with ``secret`` ``host:port/KEY``. ``site``: the client's
+    site, by its own word; empty: none.
     """
 
     def __init__(self, secret: SecretKey | None = None, site: str = "") -> None:
@@ -75,7 +83,7 @@ class ZmtpConnections(LinkedConnections):
 
 
 class _Link(Link):
-    """Its connection is made when there is something to send."""
+    """A link whose connection is made when a message is to be sent."""
 
     def __init__(
         self, connections: ZmtpConnections, server: ServerId, host: str, port: int, key: str
@@ -109,7 +117,7 @@ class _Link(Link):
         return self._latest if self._latest is not None and self._latest.ready else None
 
     def receiving(self) -> bool:
-        """Whether more of a reply has come since the last look, PROGRESS_S ago or longer."""
+        """Return whether more of a reply came since the last check, PROGRESS_S ago or longer."""
         if self._loop.time() - self._looked_at >= PROGRESS_S:
             self._looked_at, before = self._loop.time(), self._progress
             self._progress = 0 if self._latest is None else self._latest.progress
@@ -144,7 +152,7 @@ class _Link(Link):
             self._waiting.admit(messages[taken:])
 
     async def _connect(self, pause_s: float) -> None:
-        """Until a handshake is done; how long the connection then lasts is another matter."""
+        """Connect until a handshake is done, whatever the connection's later life."""
         while not self._closed and self._waiting:
             await asyncio.sleep(pause_s)
             self._met_or_lost.clear()
@@ -171,7 +179,7 @@ class _Link(Link):
         self._connecting = None
 
     async def _reach(self, connection: ZmtpConnection) -> None:
-        """Until its handshake is done, or has come to nothing."""
+        """Wait until the connection's handshake is done, or has failed."""
         try:
             async with asyncio.timeout(links.CONNECT_TIMEOUT_MS / 1000):
                 await self._loop.create_connection(
@@ -185,7 +193,7 @@ class _Link(Link):
             async with asyncio.timeout(HANDSHAKE_TIMEOUT_MS / 1000):
                 await self._met_or_lost.wait()
         except TimeoutError:
-            self._latest = None  # that it ends now is our doing
+            self._latest = None  # the end of this connection is our doing
             connection.hang_up()
             self._trouble(links.MUTE)
 
@@ -206,7 +214,7 @@ class _Link(Link):
             self._transmit(connection, self._waiting.take())
 
     def _lost(self, connection: ZmtpConnection) -> None:
-        """Also when it never came to a handshake."""
+        """Handle the end of a connection, with or without a handshake."""
         if not connection.shaken:
             if connection is self._latest and not self._closed:
                 self._judge(connection)
@@ -220,14 +228,14 @@ class _Link(Link):
                 self._connecting = self._loop.create_task(self._connect(self._pause_s))
 
     def _judge(self, connection: ZmtpConnection) -> None:
-        """A handshake that came to nothing."""
+        """Report a failed handshake."""
         match connection.trouble:
             case WrongMechanism():
                 self._shut_out(links.NEEDS_KEYS if self._secret is None else links.NO_SERVER)
             case TurnedAway(code="400") if self._secret is not None:
                 self._shut_out(links.UNKNOWN_KEY)
             case None:
-                self._careful = True  # it may want another mechanism, and libzmq says which only to who waits for that
+                self._careful = True  # it may want another mechanism, and libzmq names its mechanism only to a peer that waits
                 self._trouble(links.HUNG_UP if self._secret is None else links.WRONG_KEY)
             case TurnedAway() as refused:
                 self._trouble(str(refused))
@@ -245,13 +253,14 @@ class _Link(Link):
 
 
 class _ClientConnection(KeyedSender, ZmtpConnection):
-    """The connection of one client; it is the sender of what comes over it."""
+    """The connection of a client, and the sender of its messages."""
 
 
 class ZmtpListener(BatchListener):
-    """:class:`ares.net.port.Listener` over TCP at an IPv4 ``host:port``; port 0 takes a free one. ``lock``: for clients with keys.
+    """:class:`ares.net.port.Listener` over TCP at an IPv4 ``host:port``; port 0 takes a free port.
 
-    ``connections``: those that are there; ``refused``: connections beyond the limit; ``cut``: clients hung up on because of what they held, or
+    ``lock``: for clients with keys. ``connections``: the present connections; ``refused``:
+    connections beyond the limit; ``cut``: clients disconnected because of the bytes they held, or
     because their keys were revoked.
     """
 
@@ -321,7 +330,7 @@ class ZmtpListener(BatchListener):
             return
         oldest = next(
             iter(self._unmet)
-        )  # the newest is among them: or strangers who say nothing could keep everybody else out
+        )  # the newest is among them; otherwise silent strangers could keep all other clients out
         self.refused += 1
         if self.refused.bit_count() == 1:  # the 1st, 2nd, 4th, ...: attempts must not fill the log
             _log.warning(
@@ -341,11 +350,11 @@ class ZmtpListener(BatchListener):
     def _receive(self, sender: Sender, came: Sequence[Sequence[Frame]]) -> None:
         if self._lock is None or not self._served(
             sender, came
-        ):  # without keys, it was looked at before it was taken apart
+        ):  # without keys, the core saw it before it was taken apart
             super()._receive(sender, came)
 
     def _served(self, sender: Sender, came: Came) -> bool:
-        """Whether the compiled core did all that is needed."""
+        """Return whether the compiled core did all the work."""
         core = self.core
         if core is None or (self._lines and sender in self._lines):
             return False
@@ -373,7 +382,7 @@ class ZmtpListener(BatchListener):
             sender.resume()
 
     def _weight(self, connection: ZmtpConnection) -> int:
-        """What is held of what came from it."""
+        """Return the bytes held of this client's messages."""
         line = self._lines.get(connection)
         return connection.held_bytes + (line.bytes if line is not None else 0)
 
@@ -400,7 +409,10 @@ class ZmtpListener(BatchListener):
                     connection.resume()
 
     def _holds(self, more_bytes: int) -> None:
-        """Somebody is in the middle of a message, or stands in line: hang up on whoever holds most until all together are within the bound."""
+        """Count held bytes, of a message under way or a line; beyond the bound, close connections.
+
+        The connections which hold most are closed until the total is within the bound.
+        """
         self._held_bytes += more_bytes
         if self._held_bytes > self._limits.received_bytes:
             self._hang_up_beyond(
@@ -433,14 +445,17 @@ class ZmtpListener(BatchListener):
         connection.hang_up()
 
     def _forget(self, connection: ZmtpConnection) -> None:
-        """Also the timer, or many that came and went would be kept by theirs."""
+        """Forget a connection and its timer, which would keep a closed connection in memory."""
         self._unmet.pop(connection, None)
         timer = self.connections.pop(connection, None)
         if timer is not None:
             timer.cancel()
 
     def _call_roll(self, lock: Lock) -> None:
-        """Hang up on those whose keys were revoked: their requests are refused anyway, and their connections take room."""
+        """Close the connections whose keys were revoked.
+
+        Their requests are refused in any case, and their connections take room.
+        """
         self._rolling = self._loop.call_later(ROLL_CALL_S, self._call_roll, lock)
         for connection in lock.revoked(self.connections):
             self._cut(connection, "its key was revoked")
@@ -455,14 +470,18 @@ class ZmtpListener(BatchListener):
         assert isinstance(sender, _ClientConnection)
         bytes = len(frames[0]) if len(frames) == 1 else sum(map(len, frames))
         unsent = sender.unsent_bytes
-        if unsent == 0 or unsent + bytes <= WAITING_BYTES_MAX:  # one batch is always taken
+        if unsent == 0 or unsent + bytes <= WAITING_BYTES_MAX:  # a single batch is always taken
             self._traffic.sent_bytes += bytes
             sender.send(frames)
             if unsent or bytes > NEGLIGIBLE_BYTES or sender in self._unread:
                 self._note_unread(sender, sender.unsent_bytes)
 
     def _note_unread(self, connection: ZmtpConnection, bytes: int) -> None:
-        """What is known of ``connection``; of others it may be less by now, and is looked at when all together seem to be too much."""
+        """Record the unread bytes of ``connection``.
+
+        The numbers of other connections may have shrunk since; all are read again when their sum
+        seems too large.
+        """
         self._unread_bytes += bytes - self._unread.pop(connection, 0)
         if bytes:
             self._unread[connection] = bytes

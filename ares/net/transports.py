@@ -1,6 +1,7 @@
-"""Which of two implementations of ZeroMQ's protocol is used: our own, which is faster, or libzmq, whose CURVE more people have looked at.
+"""The choice between two implementations of ZeroMQ's protocol.
 
-They speak the same on the wire, and tests let each talk to the other, with keys and without. Why there are two, with figures: docs/transport.md.
+Our own is faster; libzmq's CURVE has had more reviewers. Both speak the same on the wire, and tests
+let each talk to the other, with keys and without. Reasons for two, with figures: docs/transport.md.
 libzmq is loaded only where it is used.
 """
 
@@ -24,7 +25,10 @@ def listener_at(
     traffic: Traffic | None = None,
     transport: TransportName = "native",
 ) -> "ZmqListener | ZmtpListener":
-    """A listener at ``host:port``. ``lock``: for clients with keys. ``traffic``: where to count."""
+    """Return a listener at ``host:port``.
+
+    ``lock``: for clients with keys. ``traffic``: the counters.
+    """
     if transport == "native":
         return ZmtpListener(address, lock, limits, traffic)
     from ares.net.libzmq import ZmqListener
@@ -35,7 +39,11 @@ def listener_at(
 def connections(
     secret: SecretKey | None = None, transport: TransportName = "native", site: str = ""
 ) -> Connections:
-    """Connections for a client. ``secret``: its key, if the cluster has keys. ``site``: where it is, which servers are told; libzmq tells nobody."""
+    """Return connections for a client.
+
+    ``secret``: its key, if the cluster has keys. ``site``: the client's site, sent to servers;
+    libzmq does not send it.
+    """
     if transport == "native":
         return ZmtpConnections(secret, site)
     from ares.net.libzmq import ZmqConnections

@@ -1,1 +1,4 @@
-"""How operations run: the effects that they ask for, and the session that carries those out with servers. Pure."""
+"""The running of operations: their effects, and the session that performs these with servers.
+
+Pure.
+"""

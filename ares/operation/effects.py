@@ -1,7 +1,7 @@
-"""What an operation may ask of the world.
+"""The effects which an operation may ask for.
 
-An operation is a generator that reads like the paper: it yields effects and is sent their results. A session (ares/operation/session.py) performs
-them; nothing here does anything.
+An operation is a generator that reads like the paper: it yields effects and receives their results.
+A session (ares/operation/session.py) performs them; this module only declares them.
 """
 
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -14,18 +14,22 @@ from ares.model.identity import ServerId
 from ares.operation.readiness import Order
 
 Answers = Mapping[ServerId, Any]
-"""What servers answer to a question; those that refuse are missing."""
+"""The servers' answers to a question, without servers that refuse."""
 
 
 class Gather(Struct, frozen=True):
-    """One round: ask servers of ``configuration``, continue with ``{server: reply}`` of at least ``needed`` of them (0: a quorum).
+    """A round: ask servers of ``configuration``, continue with ``{server: reply}``.
 
-    ``requests(call, *arguments)`` gives one request for all, or a list in the order of ``to`` (default: all servers of the configuration).
-    With ``settled``, the round goes on beyond a quorum until ``settled(answers)`` is true, everybody has answered, or some time has passed since the
-    quorum was there: ``patience_s(answers, waited_s)``, for a quorum that it waited ``waited_s`` for. ``give_up_s``: throw Unavailable into the
-    operation after so long, instead of at its deadline. ``order`` (not with ``to``): ask only its first servers, and the spared ones when those are
-    slow or do not settle it. ``reply``: the type of the answers, if the requests are not in the table of ares/model/messages.py. ``resend_s``: when a
-    server is asked again that is silent, at first; None: as soon as is usual.
+    The round needs replies of at least ``needed`` servers (0: a quorum). ``requests(call,
+    *arguments)`` returns a single request for all servers, or a list in the order of ``to``
+    (default: all servers of the configuration). With ``settled``, the round goes on beyond a quorum
+    until ``settled(answers)`` is true, every server has answered, or some time has passed since the
+    quorum: ``patience_s(answers, waited_s)``, after a wait of ``waited_s`` for the quorum.
+    ``give_up_s``: throw Unavailable into the operation after this time, instead of at its deadline.
+    ``order`` (not with ``to``): ask only its first servers, and the spared servers when the first
+    are slow or do not settle the round. ``reply``: the type of the answers, if the requests are not
+    in the table of ares/model/messages.py. ``resend_s``: the first wait until a silent server is
+    asked again; None: the usual wait.
     """
 
     configuration: Configuration
@@ -43,26 +47,34 @@ class Gather(Struct, frozen=True):
 
 
 class Pause(Struct, frozen=True):
-    """Wait; continue with None. ``retry``: to try something again, so that what follows is no progress; otherwise only to go slowly."""
+    """A wait; the operation continues with None.
+
+    ``retry``: the wait precedes another try, and the next step is no progress; otherwise the wait
+    only limits the speed.
+    """
 
     seconds: float
     retry: bool = True
 
 
 class Now(Struct, frozen=True):
-    """Continue with the time, in seconds of a clock that only goes forward."""
+    """A request for the time, in seconds of a clock that only goes forward."""
 
 
 class Agree(Struct, frozen=True):
-    """Propose ``configuration`` for its place (Alg. 5:17); continue with messages.Decided."""
+    """A proposal of ``configuration`` for its place (Alg. 5:17).
+
+    The operation continues with messages.Decided.
+    """
 
     configuration: Configuration
 
 
 class Announce(Struct, frozen=True):
-    """Tell the consensus service that ``configuration`` is finalized (a hint); continue with True if it heard.
+    """A report to the consensus service: ``configuration`` is finalized (a hint).
 
-    ``must``: throw why it did not hear into the operation, if that is known.
+    Continues with True if the service heard. ``must``: throw the known reason of a failure into the
+    operation.
     """
 
     configuration: Configuration
@@ -70,10 +82,12 @@ class Announce(Struct, frozen=True):
 
 
 class Together(Struct, frozen=True):
-    """Run operations side by side; continue with None when all are done. The first failure ends all and is thrown.
+    """Operations run side by side; continues with None when all are done.
 
-    At most ``window`` run at once; a function is asked each time. With ``ordered``, an operation begins only when less than ``window`` lies between
-    it and the oldest that runs: who wants the results in order never has to keep more than so many.
+    The first failure ends all and is thrown. At most ``window`` run at once; a function is called
+    each time. With ``ordered``, an operation begins only when less than ``window`` lies between it
+    and the oldest running operation: a consumer of results in order never has to keep more than
+    ``window`` of them.
     """
 
     operations: "Iterator[Operation[None]]"
@@ -82,7 +96,7 @@ class Together(Struct, frozen=True):
 
 
 class Report(Struct, frozen=True):
-    """Pass progress on to the caller; continue with None."""
+    """A report of progress to the caller; continues with None."""
 
     progress: Any
 

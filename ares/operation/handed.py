@@ -1,5 +1,7 @@
-"""Operations that the compiled core began (core/src/client.rs), and that the session is to go on with: each is made again, and gone through up to the
-round that it waits for, with the answers that it had. Nothing is sent for that, and a write takes the tag that it had taken.
+"""Operations begun by the compiled core (core/src/client.rs) and continued by the session.
+
+Each operation is made again, and replayed up to its present round, with the answers received. The
+replay sends no message, and a write keeps the tag already taken.
 """
 
 from functools import partial
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def job_of(handed: "Handed") -> Job:
-    """The operation, not begun."""
+    """Return the operation, not begun."""
     name, value = handed.object, handed.value
     return Job(
         handed.make(name, value),
@@ -33,7 +35,7 @@ def job_of(handed: "Handed") -> Job:
 
 
 def round_of(handed: "Handed", job: Job, readiness: Readiness) -> Round:
-    """The round that it waits for."""
+    """Return the round for which the operation waits."""
     round = begin(handed.call, job, _gone_through(handed, job, readiness), handed.started)
     round.answers = handed.answers
     if not handed.unasked:
@@ -42,8 +44,11 @@ def round_of(handed: "Handed", job: Job, readiness: Readiness) -> Round:
 
 
 def _gone_through(handed: "Handed", job: Job, readiness: Readiness) -> Gather:
-    """The round that the generator waits for. Of the get-tag before a put-data only its outcome is known, the highest number: one reply that says so
-    stands for all."""
+    """Replay the generator up to the round for which it waits, and return the round.
+
+    Of the get-tag before a put-data only the outcome is known, the highest number: a single reply
+    with this number stands for all.
+    """
     assert handed.order is not None, "it has begun"
     with readiness.recalled(handed.configuration, handed.order):
         effect = job.generator.send(None)

@@ -1,4 +1,4 @@
-"""What a session keeps of the operations that it runs: jobs and their tasks, Togethers under way, and rounds that wait for a quorum."""
+"""A session's state: jobs and their tasks, Togethers, and rounds that wait for a quorum."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -19,7 +19,7 @@ Key = tuple[DomainName, ObjectName]
 
 
 class About(Struct, frozen=True, gc=False):
-    """The label of an operation on one object, or on one file (its ``kind``). Errors need it as text."""
+    """The label of an operation on an object, or on a file (its ``kind``), printed in errors."""
 
     what: str
     name: str
@@ -30,10 +30,12 @@ class About(Struct, frozen=True, gc=False):
 
 
 class Task(Struct, eq=False):
-    """A running generator: a job's own, or one of those that its Together started (``fan``). ``call``: the round that it waits for.
+    """A running generator: a job's own, or an operation started by a Together (``fan``).
 
-    ``moving``: its steps put off the deadline of its job, until it pauses to try something again. ``ended``: nothing wakes it any more.
-    ``asking``: it waits for the consensus service. ``recording``: told of what it does, if somebody wants to know.
+    ``call``: the round for which the task waits. ``moving``: the task's steps put off the deadline
+    of the job, until the task pauses for another try. ``ended``: no event wakes the task any more.
+    ``asking``: the task waits for the consensus service. ``recording``: records the task's actions,
+    if set.
     """
 
     generator: Operation[Any]
@@ -46,12 +48,12 @@ class Task(Struct, eq=False):
 
     @property
     def job(self) -> "Job":
-        """What it is part of."""
+        """Return the job of this task."""
         assert self.fan is not None, "a job's own task is the job"
         return self.fan.job
 
     def within(self, fan: "Fan") -> bool:
-        """Whether ``fan`` started it, or started a task above it."""
+        """Return whether ``fan`` started this task, or started a task above."""
         above = self.fan
         while above is not None and above is not fan:
             above = above.parent.fan
@@ -59,11 +61,12 @@ class Task(Struct, eq=False):
 
 
 class Job(Task, eq=False, kw_only=True):
-    """One operation that a caller waits for, and its first task; ``tasks`` are those that its Togethers run.
+    """An operation for which a caller waits, and its first task; ``tasks`` run in its Togethers.
 
-    ``done(result, error)`` is called once. ``deadline``: when it fails; with ``idle`` it moves on with every step that is not a retry, so that
-    ``timeout_s`` bounds a standstill and not the whole. ``key``: jobs with the same key run one after the other. ``label``: prints as what it is.
-    ``begun_for``: of one that the compiled core began, whose it was there.
+    ``done(result, error)`` is called once. ``deadline``: the time of failure; with ``idle`` every
+    step except a retry extends the deadline, hence ``timeout_s`` bounds a standstill and not the
+    whole. ``key``: jobs with the same key run in sequence. ``label``: prints as the operation.
+    ``begun_for``: for a job begun by the compiled core, the ``done`` given to the core.
     """
 
     label: object
@@ -81,12 +84,16 @@ class Job(Task, eq=False, kw_only=True):
         return self
 
     def put_off(self, now: float) -> None:
-        """There is progress."""
+        """Extend the deadline after progress."""
         self.deadline = max(self.deadline, now + self.timeout_s)
 
 
 class Fan(Struct, eq=False):
-    """A Together under way: ``parent`` goes on when its operations are exhausted and nothing is ``running`` (task to its place in their order)."""
+    """A Together under way.
+
+    ``parent`` goes on when the operations are exhausted and no task is ``running`` (task to its
+    position among the operations).
+    """
 
     job: Job
     parent: Task
@@ -98,7 +105,10 @@ class Fan(Struct, eq=False):
 
     @property
     def full(self) -> bool:
-        """Whether the next operation has to wait. Never when nothing runs, whatever the window: nobody would begin the rest."""
+        """Return whether the next operation has to wait.
+
+        Never while no task runs, whatever the window: no task would begin the rest.
+        """
         if not self.running:
             return False
         window = self.together.window
@@ -111,7 +121,11 @@ class Fan(Struct, eq=False):
 
 
 class Refusal(str):
-    """Why a server refuses. ``untouched``: it did nothing for the round. ``proven``: the server said it, not a stranger in the handshake."""
+    """The reason of a server's refusal.
+
+    ``untouched``: the server did nothing for the round. ``proven``: the refusal came from the
+    server, not from a stranger in the handshake.
+    """
 
     reason: Reason
     untouched: bool
@@ -119,9 +133,10 @@ class Refusal(str):
 
 
 class Round(Tally[Any], eq=False, kw_only=True):
-    """A Gather under way, and its answers. ``requests`` are kept for sending again; times are the session's.
+    """A Gather under way, and its answers.
 
-    ``unasked``: servers that were spared so far.
+    ``requests`` are kept for sending again; times are the session's. ``unasked``: servers spared up
+    to now.
     """
 
     call: int
@@ -145,7 +160,7 @@ class Round(Tally[Any], eq=False, kw_only=True):
         self.give_up_at = min(at, self.give_up_at or at)
 
     def story(self) -> str:
-        """What was going on, for an error message."""
+        """Describe the action under way, for an error message."""
         configuration, what = (
             self.gather.configuration,
             f"{self.task.job.label}: {self.gather.what}",
@@ -155,7 +170,10 @@ class Round(Tally[Any], eq=False, kw_only=True):
         return f"{what} in configuration {configuration.index} of domain {configuration.domain!r}"
 
     def failure(self, troubles: Mapping[ServerId, str]) -> Uncertain:
-        """The error of a round that has no quorum. ``troubles``: why servers cannot be reached, as far as that is known."""
+        """Return the error of a round without a quorum.
+
+        ``troubles``: known reasons why servers cannot be reached.
+        """
         refusals = {
             server: why for server, why in self.refusals.items() if isinstance(why, Refusal)
         }
@@ -179,7 +197,7 @@ class Round(Tally[Any], eq=False, kw_only=True):
 
 
 def begin(call: int, task: Task, gather: Gather, now: float) -> Round:
-    """The round for a Gather that ``task`` waits for."""
+    """Return the round of a Gather for which ``task`` waits."""
     requests = gather.requests(call, *gather.arguments)
     first = requests[0] if isinstance(requests, list) else requests
     asked = gather.configuration.server_ids if gather.to is None else gather.to

@@ -1,7 +1,8 @@
-"""Whom to ask first: the servers that are likely to answer soonest.
+"""The order of servers: a client first asks the servers likely to answer soonest.
 
-A round needs a quorum, and a query asks no more servers than that unless they are slow (ares/operation/session.py): messages that nobody waits for
-cost everybody time. Nothing depends on the choice but speed: servers that are not asked are servers whose request is late.
+A round needs a quorum, and a query asks no more servers unless they are slow
+(ares/operation/session.py): unneeded messages cost time for every client. Only speed depends on the
+choice: an unasked server equals a server with a late request.
 """
 
 from collections.abc import Iterator
@@ -14,16 +15,17 @@ from ares.model.identity import CallId, ConfigurationId, ServerId
 
 PROBE_TURNS = 64
 REMOTE_BEHIND = 1 << 64
-"""Further than any server at the client's own site."""
+"""Distance of a server at another site, beyond any server at the client's own site."""
 
 FAR_BEHIND = 1 << 65
-"""Further than any server that is no suspect."""
+"""Distance of a suspect, beyond any other server."""
 
 
 class Order(Struct, frozen=True, gc=False):
-    """In what order servers are asked in one turn, by their positions: the readiest first.
+    """The order of servers in a turn, by their positions: the readiest first.
 
-    ``first``: positions of those to ask at first, ``asked``, who they are; ``spared``: the others.
+    ``first``: positions of the servers asked at first, ``asked``: their ids; ``spared``: the other
+    servers.
     """
 
     positions: list[int]
@@ -33,12 +35,13 @@ class Order(Struct, frozen=True, gc=False):
 
 
 class Readiness:
-    """What one client knows of its servers. ``suspects``: those that let a round wait, until they say something again. ``remote``: those at other
-    sites than the client.
+    """A client's knowledge of the readiness of its servers.
 
-    Calls are numbered, so the last call that a server was sent and the last that it answered tell how much it is behind. The order stays the same
-    for a *turn*: what is produced in one goes to the same servers, in as few batches as possible. ``turn``: where to begin, another for each client.
-    ``sent``: to every server, the last call.
+    ``suspects``: servers that delayed a round, until their next message. ``remote``: servers at
+    other sites than the client. Calls are numbered: a server's last call sent and last call
+    answered tell how far the server is behind. The order stays the same for a *turn*: the messages
+    of a turn go to the same servers, in as few batches as possible. ``turn``: the beginning of the
+    order, different for each client. ``sent``: the last call sent to every server.
     """
 
     def __init__(self, turn: int = 0) -> None:
@@ -50,7 +53,7 @@ class Readiness:
         self._orders: dict[tuple[ConfigurationId, int], Order] = {}
 
     def heard(self, server: ServerId, call: CallId) -> None:
-        """It answered."""
+        """Record a server's answer to a call."""
         if self.suspects:
             self.suspects.discard(server)
         if call > self._heard.get(server, 0):
@@ -61,9 +64,11 @@ class Readiness:
         self._orders.clear()
 
     def order(self, configuration: Configuration, preferred: int = 0) -> Order:
-        """The readiest servers first; of those that are equally ready, the ones at the first ``preferred`` positions, and then in turn.
+        """Return the readiest servers first.
 
-        A quorum is asked at first. Every PROBE_TURNS the least ready is asked as well: only a server that is asked can show that it is well again.
+        Among equally ready servers, the first ``preferred`` positions come first, and the rest in
+        turn. A quorum is asked at first. Every PROBE_TURNS the least ready server is asked as well:
+        a recovery shows only in an answer.
         """
         order = self._orders.get((configuration.id, preferred))
         if order is None:
@@ -85,7 +90,7 @@ class Readiness:
 
     @contextmanager
     def recalled(self, configuration: Configuration, order: Order) -> Iterator[None]:
-        """Give this order of servers meanwhile, to who goes again through what was done before."""
+        """Return ``order`` from :meth:`order` while an operation is replayed."""
         orders, self._orders = (
             self._orders,
             {(configuration.id, preferred): order for preferred in (0, configuration.k)},
@@ -96,7 +101,10 @@ class Readiness:
             self._orders = orders
 
     def _ranked(self, servers: tuple[ServerId, ...], preferred: int) -> list[int]:
-        """Positions by how far behind, whether preferred, whose turn. A rank is one number; its last digit, to the base n, tells the position."""
+        """Return positions ordered by distance behind, preference, and turn.
+
+        A rank is a single number; its last digit, to the base n, gives the position.
+        """
         n, turn, sent, heard, suspects, remote, ranks = (
             len(servers),
             self.turn,

@@ -1,8 +1,10 @@
-"""What one operation did, and when: recorded while it runs, for a trace or for a line of a log. No I/O; the clock is given.
+"""The recording of an operation's actions and times, for a trace or for a line of a log.
 
-A session reports to the recording of a job, if that has one; operations know nothing of it. While an operation waits, its generators stand one in the
-other: ``gi_yieldfrom`` leads from the operation to the primitive that asks. So the parts of a recording have the names of the functions of the
-protocol (``query``, ``propagate``, ``get_data``), nested as those are. ares/tracing/spans.py knows the papers' names for them.
+No I/O; the clock is given. A session reports to the recording of a job, if the job has a recording;
+operations are not aware of recordings. While an operation waits, its generators are nested:
+``gi_yieldfrom`` leads from the operation to the primitive that asks. The parts of a recording
+therefore have the names of the functions of the protocol (``query``, ``propagate``, ``get_data``),
+nested as the functions are. ares/tracing/spans.py has the papers' names for them.
 """
 
 from collections import deque
@@ -22,16 +24,18 @@ if TYPE_CHECKING:
 
 Clock = Callable[[], float]
 Computed = tuple[str, float, float]
-"""What was computed (``encode``, ``decode``), and from when to when."""
+"""A computation (``encode``, ``decode``), with its begin and end."""
 
 PARTS_MAX = 20_000
-"""Of one recording; what a long move does beyond that is counted, and not kept."""
+"""Most parts of a recording; further parts of a long move are counted, and not kept."""
 
 
 class Heard(Struct, gc=False):
-    """A server's reply: when it came, and what the server says of it: seconds from the request's arrival until it was handled, and durable.
+    """A server's reply: its time, and the server's report of times.
 
-    ``tag``: the newest that it named. ``connected_s``: when the connection with it was made, if known.
+    The server reports the seconds from the request's arrival until handled, and until durable.
+    ``tag``: the newest tag in the reply. ``connected_s``: time of the connection with the server,
+    if known.
     """
 
     server: ServerId
@@ -43,13 +47,17 @@ class Heard(Struct, gc=False):
 
 
 class RecordedPart(Struct, eq=False):
-    """Something that an operation did or waited for: a function of the protocol; or ``round``; ``settled``, finding out what the replies of a round
-    mean; ``encode``, ``decode``, ``consensus``, ``pause``; ``chain``, where it waited for a log's chain; or ``queue``, where it waited for another
-    operation on the same object.
+    """An action or a wait of an operation.
 
-    ``parent``: the part that it belongs to, None of the operation itself. ``ended_s`` is None while it is under way. Of a round: ``what`` it is, in
-    which ``configuration``, the servers ``asked`` and how many had to answer, the replies ``heard`` until it ended, how often it was ``sent_again``,
-    and why it ``failed``; ``id`` is what servers call it by, if they were told. Of put-data: the ``tag``, and the ``size`` of the whole value.
+    The part is a function of the protocol; or ``round``; ``settled``, the judgement of a round's
+    replies; ``encode``, ``decode``, ``consensus``, ``pause``; ``chain``, a wait for a log's chain;
+    or ``queue``, a wait for another operation on the same object.
+
+    ``parent``: the enclosing part, None for the operation itself. ``ended_s`` is None while the
+    part is under way. For a round: ``what`` names the round, with ``configuration``, the servers
+    ``asked`` and the number ``needed``, the replies ``heard`` until the end, the number of times
+    ``sent_again``, and the reason in ``failed``; ``id`` is the round's name for servers, if they
+    were told. For put-data: the ``tag``, and the ``size`` of the whole value.
     """
 
     name: str
@@ -67,15 +75,15 @@ class RecordedPart(Struct, eq=False):
     tag: Tag | None = None
     size: int | None = None
     spared: tuple[ServerId, ...] = ()
-    """Servers that a round did not ask at first."""
+    """Servers not asked at first by a round."""
     spared_asked_s: float | None = None
-    """When it asked them; None: it did not."""
+    """Time at which the round asked the spared servers, or None."""
     refused: tuple[ServerId, ...] = ()
     """Servers that refused."""
 
 
 class _Standing:
-    """Where a task stands: its generators with their parts, the outermost first; and the part in which it waits."""
+    """The position of a task: generators with their parts, the outermost first; and the wait."""
 
     __slots__ = ("stack", "waiting")
 
@@ -85,10 +93,12 @@ class _Standing:
 
 
 class Recording:
-    """``parts``: what there was, in the order in which it began, ``operation`` first. ``name``: of the operation.
+    """The recording of an operation.
 
-    ``contexts`` gives the context of a new round for the servers to see, None where they need not know. ``computed``: where the codings of this
-    client write down what they computed; what is there when a task waits again was computed for that task, since nothing else runs in between.
+    ``parts``: in the order of their begin, ``operation`` first. ``name``: of the operation.
+    ``contexts`` returns the context of a new round for the servers, or None. ``computed``: the
+    computations of this client's codings; entries present when a task waits again were computed for
+    this task, because no second task runs in between.
     """
 
     __slots__ = (
@@ -123,7 +133,7 @@ class Recording:
     # -- what a session reports --------------------------------------------------------------------
 
     def resumed(self, task: "Task") -> None:
-        """The task goes on."""
+        """Record that the task goes on."""
         now = self._resumed_s = self._clock()
         self._computed.clear()
         standing = self._standing.get(task)
@@ -135,7 +145,7 @@ class Recording:
                 waited.ended_s = now
 
     def asked(self, round: "Round") -> None:
-        """It waits for this round, whose requests are to carry its context from now on."""
+        """Record a task's wait for this round, and give the round's requests their context."""
         gather, requests = round.gather, round.requests
         part = self._rounds[round.call] = self._wait(round.task, "round")
         part.what, part.configuration, part.asked, part.needed = (
@@ -159,7 +169,7 @@ class Recording:
     def heard(
         self, round: "Round", server: ServerId, reply: Any, connected_s: float | None
     ) -> None:
-        """A reply to a round that has not ended."""
+        """Record a reply to a round that has not ended."""
         if server not in round.answers:
             handled_s, durable_s = getattr(reply, "spent", None) or (None, None)
             kind = type(reply)
@@ -175,22 +185,25 @@ class Recording:
             )
 
     def asked_rest(self, round: "Round") -> None:
-        """Note that the servers that the round spared are asked now."""
+        """Record that the servers spared by the round are asked now."""
         self._rounds[round.call].spared_asked_s = self._clock()
 
     def refused(self, round: "Round", server: ServerId) -> None:
-        """Note that the server refuses."""
+        """Record that the server refuses."""
         self._rounds[round.call].refused += (server,)
 
     def sent_again(self, round: "Round") -> None:
-        """To those that have not answered."""
+        """Record that the silent servers are asked again."""
         part = self._rounds[round.call]
         part.sent_again += 1
         if part.spared and part.spared_asked_s is None:
             part.spared_asked_s = self._clock()
 
     def concluded(self, round: "Round", error: Exception | None = None) -> None:
-        """It has what it waited for, or failed. After the last reply, what the replies mean was found out."""
+        """Record the end of a round, or its failure.
+
+        The time after the last reply was spent on judging the replies.
+        """
         part = self._rounds.pop(round.call)
         if error is not None:
             part.failed = type(error).__name__
@@ -199,14 +212,14 @@ class Recording:
             self._add(RecordedPart("settled", part.parent, part.ended_s, self._clock()))
 
     def waits(self, task: "Task", what: str) -> None:
-        """It waits for something else: ``consensus``, a ``pause``, or its turn in a ``queue``."""
+        """Record another wait: for ``consensus``, in a ``pause``, or for a turn in a ``queue``."""
         self._wait(task, what)
 
     def ended(self, task: "Task") -> None:
-        """The task has ended, or was given up. With the first one, the operation."""
+        """Record the end of a task, or its abort; the end of the first task ends the operation."""
         now, standing = self._clock(), self._standing.pop(task, None)
         if standing is not None:
-            if standing.waiting is not None:  # it was given up
+            if standing.waiting is not None:  # it was aborted
                 standing.waiting.ended_s = self._resumed_s = now
             for what, began_s, ended_s in self._decoded(standing):
                 self._add(RecordedPart(what, self.operation, began_s, ended_s))
@@ -215,12 +228,12 @@ class Recording:
             self.close()
 
     def waits_for_chain(self, what: str, chain: Configuration) -> None:
-        """Note that the operation waits for the servers of a log's chain, from its beginning on."""
+        """Record a wait for the servers of a log's chain, from the operation's beginning on."""
         part = self._add(RecordedPart("chain", self.operation, self.operation.began_s))
         part.what, part.configuration, part.asked = what, chain, chain.server_ids
 
     def close(self) -> None:
-        """End what has not ended."""
+        """End all parts still under way."""
         now = self._clock()
         for part in self.parts:
             if part.ended_s is None:
@@ -240,8 +253,10 @@ class Recording:
         return part
 
     def _stand(self, task: "Task", stack: list[tuple[object, RecordedPart]]) -> RecordedPart:
-        """The innermost of the generators in which the task stands now. Those that are new began when the task went on; the others, in which it
-        stood before, ended then."""
+        """Return the part of the innermost generator in which the task is now.
+
+        New generators began when the task went on; generators left since ended at the same time.
+        """
         fan = task.fan
         above = (
             self.operation
@@ -267,13 +282,17 @@ class Recording:
         return above
 
     def _leave(self, stack: list[tuple[object, RecordedPart]], depth: int) -> None:
-        """What stands deeper has ended."""
+        """End the parts of deeper generators."""
         for _, part in stack[depth:]:
             part.ended_s = self._resumed_s
         del stack[depth:]
 
     def _decoded(self, standing: _Standing) -> list[Computed]:
-        """What was decoded since the task went on belongs to what it stood in before. The rest is returned: to what it stands in now."""
+        """Record decodings in the task's earlier part; return the other computations.
+
+        The decodings took place since the task went on. The other computations belong to the task's
+        present part.
+        """
         others = []
         for what, began_s, ended_s in self._computed:
             if what == "decode":

@@ -1,10 +1,12 @@
-"""A session runs the operations of one client: it numbers calls, counts answers, sends again and keeps deadlines. No I/O, no clock: ``now`` is given.
+"""The session of a client: it numbers calls, counts answers, sends again and keeps deadlines.
 
-The shell around it (ares/client/runner.py, or a simulator) takes ``contacts``, the outbox, ``asks`` and ``hints`` after every call and sees to
-them, hands replies to ``receive``, and calls ``tick`` every TICK_S while ``busy``.
+No I/O, no clock: ``now`` is given. The shell around the session (ares/client/runner.py, or a
+simulator) takes ``contacts``, the outbox, ``asks`` and ``hints`` after every call and sees to them,
+hands replies to ``receive``, and calls ``tick`` every TICK_S while ``busy``.
 
-An operation that a caller waits for is a job. Its generator is a task, and so is every operation that its Togethers run; a task waits for a round
-(a Gather), a pause, an answer of the consensus service, or its own Together. Jobs that share a key run one after the other.
+An operation for which a caller waits is a job. The job's generator is a task, and likewise every
+operation run by a Together of the job; a task waits for a round (a Gather), a pause, an answer of
+the consensus service, or the end of a Together. Jobs with a common key run in sequence.
 """
 
 import heapq
@@ -38,29 +40,34 @@ TICK_S = 0.025
 RESEND_S_MAX = 4.0
 STALL_S = 1.0
 HEDGE_USUAL = 3.0
-"""A query that takes so many times as long as queries usually do, and at least a tick, is put to the servers that were spared."""
+"""Multiple of the usual time after which a query goes to the spared servers, and at least a tick.
+"""
 
 USUAL_ROUNDS = 64
 DENIED_S = 0.25
 HINT_AGAIN_S = 2.0
 ASK_GRACE_S = 0.5
-"""The consensus service is given as long as the job, and begins later."""
+"""Extra seconds of the consensus service, which has as long as the job, and begins later."""
 
 Letter = list[AnyMessage] | Frame
-"""What is to be posted to a server: messages, or the only frame of a batch of requests."""
+"""The post for a server: messages, or the only frame of a batch of requests."""
 
 
 class Session:
-    """All operations of one client. Nothing here iterates over a set: a run with the same events is the same run.
+    """All operations of a client.
 
-    ``asks``: for the consensus service, to be answered with ``resume`` or ``fail``. ``hints``: domains whose hint is wanted, to be answered with
-    ``hinted``. ``contacts``: servers of configurations that were not spoken to before. ``readiness``: which servers are likely to answer soonest.
-    ``troubles``: why servers cannot be reached, ``connected_s``: when connections were
-    made, both as far as that is known. ``receiving``: whether a reply of a server is arriving right now, which need
-    not be asked again. ``earlier``: of a log, what is introduced together with a configuration.
+    No code here iterates over a set: a run with the same events is the same run.
 
-    ``core``: the compiled core, which runs small reads and writes as this would (ares/objects/small_objects.py) as long as nothing is unusual, and
-    then gives them to :meth:`take_over`. Calls, the order of servers, tags and the outbox are those of here.
+    ``asks``: for the consensus service, answered by ``resume`` or ``fail``. ``hints``: domains
+    whose hint is wanted, answered by ``hinted``. ``contacts``: servers of configurations not spoken
+    to before. ``readiness``: the servers likely to answer soonest. ``troubles``: reasons why
+    servers cannot be reached, ``connected_s``: the times of connections, both where known.
+    ``receiving``: whether a reply of a server is arriving now, which need not be asked again.
+    ``earlier``: for a log, the configurations introduced together with a configuration.
+
+    ``core``: the compiled core, which runs small reads and writes as the session would
+    (ares/objects/small_objects.py) until an unusual event, and gives them to :meth:`take_over` in
+    this case. Calls, the order of servers, tags and the outbox are the session's.
     """
 
     def __init__(
@@ -97,17 +104,20 @@ class Session:
 
     @property
     def under_way(self) -> int:
-        """How many operations were begun and have not ended, those aside that wait for another one on their object."""
+        """Return the number of operations begun and not ended.
+
+        Not counted: operations that wait for another operation on their object in the core.
+        """
         return len(self._jobs) + (self.core.under_way if self.core is not None else 0)
 
     @property
     def has_orders(self) -> bool:
-        """Whether there is anything for the shell to take, or to wake it for."""
+        """Return whether the shell has orders to take, or a time to wake the session."""
         return bool(self._outbox or self.asks or self.hints or self._pauses)
 
     @property
     def wakes_at(self) -> float | None:
-        """When the next pause is over."""
+        """Return the end of the next pause."""
         return self._pauses[0][0] if self._pauses else None
 
     # -- jobs --------------------------------------------------------------------------------------
@@ -155,12 +165,12 @@ class Session:
         return job
 
     def cancel(self, job: Job) -> None:
-        """The caller no longer waits: end the job without a word."""
+        """End the job without a call of ``done``: the caller no longer waits."""
         if not job.ended:
             self._end(job)
 
     def cancel_small(self, done: object) -> None:
-        """As :meth:`cancel`, for what the core began, whose result ``done`` is called with."""
+        """Run :meth:`cancel` for an operation begun by the core, identified by its ``done``."""
         if self.core is not None:
             self.core.hand_over_for(self, done)
         job = next((job for job in self._jobs if job.begun_for is done), None)
@@ -168,7 +178,10 @@ class Session:
             self.cancel(job)
 
     def take_over(self, handed: "Handed") -> None:
-        """Go on with an operation of the core from where it is; with one that has not begun, at once, and with a write when its turn comes."""
+        """Continue an operation of the core from its present state.
+
+        An operation not begun begins at once, a write in turn.
+        """
         job = job_of(handed)
         self._jobs[job] = None
         queue = [job] if job.key is None else self._queues.setdefault(job.key, [])
@@ -181,13 +194,16 @@ class Session:
             self._rounds[job.call] = round_of(handed, job, self.readiness)
 
     def take_over_all(self) -> None:
-        """All that the core has."""
+        """Take over all operations of the core."""
         if self.core is not None:
             for call in self.core.calls():
                 self.core.hand_over(self, call)
 
     def close(self, error: Callable[[], Uncertain]) -> None:
-        """End every job with an error of its own: nobody will run them on. Writes under way may take effect or not."""
+        """End every job with an error of its own: no session will continue them.
+
+        Writes under way may take effect or not.
+        """
         self.take_over_all()
         if self.core is not None:
             self.core.close()
@@ -211,7 +227,7 @@ class Session:
                 task.recording.ended(task)
 
     def _leave(self, job: Job) -> None:
-        """The job has ended: let the next of its queue begin."""
+        """Remove an ended job; let the next job of its queue begin."""
         self._jobs.pop(job, None)
         if job.key is None:
             return
@@ -224,7 +240,11 @@ class Session:
             self._step(queue[0], None)
 
     def wake(self, now: float) -> None:
-        """Go on with what has paused long enough. What pauses again meanwhile, however shortly, waits for the next call: others have their turn."""
+        """Continue the tasks at the end of their pause.
+
+        A task that pauses again during this call, however shortly, waits for the next call: further
+        tasks have their turn.
+        """
         self._now = now
         due: list[Task] = []
         while self._pauses and self._pauses[0][0] <= now:
@@ -257,7 +277,7 @@ class Session:
                 )
             except StopIteration as stop:
                 return self._finished(task, stop.value, None)
-            except Exception as failure:  # the caller gets whatever an operation raises
+            except Exception as failure:  # the caller gets any exception of an operation
                 return self._finished(task, None, failure)
             value = error = None
             match effect:
@@ -311,7 +331,7 @@ class Session:
             self._break(fan, error)
 
     def _break(self, fan: Fan, error: Exception) -> None:
-        """End everything that ``fan`` started, and what that started; its parent gets ``error``."""
+        """End every task started by ``fan``, and their tasks; the parent gets ``error``."""
         fan.broken = True
         others = [task for task in fan.job.tasks if task.within(fan)]
         for other in others:
@@ -320,7 +340,7 @@ class Session:
         self._step(fan.parent, None, error)
 
     def _fill(self, fan: Fan) -> None:
-        """Start operations up to the window; go on with the parent when there are none left."""
+        """Start operations up to the window; continue the parent when none are left."""
         if fan.filling:
             return
         fan.filling = True
@@ -328,7 +348,7 @@ class Session:
         while not fan.full:
             try:
                 operation = next(fan.together.operations, None)
-            except Exception as failure:  # an iterator may load what its operations need
+            except Exception as failure:  # an iterator may load its operations' input
                 self._break(fan, failure)
                 return
             if operation is None:
@@ -345,7 +365,10 @@ class Session:
             self._step(fan.parent, None)
 
     def _abort(self, job: Job, error: Uncertain) -> None:
-        """Throw ``error`` into every task of the job that waits, which may add what became of it; then end the job, come what may."""
+        """Throw ``error`` into every waiting task of the job, and end the job in any case.
+
+        A task may add its outcome to the error.
+        """
         parents = {task.fan.parent for task in job.tasks if task.fan is not None}
         for task in [task for task in (job, *job.tasks) if task not in parents]:
             if not task.ended:
@@ -358,7 +381,7 @@ class Session:
     # -- rounds ------------------------------------------------------------------------------------
 
     def _drop(self, tasks: Iterable[Task]) -> None:
-        """Forget the rounds that these tasks wait for."""
+        """Forget the rounds for which these tasks wait."""
         for task in tasks:
             if task.call is not None:
                 del self._rounds[task.call]
@@ -384,14 +407,18 @@ class Session:
                 letter(round.asked[position]).append(requests[position])
 
     def _letter(self, server: ServerId) -> list[AnyMessage]:
-        """What is to be posted to the server, for more."""
+        """Return the list of messages for the server, for additions."""
         letter = self._outbox[server]
         if self.core is not None:
             self.core.precede(server, letter)
         return letter
 
     def _meet(self, configuration: Configuration, call: int) -> None:
-        """First contact: all servers are to know the configuration, those too that this client would not ask soon. Each knows c0 by itself."""
+        """Introduce a configuration to all its servers at the first contact.
+
+        Servers which this client would not ask soon are to know the configuration, too. Each knows
+        c0 by itself.
+        """
         self._met.add(configuration.id)
         self.contacts.extend(configuration.servers)
         if configuration.domain != NO_DOMAIN and (configuration.domain, configuration.index) != (
@@ -411,7 +438,7 @@ class Session:
             self._letter(server).append(round.request_for(server))
 
     def take_outbox(self) -> dict[ServerId, list[AnyMessage]]:
-        """What is to be posted, leaving nothing."""
+        """Return the messages to be posted, and clear the outbox."""
         letters = self.take_letters()
         return {
             server: decode_requests([letter]) if isinstance(letter, bytes) else letter
@@ -419,7 +446,7 @@ class Session:
         }
 
     def take_letters(self) -> dict[ServerId, Letter]:
-        """As :meth:`take_outbox`; what the core alone has for a server is encoded already."""
+        """Run :meth:`take_outbox`; messages of the core alone for a server are encoded already."""
         letters, self._outbox = cast(dict[ServerId, Letter], self._outbox), defaultdict(list)
         sent = self.readiness.sent
         if self.core is not None:
@@ -427,20 +454,23 @@ class Session:
         for server, messages in letters.items():
             if (
                 isinstance(messages, list) and type(messages[-1]) is not Introduce
-            ):  # nobody answers that
+            ):  # an introduction has no answer
                 sent[server] = messages[-1].call
         self.readiness.next_turn()
         return letters
 
     def receive_frames(self, server: ServerId, frames: Sequence[Frame], now: float) -> None:
-        """A batch of replies, as it came. Raises :class:`BadMessage`; nothing of a bad batch is used."""
+        """Take an undecoded batch of replies.
+
+        Raises :class:`BadMessage`; no part of a bad batch is used.
+        """
         if self.core is not None and frames:
             self.core.feed(self, server, frames, now)
         else:
             self.receive(server, decode_replies(frames), now)
 
     def receive(self, server: ServerId, messages: Sequence[AnyMessage], now: float) -> None:
-        """Replies from a server. Late, doubled and unexpected ones are dropped."""
+        """Take replies from a server; late, doubled and unexpected replies are dropped."""
         self._now = now
         if messages:
             self.readiness.heard(server, messages[-1].call)
@@ -450,7 +480,7 @@ class Session:
         self.take(server, messages)
 
     def take(self, server: ServerId, messages: Sequence[AnyMessage]) -> None:
-        """Replies from a server, or some of those that came together, none of them for the core."""
+        """Take replies from a server, or a part of a batch of them, none of them for the core."""
         rounds = self._rounds
         for message in messages:
             round = rounds.get(message.call)
@@ -473,12 +503,12 @@ class Session:
                 self._refused(round, server, message)
 
     def _all_rounds(self) -> list[Round]:
-        """In the order of their calls, those of the core among them: they are the session's from now on."""
+        """Return all rounds in the order of their calls, after taking over those of the core."""
         self.take_over_all()
         return [self._rounds[call] for call in sorted(self._rounds)]
 
     def _look(self, round: Round) -> None:
-        """A quorum is there: go on, unless the round wants more."""
+        """Continue after a quorum, unless the round wants more."""
         gather = round.gather
         if gather.settled is None or gather.settled(round.answers) or round.complete:
             self._conclude(round)
@@ -499,7 +529,7 @@ class Session:
         self._step(task, round.answers)
 
     def _throw(self, round: Round, error: Exception | None = None) -> None:
-        """End a round with an error; without one given, with that of a round that has no quorum."""
+        """End a round with an error, by default the error of a round without a quorum."""
         del self._rounds[round.call]
         task = round.task
         task.call = None
@@ -520,7 +550,7 @@ class Session:
             return
         if (
             server in round.refusals or server in round.answers
-        ):  # it answered, then lost its memory: a doubled request is none to insist on
+        ):  # it answered, and lost its memory afterwards: a doubled request does not count
             return
         if reason is Reason.UNKNOWN_CONFIGURATION:
             introduction = Introduce(
@@ -532,7 +562,7 @@ class Session:
         why.reason, why.proven = reason, refusal.call != 0
         asked_once = (
             round.resend_at - round.started <= 1.5 * round.resend_after_s
-        )  # the first wait is still to end
+        )  # the first wait is not over
         why.untouched = refusal.call == round.call and asked_once
         round.refuse(server, why)
         if round.task.recording is not None:
@@ -549,9 +579,11 @@ class Session:
                 self._want_hint(configuration.domain, urgent=True)
 
     def _denied(self, round: Round) -> None:
-        """No quorum will do this for this client: give up when all have said so, or soon, for a server that is down says nothing.
+        """Give up a round which no quorum will serve for this client.
 
-        Where that is not proven, the servers may have been replaced, and strangers be at their addresses: the hint tells.
+        The round ends when all servers have refused, or soon after: a server that is down never
+        answers. Where the refusals are not proven, the servers may have been replaced, and
+        strangers may be at their addresses: the hint decides.
         """
         unreachable = round.outcome is Outcome.UNREACHABLE
         unproven = any(
@@ -573,7 +605,10 @@ class Session:
             self.hints.append(domain)
 
     def hinted(self, domain: DomainName, newer: Configuration | None, now: float) -> None:
-        """The last finalized configuration that the consensus service knows of ``domain``, if any: rounds in older ones go on there."""
+        """Take the last finalized configuration of ``domain`` in the consensus service, or None.
+
+        Rounds in older configurations continue in the finalized configuration.
+        """
         self._hints_wanted.discard(domain)
         self._hint_again_at[domain] = now + HINT_AGAIN_S
         if newer is not None:
@@ -588,12 +623,15 @@ class Session:
                 if isinstance(round.request_for(round.asked[0]), PutData) and not round.complete:
                     round.give_up_by(
                         now + DENIED_S
-                    )  # whether anything was stored is known when all have said that they refuse
+                    )  # whether a server stored the element is known when all have refused
                 else:
                     self._throw(round)
 
     def redirect(self, domain: DomainName, newer: Configuration, now: float) -> None:
-        """Let rounds in older configurations of ``domain`` than ``newer``, which is finalized, go on there."""
+        """Let rounds of ``domain`` in older configurations continue in ``newer``.
+
+        ``newer`` is finalized.
+        """
         self._now = now
         for round in self._all_rounds():
             configuration = round.gather.configuration
@@ -604,7 +642,7 @@ class Session:
                 self._throw(round, Superseded(newer))
 
     def tick(self, now: float) -> None:
-        """Let time pass: go on with what paused, send again, ask for hints, end what took too long."""
+        """Let time pass: end pauses, send again, ask for hints, end overdue rounds and jobs."""
         self.wake(now)
         core = self.core
         for call in sorted(self._rounds if core is None else (*self._rounds, *core.calls())):
@@ -615,7 +653,8 @@ class Session:
         if core is not None:
             core.hand_over_overdue(self, now)
         for job in [job for job in self._jobs if job.deadline <= now]:
-            # No round could be failed for it: it pauses, asks the consensus service, which may be about to say why it does not decide, or is queued.
+            # No round could be failed for the job: the job pauses, is queued, or asks the consensus
+            # service, which may be about to give the reason of its delay.
             if not job.ended and (
                 now >= job.deadline + ASK_GRACE_S
                 or not any(task.asking for task in (job, *job.tasks))

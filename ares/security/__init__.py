@@ -1,1 +1,1 @@
-"""Keys, certificates and roles: who may connect, and what each may ask."""
+"""Keys, certificates and roles: the rights to connect, and the rights of each client."""

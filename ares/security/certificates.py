@@ -1,8 +1,10 @@
-"""Certificates: the consensus members sign what was decided, and servers take no successor without that (docs/protocol.md, Rules).
+"""Certificates of decisions: members sign them, servers accept no successor without a certificate.
 
-Readers and writers must be able to spread successors (rule R3) and must not be able to invent one. A certificate says that a configuration, by its
-id, was decided for a place in a cluster; it says nothing of whether it is finalized, which is for those to tell who may reconfigure
-(ares/security/roles.py). c0 needs none: its id is the cluster's name.
+See docs/protocol.md, Rules. Readers and writers must be able to spread successors (rule R3) and
+must not be able to invent a successor. A certificate states that a configuration, by its id, was
+decided for a place in a cluster. The certificate does not mention finalization, which is left to
+clients with the right to reconfigure (ares/security/roles.py). c0 needs no certificate: its id is
+the cluster's name.
 """
 
 import msgspec
@@ -15,7 +17,7 @@ from ares.model.identity import ConfigurationId
 from ares.security.keys import SigningKey
 
 VERIFIED_KEPT = 4096
-"""Certificates that are remembered as valid; the same few come with every request of a reconfigurer."""
+"""Certificates remembered as valid; the same few come with every request of a reconfigurer."""
 
 
 def _statement(configuration: Configuration) -> bytes:
@@ -31,18 +33,24 @@ def _statement(configuration: Configuration) -> bytes:
 
 
 class Signer:
-    """Certifies, for the members of the consensus service. Give it nothing that was not decided."""
+    """The signer for the members of the consensus service.
+
+    The caller gives decided configurations only.
+    """
 
     def __init__(self, key: SigningKey) -> None:
         self._key = Ed25519PrivateKey.from_private_bytes(key.secret)
 
     def certified(self, configuration: Configuration) -> Configuration:
-        """``configuration``, which has a place, with its certificate."""
+        """Return ``configuration``, which has a place, with its certificate."""
         return replace(configuration, certificate=self._key.sign(_statement(configuration)))
 
 
 class Verifier:
-    """Says whether a configuration was decided for its place in the cluster of ``initial`` (c0). ``public_key``: hex; empty: nothing ever was."""
+    """The check of a configuration's decision for its place in the cluster of ``initial`` (c0).
+
+    ``public_key``: hex; empty: no configuration except c0 was ever decided.
+    """
 
     def __init__(self, public_key: str, initial: Configuration) -> None:
         self._key = (

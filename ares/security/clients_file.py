@@ -1,7 +1,8 @@
-"""The file of authorised clients: who may connect, and what they may do. It holds public keys only.
+"""The file of authorised clients, with their rights. It holds public keys only.
 
-Servers and consensus members look at it again when it changed, at most once a second, so that a new key works and a revoked one stops without a
-restart. A file that became unreadable changes nothing, and is complained about: a slip of the pen must not shut everybody out.
+Servers and consensus members check the file for changes, at most once a second: a new key works and
+a revoked key stops without a restart. An unreadable new version changes no rights, and is logged: a
+typing error must not shut all clients out.
 """
 
 import contextlib
@@ -58,9 +59,10 @@ class _ClientsTable(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_clients(path: Path, managed: bool = False) -> list[Client]:
-    """The clients in the file. Raises :class:`BadInput` naming the file and what is wrong with it.
+    """Return the clients in the file.
 
-    ``managed``: it is read to be shown or changed, by any owner, and lets nobody in.
+    ``managed``: the file is read for display or change, may have any owner, and admits no client.
+    Raises :class:`BadInput` naming the file and the fault.
     """
     try:
         data, status = read_named(path, CLIENTS_BYTES_MAX, streams=False)
@@ -114,7 +116,7 @@ def read_clients(path: Path, managed: bool = False) -> list[Client]:
 
 
 def write_clients(path: Path, clients: Iterable[Client]) -> None:
-    """Replace the file, or make it: whatever happens, it holds the old clients or these."""
+    """Replace the file, or make it: after any failure it holds the old clients or these."""
     text = _HEAD + "".join(
         _CLIENT.format(name=client.name, role=client.role.name.lower(), key=client.key)
         for client in clients
@@ -124,7 +126,10 @@ def write_clients(path: Path, clients: Iterable[Client]) -> None:
 
 @contextlib.contextmanager
 def alone(path: Path) -> Iterator[None]:
-    """Wait until nobody else changes the file, and keep others from it. Raises :class:`BadInput` if its directory is not there."""
+    """Wait for the exclusive right to change the file, and hold it.
+
+    Raises :class:`BadInput` if the file's directory is missing.
+    """
     try:
         descriptor = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
@@ -145,9 +150,10 @@ class KeyedSender:
 
 
 class AuthorisedClients:
-    """The file as a running process sees it. Raises :class:`BadInput` if it cannot be used at all.
+    """The file as seen by a running process.
 
-    ``extra``: clients that are authorised whatever the file says of others, by key; for a key that stands in both the file counts.
+    ``extra``: clients authorised in addition, by key; for a key in both the file counts. Raises
+    :class:`BadInput` if the file cannot be used at all.
     """
 
     def __init__(
@@ -165,7 +171,7 @@ class AuthorisedClients:
         self._clients = self._read()
 
     def _read(self) -> dict[str, Client]:
-        """A server is the server that it is under whatever name and role the file has its key."""
+        """Read the file; a server's key stays the server's under any name and role in the file."""
         extra = self._extra
         listed = [
             replace(client, server=extra[client.key].server) if client.key in extra else client
@@ -174,11 +180,11 @@ class AuthorisedClients:
         return extra | {client.key: client for client in listed}
 
     def client(self, sender: Hashable) -> Client | None:
-        """Who sent a batch; None if the key is not authorised (any more)."""
+        """Return the sender of a batch; None if the key is not authorised (any more)."""
         return self._known(sender.key) if isinstance(sender, KeyedSender) else None
 
     def admits(self, key: str, address: str) -> bool:
-        """Whether a client with this public key (hex) may connect; attempts of others are counted."""
+        """Return whether a client with this public key (hex) may connect; count refusals."""
         if self._known(key) is not None:
             return True
         self.unknown_keys += 1
@@ -193,7 +199,11 @@ class AuthorisedClients:
         return False
 
     def _known(self, key: str) -> Client | None:
-        """Who it is, by the file as it was a second ago at most; a key that is not in it may have been entered just now."""
+        """Return the client with this key, by the file as of at most a second ago.
+
+        For a key missing in memory the file is checked at once: the key may have been entered just
+        now.
+        """
         now_s = self._clock()
         if now_s - self._looked_at_s >= LOOK_AGAIN_S or key not in self._clients:
             self._looked_at_s = now_s
@@ -219,14 +229,17 @@ Sender = TypeVar("Sender", bound=Hashable)
 
 
 class Lock:
-    """What a server with keys is secured with, whichever transport it has: its own key, and the clients that may connect."""
+    """The security of a server with keys: its own key, and the admitted clients.
+
+    The same for any transport.
+    """
 
     def __init__(self, key: SecretKey, clients: AuthorisedClients) -> None:
         self.key = key
         self.clients = clients
 
     def revoked(self, senders: Iterable[Sender]) -> list[Sender]:
-        """Those of the clients that were let in who would not be now."""
+        """Return the connected clients which would not be admitted now."""
         admits = self.clients.admits
         return [
             sender

@@ -1,7 +1,9 @@
-"""Keys, and other secrets that the cluster file names by the path of a file, so that the cluster file itself can be read by everybody.
+"""Keys, and other secrets which the cluster file names by the path of a file.
 
-There are keys of those who speak to each other (CURVE, over Curve25519) and of those who decide (Ed25519), written as 64 hex characters. A secret
-never shows itself: not in a repr, not in an error, and it is read from files that only their owner can read.
+The cluster file itself can therefore be read by all users. Keys of communicating processes (CURVE,
+over Curve25519) and keys that sign decisions (Ed25519) are written as 64 hex characters. A secret
+never shows itself: not in a repr, not in an error, and it is read from files that only their owner
+can read.
 """
 
 import os
@@ -25,19 +27,22 @@ _OTHERWISE = re.compile(r"[!-~]{40}|[\w+/-]{43}=?", re.ASCII)
 
 
 def is_key(text: str) -> bool:
-    """Whether ``text`` is a key as this project writes it."""
+    """Return whether ``text`` is a key as written by this project."""
     return bool(_HEX.fullmatch(text))
 
 
 def may_be_key(text: str) -> bool:
-    """Whether ``text`` may be a key, whole or in part, whatever its letters and what is between them; or one in Z85 or base 64."""
+    """Return whether ``text`` may be a key, whole or in part, in hex, Z85 or base 64.
+
+    Upper and lower case, and separators between the digits, are ignored.
+    """
     return bool(
         _PART.search(re.sub(r"[^0-9A-Za-z]", "", text)) or _OTHERWISE.fullmatch(text.strip())
     )
 
 
 def without_keys(text: str) -> str:
-    """``text`` with every word hidden that may be a key, for an error about what somebody typed."""
+    """Return ``text`` with every possible key hidden, for an error about a user's input."""
     return re.sub(
         r"[!-~]{16,}",
         lambda word: HIDDEN if len(word[0]) >= 40 or may_be_key(word[0]) else word[0],
@@ -46,7 +51,7 @@ def without_keys(text: str) -> str:
 
 
 class _KeyPair:
-    """``secret`` for its owner alone, ``public`` (hex) for everybody."""
+    """A key pair: ``secret`` for its owner alone, ``public`` (hex) for all others."""
 
     __slots__ = ("public", "secret")
     _algorithm: ClassVar[type[X25519PrivateKey | Ed25519PrivateKey]]
@@ -66,26 +71,26 @@ class _KeyPair:
 
 
 class SecretKey(_KeyPair):
-    """One side of a CURVE connection."""
+    """A side of a CURVE connection."""
 
     __slots__ = ()
     _algorithm = X25519PrivateKey
 
 
 class SigningKey(_KeyPair):
-    """What decisions are signed with."""
+    """The key that signs decisions."""
 
     __slots__ = ()
     _algorithm = Ed25519PrivateKey
 
 
 def keyed(address: str, public_key: str) -> str:
-    """``host:port/KEY``: where to connect, and whom to expect there."""
+    """Return ``host:port/KEY``: the address to connect to, and the key expected at that address."""
     return f"{address}/{public_key}" if public_key else address
 
 
 def without_key(address: str) -> tuple[str, str]:
-    """``host:port`` and the key (empty if there is none) of what :func:`keyed` made."""
+    """Return ``host:port`` and the key (empty without a key) of a result of :func:`keyed`."""
     place, _, key = address.partition("/")
     return place, key
 
@@ -98,19 +103,19 @@ def read_secret(
     shape: re.Pattern[str] = _ANYTHING,
     anybodys: bool = False,
 ) -> str:
-    """The secret in the file at ``path``, without spaces around it; ``what`` says whose it is, ``shape`` what it looks like.
+    """Return the secret in the file at ``path``, without spaces around it.
 
-    ``anybodys``: the file may belong to another user, who then knows it.
-
-    Raises :class:`ares.BadInput`, naming the cluster file and ``key`` but never the secret, when the file is missing, empty, readable by
-    others, another user's or of another shape.
+    ``what`` names the secret's owner, ``shape`` the expected form. ``anybodys``: the file may
+    belong to another user, who knows the secret in this case. Raises :class:`ares.BadInput`, naming
+    the cluster file and ``key`` but never the secret, when the file is missing, empty, readable by
+    other users, another user's or of another shape.
     """
     if "\0" in str(path):
         refuse(cluster_file, key, "expected the path of a file, and found what is none")
     try:
         content, status = read_named(
             path, SECRET_BYTES_MAX
-        )  # the status of this very file, whatever has the name a moment later
+        )  # the status of this very file, whatever file has the name a moment later
         if is_foreign(status) and not anybodys:
             why = f"belongs to another user ({status.st_uid}), who knows it: make another secret, in a file of your own"
             refuse(
@@ -135,9 +140,11 @@ def read_secret(
 
 
 def read_key(cluster_file: Path, key: str, path: Path, whose: str, anybodys: bool = False) -> bytes:
-    """The 32 bytes of the secret in the file at ``path``, which ``key`` of the cluster file is about. ``anybodys``: whoever the file belongs to.
+    """Return the 32 bytes of the secret in the file at ``path``.
 
-    Raises :class:`ares.BadInput`, which never shows the secret: the file is missing, can be read by others, or holds no key.
+    ``key`` of the cluster file names the path. ``anybodys``: the file may belong to any user.
+    Raises :class:`ares.BadInput`, which never shows the secret: the file is missing, can be read by
+    other users, or holds no key.
     """
     return bytes.fromhex(
         read_secret(cluster_file, key, path, f"the secret key of {whose}", _HEX, anybodys)
@@ -145,9 +152,10 @@ def read_key(cluster_file: Path, key: str, path: Path, whose: str, anybodys: boo
 
 
 def shown(path: Path) -> str:
-    """``path`` for an error about it, unless somebody may have written a secret where its path belongs.
+    """Return ``path`` for an error, unless a user may have written a secret in place of a path.
 
-    That is so where nothing is there, and neither its name nor its directory is one of those that this project gives.
+    This is possible where no such file exists, and neither the file's name nor its directory is
+    among the names given by this project.
     """
     if os.path.lexists(path) or (path.parent.is_dir() and path.suffix in _SUFFIXES):
         return str(path)
@@ -159,9 +167,9 @@ def shown(path: Path) -> str:
 
 
 def write_secret(path: Path, text: str) -> None:
-    """Make the file, readable by its owner only and durable, in a directory that others cannot look into.
+    """Make the file, readable by its owner only and durable, in a directory closed to other users.
 
-    Raises :class:`BadInput` when there is such a file already: it is never followed or replaced.
+    Raises :class:`BadInput` when such a file exists already: it is never followed or replaced.
     """
     try:
         make_directory(path.parent)

@@ -1,12 +1,15 @@
-"""Who may ask what: looked at once for every batch, before a server or a consensus member sees any of it.
+"""The rights of requests, checked once for every batch, before a server or member sees the batch.
 
-A client's key has a role, and each role includes those before it: read, write, reconfigure, admin. A reader may also spread successors, for
-that is how ARES finds its way (rule R3), but only decided ones: each carries its certificate. Two things that the certificate does not cover need the
-role ``reconfigure``. One is to *finalize*: a client that called a decided configuration finalized too early would send readers where the data is not
-yet. From others a server takes a finalized successor as a pending one; that a quorum knows it is all that R3 asks. The other is to *collect*, which
-drops data. And a domain's directory entry says where the domain begins, so that it is a kind of pointer, too; and what lets it follow its users
-moves it. Other reserved names that no operation of a writer puts take that role as well: under such
-a name clients could not replace an object that stops a move (`takes_more_than_write`).
+A client's key has a role, and each role includes the roles before: read, write, reconfigure, admin.
+A reader may also spread successors, which is how ARES finds its way (rule R3), but only decided
+successors: each carries its certificate. Two actions not covered by the certificate need the role
+``reconfigure``. The first is to *finalize*: a client that called a decided configuration finalized
+too early would send readers to a configuration without the data. From other clients a server takes
+a finalized successor as a pending successor; R3 asks only that a quorum knows the successor. The
+second is to *collect*, which drops data. A domain's directory entry gives the domain's beginning,
+and is therefore a kind of pointer, too; the object which lets a domain follow its users moves the
+domain. Further reserved names which no operation of a writer puts need the same role: under such a
+name clients could not replace an object that stops a move (`takes_more_than_write`).
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
@@ -45,9 +48,10 @@ ROLES = {role.name.lower(): role for role in Role}
 
 
 class Client(Struct, frozen=True):
-    """An authorised client: ``name`` is for people, ``key`` is the public key (hex) that it proved to have.
+    """An authorised client.
 
-    ``server``: the id of the server whose key that is; empty if it is none's.
+    ``name`` is for people, ``key`` is the public key (hex) proved by the client. ``server``: the id
+    of the server with this key; empty for other clients.
     """
 
     name: str
@@ -57,13 +61,16 @@ class Client(Struct, frozen=True):
 
 
 NOTHING_HOSTED: Mapping[ConfigurationId, Hosting] = {}
-"""What a consensus member keeps."""
+"""The objects hosted by a consensus member: none."""
 
 _NO_PROOF = "nothing proves that the consensus service of this cluster decided that configuration"
 
 
 class Admission:
-    """What clients may ask of one process. ``decided`` says whether a configuration carries the proof that it was decided."""
+    """The admission of requests to a process.
+
+    ``decided`` returns whether a configuration carries the proof of its decision.
+    """
 
     def __init__(
         self, authorised: "AuthorisedClients", decided: Callable[[Configuration], bool]
@@ -73,11 +80,14 @@ class Admission:
 
     @property
     def unknown_keys(self) -> int:
-        """How many attempts to connect were refused."""
+        """Return the number of refused attempts to connect."""
         return self._authorised.unknown_keys
 
     def may_write(self, sender: Hashable) -> bool | None:
-        """Whether this client may put objects, where nothing needs more; None if it may not even read."""
+        """Return whether this client may put plain objects; None without the role read.
+
+        Plain objects need no further right.
+        """
         client = self._authorised.client(sender)
         return None if client is None else client.role >= Role.WRITE
 
@@ -87,10 +97,12 @@ class Admission:
         messages: Iterable[AnyMessage],
         hosted: Mapping[ConfigurationId, Hosting] = NOTHING_HOSTED,
     ) -> tuple[Iterator[AnyMessage], list[AnyMessage]]:
-        """What of these may be handled, one looked at after the other was handled, and the refusals of the rest, complete when all were looked at.
-        ``hosted``: what the server keeps.
+        """Return the messages to be handled, and the refusals of the rest.
 
-        After one forgery no certificate among them is looked at any more: each takes a third of a millisecond, and a batch has room for thousands.
+        Each message is checked after the previous one was handled; the list of refusals is complete
+        after the last check. ``hosted``: the server's state. After a forgery no further certificate
+        of the batch is verified: each takes a third of a millisecond, and a batch has room for
+        thousands.
         """
         refused: list[AnyMessage] = []
         return self._admitted(sender, messages, hosted, refused), refused
@@ -132,10 +144,10 @@ class Admission:
             yield message
 
     def _refusal(self, client: Client, message: AnyMessage, forged: bool) -> Refused | None:
-        """``forged``: a certificate in the same batch was."""
+        """Return the refusal of a message, or None. ``forged``: the batch has a forgery."""
         row = REQUESTS.get(
             type(message)
-        )  # what is no request needs no role: its receiver refuses it
+        )  # a message that is no request needs no role: its receiver refuses it
         needed = Role.READ if row is None else row.role
         if isinstance(message, PutData) and takes_more_than_write(message.object):
             needed = Role.RECONFIGURE
@@ -168,13 +180,14 @@ class Admission:
 
 
 Told = GetData | ListObjects | WriteConfig | LookRow | Fetch
-"""What a client that may not reconfigure carries successors with."""
+"""Messages with which a client without the role ``reconfigure`` carries successors."""
 
 
 def _is_plain(message: AnyMessage, may_write: bool) -> bool:
-    """Whether it is one of those that reads and writes consist of, in a domain that stays where it is, and nothing has to be proved for it.
+    """Return whether the message is a plain part of reads and writes, without need of a proof.
 
-    It says nothing that the rest does not say as well: what most messages are is found out faster.
+    The domain stays in its place. The check gives the same answer as the complete check, faster for
+    most messages.
     """
     if isinstance(message, GetTag):
         return True
@@ -187,9 +200,11 @@ def _is_plain(message: AnyMessage, may_write: bool) -> bool:
 
 
 def _hearsay(message: Told, own: Configuration | None) -> Told | ReadConfig:
-    """The message with a pending successor in place of a finalized one. ``own``: the configuration that it is about, if the server knows it.
+    """Return the message with a pending successor in place of a finalized one.
 
-    Only the next configuration can be pending. One further on was reached over the next one, which a quorum knows: there is nothing to spread.
+    ``own``: the configuration of the request, if known to the server. Only the next configuration
+    can be pending. A later configuration was reached over the next one, which a quorum knows: no
+    successor needs to be spread.
     """
     if message.successor is None or not message.successor.finalized:
         return message

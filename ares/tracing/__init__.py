@@ -1,1 +1,4 @@
-"""What operations did and how long it took: recorded as plain data, made into spans and handed to whoever collects them, beside the operations."""
+"""Traces of operations and their times, exported beside the operations.
+
+They are recorded as plain data, made into spans and handed to a collector.
+"""

@@ -1,20 +1,27 @@
-"""How much is traced: an operation is traced whole, or left out before it begins. No clock, no lock, no I/O."""
+"""The amount of tracing: an operation is traced whole, or left out before its begin.
+
+No clock, no lock, no I/O.
+"""
 
 PARTS_EXPECTED = 10
-"""Of an operation that is under way."""
+"""Expected parts of an operation under way."""
 
 LARGE_PARTS_MAX = 50_000
-"""What may wait where large operations end together: a recording has up to 20,000 parts."""
+"""Most parts that wait where large operations end together: a recording has up to 20,000 parts."""
 
 
 class Backlog:
-    """Parts of recordings that wait for the exporter; ``most`` of them, then nothing more is begun until it took some. And ``per_s`` of them in a
-    second, on the average, for what tracing costs is mostly paid where an operation runs: those of a second at once after a pause.
+    """The parts of recordings that wait for the exporter.
 
-    An operation that was begun is taken when it ends, for servers have recorded their work for it: so those under way count, too. Only where large
-    ones end together, and LARGE_PARTS_MAX would wait, one is lost after all. ``left_out`` counts what was not begun, or lost.
+    At ``most`` parts, no further operation is begun until the exporter took some. On average
+    ``per_s`` parts in a second are allowed, because the cost of tracing mostly falls on running
+    operations; after a pause a second's parts are allowed at once.
 
-    One thread begins and ends, another takes: no number is written by both.
+    A begun operation is taken at its end, because servers have recorded their work for it:
+    operations under way count, too. Only where large operations end together, and LARGE_PARTS_MAX
+    would wait, an operation is lost after all. ``left_out`` counts operations not begun, or lost.
+
+    A thread begins and ends, another thread takes: no number is written by both.
     """
 
     def __init__(self, most: int, per_s: float) -> None:
@@ -32,7 +39,7 @@ class Backlog:
         return self._came - self._taken
 
     def begin(self, now_s: float) -> bool:
-        """Whether an operation is traced; then :meth:`end` follows."""
+        """Return whether an operation is traced; :meth:`end` follows in this case."""
         begins = (
             self._came - self._taken + PARTS_EXPECTED * self._under_way < self.most
             and self._spend(PARTS_EXPECTED, now_s)
@@ -42,12 +49,12 @@ class Backlog:
         return begins
 
     def end(self, parts: int) -> bool:
-        """An operation has ended with so many parts; whether they wait now."""
+        """End an operation with so many parts; return whether they wait now."""
         self._under_way -= 1
         return self._come(parts, self.waiting + parts <= LARGE_PARTS_MAX)
 
     def add(self, parts: int, now_s: float) -> bool:
-        """Something that is known only when it is over; whether its parts wait now."""
+        """Add the parts of an action known only at its end; return whether they wait now."""
         return self._come(parts, self._came - self._taken < self.most and self._spend(parts, now_s))
 
     def _spend(self, parts: int, now_s: float) -> bool:
@@ -65,5 +72,5 @@ class Backlog:
         return fits
 
     def take(self, parts: int) -> None:
-        """So many went to the exporter."""
+        """Count parts handed to the exporter."""
         self._taken += parts

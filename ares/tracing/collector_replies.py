@@ -1,4 +1,4 @@
-"""Replies of a collector over HTTP: a bounded part is read, and a refusal is kept to be told."""
+"""Replies of a collector over HTTP: a bounded part is read, and a refusal is kept for the log."""
 
 from http import HTTPStatus
 from io import BytesIO
@@ -8,17 +8,17 @@ from requests import Response
 from requests.adapters import HTTPAdapter
 
 REPLY_BYTES_MAX = 4096
-"""The bytes read of a reply; the connection of a longer one is closed."""
+"""The bytes read of a reply; the connection of a longer reply is closed."""
 
 WORDS_MAX = 200
-"""The characters told of what a collector says with a refusal."""
+"""The characters kept of a collector's text in a refusal."""
 
 
 class BoundedReplies(HTTPAdapter):
     """Transport of the OTLP exporter."""
 
     refused = ""
-    """Sentence for the last reply, if that is a refusal; else empty."""
+    """Sentence for the last reply, if the reply is a refusal; else empty."""
 
     def send(self, *args: Any, **kwargs: Any) -> Response:
         """Send a request; return its reply with at most REPLY_BYTES_MAX of its body."""

@@ -1,6 +1,7 @@
-"""Where spans go: OTLP over HTTP or gRPC, or the console (by OpenTelemetry's SDK, the extra `tracing`), or a file of JSON lines, which needs nothing.
+"""The destinations of spans: OTLP over HTTP or gRPC, the console, or a file of JSON lines.
 
-The lines are OTLP's own JSON, as its file exporter writes it: collectors read it.
+OTLP and the console take OpenTelemetry's SDK, the extra `tracing`; the file has no requirements.
+The lines are OTLP's own JSON, as written by its file exporter: collectors read the file.
 """
 
 import base64
@@ -36,10 +37,10 @@ def tracer_of(
     log: OperationLog | None = None,
     site: str | None = None,
 ) -> Tracer | None:
-    """What traces a process at ``site`` that is called ``service``, unless the settings say otherwise, and logs operations; None where nothing of
-    that is wanted.
+    """Return the tracer of a process at ``site`` named ``service``; None without tracing and log.
 
-    Where the exporter cannot be had, the program's log says why, and nothing is traced.
+    The settings may give another name. The tracer logs operations to ``log``. Without a usable
+    exporter the program's log gives the reason, and no operation is traced.
     """
     if settings.exporter != "none":
         try:
@@ -47,7 +48,7 @@ def tracer_of(
             return Tracer(settings, export, _parent_of_caller(), log, stop)
         except (
             Exception
-        ) as error:  # whatever the SDK and its exporters raise for the variables that they read
+        ) as error:  # any exception of the SDK and its exporters about the variables they read
             _log.warning("nothing is traced: %s", error)
     return (
         None
@@ -74,7 +75,10 @@ def _export_to(
 
 
 def _parent_of_caller() -> Parent:
-    """How to find the caller's own span; without OpenTelemetry nobody has one."""
+    """Return a function that finds the caller's own span.
+
+    Without OpenTelemetry no caller has a span.
+    """
     try:
         from ares.tracing.opentelemetry import current_span
     except ModuleNotFoundError:
@@ -83,7 +87,7 @@ def _parent_of_caller() -> Parent:
 
 
 def to_file(path: Path, service: str, site: str | None = None) -> Export:
-    """Adds lines of OTLP's JSON to a file."""
+    """Return an export that adds lines of OTLP's JSON to a file."""
     resource = {
         "service.name": service,
         "service.version": version(),
@@ -99,7 +103,7 @@ def to_file(path: Path, service: str, site: str | None = None) -> Export:
             end = file.seek(0, os.SEEK_END)
             if (
                 end and os.pread(file.fileno(), 1, end - 1) != b"\n"
-            ):  # a line was cut off: this one is not to go on with it
+            ):  # a line was cut off: the new line must not continue it
                 file.write(b"\n")
             file.write(line)
 
@@ -107,13 +111,13 @@ def to_file(path: Path, service: str, site: str | None = None) -> Export:
 
 
 def as_otlp(span: Span) -> dict[str, Any]:
-    """The span in OTLP's JSON."""
+    """Return the span in OTLP's JSON."""
     told: dict[str, Any] = json.loads(_as_json(span))
     return told
 
 
 def _as_json(span: Span) -> str:
-    """Written out, for a dictionary of each attribute takes several times as long."""
+    """Return the span as text; a dictionary for each attribute would take several times as long."""
     status = f',"status":{{"code":{_ERROR},"message":{_text(span.error)}}}' if span.error else ""
     return (
         f'{{"traceId":"{span.trace.hex()}","spanId":"{span.id.hex()}","parentSpanId":"{span.parent.hex()}","name":{_text(span.name)},'
@@ -128,7 +132,7 @@ def _attributes(attributes: Mapping[str, Any]) -> str:
 
 @lru_cache(2048, typed=True)
 def _attribute(name: str, value: Any) -> str:
-    """Most attributes have a value that they had before."""
+    """Return the text of an attribute, cached: most attributes repeat an earlier value."""
     return f'{{"key":{_text(name)},"value":{_value(value)}}}'
 
 

@@ -1,4 +1,7 @@
-"""Spans as OpenTelemetry's SDK has them, for its exporters; and the span of whoever calls ares. The only module that imports it."""
+"""Spans of OpenTelemetry's SDK, for its exporters; and the span of the caller of ares.
+
+The only module that imports OpenTelemetry.
+"""
 
 import logging
 import os
@@ -24,17 +27,18 @@ _KINDS = {SERVER: SpanKind.SERVER, CLIENT: SpanKind.CLIENT}
 _SCOPE = InstrumentationScope("ares", version())
 _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 _PROVIDER = "CREDENTIAL_PROVIDER"
-"""End of the names of the variables with which OpenTelemetry gets a session from another package."""
+"""End of the names of the variables with which OpenTelemetry gets a session from another package.
+"""
 
 
 class NotExported(Exception):
-    """The collector did not take them."""
+    """The collector did not take the spans."""
 
 
 class _Hushed(logging.Filter):
-    """Keeps what an exporter logs of each of its tries in the tracer's threads from the program's log: the tracer tells of it once.
+    """A filter for an exporter's log lines about its tries in the tracer's threads.
 
-    ``said``: the last of that.
+    The tracer reports them once. ``said``: the last such line.
     """
 
     said = "it did not take them"
@@ -71,7 +75,7 @@ def sdk_export(exporter: str, service: str, site: str | None) -> tuple[Export, C
 
 
 def _otlp(replies: BoundedReplies) -> SpanExporter:
-    """Return the exporter of the variables; over HTTP, ``replies`` reads what the collector says."""
+    """Return the exporter of the variables; over HTTP, ``replies`` reads the replies."""
     protocol = (
         os.environ.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL")
         or os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL")
@@ -115,8 +119,11 @@ def _context(trace: bytes, id: bytes) -> SpanContext:
 
 
 def current_span() -> tuple[bytes, bytes, bool] | None:
-    """The span around a call of ares: the ids of its trace and its own, and whether it is sampled."""
-    if not get_current():  # most callers have none, and that is known at once
+    """Return the span around a call of ares, or None.
+
+    A span is given by the id of its trace, its own id, and whether it is sampled.
+    """
+    if not get_current():  # most callers have no span, and this test is quick
         return None
     context = trace.get_current_span().get_span_context()
     if not context.is_valid:

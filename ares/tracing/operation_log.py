@@ -1,4 +1,7 @@
-"""The operation log: a line of JSON for each operation of a client that ended, done or failed. Experiments and `ares-cli results` read it."""
+"""The operation log: a line of JSON for each finished operation of a client, done or failed.
+
+Experiments and `ares-cli results` read the log.
+"""
 
 import contextlib
 import errno
@@ -20,18 +23,21 @@ from ares.tracing.outcomes import line_of
 
 FILE_BYTES = 256 * 1024 * 1024
 FILES = 16
-"""Then the oldest is removed. A line has about a kilobyte."""
+"""Number of files kept; the oldest is removed. A line has about a kilobyte."""
 
 TAGS_REMEMBERED = 10_000
 
 MORE: ContextVar[dict[str, Any]] = ContextVar("more of a line", default={})  # noqa: B039 - nobody changes it
-"""What the lines of operations that end in this context say besides."""
+"""Additional fields of the lines of operations that end in this context."""
 
 _log = logging.getLogger(__name__)
 
 
 class OperationLog:
-    """``path``: the file, to which it adds; `%p` becomes the process id. Raises :class:`BadInput` where it cannot be written."""
+    """The log in the file ``path``, extended at its end; `%p` becomes the process id.
+
+    Raises :class:`BadInput` where the file cannot be written.
+    """
 
     def __init__(self, path: str | Path, client: ClientId) -> None:
         self.path = Path(str(path).replace("%p", str(os.getpid())))
@@ -42,7 +48,7 @@ class OperationLog:
             self._file = _File(
                 self.path, maxBytes=FILE_BYTES, backupCount=FILES - 1, encoding="utf-8"
             )
-        except (OSError, ValueError) as error:  # ValueError: a name that no file can have
+        except (OSError, ValueError) as error:  # ValueError: a name impossible for a file
             why = getattr(error, "strerror", None) or error
             if getattr(error, "errno", 0) == errno.ENXIO:
                 why = "nobody reads this pipe"
@@ -53,7 +59,10 @@ class OperationLog:
     def write(
         self, recording: Recording, label: object, result: object, error: BaseException | None
     ) -> None:
-        """The operation has ended; if it was seen to do too much to be kept, the line says how much is missing."""
+        """Write the line of a finished operation.
+
+        For an operation with more parts than are kept, the line gives the number of missing parts.
+        """
         line = line_of(recording, label, result, error)
         self._count += 1
         place = (line.get("domain", ""), line["objectID"])
@@ -75,13 +84,16 @@ class OperationLog:
         )
 
     def close(self) -> None:
-        """Idempotent."""
-        with contextlib.suppress(OSError):  # a disk that is full is, at the end, too
+        """Close the file. Idempotent."""
+        with contextlib.suppress(OSError):  # a full disk may be full at the end, too
             self._file.close()
 
 
 class _File(RotatingFileHandler):
-    """A full disk costs lines, not operations, and is told once. Pipes and devices do not begin again, nor what /dev/stdout is."""
+    """A log file: a full disk costs lines, not operations, and is reported once.
+
+    Pipes and devices do not begin again, nor does the file behind /dev/stdout.
+    """
 
     def __init__(self, path: Path, **how: Any) -> None:
         super().__init__(path, **how)
@@ -96,7 +108,7 @@ class _File(RotatingFileHandler):
 
     def shouldRollover(
         self, record: logging.LogRecord
-    ) -> bool:  # the library's makes the line once more to know its length
+    ) -> bool:  # the library's method makes the line once more to know its length
         return (
             self._begins_again and self.stream is not None and self.stream.tell() >= self.maxBytes
         )
@@ -112,7 +124,10 @@ class _File(RotatingFileHandler):
 
 
 def _opened_at_once(path: str, flags: int) -> int:
-    """A pipe that nobody reads is an error; to wait for a reader would hold up everything else in this process."""
+    """Open a file at once; a pipe without a reader is an error.
+
+    Waiting for a reader would hold up the whole process.
+    """
     descriptor = os.open(path, flags | os.O_NONBLOCK, 0o666)
     os.set_blocking(descriptor, True)
     return descriptor

@@ -1,6 +1,7 @@
-"""What an operation came to, from its recording: the attributes of its span, and the line of an operation log.
+"""The outcome of an operation, from its recording, for its span and for the operation log.
 
-The line has the attributes that the authors of ARES logged (python-json-logger, NGIatlantic 2022) under their names, and more.
+A line of the log has the attributes logged by the authors of ARES (python-json-logger, NGIatlantic
+2022) under their names, and more.
 """
 
 from collections import defaultdict
@@ -34,7 +35,10 @@ OPERATIONS = {"reconfiguration": "reconfigure", "deletion": "delete", "listing":
 """Operations whose label begins with another word than their name."""
 
 BOOKKEEPING = {"read": "lookup", "write": "record"}
-"""On objects with reserved names, which say where domains begin: what a client does for itself."""
+"""Names of operations on reserved objects, a client's own bookkeeping.
+
+Such objects give the beginnings of domains.
+"""
 
 MESSAGES = {
     **dict.fromkeys(("read", "get"), "READ"),
@@ -42,15 +46,18 @@ MESSAGES = {
     "delete": "DELETE",
     "reconfigure": "RECONFIG",
 }
-"""What the message of an operation begins with; of others, their own name in capitals."""
+"""Beginning of the message of an operation; by default the operation's name in capitals."""
 
 _OF_MEMORY = ("read", "write", "delete", "reconfigure")
-"""On an object, and not on a file, they are operations of the shared memory (DSMM)."""
+"""Operations of the shared memory (DSMM) on an object; on a file they are not."""
 
 
 class OperationSummary(Struct):
-    """``rounds``: with servers. ``configurations``: those that the operation went through. ``tag``: of the version that it read or wrote. ``size``:
-    bytes of the value. ``moved``: objects, of a reconfiguration.
+    """The summary of an operation.
+
+    ``rounds``: rounds with servers. ``configurations``: the configurations visited. ``tag``: of the
+    version read or written. ``size``: bytes of the value. ``moved``: objects moved by a
+    reconfiguration.
     """
 
     rounds: int
@@ -61,7 +68,7 @@ class OperationSummary(Struct):
 
 
 class OperationPhases:
-    """``parts``: by the phase and the name of what there was; a phase itself stands under its own name."""
+    """The parts of an operation by phase and name; a phase itself has its own name."""
 
     def __init__(self, recording: Recording) -> None:
         self.parts: defaultdict[tuple[str, str], list[RecordedPart]] = defaultdict(list)
@@ -74,7 +81,7 @@ class OperationPhases:
                 self.parts[phase, phase].append(part)
 
     def of(self, name: str, *phases: str) -> list[RecordedPart]:
-        """The parts of this name in these phases, or in any."""
+        """Return the parts of this name in these phases, or in any phase."""
         found: list[RecordedPart] = []
         for phase in phases or (BEFORE, PHASE_1, PHASE_2):
             found += self.parts.get((phase, name), ())
@@ -82,7 +89,7 @@ class OperationPhases:
 
     @property
     def found(self) -> Tag | None:
-        """The highest that the first phase met."""
+        """Return the highest tag met by the first phase."""
         return max(
             (
                 heard.tag
@@ -94,7 +101,7 @@ class OperationPhases:
         )
 
     def quorum(self, phase: str) -> RecordedPart | None:
-        """The last round of the phase that had one."""
+        """Return the last round of the phase with a quorum."""
         return next(
             (
                 part
@@ -106,7 +113,7 @@ class OperationPhases:
 
 
 def summary_of(recording: Recording, result: object) -> OperationSummary:
-    """``result``: of the operation, None if it has none."""
+    """Return the summary of an operation with ``result``, or None without a result."""
     rounds = [
         (part, part.configuration) for part in recording.parts if part.configuration is not None
     ]
@@ -142,7 +149,7 @@ def summary_of(recording: Recording, result: object) -> OperationSummary:
 
 
 def attributes_of(recording: Recording, result: object, keys: bool) -> dict[str, Any]:
-    """Of the operation's own span. ``keys``: files may be named."""
+    """Return the attributes of the operation's own span. ``keys``: files may be named."""
     summary, functions = summary_of(recording, result), {part.name for part in recording.parts}
     about: dict[str, Any] = {
         "db.system.name": "ares",
@@ -167,7 +174,7 @@ def attributes_of(recording: Recording, result: object, keys: bool) -> dict[str,
 
 
 def of_configuration(configuration: Configuration, keys: bool) -> dict[str, Any]:
-    """What spans say of a configuration. ``keys``: files may be named."""
+    """Return the attributes of a configuration in spans. ``keys``: files may be named."""
     domain = configuration.domain
     return {
         "ares.domain": domain if keys or not domain.startswith(FILE_DOMAINS) else FILE_DOMAINS,
@@ -181,7 +188,10 @@ def of_configuration(configuration: Configuration, keys: bool) -> dict[str, Any]
 def line_of(
     recording: Recording, label: object, result: object, error: BaseException | None
 ) -> dict[str, Any]:
-    """The line of an operation log, without what the log itself knows: the client, the operation's number, its earlier tag of the object."""
+    """Return the line of an operation log, without the fields known only to the log.
+
+    These are the client, the operation's number, and its earlier tag of the object.
+    """
     summary, phases, whole = (
         summary_of(recording, result),
         OperationPhases(recording),
@@ -231,7 +241,7 @@ def line_of(
 
 
 def _named(name: str, label: object) -> tuple[str, str]:
-    """What the log calls the operation and its object."""
+    """Return the log's names of the operation and its object."""
     op = OPERATIONS.get(name, name)
     if not isinstance(label, About):
         named = str(label).partition(" of ")[2]
@@ -274,7 +284,7 @@ def _tag(tag: Tag | None) -> list[Any] | None:
 
 
 def covered_s(parts: Sequence[RecordedPart]) -> float:
-    """Seconds that the parts cover together."""
+    """Return the seconds covered by the parts together."""
     if len(parts) < 2:
         return sum((part.ended_s or part.began_s) - part.began_s for part in parts)
     covered, until = 0.0, 0.0
@@ -286,7 +296,10 @@ def covered_s(parts: Sequence[RecordedPart]) -> float:
 
 @lru_cache
 def quorum_number(quorum: tuple[ServerId, ...], servers: tuple[ServerId, ...]) -> int:
-    """The place of the quorum among the combinations of so many of ``servers``, in lexicographic order from 0, as the published logs have it."""
+    """Return the place of the quorum among the combinations of so many of ``servers``.
+
+    The order is lexicographic from 0, as in the published logs.
+    """
     places, rank, after = sorted(servers.index(server) for server in quorum), 0, 0
     for position, place in enumerate(places):
         rank += sum(

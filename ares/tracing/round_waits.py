@@ -1,6 +1,6 @@
 """Servers for which a round waited, from the attributes of its span.
 
-A span comes from a file, so that an attribute may have any type.
+A span comes from a file: an attribute may have any type.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,15 +19,15 @@ class RoundReply(Struct, frozen=True):
     server: str
     at_ms: float
     asked_ms: float
-    """When the server was asked."""
+    """Time of the request to the server."""
     connected_ms: float
-    """When the connection with it was made; 0 if that was before the round."""
+    """Time of the connection with the server; 0 if it was made before the round."""
     own_ms: float | None
-    """How long the server says it had the request."""
+    """Time for which the server had the request, by the server's own report."""
 
     @property
     def sent_ms(self) -> float:
-        """When the request could leave."""
+        """Return the time at which the request could leave."""
         return max(self.asked_ms, self.connected_ms)
 
 
@@ -61,13 +61,13 @@ class RoundWait:
 
     @property
     def last(self) -> RoundReply | None:
-        """The reply that ended the round; None if it ended without a quorum."""
+        """Return the reply that ended the round; None if the round ended without a quorum."""
         needed = self._needed
         whole = isinstance(needed, int) and 1 <= needed <= len(self.replies)
         return self.replies[-1] if whole else None
 
     def _silent(self, at_ms: float) -> list[str]:
-        """Servers that were asked and had not answered then."""
+        """Return the servers asked and still without an answer at ``at_ms``."""
         spared = self._spared if self._rest_ms is None or self._rest_ms >= at_ms else ()
         done = {*self._refused, *(reply.server for reply in self.replies if reply.at_ms <= at_ms)}
         return [server for server in self._asked if server not in done and server not in spared]
@@ -75,7 +75,7 @@ class RoundWait:
     def stages(self) -> Iterator[tuple[str, float, float]]:
         """Divide the time until the last reply: name, begin, end of each part.
 
-        Nothing for a server that was asked at first and was connected.
+        Yields no part for a server asked at first and already connected.
         """
         last = self.last
         if last is None or not 0 < last.sent_ms < last.at_ms:
@@ -87,7 +87,7 @@ class RoundWait:
         yield f"to {last.server} and back", last.sent_ms, last.at_ms
 
     def remark(self) -> str:
-        """Name the servers that answered, with the times, and the servers that had not."""
+        """Name the servers that answered, with the times, and the silent servers."""
         end_ms = self.replies[-1].at_ms if self.replies else float("inf")
         told = [" ".join(f"{reply.server} {reply.at_ms:.1f}" for reply in self.replies)]
         if self._sent_again:
@@ -100,7 +100,7 @@ class RoundWait:
         return f"{self._what}: {words}" if words else ""
 
     def sentence(self) -> str:
-        """Name the server that ended the round, its time, and the servers that had not answered."""
+        """Name the server that ended the round, its time, and the servers still silent."""
         last = self.last
         refused = f"; {', '.join(self._refused)} refused" if self._refused else ""
         if last is None:
@@ -142,7 +142,7 @@ def _waiting(silent: Sequence[str]) -> str:
 
 
 def chain_sentence(span: Span) -> str:
-    """Say for which servers an operation on a log waited."""
+    """Name the servers for which an operation on a log waited."""
     servers = " > ".join(_names(span.attributes.get("ares.asked")))
     return f"the chain {servers}, whose servers' time this process cannot tell from the network's"
 

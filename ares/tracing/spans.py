@@ -1,7 +1,8 @@
-"""A recording as spans, with the names that the papers' figures have (ARES II, Figs. 2-16), and what a server did as a span below them.
+"""Recordings as spans, named as in the papers' figures (ARES II, Figs. 2-16).
 
-Two levels: USER is what a program asked for; DSMM, the distributed shared memory, is what became of it: the operations on objects, their phases,
-the primitives, and in these the time in which messages are on their way and the time in which elements are encoded and decoded.
+Two levels: USER is a program's request; DSMM, the distributed shared memory, is its execution: the
+operations on objects, their phases, the primitives, and in these the time for messages on their way
+and the time for encoding and decoding elements.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -44,7 +45,10 @@ NAMES = {
     "queue": "Queue",
     "chain": "Chain",
 }
-"""The span of a part, by the part's name; parts of other names are none, and what is in them belongs to the part around them."""
+"""The span of a part, by the part's name.
+
+Parts of other names have no span, and their contents belong to the part around them.
+"""
 
 SAMPLED = b"\x01"
 
@@ -53,11 +57,15 @@ _LEVEL = {"ares.level": DSMM}
 
 SERVER, CLIENT, INTERNAL = "server", "client", "internal"
 SITE = "ares.site"
-"""Where a process is: an attribute of its resource."""
+"""The place of a process: an attribute of its resource."""
 
 
 class Span(Struct, eq=False):
-    """``id`` of 8 bytes; ``parent``: another's, empty at the root. Times are nanoseconds since 1970. ``kind``: server, client or internal."""
+    """A span with an ``id`` of 8 bytes.
+
+    ``parent``: the id of another span, empty at the root. Times are nanoseconds since 1970.
+    ``kind``: server, client or internal.
+    """
 
     name: str
     trace: bytes
@@ -71,12 +79,14 @@ class Span(Struct, eq=False):
 
 
 NewIds = Callable[[int], bytes]
-"""So many ids of spans, joined."""
+"""A function that returns so many ids of spans, joined."""
 
 
 class TracedOperation(Struct, eq=False):
-    """An operation that is recorded: the id of its trace, empty where it is only logged, the caller's span if it has one, what it is, and what came
-    of it. ``left_out``: how much was not traced before this.
+    """A recorded operation.
+
+    ``trace``: the id of its trace, empty for an operation only logged. ``parent``: the caller's
+    span, if any. ``left_out``: number of operations not traced before this one.
     """
 
     recording: Recording
@@ -89,7 +99,10 @@ class TracedOperation(Struct, eq=False):
 
 
 def spans_of(traced: TracedOperation, epoch_ns: int, new_ids: NewIds, keys: bool) -> Iterator[Span]:
-    """The spans of an operation, its own first. ``epoch_ns``: nanoseconds since 1970 when its clock was 0. ``keys``: names may be told."""
+    """Yield the spans of an operation, its own first.
+
+    ``epoch_ns``: nanoseconds since 1970 when its clock was 0. ``keys``: names may be given.
+    """
     recording, trace = traced.recording, traced.trace
     whole = recording.operation
     about = {"ares.level": USER, **attributes_of(recording, traced.result, keys)}
@@ -132,7 +145,7 @@ def spans_of(traced: TracedOperation, epoch_ns: int, new_ids: NewIds, keys: bool
 
 
 def _id_of(part: RecordedPart | None, ids: Mapping[RecordedPart | None, bytes]) -> bytes:
-    """Of the part, or of the one around it that was kept."""
+    """Return the id of the part, or of the nearest kept part around it."""
     while part is not None and part not in ids:
         part = part.parent
     assert part is not None, "the operation itself is kept"
@@ -140,7 +153,10 @@ def _id_of(part: RecordedPart | None, ids: Mapping[RecordedPart | None, bytes]) 
 
 
 def _about(part: RecordedPart, keys: bool) -> dict[str, Any]:
-    """What a round was, and which servers made its quorum. Times in steps of a microsecond."""
+    """Return the attributes of a round, with its quorum's servers and times.
+
+    The times are in steps of a microsecond.
+    """
     assert part.configuration is not None
     began_s = part.began_s
     about: dict[str, Any] = {
@@ -184,7 +200,10 @@ def span_of(
     new_ids: NewIds,
     keys: bool,
 ) -> Iterator[Span]:
-    """What a server did for a request, if that is traced; below it, the wait for its disk. ``address``: its attributes. ``keys``: name the object."""
+    """Yield the span of a server's work for a traced request; below, the wait for its disk.
+
+    ``address``: the server's attributes. ``keys``: name the object.
+    """
     context, id = served.trace, new_ids(1)
     trace, parent = context[:16], context[16:24]
     if len(context) != TRACE_BYTES or not context[-1] & SAMPLED[0] or not any(trace):

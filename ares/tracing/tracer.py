@@ -1,9 +1,11 @@
-"""Decides which operations are traced, and hands what they did to an exporter in a thread of its own.
+"""The tracer: chooses the traced operations, and exports their spans in a thread of its own.
 
-The decision is one comparison for an operation, and what is not traced costs nothing more. What is traced is recorded as plain data; spans are made
-of it in the exporter's thread. That works a fraction of a millisecond at a time and rests four times as long, for an event loop lets go of the
-interpreter's lock each time that it waits for messages, and gets it back from a busy thread only after 5 ms. Where more is done than can be traced,
-operations are not traced at all, not by servers either (ares/tracing/backlog.py): they are counted, and the first time is logged.
+The choice is a single comparison for each operation, and an untraced operation costs no more. A
+traced operation is recorded as plain data; its spans are made in the exporter's thread. This thread
+works a fraction of a millisecond at a time and rests four times as long, because an event loop lets
+go of the interpreter's lock each time it waits for messages, and gets the lock back from a busy
+thread only after 5 ms. Where more work is done than can be traced, operations are not traced at
+all, by servers neither (ares/tracing/backlog.py): they are counted, and the first time is logged.
 """
 
 import contextlib
@@ -32,7 +34,10 @@ WAITING_PARTS_MAX = 8_000
 """Parts of recordings that wait for the exporter; some 300 bytes each."""
 
 PARTS_PER_S = 2_000.0
-"""Of recordings: some 200 operations of a client, 1,000 requests to a server. An operation that is traced costs client and servers some 0.5 ms."""
+"""Parts of recordings in a second: some 200 operations of a client, 1,000 requests to a server.
+
+A traced operation costs client and servers some 0.5 ms.
+"""
 
 EXPORT_SPANS = 512
 EXPORT_S = 1.0
@@ -40,19 +45,21 @@ SLICE_S = 0.0002
 SLICE_SPANS = 16
 RESTS = 4.0
 WORK_S_MAX = 0.1
-"""The exporter's thread has a fifth of a processor, at most."""
+"""Longest work between two rests, in seconds; the exporter's thread has a fifth of a processor at
+most.
+"""
 
 CLOSE_S = 2.0
-"""How long an end waits for what is not exported yet."""
+"""Seconds that the end waits for spans not exported yet."""
 
 STOP_S = 0.2
-"""How long it waits then for the exporter to say why."""
+"""Seconds that the end waits afterwards for the exporter's reason."""
 
 THREAD = "ares-tracing"
-"""What the threads are called in which spans are made and exported."""
+"""Name of the threads in which spans are made and exported."""
 
 SERVED_PARTS = 2
-"""Spans of a request, at most: its own, and its wait for the disk."""
+"""Most spans of a request: its own, and its wait for the disk."""
 
 LEFT_OUT = (
     "a client traces some 200 in a second, and as many as its exporter keeps up with; OTEL_TRACES_SAMPLER=traceidratio with "
@@ -64,14 +71,20 @@ _logger = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
 Export = Callable[[Iterable[Span]], None]
-"""Hands spans to whoever collects them, or raises. They are made one by one, and the thread rests in between."""
+"""A function that hands spans to a collector, or raises.
+
+Spans are made individually, and the thread rests in between.
+"""
 
 Parent = Callable[[], tuple[bytes, bytes, bool] | None]
-"""The caller's own span: the ids of its trace and of the span, and whether it is sampled; None if it has none."""
+"""A function that returns the caller's own span, or None.
+
+A span is given by the ids of its trace and of itself, and whether it is sampled.
+"""
 
 
 class TimedCoding:
-    """A coding that writes down when it computed."""
+    """A coding that records the times of its computations."""
 
     def __init__(self, coding: Coding, computed: deque[Computed]) -> None:
         self.k = coding.k
@@ -93,9 +106,10 @@ class TimedCoding:
 
 
 class Tracer:
-    """``log``: has a line of each operation, traced or not. ``computed``: where codings write down what they computed.
+    """The tracer of a process.
 
-    ``stop``: ends the tries of an export, which fails then.
+    ``log``: gets a line of each operation, traced or not. ``computed``: the times recorded by
+    codings. ``stop``: ends the tries of an export, which fails in this case.
     """
 
     def __init__(
@@ -124,14 +138,17 @@ class Tracer:
         self._thread: threading.Thread | None = None
 
     def coding_for(self, configuration: Configuration) -> Coding:
-        """As :func:`ares.dap.coding.coding_for`, and what it computes is in the recordings."""
+        """Return the coding of :func:`ares.dap.coding.coding_for`, recorded in time."""
         began_s = time.perf_counter()
         coding = coding_for(configuration)
         self.computed.append(("load", began_s, time.perf_counter()))
         return TimedCoding(coding, self.computed)
 
     def begin(self, label: object) -> TracedOperation | None:
-        """Before an operation: what it is to be recorded in, or None if it is not traced. ``label`` prints as what it is: ``read of 'x'``."""
+        """Begin an operation and return its recording, or None if the operation is not traced.
+
+        ``label`` prints as the operation: ``read of 'x'``.
+        """
         above = self._parent()
         sampled = self._chance() < self._share if above is None else above[2]
         sampled = sampled and (self.backlog.begin(time.perf_counter()) or self._left_out())
@@ -153,7 +170,7 @@ class Tracer:
         )
 
     def end(self, begun: TracedOperation, result: object, error: BaseException | None) -> None:
-        """The operation has ended: with this, or with this error."""
+        """End the operation with a result or an error."""
         recording = begun.recording
         recording.close()
         if self._log is not None:
@@ -165,12 +182,15 @@ class Tracer:
             self._hand_in(len(recording.parts), spans_of, begun)
 
     def served(self, server: ServerId, address: Mapping[str, Any], served: Served) -> None:
-        """A server did this for a request that its client traces. ``address``: the server's, as attributes."""
+        """Record a server's work for a request traced by its client.
+
+        ``address``: the server's address, as attributes.
+        """
         if self.backlog.add(SERVED_PARTS, time.perf_counter()) or self._left_out():
             self._hand_in(SERVED_PARTS, span_of, served, server, address)
 
     def _hand_in(self, parts: int, make: Callable[..., Iterable[Span]], *what: Any) -> None:
-        """The thread will have ``make`` make spans of ``what``."""
+        """Let the thread make spans of ``what`` by ``make``."""
         self._waiting.append((parts, make, what))
         if self._thread is None and not self._closing:
             thread = threading.Thread(target=self._run, name=THREAD, daemon=True)
@@ -183,7 +203,7 @@ class Tracer:
             self._wake.set()
 
     def _left_out(self) -> bool:
-        """False; the first time, the log says so."""
+        """Return False; log the first time."""
         if self.backlog.left_out == 1:
             _logger.warning("some operations are not traced, and counted: %s", LEFT_OUT)
         return False
@@ -219,11 +239,11 @@ class Tracer:
             self._given = 0
 
     def _made(self) -> Iterator[Span]:
-        """The spans of what waits."""
+        """Yield the spans of the waiting operations."""
         count, epoch_ns = (
             0,
             time.time_ns() - time.perf_counter_ns(),
-        )  # when the clock of recordings was 0
+        )  # the time at which the clock of recordings was 0
         while self._waiting and count < EXPORT_SPANS:
             parts, make, what = self._waiting.popleft()
             self.backlog.take(parts)
@@ -235,14 +255,14 @@ class Tracer:
                     self._rest()
 
     def _rest(self) -> None:
-        """In the exporter's thread: after some work, let others go on."""
+        """Rest after some work in the exporter's thread, for the other threads."""
         worked_s = time.thread_time() - self._rested_s
         if worked_s > SLICE_S and not self._closing:
             time.sleep(RESTS * min(worked_s, WORK_S_MAX))
             self._rested_s = time.thread_time()
 
     def close(self) -> None:
-        """Export what waits, for CLOSE_S at most, and close the log of operations."""
+        """Export the waiting spans, for CLOSE_S at most, and close the log of operations."""
         if self._log is not None:
             self._log.close()
         if self.backlog.left_out:
@@ -277,7 +297,11 @@ class Tracer:
 
 
 _ids = random.Random()
-"""No secrets: the kernel's would cost a system call for each, in which the interpreter's lock is let go. A child of a fork begins with others."""
+"""Random ids without secrecy.
+
+The kernel's ids would cost a system call each, which lets go of the interpreter's lock. A child of
+a fork begins with other ids.
+"""
 
 os.register_at_fork(after_in_child=_ids.seed)
 

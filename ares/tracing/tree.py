@@ -1,4 +1,4 @@
-"""Spans for a person: a tree whose times add up, and a sentence on where the time went."""
+"""Spans for a person: a tree whose times add up, and a sentence about the largest share."""
 
 import json
 from collections import defaultdict
@@ -15,12 +15,12 @@ NS_MAX = 2**63 - 1
 _KINDS = {2: SERVER, 3: CLIENT}
 
 STAGE = "stage"
-"""Kind of a span that is made to show a part of a round's time."""
+"""Kind of a span made to show a part of a round's time."""
 
 GAP = "not accounted for"
 GAP_REASON = "this process did something else, or waited for a processor"
 GAP_SHARE = 0.01
-"""A gap of more than this share of the operation has a line."""
+"""Share of the operation above which a gap has a line."""
 
 LEGEND = "the times: whole, and without what has a line below; █ critical path, ░ beside it"
 
@@ -77,7 +77,7 @@ def _value(told: dict[str, Any]) -> Any:
 
 
 class Tree:
-    """The spans of one trace. ``roots``: the spans whose parent is not here."""
+    """The spans of a trace. ``roots``: the spans whose parent is not present."""
 
     def __init__(self, spans: Sequence[Span]) -> None:
         known = {span.id for span in spans}
@@ -85,14 +85,14 @@ class Tree:
         self.roots: list[Span] = []
         for span in sorted(spans, key=lambda span: (span.began_ns, -span.ended_ns)):
             (self._below[span.parent] if span.parent in known else self.roots).append(span)
-        if not self.roots:  # each says that it is part of another: a file that somebody made
+        if not self.roots:  # each span names a parent: a file made by hand
             self.roots = [min(spans, key=lambda span: span.began_ns)]
 
     def lines(self) -> Iterator[str]:
         """Draw the spans, and the time between them: a line for each.
 
-        A line has the name, the whole time, the time of it that has no line below, and a bar that
-        shows when: ``█`` on the critical path, ``░`` beside it.
+        A line has the name, the whole time, the time without a line below, and a bar of the period:
+        ``█`` on the critical path, ``░`` beside it.
         """
         for root in self.roots:
             full = self._with_gaps(root)
@@ -111,7 +111,7 @@ class Tree:
         return _walk(root, self._below)
 
     def _with_gaps(self, root: Span) -> dict[bytes, list[Span]]:
-        """Return the spans by parent, with spans for what rounds waited for and for longer gaps."""
+        """Return the spans by parent, with spans for the waits of rounds and for longer gaps."""
         full: dict[bytes, list[Span]] = defaultdict(list)
         for _, span in self.rows(root):
             if span.id in full:
@@ -124,7 +124,7 @@ class Tree:
         return full
 
     def sentence(self) -> str:
-        """Say where the time of the first operation went."""
+        """Name the part with the largest share of the first operation's time."""
         root = self.roots[0]
         full = self._with_gaps(root)
         path, longest = self._longest(root, full)
@@ -199,7 +199,7 @@ def _inside(span: Span, full: Mapping[bytes, Sequence[Span]]) -> list[Span]:
 
 
 def _covered_ns(span: Span, below: Iterable[Span]) -> int:
-    """Return the nanoseconds of `span` that the spans `below` cover together."""
+    """Return the nanoseconds of `span` covered by the spans `below` together."""
     covered, at_ns = 0, span.began_ns
     for each in sorted(below, key=lambda each: each.began_ns):
         end_ns = min(each.ended_ns, span.ended_ns)
@@ -211,8 +211,8 @@ def _covered_ns(span: Span, below: Iterable[Span]) -> int:
 def _critical(root: Span, full: Mapping[bytes, Sequence[Span]]) -> set[bytes]:
     """Return the ids of the spans without which the operation would have ended earlier.
 
-    From the end of a span back: the span in it that ended last, and again before that began. Of a
-    round's servers: the server whose reply ended the round.
+    The path runs from the end of a span back: the inner span that ended last, and likewise before
+    the begin of that span. Among a round's servers: the server whose reply ended the round.
     """
     path: set[bytes] = set()
     todo = [root]

@@ -20,8 +20,11 @@ SAMPLERS = (
 
 
 def tracing_of(settings: TracingSettings, environment: Mapping[str, str]) -> TracingSettings:
-    """``settings`` as far as the variables do not say otherwise. They may be meant for another program: what is not known here is passed over, and
-    the log says so."""
+    """Return ``settings`` with the changes given by the variables.
+
+    The variables may be meant for another program: an unknown value is passed over, with a line in
+    the log.
+    """
 
     def said(name: str) -> str:
         return environment.get(name, "").strip()

@@ -1,7 +1,8 @@
-"""The directory of one consensus member: its lock, the files that PySyncObj writes there, and making them survive a power failure.
+"""The directory of a consensus member: its lock, PySyncObj's files, and their durability.
 
-PySyncObj maps its journal into memory and renames its other files into place, but never asks the disk to keep them. A Raft member must not say
-that it has an entry, or gave a vote, before that is on disk: :class:`MemberDirectory` has the calls that ares/consensus/raft/replicated.py makes
+PySyncObj maps its journal into memory and renames the remaining files into place, but never asks
+the disk to keep them. A Raft member must not claim an entry, or a vote given, before the entry or
+vote is on disk: ares/consensus/raft/replicated.py calls the methods of :class:`MemberDirectory`
 first.
 """
 
@@ -27,17 +28,20 @@ from ares.model.errors import BadInput
 from ares.model.identity import ServerId
 
 Entry = tuple[bytes, int, int]
-"""One entry of the Raft log: command, index, term."""
+"""An entry of the Raft log: command, index, term."""
 
 FORMAT = 1
-"""Of the directory: what its files are, and of the dump, which members also send to each other."""
+"""Format of the directory's files, and of the dump, which members also send to each other."""
 
 _MAGIC = b"ares-dump"
 _DIGEST_BYTES = 16
 
 
 class Dump(Struct, frozen=True, array_like=True):
-    """The decision table after ``last`` was applied, and the two log entries that PySyncObj wants to find again, ``previous`` and ``last``."""
+    """The decision table after ``last`` was applied, and two log entries for PySyncObj.
+
+    PySyncObj wants to find ``previous`` and ``last`` again.
+    """
 
     table: DecisionTable[bytes]
     last: Entry
@@ -48,7 +52,10 @@ _dump_decoder = msgspec.msgpack.Decoder(Dump)
 
 
 class MemberDirectory:
-    """``lock``, ``format``, ``journal``, ``journal.meta`` (term and vote) and ``dump`` of the member that holds the lock."""
+    """The files ``lock``, ``format``, ``journal``, ``journal.meta`` (term and vote) and ``dump``.
+
+    They belong to the member that holds the lock.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -60,7 +67,10 @@ class MemberDirectory:
         self._lock: int | None = None
 
     def lock(self, member: ServerId) -> None:
-        """Make this process the only one here. Raises :class:`BadInput` if another one is, or the directory is another member's."""
+        """Make this process the only user of the directory.
+
+        Raises :class:`BadInput` if another process uses the directory, or it is another member's.
+        """
         try:
             make_directory(self.path)
             require_unshared(self.path)
@@ -94,7 +104,7 @@ class MemberDirectory:
         os.fsync(lock)
 
     def _check_format(self) -> None:
-        """A directory that says nothing is new, or of the first format, which did not say so."""
+        """Check the format; a directory without the file is new, or of the first format."""
         found = (
             self.format.read_text(encoding="ascii", errors="replace").strip()
             if self.format.exists()
@@ -109,31 +119,39 @@ class MemberDirectory:
             )
 
     def require_new(self) -> None:
-        """Raise :class:`ares.model.errors.DirectoryLost` unless nothing ever ran there: a member that forgot its votes would vote again. Hold the
-        lock."""
+        """Raise :class:`ares.model.errors.DirectoryLost` unless no member ever ran there.
+
+        A member that forgot its votes would vote again. The caller holds the lock.
+        """
         require_first(self.path, self._member, votes=True)
 
     def begin(self) -> None:
-        """The journal is there: on disk under its name when this returns, and so is that the next start is not the first. Hold the lock."""
+        """Make the journal durable under its name, with the record of this first start.
+
+        The caller holds the lock.
+        """
         sync(self.journal)
         sync(self.path)
         remember_start(self.path, self._member)
         end_newness(self.path)
 
     def set_aside(self) -> Path | None:
-        """Move what the member kept into a directory of its own within this one, and return that, or None if nothing was there. Hold the lock."""
+        """Move the member's files into a new directory within this one.
+
+        Returns the new directory, or None without files. The caller holds the lock.
+        """
         kept = [file for file in (self.journal, self.votes, self.dump) if file.exists()]
         if not kept:
             return None
         aside = self.path / f"lost.{secrets.token_hex(4)}"
         aside.mkdir(mode=0o700)
-        for file in kept:  # the journal first: without it nothing starts
+        for file in kept:  # the journal first: without a journal no member starts
             file.rename(aside / file.name)
         sync(self.path)
         return aside
 
     def unlock(self) -> None:
-        """Let another process in; idempotent."""
+        """Release the lock; idempotent."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -148,18 +166,18 @@ class MemberDirectory:
         sync(self.path)
 
     def sync_dump(self) -> None:
-        """Return when the dump that was renamed into place is on disk under its name."""
+        """Return when the dump renamed into place is on disk under its name."""
         sync(self.dump)
         sync(self.path)
 
     def write_dump(self, path: Path, dump: Dump) -> None:
-        """Write ``dump`` to ``path``, the file that is about to become the dump."""
+        """Write ``dump`` to ``path``, the file about to become the dump."""
         body = _MAGIC + bytes([FORMAT]) + msgspec.msgpack.encode(dump)
         with open(path, "wb", opener=opener) as file:
             file.write(_digest(body) + body)
 
     def read_dump(self) -> Dump:
-        """The dump. Raises :class:`BadInput` if it is damaged, or of a format that this release does not know."""
+        """Return the dump. Raises :class:`BadInput` for a damaged or unknown dump."""
         content = self.dump.read_bytes()
         body = content[_DIGEST_BYTES:]
         if _digest(body) != content[:_DIGEST_BYTES]:
@@ -177,7 +195,7 @@ class MemberDirectory:
             raise self.damaged(self.dump, str(error)) from error
 
     def damaged(self, file: Path, why: str) -> BadInput:
-        """The error for a file that cannot be what the member wrote."""
+        """Return the error for a file that cannot be the member's own writing."""
         return BadInput(
             f"{file} is damaged ({why}), so the member may not vote. The other members keep every decision: while all of them run, "
             "`ares-cli prepare FILE ID --forget`, then start this member again; it copies what they have"

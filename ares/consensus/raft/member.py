@@ -1,13 +1,18 @@
 """A member of the consensus service: the Consensus port over a replicated decision table.
 
-A decision is what applying the replicated command returned at this member, never a look at its own table.
+A decision is the result of applying the replicated command at this member, never a look at the
+member's table.
 
-A command whose answer is late was lost, with a leader that died, or it waits behind many others for a slow disk. In the first case it has to be
-handed in again, which is safe, because the first proposal wins whosever it is and however often it comes. In the second every copy makes all others
-later still, until none is answered before those who wait for it have given up, and asked again. So a command outlasts those who wait for it, those
-who ask for the same join it, and it is handed in again after ATTEMPT_S and then after twice as long each time.
+A command without an answer in time was lost, with a leader that died, or waits behind many commands
+for a slow disk. In the first case the command has to be handed in again, which is safe, because the
+first proposal wins from any proposer and however often it comes. In the second case every copy
+delays all commands further, until every answer comes too late for the callers, who have given up
+and asked again. A command therefore outlasts its callers, callers with the same command join the
+command, and a command is handed in again after ATTEMPT_S and afterwards after twice as long each
+time.
 
-A member whose directory was lost must be started again only while all others run; it then copies what they have.
+A member with a lost directory must be started again only while all other members run; the member
+copies their state in this case.
 """
 
 import asyncio
@@ -34,19 +39,22 @@ ATTEMPT_S = 1.0
 ATTEMPT_S_MAX = 8.0
 
 PAUSE_S = 0.05
-"""Between a failure and the next attempt."""
+"""Pause between a failure and the next attempt."""
 
 KEPT_S = 10.0
-"""A command that nobody waits for any more may be joined for so long."""
+"""Seconds for which a command without callers may still be joined."""
 
 HandIn = Callable[[Callable[[Any, int], None]], None]
-"""Hands a command in, with the callback that gets its answer."""
+"""A function that hands a command in, with the callback for its answer."""
 
 _configuration_decoder = msgspec.msgpack.Decoder(Configuration)
 
 
 class _Command:
-    """``outcome``: that of any copy handed in. ``asked``: how many callers wait for it."""
+    """A command under way.
+
+    ``outcome``: of any copy handed in. ``asked``: number of waiting callers.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.outcome: asyncio.Future[Outcome] = loop.create_future()
@@ -57,7 +65,7 @@ class _Command:
 
 
 class Commands:
-    """The commands of one member that are under way. Use it on one event loop."""
+    """The commands of a member under way, used on a single event loop."""
 
     def __init__(self) -> None:
         self._under_way: dict[Hashable, _Command] = {}
@@ -66,7 +74,10 @@ class Commands:
         return len(self._under_way)
 
     async def run(self, key: Hashable, hand_in: HandIn, timeout_s: float) -> Any:
-        """What the command ``key`` returned. Raises :class:`ConsensusUnavailable` after ``timeout_s``, and what ``hand_in`` raises."""
+        """Return the result of the command ``key``.
+
+        Raises :class:`ConsensusUnavailable` after ``timeout_s``, and the exceptions of ``hand_in``.
+        """
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + timeout_s
         why = "it was given no time"
@@ -85,7 +96,7 @@ class Commands:
         raise ConsensusUnavailable(why)
 
     def _begun(self, key: Hashable, hand_in: HandIn, now_s: float) -> _Command:
-        """The command, handed in if it is time."""
+        """Return the command, handed in if its time has come."""
         loop = asyncio.get_running_loop()
         command = self._under_way.get(key) or _Command(loop)
         if now_s >= command.again_at_s:
@@ -118,11 +129,13 @@ class Commands:
 
 
 class RaftMember:
-    """One member, as an implementation of the Consensus port for its own process; ares/consensus/member_host.py serves it to others.
+    """A member, as an implementation of the Consensus port for its own process.
 
-    ``raft_addresses``: where each member, this one included, listens for the others: ``host:port``, spelled alike at every member; this
-    one binds its own and nothing else. ``beat_s``: between two signs of life of the leader.
-    Raises :class:`BadInput` for impossible addresses or an empty password. :meth:`start` comes first.
+    ares/consensus/member_host.py serves the member to further processes. ``raft_addresses``: where
+    each member, this member included, listens for the members: ``host:port``, spelled alike at
+    every member; this member binds only its own address. ``beat_s``: seconds between two signs of
+    life of the leader. Raises :class:`BadInput` for impossible addresses or an empty password.
+    :meth:`start` comes first.
     """
 
     troubles = NO_TROUBLES
@@ -164,9 +177,10 @@ class RaftMember:
         self._commands = Commands()
 
     def start(self) -> None:
-        """Open the directory, bind, join the others. Call it in the thread of the event loop, whose end also ends the member.
+        """Open the directory, bind, join the other members.
 
-        Raises :class:`BadInput` if the directory or the address cannot be used.
+        Call this in the thread of the event loop; the end of the loop also ends the member. Raises
+        :class:`BadInput` for an unusable directory or address.
         """
         self._directory.lock(self.member)
         try:
@@ -181,7 +195,11 @@ class RaftMember:
     async def propose(
         self, configuration: Configuration, proposer: ClientId, timeout_s: float
     ) -> Decided:
-        """See the port. Also raises :class:`ConfigurationRefused`, and :class:`BadMessage` if a later release decided what this one cannot read."""
+        """Propose as in the port.
+
+        Raises :class:`ConfigurationRefused`, too, and :class:`BadMessage` for a decision of a later
+        release unreadable by this one.
+        """
         require_place(configuration)
         place = (str(configuration.domain), configuration.index)
         decision: Decision[bytes] = await self._command(
@@ -190,7 +208,7 @@ class RaftMember:
         return Decided(NO_CALL, _decode(decision.content), decision.client)
 
     async def tell_finalized(self, configuration: Configuration, timeout_s: float) -> None:
-        """See the port. Also raises :class:`ConfigurationRefused`."""
+        """Keep a hint as in the port. Raises :class:`ConfigurationRefused`, too."""
         require_place(configuration)
         await self._command(
             timeout_s,
@@ -201,7 +219,10 @@ class RaftMember:
         )
 
     async def hint(self, domain: DomainName, timeout_s: float) -> Configuration | None:
-        """What this member knows, perhaps not the latest; unavailable until it has caught up with a leader once since its start."""
+        """Return this member's hint, perhaps not the latest.
+
+        Unavailable until the member has caught up with a leader once since its start.
+        """
         machine = self._running()
         if not machine.isReady():
             raise ConsensusUnavailable(
@@ -211,7 +232,11 @@ class RaftMember:
         return None if content is None else _decode(content)
 
     async def describe(self, timeout_s: float) -> list[ConsensusDescription]:
-        """What this one member says of itself. A leader that it is not connected with is none: alone, a follower never looks for another."""
+        """Return the self-description of this member alone.
+
+        A leader without a connection to this member does not count: alone, a follower never looks
+        for another.
+        """
         machine = self._running()
         leader = machine._getLeader()
         known = leader is not None and (
@@ -233,12 +258,15 @@ class RaftMember:
 
     @property
     def leads(self) -> bool:
-        """Whether this member is the leader, as far as it knows: one that was cut off finds out after a moment."""
+        """Return whether this member is the leader, by its own knowledge.
+
+        A leader cut off from the members learns of the loss after a moment.
+        """
         machine = self._machine
         return machine is not None and machine.tick_thread_alive() and bool(machine._isLeader())
 
     async def close(self) -> None:
-        """Leave the others, flush the journal, unlock the directory; idempotent."""
+        """Leave the other members, flush the journal, unlock the directory; idempotent."""
         machine, self._machine = self._machine, None
         if machine is not None:
             await asyncio.to_thread(machine.destroy_synchronous)
@@ -254,7 +282,7 @@ class RaftMember:
         return self._machine
 
     async def _command(self, timeout_s: float, name: str, *arguments: str | int | bytes) -> Any:
-        """What the replicated command ``name`` returned, which its arguments tell from all others."""
+        """Return the result of the replicated command ``name``, identified by its arguments."""
         self._running()
         return await self._commands.run(
             (name, *arguments),

@@ -1,15 +1,20 @@
-"""The decision table replicated by Raft, over PySyncObj; ares/consensus/raft/member.py puts the Consensus port over it.
+"""The decision table replicated by Raft, over PySyncObj; the port is in member.py.
 
-What is handed to Raft, and so crosses the network inside a pickle, is plain: names, numbers and the bytes of configurations. The members authenticate
-each other by a password, without which PySyncObj would load pickles from anybody. What PySyncObj 0.3.17 leaves open is closed here:
+ares/consensus/raft/member.py puts the Consensus port over the table. Values handed to Raft cross
+the network inside a pickle, and are plain: names, numbers and the bytes of configurations. The
+members authenticate each other by a password, without which PySyncObj would load pickles from any
+peer. This module closes the gaps of PySyncObj 0.3.17:
 
-* entries and votes are on disk before the message that promises them leaves (:meth:`ReplicatedTable.make_durable`);
-* a follower cuts its log back whenever its leader repeats itself, which is often, and would lack what it had acknowledged if it died at that
-  moment; an acknowledgement given to a leader of an earlier term counts in a later one; and a vote that comes twice counts twice
+- entries and votes are on disk before the message that promises them leaves
+  (:meth:`ReplicatedTable.make_durable`);
+- a follower cuts its log back whenever the leader repeats itself, which is often, and would lack
+  acknowledged entries after a death at this moment; an acknowledgement given to a leader of an
+  earlier term counts in a later term; and a vote received twice counts twice
   (:meth:`ReplicatedTable.admitted`);
-* a crash between writing the dump and cutting the journal makes it forget entries at the next start, and it takes damaged files for empty ones
-  (:func:`_examine`);
-* what its transport does with connections, slow ones and strangers' ones (ares/consensus/raft/transport.py).
+- a crash between writing the dump and cutting the journal makes PySyncObj forget entries at the
+  next start, and PySyncObj takes damaged files for empty files (:func:`_examine`);
+- the transport's treatment of connections, of slow peers and of strangers
+  (ares/consensus/raft/transport.py).
 """
 
 import asyncio
@@ -39,7 +44,7 @@ COMPACT_AFTER_ENTRIES = 10_000
 _DAY_S = 86_400.0
 
 GREETINGS_BEATS = 10
-"""A member that said nothing to another one for so many beats greets it."""
+"""Beats of silence towards another member after which a member greets it."""
 
 _REASONS = {
     FAIL_REASON.SUCCESS: "",
@@ -48,7 +53,7 @@ _REASONS = {
 }
 
 Outcome = tuple[Any, str]
-"""What a command returned, and why it failed (empty: it did not)."""
+"""The result of a command, and the reason of its failure (empty: no failure)."""
 
 _log = logging.getLogger(__name__)
 
@@ -56,7 +61,10 @@ _log = logging.getLogger(__name__)
 def crossing(
     loop: asyncio.AbstractEventLoop, outcome: asyncio.Future[Outcome]
 ) -> Callable[[Any, int], None]:
-    """A callback that brings PySyncObj's answer from its thread to ``outcome``; it may come late or after the loop has gone, and must not raise."""
+    """Return a callback that brings PySyncObj's answer from its thread to ``outcome``.
+
+    The callback may come late or after the loop has gone, and must not raise.
+    """
 
     def settle(result: Any, why: str) -> None:
         if not outcome.done():
@@ -70,9 +78,10 @@ def crossing(
 
 
 class ReplicatedTable(SyncObj):  # type: ignore[misc]
-    """The table, and the replicated commands on it, which PySyncObj applies in a thread of its own at every member.
+    """The table, with its replicated commands, which PySyncObj applies in a thread of its own.
 
-    A further replicated method must be declared with ``ver=1``: methods are numbered in journals. Use :meth:`open` to make one.
+    Every member applies them. A further replicated method must be declared with ``ver=1``: methods
+    are numbered in journals. Use :meth:`open` to make a table.
     """
 
     def __init__(
@@ -103,9 +112,10 @@ class ReplicatedTable(SyncObj):  # type: ignore[misc]
         password: str,
         beat_s: float,
     ) -> "ReplicatedTable":
-        """Read the directory, bind and join the others. PySyncObj's thread ends with the calling thread.
+        """Read the directory, bind and join the other members.
 
-        Raises :class:`BadInput` if a file is damaged or the address cannot be bound.
+        PySyncObj's thread ends with the calling thread. Raises :class:`BadInput` if a file is
+        damaged or the address cannot be bound.
         """
         _examine(directory)
         try:
@@ -160,7 +170,7 @@ class ReplicatedTable(SyncObj):  # type: ignore[misc]
         return self.table.tell_finalized(domain, index, content)
 
     def make_durable(self, message: dict[str, Any]) -> None:
-        """Before ``message`` leaves: votes, and entries that it says this member has."""
+        """Make durable the votes and entries promised by ``message``, before the message leaves."""
         kind = message["type"]
         if kind in ("request_vote", "response_vote"):
             self._sync(self._directory.sync_votes)
@@ -168,11 +178,11 @@ class ReplicatedTable(SyncObj):  # type: ignore[misc]
             self._sync_journal((kind, message["next_node_idx"], self._getTerm()))
 
     def admitted(self, member: str, message: dict[str, Any]) -> dict[str, Any] | None:
-        """What of a ``message`` received from the member at that address PySyncObj may see; None: nothing.
+        """Return the part of ``message`` from ``member`` for PySyncObj, or None.
 
-        PySyncObj counts votes, and not who gave them: a member's counts once in a term.
-
-        If the last entry here is of the sending leader's term, the log here is the head of the leader's, and what it repeats needs no rewriting.
+        PySyncObj counts votes without their voters: a member's vote counts once in a term. If the
+        last entry of this log is of the sending leader's term, this log is the head of the leader's
+        log, and repeated entries need no rewriting.
         """
         if message["type"] == "next_node_idx" and message["sender_term"] != self._getTerm():
             return None
@@ -188,7 +198,10 @@ class ReplicatedTable(SyncObj):  # type: ignore[misc]
         return message
 
     def _make_own_entries_durable(self) -> None:
-        """At the end of a tick: a leader counts itself among those who have an entry from the next tick on."""
+        """Make the leader's own entries durable at the end of a tick.
+
+        From the next tick on, a leader counts itself among the members with an entry.
+        """
         if self._isLeader():
             self._sync_journal(("leader", self._getRaftLogSize(), self._getTerm()))
 
@@ -198,7 +211,10 @@ class ReplicatedTable(SyncObj):  # type: ignore[misc]
             self._durable = mark
 
     def _sync(self, sync: Callable[[], None]) -> None:
-        """A disk that failed once cannot be trusted when asked again: the member stops before it promises anything."""
+        """Sync, and stop the member on a failure, before it makes any promise.
+
+        A disk that failed once cannot be trusted at a second try.
+        """
         try:
             sync()
         except OSError:
@@ -220,7 +236,10 @@ class ReplicatedTable(SyncObj):  # type: ignore[misc]
             raise
 
     def _dump_state(self) -> int:
-        """Asked every tick. PySyncObj cuts the journal when told of success, so the dump is made durable first."""
+        """Return the state of the dump, once every tick.
+
+        PySyncObj cuts the journal on success, hence the dump is made durable first.
+        """
         state: int = self._dumped
         if state == SERIALIZER_STATE.SUCCESS:
             self._directory.sync_dump()
@@ -228,7 +247,10 @@ class ReplicatedTable(SyncObj):  # type: ignore[misc]
         return state
 
     def _read_dump(self, path: str) -> tuple[Entry, Entry, None]:
-        """At the start, and when the leader sent its dump because its journal no longer reaches back far enough."""
+        """Read the dump: at the start, and when the leader sent its dump.
+
+        A leader sends the dump when its journal no longer reaches back far enough.
+        """
         self._directory.sync_dump()
         dump = self._directory.read_dump()
         self.table = dump.table
@@ -236,9 +258,11 @@ class ReplicatedTable(SyncObj):  # type: ignore[misc]
 
 
 def _examine(directory: MemberDirectory) -> None:
-    """Refuse damaged and lost files, make the journal of a new member, and cut one where the dump ends if a crash came between the two.
+    """Refuse damaged and lost files, make a new member's journal, and cut a journal at its dump.
 
-    With anything but the dump's entries at its head, PySyncObj would throw the whole journal away, and entries after the dump with it.
+    The cut is needed after a crash between dump and cut. If the journal does not begin with the
+    dump's entries, PySyncObj would throw the whole journal away, and the entries after the dump
+    with it.
     """
     if not directory.journal.exists():
         if directory.dump.exists() or directory.votes.exists():
@@ -248,7 +272,7 @@ def _examine(directory: MemberDirectory) -> None:
     directory.begin()
     try:
         journal = FileJournal(str(directory.journal))
-    except Exception as error:  # whatever its parser trips over
+    except Exception as error:  # any exception of its parser
         raise directory.damaged(directory.journal, repr(error)) from error
     entries: list[Entry] = journal[:]
     journal._destroy()

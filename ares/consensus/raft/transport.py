@@ -1,17 +1,23 @@
-"""How consensus members reach each other: PySyncObj's transport over TCP, with what it leaves open closed.
+"""The connections of consensus members: PySyncObj's transport over TCP, with its gaps closed.
 
-* Entries and votes are on disk before the message that promises them leaves, and what comes in is looked at first (``make_durable`` and
-  ``admitted`` in ares/consensus/raft/replicated.py).
-* PySyncObj drops a connection that was silent for a while just when it wants to ask for a vote over it, which makes fail-over slow: members greet
-  those to whom they have nothing else to say. It waits for minutes for an answer to a lost SYN: here for CONNECT_S.
-* Whoever reaches the port may connect, and shows only by the first message to know the password. Until then PySyncObj reads without end, in a loop
-  that nothing else interrupts, and keeps all of it: one stranger who keeps sending would stop the member and fill its memory. Here a stranger may
-  send STRANGER_BYTES_MAX and stay for STRANGER_S, and of more than STRANGERS_MAX the oldest has to go, so that none can use up the
-  process's descriptors: when it cannot accept a connection, PySyncObj stops listening for ever.
-* PySyncObj seals every message, with the random key that its receiver chose for the connection in it; so none can be made up, changed, sent back, or
-  taken from another connection. But one that is repeated within a second is taken twice, one that is left out is not missed, and nothing names the
-  member that answers. Here messages carry their number over this connection, their sender and their receiver; what does not fit ends the connection.
-  Members of earlier releases number nothing, and are heard all the same; nobody on the way can leave the numbers out, for they are sealed.
+- Entries and votes are on disk before the message that promises them leaves, and arriving messages
+  are checked first (``make_durable`` and ``admitted`` in ares/consensus/raft/replicated.py).
+- PySyncObj drops a silent connection just when the connection is needed to ask for a vote, which
+  makes fail-over slow: members without messages greet each other. PySyncObj waits for minutes for
+  an answer to a lost SYN, this transport for CONNECT_S.
+- Any process that reaches the port may connect, and proves knowledge of the password only by the
+  first message. Until this proof PySyncObj reads without end, in an uninterrupted loop, and keeps
+  all the bytes: a single stranger sending on and on would stop the member and fill the memory. In
+  this transport a stranger may send STRANGER_BYTES_MAX and stay for STRANGER_S, and beyond
+  STRANGERS_MAX strangers the oldest has to go: strangers cannot use up the process's descriptors.
+  After a failure to accept a connection, PySyncObj stops listening for ever.
+- PySyncObj seals every message, with the random key chosen by the receiver for the connection:
+  no message can be made up, changed, sent back, or taken from another connection. But a message
+  repeated within a second is taken twice, a missing message is not noticed, and no field names the
+  answering member. In this transport messages carry their number over the connection, their sender
+  and their receiver; a wrong message ends the connection. Members of earlier releases number
+  nothing, and are heard all the same; an attacker on the way cannot leave the numbers out, because
+  they are sealed.
 """
 
 import logging
@@ -24,7 +30,9 @@ from pysyncobj.transport import TCPTransport
 CONNECT_S = 2.0
 
 STRANGER_BYTES_MAX = 16 * 1024
-"""A member's first messages, its random key and its address, take a few hundred bytes."""
+"""Most bytes of a stranger; a member's first messages, its random key and its address, take a few
+hundred.
+"""
 
 STRANGER_S = 5.0
 STRANGERS_MAX = 64
@@ -35,7 +43,10 @@ _log = logging.getLogger(__name__)
 
 
 class Transport(TCPTransport):  # type: ignore[misc]
-    """PySyncObj makes it, and gives it the SyncObj, a ReplicatedTable. Everything happens in PySyncObj's thread."""
+    """A transport made by PySyncObj, with the SyncObj, a ReplicatedTable.
+
+    All methods run in PySyncObj's thread.
+    """
 
     def __init__(self, *arguments: Any) -> None:
         self._spoke_at_s: dict[Any, float] = {}
@@ -77,7 +88,10 @@ class Transport(TCPTransport):  # type: ignore[misc]
             super()._onMessageReceived(node, admitted)
 
     def _fits(self, node: Any, message: Any, expected: int | None) -> bool:
-        """Whether ``node`` may send it to this member as message number ``expected``; None: its first message showed that it numbers nothing."""
+        """Return whether ``node`` may send ``message`` to this member as number ``expected``.
+
+        None: the first message of ``node`` had no number.
+        """
         if not isinstance(message, dict):
             return False
         if "number" not in message:
@@ -97,7 +111,11 @@ class Transport(TCPTransport):  # type: ignore[misc]
         super()._onNodeConnected(node)
 
     def _onIncomingMessageReceived(self, conn: Any, message: Any) -> None:
-        """From an incoming connection: a random key, a member's address, and its first message, which replaces its last connection."""
+        """Take a message from an incoming connection.
+
+        In order: a random key, a member's address, and its first message, which replaces the
+        member's last connection.
+        """
         if not conn.sendRandKey:
             if _is_random_key(message):
                 super()._onIncomingMessageReceived(conn, message)
@@ -122,7 +140,7 @@ class Transport(TCPTransport):  # type: ignore[misc]
         self._onMessageReceived(node, first)
 
     def _onOutgoingMessageReceived(self, conn: Any, message: Any) -> None:
-        """The random key of a member that this one connected to; it is greeted at once."""
+        """Take the random key of a member to which this one connected; greet the member at once."""
         if not _is_random_key(message):
             conn.disconnect()
             return
@@ -164,7 +182,7 @@ class Transport(TCPTransport):  # type: ignore[misc]
         self._send_away(time.monotonic() - STRANGER_S)
 
     def _send_away(self, came_before_s: float) -> None:
-        """Disconnect strangers that came before that time, and the oldest of those beyond STRANGERS_MAX."""
+        """Disconnect strangers that came before this time, and the oldest beyond STRANGERS_MAX."""
         self._came_at_s = {
             conn: at_s for conn, at_s in self._came_at_s.items() if conn in self._unknownConnections
         }

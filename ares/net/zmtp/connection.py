@@ -1,4 +1,4 @@
-"""One ZMTP connection on the event loop, either side of it: bytes in, messages out, and back."""
+"""A ZMTP connection on the event loop, on either side: bytes in, messages out, and back."""
 
 import asyncio
 import socket
@@ -19,30 +19,34 @@ from ares.net.zmtp.frames import (
 )
 
 JOINED_BYTES_MAX = 64 * 1024
-"""Frames that are smaller are joined to be sent; larger ones are not copied."""
+"""Size below which frames are joined for sending; larger frames are not copied."""
 
 UNSENT_BYTES = 1024 * 1024
-"""More than this unsent, and the other side counts as slow."""
+"""Unsent bytes above which the peer counts as slow."""
 
 _NOWHERE = memoryview(bytearray())
 _NOTHING = Null(b"")
 
 
 def scratch() -> memoryview:
-    """Room for one read, for all connections of a thread."""
+    """Return room for a read, shared by all connections of a thread."""
     return memoryview(bytearray(SCRATCH_BYTES))
 
 
 class ZmtpConnection(asyncio.BufferedProtocol):
-    """A connection of a socket of this ``kind`` (DEALER or ROUTER). ``handshake``: this side of it, not begun.
+    """A connection of a socket of this ``kind`` (DEALER or ROUTER).
 
-    ``made`` is called with it and its socket when it is there, ``met`` when the handshake is done, ``receive`` with the messages that a read brought,
-    ``lost`` when it has ended, and ``holds`` whenever it holds so many bytes more, or fewer, of messages that are not complete. ``slow``: the other
-    side does not take what it is sent; ``taken`` is called when it does again. ``shaken``: the handshake was done; from then on, ``key`` is that of
-    the client at the other end, where clients have keys, and ``site`` where the other end says it is. ``ready``: it was, and nobody has hung up
-    since. ``trouble``: why the other side was hung up on, if it sent what is not ZMTP. ``careful``: the handshake begins only when the peer's
-    greeting is here and fits. ``quick``: asked first whether it does all that is needed for what a read brought, where that needs no key and begins
-    with a message.
+    ``handshake``: this side's handshake, not begun. ``made`` is called with the connection and its
+    socket when it exists, ``met`` when the handshake is done, ``receive`` with the messages of a
+    read, ``lost`` when the connection has ended, and ``holds`` whenever it holds so many bytes
+    more, or fewer, of incomplete messages. ``slow``: the peer does not take the bytes sent;
+    ``taken`` is called when the peer takes them again. ``shaken``: the handshake was done; from
+    this moment on, ``key`` is the peer's key, where clients have keys, and ``site`` the peer's site
+    by its own word. ``ready``: the handshake was done, and neither side has hung up since.
+    ``trouble``: the reason for hanging up on a peer that sent other bytes than ZMTP. ``careful``:
+    the handshake begins only when the peer's greeting is here and fits. ``quick``: called first for
+    the bytes of a read, where the connection has no key and the bytes begin with a message; returns
+    whether it did all the work.
     """
 
     def __init__(
@@ -101,7 +105,7 @@ class ZmtpConnection(asyncio.BufferedProtocol):
         return incoming.scratch if incoming.large is None else incoming.room()
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Have what was read served whole, or take it apart."""
+        """Serve the bytes of a read whole, or take them apart."""
         incoming = self._incoming
         if (
             self._quick is not None
@@ -113,7 +117,7 @@ class ZmtpConnection(asyncio.BufferedProtocol):
         self._take_apart(nbytes)
 
     def _take_apart(self, nbytes: int) -> None:
-        """Take what comes next out of what was read, ``nbytes`` of it just now."""
+        """Take the next messages from the bytes read, ``nbytes`` of them just now."""
         incoming = self._incoming
         try:
             messages = incoming.filled(nbytes)
@@ -122,7 +126,7 @@ class ZmtpConnection(asyncio.BufferedProtocol):
             return
         if incoming.answers:
             answers, incoming.answers = incoming.answers, []
-            if not self.slow:  # who does not read what is answered is answered no more
+            if not self.slow:  # a peer that does not read the answers gets no more
                 self.transport.write(b"".join(answers))
         if not self.shaken and incoming.ready:
             self.shaken, self.key, self.site = True, incoming.client_key, incoming.site
@@ -137,7 +141,10 @@ class ZmtpConnection(asyncio.BufferedProtocol):
             self._catch_up_soon()
 
     def _catch_up_soon(self) -> None:
-        """Take apart more of what was read, after other connections had their turns. Nothing is read before all of it is."""
+        """Take apart more of the bytes read, after other connections had their turns.
+
+        No bytes are read before all of these are taken apart.
+        """
         if not self._catching_up:
             self._catching_up = True
             asyncio.get_running_loop().call_soon(self._catch_up)
@@ -150,7 +157,8 @@ class ZmtpConnection(asyncio.BufferedProtocol):
                 self.resume()
 
     def _give_up(self, error: NotZmtp) -> None:
-        # without the way it came, or calls that have ended, and with them all that had come, would stay until somebody looks for garbage
+        # Without its traceback, or ended calls and all their bytes would stay in memory until the
+        # next garbage collection.
         error.__traceback__ = error.__cause__ = error.__context__ = None
         self.trouble = error
         if isinstance(error, NotAdmitted):
@@ -174,7 +182,7 @@ class ZmtpConnection(asyncio.BufferedProtocol):
         self._transport, self.ready = None, False
         self._incoming = Incoming(
             b"", _NOWHERE, _NOTHING
-        )  # what had come must not stay as long as somebody remembers the connection
+        )  # the bytes that came must not stay as long as the connection is referenced
         self._account(0)
         self._lost(self)
 
@@ -182,7 +190,7 @@ class ZmtpConnection(asyncio.BufferedProtocol):
 
     @property
     def progress(self) -> int:
-        """As :attr:`ares.net.zmtp.frames.Incoming.progress`."""
+        """Return :attr:`ares.net.zmtp.frames.Incoming.progress`."""
         return self._incoming.progress
 
     @property
@@ -192,12 +200,12 @@ class ZmtpConnection(asyncio.BufferedProtocol):
 
     @property
     def peer(self) -> str:
-        """Its address, for people."""
+        """Return the peer's address, for people."""
         return "" if self._transport is None else str(self._transport.get_extra_info("peername"))
 
     @property
     def host(self) -> str:
-        """That of its address."""
+        """Return the host in the peer's address."""
         return "" if self._transport is None else str(self._transport.get_extra_info("peername")[0])
 
     @property
@@ -205,8 +213,10 @@ class ZmtpConnection(asyncio.BufferedProtocol):
         return self._transport.get_write_buffer_size() if self._transport is not None else 0
 
     def send(self, frames: Sequence[Frame]) -> bool:
-        """One message; whether it was taken, which it is not when the connection has ended. One that cannot be sent whole ends it, and what was
-        raised is raised."""
+        """Send a message; return whether it was taken, which fails after the connection's end.
+
+        A message that cannot be sent whole ends the connection, and the exception is raised.
+        """
         transport, cipher = self._transport, self._incoming.cipher
         if not self.ready or transport is None or transport.is_closing():
             return False
@@ -216,7 +226,7 @@ class ZmtpConnection(asyncio.BufferedProtocol):
             else:
                 self._transmit(wire(frames) if cipher is None else cipher.seal(frames))
         except BaseException:
-            self.hang_up()  # or the next message would be taken for the rest of this one
+            self.hang_up()  # the next message would be taken for the rest of this one
             raise
         return True
 
@@ -233,7 +243,7 @@ class ZmtpConnection(asyncio.BufferedProtocol):
             self.transport.write(b"".join(small))
 
     def pause(self) -> None:
-        """Read nothing until :meth:`resume`: the other side's TCP stream stands still."""
+        """Read no bytes until :meth:`resume`: the peer's TCP stream stands still."""
         self._paused = True
         if self._is_open:
             self.transport.pause_reading()
@@ -247,17 +257,17 @@ class ZmtpConnection(asyncio.BufferedProtocol):
 
     @property
     def _is_open(self) -> bool:
-        """Whether more may be read from it."""
+        """Return whether more may be read from the connection."""
         return self._transport is not None and not self._transport.is_closing()
 
     def hang_up(self) -> None:
-        """At once; what was not sent is dropped."""
+        """End the connection at once; unsent bytes are dropped."""
         self.ready = False
         if self._transport is not None:
             self._transport.abort()
 
     def close(self) -> None:
-        """After what was sent has left."""
+        """End the connection after the sent bytes have left."""
         self.ready = False
         if self._transport is not None:
             self._transport.close()

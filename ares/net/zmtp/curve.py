@@ -1,16 +1,19 @@
-"""CurveZMQ (ZeroMQ RFC 26), without I/O: the handshake of either side, and the messages that follow it.
+"""CurveZMQ (ZeroMQ RFC 26), without I/O: the handshake of either side, and its messages.
 
-    client                                     server
-      HELLO: its transient key, and a box that only who expects this server's key can make
-                                                 WELCOME: the server's transient key, and a cookie
-      INITIATE: the cookie, its permanent key, and a vouch: its permanent key vouches for its transient one, to this server
-                                                 READY, or ERROR if that key is not admitted
-      MESSAGE ...                                MESSAGE ...
+    client                                   server
+      HELLO: its transient key, and a box that only a client expecting this server's key can make
+                                               WELCOME: the server's transient key, and a cookie
+      INITIATE: the cookie, its permanent key, and a vouch: the permanent key vouches
+        for the transient key, to this server
+                                               READY, or ERROR if the permanent key is refused
+      MESSAGE ...                              MESSAGE ...
 
-All that follows HELLO is secret between the two transient keys, which end with the connection: a permanent key that becomes known opens no recorded
-connection. Each side counts its nonces up and takes only ones that are higher than the one before, so that nothing can be sent twice or in another
-order. The server keeps its transient key in the cookie, under a key of that connection. PyNaCl has the cryptography; here are the order of things and
-the checks. The same goes over the wire as with libzmq, which may be on the other side.
+All bytes after HELLO are secret between the two transient keys, which end with the connection: a
+permanent key that becomes known opens no recorded connection. Each side counts its nonces up and
+takes only a nonce higher than the previous nonce, hence no message can be sent twice or in another
+order. The server keeps its transient key in the cookie, under a key of the connection. PyNaCl has
+the cryptography; this module has the order of messages and the checks. The bytes on the wire equal
+libzmq's, and the peer may be libzmq.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -43,29 +46,29 @@ from ares.net.zmtp.frames import (
 )
 
 BOX_BYTES_MORE = 16
-"""By which a box is larger than what is in it: its authenticator, which comes first."""
+"""Size of a box beyond its content: its authenticator, which comes first."""
 
 _from_buffer = ffi.from_buffer
 _seal = lib.crypto_box_easy_afternm
 _unseal = lib.crypto_box_open_easy_afternm
 
 FROM_CLIENT, FROM_SERVER = b"CurveZMQMESSAGEC", b"CurveZMQMESSAGES"
-"""What nonces begin with, by who sends."""
+"""Prefixes of nonces, by sender."""
 
 _KEY = 32
 _COUNT = 8
 _MESSAGE = b"\x07MESSAGE"
 _BOX_AT = len(_MESSAGE) + _COUNT
 _CONTENT_AT = _BOX_AT + BOX_BYTES_MORE + 1
-"""In a MESSAGE; before it, in the box, is a byte of flags."""
+"""Position of the content in a MESSAGE; a byte of flags precedes the content in the box."""
 
 _SEALED_MORE, _SEALED_COMMAND = 1, 2
 _ROOM = [bytes(BOX_BYTES_MORE) + bytes([flags]) for flags in range(4)]
 _OPENED = [0, MORE, COMMAND, MORE | COMMAND]
-"""Flags of a frame, by those in the box."""
+"""Flags of a frame, by the flags in the box."""
 
 METADATA_BYTES_MAX = 1024
-"""Of what a peer says of itself in the handshake."""
+"""Bytes of a peer's properties in the handshake."""
 
 _LONG_NONCE = 16
 _VERSION = b"\x01\x00"
@@ -82,7 +85,7 @@ _REFUSED = framed(b"\x05ERROR\x03400")
 
 
 class KeyPair(Protocol):
-    """A permanent key: the secret half, and the public one in hex."""
+    """A permanent key: the secret half, and the public half in hex."""
 
     @property
     def secret(self) -> bytes: ...
@@ -92,9 +95,9 @@ class KeyPair(Protocol):
 
 
 class CurveClient(Handshake):
-    """The handshake (:class:`ares.net.zmtp.frames.Handshake`) of a client with ``secret``, and the server that owns ``server_key`` (hex).
+    """The handshake (:class:`ares.net.zmtp.frames.Handshake`) of a client with ``secret``.
 
-    ``metadata``: what it says of itself.
+    The server owns ``server_key`` (hex). ``metadata``: the client's properties.
     """
 
     mechanism = b"CURVE"
@@ -118,7 +121,7 @@ class CurveClient(Handshake):
     def hear(self, command: bytes) -> bytes:
         if (
             refused := refusal(command)
-        ) is not None:  # nobody signs it; but before INITIATE a server has no key to refuse
+        ) is not None:  # unsigned; but before INITIATE a server has no key to refuse
             raise (
                 refused
                 if self._key
@@ -174,10 +177,10 @@ class CurveClient(Handshake):
 
 
 class CurveServer(Handshake):
-    """The handshake (:class:`ares.net.zmtp.frames.Handshake`) of the server with ``secret``, and one client.
+    """The handshake (:class:`ares.net.zmtp.frames.Handshake`) of the server with ``secret``.
 
-    ``admits(key)``: whether the client that owns ``key`` (hex) is let in; asked only once it has proved to own it. ``metadata``: what the
-    server says of itself.
+    ``admits(key)``: whether the client that owns ``key`` (hex) is admitted; called only after the
+    client's proof. ``metadata``: the server's properties.
     """
 
     mechanism = b"CURVE"
@@ -279,7 +282,7 @@ class CurveServer(Handshake):
         )
 
     def _of_cookie(self, cookie: bytes) -> tuple[bytes, bytes]:
-        """The client's public transient key, and our secret one."""
+        """Return the client's public transient key, and our secret one."""
         nonce, box = cookie[:_LONG_NONCE], cookie[_LONG_NONCE:]
         try:
             content = crypto_secretbox_open_easy(box, b"COOKIE--" + nonce, self._cookie_key)
@@ -299,7 +302,7 @@ def _counted(number: int) -> bytes:
 
 
 def _shared(public: bytes, secret: bytes) -> bytes:
-    """The key of boxes between two."""
+    """Return the key of boxes between two keys."""
     try:
         return crypto_box_beforenm(public, secret)
     except CryptoError as error:
@@ -314,17 +317,20 @@ def _opened(box: bytes, nonce: bytes, key: bytes, otherwise: str) -> bytes:
 
 
 class CurveCipher:
-    """Keeps the messages of a connection whose handshake is done secret: MESSAGE commands, each a box with one frame.
+    """The encryption of a connection after its handshake: MESSAGE commands with sealed frames.
 
-    ``key``: what both transient keys make; ``ours`` and ``theirs``: what nonces begin with; ``sent``, ``received``: the last ones of the handshake.
+    ``key``: made of both transient keys; ``ours`` and ``theirs``: the prefixes of nonces; ``sent``,
+    ``received``: the last nonces of the handshake.
 
-    Boxes are made and opened where the message lies, by libsodium's own functions. PyNaCl's hand each message over in new memory, cleared first and
-    copied at the end: that takes 1.2 to 1.8 times as long for a frame of 40 to 1,000 bytes, and 1.3 to 2.4 times for opening a mebibyte. Like any
-    function of C, libsodium's write where they are told, and read keys (32 bytes) and nonces (24) however long they are.
+    Boxes are made and opened in place, by libsodium's own functions. PyNaCl's functions return each
+    message in new memory, cleared first and copied at the end: this takes 1.2 to 1.8 times as long
+    for a frame of 40 to 1,000 bytes, and 1.3 to 2.4 times for opening a mebibyte. Like any function
+    of C, libsodium's functions write to any given address, and read keys (32 bytes) and nonces (24)
+    however long they are.
     """
 
     overhead_bytes = _CONTENT_AT
-    """What is in a frame beside its content, at most."""
+    """Most bytes of a frame beside its content."""
 
     def __init__(self, key: bytes, ours: bytes, theirs: bytes, sent: int, received: int) -> None:
         assert len(key) == _KEY, "libsodium takes its word for it"
@@ -335,17 +341,20 @@ class CurveCipher:
         self._received = received.to_bytes(_COUNT, "big")
 
     def seal(self, frames: Sequence[Frame]) -> Iterator[bytearray]:
-        """One message as it goes over the wire, in buffers that are to be sent in order, and before what is sealed later."""
+        """Yield a message in its form on the wire.
+
+        The buffers are to be sent in order, and before any buffer sealed later.
+        """
         last = len(frames) - 1
         for position, frame in enumerate(frames):
             yield self._sealed(frame, _SEALED_MORE if position < last else 0)
 
     def seal_command(self, command: bytes) -> bytearray:
-        """A command, likewise."""
+        """Return a command in its form on the wire."""
         return self._sealed(command, _SEALED_COMMAND)
 
     def _sealed(self, frame: Frame, flags: int) -> bytearray:
-        """Copied once, to where it is sealed in place."""
+        """Return a sealed frame, copied once to its place and sealed there."""
         self._sent += 1
         count = self._sent.to_bytes(_COUNT, "big")
         size = _CONTENT_AT + len(frame)
@@ -356,7 +365,10 @@ class CurveCipher:
         return memory
 
     def open(self, memory: memoryview, start: int, end: int) -> tuple[int, int]:
-        """The frame whose body lies there: flags, and where its content begins, in place, which ends where the body does. Raises NotZmtp."""
+        """Open the frame whose body lies from ``start`` to ``end``, in place.
+
+        Returns its flags and the start of its content, which ends at ``end``. Raises NotZmtp.
+        """
         head = bytes(memory[start : start + _BOX_AT])
         if end - start < _CONTENT_AT or not head.startswith(_MESSAGE):
             raise NotZmtp("what is no MESSAGE after the handshake")

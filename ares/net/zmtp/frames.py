@@ -1,8 +1,9 @@
-"""ZMTP 3.1 on the wire (ZeroMQ RFC 37), without I/O: greeting, handshake, frames and messages. NULL, the mechanism without keys, is here; CURVE is in
-ares/net/zmtp/curve.py.
+"""ZMTP 3.1 on the wire (ZeroMQ RFC 37), without I/O: greeting, handshake, frames and messages.
 
-What libzmq does behind DEALER and ROUTER sockets costs a batch four changes of threads, many times what the protocol takes to answer it. Spoken by
-the event loop itself it costs none, and every bound is ours: on frames, on whole messages, on connections. Peers on libzmq notice no difference.
+NULL, the mechanism without keys, is here; CURVE is in ares/net/zmtp/curve.py. libzmq's work behind
+DEALER and ROUTER sockets costs a batch four changes of threads, many times the cost of answering
+it. Spoken by the event loop itself, the protocol costs none of them, and every bound is ours: on
+frames, on whole messages, on connections. Peers on libzmq notice no difference.
 """
 
 import ctypes
@@ -33,22 +34,24 @@ _SITE = re.compile(rb"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _SIZE_BYTES = 4
 
 MESSAGE_BYTES_MAX = FRAME_BYTES_MAX + 32 * 1024 * 1024
-"""Of all frames of a message: the largest value in its elements, and a header."""
+"""Bytes of all frames of a message: the largest value in its elements, and a header."""
 
 SCRATCH_BYTES = 256 * 1024
-"""What one read takes at most."""
+"""Most bytes of a read."""
 
 LARGE_BYTES_MIN = 32 * 1024
-"""A frame larger than this, of which not all has come, is received where it stays."""
+"""Size of a frame above which an incomplete frame is received into its final memory."""
 
 FRAME_BYTES_MORE = 64
-"""What keeping a frame takes beside its bytes, about."""
+"""Memory for keeping a frame beside its bytes, about."""
 
 FRAMES_AT_ONCE = 512
-"""Frames and commands that are taken apart at once; they may have two bytes each, and each takes microseconds."""
+"""Frames and commands taken apart at a time; they may have two bytes each, and each takes
+microseconds.
+"""
 
 MECHANISM_AT = 12
-"""In a greeting."""
+"""Position of the mechanism in a greeting."""
 
 _VERSION_AT, _MECHANISM_BYTES = 10, 20
 _COMMAND_BYTES_MAX = 64 * 1024
@@ -57,7 +60,7 @@ _HEADER_BYTES_MAX = 9
 _HEADS_KEPT = 1024
 _FLAGS = frozenset({0, MORE, LONG, MORE | LONG, COMMAND, COMMAND | LONG})
 _FLAGS_SEALED = frozenset({0, LONG})
-"""Of what is sealed, the other flags are inside."""
+"""Outer flags of a sealed frame; the other flags are inside."""
 
 _FITS: dict[bytes, tuple[bytes, ...]] = {DEALER: (ROUTER,), ROUTER: (DEALER, b"REQ")}
 
@@ -68,7 +71,7 @@ _BYTES_CONTENT_AT = bytes.__basicsize__ - 1
 
 
 class NotZmtp(AresError):
-    """What a peer sends is not ZMTP 3, or beyond a bound, or not what it must be."""
+    """The peer's bytes are not ZMTP 3, or exceed a bound, or break a rule."""
 
 
 class WrongMechanism(NotZmtp):
@@ -76,7 +79,10 @@ class WrongMechanism(NotZmtp):
 
 
 class TurnedAway(NotZmtp):
-    """The peer refuses to speak with us. ``code``: what it says, ``400`` where our key is not known."""
+    """The peer refuses to speak with us.
+
+    ``code``: the peer's word, ``400`` for an unknown key of ours.
+    """
 
     def __init__(self, code: str) -> None:
         super().__init__(f"it refuses: {code!r}")
@@ -84,7 +90,7 @@ class TurnedAway(NotZmtp):
 
 
 class NotAdmitted(NotZmtp):
-    """We refuse to speak with the peer. ``answer``: what it is to be told."""
+    """We refuse to speak with the peer. ``answer``: the bytes for the peer."""
 
     def __init__(self, answer: bytes) -> None:
         super().__init__("its key is not known")
@@ -92,10 +98,12 @@ class NotAdmitted(NotZmtp):
 
 
 class Handshake(ABC):
-    """One side of one connection's handshake.
+    """A side of a connection's handshake.
 
-    ``properties``: what the peer said of itself, once it said it: the handshake is done then, but for the last answer. ``cipher``: from then on;
-    None: messages are sent as they are. ``client_key``: the key (hex) that the client has proved to own; empty where nobody has keys.
+    ``properties``: the peer's properties, once received: the handshake is done at this point,
+    except for the last answer. ``cipher``: the encryption from then on; None: messages are sent
+    unencrypted. ``client_key``: the key (hex) which the client has proved to own; empty in a
+    cluster without keys.
     """
 
     mechanism: bytes
@@ -105,15 +113,18 @@ class Handshake(ABC):
 
     @abstractmethod
     def opening(self) -> bytes:
-        """What is sent first, before anything has come."""
+        """Return the bytes sent first, before any byte has come."""
 
     @abstractmethod
     def hear(self, command: bytes) -> bytes:
-        """Take the peer's next command; returns what is to be sent, if anything. Raises :class:`NotZmtp`: hang up."""
+        """Take the peer's next command; return the bytes to be sent, if any.
+
+        Raises :class:`NotZmtp`: hang up.
+        """
 
 
 class Null(Handshake):
-    """The handshake of a socket of this ``kind``, at ``site``, where nobody has keys."""
+    """The handshake of a socket of this ``kind``, at ``site``, in a cluster without keys."""
 
     mechanism = b"NULL"
 
@@ -135,13 +146,16 @@ class Null(Handshake):
 
 
 def greeting(mechanism: bytes, as_server: bool = False) -> bytes:
-    """The first 64 bytes of either side."""
+    """Return the first 64 bytes of either side."""
     head = (_SIGNATURE + b"\x03\x01" + mechanism.ljust(20, b"\0")).ljust(_AS_SERVER_AT, b"\0")
     return (head + bytes([as_server])).ljust(GREETING_BYTES, b"\0")
 
 
 def properties(kind: bytes, site: str = "") -> bytes:
-    """What a socket of this kind says of itself; ``site``: where it is (docs/sites.md), empty: that is not said."""
+    """Return the properties of a socket of this kind.
+
+    ``site`` (docs/sites.md) is sent unless empty.
+    """
     return (
         _property(b"Socket-Type", kind)
         + _property(b"Identity", b"")
@@ -150,7 +164,7 @@ def properties(kind: bytes, site: str = "") -> bytes:
 
 
 def site_in(found: Mapping[bytes, bytes]) -> str:
-    """The site among a peer's properties; empty if it says none, or what is no name of a site."""
+    """Return the site among a peer's properties; empty without a valid name of a site."""
     said = found.get(b"ares-site", b"")
     return said.decode("ascii") if _SITE.fullmatch(said) else ""
 
@@ -160,19 +174,19 @@ def _property(name: bytes, value: bytes) -> bytes:
 
 
 def framed(command: bytes) -> bytes:
-    """A command as it goes over the wire."""
+    """Return a command in its form on the wire."""
     if len(command) <= SHORT_MAX:
         return bytes([COMMAND, len(command)]) + command
     return bytes([COMMAND | LONG]) + len(command).to_bytes(8, "big") + command
 
 
 def divided(command: bytes) -> tuple[bytes, bytes]:
-    """The name of a command, and what follows."""
+    """Return the name of a command, and the following bytes."""
     return (command[1 : 1 + command[0]], command[1 + command[0] :]) if command else (b"", b"")
 
 
 def refusal(command: bytes) -> TurnedAway | None:
-    """What the peer means by it, if it is the command ERROR."""
+    """Return the refusal in a command ERROR; None for other commands."""
     name, rest = divided(command)
     if name != b"ERROR":
         return None
@@ -182,7 +196,10 @@ def refusal(command: bytes) -> TurnedAway | None:
 
 
 def parsed(metadata: bytes) -> dict[bytes, bytes]:
-    """Properties by lower-case name: case tells no names apart. Raises :class:`NotZmtp` for what RFC 37 does not allow, and for a name twice."""
+    """Return properties by lower-case name: names are equal whatever their case.
+
+    Raises :class:`NotZmtp` for metadata against RFC 37, and for a repeated name.
+    """
     found: dict[bytes, bytes] = {}
     at = 0
     while at < len(metadata):
@@ -202,7 +219,10 @@ def parsed(metadata: bytes) -> dict[bytes, bytes]:
 
 @lru_cache(_HEADS_KEPT)
 def head(size: int, more: int = 0) -> bytes:
-    """What precedes a frame of ``size`` bytes; ``more``: MORE if another one of the same message follows."""
+    """Return the bytes before a frame of ``size`` bytes.
+
+    ``more``: MORE if another frame of the same message follows.
+    """
     return (
         bytes((more, size))
         if size <= SHORT_MAX
@@ -211,7 +231,10 @@ def head(size: int, more: int = 0) -> bytes:
 
 
 def wire(frames: Sequence[Frame]) -> Iterator[bytes]:
-    """One message as it goes over the wire, in buffers to be sent in order; large frames are not copied."""
+    """Yield a message in its form on the wire, in buffers to be sent in order.
+
+    Large frames are not copied.
+    """
     last = len(frames) - 1
     for position, frame in enumerate(frames):
         yield head(len(frame), MORE if position < last else 0)
@@ -219,10 +242,12 @@ def wire(frames: Sequence[Frame]) -> Iterator[bytes]:
 
 
 class Blank:
-    """``size`` bytes, more than 1, whose content is undefined until ``view`` was filled; then they are :meth:`bytes`, and never change again.
+    """Memory for ``size`` bytes, more than 1, undefined until filled through ``view``.
 
-    A bytearray begins with a pass over memory for its zeros, and bytes made of it are another pass: receiving 256 KiB takes 1.6 to 1.9 times as long
-    with them, and 1 to 16 MiB 2 to 3.5 times. CPython lets its own modules make a bytes object and fill it before anybody else sees it.
+    Afterwards :meth:`bytes` returns the fixed bytes. A bytearray begins with a pass over memory for
+    its zeros, and bytes made from a bytearray are another pass: receiving 256 KiB takes 1.6 to 1.9
+    times as long with these passes, and 1 to 16 MiB 2 to 3.5 times. CPython lets its own modules
+    make a bytes object and fill the object before any other code sees it.
     """
 
     __slots__ = ("_bytes", "view")
@@ -234,20 +259,24 @@ class Blank:
         ).cast("B")
 
     def bytes(self) -> bytes:
-        """When all of ``view`` is filled; nothing may be written to it from then on."""
+        """Return the bytes after all of ``view`` is filled; end writes to ``view``."""
         self.view.release()
         return self._bytes
 
 
 class Incoming:
-    """Takes the bytes of one connection apart. First :meth:`room` to read into, then at once :meth:`filled`, which gives what became complete.
-    As long as ``behind``, there are frames left for another :meth:`filled`, of no bytes, before the next read.
+    """The parser of a connection's bytes.
 
-    ``scratch``: room for one read, which all connections of a thread share: an idle one holds nothing. ``ready``: the handshake is done, and the
-    client has proved to own ``client_key`` (empty: nobody has keys), and says that it is at ``site``. ``cipher``: what messages are sealed with from
-    then on, if they are.
-    ``answers``: what must be sent to the peer because of what it sent; ``after_greeting`` among it, once the peer's greeting is here and fits.
-    ``held_bytes``: of a message that is not complete. ``plain``: the handshake is done, and messages are sent as they are.
+    First :meth:`room` to read into, and at once :meth:`filled`, which returns the complete
+    messages. As long as ``behind``, frames are left for another :meth:`filled`, of no bytes, before
+    the next read.
+
+    ``scratch``: room for a read, shared by all connections of a thread: an idle connection holds no
+    memory. ``ready``: the handshake is done, and the client has proved to own ``client_key``
+    (empty: a cluster without keys), and has given ``site``. ``cipher``: seals messages from this
+    moment on, if set. ``answers``: bytes to be sent to the peer as an answer; ``after_greeting``
+    among them, once the peer's greeting is here and fits. ``held_bytes``: of an incomplete message.
+    ``plain``: the handshake is done, and messages are sent unencrypted.
     """
 
     def __init__(self, kind: bytes, scratch: memoryview, handshake: Handshake) -> None:
@@ -273,15 +302,18 @@ class Incoming:
 
     @property
     def progress(self) -> int:
-        """How far a message of several pieces has come, in bytes; 0 between messages."""
+        """Return the bytes received of a message of several pieces; 0 between messages."""
         return self.held_bytes and self._message_bytes + self._large_at + 1
 
     def room(self) -> memoryview:
-        """Where to put what is read next: ``scratch``, unless a ``large`` frame is being received."""
+        """Return the memory for the next read: ``scratch``, or the rest of a ``large`` frame."""
         return self.scratch if self.large is None else self.large.view[self._large_at :]
 
     def filled(self, count: int) -> list[list[Frame]]:
-        """``count`` bytes were put there; the messages that are complete now. Raises :class:`NotZmtp`: hang up."""
+        """Take ``count`` bytes from :meth:`room`; return the messages complete now.
+
+        Raises :class:`NotZmtp`: hang up.
+        """
         messages: list[list[Frame]] = []
         if self.large is not None:
             self._large_at += count
@@ -290,7 +322,7 @@ class Incoming:
             return messages
         start, scratch = 0, self.scratch
         if self.plain and not self.held_bytes:
-            for _ in range(FRAMES_AT_ONCE):  # the usual case: messages of one frame
+            for _ in range(FRAMES_AT_ONCE):  # the usual case: messages of a single frame
                 if count - start < _HEADER_BYTES_MAX:
                     break
                 flags = scratch[start]
@@ -326,7 +358,7 @@ class Incoming:
         return messages
 
     def _greet(self, view: memoryview) -> int:
-        """Where the peer's greeting ends; 0 as long as it is not here."""
+        """Return the end of the peer's greeting; 0 as long as it is incomplete."""
         have = len(view)
         if view[0] != 0xFF or (have > 9 and view[9] != 0x7F):
             raise NotZmtp("it does not speak ZMTP")
@@ -350,7 +382,10 @@ class Incoming:
         return GREETING_BYTES
 
     def _take_apart(self, view: memoryview, start: int, messages: list[list[Frame]]) -> int:
-        """Take frames from ``start`` on; returns where what is left begins: an incomplete frame, unless it is a large one."""
+        """Take frames from ``start`` on; return the start of the rest.
+
+        The rest is an incomplete frame, unless it is a large one.
+        """
         have, left = len(view), FRAMES_AT_ONCE - len(messages)
         while have - start >= 2:
             if not left:
@@ -410,7 +445,7 @@ class Incoming:
         self._keep(frame, messages)
 
     def _keep(self, frame: Frame, messages: list[list[Frame]]) -> None:
-        """The message joins ``messages`` when it is complete with this frame."""
+        """Keep a frame; a message complete with this frame joins ``messages``."""
         self._frames.append(frame)
         self._message_bytes += len(frame) + FRAME_BYTES_MORE
         if len(self._frames) > FRAMES_MAX:
