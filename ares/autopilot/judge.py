@@ -13,6 +13,7 @@ An autopilot that decides so need not be the only one, nor right: what follows a
 made for one place only. If another decision was first, that one is completed.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from types import MappingProxyType
@@ -20,6 +21,7 @@ from types import MappingProxyType
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ares.autopilot.handover import Member, WatchCounts
 from ares.model.configuration import Configuration, Server
 from ares.model.errors import Uncertain
 from ares.model.identity import DEFAULT_DOMAIN, ConfigurationId, ServerId
@@ -29,10 +31,8 @@ from ares.reconfig.reconfigure import Reconfigured, advance, install
 from ares.reconfig.traversal import read_config
 from ares.reconfig.view import View
 
-Member = tuple[ServerId, str]
-"""A server and its identity."""
-
 STEADY_S_MAX = 3600.0
+NOTHING_TOLD = WatchCounts()
 
 
 class Watch:
@@ -40,33 +40,71 @@ class Watch:
 
     ``gap_s``: how much of the time between two looks counts at most. A member counts as absent since it last answered, or since it is
     asked for without a break, if that is later; one that the last look did not ask for is not absent, as far as is known.
+
+    What another watcher has ``told`` is continued for a member that this watch has not heard yet.
+    It counts for ``confirm_s`` less than ``after_s`` at most: this watch looks for so long itself,
+    whatever is told.
     """
 
-    def __init__(self, after_s: float, gap_s: float) -> None:
+    def __init__(self, after_s: float, gap_s: float, confirm_s: float = math.inf) -> None:
         self._after_s = after_s
         self._gap_s = gap_s
+        self._told_s_max = max(after_s - confirm_s, 0.0)
+        self._heard: set[Member] = set()
         self._looked_at: float | None = None
         self._watched_s = 0.0
         self._answers: Mapping[ServerId, str] = {}
         self._since_s: dict[Member, float] = {}
         self._absent_since_s: dict[Member, float] = {}
 
-    def look(self, now: float, answers: Mapping[ServerId, str], asked: Iterable[Server]) -> None:
-        """At ``now`` these servers answered, each under its identity, and no others. ``asked``: the members that were to answer."""
+    def look(
+        self,
+        now: float,
+        answers: Mapping[ServerId, str],
+        asked: Iterable[Server],
+        told: WatchCounts = NOTHING_TOLD,
+    ) -> None:
+        """Note which servers answered at ``now``, each under its identity, and no others.
+
+        ``asked``: the members that were to answer. ``told``: what other watchers counted.
+        """
         if self._looked_at is not None:
             self._watched_s += min(max(now - self._looked_at, 0.0), self._gap_s)
         self._looked_at = now
         self._answers = dict(answers)
         self._since_s = {
-            member: self._since_s.get(member, self._watched_s) for member in answers.items()
+            member: min(
+                self._since_s.get(member, self._watched_s), self._told_since(told.present, member)
+            )
+            for member in answers.items()
         }
+        self._heard.update(answers.items())
         members = ((server.id, server.identity) for server in asked)
         self._absent_since_s = {
             (id, identity): self._watched_s
             if answers.get(id) == identity
-            else self._absent_since_s.get((id, identity), self._watched_s)
+            else min(
+                self._absent_since_s.get((id, identity), self._watched_s),
+                self._told_since(told.absent, (id, identity)),
+            )
             for id, identity in members
         }
+
+    def _told_since(self, told: Mapping[Member, float], member: Member) -> float:
+        """Return since when something is so of a member that was not heard here, as it is told."""
+        told_s = told.get(member, 0.0)
+        counts = told_s > 0 and member not in self._heard
+        return self._watched_s - min(told_s, self._told_s_max) if counts else math.inf
+
+    def counts(self) -> WatchCounts:
+        """Return what this watch counted, for the next watcher."""
+        absent = {
+            member: self._watched_s - since_s
+            for member, since_s in self._absent_since_s.items()
+            if self._answers.get(member[0]) != member[1]
+        }
+        present = {member: self._watched_s - since_s for member, since_s in self._since_s.items()}
+        return WatchCounts(absent, present)
 
     def is_here(self, server: Server) -> bool:
         """Whether it answered the last look, as the one that is meant."""

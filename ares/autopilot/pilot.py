@@ -1,27 +1,31 @@
 """The autopilot: in the consensus member that leads, it watches the servers, and replaces those that are gone (ares/autopilot/judge.py decides).
 
-One member leads at a time, so one autopilot works at a time. That two do for a moment, when the lead changes, costs work and nothing else. A new
-leader knows nothing of what the last one saw, and begins to count from nothing.
+One member leads at a time, so one autopilot works at a time. That two do for a moment, when the lead changes, costs work and nothing else. A
+leader tells the other members what it has counted (ares/autopilot/handover.py), and a new one continues that.
 
-A leader looks at the servers, asking every one who it is, and makes rounds: a round looks every domain up and then sees to those that need it, one
-after the other. The two run side by side, so that what a long round does is judged by who is there now. Logs are seen to by a patrol of their own
-(ares/autopilot/log_patrol.py), and so are mirrors (ares/autopilot/mirror_patrol.py).
+A leader looks at the servers, asking every one who it is, and makes rounds: a round looks every
+domain up and then repairs those that need it, some at once, which share the bytes a second. The two
+run side by side, so that what a long round does is judged by who is there now. Logs are seen to by
+a patrol of their own (ares/autopilot/log_patrol.py), and so are mirrors
+(ares/autopilot/mirror_patrol.py).
 """
 
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence, Set
 from datetime import UTC, datetime
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 from msgspec import Struct
 
 from ares.autopilot.follow_patrol import FollowPatrol, Placed
+from ares.autopilot.handover import Member, WatchCounts, encode, merge
 from ares.autopilot.judge import (
+    NOTHING_TOLD,
     Finish,
-    Member,
     Replace,
     Roster,
     Sound,
@@ -39,6 +43,7 @@ from ares.autopilot.mirror_patrol import MirrorPatrol
 from ares.client.manager import DESCRIBE_S, Manager
 from ares.client.shared_log import Log
 from ares.cluster.tables import AutopilotSettings
+from ares.consensus.port import Notes, Unheard
 from ares.machine.metrics import Autopiloted
 from ares.model.configuration import Configuration, Server
 from ares.model.errors import AresError, ObjectsStuck
@@ -62,6 +67,11 @@ ROUND_S = 60.0
 """Domains are looked up at least so often: somebody may have made or moved some, or left one in the middle of a move."""
 
 DOMAINS_NAMED_MAX = 3
+REPAIRS_AT_ONCE = 4
+"""Domains that are repaired at once: a large one, or one that stands still, does not hold up the rest."""
+
+CONFIRMING_LOOKS = 2
+"""Time of its own looks, at least, for which a leader counts, whatever the one before it told."""
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +84,9 @@ class Bulletin:
 
     def __init__(self, counted: Autopiloted) -> None:
         self.counted = counted
-        self._doing = self._did = ""
+        self._did = ""
+        self._doing: dict[DomainName, str] = {}
+        self._progress: dict[DomainName, Progress] = {}
         self._deeds: dict[str, list[DomainName]] = {}
         self._troubles: dict[str, list[DomainName]] = {}
         self._standing: dict[str, list[DomainName]] = {}
@@ -83,7 +95,9 @@ class Bulletin:
     def sentence(self, absent: str) -> str:
         """What is done now, else what cannot be done, else which servers are ``absent``; and what was done last."""
         if self._doing:
-            return self._doing
+            shown = list(self._doing.values())[:DOMAINS_NAMED_MAX]
+            more = len(self._doing) - len(shown)
+            return "; ".join(shown + ([f"and {more} more"] if more else []))
         worries = [f"{why} ({_named(domains)})" for why, domains in self._standing.items()] or (
             [absent] if absent else []
         )
@@ -111,7 +125,7 @@ class Bulletin:
                 action = "completing what was left half done"
             case _:
                 return
-        self._doing = f"{_now()}: {action} in {domain}"
+        self._doing[domain] = f"{_now()}: {action} in {domain}"
         log.warning(
             "%s in domain %s",
             action,
@@ -119,14 +133,29 @@ class Bulletin:
             extra={"domain": domain, "servers": wished.server_ids},
         )
 
-    def show(self, progress: Progress) -> None:
-        """How far it is."""
-        begun, _, _ = self._doing.partition("; ")
-        self.counted.seen, self.counted.total = progress.moved + progress.skipped, progress.total
-        self._doing = f"{begun}; {progress.moved + progress.skipped} of {progress.total} objects seen to, {progress.bytes} bytes moved"
+    def show(self, domain: DomainName, progress: Progress) -> None:
+        """Tell how far the repair of a domain is."""
+        self._progress[domain] = progress
+        self._count_progress()
+        if (doing := self._doing.get(domain)) is not None:
+            begun, _, _ = doing.partition("; ")
+            self._doing[domain] = (
+                f"{begun}; {progress.moved + progress.skipped} of {progress.total} objects seen to, "
+                f"{progress.bytes} bytes moved"
+            )
+
+    def _count_progress(self) -> None:
+        told = self._progress.values()
+        self.counted.seen = sum(each.moved + each.skipped for each in told)
+        self.counted.total = sum(each.total for each in told)
+
+    def _ended(self, domain: DomainName) -> None:
+        """Forget what is done for a domain now."""
+        self._doing.pop(domain, None)
 
     def done(self, domain: DomainName, verdict: Verdict, result: Reconfigured) -> None:
-        """The domain has its configuration."""
+        """Tell that the domain has its configuration."""
+        self._ended(domain)
         own = (
             f"replaced {verdict.describe()}"
             if isinstance(verdict, Replace)
@@ -147,8 +176,8 @@ class Bulletin:
         )
 
     def trouble(self, why: str, domain: DomainName) -> None:
-        """Something should be done for the domain and cannot be."""
-        self._doing = ""
+        """Tell that something should be done for the domain and cannot be."""
+        self._ended(domain)
         self._troubles.setdefault(why, []).append(domain)
 
     def end_round(self) -> None:
@@ -163,12 +192,10 @@ class Bulletin:
                 )
         for why in self._standing.keys() - self._troubles.keys():
             log.info("no longer so: %s", why)
-        self._standing, self._troubles, self._deeds, self._doing = self._troubles, {}, {}, ""
-        self.counted.troubled, self.counted.seen, self.counted.total = (
-            sum(map(len, self._standing.values())),
-            0,
-            0,
-        )
+        self._standing, self._troubles, self._deeds = self._troubles, {}, {}
+        self._doing, self._progress = {}, {}
+        self._count_progress()
+        self.counted.troubled = sum(map(len, self._standing.values()))
 
 
 def _named(domains: Sequence[DomainName]) -> str:
@@ -201,13 +228,19 @@ class _Patrol:
         settings: AutopilotSettings,
         manner: Manner,
         counted: Autopiloted,
+        notes: Notes,
     ) -> None:
         self._manager = manager
         self._book = book
         self._sites = sites
         self._settings = settings
+        self._notes = notes
+        self._note = b""
+        self._told = NOTHING_TOLD
         self._loop = asyncio.get_running_loop()
-        self._watch = Watch(settings.after_s, gap_s=settings.every_s + 3 * DESCRIBE_S)
+        self._gap_s = settings.every_s + 3 * DESCRIBE_S
+        self._confirm_s = CONFIRMING_LOOKS * settings.every_s
+        self._watch = Watch(settings.after_s, self._gap_s, self._confirm_s)
         self._manner = manner
         self._bulletin = Bulletin(counted)
         self._domains: dict[DomainName, list[Configuration]] = {
@@ -219,6 +252,7 @@ class _Patrol:
         self._stuck: dict[DomainName, _Stuck] = {}
         self._situation: object = None
         self._round_at = 0.0
+        self._turn = asyncio.Semaphore(REPAIRS_AT_ONCE)
 
     def sentence(self) -> str:
         """What it does now, else what is wrong, else what it did last."""
@@ -258,8 +292,24 @@ class _Patrol:
             for id, says in described.items()
             if says.server == id and says.cluster == cluster
         }
-        self._watch.look(self._loop.time(), answers, members)
+        self._told = merge(self._notes.told(), self._gap_s, self._settings.after_s)
+        self._watch.look(self._loop.time(), answers, members, self._told)
+        self._hand_over(members)
         self._bulletin.counted.absent = sum(not self._watch.is_here(server) for server in members)
+
+    def _hand_over(self, members: Set[Server]) -> None:
+        """Tell the other members what was counted, as long as anything is amiss."""
+        counts, now = self._watch.counts(), self._loop.time()
+        pending = {id: now - since for id, since in self._pending_since.items()}
+        amiss = counts.absent or pending
+        busy = {server.id for server in members}
+        spares = {
+            member: for_s for member, for_s in counts.present.items() if member[0] not in busy
+        }
+        note = encode(WatchCounts(counts.absent, spares, pending) if amiss else NOTHING_TOLD)
+        if note != self._note:
+            self._notes.tell(note)
+            self._note = note
 
     def _members(self) -> set[Server]:
         """Every member of a configuration in use."""
@@ -286,11 +336,21 @@ class _Patrol:
         try:
             await self._look_up_all()
             self._loads = loads_of(self._domains.values())
-            for domain in self._todo():
-                await self._see_to(domain)
+            async with asyncio.TaskGroup() as repairs:
+                for domain in self._todo():
+                    await self._turn.acquire()
+                    judged = asyncio.Event()
+                    repair = repairs.create_task(self._see_to(domain, judged))
+                    repair.add_done_callback(partial(self._next, judged))
+                    await judged.wait()
         finally:
             self._bulletin.end_round()
             self._round_at = self._loop.time()
+
+    def _next(self, judged: asyncio.Event, _: asyncio.Task[None]) -> None:
+        """Let the next repair begin after one that ended."""
+        self._turn.release()
+        judged.set()
 
     def _todo(self) -> list[DomainName]:
         """The domains for which something can be done, the most endangered first."""
@@ -346,13 +406,20 @@ class _Patrol:
         await asyncio.gather(*map(ask, sorted(names)))
         now = self._loop.time()
         pending = [active[-1].id for active in self._domains.values() if len(active) > 1]
-        self._pending_since = {id: self._pending_since.get(id, now) for id in pending}
+        told_s_max = max(self._settings.after_s - self._confirm_s, 0.0)
+        told_s = {id: min(self._told.pending.get(id, 0.0), told_s_max) for id in pending}
+        self._pending_since = {id: self._pending_since.get(id, now - told_s[id]) for id in pending}
 
-    async def _see_to(self, domain: DomainName) -> None:
+    async def _see_to(self, domain: DomainName, decided: asyncio.Event) -> None:
+        """Repair a domain; set ``decided`` as soon as its servers are chosen."""
+
         def judged(active: list[Configuration]) -> Verdict:
             self._domains[domain] = active
             verdict = self._judged(active)
             self._bulletin.begin(domain, verdict)
+            if isinstance(verdict, Replace):
+                self._loads.update(new.id for _, new in verdict.changes)
+            decided.set()
             return verdict
 
         try:
@@ -361,7 +428,7 @@ class _Patrol:
             verdict, result = await store.run(
                 lambda view: mend(view, judged, self._manner),
                 "repair",
-                progress=self._bulletin.show,
+                progress=partial(self._bulletin.show, domain),
             )
         except ObjectsStuck as error:
             before = self._stuck.get(domain)
@@ -375,8 +442,6 @@ class _Patrol:
         self._stuck.pop(domain, None)
         if result is not None:
             self._domains[domain] = [result.configuration]
-            if isinstance(verdict, Replace):
-                self._loads.update(new.id for _, new in verdict.changes)
             self._bulletin.done(domain, verdict, result)
         elif isinstance(verdict, Stuck):
             self._bulletin.trouble(verdict.why, domain)
@@ -391,7 +456,8 @@ async def _together(*works: Coroutine[Any, Any, None]) -> None:
 
 class Autopilot:
     """Works while ``leads()`` is true, over a ``manager`` of its own, which it closes. ``book``: the servers of the cluster file; ``sites``: where
-    they are, of those that say it. ``placed``: what a domain may have at a site; None: none follows its users."""
+    they are, of those that say it. ``placed``: what a domain may have at a site; None: none follows its users. ``notes``: how members tell each
+    other what they count; None: this one is alone."""
 
     def __init__(
         self,
@@ -401,12 +467,14 @@ class Autopilot:
         settings: AutopilotSettings,
         sites: Mapping[ServerId, str] = MappingProxyType({}),
         placed: Placed | None = None,
+        notes: Notes | None = None,
     ) -> None:
         self._manager = manager
         self._book = book
         self._sites = sites
         self._leads = leads
         self._settings = settings
+        self._notes = notes or Unheard()
         self._patrol: _Patrol | None = None
         self._of_mirrors: MirrorPatrol | None = None
         self.counted = Autopiloted()
@@ -475,7 +543,13 @@ class Autopilot:
             extra={"after_s": self._settings.after_s},
         )
         self._patrol = _Patrol(
-            self._manager, self._book, self._sites, self._settings, self._manner, self.counted
+            self._manager,
+            self._book,
+            self._sites,
+            self._settings,
+            self._manner,
+            self.counted,
+            self._notes,
         )
         self._of_mirrors = MirrorPatrol(self._manager, self._settings)
         task = asyncio.create_task(_together(self._patrol.run(), self._of_mirrors.run()))

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from ares.consensus.port import Consensus
+from ares.consensus.port import Consensus, Notes
 from ares.consensus.raft.member import RaftMember
 from ares.machine.logs import set_level
 from ares.machine.metrics import Autopiloted
@@ -242,21 +242,21 @@ async def run_consensus_member(
     certified: Callable[[Consensus], Consensus] | None = None,
     admission: Admission | None = None,
     serving: Callable[[ConsensusHost], None] = lambda host: None,
-    piloted: Callable[[Consensus, Callable[[], bool]], Pilot] | None = None,
+    piloted: Callable[[Consensus, Callable[[], bool], Notes], Pilot] | None = None,
 ) -> None:
     """Be the consensus member ``member`` until ``stop`` is set and its requests are answered.
 
     Listener, Raft and directory are closed afterwards. ``raft_addresses``: where all members, this
     one included, listen for each other. ``certified`` puts certificates on decisions, ``admission``
     knows the rights of clients. ``serving`` is called with the host. ``piloted`` makes the
-    autopilot beside the member, from the consensus service as offered by this member and from a
-    function that tells whether this member leads. Raises :class:`ares.BadInput` if an address, the
-    password or the directory cannot be used.
+    autopilot beside the member, from the consensus service as offered by this member, from a
+    function that tells whether this member leads, and from its notes. Raises
+    :class:`ares.BadInput` if an address, the password or the directory cannot be used.
     """
     raft = RaftMember(member, raft_addresses, directory, password, beat_s)
     raft.start()
     consensus = raft if certified is None else certified(raft)
-    pilot = None if piloted is None else piloted(consensus, lambda: raft.leads)
+    pilot = None if piloted is None else piloted(consensus, lambda: raft.leads, raft)
     host = ConsensusHost(consensus, listener, admission, pilot)
     flying = None if pilot is None else asyncio.create_task(pilot.run())
     try:

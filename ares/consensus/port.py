@@ -3,7 +3,7 @@
 Every implementation passes the same tests (tests/consensus/test_contract.py).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from ares.model.configuration import Configuration
@@ -41,3 +41,27 @@ class Consensus(Protocol):
 
     async def close(self) -> None:
         """Close the connections; idempotent."""
+
+
+class Notes(Protocol):
+    """Short notes that consensus members tell each other, outside of what they decide.
+
+    A note may be lost, come late or be of another release: it is a hint and nothing else.
+    """
+
+    def tell(self, note: bytes) -> None:
+        """Send this member's note to each other member, in place of the last one."""
+
+    def told(self) -> Sequence[tuple[bytes, float]]:
+        """Return the last note of each other member, with the seconds since it came."""
+
+
+class Unheard:
+    """Notes of a member that is alone."""
+
+    def tell(self, note: bytes) -> None:
+        """Drop it."""
+
+    def told(self) -> Sequence[tuple[bytes, float]]:
+        """Return nothing."""
+        return ()

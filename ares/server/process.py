@@ -26,7 +26,7 @@ from ares.cluster.home import SCRUBBED_NAME, STORE_NAME, Claim, claim_identity, 
 from ares.cluster.settings import MemberSettings, ServerSettings, Settings, split_address
 from ares.cluster.sites import at_site, labels_of, sites_of
 from ares.cluster.tables import fitting
-from ares.consensus.port import Consensus
+from ares.consensus.port import Consensus, Notes
 from ares.machine import compiled, logs
 from ares.machine import systemd as service_manager
 from ares.machine.loop import run
@@ -214,7 +214,7 @@ class Asking:
 
 def piloted(
     settings: Settings, member: MemberSettings
-) -> "Callable[[Consensus, Callable[[], bool]], Autopilot] | None":
+) -> "Callable[[Consensus, Callable[[], bool], Notes], Autopilot] | None":
     """What makes the autopilot of ``member``, on the event loop; None where the cluster file asks for none. It decides over the member itself.
 
     Raises :class:`ares.BadInput` when the member's secret cannot be used: with keys, it is a client of the servers under its own.
@@ -233,7 +233,7 @@ def piloted(
         else settings.security.process_key(member.id, member.public_key)
     )
 
-    def make(consensus: Consensus, leads: Callable[[], bool]) -> Autopilot:
+    def make(consensus: Consensus, leads: Callable[[], bool], notes: Notes) -> Autopilot:
         manager = manager_of(
             settings,
             lambda: connections(key, settings.transport),
@@ -243,7 +243,13 @@ def piloted(
             remembers=False,
         )
         return Autopilot(
-            manager, settings.book(), leads, asked, labels_of(settings), partial(at_site, settings)
+            manager,
+            settings.book(),
+            leads,
+            asked,
+            labels_of(settings),
+            partial(at_site, settings),
+            notes,
         )
 
     return make

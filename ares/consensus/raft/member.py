@@ -16,6 +16,7 @@ copies their state in this case.
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ import msgspec
 from ares.cluster.settings import split_address
 from ares.cluster.tables import BEAT_S
 from ares.consensus.raft.directory import MemberDirectory
-from ares.consensus.raft.replicated import Outcome, ReplicatedTable, crossing
+from ares.consensus.raft.replicated import NOTE_BYTES_MAX, Outcome, ReplicatedTable, crossing
 from ares.model.configuration import Configuration
 from ares.model.decision import Decision, require_place
 from ares.model.errors import BadInput, BadMessage, ConfigurationRefused, ConsensusUnavailable
@@ -264,6 +265,17 @@ class RaftMember:
         """
         machine = self._machine
         return machine is not None and machine.tick_thread_alive() and bool(machine._isLeader())
+
+    def tell(self, note: bytes) -> None:
+        """Send a note to each other member now, and to those that connect later; see the port."""
+        machine = self._machine
+        if machine is not None and len(note) <= NOTE_BYTES_MAX:
+            machine.note = machine.note[0] + 1, note
+
+    def told(self) -> list[tuple[bytes, float]]:
+        """Return the last note of each other member, with its age; see the port."""
+        noted = {} if self._machine is None else self._machine.noted.copy()
+        return [(note, time.monotonic() - at_s) for note, at_s in noted.values()]
 
     async def close(self) -> None:
         """Leave the other members, flush the journal, unlock the directory; idempotent."""

@@ -21,6 +21,7 @@ import asyncio
 import contextlib
 import logging
 import socket
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,9 @@ from ares.model.errors import BadInput
 
 COMPACT_AFTER_ENTRIES = 10_000
 _DAY_S = 86_400.0
+
+NOTE_BYTES_MAX = 8 * 1024
+"""A longer note is not sent; one that comes is cut, and so is not understood."""
 
 GREETINGS_BEATS = 10
 """Beats of silence towards another member after which a member greets it."""
@@ -93,6 +97,12 @@ class ReplicatedTable(SyncObj):  # type: ignore[misc]
         beat_s: float,
     ) -> None:
         self.greeting_s = GREETINGS_BEATS * beat_s
+        self.note: tuple[int, bytes] = (0, b"")
+        """This member's note for the others, and its number; 0: none yet."""
+
+        self.noted: dict[str, tuple[bytes, float]] = {}
+        """The last note of each other member, by address, and when it came."""
+
         self.table: DecisionTable[bytes] = DecisionTable()
         self._directory = directory
         self._durable: tuple[object, ...] = ()
@@ -186,6 +196,8 @@ class ReplicatedTable(SyncObj):  # type: ignore[misc]
         """
         if message["type"] == "next_node_idx" and message["sender_term"] != self._getTerm():
             return None
+        if message["type"] == "greeting" and isinstance(note := message.get("note"), bytes):
+            self.noted[member] = note[: NOTE_BYTES_MAX + 1], time.monotonic()
         if message["type"] == "response_vote":
             if message["term"] != self._getTerm() or self._voted_in.get(member) == message["term"]:
                 return None

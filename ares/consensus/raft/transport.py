@@ -52,6 +52,9 @@ class Transport(TCPTransport):  # type: ignore[misc]
         self._spoke_at_s: dict[Any, float] = {}
         self._came_at_s: dict[Any, float] = {}
         self._sent: dict[Any, int] = {}
+        self._noted: dict[Any, int] = {}
+        """Number of the note that each member was sent over its connection."""
+
         self._heard: dict[Any, int | None] = {}
         self._claims: dict[Any, Any] = {}
         self._misfits = 0
@@ -107,7 +110,7 @@ class Transport(TCPTransport):  # type: ignore[misc]
         connection.disconnect()
 
     def _onNodeConnected(self, node: Any) -> None:
-        self._sent[node] = self._heard[node] = 0
+        self._sent[node] = self._heard[node] = self._noted[node] = 0
         super()._onNodeConnected(node)
 
     def _onIncomingMessageReceived(self, conn: Any, message: Any) -> None:
@@ -151,8 +154,12 @@ class Transport(TCPTransport):  # type: ignore[misc]
         super()._onTick()
         now = time.monotonic()
         self._send_away(now - STRANGER_S)
+        number, note = self._syncObj.note
         for node in self._nodes:
-            if now - self._spoke_at_s.get(node, 0.0) >= self._syncObj.greeting_s:
+            if number != self._noted.get(node, 0):
+                if self.send(node, {"type": "greeting", "note": note}):
+                    self._noted[node] = number
+            elif now - self._spoke_at_s.get(node, 0.0) >= self._syncObj.greeting_s:
                 self._spoke_at_s[node] = now
                 self.send(node, {"type": "greeting"})
 
