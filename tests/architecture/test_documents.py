@@ -75,7 +75,7 @@ def test_paths_that_are_not_there_are_noticed(tmp_path):
     ]
 
 
-# -- docs/protocol.md -----------------------------------------------------------------------------------------------------
+# -- docs/protocol.md ------------------------------------------------------------------------------
 
 
 def code_words() -> set[str]:
@@ -112,7 +112,7 @@ def test_the_protocol_names_every_scenario_and_every_control_of_the_simulator():
     assert [name for name in (*CONTROLS, *by_hand) if f"*{name}*" not in page] == []
 
 
-# -- the same words in two places ------------------------------------------------------------------------------------------
+# -- the same words in two places ------------------------------------------------------------------
 
 
 def test_what_two_puts_over_one_version_come_to_is_said_in_the_same_words():

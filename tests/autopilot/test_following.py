@@ -217,7 +217,7 @@ def test_what_is_forgotten_takes_no_memory_but_for_its_rest():
         assert len(policy._courses) <= REST_S + 1
 
 
-# -- what servers say ---------------------------------------------------------------------------------------------------
+# -- what servers say ------------------------------------------------------------------------------
 
 FORGED = {"rennes": 1e308}
 

@@ -123,7 +123,7 @@ class LogOnDisk:
     def check(self):
         assert seen(self.state) == seen(plain(self.facts))
 
-    # -- what happens to it, at random ------------------------------------------------------------------------------------
+    # -- what happens to it, at random -------------------------------------------------------------
 
     def anything(self):
         rng = self.rng

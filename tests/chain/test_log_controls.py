@@ -53,7 +53,7 @@ def told(messages):
     ]
 
 
-# -- evidence of sealed nodes ---------------------------------------------------------------------------------------------
+# -- evidence of sealed nodes ----------------------------------------------------------------------
 
 
 def sealed_looks():
@@ -82,7 +82,7 @@ def test_control_sealed_nodes_say_that_an_acknowledged_append_is_not_there():
     assert found.length <= found.committed == 0, "tail() is 0, and position 0 was acknowledged"
 
 
-# -- evidence of the tail alone ---------------------------------------------------------------------------------------------
+# -- evidence of the tail alone --------------------------------------------------------------------
 
 
 def tail_by_one_who_knows_the_first_chain():
@@ -109,7 +109,7 @@ def test_control_the_tail_of_a_sealed_chain_tells_an_old_end():
         assert tail_by_one_who_knows_the_first_chain() == 1
 
 
-# -- a later start --------------------------------------------------------------------------------------------------------
+# -- a later start ---------------------------------------------------------------------------------
 
 
 def read_of_a_node_left_behind():
@@ -133,7 +133,7 @@ def test_control_what_was_cut_is_shown_as_committed():
         assert read_of_a_node_left_behind().entries == (b"cut",)
 
 
-# -- a row at a node that does not know the successor -----------------------------------------------------------------------
+# -- a row at a node that does not know the successor ----------------------------------------------
 
 
 def second_try_of_what_was_cut():
@@ -164,7 +164,7 @@ def test_control_a_second_try_is_told_somebody_elses_position():
     assert (answers, entries) == ([(AppendOutcome.DONE, 1)], (b"y",))
 
 
-# -- an older row -----------------------------------------------------------------------------------------------------------
+# -- an older row ----------------------------------------------------------------------------------
 
 
 def second_try_of_what_was_trimmed():

@@ -100,7 +100,7 @@ class World:
             self.advance()
         raise AssertionError("an operation does not end")
 
-    # -- what is there, found without the code under test -------------------------------------------------------------------
+    # -- what is there, found without the code under test ------------------------------------------
 
     def genesis(self, file: str = NAME) -> Genesis | None:
         _, value = self.latest(genesis_name(file))
@@ -213,7 +213,7 @@ class Client:
             raise Died
         return self.steps - 1 == self.fail_at
 
-    # -- the operations under test --------------------------------------------------------------------------------------------
+    # -- the operations under test -----------------------------------------------------------------
 
     def run(self, operation: Operation[Any]) -> Any:
         """Start, and let the world run until it has settled."""

@@ -25,7 +25,7 @@ class Careless(MemoryBlocks):
         return False
 
 
-# -- all at once from one base -------------------------------------------------------------------------------------------------
+# -- all at once from one base ---------------------------------------------------------------------
 
 
 def _flaws_of_a_race(world, data, edits, pauses):
@@ -106,7 +106,7 @@ def test_different_blocks_merge():
         assert world.content() == front + data[:half] + b"MIDDLE" + data[half:] + noise(4, 1500)
 
 
-# -- round after round ---------------------------------------------------------------------------------------------------------
+# -- round after round -----------------------------------------------------------------------------
 
 
 class Turn(NamedTuple):

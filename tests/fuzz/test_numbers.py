@@ -58,7 +58,7 @@ def test_a_number_at_its_bounds_is_taken_and_one_beyond_is_not(kind: str, field:
                 door(batch(message(kind, field, value)))
 
 
-# -- what comes from peers by another way ----------------------------------------------------------------------------------
+# -- what comes from peers by another way ----------------------------------------------------------
 
 
 def changed(content: Any, path: tuple[int, ...], value: int) -> bytes:

@@ -34,7 +34,7 @@ from tests.inproc.network import InprocConnections, InprocListener, InprocNetwor
 from .serving import INITIAL, KIB, NEXT, PHOTOS, AtOnce, Node, log_journal, put
 from .test_full_disk import FailingDisk, SmallDisk
 
-# -- which replies wait -------------------------------------------------------------------------------------------------
+# -- which replies wait ----------------------------------------------------------------------------
 
 
 class Waiting:
@@ -170,7 +170,7 @@ async def test_a_turn_of_the_loop_is_one_commit(waiting):
     assert len(await waiting.synced()) == 10
 
 
-# -- a cluster ----------------------------------------------------------------------------------------------------------
+# -- a cluster -------------------------------------------------------------------------------------
 
 
 class Cluster:
@@ -320,7 +320,7 @@ async def test_accepted_requests_are_finished_when_it_is_stopped(tmp_path):
     assert waiting.later == [Ack(7, None)]
 
 
-# -- turns --------------------------------------------------------------------------------------------------------------
+# -- turns -----------------------------------------------------------------------------------------
 
 
 async def test_what_is_verified_and_what_is_answered_count_as_work(waiting):

@@ -247,7 +247,7 @@ def test_nobody_is_told_after_it_was_closed(quick):
     assert len(quick.done) == told
 
 
-# -- what every Background does -----------------------------------------------------------------------------------------
+# -- what every Background does --------------------------------------------------------------------
 
 
 def _inline():
@@ -300,7 +300,7 @@ async def test_jobs_are_finished_when_it_is_closed(background):
     background.close()
 
 
-# -- what is short, and the clock ---------------------------------------------------------------------------------------
+# -- what is short, and the clock ------------------------------------------------------------------
 
 
 class Noting(AtOnce):

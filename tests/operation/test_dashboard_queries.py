@@ -76,7 +76,7 @@ def running(*command: str, ready: str) -> Iterator[None]:
             process.kill()
 
 
-# -- Prometheus ---------------------------------------------------------------------------------------------------------
+# -- Prometheus ------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -178,7 +178,7 @@ def test_every_alert_can_be_asked_and_one_that_is_gone_is_counted(
     assert asked(prometheus, by_title["Servers that may still fail"])[0] <= 0
 
 
-# -- InfluxDB -----------------------------------------------------------------------------------------------------------
+# -- InfluxDB --------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")

@@ -258,7 +258,7 @@ def test_algorithm_1_a_query_overtaken_half_way_asks_every_later_configuration(
         assert pending.result() > tag
 
 
-# -- negative control: the piggyback as published ------------------------------------------------------------------------
+# -- negative control: the piggyback as published --------------------------------------------------
 
 
 def as_published(monkeypatch):

@@ -152,7 +152,7 @@ def test_lemma_9_a_quorum_knows_a_successor_of_all_but_the_last(seed):
     assert checked > 100
 
 
-# -- the checks can fail ------------------------------------------------------------------------------------------------
+# -- the checks can fail ---------------------------------------------------------------------------
 
 
 def test_a_server_that_takes_any_successor_breaks_lemma_7(monkeypatch):

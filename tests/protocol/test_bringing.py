@@ -1,4 +1,7 @@
-"""Moves whose large values travel from server to server (ares/server/bringing.py; docs/protocol.md, reconfig)."""
+"""Moves whose large values travel between servers (ares/server/bringing.py).
+
+See docs/protocol.md, reconfig.
+"""
 
 from random import Random
 
@@ -30,7 +33,7 @@ TAG = Tag(7, 1)
 
 
 def moved(source, target, value=LARGE, watch=lambda *_: None):
-    """A world after a move, its mover, and the configuration in force."""
+    """Return a world after a move, the mover, and the configuration in force."""
     world = World(source.at(DEFAULT_DOMAIN, 0), range(8), seed=3)
     writer, mover = world.client(), world.client()
     for name in ("a", "b"):
@@ -106,11 +109,11 @@ def test_what_servers_cannot_get_the_mover_carries():
     assert reader.run(read(reader.view, ObjectName("a"))).value == LARGE
 
 
-# -- a server's part ------------------------------------------------------------------------------------------------------
+# -- a server's part -------------------------------------------------------------------------------
 
 
 class Server:
-    """s5, and what it was told to fetch: ``fetches`` are (request, done)."""
+    """s5, with the orders to fetch that it got: ``fetches`` are (request, done)."""
 
     def __init__(self) -> None:
         self.source, self.target = (
@@ -252,7 +255,7 @@ def test_what_the_mover_carried_meanwhile_is_not_fetched():
 
 
 def test_a_length_that_no_element_can_have_is_not_worked_on():
-    """What a server says of an element is looked at before anything is made from it."""
+    """A server's claims about an element are checked before memory is used."""
     huge = sealed(ABD.at(DEFAULT_DOMAIN, 0).id, ObjectName("a"), TAG, 0, 1 << 60, (b"x",))
     bringing = bring_element(
         ABD.at(DEFAULT_DOMAIN, 0),

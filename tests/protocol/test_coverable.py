@@ -1,4 +1,7 @@
-"""Versioned objects over the replicas, without I/O (CoARES; ARES II section 3, Extension 1; ares/objects/coverable.py)."""
+"""Versioned objects over the replicas, without I/O (CoARES; ares/objects/coverable.py).
+
+See ARES II section 3, Extension 1.
+"""
 
 import itertools
 
@@ -62,7 +65,7 @@ def test_a_version_is_covered_once(initial, switches):
 @both
 @every
 def test_nothing_is_a_version_too(initial, switches):
-    """None: the object is absent, whether it was never written or was deleted."""
+    """`None`: the object is absent, whether never written or deleted."""
     world = World(initial, range(5))
     client = world.client(switches)
     made = client.run(write_versioned(client.view, "k", b"made", None))
@@ -117,7 +120,10 @@ def test_an_empty_value_is_a_value(initial, switches):
 @both
 @every
 def test_a_version_that_never_was(initial, switches):
-    """Even one above everything: it is not the latest, and what is there comes with its value."""
+    """The highest version need not be the latest.
+
+    A read with such a version gets the present version and the value.
+    """
     world = World(initial, range(5))
     client = world.client(switches)
     made = client.run(write(client.view, "k", LARGE))
@@ -141,11 +147,11 @@ def test_a_new_object_takes_one_round(initial, switches):
     assert one.run(write_versioned(one.view, "new", b"x", tag)).changed
 
 
-# -- unknown outcomes ---------------------------------------------------------------------------------------------------
+# -- unknown outcomes ------------------------------------------------------------------------------
 
 
 def half_write(world, client, value, version, reach):
-    """A versioned write that reaches the servers of ``reach`` and then fails."""
+    """Start a versioned write that reaches the servers of ``reach``, and make it fail."""
     world.hold = lambda source, target, message: (
         isinstance(message, PutData) and target not in reach
     )
@@ -199,7 +205,7 @@ def test_a_created_object_of_unknown_outcome():
 
 
 def test_concurrent_writes_over_one_version_may_both_succeed_and_none_is_torn():
-    """Weak coverability: which is why it is not compare-and-swap."""
+    """Weak coverability: for this reason a versioned write is not compare-and-swap."""
     outcomes = set()
     for seed in range(60):
         world = World(ABD, range(3), seed)

@@ -1,4 +1,7 @@
-"""Versioned objects while their domain is reconfigured: what is remembered of one configuration, in another (CoARES over ARES II)."""
+"""Versioned objects while their domain is reconfigured (CoARES over ARES II).
+
+The tests use knowledge from a configuration in another configuration.
+"""
 
 import itertools
 
@@ -27,7 +30,10 @@ every = pytest.mark.parametrize("switches", ALL_SWITCHES, ids=str)
 
 @every
 def test_a_version_outlives_its_configuration(switches):
-    """Reconfiguration between remembering and reading, to other servers and another DAP; the old ones are gone afterwards."""
+    """Reconfiguration between remembering and reading, to other servers and another DAP.
+
+    The old servers are gone afterwards.
+    """
     world = World(C0, range(7))
     client, mover, other = world.client(switches), world.client(switches), world.client(switches)
     traffic = Traffic(world)
@@ -54,7 +60,10 @@ def test_a_version_outlives_its_configuration(switches):
 
 
 def pending(world, mover, wished):
-    """A reconfiguration that dies after it has announced its successor: the sequence has two configurations, and nothing was moved."""
+    """Kill a reconfiguration after the announcement of its successor.
+
+    The sequence has two configurations, and no object was moved.
+    """
     world.hold = lambda source, target, message: (
         isinstance(message, PutData) or (isinstance(message, GetData) and source is mover)
     )
@@ -94,7 +103,11 @@ def test_beside_a_pending_reconfiguration(switches, wished):
 
 @pytest.mark.parametrize("fast", [True, False])
 def test_what_is_remembered_of_one_configuration_is_not_known_of_the_next(fast):
-    """At a quorum of c0, at no server of c1 yet: the reader writes it there, since nobody may ask c0 one day. Fast reads leave it to the mover."""
+    """The version is at a quorum of c0, and at no server of c1 yet.
+
+    The reader writes the version to c1, since a later client may not ask c0. With fast reads the
+    mover does this.
+    """
     world = World(C0, range(7))
     client, mover = world.client(Switches(fast_read=fast)), world.client()
     traffic = Traffic(world)
@@ -110,7 +123,11 @@ def test_what_is_remembered_of_one_configuration_is_not_known_of_the_next(fast):
 
 @every
 def test_an_object_made_in_a_configuration_that_is_being_left(switches):
-    """create asks nobody for anything: it learns of the successor from the answers to its put-data, or (plain) from the round after."""
+    """create asks no server first.
+
+    The client learns of the successor from the answers to put-data, or (plain) from the round
+    after.
+    """
     world = World(C0, range(7))
     client, mover, other = world.client(switches), world.client(switches), world.client(switches)
     mover.run(reconfigure(mover.view, EC))
@@ -129,7 +146,7 @@ def test_an_object_made_in_a_configuration_that_is_being_left(switches):
 
 @every
 def test_a_client_whose_configuration_is_dead_is_shown_the_way(switches):
-    """Its rounds end with Superseded; what it remembers still saves the transfer."""
+    """The client's rounds end with Superseded; its memory still saves the transfer."""
     world = World(C0, range(7))
     client, mover = world.client(switches), world.client(switches)
     made = client.run(write_versioned(client.view, "k", LARGE, None))
@@ -146,7 +163,10 @@ def test_a_client_whose_configuration_is_dead_is_shown_the_way(switches):
 
 @pytest.mark.parametrize("seed", range(60))
 def test_random_schedules_keep_versions_in_order(seed):
-    """Whatever the order of messages: who begins after another ended sees its version, and covers no older one."""
+    """Check that an operation sees the version of each operation that ended before it began.
+
+    This holds in every order of messages. The operation covers no older version.
+    """
     world = World(C0, range(7), seed)
     rng = world.rng
     clients = [world.client(Switches(*(rng.random() < 0.7 for _ in range(5)))) for _ in range(5)]
@@ -215,7 +235,7 @@ def test_random_schedules_keep_versions_in_order(seed):
 
 
 def test_the_successor_of_a_single_server_is_told_to_a_quorum_before_a_version_is_covered():
-    """Rule R3 holds for versioned writes as for any other."""
+    """Rule R3 holds for versioned writes as for other writes."""
     world = World(C0, range(7))
     client, mover = world.client(), world.client()
     made = client.run(write_versioned(client.view, "k", b"made", None))

@@ -1,4 +1,4 @@
-"""What happens at the edges: nobody answers, everybody refuses, time runs out, the wrong cluster file."""
+"""Edge cases: no answers, refusals everywhere, timeouts, and the wrong cluster file."""
 
 import itertools
 
@@ -35,7 +35,7 @@ def drain(world):
         pass
 
 
-# -- nobody, or nobody useful -------------------------------------------------------------------------------------------
+# -- no useful answers ----------------------------------------------------------------------------
 
 
 def test_silence_ends_at_the_deadline_and_names_who_is_missing(world):
@@ -123,11 +123,11 @@ def test_an_interrupted_reconfiguration_is_finished_by_the_next(world):
     ]
 
 
-# -- time ---------------------------------------------------------------------------------------------------------------
+# -- time ------------------------------------------------------------------------------------------
 
 
 def slow(world, seconds):
-    """Every message takes its time: the world's clock moves before each delivery."""
+    """Make every message take time: the world's clock moves before each delivery."""
     before = world.step
 
     def step():
@@ -188,7 +188,7 @@ def test_the_next_write_of_a_key_goes_on_after_one_that_failed(world):
     assert client.run(read(client.view, "k")).value == b"3"
 
 
-# -- who knows what -----------------------------------------------------------------------------------------------------
+# -- knowledge of processes -----------------------------------------------------------------------
 
 
 def test_servers_are_introduced_to_a_configuration_that_they_do_not_know(world):
@@ -254,11 +254,11 @@ def test_describing_is_not_disturbed_by_a_hint(world):
     assert sorted(pending.result()) == ["s0", "s1", "s2"]
 
 
-# -- erasure coding -----------------------------------------------------------------------------------------------------
+# -- erasure coding --------------------------------------------------------------------------------
 
 
 def partial(world, reach):
-    """A write that reaches the servers of ``reach`` only, and whose client dies."""
+    """Start a write that reaches the servers of ``reach`` only, and kill its client."""
     writer = world.client()
     world.hold = lambda source, target, message: (
         isinstance(message, PutData) and target not in reach
@@ -280,7 +280,7 @@ def test_the_version_alone_needs_no_k_elements(size):
     world.down = {"s4"}
 
     def drop_the_version(source, target, message):
-        """Just before they are asked for it by name, two servers trim it."""
+        """Make two servers trim a version just before they are asked for it by name."""
         if isinstance(message, GetData) and message.wanted is not None and target in ("s0", "s1"):
             element = sealed(c0.id, "k", Tag(9, 9), int(target[1]), 1, (b"x",))
             world.replicas[target].handle(PutData(1, c0.id, "k", Tag(9, 9), element))
@@ -291,7 +291,7 @@ def test_the_version_alone_needs_no_k_elements(size):
 
 
 def test_an_operation_that_pauses_for_no_time_lets_others_have_their_turn():
-    """What is long is done in steps: one for each call."""
+    """A long operation is done in steps: a step for each call."""
     steps = []
 
     def long():

@@ -1,4 +1,7 @@
-"""Schedules that once broke what ares/fragment/collect.py promises: held messages of removals, puts, updates and collections of one file."""
+"""Schedules that have broken the promises of ares/fragment/collect.py in the past.
+
+The schedules hold messages of removals, puts, updates and collections of the same file.
+"""
 
 import random
 
@@ -33,7 +36,7 @@ MIXED = OLD[:2500] + NEW[:2500]
 
 
 def made(data=OLD, *, shared=False, seed=1):
-    """A file with ``data``, an old block that no list names, and seven clients more, in the order of their ids."""
+    """Make a file with ``data``, an old block in no list, and seven clients in the order of ids."""
     world, writer, _, _, old = with_orphan(seed)
     write = update(writer, None, data) if shared else put(writer, old, data)
     if shared:
@@ -49,7 +52,7 @@ def update(client, base, data):
 
 
 def lists(*clients):
-    """What these clients write to the genesis block stays in flight."""
+    """Hold the writes of these clients to the genesis block."""
 
     def holds(source, target, message):
         return (
@@ -71,7 +74,7 @@ def chunks(data):
 
 
 def at_front():
-    """OLD with something before it that becomes a block of its own."""
+    """Return OLD with a prefix that becomes a separate block."""
     for seed in range(2000):
         data = random.Random(seed).randbytes(300) + OLD
         if any(edit.block == GENESIS for edit in match(chunks(OLD), chunks(data)).edits):
@@ -106,8 +109,10 @@ def test_what_lands_after_the_tombstone_of_a_removal_finds_its_blocks(write):
 
 @pytest.mark.parametrize("dies", ["collection", "removal"])
 def test_a_mark_that_is_at_one_server_only_is_completed_before_it_is_relied_on(dies):
-    """A collection or removal dies when its mark is at s0. A put takes that for its number and dies with its list at s0. Another collection meets the
-    others.
+    """A collection or removal dies when its mark is at s0.
+
+    A put uses the mark for its number and dies with its list at s0. Another collection meets the
+    remaining servers.
     """
     world, state, (first, putter, second, reader, *_) = made()
     world.hold = lambda source, target, message: (

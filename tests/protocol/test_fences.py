@@ -1,4 +1,7 @@
-"""A collection beside a put or a removal of the same atomic file, message by message, in an order that a seed chooses (ares/fragment/collect.py)."""
+"""A collection beside a put or a removal of the same atomic file (ares/fragment/collect.py).
+
+A seed chooses the order of the messages.
+"""
 
 from contextlib import nullcontext
 
@@ -39,7 +42,7 @@ OLD, NEW = b"the old content " * 10, b"the new content " * 10
 
 
 def ids_of(client):
-    """The ids that a client gives out, each once."""
+    """Return the ids of a client, each once."""
     if not hasattr(client, "ids"):
         client.ids = BlockIds(100 + client.id)
     return client.ids
@@ -54,7 +57,7 @@ def put(client, base, data):
 
 
 def get(client, name="f"):
-    """The content; None for an absent file."""
+    """Return the content, or `None` for an absent file."""
     sink = Assembled(None)
 
     def reading():
@@ -72,7 +75,10 @@ def collect(client):
 
 
 def with_orphan(seed):
-    """A file, and an old block of a put that died; the writer, a reader, and a collector whose id is the highest."""
+    """Make a file with an old block of a dead put, a writer, a reader, and a collector.
+
+    The collector has the highest id.
+    """
     world = World(C0, range(3), seed)
     writer, reader, collector = world.client(), world.client(), world.client()
     _, state = writer.run(put(writer, None, OLD))
@@ -86,7 +92,7 @@ def with_orphan(seed):
 
 
 def beside(seed, operation, wanted):
-    """What goes wrong when a collection and ``operation`` run at the same time, and somebody reads all the while."""
+    """Run a collection, ``operation`` and reads at the same time, and return the first error."""
     world, writer, reader, collector, state = with_orphan(seed)
     for _ in range(world.rng.randrange(12)):
         world.step()
@@ -153,7 +159,7 @@ def drain(world):
 
 
 def held(*clients):
-    """The writes of genesis blocks by these clients stay in flight."""
+    """Hold the writes of genesis blocks by these clients."""
     return lambda source, target, message: source in clients and _puts_list(message)
 
 
@@ -193,7 +199,11 @@ def test_no_fence_while_a_put_that_has_looked_at_the_mark_is_about_to_publish(ca
 
 @pytest.mark.parametrize("broken", [nullcontext, collections_without_a_fence])
 def test_what_dead_puts_left_at_one_server_does_not_come_back(broken):
-    """Their lists, over a version and over nothing, reached one server, which no quorum meets for a while; their blocks are collected meanwhile."""
+    """Two dead puts left their lists at a single server, which no quorum meets for a while.
+
+    One list is over a version, the other over no version; the blocks are collected before a quorum
+    meets the server.
+    """
     world, _, reader, collector, state = with_orphan(1)
     new = FileState(Genesis(BlockId(7, 7), True, SIZES, None, ()), TAG_ZERO, ())
     for name, base in (("f", state), ("g", new)):

@@ -1,4 +1,7 @@
-"""What does not travel: values that the client holds, and put-data of what is known to be at a quorum (the optimised DAPs of CoARES)."""
+"""Savings of the optimised DAPs of CoARES: values that the client holds, and needless put-data.
+
+Put-data is needless for a version that is known to be at a quorum.
+"""
 
 import pytest
 
@@ -12,7 +15,7 @@ from tests.protocol.test_coverable import ABD, EC, LARGE, both, every
 from tests.protocol.world import World
 
 ELEMENT = len(LARGE) // 3 + 200
-"""No coded element of it has more bytes."""
+"""Bound for the bytes of a coded element."""
 
 
 class Traffic:
@@ -29,7 +32,10 @@ class Traffic:
             self.put += message.element.size
 
     def of(self, client, operation):
-        """(sent, put) while the operation runs, and its result. Nothing that was under way before counts."""
+        """Run the operation; return the bytes (sent, put) and the result.
+
+        Messages from before do not count.
+        """
         while client.world.step():
             pass
         self.sent = self.put = 0
@@ -69,7 +75,7 @@ def test_a_covering_write_moves_its_own_value_only(initial, switches):
         client, write_versioned(client.view, "k", LARGE[::-1], made.tag)
     )
     assert covered.changed
-    late = ELEMENT if initial is EC else 0  # who is asked only when it has the new version already
+    late = ELEMENT if initial is EC else 0  # this server is asked only after it has the new version
     assert (sent <= late) is switches.optimised
     assert put > 0
     assert traffic.of(client, read_versioned(client.view, "k"))[1].value == LARGE[::-1]
@@ -93,7 +99,11 @@ def test_a_changed_value_travels(initial):
 @both
 @pytest.mark.parametrize("optimised", [True, False])
 def test_put_data_is_left_out_for_a_version_known_to_be_at_a_quorum(initial, optimised):
-    """Without fast reads every read writes back; with the optimised DAPs, only what this client has not seen at a quorum."""
+    """Without fast reads every read writes back.
+
+    With the optimised DAPs, a read writes back only versions that this client has not seen at a
+    quorum.
+    """
     world = World(initial, range(5))
     writer, reader = (
         world.client(Switches(fast_read=False, optimised=optimised)) for _ in range(2)
@@ -109,7 +119,10 @@ def test_put_data_is_left_out_for_a_version_known_to_be_at_a_quorum(initial, opt
 
 @both
 def test_a_version_that_is_held_but_not_at_a_quorum_is_written_back(initial):
-    """The reader holds the value of a write that reached one server (or k): it must not take its own copy for the register's."""
+    """The reader holds the value of a write to a single server (or k).
+
+    The reader must not take this copy for the register's value.
+    """
     world = World(initial, range(5))
     writer, reader, judge = world.client(), world.client(), world.client()
     reach = {"s0"} if initial is ABD else {"s0", "s1", "s2"}
@@ -131,7 +144,10 @@ def test_a_version_that_is_held_but_not_at_a_quorum_is_written_back(initial):
 
 
 def test_a_write_in_progress_does_not_make_a_held_value_travel():
-    """EC: one server lists a newer version that is not complete, and sends that element; the version held is the latest still."""
+    """EC: a server lists a newer, incomplete version, and sends the element.
+
+    The version held is still the latest.
+    """
     world = World(EC, range(5))
     client, other = world.client(), world.client()
     traffic = Traffic(world)

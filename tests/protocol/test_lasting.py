@@ -1,4 +1,7 @@
-"""While a domain moves, a version that was at a quorum before that heard of a successor is read and not written back (ares/objects/operations.py)."""
+"""Reads of versions that a quorum had before it heard of a successor.
+
+While a domain moves, such a version is read and not written back (ares/objects/operations.py).
+"""
 
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -32,7 +35,7 @@ READERS_MAX = 5
 
 
 def preceding_whatever_came_when() -> Any:
-    """Servers say of every version that it was there before they heard of a successor."""
+    """Make servers claim that every version is older than their knowledge of a successor."""
     get_data = Hosting.get_data
 
     def careless(self: Hosting, request: GetData) -> DataReply:
@@ -42,7 +45,7 @@ def preceding_whatever_came_when() -> Any:
 
 
 class Schedule:
-    """A write whose messages come late or never, beside moves; readers, new to the cluster, one after the other."""
+    """A write whose messages come late or never, beside moves and sequential new readers."""
 
     def __init__(self, seed: int) -> None:
         initial = EC0 if seed % 3 == 0 else ABD0
@@ -84,7 +87,7 @@ class Schedule:
         return hold, watch
 
     def went_back(self) -> bool:
-        """Whether a read, or the write, was followed by a read that found less."""
+        """Return whether a read found less than an earlier read or the write."""
         writing = self.writer.start(write(self.writer.view, KEY, b"1"))
         moving = reading = None
         moves_at, reads_at, readers = self.rng.randrange(20), self.rng.randrange(60), 0
@@ -147,7 +150,10 @@ def test_stat_of_it_needs_no_read():
 
 @pytest.mark.parametrize("careless", [False, True])
 def test_what_came_to_a_server_after_the_successor_is_written_back(careless):
-    """One server has the version before it hears of the successor, the other one afterwards; the writer then stops."""
+    """A server has the version before the news of the successor, another server afterwards.
+
+    The writer stops after this.
+    """
     with preceding_whatever_came_when() if careless else nullcontext():
         world = World(C0, range(7))
     client, mover, writer = (world.client() for _ in range(3))
@@ -175,7 +181,7 @@ def test_what_came_to_a_server_after_the_successor_is_written_back(careless):
     assert bool(puts) is not careless
 
 
-# -- what a server says -------------------------------------------------------------------------------------------------
+# -- a server's claims ----------------------------------------------------------------------------
 
 
 def put(object: str, number: int) -> PutData:
@@ -215,7 +221,10 @@ def test_the_request_that_brings_the_successor_finds_what_was_there():
 
 @pytest.mark.parametrize("heard", [False, True])
 def test_a_restarted_server_says_nothing_of_the_order_that_it_does_not_know(heard):
-    """Facts are joined in any order: what a journal has of the successor may have come before or after what it has of the object."""
+    """Facts are joined in any order.
+
+    A journal's facts about the successor may be older or newer than the facts about the object.
+    """
     hosting = Hosting(ABD0, 0, share=Share(Account()))
     hosting.begin_restoring()
     hosting.restore(put("a", 1), 1)

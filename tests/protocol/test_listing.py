@@ -103,8 +103,10 @@ def test_a_write_that_reached_one_server_is_listed_as_a_reader_would_see_it(worl
 
 
 def beside_a_mover_that_has_looked(world, operation):
-    """A client asks before the move begins, puts at two servers after the mover has looked there, which completes nothing, and dies. The
-    mover waits with what it has to put.
+    """Bring a put of a dead client to two servers, after a mover has looked at both.
+
+    The client asked before the move began. The put completes no version. The mover waits before
+    further puts.
     """
     mover, dying = world.client(), world.client()
     world.hold = lambda source, target, message: isinstance(message, PutData) or _finalizes(message)
@@ -127,7 +129,10 @@ def _finalizes(message):
 
 @pytest.mark.parametrize("there", [False, True])
 def test_a_listing_agrees_with_what_readers_find_when_the_move_has_ended(world, there):
-    """Two servers agree on a version that came to them after the mover had looked there. Nobody completed it, and the move leaves it behind."""
+    """Two servers agree on a version that came after the mover had looked at both.
+
+    No client completed the version, and the move leaves the version behind.
+    """
     client, lister, reader = world.client(), world.client(), world.client()
     client.run(write(client.view, "a", b"v"))
     if there:
@@ -142,7 +147,7 @@ def test_a_listing_agrees_with_what_readers_find_when_the_move_has_ended(world, 
     assert names(world, world.client())[0] == listed
 
 
-# -- domains ------------------------------------------------------------------------------------------------------------
+# -- domains ---------------------------------------------------------------------------------------
 
 
 def test_domains_do_not_see_each_other(world):

@@ -1,4 +1,7 @@
-"""Mirrors in a small world: what a pass copies, what its record promises, and two that copy at once (ares/objects/mirroring.py, rule R22)."""
+"""Mirrors in a small world: a pass, the record of a pass, and two simultaneous passes.
+
+See ares/objects/mirroring.py, rule R22.
+"""
 
 import random
 
@@ -44,7 +47,7 @@ def world():
 
 
 def mirror_of(client):
-    """The mirror's domain as this client knows it."""
+    """Return the mirror's domain in this client's view."""
     return View(
         client.id, ELSEWHERE.at(NAME.name, 0, C0.id), client.view.switches, client.session.readiness
     )
@@ -70,7 +73,7 @@ def drain(world):
 
 
 def counting(world, kind):
-    """How many requests of that kind arrive."""
+    """Count the arriving requests of a kind."""
     seen = []
     world.watch = lambda source, target, message: (
         seen.append(message) if isinstance(message, kind) else None
@@ -152,7 +155,7 @@ def test_deletions_and_new_lives_are_copied(world):
 
 
 def test_a_deletion_is_copied_of_what_the_mirror_never_had(world):
-    """An older pass holds the value still; it puts it when the later pass has ended."""
+    """An older pass still holds the value, and puts the value after the end of the later pass."""
     user, old, new = world.client(), world.client(), world.client()
     user.run(write(user.view, "k", b"v"))
     world.hold = lambda source, target, message: source is old and isinstance(message, PutData)
@@ -193,7 +196,10 @@ def test_a_pass_that_dies_in_the_middle_leaves_the_last_record_and_the_next_one_
 
 
 def test_what_no_listing_settles_is_looked_at(world):
-    """A write reached one server and died: the copy is what a reader finds, and it is completed before."""
+    """A dead client's write reached a single server: the copy is the value that a reader finds.
+
+    The pass completes the write before copying.
+    """
     user, dying, copier = world.client(), world.client(), world.client()
     user.run(write(user.view, "k", b"old"))
     world.hold = lambda source, target, message: (
@@ -319,7 +325,11 @@ def test_what_was_emptied_holds_nothing_but_the_mark(world):
 
 @pytest.mark.parametrize("seed", range(30))
 def test_two_that_copy_beside_writers_keep_what_records_promise(seed):
-    """Of each record: what had been completed when its pass began is in the mirror, and what is in the mirror does not go back."""
+    """Check that each record keeps its promise.
+
+    The mirror has all versions that were completed before the record's pass began, and no object of
+    the mirror goes back.
+    """
     world = World(C0, range(7), seed)
     rng = random.Random(seed)
     users, copiers, reader = (

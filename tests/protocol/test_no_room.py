@@ -1,4 +1,7 @@
-"""Writes that servers refuse for want of room: what is said of their effect (ares/operation/session.py, operations.py)."""
+"""Writes that servers refuse for want of room: the reported effect.
+
+See ares/operation/session.py, operations.py.
+"""
 
 import itertools
 
@@ -21,7 +24,7 @@ ADVICE = "may have taken effect"
 
 
 class Full(Replica):
-    """Refuses what ``refuses`` names."""
+    """A replica that refuses the requests in ``refuses``."""
 
     refuses = PutData
 

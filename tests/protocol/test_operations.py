@@ -144,7 +144,10 @@ def test_ec_large_elements_come_from_k_servers_only():
 
 
 def test_ec_more_than_delta_partial_writes_never_make_a_read_go_back():
-    """One server trims a completed version for delta + 1 partial ones: the reader must not settle for the version before."""
+    """A server trims a completed version for delta + 1 partial versions.
+
+    The reader must not settle for the version before.
+    """
     world = World(ec(0, 1, 2, 3, 4, delta=1), range(5))
     writer, reader = world.client(), world.client()
     writer.run(write(writer.view, "k", b"old"))

@@ -1,4 +1,7 @@
-"""A consensus service with the journals of another cluster: its decisions and hints are never taken for this one's."""
+"""A consensus service with the journals of another cluster.
+
+Its decisions and hints are never taken for decisions of this cluster.
+"""
 
 import pytest
 
@@ -23,7 +26,7 @@ def world():
 
 
 def state(world):
-    """What every server keeps."""
+    """Return the state of every server."""
     return {
         name: [hosting.describe() for hosting in replica.hosted.values()]
         for name, replica in world.replicas.items()

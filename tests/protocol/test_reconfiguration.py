@@ -124,7 +124,7 @@ def test_two_reconfigurers_make_one_sequence_and_the_loser_is_told():
     "wishes", [(EC, EC4), (EC4, EC), (EC, EC)], ids=["EC first", "EC4 first", "the same"]
 )
 def test_two_reconfigurations_of_one_client_that_race_for_a_place(wishes):
-    """Whoever proposed, the client is the same: only a wish that was decided is `ours`."""
+    """Both proposals have the same client: only a decided wish is `ours`."""
     for seed in range(20):
         world = World(C0, range(7), seed)
         client, reader = world.client(), world.client()
@@ -146,7 +146,7 @@ def test_two_reconfigurations_of_one_client_that_race_for_a_place(wishes):
 
 
 def test_r1_the_published_counterexample_is_closed():
-    """docs/protocol.md, Rules, R1: the writer's message reaches B after the mover looked at it."""
+    """docs/protocol.md, Rules, R1: the writer's message reaches B after the mover looked at B."""
     world = World(C0, range(7))
     writer, mover, reader = world.client(), world.client(), world.client()
     writer.run(write(writer.view, "k", b"old"))
@@ -244,7 +244,10 @@ def test_a_server_that_lost_its_memory_is_refused_and_comes_back_by_reconfigurat
 
 @pytest.mark.parametrize("seed", range(100))
 def test_random_schedules_keep_tag_order(seed):
-    """Whatever the order of messages: an operation that begins after another ended sees at least its tag, and every tag has one value."""
+    """Check that an operation sees at least the tag of each operation that ended before it began.
+
+    This holds in every order of messages. Every tag has a single value.
+    """
     world = World(C0, range(7), seed)
     rng = world.rng
     clients = [world.client(Switches(*(rng.random() < 0.7 for _ in range(4)))) for _ in range(5)]
@@ -308,7 +311,10 @@ def test_random_schedules_keep_tag_order(seed):
 
 
 def test_who_tries_again_finishes_what_is_pending_and_adds_nothing():
-    """Servers without room for the data take pointers: each attempt would leave one more configuration for everybody to visit."""
+    """Servers without room for the data take pointers.
+
+    Each attempt would leave a further configuration for all clients to visit.
+    """
     world = World(C0, range(7))
     first, again, other = world.client(), world.client(), world.client()
     first.run(write(first.view, "k", b"v"))

@@ -1,4 +1,7 @@
-"""While a successor is known and not finalized, an operation asks all configurations that it knows at the same time (ares/objects/operations.py)."""
+"""Operations while a successor is known and not finalized (ares/objects/operations.py).
+
+An operation asks all configurations that it knows at the same time.
+"""
 
 from unittest.mock import patch
 
@@ -36,7 +39,10 @@ def drain(world):
 
 
 def pending_move(value=b"v"):
-    """A world with one object, whose mover has got as far as telling a quorum of the successor, and a client that knows both."""
+    """Make a world with an object whose mover has told a quorum of the successor.
+
+    A client knows both configurations.
+    """
     world = World(C0, range(7))
     client, mover = world.client(), world.client()
     tag = client.run(write(client.view, "k", value))
@@ -81,7 +87,10 @@ def test_one_configuration_is_asked_without_a_fan():
 def test_an_answer_from_before_the_data_came_is_asked_for_again_when_they_have_moved(
     operation, broken
 ):
-    """The new configuration answers at once, and has nothing. The old one is asked when everything was moved, finalized and collected."""
+    """The new configuration answers at once, and has no value.
+
+    The old configuration is asked after all objects were moved, finalized and collected.
+    """
     world, client, _, moving, tag = pending_move()
     stalls = world.hold
 
@@ -118,7 +127,10 @@ def test_an_answer_from_before_the_data_came_is_asked_for_again_when_they_have_m
 
 
 def test_an_old_one_that_is_gone_is_no_obstacle():
-    """Its servers die while it is asked; the consensus service names the new one, which is asked again."""
+    """The old servers die while they are asked.
+
+    The consensus service names the new configuration, which is asked again.
+    """
     world, client, _, moving, tag = pending_move()
     stalls = world.hold
 
@@ -138,8 +150,9 @@ def test_an_old_one_that_is_gone_is_no_obstacle():
 
 
 def passed_over():
-    """A world where c1 was only ever pending, c2 is finalized, and the servers of c1 are
-    and so is the consensus service; a client that knows c1.
+    """Make a world with a client that knows c1, which was only ever pending.
+
+    c2 is finalized. The servers of c1 and the consensus service are gone.
     """
     world, client, mover, _, tag = pending_move()
     mover.dead = True
@@ -169,7 +182,10 @@ def test_a_configuration_that_was_passed_over_and_is_gone_is_no_obstacle(operati
 
 
 def test_a_mover_that_was_overtaken_does_not_wait_for_what_is_gone():
-    """It stands still when the target is decided, another one moves everything there, and then the servers of an earlier source are gone."""
+    """The mover stops when the target is decided, and another mover moves all objects there.
+
+    The servers of an earlier source are gone afterwards.
+    """
     world, client, first, _, tag = pending_move()
     first.dead = True
     world.flights.clear()
@@ -187,7 +203,10 @@ def test_a_mover_that_was_overtaken_does_not_wait_for_what_is_gone():
 
 @pytest.mark.parametrize(("value", "fetched"), [(b"small", False), (bytes(100_000), True)])
 def test_a_small_object_moves_in_one_look_and_one_put(value, fetched):
-    """What is not in the new configuration is not asked for there, and a small value comes with the first look."""
+    """A mover does not ask the new configuration for objects that it does not list.
+
+    A small value comes with the first look.
+    """
     world = World(C0, range(7))
     client, mover = world.client(), world.client()
     client.run(write(client.view, "k", value))

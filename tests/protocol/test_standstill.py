@@ -1,4 +1,7 @@
-"""What one object that cannot be decoded does to a listing, which has it, and to a reconfiguration, which moves all others and names it."""
+"""Effects of a single undecodable object on a listing and a reconfiguration.
+
+A listing has the object. A reconfiguration names the object, and moves all others.
+"""
 
 import pytest
 
@@ -26,7 +29,7 @@ def drain(world):
 
 
 def partial(world, reach):
-    """A write of `bad` that reaches the servers of ``reach`` only, and whose client dies."""
+    """Start a write of `bad` to the servers of ``reach`` only, and kill the client."""
     writer = world.client()
     world.hold = lambda source, target, message: (
         isinstance(message, PutData) and target not in reach
@@ -39,7 +42,11 @@ def partial(world, reach):
 
 @pytest.fixture
 def world():
-    """Ten objects that are well, and `bad`: s4 lacks its last version, s0 dropped it for those of two dead writers, s3 is down."""
+    """Make ten good objects, and `bad`.
+
+    s4 lacks the last version of `bad`, s0 dropped this version for the versions of two dead
+    writers, s3 is down.
+    """
     world = World(C0, range(7))
     client = world.client()
     for name in [*GOOD, "bad"]:
@@ -74,7 +81,7 @@ def test_a_listing_has_it_and_is_not_held_up(world, switches):
 @pytest.mark.parametrize("skip", [False, True])
 @pytest.mark.parametrize("batch", [True, False])
 def test_a_reconfiguration_moves_the_others_and_names_it(world, batch, skip):
-    """Nor is it skipped: the server that is silent has what lacks."""
+    """A skip is refused, too: the silent server has the missing element."""
     client = world.client(Switches(batch=batch))
     told = []
     moving = reconfigure(client.view, LATER, Manner(skip_undecodable=skip))

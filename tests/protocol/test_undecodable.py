@@ -1,4 +1,7 @@
-"""Objects that no reader can decode: every other operation copes, and a move leaves them behind when it is told to (ares/reconfig/mover.py)."""
+"""Objects that no reader can decode: other operations succeed, and a move can skip the objects.
+
+See ares/reconfig/mover.py.
+"""
 
 import pytest
 
@@ -37,7 +40,7 @@ def drain(world):
 
 
 def put_at(configuration, object, tag, index, data=b"x" * 100, length=100):
-    """One server takes one element."""
+    """Put an element at a single server."""
     element = sealed(configuration.id, object, tag, index, length, (data,))
     yield Gather(
         configuration,
@@ -49,7 +52,10 @@ def put_at(configuration, object, tag, index, data=b"x" * 100, length=100):
 
 
 def overflow(client, object, highest=1000, configuration=C0):
-    """Every server's List is full of versions of which nobody else has an element: what was completed is gone."""
+    """Fill every server's List with versions of a single element each.
+
+    The completed version is lost.
+    """
     for index in range(configuration.n):
         for more in range(DELTA + 1):
             tag = Tag(highest - index * (DELTA + 1) - more, HOSTILE)
@@ -57,7 +63,7 @@ def overflow(client, object, highest=1000, configuration=C0):
 
 
 def garbage(client, object, configuration=C0):
-    """All elements of a version, each what was sealed, and no value together."""
+    """Put all elements of a version, each sealed correctly, that do not decode together."""
     for index in range(configuration.n):
         client.run(
             put_at(configuration, object, Tag(1000, HOSTILE), index, bytes([index]) * (90 + index))
@@ -152,7 +158,7 @@ def test_left_behind_it_is_told_listed_and_replaced(world, spoil, target):
 
 
 def marked(world, configuration):
-    """What the servers of a configuration say was left behind."""
+    """Return the objects that the servers of a configuration report as left behind."""
     hosted = [
         h
         for replica in world.replicas.values()
@@ -179,8 +185,11 @@ def test_the_mark_moves_on_with_its_domain_and_a_delete_replaces_it(world):
 
 @pytest.mark.parametrize("low", [False, True], ids=["as it is", "control"])
 def test_a_late_write_back_does_not_come_before_what_was_written_since(world, monkeypatch, low):
-    """A reader took the value that is lost from where it was, and writes it back when the object was left behind and written again. The control:
-    under a mark with a lower tag, a completed write is lost."""
+    """A reader holds a value that is lost elsewhere.
+
+    The reader writes the value back after the object was left behind and written again. The
+    control: under a mark with a lower tag, a completed write is lost.
+    """
     if low:
         monkeypatch.setattr("ares.reconfig.mover.mark_tag", lambda newest: Tag(1, ClientId(0)))
     client, reader = world.client(), world.client()
@@ -207,7 +216,7 @@ def test_a_late_write_back_does_not_come_before_what_was_written_since(world, mo
 
 @pytest.mark.parametrize("reach", [{"s0"}, {"s0", "s1"}, {"s0", "s1", "s2", "s3"}])
 def test_a_write_under_way_stands(world, reach):
-    """It took its tag before the move, and ends when the object is left behind."""
+    """The write took its tag before the move, and ends after the object was left behind."""
     client, writer = world.client(), world.client()
     overflow(client, "bad")
     world.hold = lambda source, target, message: (
@@ -227,7 +236,10 @@ def test_a_write_under_way_stands(world, reach):
 
 
 def test_writers_that_come_and_go_are_not_taken_for_it(world):
-    """More of them than delta, all the time: as long as what they leave changes, nothing is proven."""
+    """More writers than delta write all the time.
+
+    As long as their traces change, no object is proven undecodable.
+    """
     client = world.client()
     numbers = iter(range(1000, 10_000))
 
@@ -247,7 +259,7 @@ def test_writers_that_come_and_go_are_not_taken_for_it(world):
 
 @pytest.mark.parametrize("silent", ["s0", "s4"])
 def test_what_a_silent_server_may_complete_is_not_left_behind(world, silent):
-    """Two of three elements are there, and nobody knows what the fifth server has."""
+    """Two of three elements exist, and the element of the fifth server is unknown."""
     client = world.client()
     newest = client.run(write(client.view, "bad", b"newest"))
     drain(world)
@@ -299,11 +311,11 @@ def test_a_thousand_of_them_cost_a_bounded_time(world):
     assert world.now - began < 60.0
 
 
-# -- a tag that servers do not take ---------------------------------------------------------------------------------------
+# -- a tag that servers refuse --------------------------------------------------------------------
 
 
 def test_an_object_that_the_target_refuses_stops_nothing_either(world):
-    """Its tag is one that an earlier release took."""
+    """The object's tag was accepted by an earlier release."""
     client, frozen = world.client(), Tag(2**63, HOSTILE)
     abd = Configuration.abd(servers(0, 1, 2)).at("frozen", 0, C0.id)
     world_view = world.client(initial=abd)
@@ -327,7 +339,7 @@ def test_an_object_that_the_target_refuses_stops_nothing_either(world):
     assert client.run(read(client.view, "a")).value == b"value"
 
 
-# -- files ----------------------------------------------------------------------------------------------------------------
+# -- files -----------------------------------------------------------------------------------------
 
 
 def test_a_file_whose_genesis_block_cannot_be_decoded_is_removed(world):
@@ -351,8 +363,11 @@ def test_collection_passes_over_a_block_that_cannot_be_decoded(world):
 
 
 def test_nothing_is_proven_undecodable_that_a_silent_server_may_complete():
-    """Four of five completed the first version; three writers died, one after two servers and two after one, and Lists hold two versions. The fifth
-    server, which is silent, lists the first alone: so that is what counts, and a skip must wait for it.
+    """A silent fifth server may complete the first version, so a skip must wait for it.
+
+    Four of five completed the first version. Three writers died, the first after two servers and
+    the others after a single server; Lists hold two versions. The fifth server lists the first
+    version alone.
     """
     configuration = Configuration.ec(servers(1, 2, 3, 4, 5), 3, 1).at(DEFAULT_DOMAIN, 0)
     completed, half, first, second = (Tag(number, ClientId(1)) for number in (1, 2, 3, 4))

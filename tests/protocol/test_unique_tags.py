@@ -1,4 +1,7 @@
-"""One tag, one value: also for operations of one client on one object that run at the same time, fail, or are given up."""
+"""Each tag has a single value, also under simultaneous operations of a client on an object.
+
+The operations may also fail or be given up.
+"""
 
 import pytest
 
@@ -18,7 +21,7 @@ EC = Configuration.ec(servers(0, 1, 2, 3, 4), 3, 8).at(DEFAULT_DOMAIN, 0)
 
 
 def watch_tags(world):
-    """The values that each tag stood for at any server: by index, since coded elements differ."""
+    """Return the values of each tag at any server: by index, since coded elements differ."""
     values = {}
 
     def watch(source, target, message):
@@ -59,8 +62,10 @@ def test_control_numbers_that_the_first_to_end_forgets_are_taken_twice():
 
 
 def side_by_side(c0, seed):
-    """Writes, coverable writes and deletions in any order, no queue; some are cancelled, some servers are silent for a while. The tags of those that
-    completed, what is read then, and the values of all tags.
+    """Run writes, coverable writes and deletions in any order, without a queue.
+
+    Some are cancelled, and some servers are silent for a while. Return the tags of completed
+    operations, the result of a later read, and the values of all tags.
     """
     world = World(c0, range(5), seed)
     values, rng = watch_tags(world), world.rng

@@ -1,4 +1,7 @@
-"""A small world without I/O: replicas and sessions that talk through the real codec, in an order that a seed chooses."""
+"""A small world without I/O: replicas and sessions that talk through the real codec.
+
+A seed chooses the order of messages.
+"""
 
 import random
 from collections.abc import Callable, Sequence
@@ -46,7 +49,7 @@ class Client:
         return pending
 
     def run(self, operation: Operation[Any], timeout_s: float = 30.0, **more: Any) -> Any:
-        """Start, and let the world go on until it ends."""
+        """Start an operation, and run the world until its end."""
         pending = self.start(operation, timeout_s, **more)
         self.world.until(lambda: pending.ended)
         return pending.result()
@@ -70,9 +73,11 @@ class Pending:
 
 
 class World:
-    """``down``: servers that hear nothing. ``hold(source, target, message)`` true: that message stays in flight for now.
+    """A world of servers and clients.
 
-    ``watch`` sees each message that arrives. ``askers``: servers as clients of others, for what they are to bring.
+    Servers in ``down`` hear no messages. If ``hold(source, target, message)`` is true, the message
+    stays in flight for now. ``watch`` sees each message that arrives. ``askers`` are servers as
+    clients of other servers, for pulled elements.
     """
 
     def __init__(self, initial: Configuration, numbers: range, seed: int = 0) -> None:
@@ -100,7 +105,7 @@ class World:
         return client
 
     def collect(self, client: Client) -> None:
-        """Take what a session wants sent; each message flies on its own."""
+        """Take the messages that a session wants to send; each message travels separately."""
         session = client.session
         for server, messages in session.take_outbox().items():
             self.flights.append((client, server, encode(messages)))
@@ -130,7 +135,7 @@ class World:
         return self.decisions.hint(domain) if self.consensus_up else None
 
     def step(self) -> bool:
-        """Deliver one batch in flight, chosen at random; False if nothing can fly."""
+        """Deliver a random batch in flight; return False if no batch can travel."""
         ready = [
             flight
             for flight in self.flights
@@ -153,7 +158,7 @@ class World:
         return True
 
     def answer(self, server: ServerId, client: Client, requests: Sequence[AnyMessage]) -> None:
-        """Handle what came, and let the replies fly."""
+        """Handle the requests, and send the replies."""
         replica, bringing = self.replicas[server], self.bringing[server]
         answers = [
             bringing.answer(client, request)

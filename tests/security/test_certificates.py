@@ -138,7 +138,7 @@ def test_ids_of_an_earlier_release() -> None:
     assert later.id.hex() == "47370773235823e51c27ecd9e7d7e850"
 
 
-# -- the members that sign ----------------------------------------------------------------------------------------------
+# -- the members that sign -------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -163,7 +163,7 @@ def test_a_fresh_start_keeps_the_keys(settings: Settings) -> None:
     renewed.check_secrets()
 
 
-# -- the list of clients ------------------------------------------------------------------------------------------------
+# -- the list of clients ---------------------------------------------------------------------------
 
 
 def test_clients_come_and_go(security: SecuritySettings) -> None:
@@ -351,7 +351,7 @@ def test_a_list_that_becomes_unreadable_changes_nothing(
     assert clients.client(sender(admin.key)) == Client("admin", admin.key, Role.READ)
 
 
-# -- the cluster file ---------------------------------------------------------------------------------------------------
+# -- the cluster file ------------------------------------------------------------------------------
 
 
 def without(settings: Settings, line: str) -> str:
@@ -413,7 +413,7 @@ def test_c0_has_no_keys_in_it(settings: Settings) -> None:
     assert changed.book()[ServerId("s0")].address.endswith(other)
 
 
-# -- which key a client uses --------------------------------------------------------------------------------------------
+# -- which key a client uses -----------------------------------------------------------------------
 
 
 async def test_a_client_without_a_key_is_told_how_to_give_one(

@@ -1,4 +1,7 @@
-"""Negative controls: deliberately broken variants of the protocol, each of which the simulator must catch, so that its silence means something."""
+"""Negative controls: deliberately broken variants of the protocol.
+
+The simulator must catch each variant, which gives a meaning to a run without findings.
+"""
 
 from collections.abc import Callable, Iterator
 from functools import cached_property
@@ -37,7 +40,7 @@ from tests.simulation.patches import together
 
 
 def without_r1() -> Any:
-    """The published piggyback: servers do not install the successor that a mover's request carries."""
+    """Make servers ignore the successor in a mover's request, as in the published piggyback."""
     handle = replica.Replica.handle
 
     def published(self: Any, request: Any) -> Any:
@@ -49,7 +52,7 @@ def without_r1() -> Any:
 
 
 def without_r2() -> Any:
-    """The consensus service decides twice for an index, and servers take what comes."""
+    """Make the consensus service decide twice for an index, and servers accept both."""
 
     def advance(own: Configuration, current: Successor | None, incoming: Successor) -> Successor:
         return incoming
@@ -58,7 +61,7 @@ def without_r2() -> Any:
 
 
 def consensus_that_decides_twice() -> Any:
-    """Everybody's proposal wins."""
+    """Make every proposal win."""
 
     def propose(
         self: SimConsensus, configuration: Configuration, proposer: Any, answer: Any, refuse: Any
@@ -69,7 +72,7 @@ def consensus_that_decides_twice() -> Any:
 
 
 def without_r3() -> Any:
-    """A successor seen at one server is followed without telling a quorum."""
+    """Follow a successor seen at a single server without telling a quorum."""
 
     def put_config(configuration: Configuration, successor: Successor) -> Operation[None]:
         return
@@ -85,12 +88,12 @@ def _quorums_of(size: Callable[[Configuration], int]) -> Any:
 
 
 def quorums_of_half() -> Any:
-    """floor(n/2) servers are taken for a quorum."""
+    """Take floor(n/2) servers for a quorum."""
     return _quorums_of(lambda configuration: max(configuration.n // 2, 1))
 
 
 def ec_quorums_of_k() -> Any:
-    """k servers are taken for a quorum of an erasure-coded configuration."""
+    """Take k servers for a quorum of an erasure-coded configuration."""
     return _quorums_of(
         lambda configuration: (
             configuration.k if configuration.dap == "ec" else configuration.n // 2 + 1
@@ -99,7 +102,7 @@ def ec_quorums_of_k() -> Any:
 
 
 def restart_that_forgets() -> Any:
-    """A restarted server answers as the old member without its state."""
+    """Make a restarted server answer as the old member without its state."""
     restart = LateServer.restart
 
     def forgetful(self: LateServer) -> None:
@@ -111,7 +114,7 @@ def restart_that_forgets() -> Any:
 
 
 def gc_before_finalize() -> Any:
-    """Retired configurations are collected before their objects have moved."""
+    """Collect retired configurations before their objects have moved."""
 
     def reconfigure(view: View, wished: Configuration, _: Manner) -> Operation[Reconfigured]:
         yield from read_config(view)
@@ -128,7 +131,7 @@ def gc_before_finalize() -> Any:
 
 
 def fast_read_past_a_successor() -> Any:
-    """A version confirmed by a quorum is returned at once although the quorum names a successor."""
+    """Return a version confirmed by a quorum at once although the quorum names a successor."""
 
     def read(view: View, object: Any) -> Operation[Found]:
         configuration = view.sequence.last_finalized
@@ -142,12 +145,15 @@ def fast_read_past_a_successor() -> Any:
 
 
 def early_answers_that_count() -> Any:
-    """All configurations are asked at the same time, and what a later one answered before the data came to it stands in for them."""
+    """Ask all configurations at the same time, and accept too early answers.
+
+    Such an answer is from a later configuration, before the data came to it.
+    """
     return patch.object(operations, "withheld", lambda answer: False)
 
 
 def newest_source_first() -> Any:
-    """A mover asks its sources from the newest to the oldest."""
+    """Make a mover ask its sources from the newest to the oldest."""
 
     def ask_newest_first(self: Mover, ask: Any) -> Operation[Found]:
         answers = []
@@ -161,7 +167,7 @@ def newest_source_first() -> Any:
 
 
 def listings_that_believe_any_quorum() -> Any:
-    """A listing takes what the first quorum agrees on, though it knows a successor."""
+    """Make a listing accept the first quorum's agreement, though it knows a successor."""
     list_mentioned = survey.list_mentioned
 
     def believe(view: View, after: str, prefix: str) -> Operation[survey.Names]:
@@ -185,7 +191,7 @@ def listings_that_believe_any_quorum() -> Any:
 
 
 def numbers_forgotten_by_the_first_to_end() -> Any:
-    """Of two operations of a client on one object the first that ends forgets the numbers that both took."""
+    """Forget the numbers of two operations of a client on an object when the first ends."""
 
     def end(self: TagSource, object: Any, taken: Any) -> None:
         self._taken.pop(object, None)
@@ -194,12 +200,15 @@ def numbers_forgotten_by_the_first_to_end() -> Any:
 
 
 def lists_of_one() -> Any:
-    """EC servers keep one version instead of delta + 1."""
+    """Make EC servers keep a single version instead of delta + 1."""
     return patch("ares.replica.hosting.capacity", lambda configuration: 1)
 
 
 def lists_that_forget_what_they_trimmed() -> Any:
-    """The published EC-DAP: a reader takes the highest tag of k Lists, whatever the others may have dropped."""
+    """Return the highest tag of k Lists, as in the published EC-DAP.
+
+    The reader ignores that other servers may have dropped tags.
+    """
 
     def highest_of_k(lists: Any, k: int) -> Any:
         counts: dict[Any, int] = {}
@@ -223,7 +232,7 @@ def servers_that_acknowledge_what_was_not_brought_yet() -> Any:
 
 
 def configurations_named_before_they_are_final() -> Any:
-    """Servers name whatever configuration they know to those that look for the domain (no R21)."""
+    """Make servers name any known configuration to clients that look for the domain (no R21)."""
     introduce = replica.Replica.introduce
 
     def named(self: Any, configuration: Configuration) -> Any:
@@ -268,11 +277,11 @@ CONTROLS: dict[str, tuple[Callable[[], Any], str]] = {
     **LOG_CONTROLS,
     **LOG_DISK_CONTROLS,
 }
-"""Name: how it is broken, and the scenario that shows it best."""
+"""Controls by name: the change, and the scenario that shows it best."""
 
 
 def hunt(name: str, first: int, runs: int) -> Iterator[tuple[int, str]]:
-    """The seeds that catch a control, with what they say."""
+    """Yield the seeds that catch a control, with the findings."""
     broken, scenario = CONTROLS[name]
     with broken():
         for seed in range(first, first + runs):

@@ -1,6 +1,8 @@
-"""Writes docs/piggyback-counterexample.md from a run of the simulator in which the published piggyback loses a completed write.
+"""A writer of docs/piggyback-counterexample.md from a run of the simulator.
 
-python -m tests.simulation.counterexample > docs/piggyback-counterexample.md
+In the run the published piggyback loses a completed write.
+
+    python -m tests.simulation.counterexample > docs/piggyback-counterexample.md
 """
 
 import sys
@@ -53,7 +55,7 @@ def main() -> None:
 
 
 def page(plan: SimPlan, verdict: SimVerdict) -> str:
-    """The document."""
+    """Return the document."""
     story = "\n".join(
         line[:200]
         for line in verdict.story

@@ -1,4 +1,7 @@
-"""Negative controls for coverable objects: broken variants of ares/objects/coverable.py and of the optimised DAPs (CoARES)."""
+"""Negative controls for coverable objects (CoARES).
+
+These are broken variants of ares/objects/coverable.py and of the optimised DAPs.
+"""
 
 from typing import Any
 from unittest.mock import patch
@@ -14,12 +17,12 @@ from ares.reconfig.view import View
 
 
 def versions_that_are_not_checked() -> Any:
-    """A versioned write takes place whatever the latest version is."""
+    """Let a versioned write take place over any latest version."""
     return patch("ares.objects.coverable.cvr_write", unchecked_write)
 
 
 def unchecked_write(view: View, object: Any, value: Any, version: Any) -> Operation[Covered]:
-    """A coverable write that covers anything."""
+    """Write a coverable object over any version."""
     taken = view.tags.begin(object)
     try:
         answers = yield from query(view, DataAccess.get_data, object)
@@ -31,7 +34,10 @@ def unchecked_write(view: View, object: Any, value: Any, version: Any) -> Operat
 
 
 def held_versions_that_hide_newer_ones() -> Any:
-    """A reader takes the version that it holds for the latest as soon as some server lists it, though others list newer ones."""
+    """Take a held version for the latest as soon as a server lists it.
+
+    The reader ignores newer versions at other servers.
+    """
     judge = Reading.settled
 
     def settled(self: Reading, answers: DataReplies) -> bool:
@@ -46,7 +52,10 @@ def held_versions_that_hide_newer_ones() -> Any:
 
 
 def put_data_skipped_for_what_was_only_seen() -> Any:
-    """A versioned read does not write back, as if whatever is found were remembered to be at a quorum."""
+    """Skip the write-back of a versioned read.
+
+    The reader acts as if each version found were known to be at a quorum.
+    """
 
     def settle_read(
         view: View, object: Any, answers: list[Found]
@@ -58,10 +67,11 @@ def put_data_skipped_for_what_was_only_seen() -> Any:
 
 
 def puts_remembered_for_every_configuration() -> Any:
-    """*Not* a broken variant: a version that was at a quorum of some configuration is taken to be at one of every other.
+    """Take a version at a quorum of a configuration for a version at a quorum of every other.
 
-    A read skips its put-data then, too, and no harm is done: the version was completed, so every later operation finds it or a newer one,
-    whatever configurations come. Only the published rule is stricter.
+    This is *not* a broken variant. A read skips put-data in this case, too, and no harm is done:
+    the version was completed, and every later operation finds this or a newer version, in any later
+    configuration. Only the published rule is stricter.
     """
 
     def at_quorum(self: Memory, object: Any, configuration: ConfigurationId, tag: Any) -> bool:

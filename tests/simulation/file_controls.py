@@ -1,4 +1,7 @@
-"""Negative controls for files: broken variants of ares/fragment (CoARESF), each of which the simulator must catch."""
+"""Negative controls for files: broken variants of ares/fragment (CoARESF).
+
+The simulator must catch each variant.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -31,7 +34,7 @@ def _all(*patches: Any) -> Iterator[None]:
 
 
 class Late:
-    """Blocks that are not created before ``flush``; what they will be is said at once."""
+    """Blocks that are created at ``flush``; their tags are returned at once."""
 
     def __init__(self, blocks: Blocks) -> None:
         self._blocks = blocks
@@ -54,12 +57,12 @@ def _discard(creation: Operation[Tag]) -> Operation[None]:
 
 
 def files_written_without_a_look_at_versions() -> Any:
-    """The blocks of a file are written whatever their latest version is."""
+    """Write the blocks of a file over any latest version."""
     return patch("ares.fragment.shared_memory.cvr_write", unchecked_write)
 
 
 def puts_that_go_over_what_nobody_saw() -> Any:
-    """A put does for everybody what it should do for ``mine`` only."""
+    """Make a put overwrite for all users as it should only for ``mine``."""
     learn = Update._learn
 
     def learn_and_go_on(self: Update, draft: Any, covered: Covered) -> None:
@@ -70,7 +73,7 @@ def puts_that_go_over_what_nobody_saw() -> Any:
 
 
 def runs_published_before_they_are_there() -> Any:
-    """The predecessor is written first, then the new blocks that it points to."""
+    """Write the predecessor first, and the new blocks of its pointers later."""
     create_runs, publish = Update.create_runs, Update.publish
 
     def create_later(self: Update) -> Operation[None]:
@@ -89,9 +92,10 @@ def runs_published_before_they_are_there() -> Any:
 
 
 def overtaken_runs_that_are_deleted() -> Any:
-    """A writer that was overtaken deletes the run that it had published, though a third one may be building on it.
+    """Make an overtaken writer delete the run that it published.
 
-    Too rare for the simulator: test_overtaken_runs.py.
+    A third writer may be building on the run. This is too rare for the simulator:
+    test_overtaken_runs.py.
     """
 
     def drop_orphans(self: Update) -> Operation[None]:
@@ -109,12 +113,12 @@ def overtaken_runs_that_are_deleted() -> Any:
 
 
 def overtaken_writes_that_are_not_told() -> Any:
-    """A writer takes whatever it finds for built upon its own version."""
+    """Make a writer believe that each version found is built upon the writer's own."""
     return patch("ares.fragment.update.builds_on", lambda base, version: True)
 
 
 def conflicts_that_are_not_told() -> Any:
-    """What did not get in is left out of the report."""
+    """Leave conflicts out of the report."""
     report = Update.report
     return patch.object(
         Update, "report", lambda self: msgspec.structs.replace(report(self), conflicts=())
@@ -122,7 +126,7 @@ def conflicts_that_are_not_told() -> Any:
 
 
 def readers_that_do_not_ask() -> Any:
-    """What a reader remembers of a block is good enough for it."""
+    """Make a reader trust remembered blocks."""
     see_block = reading.see_block
 
     def remember(blocks: Any, genesis: Any, id: Any, known: Any, wanted: bool) -> Operation[Seen]:
@@ -135,7 +139,7 @@ def readers_that_do_not_ask() -> Any:
 
 
 def lists_published_before_their_blocks() -> Any:
-    """An atomic file's list comes first, then the blocks."""
+    """Write an atomic file's list first, and the blocks later."""
     publish, init = Put.publish, Put.__init__
 
     def init_late(self: Put, blocks: Any, *arguments: Any) -> None:
@@ -153,7 +157,10 @@ def lists_published_before_their_blocks() -> Any:
 
 
 def retired_blocks_deleted_at_once() -> Any:
-    """What a put drops from the list of an atomic file is gone for who follows the old list, or is about to use it again."""
+    """Delete at once the blocks that a put drops from the list of an atomic file.
+
+    A reader of the old list, or a put that is about to use a block again, finds no block.
+    """
 
     def drop_expired(self: Put, over: Any, now: Any) -> Operation[None]:
         listed = {part.id for part in now.parts}
@@ -166,7 +173,7 @@ def retired_blocks_deleted_at_once() -> Any:
 
 
 def readers_that_pass_over_what_is_gone() -> Any:
-    """Retired blocks are deleted at once, and a reader that finds one gone takes what is left."""
+    """Delete retired blocks at once, and make a reader skip a deleted block."""
     see = Chain._see
 
     def see_or_pass(self: Chain, id: Any, known: Any) -> Operation[Seen]:
@@ -180,7 +187,7 @@ def readers_that_pass_over_what_is_gone() -> Any:
 
 
 def collectors_that_believe_the_hint() -> Any:
-    """The chain is taken for what the genesis block says it was."""
+    """Take the chain in the genesis block's hint for the true chain."""
 
     def read_hint(self: collection.Collection, file: str) -> Operation[FileState | None]:
         try:
@@ -193,14 +200,15 @@ def collectors_that_believe_the_hint() -> Any:
 
 
 def collectors_that_leave_orphans() -> Any:
-    """Blocks of files that are there are never collected."""
+    """Never collect blocks of existing files."""
     return patch.object(collection.Collection, "sort", lambda self, found: None)
 
 
 def puts_that_do_not_look_at_the_mark() -> Any:
-    """A put publishes under the next number, whatever a fence may be about to write.
+    """Make a put publish under the next number, without a look at the fence's mark.
 
-    This one and the next two take an order of messages that is too rare for the simulator: tests/protocol/test_fences.py.
+    This control and the next two need an order of messages that is too rare for the simulator:
+    tests/protocol/test_fences.py.
     """
     write = Blocks.write
 
@@ -213,7 +221,7 @@ def puts_that_do_not_look_at_the_mark() -> Any:
 
 
 def fences_beside_young_blocks() -> Any:
-    """A collection leaves young blocks alone, and fences the file all the same."""
+    """Make a collection leave young blocks alone, and fence the file all the same."""
     are_old = collection.Collection._are_old
 
     def leave_the_young(
@@ -228,7 +236,10 @@ def fences_beside_young_blocks() -> Any:
 
 
 def collections_without_a_fence() -> Any:
-    """Blocks of dead puts are emptied, and the list that a dead put left at a server is found later."""
+    """Empty the blocks of dead puts without a fence.
+
+    A dead put's list at a server is found later.
+    """
 
     def no_fence(
         self: collection.Collection, file: str, life: Any, orphans: Any
@@ -252,4 +263,4 @@ FILE_CONTROLS: dict[str, tuple[Callable[[], Any], str]] = {
     "collectors that believe the hint": (collectors_that_believe_the_hint, "files"),
     "collectors that leave orphans": (collectors_that_leave_orphans, "files"),
 }
-"""Name: how it is broken, and the scenario that shows it best."""
+"""Controls by name: the change, and the best scenario to show it."""

@@ -1,4 +1,7 @@
-"""Negative controls of servers with journals: each promises, or forgets, what it must not."""
+"""Negative controls of servers with journals.
+
+Each control makes a promise too early, or forgets a fact.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,12 +24,12 @@ from ares.testing.sim.model_disk import ModelDisk
 
 
 def replies_before_the_sync() -> Any:
-    """No reply waits for the disk."""
+    """Send replies without waiting for the disk."""
     return patch.object(Host, "_waits", lambda *_: False)
 
 
 def reads_that_show_what_is_not_durable() -> Any:
-    """Only replies to those who changed something wait."""
+    """Make only replies to changes wait for the disk."""
     shown_by = Unsynced.shown_by
     reads = GetTag | GetData | ListObjects | ReadConfig
     return patch.object(
@@ -37,7 +40,7 @@ def reads_that_show_what_is_not_durable() -> Any:
 
 
 def syncs_left_out() -> Any:
-    """Every third one."""
+    """Leave out every third sync."""
     sync, counts = ModelDisk.sync, iter(range(1, 1 << 62))
     return patch.object(
         ModelDisk,
@@ -47,7 +50,7 @@ def syncs_left_out() -> Any:
 
 
 def compaction_that_forgets_what_was_trimmed() -> Any:
-    """The highest dropped tag goes with the place that told it."""
+    """Forget the highest dropped tag with the place of the record."""
     surviving = Replica.surviving
 
     def forgetful(self: Replica, fact: Any, place: int) -> Any:
@@ -58,7 +61,7 @@ def compaction_that_forgets_what_was_trimmed() -> Any:
 
 
 def places_gone_before_their_copies_are_durable() -> Any:
-    """A file is removed when a batch is encoded, and not when it is on the disk."""
+    """Remove a file when a batch is encoded, and not when the batch is on the disk."""
 
     class AtOnce(Work):
         def __init__(self, *arguments: Any) -> None:
@@ -76,12 +79,12 @@ def places_gone_before_their_copies_are_durable() -> Any:
 
 
 def torn_elements_taken_for_whole() -> Any:
-    """What was not acknowledged is kept with whatever data is there."""
+    """Keep an unacknowledged element with any data on the disk."""
     return patch.object(journal_format, "_whole", lambda batch: True)
 
 
 def zeros_that_begin_too_early() -> Any:
-    """They cover the end of the batch that they are to follow."""
+    """Let the zeros cover the end of the batch before them."""
     step = journal_log.WrittenBatch
 
     def covered(head: Any, offset: int, buffers: Any, end: int, sequence: int, zeros: int) -> Any:
@@ -91,7 +94,7 @@ def zeros_that_begin_too_early() -> Any:
 
 
 def recovery_that_trusts_what_a_failed_sync_left() -> Any:
-    """What can be read after a failed sync is synced again, and not written again."""
+    """Sync readable data again after a failed sync, instead of writing the data again."""
     kept = journal_format.kept_of_torn
 
     def trusting(*arguments: Any) -> Any:
@@ -103,7 +106,7 @@ def recovery_that_trusts_what_a_failed_sync_left() -> Any:
 
 @contextmanager
 def recovery_that_shows_what_is_not_durable() -> Iterator[None]:
-    """A restart reads what the last process wrote, and answers, without a sync."""
+    """Make a restart read the last process's data, and answer, without a sync."""
     settle = LogJournal._settle
 
     def hasty(self: LogJournal, *arguments: Any) -> None:
@@ -115,12 +118,12 @@ def recovery_that_shows_what_is_not_durable() -> Iterator[None]:
 
 
 def rotten_elements_that_are_answered() -> Any:
-    """Elements are not verified before they leave."""
+    """Send elements without verification."""
     return patch.object(Hosting, "is_sound", lambda *arguments: True)
 
 
 def rotten_elements_that_are_forgotten() -> Any:
-    """With a place goes what rotted there, its tags too."""
+    """Forget a rotten element, tag included, with the place."""
 
     def is_sound(fact: Any) -> bool:
         return not isinstance(fact, PutData) or not is_hollow(fact.element)
@@ -135,7 +138,7 @@ def rotten_elements_that_are_forgotten() -> Any:
 
 
 def elements_that_are_not_rebuilt() -> Any:
-    """What rotted stays missing."""
+    """Leave rotten elements missing."""
 
     def nothing(*arguments: Any) -> Operation[None]:
         return None
@@ -145,12 +148,12 @@ def elements_that_are_not_rebuilt() -> Any:
 
 
 def anchors_that_nobody_reads() -> Any:
-    """A journal starts with the segments that are there."""
+    """Start a journal with the existing segments, without reading the anchor."""
     return patch.object(LogJournal, "_anchored_bytes", lambda self, newest: 0)
 
 
 def anchors_that_do_not_tell_how_long_a_segment_was() -> Any:
-    """A last segment that was cut is taken for one that a crash tore."""
+    """Take a last segment that was cut for a segment torn by a crash."""
     anchored_bytes = LogJournal._anchored_bytes
     return patch.object(
         LogJournal, "_anchored_bytes", lambda self, newest: anchored_bytes(self, newest) and 0
@@ -158,7 +161,7 @@ def anchors_that_do_not_tell_how_long_a_segment_was() -> Any:
 
 
 def anchors_written_at_a_start_only() -> Any:
-    """A segment that begins is not told."""
+    """Leave the begin of a segment out of the anchor."""
     begin = Work._begin
 
     def silent(self: Work, step: Any) -> None:

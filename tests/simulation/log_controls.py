@@ -1,4 +1,7 @@
-"""Negative controls of the shared log: each breaks one sentence of docs/log.md, and the scenario `log` must notice it."""
+"""Negative controls of the shared log.
+
+Each breaks a sentence of docs/log.md, and the scenario `log` must notice the fault.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -34,11 +37,11 @@ from ares.reconfig.traversal import detour
 from ares.testing.sim.of_logs.log_server import unbound
 from tests.simulation.patches import together
 
-# -- seal and decide ------------------------------------------------------------------------------------------------------
+# -- seal and decide -------------------------------------------------------------------------------
 
 
 def end_of_a_node_that_was_not_sealed() -> Any:
-    """A reconfigurer asks for lengths and seals nobody; it takes the length of the node that answered first."""
+    """Make a reconfigurer ask for lengths without sealing, and take the first answer's length."""
 
     def seal(self: LogNode, sender: Any, request: Any) -> None:
         stretch = self._stretch(request)
@@ -53,12 +56,12 @@ def end_of_a_node_that_was_not_sealed() -> Any:
 
 
 def end_of_less_than_a_majority() -> Any:
-    """One sealed node decides."""
+    """Let a single sealed node decide."""
     return patch.object(LogOperations, "_majority", lambda self, chain: 1)
 
 
 def forwards_taken_after_the_seal() -> Any:
-    """A sealed node goes on taking what the node before sends, and sends it on, until it knows the successor."""
+    """Make a sealed node accept and pass on forwards until it knows the successor."""
     live = property(lambda stretch: stretch.successor is None)
 
     def lively(method: Any) -> Any:
@@ -75,7 +78,7 @@ def forwards_taken_after_the_seal() -> Any:
 
 
 def appends_before_the_chain_is_pointed_to() -> Any:
-    """Nobody tells a majority of c, neither reconfigurers nor clients."""
+    """Keep reconfigurers and clients from telling a majority of c."""
 
     def put_config(configuration: Any, successor: Any) -> Operation[None]:
         return
@@ -88,7 +91,7 @@ def appends_before_the_chain_is_pointed_to() -> Any:
 
 
 def ends_inside_an_append() -> Any:
-    """The entries of an append are forwarded one by one, and may be cut apart."""
+    """Forward the entries of an append separately, so that an append can be cut apart."""
 
     def take(self: LogNode, stretch: Any, sender: Any, request: Any) -> None:
         first, records = stretch.length, []
@@ -124,7 +127,7 @@ def ends_inside_an_append() -> Any:
 
 
 def a_later_start_taken_for_the_end() -> Any:
-    """The start of whatever chain a node is told of is the end of its stretch."""
+    """Take the start of any chain that a node hears of for the end of the node's own chain."""
     point = LogState._point
 
     def careless(self: LogState, stretch: Any, fact: ChainPointed) -> None:
@@ -140,7 +143,7 @@ def finalized_when_one_node_has_everything() -> Any:
 
 
 def a_collected_node_that_forgets_its_seal() -> Any:
-    """After a restart nothing of a collected chain is there; it is introduced again."""
+    """Forget all facts of a collected chain at a restart, so that it is introduced again."""
     restore = LogNode.restore
 
     def forgetful(self: LogNode, facts: Any) -> None:
@@ -156,7 +159,7 @@ def a_collected_node_that_forgets_its_seal() -> Any:
     return patch.object(LogNode, "restore", forgetful)
 
 
-# -- evidence -------------------------------------------------------------------------------------------------------------
+# -- evidence --------------------------------------------------------------------------------------
 
 
 def _evidence(rule: Any) -> Any:
@@ -164,7 +167,7 @@ def _evidence(rule: Any) -> Any:
 
 
 def evidence_of_one_node() -> Any:
-    """Whoever answers."""
+    """Take the answer of any single node for evidence."""
 
     def one(chain: Any, looks: Any) -> Evidence | None:
         seen = next((seen for seen in looks if not seen.sealed and seen.successor is None), None)
@@ -174,7 +177,10 @@ def evidence_of_one_node() -> Any:
 
 
 def evidence_of_the_tail_alone() -> Any:
-    """The tail knows everything that is committed, but not that it was left behind."""
+    """Take the tail's answer alone for evidence.
+
+    The tail knows all committed entries, but does not know that it was left behind.
+    """
 
     def look(self: LogOperations) -> Operation[Any]:
         chain = self.view.sequence.last_known
@@ -203,7 +209,7 @@ def evidence_of_the_tail_alone() -> Any:
 
 
 def evidence_of_lengths_alone() -> Any:
-    """What a majority holds is taken for committed."""
+    """Take entries held by a majority for committed."""
 
     def lengths(chain: Any, looks: Any) -> Evidence | None:
         found = [seen.length for seen in looks if not seen.sealed and seen.successor is None]
@@ -213,7 +219,7 @@ def evidence_of_lengths_alone() -> Any:
 
 
 def evidence_of_sealed_nodes() -> Any:
-    """Sealed nodes that know no successor count, too."""
+    """Count sealed nodes that know no successor, too."""
 
     def careless(chain: Any, looks: Any) -> Evidence | None:
         found = [seen for seen in looks if seen.successor is None]
@@ -224,11 +230,11 @@ def evidence_of_sealed_nodes() -> Any:
     return _evidence(careless)
 
 
-# -- the chain ------------------------------------------------------------------------------------------------------------
+# -- the chain -------------------------------------------------------------------------------------
 
 
 def forwards_before_they_are_durable() -> Any:
-    """A node that forgets has sent on what it forgets."""
+    """Forward entries before they are durable, so that a node forgets entries that it forwarded."""
     take_records = LogNode._take_records
 
     def hasty(self: LogNode, stretch: Any, records: Any) -> None:
@@ -243,7 +249,7 @@ def forwards_before_they_are_durable() -> Any:
 
 
 def committed_before_the_tail_has_it() -> Any:
-    """The node before the tail says what is committed."""
+    """Make the node before the tail say which entries are committed."""
     send_on = LogNode._send_on
 
     def early(self: LogNode, stretch: Any) -> None:
@@ -254,11 +260,11 @@ def committed_before_the_tail_has_it() -> Any:
     return patch.object(LogNode, "_send_on", early)
 
 
-# -- each append once -----------------------------------------------------------------------------------------------------
+# -- each append once ------------------------------------------------------------------------------
 
 
 def numbers_forgotten_by_a_new_head() -> Any:
-    """A head knows of a client what is in its own stretch."""
+    """Make a head know only the numbers of a client in its own chain."""
 
     def append(self: LogNode, sender: Any, request: Any) -> None:
         stretch = self._stretch(request)
@@ -268,14 +274,14 @@ def numbers_forgotten_by_a_new_head() -> Any:
 
 
 def rows_looked_up_one_stretch_back() -> Any:
-    """A head asks the chain before, and no earlier one."""
+    """Make a head ask the chain before, and no earlier chain."""
     return patch.object(
         RowLook, "done", lambda self: self.found.joined(joined_rows(self.rows.values()), True)
     )
 
 
 def rows_of_a_node_that_lacks_entries() -> Any:
-    """Any node of the chain before answers for it, whatever it holds."""
+    """Let any node of the chain before answer for it, even without the entries."""
     holds_row = LogState.holds_row
 
     def careless(self: LogState, chain: Any) -> Any:
@@ -289,7 +295,7 @@ def rows_of_a_node_that_lacks_entries() -> Any:
 
 
 def rows_of_a_node_that_does_not_know_the_successor() -> Any:
-    """A node does not install the successor that the request carries, and answers with all that it holds."""
+    """Make a node ignore the successor in the request, and answer with all that it holds."""
     look_row, holds_row = LogNode.look_row, LogState.holds_row
 
     def uncut(self: LogState, chain: Any) -> Any:
@@ -318,12 +324,12 @@ def rows_of_cut_entries_kept() -> Any:
 
 
 def rows_trimmed_without_a_word() -> Any:
-    """Who has no row is taken for new, also where the row was trimmed."""
+    """Take a client without a row for new, also if the row was trimmed."""
     return patch.object(LogNode, "_may_have_been_trimmed", lambda self, since, first: False)
 
 
 def older_rows_believed() -> Any:
-    """A head whose own row of a client is trimmed asks others further down, who have not heard of the trim."""
+    """Make a head ask other nodes for a trimmed row that they still have."""
     judge, ask = LogNode._may_have_been_trimmed, RowLooks._ask
 
     def elsewhere(self: RowLooks, key: Any, look: Any, now: float) -> None:
@@ -371,12 +377,15 @@ def rows_of_an_earlier_release_forgotten() -> Any:
 
 
 def since_of_the_last_copy() -> Any:
-    """A client says what it knew to be committed when it sent this copy, and not when it first sent the lowest number."""
+    """Make a client report the committed position at this copy's sending.
+
+    The right position is from the first sending of the lowest number.
+    """
     return patch.object(Appender, "_since", lambda self, flight, lowest: self.known)
 
 
 def position_taken_by_a_dirty_entry() -> Any:
-    """An entry that may still be cut counts."""
+    """Let an entry that may still be cut count."""
 
     def answer(
         self: LogNode, stretch: Any, sender: Any, request: Any, outcome: Any, position: int = 0
@@ -400,7 +409,7 @@ def position_taken_by_a_dirty_entry() -> Any:
 
 
 def position_taken_before_the_look() -> Any:
-    """The position is looked at first, and then whether the append was there before."""
+    """Check the position before checking whether the append was there before."""
     found = LogNode._append_found
 
     def hasty(self: LogNode, stretch: Any, sender: Any, request: Any, what: Any) -> None:
@@ -413,12 +422,12 @@ def position_taken_before_the_look() -> Any:
 
 
 def trims_not_taken_over() -> Any:
-    """A node that fetches what was trimmed goes on asking for it."""
+    """Make a node that fetches trimmed entries ask for them again and again."""
     return patch.object(Fetcher, "take_over", lambda self, upto: None)
 
 
 def reads_together_show_what_is_not_committed() -> Any:
-    """A request for several entries is answered with whatever the node has."""
+    """Answer a request for several entries with uncommitted entries, too."""
     each = LogState.each
     return patch.object(
         LogState, "each", lambda self, positions, uncommitted=False: each(self, positions, True)
@@ -432,7 +441,7 @@ BY_HAND = (
     older_rows_believed,
     rows_of_a_node_that_does_not_know_the_successor,
 )
-"""Those that random schedules meet too seldom: tests/chain/test_log_controls.py shows each."""
+"""Controls that random schedules meet too seldom; tests/chain/test_log_controls.py shows each."""
 
 FIRST_SEEDS: dict[Callable[[], Any], int] = {
     end_of_a_node_that_was_not_sealed: 0,
@@ -462,6 +471,6 @@ FIRST_SEEDS: dict[Callable[[], Any], int] = {
     trims_not_taken_over: 20,
     reads_together_show_what_is_not_committed: 0,
 }
-"""Of the others, and the first seed that is known to notice."""
+"""Remaining controls, with the first seed that is known to notice."""
 
 LOG_CONTROLS = {control.__name__.replace("_", " "): (control, "log") for control in FIRST_SEEDS}

@@ -1,4 +1,7 @@
-"""Negative controls of logs on disks: each breaks one sentence of docs/log.md, On a disk, and the scenario `log` must notice it."""
+"""Negative controls of logs on disks.
+
+Each breaks a sentence of docs/log.md, On a disk; the scenario `log` must notice the fault.
+"""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -9,7 +12,7 @@ from tests.simulation.patches import together
 
 
 def standings_before_what_they_tell() -> Any:
-    """A standing tells of facts that are appended behind it."""
+    """Write a standing before the facts covered by the standing."""
     append = HostedLog._append
 
     def early(self: HostedLog, journal: Any, facts: Iterable[Any]) -> bool:
@@ -23,17 +26,17 @@ def standings_before_what_they_tell() -> Any:
 
 
 def places_discarded_that_are_needed() -> Any:
-    """Whatever is before the newest standing goes."""
+    """Discard every place before the newest standing."""
     return patch.object(HostedLog, "_first_needed", lambda self: max(self.standings, default=0))
 
 
 def standings_believed_over_facts() -> Any:
-    """A start takes what each standing says for all there is, also where it read the facts."""
+    """Make a start believe each standing, even after reading the facts."""
     return patch.object(HostedLog, "_stand", lambda self, standing: self.node.state.begin(standing))
 
 
 def records_out_of_memory_before_they_are_durable() -> Any:
-    """Also those of the place that is being filled, which cannot be read yet."""
+    """Drop records from memory that are in the place being filled and cannot be read yet."""
     settle, scan = HostedLog._settle, HostedLog.scan
 
     def readable(self: HostedLog, mark: Any) -> Iterator[Any]:

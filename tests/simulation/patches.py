@@ -1,4 +1,4 @@
-"""Several patches as one: a control may need more than one change."""
+"""Several patches as a single patch: a control may need several changes."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager

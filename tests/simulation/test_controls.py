@@ -22,7 +22,7 @@ FIRST = {
         for control, seed in (FIRST_SEEDS | DISK_FIRST_SEEDS).items()
     },
 }
-"""Where to begin the hunt for the rare ones."""
+"""First seeds of the hunts for rare controls."""
 
 RUNS_MAX = 6000
 
@@ -34,7 +34,10 @@ def test_a_broken_variant_is_caught(name):
 
 
 def test_with_r2_a_consensus_service_that_decides_twice_breaks_no_promise_to_readers_and_writers():
-    """Rule R2 contains it: a domain may come to a standstill, but no completed write is lost and no read goes back."""
+    """Rule R2 contains the fault.
+
+    A domain may come to a standstill, but no completed write is lost and no read goes back.
+    """
     with consensus_that_decides_twice():
         verdicts = [run_plan(draw(seed, "reconfigure")) for seed in range(60)]
     said = [verdict.violation for verdict in verdicts if verdict.violation is not None]
@@ -48,7 +51,10 @@ def test_with_r2_a_consensus_service_that_decides_twice_breaks_no_promise_to_rea
 
 
 def test_a_put_skipped_for_a_version_remembered_in_another_configuration_breaks_no_promise():
-    """What was completed once is found ever after, so that the configuration is remembered with it is caution."""
+    """A version that was completed once is found ever after.
+
+    Remembering the configuration with the version is therefore a precaution.
+    """
     with puts_remembered_for_every_configuration():
         assert [
             seed for seed in range(100) if run_plan(draw(seed, "coverable")).violation is not None

@@ -1,4 +1,4 @@
-"""The model of a disk that simulated journals lie on (ares/testing/sim/model_disk.py): what a crash may leave of it, and what not."""
+"""The model disk of simulated journals (ares/testing/sim/model_disk.py): effects of a crash."""
 
 from pathlib import Path
 from random import Random
@@ -12,7 +12,7 @@ SEEDS = range(60)
 
 
 def written(disk, name, *writes):
-    """A file that was there before, synced with its name, and then written to."""
+    """Write to a file that existed before and was synced with its name."""
     descriptor = disk.create(HERE / name, 4 * BLOCK_BYTES)
     disk.write(descriptor, [b"old " * BLOCK_BYTES], 0)
     disk.sync(descriptor)

@@ -1,4 +1,7 @@
-"""The scenario `log`: it repeats, and it is clean on the seeds that CI always runs. Its controls are with the others (test_controls.py)."""
+"""The scenario `log`: runs repeat, and the seeds of CI are clean.
+
+Its controls are with the others (test_controls.py).
+"""
 
 import subprocess
 

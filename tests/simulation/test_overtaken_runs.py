@@ -1,6 +1,8 @@
-"""The run of a writer that was overtaken stays for the collector, since a third writer may be building on it.
+"""The run of an overtaken writer, which stays for the collector.
 
-That takes three writers in one order out of very many: 6000 runs of the simulator with this fault put in did not meet it. So here is that order.
+A third writer may be building on the run. This takes three writers in a single order out of very
+many: 6000 runs of the simulator with this fault did not meet the order. This file therefore plays
+the order.
 """
 
 from contextlib import nullcontext
@@ -17,7 +19,10 @@ from tests.simulation.file_controls import overtaken_runs_that_are_deleted
 
 
 class Lagging(MemoryBlocks):
-    """A write that goes on looks at once, lands ``lands`` ticks later, and is told ``told`` ticks after it began."""
+    """Blocks with slow writes.
+
+    A write looks at once, lands ``lands`` ticks later, and returns ``told`` ticks after its begin.
+    """
 
     def __init__(self, client, lands, told):
         super().__init__(client)
@@ -35,7 +40,11 @@ class Lagging(MemoryBlocks):
 
 
 def _third_builds_on_the_overtaken():
-    """w1's insertion lands, w3 sees it and begins to write over it; w2's lands, over the same version as w1's; w1 looks; w3's lands."""
+    """Play the order of the three writers.
+
+    w1's insertion lands, w3 sees it and begins to write over it; w2's lands, over the same version
+    as w1's; w1 looks; w3's lands.
+    """
     world = World(ticks_max=1)
     w1, w2, w3 = (world.client() for _ in range(3))
     base = w1.make(whole_chunks(1, 600))

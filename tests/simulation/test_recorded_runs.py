@@ -1,6 +1,7 @@
-"""Every operation of a run is recorded: what happens is the same, event by event, and the recordings hang together.
+"""Recordings of every operation of a run: events stay the same, and recordings are consistent.
 
-Where servers are told, too, messages have other bytes and come at other moments: those runs are other runs, and keep every promise.
+With recordings at servers, too, messages have different bytes and come at different moments: such a
+run is a separate run, and keeps every promise.
 """
 
 from collections import deque
@@ -15,7 +16,7 @@ from ares.testing.sim.run import run_plan
 
 
 class Recorded:
-    """Gives each job of every session a recording of its own, by a clock that only counts."""
+    """A recorder for each job of every session, with a clock that only counts."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, context: bytes | None = None) -> None:
         self.recordings: list[Recording] = []
@@ -35,7 +36,7 @@ class Recorded:
         monkeypatch.setattr(Session, "start", recorded)
         monkeypatch.setattr(
             "ares.testing.sim.simulated_client.client_core", lambda: None
-        )  # what is recorded is not run in the compiled core
+        )  # recorded operations do not run in the compiled core
 
     def _clock(self) -> float:
         self._now += 1

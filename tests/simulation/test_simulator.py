@@ -1,4 +1,4 @@
-"""The simulator itself: it repeats, it is clean on the seeds that CI always runs, it tells and shrinks what it finds."""
+"""The simulator itself: runs repeat, the seeds of CI are clean, and findings are shrunk."""
 
 import subprocess
 from pathlib import Path
@@ -14,7 +14,10 @@ from tests.simulation.controls import CONTROLS, hunt
 FIXED_SEEDS = 25
 
 ONCE_FAILED = sorted((Path(__file__).parent / "once_failed").glob("*.json"))
-"""Plans (made smaller) that once broke a promise. Kept as plans, since what a seed draws changes with the scenarios."""
+"""Plans (made smaller) that broke a promise in the past.
+
+Plans are kept because the draws of a seed change with the scenarios.
+"""
 
 
 @pytest.mark.parametrize("scenario", sorted(SCENARIOS))
@@ -42,7 +45,7 @@ def test_the_same_seed_gives_the_same_run():
 
 @pytest.mark.parametrize("scenario", ["reconfigure", "journal", "rot"])
 def test_the_same_seed_gives_the_same_run_in_another_process(scenario):
-    """Nothing depends on hashes of strings or addresses of objects."""
+    """The run does not depend on hashes of strings or addresses of objects."""
     command = python("-m", "ares.testing.sim", "--seed", "3", "--scenario", scenario)
     runs = {
         subprocess.run(
@@ -71,7 +74,7 @@ def test_a_violation_is_told_and_made_smaller():
 
 
 def test_a_run_that_never_ends_is_a_violation():
-    """Liveness is judged: servers that swallow everything after the healing are noticed."""
+    """Liveness is judged: servers that swallow all messages after the healing are noticed."""
     from unittest.mock import patch
 
     with patch(

@@ -127,7 +127,7 @@ def test_a_ping_is_answered_in_secret() -> None:
     assert client.hear(answer) == b""
 
 
-# -- who is not let in --------------------------------------------------------------------------------------------------
+# -- who is not let in -----------------------------------------------------------------------------
 
 
 def test_an_unknown_client_is_told() -> None:
@@ -225,7 +225,7 @@ def test_a_handshake_that_is_cut_admits_nobody(cut: str) -> None:
     assert asked == []
 
 
-# -- what is no handshake -----------------------------------------------------------------------------------------------
+# -- what is no handshake --------------------------------------------------------------------------
 
 
 def greeted() -> Side:
@@ -287,7 +287,7 @@ def test_a_socket_that_does_not_fit_is_hung_up_on() -> None:
     assert not server.incoming.ready
 
 
-# -- messages that were tampered with -----------------------------------------------------------------------------------
+# -- messages that were tampered with --------------------------------------------------------------
 
 
 def test_nothing_is_taken_twice_or_in_another_order() -> None:

@@ -345,7 +345,7 @@ def test_what_a_handler_does_not_take_is_for_the_next_turn(
     assert listener._standing_bytes == 0
 
 
-# -- what a server says at most at a stretch ------------------------------------------------------------------------------
+# -- what a server says at most at a stretch -------------------------------------------------------
 
 
 def crowded() -> Replica:
@@ -395,7 +395,7 @@ def test_a_batch_of_requests_with_large_replies_is_answered_in_pieces(
         )
 
 
-# -- over sockets ---------------------------------------------------------------------------------------------------------
+# -- over sockets ----------------------------------------------------------------------------------
 
 
 async def test_over_a_wire_others_are_served_between(zmq_wire: ZmqWire) -> None:

@@ -220,7 +220,7 @@ def test_a_ping_is_answered() -> None:
     assert side.answers == [framed(b"\x04PONGcontext")]
 
 
-# -- libzmq on the other side ------------------------------------------------------------------------------------------
+# -- libzmq on the other side ----------------------------------------------------------------------
 
 
 async def test_a_dealer_of_libzmq_talks_to_our_listener() -> None:
@@ -264,7 +264,7 @@ async def test_our_client_talks_to_a_router_of_libzmq() -> None:
         context.term()
 
 
-# -- where a client is --------------------------------------------------------------------------------------------------
+# -- where a client is -----------------------------------------------------------------------------
 
 
 def test_what_is_no_name_of_a_site_is_none() -> None:
@@ -312,7 +312,7 @@ class Everybody:
         return True
 
 
-# -- bounds -------------------------------------------------------------------------------------------------------------
+# -- bounds ----------------------------------------------------------------------------------------
 
 
 async def raw(address: str, data: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

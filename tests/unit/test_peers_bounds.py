@@ -85,7 +85,7 @@ def refused(reply: Any, reason: Reason = Reason.BAD_REQUEST) -> bool:
     )
 
 
-# -- collections ----------------------------------------------------------------------------------------------------------
+# -- collections -----------------------------------------------------------------------------------
 
 
 class Counted(str):
@@ -203,7 +203,7 @@ def test_twice_as_much_is_twice_the_work(kind):
     assert many <= GROWTH_MAX * few
 
 
-# -- names ----------------------------------------------------------------------------------------------------------------
+# -- names -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", LONGEST)
@@ -297,7 +297,7 @@ def test_fits(text, times):
         assert fits(text * times, bytes_max) == (len((text * times).encode()) <= bytes_max)
 
 
-# -- listings -------------------------------------------------------------------------------------------------------------
+# -- listings --------------------------------------------------------------------------------------
 
 
 def test_a_page_is_bounded_in_bytes_and_the_listing_is_whole():
@@ -340,7 +340,7 @@ def test_who_lists_passes_over_names_that_servers_of_an_earlier_release_list():
     assert list(_united([reply]).objects) == ["a", "z"]
 
 
-# -- consensus members ----------------------------------------------------------------------------------------------------
+# -- consensus members -----------------------------------------------------------------------------
 
 
 async def test_a_consensus_member_refuses_them_at_once():

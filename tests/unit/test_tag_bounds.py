@@ -108,7 +108,7 @@ def test_a_length_that_the_data_can_have_is_taken(length, data):
     assert host.describe().objects == 1
 
 
-# -- objects that an earlier release let somebody freeze -----------------------------------------------------------------
+# -- objects that an earlier release let somebody freeze -------------------------------------------
 
 
 @pytest.fixture
@@ -142,7 +142,7 @@ def test_nobody_gets_further_by_that_than_by_as_many_writes(frozen):
     assert client.run(write(client.view, "k", b"mine")).number == FROZEN + 1
 
 
-# -- what a client is told -----------------------------------------------------------------------------------------------
+# -- what a client is told -------------------------------------------------------------------------
 
 
 def test_the_refusal_says_what_where_and_that_nothing_was_changed():

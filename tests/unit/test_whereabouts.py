@@ -46,7 +46,7 @@ def named(replica: Replica) -> Configuration | None:
     return reply.configuration
 
 
-# -- servers ------------------------------------------------------------------------------------------------------------
+# -- servers ---------------------------------------------------------------------------------------
 
 
 def test_a_server_names_the_first_configuration_and_no_later_one_before_it_is_told() -> None:
@@ -86,7 +86,7 @@ def test_what_a_server_was_told_outlasts_it() -> None:
     assert named(again) == at(1)
 
 
-# -- the question -------------------------------------------------------------------------------------------------------
+# -- the question ----------------------------------------------------------------------------------
 
 
 class Asking:
@@ -138,7 +138,7 @@ def test_all_servers_may_say_that_they_do_not_know() -> None:
     assert asking.found == [None]
 
 
-# -- what is remembered -------------------------------------------------------------------------------------------------
+# -- what is remembered ----------------------------------------------------------------------------
 
 
 def ids(asked: list[Server]) -> list[str]:

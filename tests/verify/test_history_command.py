@@ -194,7 +194,7 @@ def test_control_characters_do_not_reach_the_terminal(history, capsys):
     assert "\x1b" not in capsys.readouterr().out
 
 
-# -- histories of logs ------------------------------------------------------------------------------------------------------
+# -- histories of logs -----------------------------------------------------------------------------
 
 
 def test_a_history_of_a_log_is_judged_as_such(tmp_path, capsys):

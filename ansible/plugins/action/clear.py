@@ -6,6 +6,6 @@ from ansible_collections.ares.storage.plugins.plugin_utils.plain import PlainMod
 
 
 class ActionModule(PlainModule):
-    """What Ansible runs on the controller."""
+    """Action for the controller."""
 
     name = "clear"

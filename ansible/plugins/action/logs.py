@@ -1,4 +1,7 @@
-"""Fetches a directory of a host: tar there, one file over the connection, unpacked here. The host needs a shell and no Python."""
+"""Fetches a directory of a host: tar on the host, a single file over the connection, unpacked here.
+
+The host needs a shell and no Python.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,10 @@ from ansible.plugins.action import ActionBase
 
 
 def unpack(packed: Path, into: Path) -> int:
-    """Plain files only, each below ``into``: what a host sends is not believed. How many. Raises OSError, TarError."""
+    """Unpack plain files below ``into``, and return their number. Raises OSError, TarError.
+
+    All other entries are ignored: data from a host is not trusted.
+    """
     count = 0
     with tarfile.open(packed) as archive:
         for member in archive:
@@ -35,7 +41,7 @@ def unpack(packed: Path, into: Path) -> int:
 
 
 class ActionModule(ActionBase):
-    """What Ansible runs on the controller."""
+    """Action for the controller."""
 
     _requires_connection = True
 

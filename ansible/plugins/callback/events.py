@@ -1,4 +1,4 @@
-"""Tells as lines of JSON what a playbook does, for programs that run it."""
+"""Events of a playbook as lines of JSON, for the program that runs the playbook."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MESSAGE_CHARACTERS = 4000
 
 
 class CallbackModule(CallbackBase):
-    """What Ansible tells."""
+    """Callback that Ansible calls with events."""
 
     CALLBACK_VERSION = 2.0
     CALLBACK_TYPE = "stdout"

@@ -1,4 +1,7 @@
-"""Directories of a round, for modules: emptied of what the round before left, and filled with files of one owner."""
+"""Directories of a round, for modules: emptied of the last round, and filled with new files.
+
+All files have the same owner.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,10 @@ from ansible_collections.ares.storage.plugins.module_utils.processes import foun
 
 
 def started_below(directory: Path) -> dict[Path, int]:
-    """Processes that run, by the files directory/**/*.pid that name them. Raises ValueError for a path that is too short to be that of a round."""
+    """Return the running processes that files directory/**/*.pid name.
+
+    Raises ValueError for a path that is too short for a round's directory.
+    """
     if not directory.is_absolute() or len(directory.parts) < 3 or ".." in directory.parts:
         raise ValueError(
             f"{directory} is not an absolute path below a directory; nothing was ended or removed"
@@ -21,7 +27,10 @@ def started_below(directory: Path) -> dict[Path, int]:
 
 
 def clear(directory: Path, stop_s: float) -> None:
-    """End every process that a file directory/**/*.pid names, and remove the directory. Raises OSError, ValueError."""
+    """End every process that a file directory/**/*.pid names, and remove the directory.
+
+    Raises OSError, ValueError.
+    """
     if left := stop(started_below(directory), stop_s):
         raise ValueError(
             f"processes {left} cannot be ended, not even by SIGKILL; {directory} was not removed"
@@ -33,7 +42,10 @@ def clear(directory: Path, stop_s: float) -> None:
 
 
 def owner(name: str) -> tuple[int, int]:
-    """User and group of the account, which is made if it is not there; who is not root has everything itself. Raises OSError."""
+    """Return user and group of the account, making an absent account. Raises OSError.
+
+    Without root, the current user owns all files.
+    """
     if os.geteuid() != 0 or not name:
         return os.geteuid(), os.getegid()
     try:
@@ -59,7 +71,7 @@ def owner(name: str) -> tuple[int, int]:
 
 
 def make(directory: Path, mode: int, uid: int, gid: int) -> None:
-    """A directory of this owner; missing parents are for everybody to read."""
+    """Make a directory of this owner; all users can read missing parents."""
     directory.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     directory.mkdir(mode=0o700, exist_ok=True)
     os.chown(directory, uid, gid)

@@ -1,4 +1,7 @@
-"""Processes that files name, for modules: whether they run, what their logs say in the end, whether they serve; no service manager is needed."""
+"""Processes that files name, for modules: whether they run and serve, and the ends of their logs.
+
+No service manager is needed.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +24,16 @@ ANSWER_BYTES = 65536
 LOG_BYTES = 4096
 LOG_LINES = 8
 ENDED = "ZX"
-"""States of processes that are no more: nobody waits for them, perhaps because the machine's first process does not."""
+"""States of dead processes that no process has waited for, perhaps not even the machine's first."""
 
 SAYING_HOW_IT_ENDED = 'status=$1; shift; "$@"; echo $? > "$status.new"; mv "$status.new" "$status"'
 
 
 def started(pid: int) -> str | None:
-    """When the process started, in ticks since the machine did, and which run of the machine that is; None if there is no such process."""
+    """Return the start of the process and the boot of the machine, or `None` if it is gone.
+
+    The start is in ticks since the boot.
+    """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return (
@@ -40,7 +46,7 @@ def started(pid: int) -> str | None:
 
 
 def found(pid_file: Path) -> int:
-    """The pid of the process that the file names, if it runs; 0 if not."""
+    """Return the pid of the running process that the file names, or 0."""
     try:
         pid, _, when = pid_file.read_text().strip().partition(" ")
         return int(pid) if when and started(int(pid)) == when else 0
@@ -49,7 +55,7 @@ def found(pid_file: Path) -> int:
 
 
 def ended_with(path: str | None) -> int | None:
-    """The exit status that was written there."""
+    """Return the exit status in the file."""
     try:
         return int(Path(path).read_text()) if path else None
     except (OSError, ValueError):
@@ -57,7 +63,7 @@ def ended_with(path: str | None) -> int | None:
 
 
 def run(parameters: dict, pid_file: Path) -> int:
-    """Start the command; returns its pid."""
+    """Start the command, and return its pid."""
     command = parameters["command"]
     if parameters["exit_status"]:
         Path(parameters["exit_status"]).unlink(missing_ok=True)
@@ -89,7 +95,7 @@ def run(parameters: dict, pid_file: Path) -> int:
 
 
 def group_runs(group: int) -> bool:
-    """Whether a process of this process group does."""
+    """Return whether a process of this process group runs."""
     for path in glob("/proc/[0-9]*/stat"):
         with contextlib.suppress(OSError, ValueError):
             state, _, its_group, *_ = Path(path).read_text().rpartition(")")[2].split()
@@ -99,7 +105,7 @@ def group_runs(group: int) -> bool:
 
 
 def stop(pids: dict[Path, int], patience_s: float) -> list[int]:
-    """End these processes, by the files that name them, and what they started in their sessions; those that are left."""
+    """End these processes, given by their files, with their sessions; return the remaining pids."""
     left = dict(pids)
     for number, wait_s in ((signal.SIGTERM, patience_s), (signal.SIGKILL, KILL_S)):
         for pid in left.values():
@@ -116,7 +122,10 @@ def stop(pids: dict[Path, int], patience_s: float) -> list[int]:
 
 
 def lacking(needs: list[dict]) -> str:
-    """What of this is not on the host, each with how to get it; empty if nothing. ``path``: a pattern, or the name of a program."""
+    """Return the needs that the host lacks, each with the remedy; empty if complete.
+
+    ``path`` is a pattern, or the name of a program.
+    """
     missing = [
         need
         for need in needs
@@ -126,7 +135,10 @@ def lacking(needs: list[dict]) -> str:
 
 
 def serves(ready: dict) -> str:
-    """Why what listens at ``address`` does not answer ``send`` with what ``expect`` matches; empty if it does."""
+    """Return why the listener at ``address`` does not serve; empty if it does.
+
+    A good listener answers ``send`` with a match of ``expect``.
+    """
     host, _, port = ready["address"].rpartition(":")
     answer = b""
     try:
@@ -143,7 +155,7 @@ def serves(ready: dict) -> str:
 
 
 def last_lines(log: str) -> str:
-    """The end of the log, as a part of a sentence; empty where there is none."""
+    """Return the end of the log, as a part of a sentence; empty without a log."""
     try:
         with open(log, "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - LOG_BYTES))

@@ -1,5 +1,8 @@
 #!/usr/bin/python
-"""The end of everything that was started below a directory, and of the directory: what a round of an experiment leaves on a host, whatever it was."""
+"""The end of every process started below a directory, and of the directory.
+
+These are the remains of a round of an experiment on a host, of any kind.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,7 @@ from ansible_collections.ares.storage.plugins.module_utils.directories import cl
 
 
 def act(module: AnsibleModule) -> dict:
-    """End them, remove it."""
+    """End the processes, and remove the directory."""
     directory = Path(module.params["directory"])
     try:
         pids = started_below(directory)
@@ -55,7 +58,7 @@ def act(module: AnsibleModule) -> dict:
 
 
 def main() -> None:
-    """What Ansible runs."""
+    """Run the module for Ansible."""
     module = AnsibleModule(
         {
             "directory": {"type": "path", "required": True},

@@ -1,5 +1,8 @@
 #!/usr/bin/python
-"""The cluster file of ares and its secrets, on the controller: made, extended by servers, compared with the inventory."""
+"""The cluster file of ares and its secrets, on the controller.
+
+The module makes the file, adds servers, and compares the file with the inventory.
+"""
 
 from __future__ import annotations
 
@@ -90,18 +93,24 @@ from pathlib import Path
 from ansible.module_utils.basic import AnsibleModule
 
 KEPT = ("address", "raft", "http", "data")
-"""Of a process that is in the file: what the inventory must say as the file does. The file decides; another value would be another server."""
+"""Settings of a process in the file that the inventory must repeat.
+
+The file decides; another value would be another server.
+"""
 
 
 def table(given: dict, **more: str) -> dict:
-    """The process as the cluster file has it."""
+    """Return the process in the form of the cluster file."""
     return {key: given[key] for key in ("id", *KEPT, "site") if given.get(key)} | {
         key: value for key, value in more.items() if value
     }
 
 
 def tables(parameters: dict, public: dict[str, str]) -> dict:
-    """A new cluster file, as TOML's values. ``public``: the public keys by id; empty without keys."""
+    """Return a new cluster file, as TOML's values.
+
+    ``public`` has the public keys by id; empty without keys.
+    """
     from ares.cluster.cluster_file import PASSWORD_NAME
     from ares.cluster.cluster_keys import DECISIONS_ID, FIRST_CLIENT, KEYS_NAME
     from ares.cluster.home import new_identity
@@ -149,7 +158,10 @@ REMARKS = {
 
 
 def text_of(values: dict, path: Path) -> str:
-    """The text of the cluster file, read back by the checks that every process makes. Raises :class:`ares.BadInput`."""
+    """Return the text of the cluster file, read back by the checks of every process.
+
+    Raises :class:`ares.BadInput`.
+    """
     import msgspec
 
     from ares.cluster.settings import Settings
@@ -169,7 +181,7 @@ def text_of(values: dict, path: Path) -> str:
 
 
 def create(parameters: dict, path: Path, check_mode: bool) -> list[str]:
-    """Make the file and the secrets; the ids of all processes."""
+    """Make the file and the secrets, and return the ids of all processes."""
     from ares.cluster.cluster_file import PASSWORD_NAME
     from ares.cluster.cluster_keys import new_keys, write_keys
     from ares.machine.trusted_files import MADE_FOR_ALL, make_directory, write_new
@@ -184,12 +196,15 @@ def create(parameters: dict, path: Path, check_mode: bool) -> list[str]:
             write_secret(path.parent / PASSWORD_NAME, secrets.token_urlsafe(32))
         if keys:
             write_keys(keys, path.parent)
-        write_new(path, text, MADE_FOR_ALL)  # last: with it, the cluster is there
+        write_new(path, text, MADE_FOR_ALL)  # last: the file makes the cluster exist
     return ids
 
 
 def extend(parameters: dict, path: Path, check_mode: bool) -> tuple[list[str], list[str]]:
-    """Add the servers that the file lacks; their ids, and those of processes that the inventory lacks."""
+    """Add the servers that the file lacks.
+
+    Return their ids, and the ids of processes that the inventory lacks.
+    """
     import msgspec
 
     from ares.cluster.cluster_keys import KEYS_NAME
@@ -236,7 +251,7 @@ def extend(parameters: dict, path: Path, check_mode: bool) -> tuple[list[str], l
             secret = path.parent / KEYS_NAME / f"{id}.secret"
             secret.unlink(
                 missing_ok=True
-            )  # of a run that ended before the file was written: nobody knows its public half
+            )  # from a run that ended before the file was written: its public half is lost
             write_secret(secret, pair.secret.hex())
         replace_durably(path, text)
     return [one["id"] for one in added], sorted(there.keys() - given.keys())
@@ -257,7 +272,7 @@ def act(module: AnsibleModule) -> dict:
     if path.exists() and not fresh:
         added, left = extend(parameters, path, module.check_mode)
     else:
-        for name in ("keys", "secrets"):  # of a run that ended before it wrote the file
+        for name in ("keys", "secrets"):  # from a run that ended before the file was written
             if not module.check_mode:
                 shutil.rmtree(directory / name, ignore_errors=True)
         added, left = create(parameters, path, module.check_mode), []
@@ -265,7 +280,7 @@ def act(module: AnsibleModule) -> dict:
 
 
 def main() -> None:
-    """What Ansible runs."""
+    """Run the module for Ansible."""
     module = AnsibleModule(
         {
             "directory": {"type": "path", "required": True},

@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""What `logs` takes; the controller does it (plugins/action/logs.py)."""
+"""The parameters of `logs`; the controller does the work (plugins/action/logs.py)."""
 
 from __future__ import annotations
 

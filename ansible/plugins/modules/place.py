@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Directories and small files of one owner, in one go: a host far away is asked once, not a dozen times."""
+"""Directories and small files of an owner, in a single step: a distant host is asked only once."""
 
 from __future__ import annotations
 
@@ -56,13 +56,16 @@ from ansible.module_utils.basic import AnsibleModule
 
 
 def fits(path: Path, mode: int, uid: int) -> bool:
-    """Whether mode and owner of what is there are as they are to be."""
+    """Return whether the existing file has this mode and owner."""
     found = path.lstat()
     return stat.S_IMODE(found.st_mode) == mode and found.st_uid == uid
 
 
 def make_directory(path: Path, mode: int, uid: int, gid: int, check_mode: bool) -> bool:
-    """Whether anything was to be done. Raises OSError, also where something else has the name."""
+    """Make a directory, and return whether the host changed.
+
+    Raises OSError, also if a file of another kind has the name.
+    """
     if path.is_dir() and fits(path, mode, uid):
         return False
     if not check_mode:
@@ -74,7 +77,10 @@ def make_directory(path: Path, mode: int, uid: int, gid: int, check_mode: bool) 
 
 
 def write(path: Path, data: bytes, mode: int, uid: int, gid: int, check_mode: bool) -> bool:
-    """Whether anything was to be done. A link in its place is replaced, never followed."""
+    """Write a file, and return whether the host changed.
+
+    A link in its place is replaced, never followed.
+    """
     if (
         path.is_file()
         and not path.is_symlink()
@@ -97,7 +103,7 @@ def write(path: Path, data: bytes, mode: int, uid: int, gid: int, check_mode: bo
 
 
 def main() -> None:
-    """What Ansible runs."""
+    """Run the module for Ansible."""
     module = AnsibleModule(
         {
             "owner": {"type": "str", "default": ""},

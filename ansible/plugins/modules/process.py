@@ -1,5 +1,8 @@
 #!/usr/bin/python
-"""A process on a host without a service manager: started in a session of its own, known by a file, ended by its pid."""
+"""A process on a host without a service manager.
+
+The process is started in a new session, known by a file, and ended by its pid.
+"""
 
 from __future__ import annotations
 
@@ -111,7 +114,7 @@ from ansible_collections.ares.storage.plugins.module_utils.processes import (
 
 
 def await_serving(parameters: dict, pid_file: Path) -> str:
-    """Why it does not serve; empty if it does."""
+    """Wait, and return why the process does not serve; empty if it does."""
     deadline = time.monotonic() + parameters["ready_s"]
     while why := serves(parameters["ready"]):
         if not found(pid_file):
@@ -123,7 +126,7 @@ def await_serving(parameters: dict, pid_file: Path) -> str:
 
 
 def await_end(parameters: dict, pid_file: Path) -> str:
-    """Why the command has not ended well; empty if it has."""
+    """Wait, and return why the command failed; empty after success."""
     deadline = time.monotonic() + parameters["ended_s"]
     while found(pid_file):
         if time.monotonic() > deadline:
@@ -140,7 +143,7 @@ def await_end(parameters: dict, pid_file: Path) -> str:
 
 
 def act(module: AnsibleModule) -> dict:
-    """Bring the process into the state that is asked for."""
+    """Bring the process into the requested state."""
     parameters = module.params
     state, pid_file = parameters["state"], Path(parameters["pid_file"])
     pid = found(pid_file)
@@ -179,7 +182,7 @@ def act(module: AnsibleModule) -> dict:
 
 
 def main() -> None:
-    """What Ansible runs."""
+    """Run the module for Ansible."""
     module = AnsibleModule(
         {
             "pid_file": {"type": "path", "required": True},

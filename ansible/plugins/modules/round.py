@@ -1,5 +1,8 @@
 #!/usr/bin/python
-"""A host's part in the first step of a round, in one go: clear it, write its files, start its processes, wait until they serve."""
+"""A host's part in the first step of a round, in a single step.
+
+The module clears the host, writes files, starts processes, and waits until all serve.
+"""
 
 from __future__ import annotations
 
@@ -90,7 +93,7 @@ from ansible_collections.ares.storage.plugins.module_utils.processes import (
 
 
 def write(path: Path, content: str, uid: int, gid: int) -> None:
-    """A file of mode 600 in a directory that was made for it."""
+    """Write a file of mode 600 in a directory made for it."""
     make(path.parent, 0o755, uid, gid)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with open(descriptor, "w", encoding="utf-8") as file:
@@ -99,7 +102,10 @@ def write(path: Path, content: str, uid: int, gid: int) -> None:
 
 
 def begin(parameters: dict, directory: Path, data: Path) -> dict[str, int]:
-    """Make the place and start what runs there; pids by name. Raises OSError, ValueError."""
+    """Make the directory and start the processes; return the pids by name.
+
+    Raises OSError, ValueError.
+    """
     if why := lacking([need for one in parameters["processes"] for need in one.get("needs", [])]):
         raise ValueError(f"{why}. Nothing was started")
     uid, gid = owner(parameters["user"])
@@ -132,12 +138,12 @@ def begin(parameters: dict, directory: Path, data: Path) -> dict[str, int]:
 
 
 def pid_file(directory: Path, process: dict) -> Path:
-    """The file that names it."""
+    """Return the file with the pid of the process."""
     return directory / "run" / f"{process['name']}.pid"
 
 
 def wait(processes: list[dict], directory: Path, ready_s: float) -> None:
-    """Until all of them serve. Raises ValueError for the first that does not."""
+    """Wait until all processes serve. Raises ValueError for the first failure."""
     deadline = time.monotonic() + ready_s
     for one in processes:
         while one.get("ready") and (why := serves(one["ready"])):
@@ -151,7 +157,7 @@ def wait(processes: list[dict], directory: Path, ready_s: float) -> None:
 
 
 def main() -> None:
-    """What Ansible runs."""
+    """Run the module for Ansible."""
     module = AnsibleModule(
         {
             "directory": {"type": "path", "required": True},
@@ -170,7 +176,7 @@ def main() -> None:
     if module.check_mode:
         module.exit_json(changed=True, pids={})
     try:
-        started_below(data)  # refuses a path that is none, before anything is done
+        started_below(data)  # refuses an invalid path before any change
         clear(directory, given["stop_s"])
         clear(data, given["stop_s"])
         pids = begin(given, directory, data)

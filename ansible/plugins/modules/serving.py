@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Waits on a host until a process there says that it serves, and tells what its log says if it does not."""
+"""A wait on a host for a serving process, with the log's end after a failure."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ ASK_S = 2.0
 
 
 def asked(address: str) -> str:
-    """Why the process does not serve; empty if it does. Proxies are passed over."""
+    """Return why the process does not serve; empty on success. Proxies are not used."""
     host, _, port = address.rpartition(":")
     connection = http.client.HTTPConnection(host, int(port), timeout=ASK_S)
     try:
@@ -74,7 +74,7 @@ def asked(address: str) -> str:
 
 
 def has_ended(pid_file: str) -> bool:
-    """Whether the process that the file names is gone, or nobody collects it."""
+    """Return whether the process in the file is gone, or a zombie."""
     if not pid_file:
         return False
     try:
@@ -85,7 +85,7 @@ def has_ended(pid_file: str) -> bool:
 
 
 def main() -> None:
-    """What Ansible runs."""
+    """Run the module for Ansible."""
     module = AnsibleModule(
         {
             "http": {"type": "str", "required": True},

@@ -1,7 +1,8 @@
 """Runs modules of this collection without Ansible's wrapper.
 
-The wrapper brings half a megabyte of Ansible to the host, and Python compiles it for each task again: 0.5 s of processor for a host and task, and a
-round of an experiment has thirty of them. Here the host's Python is given the module's own text, with a stand-in for AnsibleModule: 0.15 s.
+The wrapper brings half a megabyte of Ansible to the host, and Python compiles this for each task
+again: 0.5 s of processor for a host and task, and a round of an experiment has thirty tasks. This
+plugin gives the module's own text to the host's Python, with a stand-in for AnsibleModule: 0.15 s.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ MARK = "ares.storage says: "
 
 
 def sources_of(name: str) -> dict[str, str]:
-    """The texts of a module and of what it takes from module_utils, by name, what is needed first."""
+    """Return the texts of a module and of its parts of module_utils, by name, in order of use."""
     found: dict[str, str] = {}
 
     def add(key: str, path: Path) -> None:
@@ -67,7 +68,7 @@ def sources_of(name: str) -> dict[str, str]:
 
 
 class PlainModule(ActionBase):
-    """The action of a module that needs nothing of Ansible on the host but its parameters."""
+    """The action of a module that needs only its parameters from Ansible on the host."""
 
     _requires_connection = True
     name: str
