@@ -1,4 +1,4 @@
-"""Contents of files and edits of them, as hypothesis draws them; and what an edit means block by block."""
+"""Contents of files and edits, as drawn by hypothesis, with their meaning for blocks."""
 
 from typing import NamedTuple
 
@@ -24,7 +24,10 @@ contents = st.lists(pieces, max_size=3).map(b"".join)
 
 
 class Change(NamedTuple):
-    """Bytes from ``start`` to ``start + gone`` (in thousandths of the content) become ``brought``."""
+    """A change of the bytes from ``start`` to ``start + gone`` to ``brought``.
+
+    Positions are in thousandths of the content.
+    """
 
     start: int
     gone: int
@@ -44,14 +47,17 @@ changes = st.one_of(inserting, replacing, truncating)
 
 
 class Wish(NamedTuple):
-    """What a writer wants of one block: its content (None: as it is), and what is to come behind it."""
+    """A writer's wish for a block: content (None: unchanged), and blocks to insert behind it."""
 
     own: bytes | None
     behind: tuple[bytes, ...]
 
 
 def wishes(base: FileState, data: bytes) -> dict[int, Wish]:
-    """By index of the block (GENESIS: before all): what an update from ``base`` to ``data`` writes."""
+    """Return the wishes of an update from ``base`` to ``data``, by index of the block.
+
+    GENESIS stands for the place before all blocks.
+    """
     wanted = content(data)
     found = match(
         [(part.length, part.digest) for part in base.parts],
@@ -71,7 +77,7 @@ def wishes(base: FileState, data: bytes) -> dict[int, Wish]:
 
 
 def carried_out(old: list[bytes], wished: dict[int, Wish]) -> bytes:
-    """The content of blocks ``old`` after that."""
+    """Return the content of blocks ``old`` after the wishes."""
     blocks = []
     for index in range(GENESIS, len(old)):
         wish = wished.get(index, Wish(None, ()))

@@ -1,4 +1,7 @@
-"""The blocks of one client of a :class:`World`: coverable objects in a dictionary, every operation of which takes a few steps."""
+"""The blocks of a client of a :class:`World`: coverable objects in a dictionary.
+
+Every operation takes a few steps.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -18,7 +21,7 @@ PAGE = 20
 
 
 class MemoryBlocks:
-    """:class:`ares.fragment.shared_memory.Blocks` of one client."""
+    """The :class:`ares.fragment.shared_memory.Blocks` of a client."""
 
     domain = DomainName("memory")
 
@@ -94,7 +97,7 @@ class MemoryBlocks:
         return _page(sorted(name for name in self.world.objects if name.startswith(prefix)), after)
 
     def stale(self, tag: Tag, value: Value, version: Tag | None) -> bool:
-        """Whether a write over ``version`` has to fail, now that this is there."""
+        """Return whether a write over ``version`` must fail, given the present version."""
         return tag != version and (version is not None or value is not TOMBSTONE)
 
     def _put(self, name: ObjectName, value: Value, over: Tag) -> Operation[Tag]:

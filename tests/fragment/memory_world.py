@@ -1,7 +1,8 @@
-"""Clients of fragmented files over a dictionary: coverable objects in memory, in an order that a seed chooses.
+"""Clients of fragmented files over a dictionary of coverable objects in memory.
 
-Every step of every operation takes a few ticks, so operations of several clients interleave. A client may die at any of its steps, or be told
-Unavailable there; a write whose second phase had begun may land all the same.
+A seed chooses the order. Every step of every operation takes a few ticks, so operations of several
+clients interleave. A client may die or receive Unavailable at any of its steps; a write whose
+second phase had begun may land all the same.
 """
 
 import heapq
@@ -41,13 +42,15 @@ ABSENT: Version = (TAG_ZERO, TOMBSTONE)
 
 
 class Died(BaseException):
-    """A client is no more: nothing of it runs on."""
+    """The death of a client, whose operations do not continue."""
 
 
 class World:
-    """``weak``: of writes that run at the same time over one version all succeed, and the highest tag stands; otherwise a write is atomic.
+    """A world of clients and objects.
 
-    ``moved_bytes`` counts values in either direction; ``written`` is every value that an object ever had, or was to have.
+    With ``weak``, simultaneous writes over the same version all succeed, and the highest tag
+    stands; otherwise a write is atomic. ``moved_bytes`` counts values in both directions;
+    ``written`` has every value that an object ever had or should have had.
     """
 
     def __init__(self, seed: int = 0, *, weak: bool = False, ticks_max: int = 3) -> None:
@@ -72,13 +75,13 @@ class World:
         return self.objects.get(name, ABSENT)
 
     def land(self, name: ObjectName, tag: Tag, value: Value) -> None:
-        """A put-data: what is older than what is there has no effect."""
+        """Apply a put-data: a tag below the present tag has no effect."""
         self.written[name].append(value)
         if tag > self.latest(name)[0]:
             self.objects[name] = (tag, value)
 
     def post(self, ticks: int, action: Callable[[], None]) -> None:
-        """Let ``action`` happen in so many ticks, whatever becomes of who wanted it."""
+        """Run ``action`` after `ticks`, whatever becomes of the client."""
         self._posted += 1
         heapq.heappush(self._flights, (self.now + ticks * TICK_S, self._posted, action))
 
@@ -93,21 +96,25 @@ class World:
             client.tick()
 
     def settle(self) -> None:
-        """Run until every client that lives has nothing to do, and nothing is in flight."""
+        """Run until every living client is idle and no message is in flight."""
         for _ in range(1_000_000):
             if not self._flights and not any(client.busy for client in self.clients):
                 return
             self.advance()
         raise AssertionError("an operation does not end")
 
-    # -- what is there, found without the code under test ------------------------------------------
+    # -- the state, found without the code under test
+    # ------------------------------------------------
 
     def genesis(self, file: str = NAME) -> Genesis | None:
         _, value = self.latest(genesis_name(file))
         return decode_genesis(value, file) if isinstance(value, bytes) else None
 
     def chain(self, file: str = NAME) -> list[tuple[BlockId, bytes]]:
-        """Every block of a file in order, by pointers or manifest. A cycle or a hole is an AssertionError."""
+        """Return every block of a file in order, by pointers or manifest.
+
+        A cycle or a hole raises AssertionError.
+        """
         genesis = self.genesis(file)
         assert genesis is not None, "no such file"
         if genesis.atomic:
@@ -139,7 +146,7 @@ class World:
 
 
 class Running:
-    """An operation under way, or what became of it. ``died``: nobody will ever know."""
+    """An operation and its outcome. ``died``: the outcome stays unknown."""
 
     def __init__(self) -> None:
         self.ended = self.died = False
@@ -159,7 +166,10 @@ class Running:
 
 
 class Client:
-    """``die_at``, ``fail_at``: steps of its operations, counted from 0, at which it dies or is told Unavailable."""
+    """A client, which dies or receives Unavailable at given steps.
+
+    The steps ``die_at`` and ``fail_at`` are counted from 0.
+    """
 
     def __init__(self, world: World, number: int) -> None:
         self.world = world
@@ -207,7 +217,7 @@ class Client:
                 running.died = not running.ended
 
     def step(self) -> bool:
-        """One more step; whether it fails."""
+        """Count a step, and return whether it fails."""
         self.steps += 1
         if self.steps - 1 == self.die_at:
             raise Died
@@ -216,7 +226,7 @@ class Client:
     # -- the operations under test -----------------------------------------------------------------
 
     def run(self, operation: Operation[Any]) -> Any:
-        """Start, and let the world run until it has settled."""
+        """Start an operation, and run the world until it has settled."""
         running = self.start(operation)
         self.world.settle()
         return running.result()
@@ -249,7 +259,7 @@ class Client:
         return self.run(fm_read(self.blocks, file, known, Sink()))
 
     def new(self, *, atomic: bool = False) -> FileState:
-        """The base of a file that is to be made."""
+        """Return the base of a new file."""
         return FileState(Genesis(self.ids.life(NAME), atomic, SIZES, None, ()), TAG_ZERO, ())
 
     def make(self, data: bytes, *, atomic: bool = False, file: str = NAME) -> FileState:
@@ -265,11 +275,14 @@ def content(data: bytes) -> Content:
 
 
 def noise(seed: int, size: int) -> bytes:
-    """Content without repetition."""
+    """Return content without repetition."""
     return random.Random(seed).randbytes(size)
 
 
 def whole_chunks(seed: int, size: int) -> bytes:
-    """Noise of at most ``size`` bytes that ends where a chunk does: what comes behind it is divided as if it stood alone."""
+    """Return noise of at most ``size`` bytes that ends at the end of a chunk.
+
+    Following content is divided as if alone.
+    """
     data = noise(seed, size)
     return data[: content(data).chunks[-1].offset]

@@ -1,4 +1,7 @@
-"""Blocks and genesis blocks come back as they were written; anything else is refused with the object's name."""
+"""Round trips of blocks and genesis blocks.
+
+Other bytes are refused with the object's name.
+"""
 
 import contextlib
 

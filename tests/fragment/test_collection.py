@@ -1,4 +1,7 @@
-"""Deleting files and collecting blocks: never one that a file has, always one that none has and that is old enough."""
+"""Deletion of files and collection of blocks.
+
+Collection never takes a block of a file, and always takes an orphan that is old enough.
+"""
 
 import msgspec
 import pytest
@@ -25,7 +28,7 @@ def collected(client, grace_s=0):
 
 
 def orphan(client, created_s=None):
-    """A block that nobody points to."""
+    """Make an orphaned block."""
     world = client.world
     name = block_name(client.ids.next(), client.ids.next())
     value = encode_block(
@@ -36,7 +39,7 @@ def orphan(client, created_s=None):
 
 
 def full(world):
-    """The objects that are there, without blocks that hold nothing."""
+    """Return the existing objects, without empty blocks."""
     return [
         name
         for name in world.names()
@@ -92,7 +95,10 @@ def test_two_remove_the_same_file():
 
 
 def test_remove_beside_a_put():
-    """Whatever comes first: the file is gone with all of its blocks, or there whole; the put is told if it is gone."""
+    """Check that the file is gone with all blocks, or present whole, in either order.
+
+    If the file is gone, the put is told.
+    """
     outcomes = set()
     for seed in range(100):
         world = World(seed, ticks_max=3)
@@ -115,7 +121,10 @@ def test_remove_beside_a_put():
 
 
 def test_remove_beside_a_write_of_the_same_version_tries_again():
-    """The write stands instead of the tombstone, which was over the same version: so it is deleted once more."""
+    """The write stands instead of the tombstone over the same version.
+
+    The file is therefore deleted again.
+    """
     world = World()
     client = world.client()
     base = client.make(noise(6, 1000))
@@ -244,7 +253,10 @@ def test_control_a_grace_that_is_too_short_is_seen():
 
 
 def test_what_cannot_be_read_is_let_be():
-    """A damaged file keeps all of its blocks; a block of a newer release stays; a genesis block that nobody can read stops it all."""
+    """A damaged file keeps all of its blocks; a block of a newer release stays.
+
+    An unreadable genesis block stops the whole collection.
+    """
     world = World()
     client = world.client()
     damaged, sound = client.make(noise(16, 2000)), client.make(noise(17, 2000), file="g")

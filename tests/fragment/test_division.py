@@ -33,7 +33,7 @@ def chunked(data, sizes):
 
 
 def whole(data, sizes):
-    """Divided without windows."""
+    """Divide without windows."""
     return [data[start:end] for start, end in division._cuts(memoryview(data), sizes, True)]
 
 
@@ -146,7 +146,7 @@ def test_an_insertion_in_the_middle_changes_few_chunks():
 
 
 def test_cuts_at_fixed_offsets_would_change_half_of_all():
-    """Negative control: what the test above would see of a division that does not look at the content."""
+    """Negative control: the result of the test above with a division that ignores the content."""
     data = noise(8 * MIB)
     edited = data[: 4 * MIB] + b"!" + data[4 * MIB :]
     old, new = (

@@ -1,4 +1,4 @@
-"""The other end of a transfer: bytes, and files of this machine."""
+"""The local end of a transfer: bytes, and files of this machine."""
 
 import os
 import stat
@@ -22,7 +22,7 @@ def world():
 
 
 def brought(client, path, state=None, replacing=None):
-    """read_into: whether anything changed."""
+    """Call read_into, and return whether the copy changed."""
     copy = LocalCopy(path, SIZES, replacing)
     try:
         copy.open()
@@ -39,7 +39,7 @@ def left(path):
 @settings(max_examples=40, deadline=None)
 @given(contents, changes, changes)
 def test_any_copy_becomes_the_file(tmp_path_factory, data, first, second):
-    """From a copy of something else, longer or shorter; and from none."""
+    """The copy may have been of other content, longer or shorter, or absent."""
     path = tmp_path_factory.mktemp("copy") / "file"
     for atomic in (False, True):
         world = World(ticks_max=1)
@@ -98,7 +98,7 @@ def test_an_unchanged_file_is_not_touched(world, tmp_path):
 
 
 def test_modes(world, tmp_path):
-    """A copy keeps its mode; a new one has that of any new file."""
+    """A copy keeps its mode; a new copy has the mode of any new file."""
     client = world.client()
     client.make(b"x")
     path = tmp_path / "copy"
@@ -112,7 +112,7 @@ def test_modes(world, tmp_path):
 
 
 def test_a_reader_of_the_old_copy_keeps_it(world, tmp_path):
-    """The new file takes the place of the old one at once, whole."""
+    """The new file replaces the old file at once, whole."""
     client = world.client()
     client.make(noise(5, 3000))
     path = tmp_path / "copy"
@@ -124,7 +124,7 @@ def test_a_reader_of_the_old_copy_keeps_it(world, tmp_path):
 
 
 class Precious(Exception):
-    """Somebody wants the file to stay."""
+    """An error of a caller that wants the file to stay."""
 
 
 def test_who_is_asked_before_a_file_is_replaced_may_keep_it(world, tmp_path):
@@ -160,7 +160,7 @@ def test_a_symbolic_link_stays_one(world, tmp_path):
 
 
 def test_what_cannot_be_a_copy(world, tmp_path):
-    """A directory, a pipe, a directory that is missing: told, and left as it is."""
+    """A directory, a pipe and a missing directory are refused, and left unchanged."""
     client = world.client()
     client.make(b"x")
     os.mkfifo(tmp_path / "pipe")

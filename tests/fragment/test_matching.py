@@ -1,4 +1,7 @@
-"""Matchings turn old blocks into exactly the new content, keep as many as can be kept, and write no block twice."""
+"""Matchings, which turn old blocks into exactly the new content.
+
+A matching keeps as many blocks as possible, and writes no block twice.
+"""
 
 import random
 from itertools import pairwise
@@ -24,7 +27,10 @@ def matched(old, new, **options):
 
 
 def apply(old, matching, new):
-    """The contents of the blocks after the edits, empty ones included: joined, they are ``new`` joined."""
+    """Return the contents of the blocks after the edits, empty blocks included.
+
+    Joined, they equal ``new`` joined.
+    """
     edits = {edit.block: edit for edit in matching.edits}
     blocks = []
     for block in range(GENESIS, len(old)):
@@ -37,7 +43,7 @@ def apply(old, matching, new):
 
 
 def flaws(old, new, matching):
-    """What is wrong with a matching, as words."""
+    """Return the faults of a matching, in words."""
     found = []
     if b"".join(apply(old, matching, new)) != b"".join(new):
         found.append("content")
@@ -72,7 +78,7 @@ def flaws(old, new, matching):
 
 
 def longest_common(old, new):
-    """By the textbook."""
+    """Compute the longest common subsequence by the textbook."""
     row = [0] * (len(new) + 1)
     for block in old:
         above, row = row, [0]
@@ -179,7 +185,10 @@ def test_equal_digests_of_different_lengths_are_different():
 
 
 def edited(count, seed):
-    """A file of ``count`` blocks and what a hundred edits of runs of blocks make of it; few digests repeat."""
+    """Return a file of ``count`` blocks and the file after a hundred edits of runs of blocks.
+
+    Few digests repeat.
+    """
     chance = random.Random(seed)
     old = [chance.randrange(count).to_bytes(4, "big") for _ in range(count)]
     new = list(old)
@@ -200,7 +209,10 @@ def test_a_large_file(mode):
 
 
 def test_the_bound_decides_by_what_is_left_after_the_ends():
-    """Of the middles only X, B, X and B, X have partners; the second X of old has none if the first one takes the only X of new."""
+    """Only X, B, X and B, X have partners in the middles.
+
+    The second X of old has no partner if the first takes the only X of new.
+    """
     old, new = [A, X, B, X, Y, C], [A, B, X, Z, C]
     exact = matched(old, new)
     assert len(exact.kept) == 4

@@ -1,4 +1,4 @@
-"""How many blocks are under way at once: bounded in bytes, growing while they come back quickly."""
+"""The number of blocks under way: bounded in bytes, growing while answers are quick."""
 
 from ares.fragment.shared_memory import (
     BYTES_MAX,
@@ -36,7 +36,7 @@ def test_it_shrinks_once_for_each_window_of_late_blocks():
 
 
 def test_what_is_always_slow_is_not_late():
-    """A far network is no drowned one."""
+    """A far network is not an overloaded network."""
     pace = Pace(1000)
     assert told(pace, 5000, 2.0, 1000) == WINDOW_MAX
 

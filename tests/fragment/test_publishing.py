@@ -1,4 +1,7 @@
-"""fm-put: an atomic file is one put or another, whole, for every reader at any time; whoever was replaced unseen is told."""
+"""fm-put: every reader at any time sees a single put of an atomic file, whole.
+
+The writer of an unseen, replaced put is told.
+"""
 
 import pytest
 from hypothesis import given, settings
@@ -38,7 +41,10 @@ def test_any_size_comes_back(size, repeated):
 @QUICK
 @given(contents, st.lists(changes, max_size=5), st.integers(0, 1000))
 def test_one_writer(data, edits, seed):
-    """Chunks that were there keep their blocks; what is listed or retired is there, and all else is gone after the grace."""
+    """Old chunks keep their blocks; listed and retired blocks exist.
+
+    All other blocks are gone after the grace time.
+    """
     world = World(seed)
     writer, reader = world.client(), world.client()
     state = writer.make(data, atomic=True)
@@ -87,7 +93,7 @@ def test_readers_beside_puts_see_one_of_them():
 
 
 def _stand(world, overwrite):
-    """Two puts over one version: their contents, and whether each was told that it is there."""
+    """Run two puts over the same version; return their contents and their success."""
     a, b = world.clients
     base = a.make(b"old", atomic=True)
     data = noise(1, 400), noise(2, 400)
@@ -100,7 +106,7 @@ def _stand(world, overwrite):
 
 
 def test_of_two_puts_over_one_version_one_is_told():
-    """Except for one that lands when the other has looked already."""
+    """The exception is a put that lands after the other put has looked."""
     refused = unseen = 0
     for seed in range(100):
         world = World(seed, weak=True, ticks_max=3)
@@ -186,7 +192,10 @@ def test_old_blocks_survive_the_grace_and_no_longer():
 
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_a_put_that_failed_or_died(overwrite):
-    """Old or new, whole; the same put again finishes it; and collection then leaves nothing else behind."""
+    """The file is old or new, whole; the same put again finishes the work.
+
+    Collection leaves no other blocks behind.
+    """
     data, edited = noise(11, 3000), noise(12, 1500) + noise(11, 3000)[:1500]
     seen = set()
     for step in range(100):
@@ -251,7 +260,7 @@ def test_a_shared_file_becomes_atomic_whole():
 
 
 def test_what_a_list_named_stays_for_its_readers():
-    """A put that was overtaken had been visible: its blocks are left for collection."""
+    """An overtaken put was visible before: its blocks are left for collection."""
     for seed in range(40):
         world = World(seed, weak=True, ticks_max=2)
         a, b = world.client(), world.client()

@@ -1,4 +1,8 @@
-"""Writes of a shared file at the same time over the same version: all may be told of success, one stands, and the look after it tells the others."""
+"""Simultaneous writes of a shared file over the same version.
+
+All writers may be told of success, and a single write stands; a look after the write tells the
+others.
+"""
 
 import msgspec
 import pytest
@@ -12,7 +16,10 @@ from .memory_world import World, noise, whole_chunks
 
 
 class Overtaken(MemoryBlocks):
-    """Once, when ``name`` is written, another write over the same version lands as well, and stands: ``value``."""
+    """Blocks on which another write over the same version overtakes the first write of ``name``.
+
+    The other write has ``value``, and stands.
+    """
 
     def arm(self, name, value):
         self.armed = {name: value}
@@ -25,7 +32,11 @@ class Overtaken(MemoryBlocks):
 
 
 def _overtake(world, client, base, block, run, data=None):
-    """Let the next write of ``block`` (an index; None: the genesis block) be overtaken by one that puts ``run`` there, and ``data``."""
+    """Let another write overtake the next write of ``block``.
+
+    ``block`` is an index, or `None` for the genesis block. The other write inserts ``run``, and
+    writes ``data``.
+    """
     client.blocks = Overtaken(client)
     other = world.client()
     file, id = base.genesis.file, other.ids.next()
@@ -51,7 +62,10 @@ def _overtake(world, client, base, block, run, data=None):
 @pytest.mark.parametrize("mine", [False, True])
 @pytest.mark.parametrize("place", ["front", "end"])
 def test_an_insertion_that_was_overtaken(place, mine):
-    """It is told, or (``mine``) it is put in front of the other one: nothing is lost, and a run that was visible is not linked twice."""
+    """The overtaken writer is told, or (``mine``) its run goes in front of the other run.
+
+    No content is lost, and a visible run is not linked twice.
+    """
     world = World()
     client = world.client()
     data, brought = whole_chunks(20, 1500), whole_chunks(21, 1500)
@@ -95,7 +109,7 @@ def test_a_changed_block_that_was_overtaken():
 
 
 def _race(seed, data, edited, *, mine, ticks_max=4):
-    """Clients that put each of ``edited`` from one base at the same time; weak coverability."""
+    """Let clients put each of ``edited`` from the same base at the same time; weak coverability."""
     world = World(seed, weak=True, ticks_max=ticks_max)
     clients = [world.client() for _ in edited]
     base = clients[0].make(data)
@@ -108,7 +122,7 @@ def _race(seed, data, edited, *, mine, ticks_max=4):
 
 
 def test_whoever_was_overtaken_is_told():
-    """All wrote over the same version of the only block, and its content is that of one."""
+    """All writers wrote over the same version of the only block, and a single content stands."""
     overtaken = 0
     for seed in range(60):
         edited = [bytes([65 + number]) * 50 for number in range(3)]
@@ -129,7 +143,11 @@ def test_whoever_was_overtaken_is_told():
 
 
 def test_with_mine_nobody_loses_a_run():
-    """Everybody inserts behind the same block: whatever overtakes what, nothing is lost, twice there or out of reach, and nobody is refused."""
+    """All clients insert behind the same block.
+
+    Whichever write overtakes another, no run is lost, duplicated or unreachable, and no client is
+    refused.
+    """
     for seed in range(60):
         data = noise(26, 600)
         brought = [bytes([65 + number]) * 200 + noise(27 + number, 1200) for number in range(3)]
@@ -145,7 +163,10 @@ def test_with_mine_nobody_loses_a_run():
 
 
 def test_a_refreshed_hint_does_not_cost_an_insertion_at_the_front():
-    """Only the hint was written at the same time, nobody's content: so no conflict, and what was overtaken is published again."""
+    """Only the hint was written at the same time, not the content.
+
+    The write has no conflict, and the overtaken part is published again.
+    """
     data, front = whole_chunks(30, 1500), whole_chunks(31, 1500)
     overtaken = 0
     for seed in range(60):

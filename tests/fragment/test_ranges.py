@@ -1,4 +1,4 @@
-"""Parts of a file as it was at one moment, or the word that it is gone."""
+"""Parts of a file as of a single moment, or the notice that the version is gone."""
 
 import pytest
 from hypothesis import given, settings
@@ -42,7 +42,7 @@ def test_only_the_blocks_of_the_range_move(atomic):
 
 
 def test_a_changed_block_is_no_part_of_the_old_file():
-    """The others still are; an atomic file keeps all of its old blocks for a while."""
+    """The other blocks still are; an atomic file keeps all of its old blocks for a while."""
     data = noise(2, 5000)
     edited = data[:2500] + b"x" + data[2501:]
     world = World()

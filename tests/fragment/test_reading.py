@@ -1,4 +1,4 @@
-"""fm-read: the pointers are the truth, and what is remembered or hinted only makes it quicker."""
+"""fm-read: the pointers are the truth; memory and hints only save time."""
 
 import msgspec
 import pytest
@@ -30,7 +30,7 @@ QUICK = settings(max_examples=40, deadline=None)
 
 
 def rewritten(world, name, value):
-    """Let an object hold something else, whatever it holds."""
+    """Replace the value of an object."""
     tag, _ = world.latest(name)
     world.land(name, Tag(tag.number + 1, 99), value)
 
@@ -52,7 +52,7 @@ def hinted(world, parts):
     st.integers(0, 1000),
 )
 def test_no_hint_and_no_memory_makes_a_reader_see_anything_else(data, edits, chance, seed):
-    """Hints and memories of any age, shuffled, with holes and with blocks that never were."""
+    """Hints and memories are of any age, shuffled, with holes and with invented blocks."""
     world = World(seed)
     writer, reader = world.client(), world.client()
     state = writer.make(data)
@@ -81,7 +81,7 @@ def test_no_hint_and_no_memory_makes_a_reader_see_anything_else(data, edits, cha
 
 
 class Forgetful(MemoryBlocks):
-    """A control: says that nothing changed whatever did."""
+    """A control, which reports every block as unchanged."""
 
     def read(self, name, held=None):
         found = yield from super().read(name, held)
@@ -149,7 +149,7 @@ def test_what_is_remembered_is_asked_for_at_once_though_the_hint_is_poor():
 
 
 def test_a_hinted_block_that_is_gone_does_not_matter():
-    """A write that was overtaken leaves blocks in hints and in memories that somebody collects."""
+    """An overtaken write leaves blocks in hints and in memories, and a collection removes them."""
     world = World()
     writer, reader = world.client(), world.client()
     state = writer.make(noise(3, 3000))
@@ -197,7 +197,7 @@ def test_a_file_that_is_not_there():
 
 
 def test_a_file_that_is_deleted_or_made_anew_under_a_reader():
-    """The reader sees the one, or the other, or none; never a part, and never damage."""
+    """The reader sees the old file, the new file, or no file; never a part, and never damage."""
     old, new, outcomes = noise(5, 3000), noise(6, 3000), set()
     for seed in range(80):
         world = World(seed, ticks_max=4)
@@ -252,7 +252,7 @@ def test_an_atomic_file_that_is_replaced_under_a_reader_again_and_again():
     reads = []
 
     class Restless(MemoryBlocks):
-        """Whenever the reader comes for a block, it is gone, and the list is another one."""
+        """Blocks that vanish at each read, while the list changes."""
 
         def read(self, name, held=None):
             if name != genesis_name("f"):
@@ -289,7 +289,7 @@ def test_progress_counts_blocks_and_bytes():
 
 
 def test_a_long_run_that_nobody_expected_keeps_little_in_memory():
-    """While the walk fetches unexpected blocks one by one, at most some windows of expected ones arrive."""
+    """While the walk fetches unexpected blocks, at most some windows of expected blocks arrive."""
     world = World(ticks_max=1)
     writer, reader, data = world.client(), world.client(), noise(12, 120_000)
     base = writer.make(data)

@@ -1,4 +1,4 @@
-"""What local copies are based on: kept by copy, read back as it was, and never in anybody's way."""
+"""Bases of local copies: kept by copy, read back unchanged, and never an obstacle."""
 
 import logging
 import os

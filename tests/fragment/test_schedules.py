@@ -1,4 +1,7 @@
-"""Several writers of a shared file in any order, from fresh and from stale bases, some of which fail or die on the way."""
+"""Several writers of a shared file in any order, from fresh and from stale bases.
+
+Some of the writers fail or die on the way.
+"""
 
 from typing import NamedTuple
 
@@ -25,11 +28,11 @@ class Careless(MemoryBlocks):
         return False
 
 
-# -- all at once from one base ---------------------------------------------------------------------
+# -- simultaneous writes from the same base ------------------------------------------------------
 
 
 def _flaws_of_a_race(world, data, edits, pauses):
-    """Every client puts its edit of ``data`` at about the same time; writes are atomic."""
+    """Let every client put its edit of ``data`` at about the same time; writes are atomic."""
     while len(world.clients) < len(edits):
         world.client()
     base = world.clients[0].make(data)
@@ -89,7 +92,7 @@ def test_control_a_memory_without_versions_is_seen():
 
 
 def test_different_blocks_merge():
-    """The three-way merge, by hand: front, middle and end, by three who know nothing of each other."""
+    """The three-way merge, by hand: front, middle and end, by three independent clients."""
     data, front = whole_chunks(2, 6000), whole_chunks(3, 1500)
     half = len(data) // 2
     for seed in range(20):
@@ -110,7 +113,7 @@ def test_different_blocks_merge():
 
 
 class Turn(NamedTuple):
-    """What one client does in a round: at most once in its life it ends before its time."""
+    """A client's action in a round; at most once in its life the client ends early."""
 
     change: Change
     mine: bool
@@ -128,7 +131,7 @@ rounds = st.lists(st.lists(turns, min_size=1, max_size=3), min_size=1, max_size=
 
 
 def _play(world, data, turns_of_rounds):
-    """Yields after every round: the states that anybody holds."""
+    """Yield after every round the states that clients hold."""
     client = world.client()
     bases = [(client.make(data), data)] * 3
     clients = [client, world.client(), world.client()]
@@ -193,7 +196,10 @@ def _check(world, states):
 @settings(max_examples=150, deadline=None)
 @given(contents, rounds, st.integers(0, 1000), st.booleans())
 def test_the_file_stays_whole(data, turns_of_rounds, seed, weak):
-    """Readable by pointers, with and without hints and memories of any age; no cycle, no hole; collection takes nothing of it."""
+    """The file is readable by pointers, with and without hints and memories of any age.
+
+    The file has no cycle and no hole; collection takes no block of it.
+    """
     world = World(seed, weak=weak, ticks_max=1 + seed % 5)
     for states in _play(world, data, turns_of_rounds):
         _check(world, states)
@@ -219,7 +225,10 @@ def test_control_a_lost_block_is_seen():
 
 
 def test_crowds_on_one_block():
-    """The tightest races: few blocks, everybody inserts at the same places at the same time, hints and memories are kept throughout."""
+    """The tightest races: few blocks, simultaneous inserts at the same places.
+
+    Hints and memories are kept throughout.
+    """
     for seed in range(24):
         world = World(seed, weak=True, ticks_max=1 + seed % 8)
         clients, reader = [world.client() for _ in range(4)], world.client()

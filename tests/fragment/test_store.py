@@ -1,4 +1,4 @@
-"""Files as users hold them, over a cluster: what an update remembers, what a reader sees, what everybody is told."""
+"""Files as users hold them, over a cluster: memory of updates, views of readers, reports."""
 
 import asyncio
 import os
@@ -26,13 +26,13 @@ async def cluster():
 
 
 async def store(cluster, **options):
-    """A domain for many files, as one client sees it."""
+    """Make a domain for many files, as a single client sees it."""
     domain, _ = await cluster.manager(**options).create_domain("files")
     return domain
 
 
 async def two(cluster, data, **options):
-    """Two clients that have read the same file."""
+    """Make two clients that have read the same file."""
     ours, theirs = [(await store(cluster)).file("f", sizes=SIZES, **options) for _ in range(2)]
     await ours.write(data)
     assert await ours.read() == await theirs.read() == data

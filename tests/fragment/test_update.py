@@ -1,4 +1,7 @@
-"""fm-update: what one writer puts is there, what several put is merged block by block, and whoever is left out is told."""
+"""fm-update: the content of a single writer is stored, and several writers are merged by block.
+
+A writer with a left-out block is told.
+"""
 
 import pytest
 from hypothesis import given, settings
@@ -35,7 +38,10 @@ def test_any_size_comes_back(size, repeated):
 @QUICK
 @given(contents, st.lists(changes, max_size=6), st.integers(0, 1000))
 def test_the_only_writer_gets_its_content_in_and_knows_the_file(data, edits, seed):
-    """The state that an update returns is that of a fresh read, and so the base of the next update."""
+    """The state that an update returns equals the state of a fresh read.
+
+    This state is therefore the base of the next update.
+    """
     world = World(seed)
     writer, reader = world.client(), world.client()
     state = writer.make(data)
@@ -95,7 +101,11 @@ def test_emptied_blocks_are_used_again():
 @QUICK
 @given(contents, st.lists(changes, max_size=2), changes, changes, st.integers(0, 1000))
 def test_edits_from_one_base_one_after_the_other(data, history, first, second, seed):
-    """Different blocks: both prevail. The same block: the first stands, and the second is told, with what is there."""
+    """With different blocks, both writes prevail.
+
+    With the same block, the first write stands, and the second writer is told, with the present
+    content.
+    """
     flaws = _flaws_of_two_edits(World(seed), data, history, first, second)
     assert not flaws
 
@@ -141,7 +151,10 @@ def _flaws_of_two_edits(world, data, history, first, second):
 @QUICK
 @given(contents, changes, changes, st.integers(0, 1000))
 def test_mine_prevails_in_its_blocks(data, first, second, seed):
-    """Every block that the second writer changes has its content then; what the first one did elsewhere, or put behind such a block, stays."""
+    """Every block that the second writer changes has that writer's content afterwards.
+
+    The first writer's changes elsewhere, or behind such a block, stay.
+    """
     world = World(seed)
     a, b = world.client(), world.client()
     base = a.make(data)

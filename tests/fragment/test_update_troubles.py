@@ -1,4 +1,4 @@
-"""fm-update that fails on the way, whose writer dies, or whose file goes: what is there then, and what is said of it."""
+"""fm-update after a failure, a dead writer or a deleted file: the state, and the report."""
 
 import pytest
 
@@ -18,7 +18,10 @@ from .memory_world import World, content, noise, whole_chunks
 @pytest.mark.parametrize("mine", [False, True])
 @pytest.mark.parametrize("edit", ["front", "middle", "end", "empty"])
 def test_a_put_that_failed_is_put_again(edit, mine):
-    """Wherever it failed, the same put from the same base then finishes it, without a conflict with itself and without doubling anything."""
+    """After a failure at any step, the same put from the same base finishes the work.
+
+    The put has no conflict with itself, and duplicates no content.
+    """
     data = noise(8, 3000)
     new = noise(9, 2500)
     edited = {
@@ -76,7 +79,10 @@ def _mixtures(old, wished):
 
 
 def test_what_failed_is_said_truly():
-    """Before anything is published nothing was changed; from then on it may have been, even when only the last look fails."""
+    """Before any publication no change was made.
+
+    Afterwards a change is possible, even if only the last look fails.
+    """
     data, outcomes = noise(12, 3000), set()
     edited = (
         whole_chunks(13, 1500)
@@ -158,7 +164,10 @@ def test_two_make_the_same_file():
 
 
 def test_a_file_that_was_deleted_takes_the_whole_put_with_it():
-    """Also when the genesis block was to be written, and also when its blocks are not gone yet."""
+    """This holds for a pending write of the genesis block, too.
+
+    It also holds before the file's blocks are gone.
+    """
     world, data = World(), whole_chunks(19, 3000)
     a, b = world.client(), world.client()
     for edited in (b"x" + data, whole_chunks(20, 3000) + data + b"y", b"", data):
@@ -177,7 +186,10 @@ def test_a_file_that_was_deleted_takes_the_whole_put_with_it():
 
 
 def test_a_block_that_is_gone_takes_the_whole_put_with_it():
-    """Somebody deletes the file, and its genesis block was written once more at the same time: it is there, and lost."""
+    """Another client deletes the file, and at the same time the genesis block was written again.
+
+    The genesis block exists, and the file is lost.
+    """
     for edited in (b"x", b"y", b"z"):
         world, data = World(), noise(43, 3000)
         a = world.client()

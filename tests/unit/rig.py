@@ -1,4 +1,4 @@
-"""A session with the test for its clock, its network and its shell, and operations to run in it."""
+"""A session whose clock, network and shell are the test, and operations for the session."""
 
 from ares.model.configuration import Configuration
 from ares.model.errors import ConfigurationRefused

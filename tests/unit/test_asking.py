@@ -1,4 +1,7 @@
-"""Whom get-data asks for elements (ares/dap/primitives.py), as far as it depends on what was read before."""
+"""The servers that get-data asks for elements, depending on earlier reads.
+
+See ares/dap/primitives.py.
+"""
 
 import pytest
 
@@ -18,7 +21,7 @@ LARGE, SMALL = b"v" * LARGE_BYTES_MIN, b"v" * (LARGE_BYTES_MIN - 1)
 
 
 def read(access, value, get_version=False):
-    """The positions that one get-data asks for elements, which are those that it asks first."""
+    """Return the positions of servers that get-data asks for elements, and asks first."""
     configuration = access.configuration
     data = coding_for(configuration).encode(value)
     elements = [

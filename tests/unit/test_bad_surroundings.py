@@ -1,4 +1,4 @@
-"""A machine that refuses what a command needs: the error names what that is, and nothing else is printed."""
+"""A machine that refuses a need of a command: the error names the need, and is the only output."""
 
 import subprocess
 from pathlib import Path
@@ -12,7 +12,7 @@ from ares.model.errors import BadInput
 
 
 def said_by(script: str, *words: str) -> str:
-    """What a command writes to standard error that the shell starts so."""
+    """Return the standard error of a command started by the shell."""
     started = subprocess.run(
         ["sh", "-c", script, "sh", *python("-m", "ares", *words)],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""The library without asyncio, over a small real cluster; and the names that a program finds in `ares`."""
+"""The library without asyncio, over a small real cluster; and the public names of `ares`."""
 
 import asyncio
 import functools
@@ -91,7 +91,7 @@ def call_until_refused(call: Callable[[], object], ends: list[BaseException]) ->
 
 @pytest.mark.process
 def test_what_other_threads_call_while_it_is_closed_ends(settings: Settings) -> None:
-    """Each call, however late it comes, has a result or an error of ares."""
+    """Each call, however late, has a result or an error of ares."""
     for _ in range(5):
         with ares.connect_blocking(settings) as store:
             store.write("closing", b"value")

@@ -1,4 +1,7 @@
-"""Batches of frames: what is detached, what is refused and why; the rest is a property (ares/model/codec.py)."""
+"""Batches of frames: detached parts, and refusals with their reasons.
+
+The rest is a property (ares/model/codec.py).
+"""
 
 import tracemalloc
 
@@ -156,7 +159,7 @@ def described(count: int) -> Description:
 
 
 def most_memory_to_refuse(decoding, frames, why):
-    """In bytes, while these frames are refused because of ``why``."""
+    """Return the most bytes in use while these frames are refused because of ``why``."""
     tracemalloc.start()
     try:
         with pytest.raises(BadMessage, match=why) as refused:
@@ -217,7 +220,10 @@ def test_a_part_of_a_configuration_is_not_larger_than_the_whole(field, kind, cha
 
 
 def test_a_configuration_that_was_taken_before_is_taken():
-    """As large as one may be, in one name: a server's journal may have it."""
+    """The configuration is as large as possible, in a single name.
+
+    A server's journal may have such a configuration.
+    """
     large = Configuration("abd", (Server("s" * (CONFIGURATION_BYTES_MAX - 100)),)).at("d" * 10, 1)
     large.check_bounds()
     assert decode_requests(encode([Introduce(1, large)])) == [Introduce(1, large)]
@@ -225,7 +231,7 @@ def test_a_configuration_that_was_taken_before_is_taken():
 
 @pytest.mark.parametrize("earlier", [False, True])
 def test_a_configuration_without_a_place_is_not_introduced(earlier):
-    """It has no id, under which a server could look for it."""
+    """Such a configuration has no id, under which a server could look for it."""
     message = msgspec.msgpack.decode(msgspec.msgpack.encode(Introduce(1, ABD, (ABD.at("d", 0),))))
     (message[3][0] if earlier else message[2])[ABD.__struct_fields__.index("index")] = UNPLACED
     wrong = msgspec.msgpack.encode([message])

@@ -1,4 +1,4 @@
-"""The two codings (ares/dap/coding.py); that any k elements do is a property."""
+"""The two codings (ares/dap/coding.py). A property says that any k elements decode."""
 
 import random
 import struct
@@ -45,7 +45,7 @@ def test_more_than_k_elements_are_fine():
 
 @pytest.mark.parametrize("k", [1, 2, 3, 17, 30, 31])
 def test_elements_have_a_part_for_each_stripe_and_never_more_than_is_taken(k):
-    """A server refuses more parts, and smaller ones."""
+    """A server refuses more parts, and smaller parts."""
     assert VALUE_BYTES_MAX // STRIPE_BYTES <= PARTS_MAX
     coding = coding_for(
         Configuration.ec([f"s{number}" for number in range(k + 1)], k, allow_no_faults=True)
@@ -94,7 +94,7 @@ LARGE = random.Random(1).randbytes(2 * STRIPE_BYTES + 3 * JOINED_BYTES_MIN + 1)
 
 
 class Counting:
-    """A driver that counts what the library is asked to decode."""
+    """A driver that counts the library's decodings."""
 
     def __init__(self, driver):
         self.driver, self.decoded = driver, 0
@@ -116,7 +116,7 @@ def large(value=LARGE):
 
 
 def changed(elements, index, change):
-    """The elements with a change to the first part of one."""
+    """Return the elements with a change to the first part of an element."""
     first, *rest = elements[index]
     return elements | {index: (change(first), *rest)}
 
@@ -148,7 +148,7 @@ def test_a_small_value_and_other_elements_are_left_to_the_library(counted):
 
 
 def header(index=0, size=None, stripe=None):
-    """A change of what a part says of itself."""
+    """Return a change of a part's header."""
 
     def change(part):
         was = struct.unpack_from("<IIIQ", part)

@@ -1,4 +1,7 @@
-"""gc-config: what is asked of retired configurations, and what when they do not answer (ares/reconfig/reconfigure.py; Alg. 2:37-46)."""
+"""gc-config: requests to retired configurations, also to silent ones.
+
+See ares/reconfig/reconfigure.py; Alg. 2:37-46.
+"""
 
 import pytest
 
@@ -21,7 +24,7 @@ def view() -> View:
 
 
 def collect(view, reactions):
-    """Run, giving each round its reaction; the rounds' configurations and the result."""
+    """Run with the given reactions; return the rounds' configurations and the result."""
     operation = gc_config(view)
     asked, gather = [], next(operation)
     for reaction in reactions:

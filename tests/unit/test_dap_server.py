@@ -1,4 +1,7 @@
-"""The List of one object at one server, case by case; the model check is a property (ares/dap/list.py)."""
+"""The List of an object at a server, case by case (ares/dap/list.py).
+
+The model check is a property.
+"""
 
 from ares.dap.list import Versions
 from ares.model.messages import DELETED, Element

@@ -1,4 +1,7 @@
-"""Which version may be returned, case by case; the model check is a property (ares/dap/decidable.py)."""
+"""The versions that may be returned, case by case (ares/dap/decidable.py).
+
+The model check is a property.
+"""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The seal covers everything that could be mixed up (ares/model/element.py)."""
+"""The seal, which covers every field that could be mixed up (ares/model/element.py)."""
 
 import msgspec
 import pytest

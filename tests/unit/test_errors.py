@@ -1,4 +1,4 @@
-"""Each error says what went wrong, what was not lost, what to do (ares/model/errors.py)."""
+"""Errors: each names the failure, the unharmed data and the remedy (ares/model/errors.py)."""
 
 import pytest
 

@@ -96,7 +96,7 @@ def test_brackets_in_a_help_stay_text(capsys) -> None:
 
 
 def test_a_pipe_gets_the_same_plain_text() -> None:
-    """No colour and no box, even where a program asks all others for colours."""
+    """The page has no colour and no box, even if a program asks for colours."""
     forced = dict(os.environ, FORCE_COLOR="1", CLICOLOR_FORCE="1", TERM="xterm-256color")
     plain = {name: value for name, value in forced.items() if "COLOR" not in name}
     told = [

@@ -1,4 +1,7 @@
-"""A server's directory: one process at a time, an identity that is never served again once its memory is gone, and which start is the first."""
+"""A server's directory: a single process at a time, an identity, and the first start.
+
+An identity is never served again after the loss of its memory.
+"""
 
 import os
 import shutil
@@ -64,7 +67,10 @@ class Killed(BaseException):
 
 
 class Disk:
-    """The steps by which files become durable, in order; the process is killed after ``after`` of them."""
+    """The steps by which files become durable, in order.
+
+    The process is killed after ``after`` steps.
+    """
 
     def __init__(self, top: Path, monkeypatch: pytest.MonkeyPatch, after: int = -1) -> None:
         self.steps: list[str] = []
@@ -165,7 +171,7 @@ def test_a_directory_that_cannot_be_looked_into_is_not_taken_for_an_empty_one(
 
 
 def test_the_mark_of_a_new_directory_makes_nobody_of_one_that_served(tmp_path: Path) -> None:
-    """Should both ever be there, what was claimed is what counts."""
+    """If both should exist, the claim counts."""
     prepare(tmp_path / "s0")
     store_identity(tmp_path / "s0", IDENTITY, False)
     (tmp_path / "s0" / NEW_NAME).write_text("")
@@ -176,7 +182,11 @@ def test_the_mark_of_a_new_directory_makes_nobody_of_one_that_served(tmp_path: P
 
 
 def kill_first_starts(tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever served has no mark left, and whoever is killed before can start again: under the same identity, if it has a store."""
+    """Kill a first start after each step, and start again.
+
+    A server that served has no mark left. A server killed before can start again: under the same
+    identity, if it has a store.
+    """
     for after in range(100):
         directory = tmp_path / str(after)
         prepare(directory)
@@ -329,7 +339,7 @@ def test_two_processes_cannot_hold_one_directory(tmp_path: Path) -> None:
 
 
 def test_who_is_told_to_forget_is_somebody_new_though_nothing_is_there(tmp_path):
-    """An empty directory may be that of a lost disk."""
+    """An empty directory may belong to a lost disk."""
     claim = store_identity(tmp_path / "s0", "a" * 32, forget=True)
     assert (claim.identity != "a" * 32, claim.lost) == (True, True)
     assert store_identity(tmp_path / "s0", "a" * 32, forget=False).identity == claim.identity

@@ -1,4 +1,4 @@
-"""What a server keeps for one configuration (ares/replica/hosting.py; Alg. 4)."""
+"""A server's state for a configuration (ares/replica/hosting.py; Alg. 4)."""
 
 import msgspec
 import pytest

@@ -14,7 +14,7 @@ def listed(name: str, number: int = 1) -> Listed:
 
 
 def page(*replies: ObjectsReply) -> Page:
-    """What ``list_page`` makes of these answers."""
+    """Return the page that ``list_page`` makes of these answers."""
     listing = list_page(C, "", carry=None)
     next(listing)
     try:

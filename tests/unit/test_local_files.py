@@ -1,4 +1,7 @@
-"""The local end of put and get: standard output that writes all it is given, amounts as they are typed, names of saved conflicts."""
+"""The local end of put and get: whole writes to standard output, amounts, names of conflicts.
+
+Amounts are as users type them; names are of saved conflicts.
+"""
 
 import errno
 import os
@@ -17,7 +20,7 @@ from ares.model.errors import BadInput
 
 
 def kind_of(expression: str) -> str:
-    """The class of a file object where Python does not buffer standard output."""
+    """Return the class of a file object if Python does not buffer standard output."""
     program = f"import sys\nfrom ares.cli.local_files import standard_output\nwith standard_output() as out: print(type({expression}).__name__)"
     environment = os.environ | {"PYTHONUNBUFFERED": "1"}
     return subprocess.run(
@@ -33,7 +36,7 @@ def kind_of(expression: str) -> str:
 def test_standard_output_takes_all_of_a_write() -> None:
     assert (
         kind_of("sys.stdout.buffer") == "FileIO"
-    )  # which may write a part, and says so in what it returns
+    )  # may write a part, and returns the number of bytes
     assert kind_of("out") == "BufferedWriter"
 
 

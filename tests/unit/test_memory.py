@@ -1,4 +1,4 @@
-"""What a client remembers of its objects (ares/dap/cache.py)."""
+"""A client's memory of its objects (ares/dap/cache.py)."""
 
 import pytest
 

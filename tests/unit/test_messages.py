@@ -1,4 +1,7 @@
-"""The registry: every message has a number of its own, and every question its reply (ares/model/messages.py)."""
+"""The registry: every message has a unique number, and every question its reply.
+
+See ares/model/messages.py.
+"""
 
 from typing import get_args
 

@@ -1,4 +1,7 @@
-"""Whatever has the name of a small file, reading it ends, takes little memory, and says what was expected."""
+"""Reads of small files by name: bounded in time and memory, with the expectation in errors.
+
+This holds for any kind of file behind the name.
+"""
 
 import os
 import subprocess
@@ -117,7 +120,7 @@ def test_what_a_shell_substitutes_is_read() -> None:
     ],
 )
 def test_a_text_that_is_no_settings_file_is_refused(text: str, why: str) -> None:
-    """Some of them would keep tomllib for an hour, so that this test would not end."""
+    """Some of these texts would keep tomllib busy for an hour, so the test would not end."""
     with pytest.raises(NotToml, match=why):
         parse_toml(text)
 
@@ -147,5 +150,7 @@ def test_the_files_of_a_cluster_are_read_so(tmp_path: Path) -> None:
         with pytest.raises(BadInput, match="expected"):
             read_key(tmp_path / "cluster.toml", "key", tmp_path / "key", "the client")
     os.mkfifo(tmp_path / "clients.toml", 0o644)
-    with pytest.raises(BadInput, match="a pipe or a device"):  # a server reads it while it serves
+    with pytest.raises(
+        BadInput, match="a pipe or a device"
+    ):  # a server reads the file while it serves
         read_clients(tmp_path / "clients.toml")

@@ -1,4 +1,4 @@
-"""Pauses between two ticks: when the next one is over is known, and what has paused goes on alone."""
+"""Pauses between two ticks: the next end is known, and a paused job continues alone."""
 
 from ares.operation.effects import Pause
 from tests.unit.rig import Rig, once, sleeper

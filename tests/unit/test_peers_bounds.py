@@ -1,4 +1,7 @@
-"""What a peer's message may hold: looked at before work is done for it, refused alone, and never in the way of others (docs/limits.md)."""
+"""Bounds of a peer's message: checked before work, refused alone, without harm to others.
+
+See docs/limits.md.
+"""
 
 import sys
 from typing import Any
@@ -89,7 +92,7 @@ def refused(reply: Any, reason: Reason = Reason.BAD_REQUEST) -> bool:
 
 
 class Counted(str):
-    """A name that counts how often it is compared."""
+    """A name with a count of comparisons."""
 
     compared = 0
     __hash__ = str.__hash__
@@ -166,7 +169,7 @@ def test_a_batch_of_too_many_messages_is_refused():
 
 
 def work(messages: list[Any]) -> int:
-    """Calls made to decode a batch, to answer it and to encode the answers."""
+    """Return the number of calls to decode a batch, and to make and encode the answers."""
     server, header, calls = replica(), encode(messages), 0
 
     def count(frame: object, event: str, argument: object) -> None:
@@ -316,7 +319,7 @@ def test_a_page_is_bounded_in_bytes_and_the_listing_is_whole():
 
 
 def test_names_from_before_stop_neither_a_start_nor_a_listing():
-    """An earlier release stored any name that a program without the client library sent."""
+    """An earlier release stored any name from a program without the client library."""
     server = Replica(ME.id, ME.identity, C0, journaled=True)
     server.begin_restoring()
     for number, name in enumerate(["a", *BAD_NAMES, "z"]):

@@ -1,4 +1,7 @@
-"""nextC at a server, transition by transition (ares/model/configuration.py; Alg. 4:28-42, rule R2)."""
+"""nextC at a server, transition by transition.
+
+See ares/model/configuration.py; Alg. 4:28-42, rule R2.
+"""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A tally's examples; its model check is a property (ares/model/quorum.py)."""
+"""A tally's examples (ares/model/quorum.py). The model check is a property."""
 
 from ares.model.quorum import Outcome, Tally
 

@@ -1,4 +1,4 @@
-"""Whom a query asks first."""
+"""The servers that a query asks first."""
 
 import pytest
 
@@ -12,12 +12,15 @@ EC = Configuration.ec(SERVERS, 3).at(DEFAULT_DOMAIN, 0)
 
 
 def positions(readiness: Readiness, preferred: int = 0) -> list[int]:
-    """In what order the servers are asked."""
+    """Return the order in which the servers are asked."""
     return readiness.order(C, preferred).positions
 
 
 def served(readiness: Readiness, calls: int, silent: ServerId | None = None) -> list[ServerId]:
-    """Queries of a turn each, answered by all but ``silent``; who was asked first."""
+    """Run queries of a turn each, answered by all but ``silent``.
+
+    Return the servers asked first.
+    """
     asked = []
     for call in range(1, calls + 1):
         order = readiness.order(C)

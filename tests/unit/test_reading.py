@@ -1,4 +1,4 @@
-"""What the answers to one get-data amount to (ares/dap/reading.py)."""
+"""The result of the answers to a get-data (ares/dap/reading.py)."""
 
 import msgspec
 import pytest
@@ -175,19 +175,19 @@ def test_patience_grows_with_the_value():
 
 
 def test_patience_is_that_of_a_connection_that_begins_slowly():
-    """2^10 times what is sent at first takes ten round trips more."""
+    """At ten more round trips, 2^10 times the first amount has been sent."""
     large = answers(DataReply(1, (NEW,), 1024 * FIRST_BYTES, TAG_ZERO, None, None), reply(1))
     assert patience_s(large, 0.05) == pytest.approx(patience_s(large, 0.0) + 10 * 0.05)
 
 
 def test_patience_does_not_grow_with_an_outage():
-    """A quorum that was there after a minute, for servers were gone, says nothing about the way to them."""
+    """A quorum that came after a minute of an outage says nothing about the network."""
     large = answers(DataReply(1, (NEW,), 1024 * FIRST_BYTES, TAG_ZERO, None, None), reply(1))
     assert patience_s(large, 60.0) == patience_s(large, TRIP_S_MAX) < 10
 
 
 def bare(number, *tags):
-    """What a server answers that has nothing above the version held."""
+    """Return the answer of a server with no version above the version held."""
     return reply(number, *tags, carried=False)
 
 
@@ -210,7 +210,7 @@ def test_a_version_above_the_one_held_needs_elements():
 
 
 def test_a_version_below_the_one_held_needs_none():
-    """An older configuration of a sequence: what is held lies in a later one."""
+    """An older configuration of a sequence: the version held is in a later configuration."""
     reading = Reading(C, "k", 3, NEW)
     given = answers(*(bare(number, OLD) for number in range(4)))
     assert reading.settled(given)

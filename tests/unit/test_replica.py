@@ -1,4 +1,4 @@
-"""Which configurations a server takes in, and what it refuses (ares/replica/replica.py)."""
+"""Configurations that a server accepts and refuses (ares/replica/replica.py)."""
 
 import msgspec
 import pytest

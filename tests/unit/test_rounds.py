@@ -1,4 +1,4 @@
-"""A round: what it expects, whom it asks, when it asks again (ares/operation/jobs.py)."""
+"""A round: expected answers, servers asked, times of resends (ares/operation/jobs.py)."""
 
 import pytest
 

@@ -1,4 +1,7 @@
-"""Rounds in a session: quorums, resends, deadlines, refusals and hints (ares/operation/session.py)."""
+"""Rounds in a session: quorums, resends, deadlines, refusals and hints.
+
+See ares/operation/session.py.
+"""
 
 import itertools
 
@@ -206,7 +209,10 @@ FULL = Refused(1, Reason.STORAGE, "its disk is full")
 
 
 def test_what_one_says_in_the_handshake_denies_nothing(rig):
-    """Whoever answers at its address may have said it: the others are asked, and why they do not answer is told as well."""
+    """Any process at the server's address may have sent the refusal.
+
+    The other servers are asked, and the reasons of their silence are reported as well.
+    """
     rig.start(once())
     rig.reply("s0", AT_THE_DOOR)
     rig.tick(1.0)
@@ -226,7 +232,7 @@ def test_what_one_says_in_the_handshake_keeps_no_quorum_from_answering(rig):
 
 
 def test_what_enough_say_in_the_handshake_is_told_once_nothing_newer_is_known(rig):
-    """Somebody else may be at the addresses of servers that were replaced."""
+    """Other processes may be at the addresses of replaced servers."""
     rig.start(once())
     for server in ("s0", "s1"):
         rig.reply(server, AT_THE_DOOR)

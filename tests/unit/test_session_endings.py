@@ -1,4 +1,7 @@
-"""What ends a job that waits, a deadline or the end of the connection, is thrown into it first (ares/operation/session.py)."""
+"""Ends of a waiting job: a deadline or the end of the connection is thrown into the job first.
+
+See ares/operation/session.py.
+"""
 
 import pytest
 
@@ -16,7 +19,7 @@ def rig():
 
 
 def tells(waits, seen):
-    """Adds to what ends it while it waits, as operations do."""
+    """Record the error at the end of a waiting job, as operations do."""
     try:
         yield waits
     except Uncertain as error:

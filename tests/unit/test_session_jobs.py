@@ -1,4 +1,7 @@
-"""Jobs in a session: pauses, asks, Together, queues, deadlines and cancelling (ares/operation/session.py)."""
+"""Jobs in a session: pauses, asks, Together, queues, deadlines and cancelling.
+
+See ares/operation/session.py.
+"""
 
 import pytest
 
@@ -17,7 +20,7 @@ def rig():
 
 
 def answer_all(rig):
-    """Every server answers what it was asked."""
+    """Let every server answer its requests."""
     for server, requests in rig.sent().items():
         rig.reply(server, *(Ack(request.call, None) for request in requests))
 

@@ -1,4 +1,7 @@
-"""The cluster file: what is read from a good one, and that each thing wrong with a bad one is refused by file, key and expectation."""
+"""The cluster file: the values of a good file, and the refusal of each fault in a bad file.
+
+A refusal names file, key and expectation.
+"""
 
 from pathlib import Path
 

@@ -1,4 +1,7 @@
-"""The [etcd] table of the cluster file: what is read from a good one, and that each mistake is refused by file, key and expectation."""
+"""The [etcd] table of the cluster file: the values of a good table, and the refusal of each fault.
+
+A refusal names file, key and expectation.
+"""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What `init` writes: always a file that passes the checks, never over another one."""
+"""The file that `init` writes: it always passes the checks, and never replaces another file."""
 
 import shutil
 import socket
@@ -166,13 +166,13 @@ def test_without_a_wish_the_first_block_of_ports_that_is_free_is_chosen(
 ) -> None:
     assert (
         free_base_port(Plan(host="192.0.2.1")) == 7400
-    )  # another machine's address: what is free there is not known here
+    )  # another machine's address: its free ports are not known here
     monkeypatch.setattr(cluster_file, "is_free", lambda host, port: port not in (7403, 7518))
     assert Plan().ports == 19
     assert free_base_port(Plan()) == 7600
     assert free_base_port(Plan(servers=1, consensus=0)) == 7400
     monkeypatch.setattr(cluster_file, "is_free", lambda host, port: port == 0)
-    assert free_base_port(Plan()) == 0  # by chance, then
+    assert free_base_port(Plan()) == 0  # by chance in this case
 
 
 def test_a_port_that_is_taken_is_named_and_a_free_base_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,7 @@
-"""The shared options of the command line: before or after the command's name, laid over the cluster file; and what errors become."""
+"""The shared options of the command line: before or after the command's name.
+
+The options override the cluster file. The tests cover the form of errors, too.
+"""
 
 import json
 import runpy
@@ -20,7 +23,10 @@ from ares.reconfig.view import Switches
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[Common]:
-    """An app with the commands `probe`, which takes the shared options and is recorded, and ones that fail."""
+    """Make an app with the recorded command `probe`, and failing commands.
+
+    `probe` takes the shared options.
+    """
     app = typer.Typer(rich_markup_mode=None)
     recorded: list[Common] = []
     unavailable = Unavailable(3, 2, {"s1": "silent"})

@@ -1,4 +1,7 @@
-"""Which servers of a site a domain gets (ares/cluster/sites.py); that servers of other sites are asked last, and are no spares."""
+"""The servers of a site that a domain gets (ares/cluster/sites.py).
+
+Servers of other sites are asked last, and are no spares.
+"""
 
 from pathlib import Path
 

@@ -1,4 +1,7 @@
-"""Queries are put to a quorum, and to the servers that were spared when that takes longer than queries usually do (ares/operation/session.py)."""
+"""Queries: asked of a quorum, and of the spared servers after an unusual time.
+
+See ares/operation/session.py.
+"""
 
 import pytest
 
@@ -21,12 +24,12 @@ def rig():
 
 
 def order(rig):
-    """Whom a query asks now."""
+    """Return the servers that a query asks now."""
     return rig.session.readiness.order(C)
 
 
 def run(rig, seconds, **more):
-    """A round that takes so long."""
+    """Run a round that takes `seconds`."""
     rig.start(once(**more))
     asked = rig.sent()
     rig.now += seconds
@@ -35,7 +38,7 @@ def run(rig, seconds, **more):
 
 
 def asked_after(rig, seconds):
-    """Who is asked at first, and who more after so long."""
+    """Return the servers asked at first, and the servers asked after `seconds`."""
     rig.start(once(order=order(rig)))
     first = set(rig.sent())
     rig.tick(seconds)

@@ -1,4 +1,7 @@
-"""Who started in a directory is remembered beside it: a mark of a new directory that is found later, or made anew, is not believed then."""
+"""The record of starts in a directory, which is kept beside the directory.
+
+A mark of a new directory that is found later, or made anew, is not believed.
+"""
 
 import logging
 import os
@@ -31,7 +34,7 @@ KINDS = pytest.mark.parametrize("start", [claim_identity, store_identity])
 
 
 def lose(directory: Path) -> None:
-    """The disk goes, and below its mount point there is what was prepared before it was mounted."""
+    """Lose the disk: below its mount point is the directory from before the mount."""
     shutil.rmtree(directory)
     prepare(directory)
 
@@ -81,7 +84,7 @@ def test_who_forgets_begins_anew_and_is_remembered_all_the_same(
 
 
 def test_who_forgets_where_nothing_was_remembered_is_remembered(tmp_path: Path) -> None:
-    """The disk was lost before a release that remembers."""
+    """The disk was lost before the upgrade to a release with records."""
     store_identity(tmp_path / "s0", IDENTITY, True)
     assert was_started(tmp_path / "s0", IDENTITY)
 
@@ -95,7 +98,10 @@ def test_a_server_of_an_earlier_release_is_remembered_at_its_next_start(tmp_path
 
 
 def test_another_identity_is_new_in_the_same_place_and_both_are_remembered(tmp_path: Path) -> None:
-    """A new cluster with its data where an earlier one had its own; configurations of the two name different identities."""
+    """A new cluster has its data in an earlier cluster's place.
+
+    Configurations of the two name different identities.
+    """
     prepare(tmp_path / "s0")
     store_identity(tmp_path / "s0", IDENTITY, False)
     lose(tmp_path / "s0")

@@ -1,4 +1,4 @@
-"""Tags are totally ordered: by number, then by writer."""
+"""The total order of tags: by number, then by writer."""
 
 import itertools
 

@@ -1,4 +1,7 @@
-"""No tag freezes an object: what servers take grows with time, and what an earlier release took can be written over."""
+"""Bounds of tags, which keep any tag from freezing an object.
+
+The bound of servers grows with time, and a tag accepted by an earlier release can be overwritten.
+"""
 
 import msgspec
 import pytest
@@ -22,7 +25,7 @@ ABD = Configuration.abd(MEMBERS).at(DEFAULT_DOMAIN, 0)
 EC = Configuration.ec(servers(0, 1, 2, 3, 4), 3, 2).at(DEFAULT_DOMAIN, 0)
 NOW_S = 1_795_000_000.123456
 FROZEN = 2**63
-"""The highest number that the release before took, so that nothing could follow it."""
+"""The highest number that the last release accepted, which left no number above."""
 
 
 def put_of(
@@ -44,7 +47,7 @@ def put_of(
 
 
 def put_by_hand(configuration: Configuration, number: int, to: tuple[str, ...] | None = None):
-    """What a hostile client sends; the servers of ``to`` have to take it."""
+    """Put an element as a hostile client does; the servers of ``to`` must accept it."""
     to = to or configuration.server_ids
     yield Gather(
         configuration,
@@ -94,7 +97,7 @@ def test_without_a_clock_the_floor_is_taken():
     [(LEFT - 1, b""), (13, b"four"), (VALUE_BYTES_MAX, b"four"), (2**62, b"four"), (-(2**63), b"")],
 )
 def test_a_length_that_the_data_cannot_have_is_refused(length, data):
-    """A mover that goes slowly would wait for as many bytes."""
+    """A slow mover would wait for as many bytes."""
     host = Hosting(EC, 2)
     with pytest.raises(BadElement):
         host.put_data(put_of(EC, Tag(1, 1), 2, data, length))
@@ -108,12 +111,12 @@ def test_a_length_that_the_data_can_have_is_taken(length, data):
     assert host.describe().objects == 1
 
 
-# -- objects that an earlier release let somebody freeze -------------------------------------------
+# -- objects that an earlier release allowed to freeze -------------------------------------------
 
 
 @pytest.fixture
 def frozen():
-    """A world whose servers were started from what the release before had stored."""
+    """Make a world whose servers were started from the last release's stored state."""
     world = World(ABD, range(3))
     for server in MEMBERS:
         replica = Replica(server.id, server.identity, ABD, lambda: NOW_S, journaled=True)
@@ -142,7 +145,7 @@ def test_nobody_gets_further_by_that_than_by_as_many_writes(frozen):
     assert client.run(write(client.view, "k", b"mine")).number == FROZEN + 1
 
 
-# -- what a client is told -------------------------------------------------------------------------
+# -- reports to clients --------------------------------------------------------------------------
 
 
 def test_the_refusal_says_what_where_and_that_nothing_was_changed():
@@ -163,7 +166,7 @@ def test_the_refusal_says_what_where_and_that_nothing_was_changed():
     "operation", [lambda view: write(view, "k", b"v"), lambda view: delete(view, "k")]
 )
 def test_nothing_is_sent_over_a_tag_that_none_can_follow(operation):
-    """Of a server that is not what it says: such a number cannot even be written down."""
+    """The tag is from a false server: such a number cannot even be written down."""
     world = World(ABD, range(3))
     honest = world.client()
     honest.run(write(honest.view, "k", b"v"))
@@ -190,7 +193,10 @@ def test_nothing_is_sent_over_a_tag_that_none_can_follow(operation):
 
 
 def test_an_answer_with_such_a_tag_leaves_nothing_behind_in_the_client():
-    """The next write, of which the false server says nothing, is as if it had never been asked."""
+    """The next write acts as if the false server was never asked.
+
+    The false server does not answer this write.
+    """
     world = World(ABD, range(3))
     client = world.client()
     real = world.replicas["s0"].handle

@@ -1,5 +1,7 @@
-"""Now, and Together in order, with a window that changes, and with an iterator that fails (ares/operation/effects.py,
-ares/client/{jobs,rounds}.py)."""
+"""Now, and Together in order, with a changing window, and with a failing iterator.
+
+See ares/operation/effects.py, ares/client/{jobs,rounds}.py.
+"""
 
 import pytest
 
@@ -46,7 +48,7 @@ def test_now_in_what_starts_when_something_else_ends(rig):
 
 
 def running(log):
-    """Names that began, and those that ended."""
+    """Return the names of begun and of ended operations."""
     return [name for name, what in log if what == "began"], [
         name for name, what in log if what == "ended"
     ]
@@ -61,7 +63,7 @@ def task(log, name, seconds):
 
 @pytest.mark.parametrize(("ordered", "begun"), [(False, [0, 1, 2, 3, 4, 5]), (True, [0, 1, 2])])
 def test_in_order_nothing_begins_far_ahead_of_the_oldest(rig, ordered, begun):
-    """Operation 0 is slow. In order the window stands still with it; otherwise the rest goes on beside it."""
+    """Operation 0 is slow. In order, the window waits for it; otherwise the rest goes on."""
     log = []
 
     def operation():

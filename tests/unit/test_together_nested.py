@@ -1,4 +1,7 @@
-"""Together inside Together: a failure ends whatever was started, however deep (ares/client/{jobs,rounds}.py)."""
+"""Together inside Together: a failure ends all started operations, at any depth.
+
+See ares/client/{jobs,rounds}.py.
+"""
 
 import pytest
 
@@ -15,7 +18,7 @@ def rig():
 
 
 def nested(log, name, fails):
-    """An operation that runs others, one of which may fail."""
+    """Run nested operations; a given operation fails."""
     try:
         yield Together(
             iter(
@@ -50,7 +53,7 @@ def test_together_inside_together(rig):
 
 @pytest.mark.parametrize("caught", [True, False])
 def test_a_failure_ends_whatever_the_others_have_started(rig, caught):
-    """Not only the operations beside it, but those that they run, however deep."""
+    """The failure ends the operations beside it and their nested operations, at any depth."""
     log = []
 
     def deep():

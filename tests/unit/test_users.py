@@ -1,4 +1,4 @@
-"""How servers count who uses which domain: of late, and bounded (ares/server/users.py)."""
+"""A server's counts of the users of each domain: recent, and bounded (ares/server/users.py)."""
 
 import asyncio
 import random
@@ -34,7 +34,7 @@ UNKNOWN = INITIAL.at("unknown", 0, INITIAL.id)
 
 
 class World:
-    """A server's replica, and what it counts at a moment of our own."""
+    """A server's replica with counts, and a clock of the test."""
 
     def __init__(self, sites=("nantes", "rennes")):
         self.replica = Replica("s0", MEMBERS[0].identity, INITIAL)
@@ -43,7 +43,7 @@ class World:
         self.users = Users(sites, self.replica.hosted, lambda: self.now, random.Random(1).random)
 
     def ask(self, site, *messages):
-        """Each alone: none stands for others then."""
+        """Ask with each message alone; a batch would count as a whole."""
         for message in messages:
             self.users.seen(SimpleNamespace(site=site), [message])
 
@@ -148,7 +148,7 @@ def test_a_clock_that_jumps_makes_no_requests(jump_s):
 
 
 def test_a_batch_counts_as_a_whole_whatever_the_order_in_it():
-    """Of three domains that are always asked together each gets a third."""
+    """Each of three domains gets a third if all are always asked together."""
     world = World()
     world.replica.introduce(OTHERS)
     batch = [*asked(1, INITIAL), *asked(1), *asked(1, OTHERS)]

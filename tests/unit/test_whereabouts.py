@@ -1,4 +1,7 @@
-"""Where a client looks for a domain, and what it remembers: bounded, and harmless when it is old, damaged or forged."""
+"""A client's search for a domain, and the client's memory of domains.
+
+The memory is bounded, and harmless if old, damaged or forged.
+"""
 
 import json
 import os
@@ -90,7 +93,7 @@ def test_what_a_server_was_told_outlasts_it() -> None:
 
 
 class Asking:
-    """A session that asks; ``found``: what it came to."""
+    """A session that asks; ``found`` is the result."""
 
     def __init__(self, servers: int) -> None:
         self.session = Session()
@@ -138,7 +141,7 @@ def test_all_servers_may_say_that_they_do_not_know() -> None:
     assert asking.found == [None]
 
 
-# -- what is remembered ----------------------------------------------------------------------------
+# -- memory --------------------------------------------------------------------------------------
 
 
 def ids(asked: list[Server]) -> list[str]:

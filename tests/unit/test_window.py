@@ -1,4 +1,7 @@
-"""How many objects move at once, and when: what the window makes of the rounds that it is told of."""
+"""The number of simultaneous moves of objects, and their times.
+
+The window adapts to the reported rounds.
+"""
 
 import pytest
 
@@ -20,7 +23,7 @@ def told(window: Window, *seconds: float, times: int = 1) -> int:
 
 
 def begin(window: Window, now: float = 0.0, **more: float) -> list[float]:
-    """What each of the objects that may begin has to wait."""
+    """Return the wait of each object that may begin."""
     waits: list[float] = []
     under_way = window._under_way
     while window() > under_way + len(waits):
@@ -53,7 +56,7 @@ def test_one_late_round_is_no_queue():
 
 
 def test_it_settles_where_the_queue_is_as_long_as_it_may_be():
-    """Servers that serve one after the other: a round takes as long as there are groups under way."""
+    """Servers work sequentially: a round takes as long as the groups under way."""
     window, each_s = Window(batch=True), QUEUE_S / 6
     for _ in range(50_000):
         window.took(each_s * window.groups)

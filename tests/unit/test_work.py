@@ -1,4 +1,4 @@
-"""Every message says what work it makes beyond that of a small one (ares/model/work.py), whatever its kind."""
+"""The work of each message beyond the work of a small message (ares/model/work.py)."""
 
 from typing import get_args
 
@@ -25,7 +25,7 @@ ID = ConfigurationId(b"c" * 16)
 
 
 def _is_large(type_: inspect.Type, is_request: bool) -> bool:
-    """Whether a field of that type may hold much."""
+    """Return whether a field of that type may hold much."""
     match type_:
         case inspect.UnionType():
             return any(_is_large(each, is_request) for each in type_.types)
@@ -41,7 +41,7 @@ def _is_large(type_: inspect.Type, is_request: bool) -> bool:
 
 @pytest.mark.parametrize("kind", get_args(AnyMessage), ids=lambda kind: kind.__name__)
 def test_a_kind_of_message_that_may_be_large_says_so(kind: type[Message]) -> None:
-    """Before, there was a list of the kinds after which a turn ended, and reads of logs were missing in it."""
+    """An earlier list of kinds that ended a turn lacked reads of logs."""
     described = inspect.type_info(kind)
     assert isinstance(described, inspect.StructType)
     fields = [field.name for field in described.fields if _is_large(field.type, kind in REQUESTS)]
@@ -62,7 +62,7 @@ def test_entries_count_64_bytes_at_least() -> None:
 
 
 def test_a_node_counts_what_it_answers_and_answers_no_more_than_a_turn_has() -> None:
-    """Before, an answer had up to 16 MiB, and cost no more than a small one."""
+    """Earlier releases counted an answer of 16 MiB like a small answer."""
     meter = Meter()
     node = LogNode(ServerId("s0"), "s0", meter=meter)
     itself = Server(ServerId("s0"), "s0:1", "s0")
