@@ -21,7 +21,7 @@ from ares.model.tag import TAG_ZERO, Tag
 
 
 def newest_decodable(lists: Sequence[DataReply], k: int) -> Tag | None:
-    """Return the tag to return, t0 if no write completed, or None while these Lists leave it open.
+    """Return get-data's tag: t0 if no write completed, None if these Lists do not settle the tag.
 
     ``lists`` come from a quorum or more servers.
     """
@@ -40,9 +40,10 @@ def newest_decodable(lists: Sequence[DataReply], k: int) -> Tag | None:
 
 
 def newest_possible(lists: Sequence[DataReply], k: int) -> Tag:
-    """Return a bound of the tags of writes completed before these Lists of a quorum were sent.
+    """Return an upper bound of the tags completed before these Lists were sent.
 
-    Of a completed tag, k of these servers list the tag or may have dropped it.
+    The Lists come from a quorum. Of a completed tag, k of these servers list the tag or may have
+    dropped the tag.
     """
     possible = {
         tag

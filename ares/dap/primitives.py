@@ -104,7 +104,7 @@ class DataAccess:
         self.large = True
         """True if the value read last was large, as a prediction for the next value.
 
-        The length of a value is unknown before the read.
+        The length of a value is unknown before its read.
         """
 
     def get_tag(self, object: ObjectName) -> Operation[FoundTag]:

@@ -5,10 +5,10 @@ because writers are at work, because servers are slow, or because no version can
 ever. The last is proven when looks over more than two seconds have found the same result, and the
 result does not depend on silent servers:
 
-- No version is settled (ares/dap/decidable.py), and no version is with any answer of the silent
-  servers, fewer than k of them: with none of the tags listed so far, or with any single tag of
-  them (:func:`proves`). A server may help by having an element, and by not having a tag which
-  hides a version below.
+- No version is settled (ares/dap/decidable.py), and no answer of the silent servers, fewer than k
+  of them, would settle a version: neither an answer without any tag listed so far, nor an answer
+  with any single listed tag (:func:`proves`). A server may help by having an element, and by not
+  having a tag which hides a version below.
 - A version is settled and lacks elements. A server certainly lacks the element if the server does
   not list the tag, or was asked for the element and had no intact one. All the other servers,
   silent servers included, are fewer than k.
@@ -16,7 +16,7 @@ result does not depend on silent servers:
 No returnable version can be put together from the whole contents of the configuration. Later
 versions come from writes. A write under way is seen, because the write changes the result of the
 looks. A write that ends without having changed the result was told of the successor which a mover's
-looks install (rule R1), and stores its version there.
+looks install (rule R1), and stores its version in the successor.
 """
 
 from collections.abc import Iterable, Mapping
@@ -201,7 +201,7 @@ def patience_s(answers: DataReplies, waited_s: float) -> float:
 
 
 LOOKS_ALIKE = 8
-"""Number of identical results in a row taken for final; with the pauses they take more than 2 s."""
+"""Number of identical looks after which their result is final; with pauses, more than 2 s."""
 
 PAUSE_S_MAX = 1.0
 

@@ -14,8 +14,8 @@ The guarantees of each call:
 - ``open`` for reading pins the file's present state. A later put does not show; the pinned content
   stays readable for at least a quarter of an hour after its replacement, and is an error (ESTALE)
   afterwards, never a mixture. If the file was deleted, the error comes at once.
-- ``cat_file`` returns the content of a single put, for a part of a file, too; ``get_file`` likewise,
-  and the local file keeps its old content or has all of the new content.
+- ``cat_file`` returns the content of a single put, for a part of a file, too. ``get_file`` does the
+  same, and the local file keeps its old content or has all of the new content.
 - Files shared block by block (not atomic) can be read, too, every block as it was at some moment of
   ``open``; this is no snapshot of the whole (ares/fragment/read.py).
 - ``mode="xb"``, ``pipe_file(mode="create")`` and ``"ab"`` refuse to replace another client's
@@ -28,7 +28,7 @@ The guarantees of each call:
 
 Directories exist through the files in them: ``mkdir`` and ``makedirs`` do nothing, ``rmdir``
 refuses to remove a directory with files. An error with the words "nothing was changed" is exact,
-and an error with an unknown outcome says that the outcome is unknown.
+and an error after an unknown outcome says that the outcome is unknown.
 """
 
 from ares.filesystem.system import AresFileSystem

@@ -250,9 +250,7 @@ class Chain:
             yield self._take(seen)
 
     def _read_linked(self, part: Part) -> Operation[None]:
-        with suppress(
-            BlockGone
-        ):  # only expected: its maker may have been overtaken; the walk finds out whether this matters
+        with suppress(BlockGone):  # only expected: the walk finds out whether its absence matters
             self._arrived[part.id] = yield from self._see(part.id, part)
         self._awaited.discard(part.id)
         yield from self._take_along_chain()

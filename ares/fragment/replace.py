@@ -123,7 +123,7 @@ class Put:
         for attempt in range(RETRIES_MAX):
             if (
                 attempt or not self._created
-            ):  # a collection must see the coming publication, even when all blocks are listed already
+            ):  # collections must see the coming publication, even with all blocks listed
                 id = self._ids.next()
                 with effect(False):
                     yield from announce(self._blocks, self.genesis.file, id, self.now_s)

@@ -32,8 +32,9 @@ from ares.model.identity import (
 from ares.model.numbers import POSITION_MAX, Position, is_whole, shown_number
 
 Algorithm = Literal["abd", "ec", "chain"]
-"""The data's form: objects replicated (abd) or erasure-coded (ec), or a stretch of a log (chain,
-docs/log.md).
+"""The form of a configuration's data.
+
+Objects replicated (abd) or erasure-coded (ec), or a stretch of a log (chain, docs/log.md).
 """
 
 SERVERS_MAX = 32

@@ -1,4 +1,4 @@
-"""The errors: each says the failure, the extent of the loss, and the remedy.
+"""The errors: each tells the failure, the data that is safe, and the remedy.
 
 Every failure caused by a user, a file or the network derives from :class:`AresError`; ``assert`` is
 kept for invariants of this package.
@@ -205,7 +205,7 @@ class DecodeFailed(_Detailed, Uncertain):
 
 
 class ConnectionClosed(_Detailed, Uncertain):
-    """The client was closed: during the operation, or before its begin (``begun`` False)."""
+    """The client was closed: during the operation, or before its start (``begun`` False)."""
 
     begun: bool = True
 

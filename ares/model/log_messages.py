@@ -187,7 +187,7 @@ class Seal(OfChain, frozen=True, tag=100):
 
 
 class Stand(OfChain, frozen=True, tag=101):
-    """A question: is every entry below the start of this chain here?"""
+    """A question: does the node have every entry below the start of this chain?"""
 
 
 # -- from node to node; ``server`` is the sender; LookRow and Fetch carry the successor (R1)

@@ -1,8 +1,8 @@
 """Numbers from users and from peers, and their bounds.
 
 A bool, NaN, an infinite or a huge number would fail later, in another place. A message with a
-number out of bounds is refused while decoding. MessagePack has no integer below -2^63 or above 2^64
-- 1; a number of 64 bits therefore has a lower bound only.
+number out of bounds is refused while decoding. MessagePack has no integer below -2^63, or from 2^64
+on; a number of 64 bits therefore has a lower bound only.
 """
 
 from typing import Annotated, TypeGuard

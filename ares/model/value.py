@@ -17,14 +17,10 @@ TOMBSTONE: Final = Mark.TOMBSTONE
 """The value of a deleted object, and v0, the value of an object that was never written."""
 
 WITHHELD: Final = Mark.WITHHELD
-"""The value of an undecodable object left behind by a move, until a write replaces the value.
-
-See ares/reconfig/mover.py.
-"""
+"""No value: the configuration's successor is finalized and has it (paper: Alg. 3 and 4, bottom)."""
 
 LOST: Final = Mark.LOST
-"""The value of an object left behind by a move because it could not be decoded, until a write
-replaces it.
+"""The value of an undecodable object left behind by a move, until a write replaces the value.
 
 See ares/reconfig/mover.py.
 """

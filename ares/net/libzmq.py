@@ -296,7 +296,7 @@ class ZmqListener(BatchListener):
         )
         self._context.setsockopt(
             zmq.RCVHWM, 0
-        )  # a bounded queue would make libzmq's thread wait for the monitor's reader, without sending and receiving
+        )  # or libzmq's thread would wait for the monitor's reader
         self._monitor: Socket = socket.get_monitor_socket(
             zmq.Event.ACCEPTED | zmq.Event.DISCONNECTED
         )

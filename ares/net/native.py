@@ -235,7 +235,7 @@ class _Link(Link):
             case TurnedAway(code="400") if self._secret is not None:
                 self._shut_out(links.UNKNOWN_KEY)
             case None:
-                self._careful = True  # it may want another mechanism, and libzmq names its mechanism only to a peer that waits
+                self._careful = True  # libzmq names its mechanism only to a peer that waits
                 self._trouble(links.HUNG_UP if self._secret is None else links.WRONG_KEY)
             case TurnedAway() as refused:
                 self._trouble(str(refused))

@@ -99,7 +99,7 @@ def encode_as_of(began_s: float) -> bytes:
 
 
 def decode_as_of(value: bytes) -> float:
-    """Return the begin of the last complete pass, in seconds since 1970.
+    """Return the start of the last complete pass, in seconds since 1970.
 
     Raises :class:`UnreadableRecord`.
     """

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Clock = Callable[[], float]
 Computed = tuple[str, float, float]
-"""A computation (``encode``, ``decode``), with its begin and end."""
+"""A computation (``encode``, ``decode``), with its start and end."""
 
 PARTS_MAX = 20_000
 """Most parts of a recording; further parts of a long move are counted, and not kept."""
@@ -95,7 +95,7 @@ class _Standing:
 class Recording:
     """The recording of an operation.
 
-    ``parts``: in the order of their begin, ``operation`` first. ``name``: of the operation.
+    ``parts``: in the order of their start, ``operation`` first. ``name``: of the operation.
     ``contexts`` returns the context of a new round for the servers, or None. ``computed``: the
     computations of this client's codings; entries present when a task waits again were computed for
     this task, because no second task runs in between.

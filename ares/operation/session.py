@@ -287,7 +287,7 @@ class Session:
                     try:
                         if task.job.progress is not None:
                             task.job.progress(effect.progress)
-                    except Exception as failure:  # the caller's own code: thrown into the operation, as if the report had failed
+                    except Exception as failure:  # the caller's own code: a failed report
                         error = failure
                 case Pause():
                     if effect.retry:

@@ -12,13 +12,10 @@ from ares.model.messages import Located, Where
 from ares.operation.effects import Answers, Gather, Operation
 
 LOCATE_S = 1.0
-"""Seconds to wait for more answers after a server answered without knowing the domain."""
+"""Seconds to wait for servers while none answers."""
 
 OTHERS_S = 0.1
-"""Return the newest finalized configuration of ``domain`` named soon by ``servers``, or None.
-
-``servers``: 1 to SERVERS_MAX. Servers of a release without this question count as silent.
-"""
+"""Seconds to wait for more answers after a server answered without knowing the domain."""
 
 
 def locate(domain: DomainName, servers: Sequence[Server]) -> Operation[Configuration | None]:

@@ -88,8 +88,8 @@ Transfer = Literal["client", "servers"]
 """The way of large values: through the mover, or from server to server."""
 
 BRING_S, BRING_BYTES_PER_S = 3.0, 10e6
-"""Limit of servers' time to pull a value, in seconds and by its bytes, until the mover carries the
-value.
+"""Seconds for servers to pull a value, and expected bytes a second; afterwards the mover carries
+the value.
 """
 
 NOT_BROUGHT_MAX = 8
@@ -100,9 +100,10 @@ The servers may be unable to reach each other.
 
 
 class Manner(Struct, frozen=True):
-    """The move of objects into ``target``.
+    """The manner of a move.
 
-    ``stuck``: the objects not moved, and the reasons. ``left``: the objects left behind.
+    ``throttle``: a limit of its speed. ``skip_undecodable``: leave behind objects that provably
+    cannot be moved.
     """
 
     throttle: Throttle | None = None

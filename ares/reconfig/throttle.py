@@ -43,7 +43,7 @@ MEMORY_ROUNDS = 64
 
 
 class Window:
-    """The number of objects which move at once, and the moment of each begin.
+    """The number of objects which move at once, and the moment at which each begins.
 
     Requests of clients wait behind the mover's requests. Objects therefore begin in groups, a group
     when half of the previous group has ended: a wait for the whole group would let a single

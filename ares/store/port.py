@@ -27,7 +27,7 @@ class Use(enum.IntEnum):
     """
 
     DATA = 0  # leaves the whole spare
-    POINTERS = 1  # pointers, collections and deletions, which free space in the end: leave half of the spare
+    POINTERS = 1  # pointers, collections and deletions, which free space later: leave half of it
     COMPACTION = 2  # may take the last of the spare
 
 

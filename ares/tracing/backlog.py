@@ -1,4 +1,4 @@
-"""The amount of tracing: an operation is traced whole, or left out before its begin.
+"""The amount of tracing: an operation is traced whole, or left out before its start.
 
 No clock, no lock, no I/O.
 """

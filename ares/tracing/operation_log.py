@@ -27,7 +27,7 @@ FILES = 16
 
 TAGS_REMEMBERED = 10_000
 
-MORE: ContextVar[dict[str, Any]] = ContextVar("more of a line", default={})  # noqa: B039 - nobody changes it
+MORE: ContextVar[dict[str, Any]] = ContextVar("more of a line", default={})  # noqa: B039 - never changed
 """Additional fields of the lines of operations that end in this context."""
 
 _log = logging.getLogger(__name__)

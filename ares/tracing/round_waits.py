@@ -73,7 +73,7 @@ class RoundWait:
         return [server for server in self._asked if server not in done and server not in spared]
 
     def stages(self) -> Iterator[tuple[str, float, float]]:
-        """Divide the time until the last reply: name, begin, end of each part.
+        """Divide the time until the last reply: name, start, end of each part.
 
         Yields no part for a server asked at first and already connected.
         """

@@ -212,7 +212,7 @@ def _critical(root: Span, full: Mapping[bytes, Sequence[Span]]) -> set[bytes]:
     """Return the ids of the spans without which the operation would have ended earlier.
 
     The path runs from the end of a span back: the inner span that ended last, and likewise before
-    the begin of that span. Among a round's servers: the server whose reply ended the round.
+    the start of this span. Among a round's servers: the server whose reply ended the round.
     """
     path: set[bytes] = set()
     todo = [root]
