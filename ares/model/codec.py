@@ -52,6 +52,7 @@ BATCH_MESSAGES_MAX = 4096
 _PREFIX = bytes([VERSION])
 _encoder = msgspec.msgpack.Encoder()
 _WHY_CHARACTERS_MAX = 1000
+_UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _bound = msgspec.Meta(max_length=BATCH_MESSAGES_MAX)
 _of_requests: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(
     Annotated[list[Request | Bring | ChainRequest | Upkeep | ConsensusRequest], _bound]
@@ -185,10 +186,13 @@ class RequestPortions:
                 raise BadMessage(
                     f"a request of {len(part)} bytes, at most {REQUEST_BYTES_MAX} are read"
                 )
-            messages.append(_decoded(part, _of_request, "a request"))
+            try:
+                messages.append(_of_request.decode(part))
+            except _UNDECODABLE as error:
+                raise _bad("a request", error) from error
         self._used = _attach(messages, self._frames, self._used)
-        if not self._left:
-            _check_all_used(self._frames, self._used)
+        if not self._left and self._used != len(self._frames):
+            raise _unused(self._frames, self._used)
         return messages
 
 
@@ -196,7 +200,9 @@ def _decode(
     frames: Sequence[Frame], decoder: msgspec.msgpack.Decoder[Any], kind: str
 ) -> list[AnyMessage]:
     messages: list[AnyMessage] = _decode_header(frames, decoder, kind)
-    _check_all_used(frames, _attach(messages, frames, 1))
+    used = _attach(messages, frames, 1)
+    if used != len(frames):
+        raise _unused(frames, used)
     return messages
 
 
@@ -213,15 +219,15 @@ def _decode_header(
         raise BadMessage(
             f"message format {spoken}, and this program speaks {VERSION}: use the same release of ares on both sides"
         )
-    decoded: list[Any] = _decoded(memoryview(header)[1:], decoder, f"a batch of {kind}")
+    try:
+        decoded: list[Any] = decoder.decode(memoryview(header)[1:])
+    except _UNDECODABLE as error:
+        raise _bad(f"a batch of {kind}", error) from error
     return decoded
 
 
-def _decoded(data: memoryview, decoder: msgspec.msgpack.Decoder[Any], what: str) -> Any:
-    try:
-        return decoder.decode(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise BadMessage(f"not {what}: {str(error)[:_WHY_CHARACTERS_MAX]}") from error
+def _bad(what: str, error: Exception) -> BadMessage:
+    return BadMessage(f"not {what}: {str(error)[:_WHY_CHARACTERS_MAX]}")
 
 
 def _attach(messages: list[AnyMessage], frames: Sequence[Frame], used: int) -> int:
@@ -243,6 +249,5 @@ def _attach(messages: list[AnyMessage], frames: Sequence[Frame], used: int) -> i
     return used
 
 
-def _check_all_used(frames: Sequence[Frame], used: int) -> None:
-    if used != len(frames):
-        raise BadMessage(f"{len(frames)} frames, {used} of them used")
+def _unused(frames: Sequence[Frame], used: int) -> BadMessage:
+    return BadMessage(f"{len(frames)} frames, {used} of them used")

@@ -1,6 +1,6 @@
 """The base of all messages, and the additions of a traced request and its reply."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta, Struct
 
@@ -29,7 +29,11 @@ class Message(Struct, frozen=True, array_like=True, gc=False, tag=True):
 
     call: CallId
 
-    @property
-    def bulk(self) -> int:
-        """Return the work beyond the work of a small message (ares/model/work.py)."""
-        return 0
+    if TYPE_CHECKING:
+
+        @property
+        def bulk(self) -> int:
+            """Return the work beyond the work of a small message (ares/model/work.py)."""
+
+    else:
+        bulk = 0  # most messages are small, and to ask a property takes ten times as long

@@ -65,15 +65,16 @@ TURN_S = 0.005
 """End of a turn, by work or time; its replies are sent afterwards."""
 
 FIRST_WORK = TURN_WORK // 8
-"""Least work of a turn."""
+"""Least work of a turn, and the work after which a new round is requested."""
 
 LOOK_WORK = TURN_WORK // 128
-"""Work after which the clock is read, and a new round is requested."""
+"""Work after which the clock is read."""
 
 LINE_BATCHES_MAX = 256
 """Batches of a client that stands in line and sends more."""
 
 NOTHING: Sequence[AnyMessage] = ()
+FAILED = "a batch, or what of it was answered at a stretch, failed and gets no reply"
 
 _log = logging.getLogger(__name__)
 
@@ -209,15 +210,18 @@ class Pending:
     """The unanswered requests of a client, in order.
 
     ``messages`` are decoded, ``portions`` are the undecoded rest of the same batch, and ``came``
-    are later batches. ``bytes``: of all batches put here.
+    are later batches. ``bytes``: of all batches put here. ``decoded``: the messages of a batch
+    that is decoded already.
     """
 
     __slots__ = ("bytes", "came", "messages", "portions")
 
-    def __init__(self, came: Sequence[Sequence[Frame]]) -> None:
-        self.messages: Iterator[AnyMessage] = iter(())
+    def __init__(
+        self, came: Sequence[Sequence[Frame]], decoded: Iterator[AnyMessage] | None = None
+    ) -> None:
+        self.messages = iter(()) if decoded is None else decoded
         self.portions: RequestPortions | None = None
-        self.came = deque(came)
+        self.came = deque(came if decoded is None else ())
         self.bytes = bytes_of(came)
 
     def __bool__(self) -> bool:
@@ -293,10 +297,36 @@ class BatchListener(ABC):
         """Answer the batches of a client in a batch of replies, up to the end of its turn."""
         if self._lines and (line := self._lines.get(sender)) is not None:
             self._join(sender, line, came)
+        elif len(came) == 1 and came[0] and len(came[0][0]) <= PORTION_BYTES:
+            begin_s = time.perf_counter()
+            messages = self._decoded(sender, came[0])
+            if len(messages) == 1:
+                self._answer_alone(sender, came, messages, begin_s)
+            elif messages:
+                self._take_turn(sender, Pending(came, iter(messages)))
         else:
             self._take_turn(sender, Pending(came))
 
     # -- turns -------------------------------------------------------------------------------------
+
+    def _answer_alone(
+        self,
+        sender: Sender,
+        came: Sequence[Sequence[Frame]],
+        messages: Sequence[AnyMessage],
+        begin_s: float,
+    ) -> None:
+        """Answer the only request that ``came``: every turn has one, so there is nothing to end it."""
+        meter, rest = self.meter, iter(messages)
+        meter.spent += REQUEST_WORK + messages[0].bulk
+        replies: Sequence[AnyMessage] = NOTHING
+        try:
+            replies = self._handle(sender, rest)
+        except Exception:
+            _log.exception(FAILED)
+        if length_hint(rest):
+            self._line_up(sender, Pending(came, rest))
+        self._finish(sender, replies, begin_s)
 
     def _take_turn(self, sender: Sender, line: Pending) -> None:
         """Answer the requests in ``line`` until the turn ends."""
@@ -307,12 +337,14 @@ class BatchListener(ABC):
             if self._fill(sender, line, end):
                 replies = self._handle(sender, self._turn(sender, line, end, begin_s + TURN_S))
         except Exception:
-            _log.exception(
-                "a batch, or what of it was answered at a stretch, failed and gets no reply"
-            )
+            _log.exception(FAILED)
             line.drop_batch()
         self._line_up(sender, line)
-        if self.meter.spent > LOOK_WORK:
+        self._finish(sender, replies, begin_s)
+
+    def _finish(self, sender: Sender, replies: Sequence[AnyMessage], begin_s: float) -> None:
+        """Send the replies of a turn, and see to it that a new round begins."""
+        if self.meter.spent > FIRST_WORK:
             self._go_on_soon()
         self._traffic.count_turn(replies, time.perf_counter() - begin_s)
         self._respond(sender, replies)
@@ -348,21 +380,39 @@ class BatchListener(ABC):
 
     def _read(self, sender: Sender, line: Pending) -> Sequence[AnyMessage]:
         """Decode the next requests in ``line``: a small batch, or a portion of a large batch."""
+        frames: Sequence[Frame] = ()
+        if not line.portions:
+            frames = line.came.popleft()
+            if not frames or len(frames[0]) <= PORTION_BYTES:
+                return self._decoded(sender, frames)
         messages: Sequence[AnyMessage] = NOTHING
-        frames: Sequence[Frame] = () if line.portions else line.came.popleft()
         try:
-            if frames and len(frames[0]) > PORTION_BYTES:
+            if frames:
                 self.meter.spent += len(frames[0])
                 line.portions = RequestPortions(frames)
-            messages = line.portions.take() if line.portions else decode_requests(frames)
+            assert line.portions is not None, "it has a large batch, or the rest of one"
+            messages = line.portions.take()
         except BadMessage as error:
-            speaks = bool(line.portions or (frames and frames[0]))
             line.drop_batch()
-            self.meter.spent += REQUEST_WORK
-            self._refuse(sender, speaks, str(error)[:DETAIL_CHARACTERS_MAX])
+            self._refuse(sender, True, error)
+        self._note(sender, messages, frames)
+        return messages
+
+    def _decoded(self, sender: Sender, frames: Sequence[Frame]) -> Sequence[AnyMessage]:
+        """Decode a small batch."""
+        messages = NOTHING
+        try:
+            messages = decode_requests(frames)
+        except BadMessage as error:
+            self._refuse(sender, bool(frames and frames[0]), error)
+        self._note(sender, messages, frames)
+        return messages
+
+    def _note(
+        self, sender: Sender, messages: Sequence[AnyMessage], frames: Sequence[Frame]
+    ) -> None:
         self._traffic.count_batch(messages, frames)
         self.seen(sender, messages)
-        return messages
 
     def _line_up(self, sender: Sender, line: Pending) -> None:
         """Put the client behind the other clients, if requests are left in ``line``."""
@@ -417,12 +467,14 @@ class BatchListener(ABC):
         """Count so many more bytes of this client in line; fewer: the client has left the line."""
         self._standing_bytes += more_bytes
 
-    def _refuse(self, sender: Sender, speaks: bool, why: str) -> None:
+    def _refuse(self, sender: Sender, speaks: bool, error: BadMessage) -> None:
         """Count a bad batch.
 
         ``speaks``: the batch has a version byte: its sender knows some release of the format, and
         can be told.
         """
+        why = str(error)[:DETAIL_CHARACTERS_MAX]
+        self.meter.spent += REQUEST_WORK
         self.bad_batches += 1
         if _worth_a_line(self.bad_batches):
             _log.warning("bad batch refused (%d so far): %s", self.bad_batches, why)

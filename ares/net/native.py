@@ -27,7 +27,7 @@ from ares.model.codec import Frame, Outgoing
 from ares.model.identity import ServerId
 from ares.model.messages import AnyMessage
 from ares.net import links
-from ares.net.batching import LOOK_WORK, WAITING_BYTES_MAX, BatchListener, Deliver, batches
+from ares.net.batching import FIRST_WORK, WAITING_BYTES_MAX, BatchListener, Deliver, batches
 from ares.net.links import HANDSHAKE_TIMEOUT_MS, Link, LinkedConnections, tune
 from ares.net.port import Came, Handle, Sender
 from ares.net.zmtp.connection import ZmtpConnection, scratch
@@ -364,7 +364,7 @@ class ZmtpListener(BatchListener):
             if served is None:
                 return False
             self._traffic.count_served(served, time.perf_counter() - begin_s)
-            if self.meter.spent > LOOK_WORK:
+            if self.meter.spent > FIRST_WORK:
                 self._go_on_soon()
             if served.reply is not None and self._serving:
                 self._send_batch(sender, [served.reply])
