@@ -17,7 +17,7 @@ from msgspec import Struct, structs
 from ares.cli.local_files import naming
 from ares.cli.options import Common, with_manager
 from ares.cli.seeing.chains_seen import ChainsSeen, chains_seen
-from ares.cli.seeing.releases_seen import releases, warning
+from ares.cli.seeing.releases_seen import releases, sentence, warning
 from ares.cli.terminal import printable, size
 from ares.model.configuration import Configuration, Server
 from ares.model.errors import AresError
@@ -529,9 +529,10 @@ def _show(
         )
     console.print(Text(settings.name, style="bold"))
     console.print(servers)
-    for line in filter(None, (_disks(found.servers), _cores(found.servers))):
+    told = releases(found.servers, ares_members(settings, found))
+    for line in filter(None, (sentence(told), _disks(found.servers), _cores(found.servers))):
         console.print(line, soft_wrap=True)
-    if mixed := warning(releases(found.servers, ares_members(settings, found))):
+    if mixed := warning(told):
         console.print(Text(mixed, style="yellow"), soft_wrap=True)
     for id, description in found.servers.items():
         for line in (

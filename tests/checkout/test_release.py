@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ares.cli.seeing.releases_seen import releases, warning
+from ares.cli.seeing.releases_seen import releases, sentence, warning
 from ares.machine import release
 from ares.machine.release import RELEASE
 from ares.model.messages import ConsensusDescription, Description
@@ -126,7 +126,8 @@ def test_one_release_is_no_warning():
     counted, uncounted = f"{RELEASE}7+g0123abcde", f"{RELEASE}0+g0123abcde"
     found = releases({**described(s0=counted, s1=uncounted), "s2": None}, [member("r0", counted)])
     assert found == {counted: ["s0", "s1", "r0"]}
-    assert warning(found) == ""
+    assert (sentence(found), warning(found)) == (f"release: {counted}", "")
+    assert sentence(releases({"s0": None}, [])) == ""
     assert warning(releases({"s0": None}, [])) == ""
 
 
@@ -137,5 +138,6 @@ def test_mixed_releases_are_a_warning_that_names_the_processes():
         "mixed releases: unknown release (r0), 0.1.0 (s1), 0.2.0 (s0, s2); "
         "bring all to the newest, servers first, then members"
     )
+    assert sentence(found) == ""
     other = releases(described(s0=f"{RELEASE}7+g0123abcde", s1=f"{RELEASE}8+g1123abcde"), [])
     assert "mixed releases" in warning(other)

@@ -24,6 +24,11 @@ def releases(
     return {printable(version) or UNKNOWN: found[version] for version in sorted(found)}
 
 
+def sentence(found: Mapping[str, list[ServerId]]) -> str:
+    """Return the one release of a cluster; empty where no process answers or releases are mixed."""
+    return f"release: {next(iter(found))}" if len(found) == 1 else ""
+
+
 def warning(found: Mapping[str, list[ServerId]]) -> str:
     """Return the warning of mixed releases; empty for a single release."""
     if len(found) < 2:
