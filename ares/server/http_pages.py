@@ -4,13 +4,11 @@ Uvicorn keeps silent connections for ever, refuses new connections at its limit 
 and h11 would only split the request line.
 
 A thread makes the pages, because a page must tell that the event loop of the process is stuck. Each
-connection carries one small request. The thread takes a twentieth of a processor, and the pages
-take a twentieth of the event loop.
+connection carries one small request. The thread and the pages together take a tenth of a processor.
 """
 
 import asyncio
 import contextlib
-import ipaddress
 import logging
 import socket
 import threading
@@ -23,7 +21,7 @@ from msgspec import Struct
 from ares.cluster.settings import split_address
 from ares.model.errors import BadInput
 
-CONNECTIONS_MAX = 64
+CONNECTIONS_MAX = 128
 HEAD_BYTES_MAX = 8 * 1024
 REQUEST_S = 5.0
 """Time from the accepted connection to the last byte of the answer."""
@@ -32,8 +30,14 @@ SLOW_S = 0.25
 """Age at which a connection gives its place to a new connection first."""
 
 BACKLOG = 1024
-SHARE = 0.05
-"""Share of a processor for the thread, and share of time for making a page."""
+SHARE = 0.08
+"""Share of a processor for the thread."""
+
+PAGE_SHARE = 0.05
+"""Share of time for making a page, which the event loop of the process takes part in."""
+
+REST_MAX_S = 0.2
+"""Longest rest of a page: the places hold all requests of a flood that the thread takes in it."""
 
 BURST_S = 0.05
 """Processor time of the thread without a rest."""
@@ -95,7 +99,7 @@ class SharedPage:
                 return _FAILED
             finally:
                 now_s = time.monotonic()
-                self._not_before_s = now_s + min((now_s - begun_s) / SHARE, PAUSE_MAX_S)
+                self._not_before_s = now_s + min((now_s - begun_s) / PAGE_SHARE, REST_MAX_S)
 
 
 class Connection:
@@ -103,7 +107,9 @@ class Connection:
 
     def __init__(self, taken: socket.socket, host: str) -> None:
         self.socket = taken
-        self.local = ipaddress.ip_address(host.partition("%")[0]).is_loopback
+        self.descriptor = taken.fileno()
+        """Number for the event loop, which describes a socket at length when it looks it up."""
+        self.local = host == "::1" or host.startswith(("127.", "::ffff:127."))
         self.since_s = time.monotonic()
         self.head = bytearray()
         self.asked = False
@@ -111,10 +117,9 @@ class Connection:
         self.task: asyncio.Task[None] | None = None
         self.end: asyncio.TimerHandle | None = None
 
-    def worth(self, now_s: float) -> tuple[bool, bool, bool, float]:
-        """Return the order of connections: the least gives its place to a new connection."""
-        young = now_s - self.since_s < SLOW_S
-        return young, self.local, self.asked, self.since_s
+    def worth(self, now_s: float) -> int:
+        """Return the order of connections: the least gives its place, the oldest of equals."""
+        return 4 * (now_s - self.since_s < SLOW_S) + 2 * self.local + self.asked
 
 
 class HttpStatus:
@@ -123,7 +128,8 @@ class HttpStatus:
     def __init__(self, address: str, pages: Mapping[str, Answer]) -> None:
         self._address = address
         self._pages = {path: SharedPage(path, answer) for path, answer in pages.items()}
-        self._open: set[Connection] = set()
+        self._open: dict[Connection, None] = {}
+        """Connections by age, the oldest first."""
         self._loop = asyncio.new_event_loop()
         self._ended = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="http", daemon=True)
@@ -199,22 +205,22 @@ class HttpStatus:
             now_s = time.monotonic()
             self._drop(min(self._open, key=lambda connection: connection.worth(now_s)))
         connection = Connection(taken, host)
-        self._open.add(connection)
+        self._open[connection] = None
         connection.end = self._loop.call_later(REQUEST_S, self._drop, connection)
-        self._loop.add_reader(taken, self._read, connection)
+        self._loop.add_reader(connection.descriptor, self._read, connection)
         self._read(connection)
 
     def _drop(self, connection: Connection) -> None:
         """End a connection at any stage; idempotent."""
         if connection not in self._open:
             return
-        self._open.remove(connection)
+        del self._open[connection]
         if connection.end is not None:
             connection.end.cancel()
         if connection.task is not None:
             connection.task.cancel()
-        self._loop.remove_reader(connection.socket)
-        self._loop.remove_writer(connection.socket)
+            self._loop.remove_writer(connection.descriptor)
+        self._loop.remove_reader(connection.descriptor)
         connection.socket.close()
 
     # -- a request -----------------------------------------------------------------------------------
@@ -228,7 +234,7 @@ class HttpStatus:
             came = b""
         connection.head += came
         if b"\r\n\r\n" in connection.head:
-            self._loop.remove_reader(connection.socket)
+            self._loop.remove_reader(connection.descriptor)
             connection.asked = True
             connection.task = self._loop.create_task(self._answer(connection))
         elif not came or len(connection.head) > HEAD_BYTES_MAX:
