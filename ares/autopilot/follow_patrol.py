@@ -13,6 +13,7 @@ from ares.autopilot.following import MOVES, MOVING, FollowDecision, FollowPolicy
 from ares.client.manager import Manager
 from ares.client.store import ObjectStore
 from ares.cluster.tables import AutopilotSettings
+from ares.machine import tasks
 from ares.machine.metrics import Autopiloted
 from ares.model.configuration import SERVERS_MAX, Configuration, Server
 from ares.model.errors import AresError
@@ -113,11 +114,11 @@ class FollowPatrol:
 
     async def _ended(self, move: asyncio.Task[None]) -> None:
         """A move that is broken off is pending; the autopilot of the member that leads then finishes it."""
-        self._move = self._moving = None
+        domain, self._move, self._moving = self._moving, None, None
         move.cancel()
         [outcome] = await asyncio.gather(move, return_exceptions=True)
-        if isinstance(outcome, Exception):
-            raise outcome
+        if domain is not None and isinstance(outcome, Exception):
+            self._policy.failed(domain, tasks.MISTAKE)
 
     async def _look(self) -> None:
         now = self._loop.time()
@@ -243,7 +244,8 @@ class FollowPatrol:
         elif decision.word == MOVES:
             self._moving = domain
             self._policy.begun(size)
-            self._move = asyncio.create_task(self._moved(store, configuration, decision, size))
+            move = self._moved(store, configuration, decision, size)
+            self._move = tasks.begin(move, "move of a domain to its users")
         self._decisions[domain] = site, decision
 
     def _no_room(self, site: str, configuration: Configuration) -> str:

@@ -21,6 +21,7 @@ from ares.autopilot.judge import FinishMove, LogSeen, Reform, Stuck, Watch, judg
 from ares.client.manager import Manager
 from ares.client.shared_log import Log
 from ares.cluster.tables import AutopilotSettings
+from ares.machine import tasks
 from ares.machine.metrics import Autopiloted
 from ares.model.configuration import Configuration, Server
 from ares.model.errors import AresError, DomainNotFound
@@ -137,8 +138,8 @@ class LogPatrol:
     async def run(self) -> None:
         """Look, and act while this member leads, until cancelled."""
         try:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._inspect_for_ever())
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._inspect_for_ever())
                 while True:
                     begun = self._loop.time()
                     await self._look()
@@ -256,9 +257,10 @@ class LogPatrol:
     def _see_to(self, name: DomainName, each: _Watched) -> None:
         now = self._loop.time()
         if each.task is not None and each.task.done():
-            if not each.task.cancelled():
-                each.task.result()
-            each.task = None
+            ended, each.task = each.task, None
+            if not ended.cancelled() and ended.exception() is not None:
+                failed = FinishMove if each.finishing else Reform
+                self._failed(name, each, AresError(tasks.MISTAKE), failed)
         if each.task is not None and not each.finishing:
             return
         since = [now - at if at is not None else 0.0 for at in (each.sealed_at, each.pending_at)]
@@ -274,13 +276,13 @@ class LogPatrol:
                     each.task.cancel()
                 each.finishing, each.task = (
                     False,
-                    asyncio.create_task(self._reform(name, each, verdict)),
+                    tasks.begin(self._reform(name, each, verdict), "repair of a log"),
                 )
             case FinishMove(target):
                 if each.task is None:
                     each.finishing, each.task = (
                         True,
-                        asyncio.create_task(self._finish(name, each, target)),
+                        tasks.begin(self._finish(name, each, target), "end of a log's move"),
                     )
             case Stuck(why):
                 self._tell_trouble(name, each, why)

@@ -14,6 +14,7 @@ from msgspec import Struct
 from ares.client.manager import Manager
 from ares.client.mirrors import is_removed, list_mirrors, opened
 from ares.cluster.tables import AutopilotSettings
+from ares.machine import tasks
 from ares.model.errors import AresError
 from ares.objects.mirroring import MirrorName, empty
 from ares.reconfig.throttle import Throttle
@@ -84,10 +85,9 @@ class MirrorPatrol:
                 await self._list()
                 for each in self._mirrors.values():
                     if each.task is not None and each.task.done():
-                        each.task.result()
                         each.task = None
                     if each.task is None and not each.emptied and self._loop.time() >= each.next_at:
-                        each.task = asyncio.create_task(self._see_to(each))
+                        each.task = tasks.begin(self._see_to(each), "pass for a mirror")
                 await asyncio.sleep(self._every_s)
         finally:
             working = [each.task for each in self._mirrors.values() if each.task is not None]
@@ -113,9 +113,9 @@ class MirrorPatrol:
                 trouble = await self._followed(each)
             except AresError as error:
                 trouble = str(error)
-            except Exception:  # a mistake of ours must not stop what replaces servers
-                log.exception("the pass for the mirror of %s failed", each)
-                trouble = "a mistake in ares itself: the log of this member has all of it"
+            except Exception as error:
+                tasks.failures.report("pass for a mirror", error)
+                trouble = tasks.MISTAKE
             now = self._loop.time()
             if trouble:
                 if not each.trouble:

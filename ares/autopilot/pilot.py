@@ -13,11 +13,10 @@ a patrol of their own (ares/autopilot/log_patrol.py), and so are mirrors
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from datetime import UTC, datetime
 from functools import partial
 from types import MappingProxyType
-from typing import Any
 
 from msgspec import Struct
 
@@ -44,6 +43,7 @@ from ares.client.manager import DESCRIBE_S, Manager
 from ares.client.shared_log import Log
 from ares.cluster.tables import AutopilotSettings
 from ares.consensus.port import Notes, Unheard
+from ares.machine import tasks
 from ares.machine.metrics import Autopiloted
 from ares.model.configuration import Configuration, Server
 from ares.model.errors import AresError, ObjectsStuck
@@ -272,10 +272,9 @@ class _Patrol:
             while True:
                 await self._look()
                 if working is not None and working.done():
-                    working.result()
                     working = None
                 if self._is_due() and working is None:
-                    working = asyncio.create_task(self._round())
+                    working = tasks.begin(self._round(), "round of the autopilot")
                 await asyncio.sleep(self._settings.every_s)
         finally:
             if working is not None:
@@ -447,11 +446,10 @@ class _Patrol:
             self._bulletin.trouble(verdict.why, domain)
 
 
-async def _together(*works: Coroutine[Any, Any, None]) -> None:
-    """All of them, until one fails, which ends the others."""
-    async with asyncio.TaskGroup() as tasks:
-        for work in works:
-            tasks.create_task(work)
+async def _end(works: Sequence[asyncio.Task[None]]) -> None:
+    for task in works:
+        task.cancel()
+    await asyncio.gather(*works, return_exceptions=True)
 
 
 class Autopilot:
@@ -509,31 +507,23 @@ class Autopilot:
 
     async def run(self) -> None:
         """Work whenever this member leads, until cancelled."""
-        watching = [asyncio.create_task(self._watch("logs", self._of_logs.run))]
+        works = [
+            tasks.keep(self._work, "autopilot"),
+            tasks.keep(self._of_logs.run, "autopilot of logs"),
+        ]
         if self._follows is not None:
-            watching.append(
-                asyncio.create_task(
-                    self._watch("domains that follow their users", self._follows.run)
-                )
-            )
+            works.append(tasks.keep(self._follows.run, "autopilot of domains that follow"))
         try:
-            while True:
-                if self._leads():
-                    await self._lead()
-                await asyncio.sleep(min(self._settings.every_s, LEADS_S))
+            await asyncio.wait(works)
         finally:
-            for task in watching:
-                task.cancel()
-            await asyncio.gather(*watching, return_exceptions=True)
+            await _end(works)
             await self._manager.close()
 
-    async def _watch(self, what: str, run: Callable[[], Awaitable[None]]) -> None:
+    async def _work(self) -> None:
         while True:
-            try:
-                await run()
-            except Exception:  # a mistake of ours must not leave them without a watch
-                log.exception("the autopilot of %s failed, and begins again", what)
-                await asyncio.sleep(LEADS_S)
+            if self._leads():
+                await self._lead()
+            await asyncio.sleep(min(self._settings.every_s, LEADS_S))
 
     async def _lead(self) -> None:
         """Until another member leads. A reconfiguration that is broken off then is pending; the next leader finishes it."""
@@ -552,17 +542,15 @@ class Autopilot:
             self._notes,
         )
         self._of_mirrors = MirrorPatrol(self._manager, self._settings)
-        task = asyncio.create_task(_together(self._patrol.run(), self._of_mirrors.run()))
+        works = [
+            tasks.keep(self._patrol.run, "patrol of domains"),
+            tasks.keep(self._of_mirrors.run, "patrol of mirrors"),
+        ]
         try:
-            while self._leads() and not task.done():
-                await asyncio.wait([task], timeout=min(self._settings.every_s, LEADS_S))
-            if task.done():
-                task.result()
-        except Exception:  # a mistake of ours must not leave the cluster without a watch
-            log.exception("the autopilot failed, and begins again")
+            while self._leads():
+                await asyncio.wait(works, timeout=min(self._settings.every_s, LEADS_S))
         finally:
             self._patrol = self._of_mirrors = None
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            await _end(works)
             self.counted.absent = self.counted.troubled = self.counted.seen = self.counted.total = 0
         log.info("the autopilot here rests")

@@ -64,7 +64,15 @@ class _Loop:
             started.set_result(asyncio.get_running_loop())
             await self._stop.wait()
 
-        self._thread = threading.Thread(target=lambda: run(live()), name="ares", daemon=True)
+        def work() -> None:
+            try:
+                run(live())
+            except BaseException as error:
+                if started.done():
+                    raise
+                started.set_exception(error)
+
+        self._thread = threading.Thread(target=work, name="ares", daemon=True)
         self._thread.start()
         self._loop = started.result()
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ares.chain.log_session import LogSession
 from ares.consensus.port import Consensus
 from ares.dap.primitives import Found
+from ares.machine import tasks
 from ares.machine.compiled import client_core
 from ares.model.codec import Frame
 from ares.model.configuration import Configuration, Server
@@ -286,11 +287,12 @@ class Runner:
 
     def _tick(self) -> None:
         self._ticking = False
-        self._whole.tick(monotonic())
+        with tasks.supervised("timer of operations"):
+            self._whole.tick(monotonic())
         self.schedule()
 
     def _help(self, work: Coroutine[Any, Any, None]) -> None:
-        helper = self._loop.create_task(work)
+        helper = tasks.begin(work, "asking the consensus service")
         self._helpers.add(helper)
         helper.add_done_callback(self._helpers.discard)
 

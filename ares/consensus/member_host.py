@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from ares.consensus.port import Consensus, Notes
 from ares.consensus.raft.member import RaftMember
+from ares.machine import tasks
 from ares.machine.logs import set_level
 from ares.machine.metrics import Autopiloted
 from ares.machine.release import version
@@ -173,7 +174,7 @@ class ConsensusHost:
                 )
             else:
                 self._listener.meter.spent += DECISION_WORK
-                task = asyncio.get_running_loop().create_task(self._serve(sender, message))
+                task = tasks.begin(self._serve(sender, message), "answer of a consensus member")
                 self._under_way.add(task)
                 self._of_client[sender] += 1
                 task.add_done_callback(lambda task: self._end(task, sender))
@@ -258,7 +259,7 @@ async def run_consensus_member(
     consensus = raft if certified is None else certified(raft)
     pilot = None if piloted is None else piloted(consensus, lambda: raft.leads, raft)
     host = ConsensusHost(consensus, listener, admission, pilot)
-    flying = None if pilot is None else asyncio.create_task(pilot.run())
+    flying = None if pilot is None else tasks.begin(pilot.run(), "autopilot")
     try:
         await host.start()
         serving(host)

@@ -1,9 +1,14 @@
-"""The event loop of the processes: uvloop's where installed (measurably faster), else asyncio's."""
+"""The event loop of the processes: uvloop's where installed (measurably faster), else asyncio's.
+
+Exceptions that leave its callbacks are reported like those of tasks (ares/machine/tasks.py).
+"""
 
 import asyncio
 import os
 from collections.abc import Coroutine
 from typing import Any, TypeVar
+
+from ares.machine.tasks import report_escaped
 
 Result = TypeVar("Result")
 
@@ -24,11 +29,16 @@ def run(main: Coroutine[Any, Any, Result]) -> Result:
     except OSError:
         main.close()
         raise
+
+    async def reported() -> Result:
+        asyncio.get_running_loop().set_exception_handler(report_escaped)
+        return await main
+
     try:
         import uvloop
     except ImportError:
-        return asyncio.run(main)
-    return uvloop.run(main)
+        return asyncio.run(reported())
+    return uvloop.run(reported())
 
 
 def _require_descriptors() -> None:

@@ -438,9 +438,11 @@ class BatchListener(ABC):
         self._going_on = False
         self.meter.spent = 0
         if self._lines and self._serving and not self._paused:
-            self._take_turn(*next(iter(self._lines.items())))
-            if self._lines:
-                self._go_on_soon()
+            try:
+                self._take_turn(*next(iter(self._lines.items())))
+            finally:
+                if self._lines:
+                    self._go_on_soon()
 
     def _join(self, sender: Sender, line: Pending, came: Sequence[Sequence[Frame]]) -> None:
         """Add batches to the client's line; drop batches beyond the bound.

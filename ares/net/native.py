@@ -20,8 +20,10 @@ import logging
 import socket
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from ares.cluster.tables import Limits
+from ares.machine import tasks
 from ares.machine.metrics import Traffic
 from ares.model.codec import Frame, Outgoing
 from ares.model.identity import ServerId
@@ -129,7 +131,7 @@ class _Link(Link):
         if connection is None or not connection.ready or connection.slow or self._waiting.messages:
             self._waiting.admit(messages)
             if self._usable is None and self._connecting is None:
-                self._connecting = self._loop.create_task(self._connect(0.0))
+                self._begin_connecting(0.0)
         else:
             self._transmit(connection, messages)
 
@@ -151,8 +153,17 @@ class _Link(Link):
         if taken < len(messages):
             self._waiting.admit(messages[taken:])
 
+    def _begin_connecting(self, pause_s: float) -> None:
+        self._connecting = tasks.begin(self._connect(pause_s), "connecting to a server")
+
     async def _connect(self, pause_s: float) -> None:
-        """Connect until a handshake is done, whatever the connection's later life."""
+        """Connect until a handshake is done. After a failure the next message begins again."""
+        try:
+            await self._try_to_connect(pause_s)
+        finally:
+            self._connecting = None
+
+    async def _try_to_connect(self, pause_s: float) -> None:
         while not self._closed and self._waiting:
             await asyncio.sleep(pause_s)
             self._met_or_lost.clear()
@@ -176,7 +187,6 @@ class _Link(Link):
             if self._usable is not None:
                 break
             pause_s, self._pause_s = self._pause_s, min(2 * self._pause_s, links.RECONNECT_S_MAX)
-        self._connecting = None
 
     async def _reach(self, connection: ZmtpConnection) -> None:
         """Wait until the connection's handshake is done, or has failed."""
@@ -225,7 +235,7 @@ class _Link(Link):
         if connection is self._latest:
             self._met_or_lost.set()
             if self._waiting and not self._closed and self._connecting is None:
-                self._connecting = self._loop.create_task(self._connect(self._pause_s))
+                self._begin_connecting(self._pause_s)
 
     def _judge(self, connection: ZmtpConnection) -> None:
         """Report a failed handshake."""
@@ -297,7 +307,8 @@ class ZmtpListener(BatchListener):
         bound_host, bound_port = self._server.sockets[0].getsockname()
         self._start(handle, f"{bound_host}:{bound_port}")
         if self._lock is not None:
-            self._rolling = self._loop.call_later(ROLL_CALL_S, self._call_roll, self._lock)
+            roll = partial(self._call_roll, self._lock)
+            self._rolling = tasks.every(ROLL_CALL_S, roll, "roll call of keys")
         return self.address
 
     # -- connections -------------------------------------------------------------------------------
@@ -456,7 +467,6 @@ class ZmtpListener(BatchListener):
 
         Their requests are refused in any case, and their connections take room.
         """
-        self._rolling = self._loop.call_later(ROLL_CALL_S, self._call_roll, lock)
         for connection in lock.revoked(self.connections):
             self._cut(connection, "its key was revoked")
 

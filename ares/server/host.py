@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 
 import msgspec
 
-from ares.machine import compiled
+from ares.machine import compiled, tasks
 from ares.machine.logs import set_level
 from ares.machine.memory import memory_bytes
 from ares.machine.metrics import DISK_S, Histogram, Traffic, Vitals, holding
@@ -489,6 +489,8 @@ class Host:
                 return
         except OSError as error:
             self._stop(error)
+        except Exception as error:
+            self._stop(tasks.failures.fatal("commit", error))
         if not self._scheduled:
             self._wake()
 
@@ -498,6 +500,12 @@ class Host:
         if error is not None:
             self._stop(error)
             return
+        try:
+            self._answer_committed(moved)
+        except Exception as mistake:
+            self._stop(tasks.failures.fatal("commit", mistake))
+
+    def _answer_committed(self, moved: Sequence[PutData]) -> None:
         self._commit_times.add(time.perf_counter() - self._commit_begun_s)
         self.replica.replace(moved)
         synced, self._syncing = self._syncing, None

@@ -18,6 +18,7 @@ from ares.chain.entries import Entries
 from ares.chain.log_state import HeldLogs, held_logs
 from ares.chain.node import LogNode
 from ares.chain.stretch import OUTBOX_BYTES_MAX, Sender, Stretch
+from ares.machine import tasks
 from ares.model.configuration import Configuration
 from ares.model.errors import BadInput
 from ares.model.identity import ConfigurationId, DomainName, ServerId
@@ -197,9 +198,15 @@ class Logs:
                 self._hand(self._logs[number], server, message)
 
     def tick(self) -> None:
-        """Every TICK_S."""
+        """Let time pass for every log, each TICK_S; one that fails does not keep others from it."""
+        failed: list[Exception] = []
         for hosted in self._logs:
-            self._do(hosted, hosted.node.tick, self._loop.time())
+            try:
+                self._do(hosted, hosted.node.tick, self._loop.time())
+            except Exception as error:
+                failed.append(error)
+        if failed:
+            raise ExceptionGroup("the timers of some logs failed", failed)
 
     def _hand(self, hosted: HostedLog, sender: Sender, message: Any) -> None:
         if hosted.journal is None:
@@ -357,7 +364,10 @@ class Logs:
         if error is not None:
             self._fail(error)
             return
-        self._do(hosted, hosted.node.stored, count, self._loop.time())
+        try:
+            self._do(hosted, hosted.node.stored, count, self._loop.time())
+        except Exception as mistake:
+            self._fail(tasks.failures.fatal("commit of a log", mistake))
 
     def _send(self, messages: Sequence[tuple[Sender, AnyMessage]]) -> None:
         replies: defaultdict[Sender, list[AnyMessage]] = defaultdict(list)

@@ -19,6 +19,7 @@ from http import HTTPStatus
 from msgspec import Struct
 
 from ares.cluster.settings import split_address
+from ares.machine import tasks
 from ares.model.errors import BadInput
 
 CONNECTIONS_MAX = 128
@@ -84,7 +85,7 @@ class SharedPage:
     async def get(self) -> HttpPage:
         """Return a page that was begun after this call."""
         if self._coming is None:
-            self._coming = asyncio.create_task(self._made())
+            self._coming = tasks.begin(self._made(), "page over HTTP")
         return await asyncio.shield(self._coming)
 
     async def _made(self) -> HttpPage:
@@ -156,10 +157,14 @@ class HttpStatus:
             self._thread.join(REQUEST_S)
 
     def _run(self) -> None:
-        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+        with (
+            tasks.supervised("thread of pages over HTTP"),
+            asyncio.Runner(loop_factory=lambda: self._loop) as runner,
+        ):
             runner.run(self._serve())
 
     async def _serve(self) -> None:
+        self._loop.set_exception_handler(tasks.report_escaped)
         self._paid_s, self._paid_at_s = time.thread_time(), time.monotonic()
         self._resume()
         await self._ended.wait()
@@ -236,7 +241,7 @@ class HttpStatus:
         if b"\r\n\r\n" in connection.head:
             self._loop.remove_reader(connection.descriptor)
             connection.asked = True
-            connection.task = self._loop.create_task(self._answer(connection))
+            connection.task = tasks.begin(self._answer(connection), "answer over HTTP")
         elif not came or len(connection.head) > HEAD_BYTES_MAX:
             self._drop(connection)
 

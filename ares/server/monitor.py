@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from ares.machine import tasks
 from ares.machine.metrics import LAG_S, Histogram, Traffic
 from ares.model.errors import ConsensusUnavailable
 from ares.net.batching import BatchListener
@@ -113,7 +114,8 @@ class Monitor:
     def start(self) -> None:
         """Raises :class:`ares.BadInput` if the address cannot be listened on."""
         self._http.start()
-        self._loop.call_later(LAG_EVERY_S, self._on_time, time.perf_counter() + LAG_EVERY_S)
+        self._due_s = time.perf_counter() + LAG_EVERY_S
+        self._timer = tasks.every(LAG_EVERY_S, self._note_lag, "timer of the event loop's lag")
 
     def watch(self, subject: Subject) -> None:
         self._subject, self._why_not = subject, ""
@@ -123,11 +125,12 @@ class Monitor:
 
     def close(self) -> None:
         self._http.close()
+        self._timer.cancel()
 
-    def _on_time(self, due_s: float) -> None:
+    def _note_lag(self) -> None:
         now_s = time.perf_counter()
-        self._lag.add(max(now_s - due_s, 0.0))
-        self._loop.call_later(LAG_EVERY_S, self._on_time, now_s + LAG_EVERY_S)
+        self._lag.add(max(now_s - self._due_s, 0.0))
+        self._due_s = now_s + LAG_EVERY_S
 
     # -- on the thread that answers -------------------------------------------------------------------------------------
 

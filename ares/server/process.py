@@ -27,7 +27,7 @@ from ares.cluster.settings import MemberSettings, ServerSettings, Settings, spli
 from ares.cluster.sites import at_site, labels_of, sites_of
 from ares.cluster.tables import fitting
 from ares.consensus.port import Consensus, Notes
-from ares.machine import compiled, logs
+from ares.machine import compiled, logs, tasks
 from ares.machine import systemd as service_manager
 from ares.machine.loop import run
 from ares.machine.memory import CLIENT_BYTES, SERVER_BYTES, keep_freed_memory
@@ -159,7 +159,7 @@ class Asking:
                 f"its cluster file knows nothing of {', '.join(strangers)[:DETAIL_CHARACTERS_MAX]}",
             )
             return
-        task = asyncio.get_running_loop().create_task(self._fetch(request, target, done))
+        task = tasks.begin(self._fetch(request, target, done), "bringing of an element")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

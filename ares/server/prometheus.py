@@ -13,7 +13,7 @@ from prometheus_client.metrics_core import HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from ares.chain.log_state import HeldLogs
-from ares.machine import compiled
+from ares.machine import compiled, tasks
 from ares.machine.metrics import Autopiloted, Histogram, Traffic, Vitals
 from ares.machine.release import version
 from ares.model.messages import ConsensusDescription, Stored
@@ -53,6 +53,11 @@ def of_process(
         "ares_loop_lag_seconds",
         "By how much the event loop was late, looked at once a second.",
         lag,
+    )
+    yield Counter(
+        "ares_failed_tasks",
+        "Background tasks, timers and callbacks that failed by a mistake in ares.",
+        tasks.failures.total,
     )
 
 

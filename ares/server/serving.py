@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable, Iterable
 
-from ares.machine import compiled
+from ares.machine import compiled, tasks
 from ares.machine.metrics import Traffic
 from ares.model.configuration import Configuration
 from ares.model.errors import StoreFailed
@@ -61,12 +61,6 @@ def recovered(
             replica.restore(fact, place)
     replica.restored()
     return replica
-
-
-async def _tick(logs: Logs) -> None:
-    while True:
-        await asyncio.sleep(TICK_S)
-        logs.tick()
 
 
 async def run_server(
@@ -142,10 +136,10 @@ async def run_server(
             },
         )
         serving(host)
-        scrubbing = (
-            None if plan is None else asyncio.create_task(Scrubbing(host, journal, plan).run())
-        )
-        ticking = None if logs is None else asyncio.create_task(_tick(logs))
+        scrubbing = None
+        if plan is not None:
+            scrubbing = tasks.keep(lambda: Scrubbing(host, journal, plan).run(), "scrub")
+        ticking = None if logs is None else tasks.every(TICK_S, logs.tick, "timer of logs")
         await stop.wait()
         if scrubbing is not None:
             scrubbing.cancel()

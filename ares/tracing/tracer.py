@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 
 from ares.cluster.tables import TracingSettings
 from ares.dap.coding import Coding, Parts, coding_for
+from ares.machine import tasks
 from ares.model.configuration import Configuration
 from ares.model.identity import ServerId
 from ares.operation.jobs import About
@@ -212,7 +213,8 @@ class Tracer:
         while not self._closing:
             self._wake.wait(EXPORT_S)
             self._wake.clear()
-            self._flush()
+            with tasks.supervised("export of traces"):
+                self._flush()
 
     def _flush(self) -> None:
         self._rested_s = time.thread_time()

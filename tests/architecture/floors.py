@@ -412,6 +412,49 @@ def unsafe_advice(name: str, text: str) -> list[str]:
     return [f"{name}: {found[0]}: say python -P -m" for found in _UNSAFE.finditer(text)]
 
 
+TASKS = "ares.machine.tasks"
+"""The module that begins background tasks and timers: it reports their failures."""
+
+BEGINNERS = {"create_task", "ensure_future", "call_later", "call_at"}
+
+UNSUPERVISED = {
+    "ares.cli.demo.": "its own traffic, awaited before the demo ends",
+    "ares.cli.seeing.top_command.create_task": "awaited at once, beside the screen's end",
+    "ares.client.file.create_task": "blocks under way, awaited by the call that sends them",
+    "ares.client.runner.call_": "one timer for each tick and pause, whose step is supervised",
+    "ares.client.shared_log.ensure_future": "the next piece, awaited by the iterator",
+    "ares.consensus.raft.member.call_later": "one timer that forgets a command",
+    "ares.net.native.call_later": "one timer for each handshake",
+    "ares.server.http_pages.call_later": "one timer for each request, and one after each rest",
+    "ares.testing.": "a run awaits its tasks before it is judged",
+}
+"""Calls, by the module, that may begin tasks and timers, and why. Task groups always may."""
+
+
+def unsupervised(tree: list[Module]) -> list[str]:
+    """Tasks and timers that begin outside TASKS, so that nothing reports their failure."""
+    broken = []
+    for module in tree:
+        if module.name == TASKS:
+            continue
+        groups = {
+            item.optional_vars.id
+            for node in ast.walk(module.tree)
+            if isinstance(node, ast.AsyncWith)
+            for item in node.items
+            if isinstance(item.optional_vars, ast.Name)
+            and ast.unparse(item.context_expr).endswith("TaskGroup()")
+        }
+        for node in ast.walk(module.tree):
+            name = node.attr if isinstance(node, ast.Attribute) else ""
+            excused = f"{module.name}.{name}".startswith(tuple(UNSUPERVISED))
+            if name in BEGINNERS and not excused and ast.unparse(node.value) not in groups:
+                broken.append(
+                    f"{module.name}:{node.lineno}: {name}: only {TASKS} begins tasks and timers"
+                )
+    return broken
+
+
 _CITED = re.compile(r"docs/([\w-]+\.md), (?=[A-Z])")
 _BREAKS = re.compile(r"\s*\n[ \t]*(?:# )?")
 
@@ -491,6 +534,7 @@ RULES = {
         shape,
         asserted_input,
         starting_python,
+        unsupervised,
         citations,
         references,
     )

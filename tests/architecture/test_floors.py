@@ -208,6 +208,20 @@ BREACHES = [
         {"cli__up": "# as python3 \x2dm ares.cli does"},
         "python3 \x2dm ares: say python -P -m",
     ),
+    *[
+        (
+            "unsupervised",
+            {"server__serving": f"import asyncio\ndef f(loop):\n    {call}"},
+            f"ares.server.serving:3: {name}: only ares.machine.tasks",
+        )
+        for name, call in [
+            ("create_task", "asyncio.create_task(g())"),
+            ("create_task", "asyncio.get_running_loop().create_task(g())"),
+            ("ensure_future", "loop.ensure_future(g())"),
+            ("call_later", "loop.call_later(1.0, g)"),
+            ("call_at", "return loop.call_at"),
+        ]
+    ],
     (
         "citations",
         {"dap__list": "x = 1  # docs/nowhere\x2emd, Rules"},
@@ -252,6 +266,8 @@ def test_a_tree_that_keeps_the_rules_is_accepted(tmp_path):
         reconfig__view="from ..model.tag import Tag\ndef f(x):\n    y = x\n    assert y",
         net__libzmq="import zmq\nfrom . import port",
         net__port="import asyncio",
+        machine__tasks="import asyncio\ndef f():\n    asyncio.create_task(g())",
+        autopilot__pilot="import asyncio\nasync def f():\n    async with asyncio.TaskGroup() as group:\n        group.create_task(g())",
         client__manager="import asyncio\nfrom ares.net.port import Connections",
         client__connect="from ares.net.libzmq import ZmqConnections",
     )

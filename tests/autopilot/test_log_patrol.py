@@ -5,6 +5,7 @@ import contextlib
 
 import pytest
 
+from ares.autopilot.log_patrol import LogPatrol
 from ares.autopilot.pilot import Autopilot
 from ares.cluster.tables import AutopilotSettings
 from ares.model.configuration import Configuration
@@ -115,6 +116,26 @@ async def test_too_few_are_left_and_it_says_so(cluster):
         cluster.restart("s0")
         await becomes(log, lambda chain: chain.index > 0)
         assert await log.append(b"second") == 1
+
+
+async def test_a_mistake_in_one_repair_keeps_no_other_log_from_its_own(cluster, monkeypatch):
+    reform = LogPatrol._reform
+
+    async def mistaken(patrol, name, each, verdict):
+        if name == "broken":
+            raise RuntimeError("a mistake")
+        await reform(patrol, name, each, verdict)
+
+    monkeypatch.setattr(LogPatrol, "_reform", mistaken)
+    broken, log = await cluster.log("broken"), await cluster.log()
+    for each in (broken, log):
+        await each.append(b"first")
+    async with flying(cluster) as [pilot]:
+        await until(lambda: "watches 2 logs" in pilot.sentence(), pilot.sentence)
+        cluster.stop("s1")
+        await until(lambda: "a mistake in ares itself" in pilot.sentence(), pilot.sentence)
+        await becomes(log, lambda chain: "s1" not in chain.server_ids)
+    assert (await broken.current()).index == 0
 
 
 @pytest.mark.parametrize("left", ["sealed", "decided", "pending"])

@@ -3,12 +3,16 @@
 import asyncio
 import contextlib
 import json
+from collections import Counter
 
 import pytest
 
 import ares
 from ares.chain import log_operations
 from ares.chain.appending import WINDOW, WINDOW_BYTES
+from ares.chain.log_operations import Follower
+from ares.chain.node import LogNode
+from ares.machine import tasks
 from ares.model.errors import ConnectionClosed, LogNotFound
 from ares.model.log_messages import (
     ENTRIES_MAX,
@@ -67,6 +71,32 @@ async def test_many_appends_in_flight_stand_in_the_order_in_which_they_were_call
     assert sorted(positions + await asyncio.gather(*others)) == list(range(count + 100))
     found = [entry for _, entry in await log.read_range(0, count + 100) if entry != b"other"]
     assert found == [b"%d" % number for number in range(count)]
+
+
+async def test_held_reads_are_answered_although_the_timer_of_logs_fails(cluster, monkeypatch):
+    """The timer of one log always fails, the timer of the other one three times."""
+    await (await cluster.log("broken")).append(b"first")
+    log, failed, tick = await cluster.log(), Counter(), LogNode.tick
+
+    def failing(node, now):
+        name = next(iter(node.state.chains.values())).domain
+        failed[name] += 1
+        if name == "broken" or failed[name] <= 3:
+            raise RuntimeError(f"the timer of {name}")
+        tick(node, now)
+
+    monkeypatch.setattr(LogNode, "tick", failing)
+    monkeypatch.setattr(log_operations, "FOLLOW_S", 0.1)
+    before = tasks.failures.counts["timer of logs"]
+    follower = Follower(log._session.operations, 0)
+    held = asyncio.create_task(log._started(follower.take(), "follow", 60.0))
+    async with asyncio.timeout(60):
+        while follower.heard < 3:  # noqa: ASYNC110 (what is waited for has no event)
+            await asyncio.sleep(0.01)
+        await log.append(b"an entry")
+        assert await held == (0, (b"an entry",))
+    assert failed["broken"] > 3
+    assert tasks.failures.counts["timer of logs"] > before
 
 
 async def test_a_follower_asks_for_the_next_piece_before_it_goes_through_one(cluster, monkeypatch):

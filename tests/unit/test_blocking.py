@@ -5,7 +5,7 @@ import functools
 import os
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from enum import StrEnum
 from pathlib import Path
 
@@ -226,6 +226,19 @@ def test_many_threads_share_a_connection(settings: Settings) -> None:
         for thread in threads:
             thread.join()
         assert [store.read(name) for name in store.list("threads/")] == [b"19"] * 5
+
+
+def test_a_loop_that_cannot_begin_is_an_error_and_no_wait_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(main: Coroutine[None, None, None]) -> None:
+        main.close()
+        raise OSError("no more descriptors")
+
+    monkeypatch.setattr("ares.client.blocking.run", run)
+    settings = create(tmp_path / "cluster", Plan(servers=3, consensus=1, base_port=0))
+    with pytest.raises(OSError, match="no more descriptors"):
+        ares.connect_blocking(str(settings.path))
 
 
 @pytest.mark.process

@@ -22,6 +22,7 @@ from ares.cli.seeing.top_figures import (
 )
 from ares.cli.status_command import Known, autopilot_sentence, consensus_outlook, members_of
 from ares.cluster.sites import labels_of
+from ares.machine import tasks
 from ares.model.configuration import Server
 from ares.model.errors import AresError, NotAuthorized
 from ares.model.identity import ServerId
@@ -92,7 +93,7 @@ class TopWatch:
         if id in self._asking and not self._asking[id].done():
             question.close()
         else:
-            self._asking[id] = asyncio.create_task(question)
+            self._asking[id] = tasks.begin(question, "question of top")
 
     async def _ask(self, server: Server) -> None:
         begun_s = monotonic()

@@ -328,6 +328,8 @@ class Nemesis:
             await how()
         except TortureFailed as error:
             self.problems.append(str(error))
+        except Exception as error:
+            self.problems.append(f"a recovery failed: {error!r}")
 
     async def _relaunch(self, who: ServerId) -> None:
         slow = (
