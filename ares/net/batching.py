@@ -304,6 +304,8 @@ class BatchListener(ABC):
                 self._answer_alone(sender, came, messages, begin_s)
             elif messages:
                 self._take_turn(sender, Pending(came, iter(messages)))
+            else:
+                self._finish(sender, NOTHING, begin_s)
         else:
             self._take_turn(sender, Pending(came))
 

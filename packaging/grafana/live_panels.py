@@ -199,6 +199,13 @@ LIVE = (
                 "reqps",
                 steps=[(GREEN, 0), (RED, 1)],
             ),
+            Panel(
+                "Failed tasks",
+                "Background work that failed by a mistake in ares: the log has the traceback.",
+                [(of_process(rate("ares_failed_tasks_total")), "{{id}}")],
+                "ops",
+                steps=[(GREEN, 0), (RED, 0.001)],
+            ),
         ),
     ),
     Row(
