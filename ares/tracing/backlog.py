@@ -21,7 +21,7 @@ class Backlog:
     operations under way count, too. Only where large operations end together, and LARGE_PARTS_MAX
     would wait, an operation is lost after all. ``left_out`` counts operations not begun, or lost.
 
-    A thread begins and ends, another thread takes: no number is written by both.
+    A thread begins and ends operations, another thread takes parts: no number is written by both.
     """
 
     def __init__(self, most: int, per_s: float) -> None:

@@ -113,7 +113,7 @@ class OperationPhases:
 
 
 def summary_of(recording: Recording, result: object) -> OperationSummary:
-    """Return the summary of an operation with ``result``, or None without a result."""
+    """Return the summary of an operation; ``result`` is None for an operation without a result."""
     rounds = [
         (part, part.configuration) for part in recording.parts if part.configuration is not None
     ]
