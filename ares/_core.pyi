@@ -1,4 +1,4 @@
-"""The compiled core (core/src), where there is one: ares/machine/compiled.py."""
+"""The compiled core (core/src), where present; see ares/machine/compiled.py."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -17,11 +17,13 @@ from ares.replica.unsynced import Unsynced
 RELEASE: str
 
 class Served:
-    """What became of what came from one client at a time. ``reply``: the batch that is due at once.
+    """The core's work on the arrived bytes of a client. ``reply``: the batch due at once.
 
-    ``tags``, ``datas``, ``puts``: how many requests of each kind there were, and ``asked`` about each configuration. ``reads``, ``writes``: how
-    many were answered at once. ``facts``: so many for the journal, one after another, of at most ``fact_bytes``. ``waiting``: commits, the replies
-    that wait for each, of how many rows, and how many of them are tags or values, and acknowledgements.
+    ``tags``, ``datas``, ``puts``: number of requests of each kind, and ``asked``, the number for
+    each configuration. ``reads``, ``writes``: number of requests answered at once. ``facts``: their
+    number and bytes for the journal, concatenated, of at most ``fact_bytes``. ``waiting``: commits,
+    each with the replies that wait for the commit, the number of their rows, of tags or values, and
+    of acknowledgements.
     """
 
     reply: bytes | None
@@ -37,12 +39,15 @@ class Served:
     asked: Sequence[tuple[ConfigurationId, int]]
 
 class Entry(tuple[Tag, Element, int]):
-    """What the core puts into ``Versions.entries``, and makes of small tuples there: to Python the same."""
+    """A small entry of ``Versions.entries``, made by the core from a tuple and equal to a tuple in
+    Python.
+    """
 
 class Server:
-    """Answers small reads and writes of what is in ``hosted``, and leaves everything unusual to the Python path.
+    """The server of small reads and writes in ``hosted``; all unusual requests go to the Python
+    path.
 
-    ``at_hand``: of a server with a journal, :meth:`ares.store.port.Journal.at_hand`.
+    ``at_hand``: for a server with a journal, :meth:`ares.store.port.Journal.at_hand`.
     """
 
     def __init__(self, hosted: Mapping[ConfigurationId, Hosting], at_hand: Any = None) -> None: ...
@@ -56,11 +61,14 @@ class Server:
     ) -> Served | None: ...
 
 class Handed:
-    """An operation that the session is to go on with: what ``make(object, value)`` gives, of whoever waits for ``done``.
+    """An operation handed over to the session: ``make(object, value)``, for the caller of ``done``.
 
-    Its round has the number ``call`` and began at ``started``; 0: it has not begun, another write of the object is under way. ``answers``: of the
-    round so far. ``unasked``: the spared servers of ``order`` were not asked. Of a write: ``taken``, as ``TagSource.begin`` gave it, with the number
-    ``before``; ``highest``: the number that its get-tag found, once it puts. ``settle(done, result, error)`` is called at its end; None: ``done`` is.
+    The operation's round has the number ``call`` and began at ``started``; 0: the operation has not
+    begun, because another write of the object is under way. ``answers``: of the round so far.
+    ``unasked``: the spared servers of ``order`` were not asked. For a write: ``taken``, the result
+    of ``TagSource.begin``, with the number ``before``; ``highest``: the number found by the write's
+    get-tag, once the write puts. ``settle(done, result, error)`` is called at the end; None:
+    ``done`` is called.
     """
 
     make: Callable[[ObjectName, bytes | None], Operation[Any]]
@@ -82,22 +90,26 @@ class Handed:
     highest: int | None
 
 class Objects:
-    """Where small reads and writes of one domain begin.
+    """The entry of small reads and writes of a domain.
 
-    ``read`` and ``write`` return None for what the core does not run: the caller starts it in the session. Otherwise ``done``, or the future that was
-    made for it, by which it is known from then on.
+    ``read`` and ``write`` return None for an operation which the core does not run: the caller
+    starts the operation in the session. Otherwise they return ``done``, or the future made for it,
+    which identifies the operation from then on.
     """
 
     def read(self, key: str, done: Any, now: float, timeout_s: float, /) -> Any: ...
     def write(self, key: str, value: Any, done: Any, now: float, timeout_s: float, /) -> Any: ...
 
 class Client:
-    """The small operations of one session, and what is to be sent for them. ``under_way``: how many have begun and have not ended.
+    """The small operations of a session, and the messages to be sent for them.
 
-    ``feed`` takes a batch of replies. ``take`` puts what is to be sent into an outbox, encoded where the session has nothing for that server, and
-    says which call each server is ``sent`` last; ``precede`` puts what is here for a server behind the session's ``messages``, before more is added.
-    ``age`` lets time pass for the round of a call. What ``hand_over`` and its kin give goes to ``Session.take_over``: the operation of a call, the
-    write of an object, those past their deadline, what ``done`` names.
+    ``under_way``: number of operations begun and not ended. ``feed`` takes a batch of replies.
+    ``take`` puts the messages into an outbox, encoded where the session has no message for the
+    server, and records the last call ``sent`` to each server; ``precede`` puts the core's messages
+    for a server behind the session's ``messages``, before more are added. ``age`` lets time pass
+    for the round of a call. Operations given by ``hand_over`` and its kin go to
+    ``Session.take_over``: the operation of a call, the write of an object, operations past their
+    deadline, the operation of ``done``.
     """
 
     under_way: int
