@@ -1,4 +1,4 @@
-"""Nodes of one chain, wired by hand: what a test delivers, and what it loses, is up to it."""
+"""Nodes of a chain, wired by hand: the test delivers or loses each message."""
 
 from ares.chain.node import LogNode
 from ares.model.configuration import Configuration, Server
@@ -15,7 +15,7 @@ def chain(index: int = 0, start: int = 0, servers: tuple[str, ...] = NAMES) -> C
 
 
 class Wired:
-    """Nodes by name. ``sent``: what left and was not delivered yet, as (from, to, message)."""
+    """Nodes by name. ``sent`` has undelivered messages as (from, to, message)."""
 
     def __init__(self, *names: str) -> None:
         self.nodes = {name: LogNode(ServerId(name), name) for name in names or NAMES}
@@ -28,7 +28,7 @@ class Wired:
         self.collect(to, sync)
 
     def collect(self, name: str, sync: bool = True) -> None:
-        """Take what a node has to say; ``sync``: store its facts first, until there are none."""
+        """Take a node's messages; with ``sync``, store its facts first, until none are left."""
         node = self.nodes[name]
         if sync:
             node.stored(len(self.disks[name]), self.now)
@@ -41,7 +41,7 @@ class Wired:
             node.stored(len(self.disks[name]), self.now)
 
     def run(self, without: tuple[str, ...] = ()) -> list[AnyMessage]:
-        """Deliver everything among nodes, but to those ``without``; what goes to clients is returned."""
+        """Deliver all messages among nodes, except to ``without``; return messages to clients."""
         told = []
         while self.sent:
             sender, to, message = self.sent.pop(0)

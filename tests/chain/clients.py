@@ -15,7 +15,7 @@ SOON_S = 5.0
 
 
 class Log:
-    """A client and the nodes, by hand. ``cut``: servers that hear nothing."""
+    """A client and the nodes, by hand. ``cut`` servers hear no messages."""
 
     def __init__(self, first_id=1, **options) -> None:
         ids = count(first_id)

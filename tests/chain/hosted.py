@@ -1,4 +1,7 @@
-"""A log of a server over the real journal on the model of a disk, told facts at random; and what its state is to be."""
+"""A server's log over the real journal on the model disk, with random facts.
+
+The module also computes the expected state.
+"""
 
 import contextlib
 import random
@@ -31,7 +34,7 @@ MEMBERS = (("s0", "s1", "s2"), ("s1", "s0"), ("s2", "s1", "s0"), ("s1", "s2", "s
 
 
 class InTime:
-    """:class:`ares.store.journal.writer.Background` whose jobs are done when the test says so."""
+    """The :class:`ares.store.journal.writer.Background` with jobs done by the test."""
 
     def __init__(self):
         self.jobs = []
@@ -49,7 +52,11 @@ class InTime:
 
 
 class LogOnDisk:
-    """``facts``: that the node was told, ever; the first ``durable`` are on the disk for certain. ``discarded``: places that were given back."""
+    """A log on a disk.
+
+    ``facts`` has all facts of the node; the first ``durable`` are on the disk for certain.
+    ``discarded`` counts released places.
+    """
 
     def __init__(self, seed, place_bytes=PLACE_BYTES):
         self.rng = random.Random(seed)
@@ -103,7 +110,10 @@ class LogOnDisk:
             self.background.step()
 
     def crash(self):
-        """In the middle of its work on the disk; then a start. Which facts are left is found out, and checked."""
+        """Crash in the middle of work on the disk, and start again.
+
+        Find out which facts are left, and check them.
+        """
         for job, _ in self.background.jobs[:1]:
             self.disk.patience = self.rng.randint(0, 12)
             with contextlib.suppress(PowerLost):
@@ -123,7 +133,7 @@ class LogOnDisk:
     def check(self):
         assert seen(self.state) == seen(plain(self.facts))
 
-    # -- what happens to it, at random -------------------------------------------------------------
+    # -- random events -----------------------------------------------------------------------------
 
     def anything(self):
         rng = self.rng
@@ -188,7 +198,7 @@ class LogOnDisk:
             self.tell(PieceFetched(tuple(records)))
 
     def settle(self):
-        """More is committed."""
+        """Commit more entries."""
         if self.live is not None:
             ends = [
                 record.end
@@ -206,7 +216,10 @@ class LogOnDisk:
             self.tell(ChainSealed(self.live.configuration.id))
 
     def move(self):
-        """The next chain, at the end of what the last one comes to; this server may lack some of it, or hold more."""
+        """Point to the next chain, which starts at a possible end of the last.
+
+        This server may lack entries below the end, or hold more.
+        """
         last = max(self.state.chains, default=None)
         if last is None:
             self.tell(ChainsKnown((chain(0, 0, MEMBERS[0]),)))
@@ -227,7 +240,10 @@ class LogOnDisk:
         self.tell(ChainsKnown((following,)))
 
     def collect(self):
-        """Everything before the last chain, when this server has what is below that, or is not in it."""
+        """Collect all chains before the last, if this server can.
+
+        This server must have their entries, or be no member of the last chain.
+        """
         last = max(self.state.chains, default=0)
         if not last or (self.live is not None and self.state.base_upto < self.live.start):
             return
@@ -238,7 +254,7 @@ class LogOnDisk:
 
 
 def plain(facts):
-    """The state that the facts come to, in memory."""
+    """Return the state after the facts, in memory."""
     state = LogState(ME, ME)
     for fact in facts:
         state.apply(fact)
@@ -246,7 +262,11 @@ def plain(facts):
 
 
 def seen(state):
-    """All that answers depend on. Of rows, what is not trimmed and was not answered long ago: a state may know more, and says the same."""
+    """Return all state that answers depend on.
+
+    Of rows, only untrimmed and recently answered entries count: a state may know more, and answers
+    the same.
+    """
     told = {}
     for id, stretch in state.stretches.items():
         records = held(stretch.entries, state)

@@ -1,4 +1,4 @@
-"""A client's appends: in order, each once, and what it does when nobody can say whether one was taken."""
+"""A client's appends: in order, each once, and with care after an unknown outcome."""
 
 import pytest
 
@@ -14,7 +14,10 @@ C0 = chain()
 
 
 class Client:
-    """An appender; ``told``: how its appends ended, in order. What is appended leaves at once, but for what is ``together`` with what comes next."""
+    """An appender; ``told`` has the outcomes of its appends, in order.
+
+    An append leaves at once, unless it is ``together`` with the next.
+    """
 
     def __init__(self) -> None:
         self.ids = iter(range(1, 100))

@@ -1,4 +1,4 @@
-"""What a message of a log may hold is bounded while it is decoded, and nothing of a bad batch is used."""
+"""Bounds of a log's message, checked during decoding; no part of a bad batch is used."""
 
 import msgspec
 import pytest

@@ -1,4 +1,7 @@
-"""A log whose disk is full refuses what brings data, passes trims on, and goes on after them (docs/log.md, On a disk)."""
+"""A log with a full disk: it refuses data, passes trims on, and continues after them.
+
+See docs/log.md, On a disk.
+"""
 
 import random
 from pathlib import Path
@@ -30,7 +33,10 @@ ENTRY = 1000 * b"x"
 
 
 class FullServer:
-    """Of one log, on a disk with room for some places. ``told``: what it sent, to whom."""
+    """A server of a log, on a disk with room for some places.
+
+    ``told`` has the sent messages, with receivers.
+    """
 
     def __init__(self, room, servers):
         self.disk, self.later, self.failures, self.told = ModelDisk(random.Random(1)), [], [], []
@@ -65,7 +71,7 @@ class FullServer:
 
     def open(self, name):
         disk = self.disk
-        if self.logs.nodes:  # the model has one directory
+        if self.logs.nodes:  # the model has a single directory
             disk = ModelDisk(random.Random(1))
             disk.room = 0
         return LogJournal(Path("log"), OWNER, self.background, disk, PLACE_BYTES)
@@ -102,7 +108,7 @@ def alone():
 
 
 def fill(server, number=1):
-    """The first append that was refused, and with what."""
+    """Append until a refusal; return the refused append and the answer."""
     while True:
         (reply,) = server.append(number)
         if isinstance(reply, Refused):
@@ -147,7 +153,7 @@ def test_another_log_is_refused_and_the_server_goes_on(alone):
 def test_answers_to_calls_that_nobody_made_change_nothing(alone):
     for number in (-1, -(2**63), 0, 2**62):
         alone.logs.receive("s1", [Refused(call(number), Reason.UNKNOWN_CONFIGURATION, "")])
-    alone.logs._logs.clear()  # as before any log was hosted
+    alone.logs._logs.clear()  # as before the server hosted a log
     alone.logs.receive("s1", [Refused(call(-1), Reason.UNKNOWN_CONFIGURATION, "")])
 
 

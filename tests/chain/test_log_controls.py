@@ -1,4 +1,7 @@
-"""Controls of the shared log that random schedules meet too seldom: each is shown by hand what it does, and that the node does not (docs/log.md)."""
+"""Controls of the shared log that random schedules meet too seldom (docs/log.md).
+
+Each fault is shown by hand, with a check of the real node.
+"""
 
 from ares.chain import log_operations
 from ares.chain.log_operations import evidence
@@ -33,7 +36,7 @@ APART = ("s3", "s4", "s5")
 
 
 def wired(first=C0):
-    """Nodes of the first chain that know it, and of another one; those fetch nothing for a long time."""
+    """Make nodes of the first chain and of another; the latter fetch no entries for a long time."""
     found = Wired(*NAMES)
     for name in APART:
         found.nodes[name] = LogNode(name, name, fetch_pause_s=1e6)
@@ -57,7 +60,10 @@ def told(messages):
 
 
 def sealed_looks():
-    """An append is acknowledged by a head that learned the successor; the tail never got it. What do the others, sealed, say?"""
+    """Return the answers of sealed nodes after an append.
+
+    A head that learned the successor acknowledged the append; the tail never got it.
+    """
     nodes = wired()
     nodes.hand("s0", append(C0, 1, b"x", 1, 0))
     nodes.run(without=("s2",))
@@ -86,7 +92,11 @@ def test_control_sealed_nodes_say_that_an_acknowledged_append_is_not_there():
 
 
 def tail_by_one_who_knows_the_first_chain():
-    """The tail of the first chain was cut off when that was sealed, and something was appended to the next chain."""
+    """Return the tail position for a client that knows the first chain.
+
+    The tail of the first chain was cut off when the chain was sealed, and the next chain has a new
+    entry.
+    """
     log, c1 = Log(), chain(1, 1, APART)
     log.append(b"x")
     log.nodes.run(without=("client",))
@@ -113,7 +123,10 @@ def test_control_the_tail_of_a_sealed_chain_tells_an_old_end():
 
 
 def read_of_a_node_left_behind():
-    """It holds what was cut, and hears of the chain after the next one only."""
+    """Return an answer of a node that holds cut entries.
+
+    The node hears only of the chain after the next.
+    """
     nodes = wired()
     nodes.hand("s0", append(C0, 1, b"cut", 1, 0))
     nodes.run(without=NAMES)
@@ -137,7 +150,11 @@ def test_control_what_was_cut_is_shown_as_committed():
 
 
 def second_try_of_what_was_cut():
-    """The old head holds number 2 at position 1, where the new chain starts; somebody else's entry gets that position. What is the client told?"""
+    """Return the answers to a repeated append after a cut of the first copy.
+
+    The old head holds number 2 at position 1, where the new chain starts; another client's entry
+    gets that position.
+    """
     nodes, c1 = wired(), chain(1, 1, APART)
     nodes.hand("s0", append(C0, 1, b"x", 1, 0))
     nodes.run()
@@ -168,7 +185,11 @@ def test_control_a_second_try_is_told_somebody_elses_position():
 
 
 def second_try_of_what_was_trimmed():
-    """Number 1 is in the first chain, number 2 in the second, where it is trimmed; its answer was lost. What is the client told?"""
+    """Return the answers to a repeated append that was trimmed.
+
+    Number 1 is in the first chain, number 2 in the second, where it is trimmed; the answer was
+    lost.
+    """
     nodes, c1 = wired(), chain(1, 3, APART)
     nodes.hand("s0", append(C0, 1, b"1", 1, 0))
     for number in (1, 2):

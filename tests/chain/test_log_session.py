@@ -1,4 +1,4 @@
-"""A client's session with the nodes of one chain: reads, tail, follow, trim, reconfiguration, and what it says when it cannot."""
+"""A client's session with a chain: reads, tail, follow, trim, reconfiguration, errors."""
 
 import pytest
 

@@ -1,7 +1,7 @@
-"""What broke other logs cannot happen here: each of their failures as steps of nodes of a chain.
+"""Failures of other logs, as steps of nodes of a chain: none happens here.
 
-Acknowledged records that a membership change with a partition lost (nats-server #7545) are the business of whole runs: the simulator's scenario
-`log` and `ares-cli torture --workload log`.
+Acknowledged records that a membership change with a partition lost (nats-server #7545) need whole
+runs: the simulator's scenario `log` and `ares-cli torture --workload log`.
 """
 
 import pytest
@@ -46,7 +46,7 @@ def wired() -> Wired:
 
 
 def test_a_reader_that_waits_at_a_sealed_tail_is_told_of_the_next_chain(wired: Wired) -> None:
-    """restate #5054: a reader parked for ever, for the seal came before it and the reconfiguration after."""
+    """restate #5054: a reader parked for ever, because the seal came first and the move later."""
     wired.hand("s2", ReadLog(call(5), C0.id, 2, 10, wait_s=60.0), "before")
     wired.hand("s2", Seal(call(6), C0.id), "mover")
     wired.hand("s2", ReadLog(call(7), C0.id, 2, 10, wait_s=60.0), "after")
@@ -64,7 +64,7 @@ def test_a_reader_that_waits_at_a_sealed_tail_is_told_of_the_next_chain(wired: W
 def test_a_reader_that_waits_where_nobody_tells_anything_gets_an_empty_answer_in_time(
     wired: Wired,
 ) -> None:
-    """The same, of a node that was left behind: an empty answer says nothing, and its client asks others."""
+    """The node was left behind: an empty answer has no meaning, and the client asks other nodes."""
     wired.hand("s2", Seal(call(6), C0.id), "mover")
     wired.hand("s2", ReadLog(call(7), C0.id, 2, 10, wait_s=5.0), "reader")
     wired.run()
@@ -80,7 +80,7 @@ def test_a_reader_that_waits_where_nobody_tells_anything_gets_an_empty_answer_in
 def test_a_trim_is_never_beyond_what_is_there_and_what_it_took_is_told_as_trimmed(
     wired: Wired,
 ) -> None:
-    """restate #2680: a trim point beyond the sealed tail looked like records that are missing."""
+    """restate #2680: a trim point beyond the sealed tail looked like missing records."""
     wired.hand("s0", Trim(call(3), C0.id, 3), "trimmer")
     [refused] = [message for _, to, message in wired.sent if isinstance(message, TrimDone)]
     assert (refused.done, refused.committed) == (False, 2)
@@ -103,7 +103,7 @@ def test_a_trim_is_never_beyond_what_is_there_and_what_it_took_is_told_as_trimme
 
 
 def test_nothing_is_acknowledged_before_every_node_has_synced(wired: Wired) -> None:
-    """nats-server #7564: what was acknowledged had not been synced yet, by default for two minutes."""
+    """nats-server #7564: acknowledged data was not yet synced, by default for two minutes."""
     wired.hand("s0", Append(call(3), C0.id, CLIENT, 3, 3, 0, (b"3",)), sync=False)
     assert wired.sent == [], "the head has not synced: it has not even forwarded"
     wired.collect("s0")

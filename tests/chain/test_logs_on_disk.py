@@ -1,4 +1,7 @@
-"""Logs over the real journal, in places so small that standings and discarding happen all the time: a restart finds what was there."""
+"""Logs over the real journal, in places so small that standings and discards are frequent.
+
+A restart finds all facts.
+"""
 
 import pytest
 
@@ -31,7 +34,7 @@ def test_a_restart_finds_what_was_there(seed):
 
 
 def of(count, bytes):
-    """A log with so many records of one entry."""
+    """Make a log of `count` records with a single entry each."""
     log = LogOnDisk(1)
     log.tell(ChainsKnown((chain(),)))
     for number in range(count):
@@ -43,7 +46,7 @@ def of(count, bytes):
 
 @pytest.mark.parametrize("bytes", [100, PLACE_BYTES // 2, PLACE_BYTES])
 def test_a_trim_gives_back_its_places_at_once_however_many_and_however_large_its_records(bytes):
-    """Nothing need be appended for that, and no record is so large that places begin without a standing."""
+    """This needs no appends, and no record is large enough for a place without a standing."""
     log = of(400, bytes)
     before = len(log.journal.places())
     assert before > 40
@@ -61,7 +64,10 @@ def test_a_trim_gives_back_its_places_at_once_however_many_and_however_large_its
 
 
 def test_memory_keeps_what_is_in_the_newest_places_only():
-    """Also of what a client appended, after a restart that does not know how far everybody has it."""
+    """This includes entries of a client's appends after a restart.
+
+    The restart does not know how far other nodes have these entries.
+    """
     log = of(400, 100)
     for start in (log.live.settled, lambda length: log.start()):
         start(log.live.length)

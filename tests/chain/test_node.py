@@ -1,4 +1,7 @@
-"""A node of a chain, message by message: what it takes, what it refuses, and what leaves before the disk has it."""
+"""A node of a chain, message by message: accepted and refused messages, and early replies.
+
+Some messages leave before the disk has their facts.
+"""
 
 import pytest
 from msgspec import structs

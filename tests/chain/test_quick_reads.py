@@ -1,4 +1,4 @@
-"""Reads that are asked for before anything is sent: one request for a server, an answer for each."""
+"""Reads asked for before any sending: a single request for a server, an answer for each read."""
 
 import pytest
 
@@ -13,7 +13,7 @@ from .clients import C0, Log
 
 
 class Reader(Log):
-    """``told``: what came of each read, in the order in which they ended."""
+    """A reader; ``told`` has the results in the order of their ends."""
 
     def __init__(self) -> None:
         super().__init__()

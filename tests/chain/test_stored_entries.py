@@ -1,4 +1,7 @@
-"""Records on a disk are those that a list in memory has, whatever is put, cut, dropped, adopted and settled meanwhile (docs/log.md, On a disk)."""
+"""Records on a disk against a list in memory, through any operations.
+
+Operations put, cut, drop, adopt and settle (docs/log.md, On a disk).
+"""
 
 from unittest.mock import patch
 
@@ -16,7 +19,7 @@ from ares.model.identity import ClientId
 from ares.model.log_messages import LogRecord
 
 BATCH_BYTES = 40
-"""So far apart are batches of the journal; an index has a mark for every INDEX_BYTES."""
+"""Distance of batches of the journal; an index has a mark for every INDEX_BYTES."""
 
 INDEX_BYTES = 100
 
@@ -24,7 +27,7 @@ sizes = st.lists(st.lists(st.integers(0, 30), min_size=1, max_size=3), min_size=
 
 
 class FewBatches:
-    """A journal of places with batches, which is read from a mark on. A place that was discarded is gone."""
+    """A journal of places with batches, read from a mark on. A discarded place is gone."""
 
     def __init__(self):
         self.places = {1: []}
@@ -76,7 +79,10 @@ class Kept:
 
 
 class OnDisk(RuleBasedStateMachine):
-    """A chain's records, and the old part that they become; pieces of that are fetched while the chain takes more."""
+    """A chain's records, and the older part that they become.
+
+    Pieces of the older part are fetched while the chain accepts more records.
+    """
 
     def __init__(self):
         super().__init__()
@@ -125,7 +131,7 @@ class OnDisk(RuleBasedStateMachine):
 
     @rule(end=st.integers(0, 1 << 16))
     def cut_and_go_on(self, end):
-        """Between records, as every end is; the next chain may be one whose old part begins elsewhere."""
+        """Cut between records, as at every end; the next chain may have another older part."""
         ends = [self.start] + [record.end for record in self.new.plain.records(0, self.length)]
         end = ends[end % len(ends)]
         self.new.each("cut", end)
@@ -144,7 +150,7 @@ class OnDisk(RuleBasedStateMachine):
 
     @rule()
     def collect(self):
-        """The old part goes, and is fetched again from its beginning."""
+        """Drop the older part, and fetch it again from its beginning."""
         self.old, self.old_upto = Kept(self.journal.shelf, PIECES), self.trimmed
 
     @rule()
@@ -210,7 +216,7 @@ TestOnDisk.settings = settings(max_examples=200, stateful_step_count=60, deadlin
 
 
 def test_what_the_disk_lost_is_said_and_what_is_behind_it_is_read():
-    """Three batches in one place, then one in the next; the second one cannot be read."""
+    """Three batches are in the same place, another is in the next; the second is unreadable."""
     journal = FewBatches()
     kept = StoredEntries(journal.shelf, b"chain")
     for first in range(4):

@@ -1,4 +1,7 @@
-"""Tests of building the compiled core by `make`, with stand-ins for cargo: it works, fails, hangs or is missing."""
+"""Tests of building the compiled core by `make`, with stand-ins for cargo.
+
+The stand-ins work, fail, hang or are missing.
+"""
 
 import os
 import shutil
@@ -17,7 +20,7 @@ HANGS = COUNTING + "echo 'Compiling ares-core'\nexec sleep 600\n"
 
 
 class Checkout:
-    """A directory with the Makefile and what it calls, an installed .venv, and no crate."""
+    """A directory with the Makefile and scripts, an installed .venv, and no crate."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory

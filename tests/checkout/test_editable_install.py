@@ -1,4 +1,7 @@
-"""Tests of an editable install: a script beside a clone called `ares` finds the package and its types."""
+"""Tests of an editable install beside a clone called `ares`.
+
+A script beside the clone finds the package and the types.
+"""
 
 import os
 import shutil
@@ -25,7 +28,7 @@ wrong: int = ares.ORIGIN
 
 
 def package(directory: Path, origin: str) -> None:
-    """Write a package `ares` that says where it comes from, with a version as ours."""
+    """Write a package `ares` with its origin, and a version as ours."""
     (directory / "ares/machine").mkdir(parents=True)
     shutil.copy(CHECKOUT / "ares/machine/release.py", directory / "ares/machine")
     (directory / "ares/__init__.py").write_text(f"ORIGIN = {origin!r}\n")
@@ -48,7 +51,7 @@ def run(directory: Path, *words: str | Path, **environment: str) -> tuple[int, s
 
 @pytest.fixture(scope="module")
 def beside(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Return a directory with a clone called `ares` and a script, and a Python that has the clone."""
+    """Return a directory with a clone called `ares` and a script, and the clone's Python."""
     pytest.importorskip("setuptools_rust")
     directory = tmp_path_factory.mktemp("beside")
     clone, wheels = directory / "ares", directory / "wheels"

@@ -31,7 +31,7 @@ def git(directory: Path, *words: str) -> str:
 
 
 def source(directory: Path) -> Path:
-    """Write what a version is told from, without git."""
+    """Write the sources of a version without git."""
     (directory / "ares/machine").mkdir(parents=True)
     (directory / "ares/__init__.py").touch()
     shutil.copy(CHECKOUT / "ares/machine/release.py", directory / "ares/machine")

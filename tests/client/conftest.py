@@ -1,4 +1,4 @@
-"""A cluster of real servers in one event loop, which keep logs in memory; closed afterwards."""
+"""A cluster of real servers in an event loop, with logs in memory; closed afterwards."""
 
 import asyncio
 
@@ -14,7 +14,10 @@ from tests.inproc.network import InprocConnections, InprocListener, InprocNetwor
 
 
 class LogCluster:
-    """Servers s0 to s5, of which the first three make c0. ``stop`` and ``restart``: what becomes of their messages."""
+    """Servers s0 to s5, of which the first three make c0.
+
+    ``stop`` and ``restart`` affect their messages.
+    """
 
     def __init__(self) -> None:
         self.network, self.consensus = InprocNetwork(), LocalConsensus()

@@ -1,4 +1,7 @@
-"""A log as users hold it, over real servers in one event loop: appends, reads, follow, trim, moves, and what goes wrong."""
+"""A log as users hold it, over real servers in an event loop.
+
+The tests append, read, follow, trim, move, and cause errors.
+"""
 
 import asyncio
 import contextlib
@@ -26,7 +29,7 @@ SPARES = ares.Configuration.chain(["s3", "s4", "s5"])
 
 LARGE = bytes(ENTRY_BYTES_MAX)
 LARGE_MAX = WINDOW_BYTES // ENTRY_BYTES_MAX
-"""So many of these may be in flight, and no other one beside them."""
+"""Number of such entries in flight; no other entry fits beside them."""
 
 
 async def taken(follower, count):
@@ -271,7 +274,10 @@ async def test_a_move_to_a_server_that_dies_ends_in_time_and_is_finished_later(c
 
 
 async def test_a_new_client_appends_to_a_log_that_was_moved_and_trimmed(cluster):
-    """What it knows at first was trimmed, and copies to chains that were left count as ones that may have been taken."""
+    """The client's first knowledge was trimmed.
+
+    Copies in abandoned chains count as possibly accepted.
+    """
     log = await cluster.log()
     await log.append_many([b"x"] * 10)
     await cluster.manager().reconfigure(SPARES, domain="events")

@@ -1,4 +1,7 @@
-"""Logs as a person types them, and without asyncio, on real processes with stores: what is printed, refused, and what kills cost."""
+"""Logs on the command line, and without asyncio, on real processes with stores.
+
+The tests check output, refusals, and the cost of kills.
+"""
 
 import base64
 import json
@@ -63,7 +66,7 @@ def test_append_read_follow_and_trim(cli: Cli, log: str, tmp_path: Path) -> None
 
 
 def followed(cli: Cli, log: str, count: int) -> list[tuple[int, bytes]]:
-    """What `follow` prints until it is interrupted."""
+    """Return the output of `follow` until an interrupt."""
     command = python("-m", "ares", "log", "follow", log, "--json")
     environment = os.environ | {"ARES_CLUSTER": str(cli.settings.path)}
     with subprocess.Popen(

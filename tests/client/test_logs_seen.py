@@ -1,4 +1,7 @@
-"""What is seen of logs: status and top put together what servers say of chains; metrics sum it up; old entries move no faster than they may."""
+"""Logs in status, top and metrics: servers' reports of chains, put together.
+
+Old entries move no faster than allowed.
+"""
 
 import pytest
 from msgspec.structs import replace
@@ -22,13 +25,13 @@ from tests.client.conftest import cluster as cluster
 
 
 def hold(operations, target):
-    """Decide and point, and leave the rest to others."""
+    """Decide and point, and leave the remaining steps to other nodes."""
     yield from operations.replace_chain(operations.view.sequence.last_known, target)
 
 
 @pytest.fixture
 def slow(monkeypatch):
-    """Servers that fetch nothing, until the throttle is free."""
+    """Make servers that fetch no entries until the throttle is free."""
     throttles = []
     monkeypatch.setattr(Throttle, "busy_s", lambda self, now: throttles.append(self) or 1.0)
     return monkeypatch
@@ -106,7 +109,7 @@ C0 = chain()
 
 
 def moving(entries, size, throttle=None):
-    """So many entries in a chain, and another one in which s3 is new."""
+    """Make a chain with entries, and another chain in which s3 is new."""
     nodes = Wired(*NAMES)
     nodes.nodes["s3"], nodes.disks["s3"] = LogNode(ServerId("s3"), "s3", throttle=throttle), []
     for name in NAMES:

@@ -1,4 +1,4 @@
-"""Errors that misled: what a closed client says, numbers that are none, positions beyond the end, several silent servers."""
+"""Errors that misled: closed clients, invalid numbers, positions beyond the end, silent servers."""
 
 import asyncio
 from math import inf, nan
@@ -14,7 +14,7 @@ from ares.reconfig.throttle import Throttle
 
 HUGE = 10**400
 ENDLESS = 10**5000
-"""Python refuses to print it."""
+"""Number that Python refuses to print."""
 
 
 def named(value):

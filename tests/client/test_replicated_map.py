@@ -1,4 +1,4 @@
-"""The example of docs/log.md: a map that everybody who follows a log has."""
+"""The example of docs/log.md: a map that every follower of a log has."""
 
 import asyncio
 import importlib.util

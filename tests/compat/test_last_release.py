@@ -1,7 +1,9 @@
-"""What the last release wrote is read, and what it said is understood: a cluster's directory, and one message of every kind, recorded from it.
+"""Data and messages of the last release, which this release must read.
 
-`last_release.tar.xz` is the directory of a durable cluster of five servers and one consensus member, after `down`: objects, a deletion, two files, a
-second domain, and a reconfiguration from ABD to EC. Its addresses are part of its configurations, so it runs in a network namespace of its own.
+The data is a cluster's directory; the messages are a recorded message of every kind.
+`last_release.tar.xz` is the directory of a durable cluster of five servers and a consensus member,
+after `down`: objects, a deletion, two files, a second domain, and a reconfiguration from ABD to EC.
+Its addresses are part of its configurations, so it runs in a separate network namespace.
 """
 
 import hashlib
@@ -112,7 +114,11 @@ def test_its_cluster_starts_and_goes_on(cluster: Path) -> None:
 
 NEW = Bring | Finalize | Where | Located | ChainRequest | ChainReply
 KNOWN = [sample for sample in SAMPLES if sample not in SINCE and not isinstance(sample, NEW)]
-"""It had no logs, and its servers neither brought values from each other nor said where domains are."""
+"""Messages of the last release.
+
+The release had no logs, no values pulled between servers, and no answers about the places of
+domains.
+"""
 
 RECORDED = json.loads((HERE / "last_release_messages.json").read_text(encoding="ascii"))
 
@@ -122,8 +128,12 @@ RECORDED = json.loads((HERE / "last_release_messages.json").read_text(encoding="
     [(kind, frames, sample) for (kind, *frames), sample in zip(RECORDED, KNOWN, strict=True)],
 )
 def test_its_messages_have_the_same_bytes(kind: str, frames: list[str], sample: object) -> None:
-    """But for what was added at the end: of what can be traced, of descriptions and of what they say of the store, of configurations and of their
-    introduction, of how domains are used, and of pages of names. Older releases pass over it."""
+    """Check the bytes, except for fields added at the end.
+
+    Added fields are in traced messages, in descriptions and their account of the store, in
+    configurations and their introduction, in the use of domains, and in pages of names. Older
+    releases skip them.
+    """
     assert type(sample).__name__ == kind
     header, *others = encode([sample])  # type: ignore[list-item]
     header = header[:1] + msgspec.msgpack.encode(_without_logs(msgspec.msgpack.decode(header[1:])))
@@ -164,7 +174,11 @@ def test_what_it_said_and_what_is_added_since_is_understood() -> None:
 
 
 def _without_logs(value: Any) -> Any:
-    """Without the start of a configuration, what is introduced with it, what is hosted of a chain, and what a scrub says of logs."""
+    """Remove the parts that came with logs.
+
+    These are the start of a configuration, the chains introduced with it, the hosted chain, and a
+    scrub's report on logs.
+    """
     if not isinstance(value, list):
         return value
     values = [_without_logs(each) for each in value]

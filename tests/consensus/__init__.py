@@ -1,1 +1,1 @@
-"""The Consensus port: one contract over its implementations, and what Raft must survive."""
+"""The Consensus port: a common contract of its implementations, and Raft under faults."""

@@ -1,4 +1,4 @@
-"""Consensus members to test against: three in this process, or each a process of its own that can be killed."""
+"""Consensus members for tests: three in this process, or each a separate process to kill."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ from ..ports import free_addresses
 MEMBERS = [ServerId("r0"), ServerId("r1"), ServerId("r2")]
 PASSWORD = "a password for tests"
 PATIENCE_S = 240.0
-"""Far more than anything here takes, also on a busy machine with a slow disk."""
+"""Seconds far beyond any time in these tests, also on a busy machine with a slow disk."""
 
 
 def configuration(index: int, domain: str = "default", servers: str = "s0 s1 s2") -> Configuration:
@@ -113,14 +113,14 @@ class MemberProcesses:
                 )
 
     def kill(self, *members: ServerId) -> None:
-        """kill -9."""
+        """Kill the members with SIGKILL."""
         for member in members:
             self._processes[member].send_signal(signal.SIGKILL)
         for member in members:
             self._processes.pop(member).wait()
 
     def stop(self, member: ServerId) -> int:
-        """SIGTERM; returns the exit status."""
+        """Send SIGTERM; return the exit status."""
         process = self._processes.pop(member)
         process.terminate()
         return process.wait(PATIENCE_S)
@@ -143,7 +143,7 @@ class MemberProcesses:
     async def described(
         self, client: RemoteConsensus, condition: Callable[[list[ConsensusDescription]], bool]
     ) -> list[ConsensusDescription]:
-        """What the members say of themselves, as soon as ``condition`` holds for it."""
+        """Return the members' descriptions, as soon as ``condition`` holds for them."""
         async with asyncio.timeout(PATIENCE_S):
             while True:
                 descriptions = await client.describe(0.5)
@@ -152,7 +152,7 @@ class MemberProcesses:
                 await asyncio.sleep(0.05)
 
     async def leader(self, client: RemoteConsensus) -> ServerId:
-        """Whom all running members call leader, and who runs."""
+        """Return the running member that all running members call leader."""
 
         def agreed(descriptions: list[ConsensusDescription]) -> bool:
             leaders = {description.leader for description in descriptions}

@@ -16,7 +16,7 @@ from .etcds import EtcdProcesses
 
 @pytest.fixture
 async def members(tmp_path: Path) -> AsyncIterator[LocalMembers]:
-    """Three Raft members, not yet started."""
+    """Make three Raft members, not yet started."""
     made = LocalMembers(tmp_path)
     yield made
     await made.stop_all()
@@ -24,7 +24,7 @@ async def members(tmp_path: Path) -> AsyncIterator[LocalMembers]:
 
 @pytest.fixture
 async def single(tmp_path: Path) -> AsyncIterator[LocalMembers]:
-    """A cluster of one, which is quick to start again."""
+    """Make a cluster of a single member, which restarts quickly."""
     made = LocalMembers(tmp_path, count=1)
     yield made
     await made.stop_all()
@@ -39,7 +39,10 @@ async def processes(tmp_path: Path) -> AsyncIterator[MemberProcesses]:
 
 @pytest.fixture(scope="session")
 def shared_etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdProcesses]:
-    """An etcd of one member for all tests that leave it running; each works under a cluster id of its own."""
+    """Make a single-member etcd for all tests that leave it running.
+
+    Each test works under a separate cluster id.
+    """
     made = EtcdProcesses(tmp_path_factory.mktemp("etcd"))
     made.start()
     yield made
@@ -48,7 +51,7 @@ def shared_etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdProces
 
 @pytest.fixture
 async def etcd(tmp_path: Path) -> AsyncIterator[EtcdProcesses]:
-    """An etcd of three members, not yet started."""
+    """Make an etcd of three members, not yet started."""
     made = EtcdProcesses(tmp_path, count=3)
     yield made
     await made.close()
@@ -56,7 +59,7 @@ async def etcd(tmp_path: Path) -> AsyncIterator[EtcdProcesses]:
 
 @pytest.fixture
 async def lone_etcd(tmp_path: Path) -> AsyncIterator[EtcdProcesses]:
-    """An etcd of one member, not yet started."""
+    """Make an etcd of a single member, not yet started."""
     made = EtcdProcesses(tmp_path)
     yield made
     await made.close()

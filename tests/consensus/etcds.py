@@ -1,4 +1,7 @@
-"""etcd to test against: Debian's etcd-server, one process a member, on loopback, that can be killed and started again."""
+"""etcd for tests: Debian's etcd-server, a process for each member, on loopback.
+
+Members can be killed and started again.
+"""
 
 import asyncio
 import os
@@ -20,11 +23,11 @@ from ..ports import free_addresses
 from .clusters import PATIENCE_S
 
 CLUSTER = bytes(range(16))
-"""The id of the ares cluster whose decisions these tests are about."""
+"""Id of the ares cluster of the decisions in these tests."""
 
 
 def etcd_program() -> str:
-    """Where etcd is; without it the test is skipped."""
+    """Return the path of etcd; without etcd the test is skipped."""
     path = shutil.which("etcd")
     if path is None:
         pytest.skip("etcd is not installed: apt-get install etcd-server")
@@ -32,7 +35,10 @@ def etcd_program() -> str:
 
 
 class EtcdProcesses:
-    """The members of one etcd cluster; ``options`` are added to every command line (``--name`` and the addresses are there already)."""
+    """The members of an etcd cluster.
+
+    ``options`` are added to every command line, after ``--name`` and the addresses.
+    """
 
     def __init__(
         self, directory: Path, count: int = 1, scheme: str = "http", options: tuple[str, ...] = ()
@@ -49,7 +55,7 @@ class EtcdProcesses:
         self.endpoints = tuple(addresses[:count])
 
     def start(self, *endpoints: str) -> None:
-        """The members that serve at ``endpoints``, or all."""
+        """Start the members that serve at ``endpoints``, or all."""
         for endpoint in endpoints or self.endpoints:
             number = self.endpoints.index(endpoint)
             client, peer = f"{self._scheme}://{endpoint}", f"http://{self._peers[number]}"
@@ -81,7 +87,7 @@ class EtcdProcesses:
                 )
 
     def kill(self, *endpoints: str) -> None:
-        """kill -9, of all if none is named."""
+        """Kill members with SIGKILL, all without arguments."""
         named = endpoints or tuple(self._processes)
         for endpoint in named:
             self._processes[endpoint].send_signal(signal.SIGKILL)
@@ -101,7 +107,7 @@ class EtcdProcesses:
     async def described(
         self, client: EtcdConsensus, condition: Callable[[list[ConsensusDescription]], bool]
     ) -> list[ConsensusDescription]:
-        """What the members say of themselves, as soon as ``condition`` holds for it."""
+        """Return the members' descriptions, as soon as ``condition`` holds for them."""
         async with asyncio.timeout(PATIENCE_S):
             while True:
                 descriptions = await client.describe(1.0)
@@ -110,7 +116,7 @@ class EtcdProcesses:
                 await asyncio.sleep(0.05)
 
     async def leader(self, client: EtcdConsensus) -> str:
-        """Where the member serves that all running ones call leader."""
+        """Return the endpoint of the member that all running members call leader."""
 
         def agreed(descriptions: list[ConsensusDescription]) -> bool:
             return (
@@ -121,7 +127,7 @@ class EtcdProcesses:
         return (await self.described(client, agreed))[0].leader
 
     async def raw(self, endpoint: str, method: str, request: object) -> object:
-        """One request as any other user of this etcd would send it; "KV.Put" is a method."""
+        """Send a request as another user of this etcd; "KV.Put" is a method."""
         service, _, name = method.partition(".")
         channel = rpc.insecure_channel(endpoint, options=(("grpc.enable_http_proxy", 0),))
         try:

@@ -1,4 +1,7 @@
-"""One consensus member: ``member_process.py ID CLIENT_ADDRESS RAFT_ADDRESSES_JSON DIRECTORY PASSWORD``; SIGTERM ends it."""
+"""A consensus member; SIGTERM ends it.
+
+Arguments: ``ID CLIENT_ADDRESS RAFT_ADDRESSES_JSON DIRECTORY PASSWORD``.
+"""
 
 import asyncio
 import json

@@ -14,14 +14,14 @@ DAY = datetime.timedelta(days=1)
 
 
 class Identity(NamedTuple):
-    """The files of a certificate and its key."""
+    """The files of a certificate and of its key."""
 
     certificate: Path
     key: Path
 
 
 class Authority:
-    """Issues certificates for 127.0.0.1; its own is in ``path``."""
+    """An authority for certificates of 127.0.0.1; ``path`` has the authority's own certificate."""
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""How often consensus members give a sign of life when nothing happens."""
+"""The beat of idle consensus members."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""What every implementation of the Consensus port does."""
+"""The contract of every implementation of the Consensus port."""
 
 import asyncio
 import itertools
@@ -44,7 +44,7 @@ async def test_places_are_independent(consensus: Consensus) -> None:
         assert (await consensus.propose(place, ALICE, PATIENCE_S)).configuration == place
     async with asyncio.timeout(PATIENCE_S):
         while (decisions := (await consensus.describe(PATIENCE_S))[0].decisions) < len(places):  # noqa: ASYNC110 (nobody tells)
-            await asyncio.sleep(0.01)  # a member may hear of what the others decided later
+            await asyncio.sleep(0.01)  # a member may hear later of the others' decision
     assert decisions == len(places)
 
 

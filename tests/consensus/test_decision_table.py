@@ -1,4 +1,4 @@
-"""The decision table against the simplest model of it."""
+"""The decision table against the simplest model."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""Consensus on a real etcd: killed in the middle, without a majority, asked by rivals, written to by strangers."""
+"""Consensus on a real etcd: kills, no majority, rival proposers, writes by strangers."""
 
 import asyncio
 import secrets
@@ -42,7 +42,7 @@ async def stream(client: EtcdConsensus, proposer: ClientId, into: list[Decided])
 
 
 def decided_twice(answers: Iterable[Decided]) -> set[int]:
-    """The indices for which the answers name more than one decision."""
+    """Return the indices for which the answers name several decisions."""
     made: dict[int, set[tuple[bytes, int]]] = {}
     for answer in answers:
         made.setdefault(answer.configuration.index, set()).add(
@@ -52,7 +52,7 @@ def decided_twice(answers: Iterable[Decided]) -> set[int]:
 
 
 async def again(client: EtcdConsensus, decided: list[Decided]) -> list[Decided]:
-    """What a further proposer is told."""
+    """Return the answers to another proposer."""
     return list(
         await asyncio.gather(
             *(propose(client, CAROL, each.configuration.index) for each in decided)
@@ -61,7 +61,10 @@ async def again(client: EtcdConsensus, decided: list[Decided]) -> list[Decided]:
 
 
 async def test_etcd_killed_in_a_stream_of_proposals(lone_etcd: EtcdProcesses) -> None:
-    """Three times, with a restart after each; what was answered before, during and after is one decision for every index."""
+    """etcd is killed and restarted three times.
+
+    The answers before, during and after have a single decision for every index.
+    """
     lone_etcd.start()
     answers: dict[ClientId, list[Decided]] = {ALICE: [], BOB: []}
     async with asyncio.TaskGroup() as streams:
@@ -110,7 +113,7 @@ async def test_racing_proposers_agree(etcd: EtcdProcesses) -> None:
 async def test_a_put_without_condition_would_be_found_out(
     shared_etcd: EtcdProcesses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The check of the tests above rejects the mistake that they are there for."""
+    """The check of the tests above rejects their mistake."""
     conditional = etcd_consensus._put_if
 
     def put(key: str, revision: int, value: bytes) -> rpc.TxnRequest:
@@ -242,7 +245,7 @@ async def test_an_oversized_description_is_refused(shared_etcd: EtcdProcesses) -
 async def test_a_short_request_gets_past_an_endpoint_that_is_silent(
     shared_etcd: EtcdProcesses,
 ) -> None:
-    """A new client has two seconds to ask where a domain is now, and one silent endpoint takes one of them."""
+    """A new client has two seconds to ask for a domain, and a silent endpoint takes a second."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         client = shared_etcd.client(
             f"127.0.0.1:{silent.getsockname()[1]}",

@@ -1,4 +1,4 @@
-"""How an etcd is reached: endpoints that are silent or strangers to each other, logins, TLS."""
+"""Access to an etcd: silent endpoints, endpoints of different clusters, logins, TLS."""
 
 import asyncio
 import secrets
@@ -98,7 +98,7 @@ async def test_clusters_and_prefixes_are_apart(shared_etcd: EtcdProcesses) -> No
 
 
 async def require_logins(etcd: EtcdProcesses) -> None:
-    """Users root and ares; ares may use the keys under /ares only."""
+    """Make users root and ares; ares may use the keys under /ares only."""
     [endpoint] = etcd.endpoints
     everything_of_ares = rpc.Permission(
         permType=rpc.Permission.READWRITE, key=b"/ares/", range_end=b"/ares0"
@@ -143,7 +143,7 @@ async def test_a_user_logs_in_and_in_again(lone_etcd: EtcdProcesses, tmp_path: P
     ) as caught:
         await propose(lone_etcd.client(user="ares", password_path=secret), ALICE, 0)
     assert "a wrong one" not in str(caught.value)
-    assert time.monotonic() - started_s < PATIENCE_S  # it did not wait for something to change
+    assert time.monotonic() - started_s < PATIENCE_S  # the call did not wait for a change
     secret.chmod(0o644)
     with pytest.raises(BadInput, match=r"etcd.password: .*mode 644"):
         lone_etcd.client(user="ares", password_path=secret)

@@ -29,7 +29,7 @@ async def decide(client: RemoteConsensus, indices: range) -> list[Decided]:
 
 
 async def check(client: RemoteConsensus, decided: list[Decided]) -> None:
-    """A further proposer gets what was decided."""
+    """Check that another proposer gets the decisions."""
     again = await asyncio.gather(
         *(propose(client, CAROL, each.configuration.index) for each in decided)
     )
@@ -89,7 +89,7 @@ async def test_all_members_killed_and_restarted_keep_everything(processes: Membe
     processes.start(*MEMBERS)
     await check(client, decided)
     assert await client.hint(DomainName("default"), PATIENCE_S) == decided[-1].configuration
-    await processes.leader(client)  # everybody has heard of the new term
+    await processes.leader(client)  # every member has heard of the new term
     assert min(each.term for each in await client.describe(PATIENCE_S)) > max(
         terms
     )  # a vote was not forgotten

@@ -1,6 +1,8 @@
-"""Somebody between consensus members, who has no password: he repeats, reorders, leaves out, sends back, delays and leads astray what he sees.
+"""An attacker between consensus members, without the password.
 
-What he does to bytes is done here without the project's code: all that he knows is that a message is its length, in four bytes, and so many bytes.
+The attacker repeats, reorders, drops, reflects, delays and redirects messages. The attacks do not
+use the project's code: the attacker knows only that a message is its length, in four bytes, and so
+many bytes.
 """
 
 import asyncio
@@ -29,13 +31,13 @@ OBSERVED_S = 4.0
 """Several elections."""
 
 INWARD, OUTWARD = 0, 1
-"""From who connects, and to it."""
+"""Directions: from the connecting member, and to this member."""
 
 HANDSHAKE = (2, 1)
-"""Messages of each direction that come before those of Raft."""
+"""Messages of each direction before the messages of Raft."""
 
 Fate = Callable[["Crossing", int, int, bytes], list[bytes]]
-"""What becomes of message so-and-so of a direction."""
+"""The messages to send instead of a given message of a direction."""
 
 
 def as_it_is(crossing: "Crossing", way: int, number: int, message: bytes) -> list[bytes]:
@@ -43,7 +45,10 @@ def as_it_is(crossing: "Crossing", way: int, number: int, message: bytes) -> lis
 
 
 class Crossing:
-    """One connection over the proxy. ``passed``: what went each way; ``ended``: one of the members has hung up."""
+    """A connection over the proxy.
+
+    ``passed`` has the messages in each direction; ``ended`` says that a member has hung up.
+    """
 
     def __init__(self, writers: list[asyncio.StreamWriter]) -> None:
         self.writers = writers
@@ -53,7 +58,10 @@ class Crossing:
 
 
 class Proxy:
-    """Where others look for one member. ``fate`` is asked about every message; ``target``: where it leads."""
+    """The address at which other members find a member.
+
+    ``fate`` is asked about every message; ``target`` is the destination.
+    """
 
     def __init__(self, target: str) -> None:
         self.target = target
@@ -106,7 +114,7 @@ class Proxy:
 
 
 class Members:
-    """So many members, of which only those that are started run; each is found by the others at a proxy."""
+    """Members, of which only the started run; other members find each at a proxy."""
 
     def __init__(self, directory: Path, count: int, detours: dict[str, int]) -> None:
         self.addresses = dict(
@@ -135,7 +143,7 @@ class Members:
         await self.running.pop(ServerId(id)).close()
 
     async def decide(self, index: int) -> None:
-        """Every running member learns the same."""
+        """Check that every running member learns the same decision."""
         wanted = configuration(index)
         for raft in self.running.values():
             assert (await raft.propose(wanted, ME, PATIENCE_S)).configuration == wanted
@@ -153,7 +161,7 @@ class Members:
 
 @pytest.fixture
 def detours(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
-    """The port at which others look for the member that listens at an address."""
+    """Return the ports at which other members find a member, by the member's address."""
     known: dict[str, int] = {}
     monkeypatch.setattr(
         TCPNode,
@@ -165,7 +173,7 @@ def detours(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
 
 @pytest.fixture
 async def three(tmp_path: Path, detours: dict[str, int]) -> AsyncIterator[Members]:
-    """All of three; r2 connects to r0 and r1, and r1 to r0."""
+    """Run three members; r2 connects to r0 and r1, and r1 to r0."""
     made = Members(tmp_path, 3, detours)
     await made.open()
     made.start("r0", "r1", "r2")
@@ -201,7 +209,7 @@ async def test_votes_that_are_repeated_make_no_leader_of_a_minority(five: Member
 
 
 class Once:
-    """Does ``harm`` to one message after the handshake, of the direction ``way``, and nothing to others."""
+    """A fate that does ``harm`` to a single message after the handshake, in direction ``way``."""
 
     def __init__(self, way: int, harm: Fate) -> None:
         self.crossing: Crossing | None = None
@@ -262,7 +270,7 @@ async def test_what_was_tampered_with_ends_the_connection_and_nothing_else(
 
 
 async def test_what_was_recorded_is_worth_nothing_later(three: Members) -> None:
-    """Over the next connection, or after a restart of the member that it was for."""
+    """The messages are replayed over the next connection, or after a restart of the receiver."""
     await three.decide(0)
     proxy = three.proxies[ServerId("r0")]
     recorded = proxy.crossings[0]
@@ -286,7 +294,7 @@ async def test_what_was_recorded_is_worth_nothing_later(three: Members) -> None:
 
 
 async def test_messages_that_are_late_and_in_order_are_taken(three: Members) -> None:
-    """TCP may do that, too."""
+    """TCP may delay messages, too."""
     await three.decide(0)
     proxy = three.proxies[ServerId("r0")]
     crossing = proxy.crossings[0]
@@ -304,7 +312,7 @@ async def test_messages_that_are_late_and_in_order_are_taken(three: Members) -> 
 async def test_a_member_is_not_taken_for_another_one(
     five: Members, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is meant for r0 is led to r1: nothing that r1 says there counts as said by r0."""
+    """Messages for r0 are redirected to r1: r1's answers do not count as r0's."""
     heard: list[str] = []
     take = PysyncTransport._onMessageReceived
     monkeypatch.setattr(
@@ -328,7 +336,10 @@ async def test_a_member_is_not_taken_for_another_one(
 async def test_a_member_that_was_led_astray_breaks_no_connection_of_others_for_good(
     three: Members,
 ) -> None:
-    """r1 connects to r0, and r2 to r1. Led to r2, r1 must not take the place of the connection that r2 makes."""
+    """r1 connects to r0, and r2 to r1.
+
+    Redirected to r2, r1 must not take the place of r2's own connection.
+    """
     await three.decide(0)
     proxy = three.proxies[ServerId("r0")]
     proxy.target = three.addresses[ServerId("r2")]
@@ -343,7 +354,7 @@ async def test_a_member_that_was_led_astray_breaks_no_connection_of_others_for_g
 
 
 class Earlier(Transport):
-    """As members of the last release speak: nothing is numbered."""
+    """A member of the last release, whose messages have no numbers."""
 
     def send(self, node: Any, message: dict[str, Any]) -> bool:
         self._syncObj.make_durable(message)
@@ -369,7 +380,7 @@ async def test_members_of_the_last_release_are_heard_and_named(
     caplog: pytest.LogCaptureFixture,
     earlier: set[str],
 ) -> None:
-    """One by one is how members are brought to another release."""
+    """An upgrade replaces the members sequentially."""
     members = Members(tmp_path, 3, detours)
     await members.open()
     for member in members.addresses:

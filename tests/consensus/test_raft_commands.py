@@ -1,4 +1,7 @@
-"""Commands to Raft: one for all who ask for the same, handed in again ever more rarely: the slower a disk is, the less may be asked of it."""
+"""Commands to Raft: equal proposals share a command, which is repeated more and more rarely.
+
+The slower a disk is, the less work it may get.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -17,7 +20,7 @@ SUCCESS, MISSING_LEADER = 0, 2
 
 
 class Machine:
-    """Notes what is handed in; the test answers it."""
+    """A machine that notes commands; the test answers."""
 
     def __init__(self) -> None:
         self.commands = Commands()
@@ -36,7 +39,7 @@ class Machine:
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
-    """Nothing is handed in again just because this machine is busy."""
+    """A busy machine alone causes no repetition."""
     monkeypatch.setattr(raft_member, "ATTEMPT_S", 3600.0)
     return Machine()
 
@@ -66,7 +69,7 @@ async def test_others_are_others(machine: Machine) -> None:
 
 
 async def test_a_command_outlasts_who_gave_up(machine: Machine) -> None:
-    """Without that, an answer that takes longer than anybody waits would never reach anybody."""
+    """Without this, an answer slower than every caller's patience would reach no caller."""
     for _ in range(20):
         await given_up(machine)
     again = machine.ask()

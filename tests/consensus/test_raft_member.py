@@ -1,4 +1,4 @@
-"""Raft members in this process: what they refuse, what their files must survive, and the traps of PySyncObj."""
+"""Raft members in this process: refusals, damaged files, and the traps of PySyncObj."""
 
 import asyncio
 import logging
@@ -29,7 +29,7 @@ async def propose_many(member: RaftMember, indices: range) -> None:
 
 
 async def check_decided(member: RaftMember, indices: range) -> None:
-    """Everybody gets what ME proposed."""
+    """Check that every proposer gets the proposals of ME."""
     rivals = [configuration(index, servers="x0 x1 x2") for index in indices]
     decided = await asyncio.gather(*(member.propose(rival, OTHER, PATIENCE_S) for rival in rivals))
     assert [(each.configuration, each.proposer) for each in decided] == [
@@ -140,7 +140,10 @@ async def test_members_with_another_password_are_not_heard(members: LocalMembers
 async def test_many_at_once_rewrite_no_applied_entry(
     members: LocalMembers, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """PySyncObj on its own cuts a follower's log back while its leader repeats itself, and says so."""
+    """PySyncObj alone cuts a follower's log back while the leader repeats entries.
+
+    PySyncObj logs this.
+    """
     await members.start_all()
     with caplog.at_level(logging.CRITICAL, "pysyncobj"):
         await propose_many(members.running[R1], range(600))
@@ -173,7 +176,10 @@ async def test_a_compacted_member_keeps_decisions_and_hint(single: LocalMembers)
 async def test_a_crash_between_dump_and_cut_forgets_nothing(
     single: LocalMembers, tmp_path: Path
 ) -> None:
-    """A dump beside the whole journal, both of one run (entries of another run may have other numbers): the state that such a crash leaves."""
+    """A dump beside the whole journal is the state after such a crash.
+
+    Both are from the same run; entries of another run may have other numbers.
+    """
     directory, whole = single.directory(R0), tmp_path / "whole"
     await propose_many(await single.start(R0), range(10))
     shutil.copytree(directory, whole)
@@ -225,7 +231,7 @@ async def test_damaged_files_are_refused_not_taken_for_empty_ones(
             (directory / "journal").write_bytes(b"")
         case [name, _]:
             (directory / {"votes": "journal.meta"}.get(name, name)).unlink()
-    for _ in range(2):  # a refusal changes nothing
+    for _ in range(2):  # a refusal changes no state
         with pytest.raises(BadInput, match="damaged"):
             single.make(R0).start()
 
@@ -274,7 +280,10 @@ async def test_an_acknowledgement_of_an_earlier_term_does_not_count(single: Loca
 
 
 async def test_the_vote_of_a_member_counts_once_in_a_term(tmp_path: Path) -> None:
-    """Whatever the transport lets through: of five, a candidate with its own vote and one other is no leader."""
+    """The transport may pass any message: of five, a candidate with two votes is no leader.
+
+    The two votes are the candidate's own and another member's.
+    """
     addresses = dict(
         zip([*MEMBERS, ServerId("r3"), ServerId("r4")], free_addresses(5), strict=True)
     )

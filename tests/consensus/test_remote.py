@@ -1,4 +1,7 @@
-"""The client's side: which member is asked, what a failure says; and the host's side: what it answers to what it does not serve."""
+"""The client's side: the member asked, and the meaning of failures.
+
+The host's side: answers to requests for unserved domains.
+"""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -35,7 +38,7 @@ R0, R1, R2 = MEMBERS
 
 
 class Service:
-    """Three hosts over one local table, so that every member would decide alike."""
+    """Three hosts over the same local table, so that every member decides alike."""
 
     def __init__(self) -> None:
         self.network = InprocNetwork()
@@ -53,7 +56,7 @@ class Service:
 
 
 class Recording(InprocListener):
-    """Notes who was asked."""
+    """A listener with a note of each use."""
 
     def __init__(self, service: Service, member: ServerId) -> None:
         super().__init__(service.network, member)
@@ -111,7 +114,7 @@ async def test_a_failure_names_every_member_and_its_last_words(service: Service)
 
 
 def denying(call: int | None) -> Callable[[Sender, Sequence[AnyMessage]], list[AnyMessage]]:
-    """Says over a connection that this client may not (None), or in the handshake (0)."""
+    """Return a handler that denies access over a connection (`None`) or in the handshake (0)."""
     return lambda _, messages: [
         Refused(CallId(message.call if call is None else call), Reason.NOT_AUTHORIZED, "no")
         for message in messages
@@ -124,7 +127,10 @@ def denying(call: int | None) -> Callable[[Sender, Sequence[AnyMessage]], list[A
 async def test_what_all_members_deny_is_known_to_have_changed_nothing_if_they_said_so_to_it(
     service: Service, call: int | None, uncertain: bool
 ) -> None:
-    """What is said in a handshake nobody proves, and an earlier connection may have brought the proposal there."""
+    """A refusal in a handshake has no proof.
+
+    An earlier connection may have passed the proposal on.
+    """
     for place in ("a", "b"):
         await InprocListener(service.network, place).serve(denying(call))
     client = RemoteConsensus(InprocConnections(service.network), {R0: "a", R1: "b"})

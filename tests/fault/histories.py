@@ -1,4 +1,4 @@
-"""Recordings made by hand, right and wrong ones."""
+"""Recordings made by hand, right and wrong."""
 
 from msgspec import structs
 
@@ -7,7 +7,10 @@ from ares.testing.verify.history import Event
 
 
 def records(count: int = 40, key: str = "hot/0") -> list[Record]:
-    """A writer and a reader that take turns: every read returns the last value written."""
+    """Return records of a writer and a reader in turns.
+
+    Every read returns the last value written.
+    """
     made = []
     for number in range(count):
         at = float(number)
@@ -45,7 +48,7 @@ def records(count: int = 40, key: str = "hot/0") -> list[Record]:
 
 
 def with_stale_read(events: list[Event], key: str = "hot/0") -> list[Event]:
-    """The events and a read that returns, after everything, the first value of ``key``, which was overwritten."""
+    """Return the events and a late read of the first value of ``key``, which was overwritten."""
     end = 1 + max(event.responded or event.invoked for event in events)
     writes = [
         event
@@ -60,7 +63,7 @@ def with_stale_read(events: list[Event], key: str = "hot/0") -> list[Event]:
 
 
 def with_lost_write(made: list[Record]) -> list[Record]:
-    """The records as if the last write had never reached anybody who reads."""
+    """Return the records as if the last write had never reached a reader."""
     last = made[-1]
     return [
         *made[:-1],

@@ -1,4 +1,4 @@
-"""kill -9 in loops, in short; `python -P -m ares.testing.kills.kills` does it by the thousand."""
+"""kill -9 in short loops; `python -P -m ares.testing.kills.kills` runs thousands of kills."""
 
 import os
 import signal
@@ -43,7 +43,10 @@ def test_consensus_members_that_are_killed_never_decide_twice(tmp_path):
 
 
 def in_session(leader: int) -> list[str]:
-    """The processes of a session, by pid; the fields of stat come after the command in parentheses."""
+    """Return the processes of a session, by pid.
+
+    The fields of stat come after the command in parentheses.
+    """
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -69,5 +72,5 @@ def test_nothing_is_left_running_by_a_run_that_is_ended(tmp_path, number):
     finally:
         run.kill()
     while in_session(run.pid):
-        pass  # each ends in its own time; the test runner's patience bounds it
+        pass  # each process ends in its own time; the test runner's patience bounds this
     assert number == signal.SIGKILL or list(tmp_path.iterdir()) == []

@@ -1,4 +1,7 @@
-"""Whom the nemesis may hurt: a lost life counts until a reconfiguration has taken the server in anew."""
+"""Servers that the nemesis may hurt.
+
+A lost life counts until a reconfiguration has admitted the server again.
+"""
 
 import pytest
 

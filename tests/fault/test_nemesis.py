@@ -1,4 +1,7 @@
-"""The nemesis never breaks what configurations promise to survive: it rages in virtual time against a world that keeps its own books."""
+"""The nemesis, which never exceeds the faults that configurations promise to survive.
+
+The nemesis works in virtual time against a world with separate accounts.
+"""
 
 import asyncio
 import heapq
@@ -17,7 +20,7 @@ MEMBERS = ("r0", "r1", "r2")
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """Time passes only when nobody has anything to do."""
+    """A loop whose time passes only while all tasks wait."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -40,7 +43,10 @@ class Broken(AssertionError):
 
 
 class World:
-    """What is true, kept without the ledger: lives, troubles, and the configurations that were decided and are not known to be replaced."""
+    """The truth, kept without the ledger.
+
+    The world knows lives, troubles, and the decided configurations without a known replacement.
+    """
 
     has_network = True
     hosts = ("a", "b", "c")
@@ -131,7 +137,10 @@ class World:
 
 
 class Reckless(NemesisLedger):
-    """Forgets that a server which was restarted is lost to the configurations that name it."""
+    """A ledger without memory of restarts.
+
+    A restarted server is lost to the configurations that name the server.
+    """
 
     def lost(self, configuration):
         return {server.id for server in configuration.servers if server.id in self.trouble}
@@ -199,7 +208,7 @@ async def test_wishes_name_only_servers_that_are_well_and_survive_a_crash():
 
 
 class Ends(World):
-    """A server ends by itself, once, while it is cut off."""
+    """A world in which a server ends by itself, once, during a cut."""
 
     told = False
 
@@ -232,7 +241,7 @@ async def test_a_server_that_ended_by_itself_is_told_of_and_started_again():
 
 
 class Mute(World):
-    """Servers that were hurt are not heard again for a while, or ever."""
+    """A world in which hurt servers stay silent for a while, or for ever."""
 
     attempts = 0
     deaf_to = 3

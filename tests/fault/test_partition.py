@@ -1,4 +1,4 @@
-"""A network of our own: packets arrive, or not, in each direction; nothing of it is left afterwards."""
+"""A private network: packets arrive, or not, in each direction; the network leaves no trace."""
 
 import os
 import socket
@@ -29,7 +29,10 @@ SEND = "import socket, sys; socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sen
 
 
 def arrives(network: Network, sender: str, receiver: str, *, expected: bool) -> bool:
-    """Whether a datagram from one host gets to another; silence is waited for briefly, arrival for long."""
+    """Return whether a datagram from a host gets to another.
+
+    The wait is short for silence, and long for arrival.
+    """
     place = network.address(receiver)
     listen = [*network.inside(receiver), *python("-c", LISTEN, place, "60" if expected else "0.5")]
     with subprocess.Popen(listen, stdout=subprocess.PIPE, text=True) as listener:
@@ -45,7 +48,7 @@ def arrives(network: Network, sender: str, receiver: str, *, expected: bool) -> 
 
 
 def left() -> list[str]:
-    """Namespaces of this process that there are."""
+    """Return the existing namespaces of this process."""
     shown = subprocess.run(
         ["ip", "netns", "list"], capture_output=True, text=True, check=True
     ).stdout

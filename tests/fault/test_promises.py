@@ -1,4 +1,7 @@
-"""A server's words are kept as it gave them, and every kind of forgetting is noticed; what its clients told it to drop may be gone."""
+"""A server's promises, kept as given; every kind of forgetting is noticed.
+
+Facts that clients asked the server to drop may be gone.
+"""
 
 import pytest
 
@@ -60,7 +63,7 @@ def data(
     successor: Successor | None = None,
     its=None,
 ) -> DataReply:
-    """A right answer for the newest element, unless something is given."""
+    """Return a right answer for the newest element, with the given changes."""
     held = tuple(tag(each) for each in tags) if tags is not None else (tag(number),)
     return DataReply(
         CALL,
@@ -79,7 +82,7 @@ def broken(promises: Promises, reply) -> str:
 
 @pytest.fixture
 def promises() -> Promises:
-    """Of a server that acknowledged versions 3 and 4."""
+    """Return the promises of a server that acknowledged versions 3 and 4."""
     made = Promises()
     for number in (3, 4):
         made.told(put(number), Ack(CALL, None))

@@ -1,4 +1,4 @@
-"""The page: well-formed, complete in itself, and everything that happened is in it."""
+"""The page: well-formed, self-contained, and complete."""
 
 import json
 from html.parser import HTMLParser
@@ -17,7 +17,7 @@ NASTY = 'Unavailable: </script><script>alert("x")</script>'
 
 
 class Page(HTMLParser):
-    """Checks that tags nest, and keeps the text and attributes of each kind of element."""
+    """A check that tags nest; keeps the text and attributes of each kind of element."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

@@ -1,4 +1,7 @@
-"""The command torture, for real and in short: clean, with all kinds of faults, and nothing is left of it whatever ends it."""
+"""The command torture, for real and in short: clean, with all kinds of faults, and without remains.
+
+The end of the command does not matter.
+"""
 
 import json
 import os
@@ -24,7 +27,7 @@ pytestmark = pytest.mark.process
 
 
 def start(tmp_path: Path, *arguments: str) -> subprocess.Popen[str]:
-    """The command, with all that it makes below ``tmp_path``."""
+    """Start the command, with all its files below ``tmp_path``."""
     (tmp_path / "tmp").mkdir()
     command = python("-m", "ares", "torture", "--out", str(tmp_path / "out"), *arguments)
     environment = os.environ | {"TMPDIR": str(tmp_path / "tmp")}
@@ -34,7 +37,7 @@ def start(tmp_path: Path, *arguments: str) -> subprocess.Popen[str]:
 
 
 def running(tmp_path: Path) -> list[str]:
-    """The command lines of processes that have to do with the run."""
+    """Return the command lines of the run's processes."""
     found = []
     for process in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -47,7 +50,7 @@ def running(tmp_path: Path) -> list[str]:
 
 
 def finished(run: subprocess.Popen[str], tmp_path: Path) -> dict:
-    """The report of a run that was clean."""
+    """Return the report of a clean run."""
     out, err = run.communicate(timeout=180)
     assert run.returncode == 0, out + err
     report = json.loads(out)
@@ -199,7 +202,7 @@ def test_nothing_is_left_running_by_a_run_that_is_ended(tmp_path, number):
     run.send_signal(number)
     _, err = run.communicate(timeout=240)
     while number == signal.SIGKILL and running(tmp_path):
-        pass  # the kernel ends them, in its own time; the test runner's patience bounds it
+        pass  # the kernel ends them in its own time; the test runner's patience bounds this
     assert running(tmp_path) == []
     if number != signal.SIGKILL:
         assert run.returncode == 130

@@ -1,4 +1,4 @@
-"""The verdict on recordings: clean ones pass, and each way of being wrong is found."""
+"""The verdict on recordings: clean recordings pass, and each kind of fault is found."""
 
 import msgspec
 import pytest
@@ -114,7 +114,10 @@ def test_records_are_read_back_in_order_without_a_torn_line(tmp_path):
 
 
 def log_records():
-    """Two appends, one of two entries; both are read, and the log is asked where it ends."""
+    """Return records of two appends, a read of both, and a request for the end.
+
+    An append has two entries.
+    """
     told = [
         ("w", "append", 0, ("a",)),
         ("w", "append", 1, ("b", "c")),

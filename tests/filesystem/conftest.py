@@ -1,4 +1,7 @@
-"""One small cluster of real processes for every test here; each test has a file system, and a directory of its own in it."""
+"""A small cluster of real processes for all tests of the package.
+
+Each test has a file system, and a separate directory in it.
+"""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -13,7 +16,7 @@ from ares.cluster.settings import Settings
 
 pytest.importorskip("fsspec", reason="fsspec is not installed: pip install 'ares-storage[fsspec]'")
 
-import fsspec  # after the line above, or collecting would fail without it
+import fsspec  # after the line above; otherwise collection fails without fsspec
 
 from ares.filesystem import AresFileSystem
 
@@ -44,7 +47,10 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
 
 @pytest.fixture
 def make(settings: Settings) -> Iterator[Callable[..., AresFileSystem]]:
-    """Makes file systems that are closed afterwards; ``shared``: the one that fsspec keeps for these options."""
+    """Make file systems, and close them at the end.
+
+    ``shared`` uses the file system that fsspec keeps for these options.
+    """
     made: list[AresFileSystem] = []
 
     def make(shared: bool = False, **options: Any) -> AresFileSystem:
@@ -67,5 +73,5 @@ def fs(make: Callable[..., AresFileSystem]) -> AresFileSystem:
 
 @pytest.fixture
 def here() -> str:
-    """A directory that nothing is in."""
+    """Return an empty directory."""
     return f"tests/{next(_count)}"

@@ -1,4 +1,4 @@
-"""The suites that fsspec has for every file system: copy, get, put, open, pipe."""
+"""The suites of fsspec for every file system: copy, get, put, open, pipe."""
 
 from collections.abc import Callable
 from typing import Any
@@ -48,7 +48,7 @@ class TestPipe(abstract.AbstractPipeTests, InOneDomain):
 
 
 class InDomainsOfTheirOwn(Fixtures):
-    """Making each takes the consensus service, so these are the small suites only."""
+    """Fixtures in separate domains; only the small suites, because making each takes consensus."""
 
     @pytest.fixture
     def fs(self, make: Callable[..., Any]) -> Any:

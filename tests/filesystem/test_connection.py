@@ -1,4 +1,4 @@
-"""Where a file system may be used: with and without an event loop, in threads, in other processes."""
+"""Places of use of a file system: with and without an event loop, in threads, in processes."""
 
 import asyncio
 import gc
@@ -97,7 +97,7 @@ async def test_without_threads_in_an_event_loop(make: Make, here: str) -> None:
     await fs._rm(here, recursive=True)
     assert not await fs._exists(here)
     await fs.aclose()
-    assert threading.active_count() <= threads + 8  # those of to_thread
+    assert threading.active_count() <= threads + 8  # the threads of to_thread
     assert await fs._exists("")
     await fs.aclose()
 

@@ -1,4 +1,4 @@
-"""What goes wrong is the OSError that programs expect, with the text of the error behind it."""
+"""Errors as the OSError that programs expect, with the text of the original error."""
 
 import errno
 import io

@@ -1,4 +1,7 @@
-"""What each call promises: puts are seen whole, readers keep what they opened, and whoever would replace what he has not seen is refused."""
+"""The promises of each call: puts are seen whole, and readers keep their opened version.
+
+A write over an unseen version is refused.
+"""
 
 import errno
 import pickle
@@ -24,7 +27,7 @@ def content(seed: int, size: int = 3 * MIB) -> bytes:
 
 
 def strangers(reads: list[bytes], puts: list[bytes]) -> list[int]:
-    """Which of the ``reads`` are of no put."""
+    """Return the ``reads`` of no put."""
     whole = set(puts)
     return [position for position, read in enumerate(reads) if read not in whole]
 
@@ -63,7 +66,10 @@ def test_every_read_is_of_one_put(make: Make, here: str, tmp_path: Path) -> None
 
 
 def test_a_mixture_is_recognised(make: Make, here: str) -> None:
-    """The check above rejects what a reader gets that asks anew for every part, as if it pinned nothing."""
+    """The check above rejects a reader that asks anew for every part.
+
+    Such a reader pins no version.
+    """
     fs, path, puts = make(), f"{here}/f", [content(1), content(2)]
     fs.pipe_file(path, puts[0])
     first = fs.cat_file(path, 0, MIB)

@@ -1,4 +1,4 @@
-"""Paths, directories and what is said about them."""
+"""Paths, directories and their properties."""
 
 import errno
 from collections.abc import Callable

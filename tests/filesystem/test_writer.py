@@ -1,4 +1,7 @@
-"""A file written in pieces: it appears whole or not at all, few blocks are under way at once, and nothing stays behind."""
+"""A file written in pieces: present whole or not at all, with few blocks under way.
+
+No blocks stay behind.
+"""
 
 import itertools
 import random

@@ -1,4 +1,7 @@
-"""A journal in memory, for tests: what was committed outlives the object that wrote it, and nothing outlives the process."""
+"""A journal in memory, for tests.
+
+Committed facts outlive the object that wrote them, but not the process.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -16,7 +19,7 @@ Done = Callable[[OSError | None, Sequence[PutData]], None]
 
 
 class Kept:
-    """What survives: facts by place. ``room``: bytes that it takes in all, the spare among them."""
+    """The surviving facts by place. ``room`` is the capacity in bytes, spare included."""
 
     def __init__(self, room: int = 1 << 62) -> None:
         self.facts: dict[int, list[Fact]] = {}
@@ -24,7 +27,10 @@ class Kept:
 
 
 class MemoryJournal:
-    """:class:`ares.store.port.Journal` over ``kept``. ``later(step)`` calls it after the present step of its owner."""
+    """The :class:`ares.store.port.Journal` over ``kept``.
+
+    ``later(step)`` calls `step` after the present step of the owner.
+    """
 
     keeps = True
 

@@ -1,4 +1,7 @@
-"""A real directory that remembers what was done to it, so that a crash can be tried at every moment of that (ares/testing/sim/model_disk.py)."""
+"""A real directory with a record of its changes, for crashes at every moment.
+
+See ares/testing/sim/model_disk.py.
+"""
 
 import random
 from pathlib import Path
@@ -10,7 +13,10 @@ from ares.testing.sim.model_disk import ModelDisk
 
 
 class Op(NamedTuple):
-    """``kind``: write, size, sync, create, rename, unlink, sync-directory, or told (what the journal said was durable; ``data``: how much)."""
+    """A step: write, size, sync, create, rename, unlink, sync-directory, or told.
+
+    ``told`` is the journal's report of durability; ``data`` has the amount.
+    """
 
     kind: str
     inode: int = -1
@@ -20,12 +26,18 @@ class Op(NamedTuple):
 
 
 def name_of(path: Path) -> str:
-    """Whatever the directory is called: its anchor lies beside it, under its name."""
+    """Return a name that does not depend on the directory's name.
+
+    The anchor lies beside the directory, under the directory's name.
+    """
     return path.name[path.name.index(ANCHOR_SUFFIX) :] if ANCHOR_SUFFIX in path.name else path.name
 
 
 class RecordedDisk(Disk):
-    """A real directory, and the story of it. What was in ``directory`` before is durable, and so is its anchor."""
+    """A real directory with a record of changes.
+
+    The initial contents of ``directory`` and the anchor are durable.
+    """
 
     def __init__(self, directory: Path | None = None) -> None:
         self.ops: list[Op] = []
@@ -92,9 +104,10 @@ class RecordedDisk(Disk):
 
 
 def crash(ops: list[Op], rng: random.Random, directory: Path, loss: float | None = None) -> int:
-    """Make ``directory`` what may be left when the power fails after ``ops``; returns how much was told to be durable by then.
+    """Make ``directory`` a possible state after a power failure at the end of ``ops``.
 
-    ``loss``: see :meth:`ares.testing.sim.model_disk.ModelDisk.lose_power`.
+    Return the amount reported as durable. ``loss``: see
+    :meth:`ares.testing.sim.model_disk.ModelDisk.lose_power`.
     """
     disk, open_files = ModelDisk(rng), {}
     for op in ops:

@@ -1,4 +1,4 @@
-"""A server with a journal and no network: requests go in, commits happen when the test says so."""
+"""A server with a journal and no network: the test sends requests and triggers commits."""
 
 import os
 import random
@@ -29,7 +29,10 @@ KIB = 1024
 
 
 class AtOnce:
-    """:class:`ares.store.journal.writer.Background` without a thread: jobs are done when :meth:`step` is called, or when they come."""
+    """The :class:`ares.store.journal.writer.Background` without a thread.
+
+    Jobs are done at a call of :meth:`step`, or when they come.
+    """
 
     def __init__(self, waiting: bool = False) -> None:
         self.waiting = waiting
@@ -58,7 +61,10 @@ class AtOnce:
 
 
 class ClosingDisk(Disk):
-    """Closes what was left open when nobody has it any more: for a server that dies the system does that, for one that a test forgets nobody."""
+    """A disk that closes forgotten files.
+
+    The system closes the files of a dead server, but not the files of a server that a test forgets.
+    """
 
     def __init__(self) -> None:
         self._open: set[int] = set()
@@ -93,7 +99,10 @@ def log_journal(
 
 
 class Node:
-    """``plain``: a replica that handled the same requests and never restarted."""
+    """A server and its journal.
+
+    ``plain`` is a replica that handled the same requests and never restarted.
+    """
 
     def __init__(self, journal) -> None:
         self.journal = journal
@@ -107,7 +116,7 @@ class Node:
         self.errors = []
 
     def handle(self, request: Request):
-        """Handle and append, in the order in which a host does it; the reply, or None when there was no room."""
+        """Handle and append, in a host's order; return the reply, or `None` without room."""
         room = self.replica.room(request)
         if not room:
             return self.replica.handle(request)
@@ -127,7 +136,7 @@ class Node:
         self.journal.commit(done)
 
     def compact(self, place: int, between=lambda: None) -> bool:
-        """Give a place back, whatever lives in it; False when there was no room."""
+        """Give a place back with any contents; return False without room."""
         compaction = Compaction(self.replica, place, self.journal.read(place))
         while not compaction.ended:
             room = compaction.look()
@@ -157,7 +166,7 @@ def plain(requests) -> Replica:
 
 
 def state(replica: Replica):
-    """Everything that answers depend on."""
+    """Return all state that answers depend on."""
     return {
         id: (
             hosting.successor,
@@ -200,7 +209,10 @@ def put(
 
 
 def requests(count: int, seed: int = 1, sizes=(5, 300, 9 * KIB, 20 * KIB)) -> Iterator[Request]:
-    """Puts of a few objects in two configurations, repeated ones among them; then the second one is superseded, and collected."""
+    """Yield puts of a few objects in two configurations, with repetitions.
+
+    The second configuration is then superseded, and collected.
+    """
     rng = random.Random(seed)
     yield Introduce(1, PHOTOS)
     done: list[Request] = []

@@ -1,4 +1,7 @@
-"""A journal that lacks its newest segments is refused, whatever became of them (ares/store/journal/segments.py)."""
+"""A journal that lacks its newest segments, which every start must refuse.
+
+See ares/store/journal/segments.py.
+"""
 
 import os
 import random
@@ -18,7 +21,7 @@ from .test_torn import Story, check
 
 
 def filled(directory, count=30, disk=None):
-    """A journal of some segments, closed."""
+    """Make a journal of some segments, and close it."""
     node = Node(log_journal(directory, disk))
     for number in range(1, count):
         node.handle(put(f"{number}", 1, bytes([number]) * 9 * KIB))
@@ -64,7 +67,7 @@ def as_an_earlier_release_left_it(directory):
 
 
 def refused(directory, why):
-    """A start is, and leaves everything as it is."""
+    """Check that a start is refused, and leaves all files unchanged."""
     (directory / "00000099.new").write_bytes(b"left by a crash")
     before = contents(directory)
     with pytest.raises(StoreDamaged, match=why) as caught:
@@ -109,7 +112,7 @@ def test_the_only_segment_gone(tmp_path):
 
 @pytest.mark.parametrize("count", [0, 1, 2, 99])
 def test_the_anchor_gone_and_the_newest_segments_with_it(directory, count):
-    """It must not pass for a journal of an earlier release."""
+    """The journal must not pass for a journal of an earlier release."""
     for path in segments(directory)[-count:] if count else ():
         path.unlink()
     anchor_of(directory).unlink()
@@ -147,7 +150,7 @@ def test_a_pipe_in_the_place_of_the_anchor_is_named(directory):
 
 @pytest.mark.parametrize("left", [50, 5000, 40 * KIB, 64 * KIB - 1])
 def test_the_last_segment_cut(directory, left):
-    """Without the anchor what was cut off would pass for what a crash tore."""
+    """Without the anchor the missing part would pass for the damage of a crash."""
     os.truncate(segments(directory)[-1], left)
     refused(directory, f"it was cut: it has {left} bytes and had {64 * KIB}")
 
@@ -183,7 +186,7 @@ def test_an_empty_journal_of_an_earlier_release_starts_and_has_an_anchor_then(tm
 
 
 def test_the_anchor_of_an_earlier_life_is_replaced(directory):
-    """`--forget` gave the server another identity, and set its segments aside."""
+    """`--forget` gave the server another identity, and set the old segments aside."""
     directory.rename(directory.with_name("aside"))
     owner = Owner(OWNER.cluster, OWNER.server, "another")
     journal = LogJournal(directory, owner, AtOnce(), segment_bytes=64 * KIB)
@@ -276,7 +279,7 @@ def test_an_anchor_is_written_for_a_segment_and_not_for_a_commit(tmp_path):
 
 
 def test_an_anchor_needs_no_room_when_a_segment_begins(tmp_path):
-    """What it takes it was given when it was made."""
+    """The anchor's room was allocated when the anchor was made."""
     disk = SmallDisk(300 * KIB)
     filled(tmp_path / "j", 3, disk)
     anchor = Anchor(disk, tmp_path / "j", OWNER.identity)

@@ -1,4 +1,4 @@
-"""What is given back and what is kept (ares/replica/compaction.py, ares/replica/facts.py)."""
+"""Released and kept facts (ares/replica/compaction.py, ares/replica/facts.py)."""
 
 import msgspec
 import pytest
@@ -41,7 +41,7 @@ def node_with(tmp_path, *requests):
 
 
 def seal_place(node, filler=20, name="filler"):
-    """Go on until the place that is written to is another one."""
+    """Write until the current place is another place."""
     for number in range(filler):
         node.handle(put(f"{name} {number}", 1, b"f" * 5 * KIB))
     node.commit()
@@ -82,7 +82,10 @@ def test_what_survives_of_a_place(tmp_path):
 
 
 def test_a_pointer_of_an_earlier_release_after_one_that_says_finalized_survives(tmp_path):
-    """A release that does not know that word leaves it out when the pointer moves. Who reads both must not take neither for what is told."""
+    """An earlier release leaves out the word "finalized" when the pointer moves.
+
+    A reader of both facts must keep the finalized state.
+    """
     node = node_with(
         tmp_path, Introduce(1, PHOTOS), put("a", 1, b"v", PHOTOS), Finalize(1, PHOTOS.id)
     )
@@ -101,7 +104,7 @@ def test_a_pointer_of_an_earlier_release_after_one_that_says_finalized_survives(
 
 
 def test_the_highest_dropped_tag_outlasts_the_element(tmp_path):
-    """A read that relies on it would go back otherwise (ares/dap/list.py)."""
+    """Without the tag, a read that relies on it would go back (ares/dap/list.py)."""
     node = node_with(tmp_path, *[put("o", number, b"v") for number in range(1, 6)])
     for _ in range(3):
         seal_place(node)
@@ -112,7 +115,7 @@ def test_the_highest_dropped_tag_outlasts_the_element(tmp_path):
 
 
 def test_the_account_of_what_lives_is_right_after_anything(tmp_path):
-    """Counted anew by a restart, it is the same."""
+    """A count after a restart gives the same account."""
     node = node_with(tmp_path, Introduce(1, PHOTOS))
     for number in range(1, 150):
         node.handle(
@@ -216,7 +219,7 @@ class Undying(Disk):
 
 
 def test_what_was_copied_is_not_counted_on_where_it_was_before(tmp_path):
-    """A crash after the copies were durable leaves the place that was to go; the next start removes it."""
+    """A crash after the copies were durable leaves the old place; the next start removes it."""
     node = Node(log_journal(tmp_path / "j", Undying()))
     for request in [
         Introduce(1, PHOTOS),

@@ -1,4 +1,4 @@
-"""What every journal does, in files or in memory (ares/store/port.py, Journal)."""
+"""The contract of every journal, in files or in memory (ares/store/port.py, Journal)."""
 
 import pytest
 
@@ -12,7 +12,7 @@ from .serving import INITIAL, KIB, PHOTOS, Node, log_journal, plain, put, reques
 
 @pytest.fixture(params=["log", "memory"])
 def opened(request, tmp_path):
-    """Opens the same journal again and again."""
+    """Return a function that opens the same journal repeatedly."""
     if request.param == "log":
         return lambda: log_journal(tmp_path / "j")
     kept = Kept()
@@ -153,7 +153,7 @@ def test_a_server_restarts_again_and_again(opened):
 
 
 def test_space_is_reused(opened):
-    """Writing the same objects over and over takes bounded space, and the state stays what it is."""
+    """Repeated writes of the same objects take bounded space, and the state stays the same."""
     node, handled, most = Node(opened()), [], 0
     for number in range(1, 400):
         request = put("abc"[number % 3], number, b"v" * 3 * KIB)

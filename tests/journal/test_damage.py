@@ -1,4 +1,7 @@
-"""A store that lacks what was acknowledged, or is another's, is refused with a reason (ares/store/journal/log.py)."""
+"""A store that lacks acknowledged data, or belongs to another server: refused with a reason.
+
+See ares/store/journal/log.py.
+"""
 
 import os
 import random
@@ -39,7 +42,7 @@ def flip(path, at):
 
 
 def metadata(path):
-    """Where the metadata of its frames is."""
+    """Return the positions of the metadata of the frames."""
     view = memoryview(path.read_bytes())
     head = parse_frame(view, 0, int(path.stem))
     assert head.magic == HEAD
@@ -137,7 +140,10 @@ def test_a_directory_that_cannot_be_used(tmp_path):
 
 @pytest.mark.parametrize("restarts", [0, 1, 3])
 def test_the_last_batch_is_no_torn_write_however_often_it_was_opened_since(directory, restarts):
-    """Its element is large, so that the damage is in data: it is kept, to be found and repaired."""
+    """The element is large, so the damage is in data.
+
+    The batch is kept, to be found and repaired.
+    """
     node = Node(log_journal(directory))
     node.handle(put("last", 1, b"x" * 9 * KIB))
     node.commit()

@@ -11,7 +11,7 @@ from ares.store.journal.disk import BUFFERS_MAX, Disk
 def test_everything_is_written_however_little_the_system_takes_at_once(
     tmp_path, monkeypatch, at_once
 ):
-    """And buffers are given to it by the hundred, each as often as it was not taken."""
+    """Buffers are passed by the hundred, each again until it is written whole."""
     given = []
 
     def pwritev(descriptor, buffers, offset):

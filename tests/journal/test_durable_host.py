@@ -1,4 +1,7 @@
-"""A durable server over the in-process transport: what waits for the disk, what does not, and that it is there after a restart."""
+"""A durable server over the in-process transport: replies that wait, and state after a restart.
+
+Replies wait for the disk only if necessary.
+"""
 
 import asyncio
 from pathlib import Path
@@ -38,7 +41,7 @@ from .test_full_disk import FailingDisk, SmallDisk
 
 
 class Waiting:
-    """A host whose commits end when the test says so."""
+    """A host whose commits end at a call of the test."""
 
     def __init__(self, directory):
         self.background = AtOnce(waiting=True)
@@ -52,11 +55,11 @@ class Waiting:
         )
 
     def calls(self, *requests):
-        """Which are answered at once."""
+        """Return the calls that are answered at once."""
         return [reply.call for reply in self.host.handle("client", list(requests))]
 
     async def synced(self):
-        """Let what waits become durable; the calls answered thereby."""
+        """Make waiting facts durable; return the calls answered by this."""
         await asyncio.sleep(0)
         del self.later[:]
         self.background.step()
@@ -96,7 +99,7 @@ async def test_what_needs_not_wait(waiting):
     ids=lambda request: type(request).__name__,
 )
 async def test_what_shows_an_unsynced_element_waits(waiting, shows):
-    """In the commit that gathers, and in the one under way."""
+    """This holds for the commit that gathers, and for the commit under way."""
     assert waiting.calls(put("new", 1, b"x"), shows) == []
     await asyncio.sleep(0)
     assert waiting.calls(put("newer", 1, b"x"), shows) == []
@@ -107,7 +110,7 @@ async def test_what_shows_an_unsynced_element_waits(waiting, shows):
 
 
 async def test_a_client_has_so_much_waiting_for_a_slow_disk_and_no_more(waiting, monkeypatch):
-    """A disk that stands still for seconds must not make what was asked meanwhile fill memory."""
+    """A disk that stops for seconds must not let waiting replies fill memory."""
     monkeypatch.setattr(unsynced, "ROWS_MAX", 30)
     waiting.calls(put("new", 1, b"x"))
     for call in range(100, 200):
@@ -174,7 +177,10 @@ async def test_a_turn_of_the_loop_is_one_commit(waiting):
 
 
 class Cluster:
-    """Three servers s0 to s2 with journals, in one loop; each may be stopped as if killed, and started again."""
+    """Three servers s0 to s2 with journals, in the same loop.
+
+    Each can be stopped as if killed, and started again.
+    """
 
     def __init__(self, directory: Path):
         self.directory, self.network, self.consensus = directory, InprocNetwork(), LocalConsensus()
@@ -324,7 +330,10 @@ async def test_accepted_requests_are_finished_when_it_is_stopped(tmp_path):
 
 
 async def test_what_is_verified_and_what_is_answered_count_as_work(waiting):
-    """Large elements are verified whenever they are read, which a turn has to pay for (tests/transport/test_turns.py)."""
+    """Large elements are verified at each read, which counts for a turn.
+
+    See tests/transport/test_turns.py.
+    """
     waiting.calls(put("large", 1, b"x" * 10 * KIB))
     assert await waiting.synced() == [7]
     meter = waiting.host._meter

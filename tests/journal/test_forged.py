@@ -1,4 +1,7 @@
-"""What a client wrote may look like frames, one in the other: searching a torn or damaged segment for real ones is linear work nevertheless."""
+"""Client data that looks like frames, nested: a search for real frames stays linear work.
+
+The search is in a torn or damaged segment.
+"""
 
 import itertools
 import struct
@@ -27,7 +30,7 @@ SALT, FIRST = 0x1234, 5
 
 
 def forged(bytes_all):
-    """The beginnings of as many frames as fit; each would end where all of this does."""
+    """Return the beginnings of as many frames as fit; each would end at the end of all."""
     count = bytes_all // PREFIX_BYTES
     return b"".join(
         struct.pack("<8sQQIIQ", BATCH, FIRST + 1, 0, (count - number - 1) * PREFIX_BYTES, 0, 0)
@@ -37,7 +40,7 @@ def forged(bytes_all):
 
 @pytest.fixture
 def work(monkeypatch):
-    """How many bytes were looked at."""
+    """Count the bytes that were looked at."""
     looked_at, checked = [0], journal_format._checked
 
     def counted(prefix, table, body, seed):
@@ -54,7 +57,7 @@ def work(monkeypatch):
 
 
 def test_a_torn_tail(work):
-    """Of a batch only the data is there; the mark of an earlier one is found behind it."""
+    """Only the data of a batch is present; the mark of an earlier batch follows."""
     works = []
     for kib in (64, 128, 256):
         mark = b"".join(encode_mark(FIRST - 1, SALT))
@@ -87,7 +90,7 @@ class CountingDisk(Disk):
 
 
 def damaged(head, kib):
-    """A segment whose first batch is broken; forged frames in its data lie where real ones would."""
+    """Make a segment with a broken first batch; forged frames in its data are at real positions."""
     start = sum(map(len, encode_head(head)))
     for padding in range(8):
         facts = enumerate([put("a", 1, bytes(padding) + forged(kib * KIB)), put("b", 1)], FIRST)

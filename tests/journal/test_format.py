@@ -37,7 +37,10 @@ FACTS = [
 
 
 def segment(synced=(0, 0, 0, 0), mark=None, first=5, batches=FACTS):
-    """The bytes of the batches, numbered from ``first``, with what each says was synced; and where each ends."""
+    """Return the bytes of the batches, and the end of each.
+
+    Batches are numbered from ``first``; `synced` has the sync that each reports.
+    """
     data, ends = b"", []
     for number, facts in enumerate(batches):
         data += b"".join(encode_batch(first + number, synced[number], SALT, list(facts)))
@@ -68,7 +71,7 @@ def test_what_is_written_is_read():
 
 @pytest.mark.parametrize("bytes_each", [0, 4, 60])
 def test_what_an_earlier_release_took_in_more_parts_than_are_taken_now_comes_in_one(bytes_each):
-    """It was acknowledged: a store with it starts, and answers it."""
+    """The element was acknowledged: a store with such an element starts, and serves the element."""
     count, tag = PARTS_MAX + 9, Tag(1, 1)
     element = sealed(
         INITIAL.id, "many", tag, 1, 5, (b"1234" * 10, *[b"p" * bytes_each] * (count - 1))
@@ -101,7 +104,7 @@ def test_heads():
 
 
 def test_a_tail_is_cut_at_every_place():
-    """Whatever was not durable may be missing from any byte on; what was durable is there."""
+    """Durable bytes are present; other bytes may be missing from any position on."""
     data, ends = segment()
     for cut in range(0, len(data), ALIGNMENT):
         frames, end = torn(data[:cut] + bytes(len(data) - cut))
@@ -123,7 +126,7 @@ def test_a_block_that_is_lost_cuts_there(block):
 
 @pytest.mark.parametrize("known", [1, 2, 3, 4])
 def test_what_was_durable_and_is_broken_is_damage(known):
-    """Whoever says that batches up to some were durable: a later batch, or the mark behind the last."""
+    """A later batch, or the mark behind the last, reports that batches up to some were durable."""
     synced = [min(4 + number, 4 + known) if number >= known else 0 for number in range(4)]
     data, ends = segment(synced, mark=4 + known if known == 4 else None)
     metadata = set()
@@ -142,7 +145,7 @@ def test_what_was_durable_and_is_broken_is_damage(known):
 
 
 def test_without_anybody_who_knows_it_is_a_torn_tail():
-    """Negative control of the one above."""
+    """Negative control of the test above."""
     data, ends = segment()
     flipped = bytearray(data)
     flipped[ends[2] + 9] ^= 0x10

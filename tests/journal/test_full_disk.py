@@ -1,4 +1,7 @@
-"""No room: what would change something is refused, reads go on, and all goes on when there is room again (ares/store/journal/log.py)."""
+"""A full disk: changes are refused, reads succeed, and all work continues with new room.
+
+See ares/store/journal/log.py.
+"""
 
 import asyncio
 import errno
@@ -20,7 +23,7 @@ from .serving import INITIAL, KIB, NEXT, PHOTOS, Node, log_journal, plain, put, 
 
 
 class SmallDisk(Disk):
-    """Allocates no more than ``room`` bytes over all its files."""
+    """A disk that allocates at most ``room`` bytes over all its files."""
 
     def __init__(self, room):
         self.room = room
@@ -64,7 +67,7 @@ def host_of(node):
 
 
 async def ask(host, later, request):
-    """The one reply, now or later."""
+    """Return the only reply, now or later."""
     del later[:]
     replies = host.handle("client", [request])
     await host.settle()
@@ -73,7 +76,7 @@ async def ask(host, later, request):
 
 
 async def fill(host, later, limit=10_000):
-    """Write until it is refused; how many were taken."""
+    """Write until a write is refused; return the number of accepted writes."""
     for number in range(limit):
         reply = await ask(host, later, put(f"{number}", 1, b"d" * 3 * KIB))
         if isinstance(reply, Refused):
@@ -121,7 +124,7 @@ async def test_a_small_disk(tmp_path):
 
 
 async def test_collecting_makes_room(tmp_path):
-    """The data of a collected configuration is given back even where there is no room to copy much."""
+    """The data of a collected configuration is released even without room for large copies."""
     disk = SmallDisk(400 * KIB)
     node = Node(log_journal(tmp_path / "j", disk))
     host, later, _ = host_of(node)
@@ -234,7 +237,7 @@ async def test_a_disk_that_fails_ends_the_server(tmp_path, what):
 
 
 class Growing(Segment):
-    """More room is there after each look at it, as when a commit in another thread allocates it."""
+    """A segment with more room after each look, as if another thread allocated room."""
 
     @property
     def allocated(self):

@@ -1,4 +1,7 @@
-"""Who waits for the disk, the event loop or the thread (ares/store/journal/writer.py), and what both promise whoever submits a job."""
+"""The choice between event loop and thread for syncs (ares/store/journal/writer.py).
+
+Both keep the same promises to the submitter of a job.
+"""
 
 import asyncio
 import errno
@@ -22,7 +25,10 @@ QUICK, SLOW = 0.0003, 2 * MEMORY * QUICK_S
 
 
 class Bench:
-    """A writer, a thread that does its jobs when the test says so, a loop that calls when it does, and a disk that takes ``takes`` seconds."""
+    """A writer with a thread, a loop and a disk that the test controls.
+
+    The disk takes ``takes`` seconds.
+    """
 
     def __init__(self):
         self.now = self.hindered_s = 0.0
@@ -42,7 +48,7 @@ class Bench:
         raise OSError(errno.EIO, "broken")
 
     def submit(self, job=None, short=True, name=None):
-        """Whether the thread got it; nobody was told."""
+        """Submit a job; return whether the thread got it. No callback may run yet."""
         told, handed = len(self.done), len(self.thread.jobs)
         self.writer.submit(
             job or self.sync, lambda error: self.done.append(error if name is None else name), short
@@ -57,7 +63,7 @@ class Bench:
             callback(*arguments)
 
     def jobs(self, count, takes=QUICK, short=True):
-        """Submits so many, one after another; which of them the thread got."""
+        """Submit jobs sequentially; return, for each, whether the thread got it."""
         self.takes, handed = takes, []
         for _ in range(count):
             handed.append(self.submit(short=short))
@@ -65,7 +71,7 @@ class Bench:
         return handed
 
     def away_s(self, idle=QUICK_S):
-        """For how long a quick disk is left to the thread, asked every ``idle`` seconds."""
+        """Return how long a quick disk is left to the thread, with a job every ``idle`` seconds."""
         begin, self.takes = self.now, QUICK
         while self.submit():
             self.turn()
@@ -75,7 +81,10 @@ class Bench:
         return self.now - begin
 
     def waited(self, hiccup, nth, total=200.0, idle=0.005):
-        """How often, and for how long, the loop waited for a disk that takes ``hiccup`` seconds every ``nth`` time, and is quick else."""
+        """Return the number and the sum of the loop's waits.
+
+        The disk takes ``hiccup`` seconds every ``nth`` time, and is quick otherwise.
+        """
         end, number, waits = self.now + total, 0, []
         while self.now < end:
             number += 1
@@ -247,7 +256,7 @@ def test_nobody_is_told_after_it_was_closed(quick):
     assert len(quick.done) == told
 
 
-# -- what every Background does --------------------------------------------------------------------
+# -- the contract of every Background --------------------------------------------------------------
 
 
 def _inline():
@@ -258,7 +267,7 @@ def _inline():
 
 @pytest.fixture(params=[WriterThread, _inline], ids=["thread", "inline"])
 async def background(request):
-    """With a clock that stands still: the disk could not be quicker."""
+    """The clock stands still: no disk could be quicker."""
     background = request.param()
     yield background
     background.close()
@@ -300,7 +309,7 @@ async def test_jobs_are_finished_when_it_is_closed(background):
     background.close()
 
 
-# -- what is short, and the clock ------------------------------------------------------------------
+# -- short jobs, and the clock ---------------------------------------------------------------------
 
 
 class Noting(AtOnce):
@@ -338,7 +347,11 @@ def test_a_small_write_and_its_sync_are_short_and_nothing_else_is(tmp_path):
 
 
 class Writes(ClosingDisk):
-    """``zeros``: how many each write ended with, beyond what pads a frame. ``full``: there is no room for them."""
+    """A disk with a record of zeros.
+
+    ``zeros`` has the number of zeros at the end of each write, beyond a frame's padding. With
+    ``full``, the disk has no room for them.
+    """
 
     def __init__(self, full=False):
         super().__init__()
@@ -359,7 +372,7 @@ def test_zeros_are_written_ahead_while_batches_are_small(tmp_path):
     node = Node(log_journal(tmp_path / "j", disk, segment_bytes=4096 * KIB, background=noting))
 
     def commits(count, size):
-        """How many zeros were written in all, and how many stretches these commits filled."""
+        """Return the number of zeros written, and of stretches filled by the commits."""
         disk.zeros.clear()
         end = node.journal._head.end if node.journal._head is not None else 0
         for _ in range(count):
@@ -373,7 +386,7 @@ def test_zeros_are_written_ahead_while_batches_are_small(tmp_path):
     zeros, stretches = commits(1000, 400)
     assert stretches > 10
     assert (stretches - 1) * stretch <= zeros <= stretches * stretch
-    commits(1, SMALL_BYTES * 3)  # small ones were in its stretch
+    commits(1, SMALL_BYTES * 3)  # small batches were in this stretch
     assert commits(10, SMALL_BYTES * 3) == (0, 10 * SMALL_BYTES * 3 // stretch)
     node.journal.close()
     assert (

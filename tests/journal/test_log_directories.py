@@ -119,7 +119,7 @@ async def test_logs_of_an_earlier_release_start_and_are_missed_then(journal):
 
 @pytest.mark.parametrize("moment", range(4))
 async def test_a_crash_while_a_log_begins_leaves_a_start(tmp_path, monkeypatch, moment):
-    """No reply was sent by then, and the list names only directories on the disk."""
+    """No reply was sent before, and the list names only directories on the disk."""
     journal, steps = tmp_path / "journal", []
 
     def crash_at(name, step, *arguments):

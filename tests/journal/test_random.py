@@ -1,4 +1,7 @@
-"""Any requests, commits, crashes and compactions: a server with a journal is the plain replica that handled what survived."""
+"""Random requests, commits, crashes and compactions of a server with a journal.
+
+The server equals the plain replica that handled the surviving requests.
+"""
 
 import random
 import tempfile

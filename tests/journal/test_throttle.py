@@ -1,4 +1,7 @@
-"""While too much waits for the disk, a durable server takes nothing more: memory stays bounded, and clients wait."""
+"""A durable server with too many waiting facts: it accepts no more, and memory stays bounded.
+
+Clients wait.
+"""
 
 import asyncio
 import itertools

@@ -1,4 +1,7 @@
-"""What a crash leaves of a journal: everything that it told to be durable, and nothing that it was never given (ares/store/journal/log.py)."""
+"""A journal after a crash: all facts reported as durable, and no invented facts.
+
+See ares/store/journal/log.py.
+"""
 
 import random
 
@@ -12,7 +15,10 @@ from .serving import KIB, Node, log_journal, plain, requests, state
 
 
 class Story:
-    """A server's life on a model disk; ``steps``: what the requests had made of a plain replica when each commit was told, and at the end."""
+    """A server's life on a model disk.
+
+    ``steps`` has the state of a plain replica at each report of durability, and at the end.
+    """
 
     def __init__(self, directory, seed, count=40, disk=None):
         self.disk = disk or RecordedDisk()
@@ -40,7 +46,10 @@ class Story:
 
 
 def check(story, told, left):
-    """What was recovered joins to no less than what was told, and to no more than what was ever handled."""
+    """Check the bounds of the recovered state: the reported facts and the handled facts.
+
+    The state has at least the reported facts, and at most the handled facts.
+    """
     recovered = left.state
     for request in story.handled[:told]:
         left.replica.change(request, 0)
@@ -94,7 +103,7 @@ def test_crashing_again_while_recovering(tmp_path, seed):
 
 
 class Hasty(RecordedDisk):
-    """Syncs only when it feels like it."""
+    """A disk that leaves out random syncs."""
 
     def sync(self, descriptor):
         if len(self.ops) % 3:
@@ -102,7 +111,7 @@ class Hasty(RecordedDisk):
 
 
 def test_a_sync_that_is_left_out_is_noticed(tmp_path):
-    """Negative control: a journal that tells too early."""
+    """Negative control: a journal that reports too early."""
     story, failures = Story(tmp_path / "life", 1, disk=Hasty()), 0
     rng = random.Random(1)
     for moment in range(20, len(story.disk.ops), 5):

@@ -31,7 +31,7 @@ async def zmq_wire(request: pytest.FixtureRequest) -> AsyncIterator[ZmqWire]:
 
 @pytest.fixture(params=sorted(OUR_SERVERS))
 async def our_server(request: pytest.FixtureRequest) -> AsyncIterator[ZmqWire]:
-    """Those whose servers keep the bounds that libzmq does not (docs/limits.md)."""
+    """Yield the wires whose servers keep the bounds that libzmq lacks (docs/limits.md)."""
     made = OUR_SERVERS[request.param]()
     yield made
     await made.close()

@@ -1,4 +1,4 @@
-"""One message of every kind, with every optional part present."""
+"""A message of every kind, with every optional part present."""
 
 from ares.model.configuration import Configuration, Server, Status, Successor
 from ares.model.identity import (
@@ -121,7 +121,7 @@ SINCE: list[AnyMessage] = [
         "0.2.0",
     ),
 ]
-"""With fields that were added since a release."""
+"""Messages with fields added since a release."""
 
 SAMPLES: list[AnyMessage] = [
     *SINCE,

@@ -1,4 +1,4 @@
-"""Every transport survives batches that are none, handlers that fail and addresses that are taken."""
+"""Invalid batches, failing handlers and taken addresses: every transport survives these."""
 
 import logging
 import typing

@@ -1,4 +1,4 @@
-"""How messages are cut into batches, and what is kept for a peer that takes none."""
+"""Division of messages into batches, and the queue for a peer that reads no messages."""
 
 from collections.abc import Callable
 

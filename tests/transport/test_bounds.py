@@ -1,4 +1,7 @@
-"""What clients can make a server hold, whatever they do: connections, batches that never end, replies that nobody reads (docs/limits.md)."""
+"""Bounds of a server's memory for clients (docs/limits.md).
+
+Clients open connections, send endless batches, and do not read replies.
+"""
 
 import asyncio
 import contextlib
@@ -28,7 +31,7 @@ HANDSHAKE_BYTES_MAX = 1024
 
 @contextlib.asynccontextmanager
 async def serving(limits: Limits, data: bytes = b"") -> AsyncIterator[tuple[Server, ZmtpListener]]:
-    """A server with these limits; with ``data``, it answers everything with that."""
+    """Run a server with these limits; with ``data``, each answer has `data`."""
 
     def answer(messages: Sequence[AnyMessage]) -> list[AnyMessage]:
         if not data:
@@ -82,7 +85,10 @@ async def test_one_connection_too_many_is_refused_until_another_has_left(
 
 
 async def send_for_ever(server: Server, head: bytes, stop_bytes: int) -> int:
-    """Frames of a batch that never ends, on a connection of its own; returns how many bytes were sent before the server hung up."""
+    """Send frames of an endless batch on a new connection until the server hangs up.
+
+    Return the number of bytes sent.
+    """
     reader, writer = await shaken_hands(server)
     frame = head + struct.pack(">Q", MIB) + bytes(MIB)
     sent = 0
@@ -130,7 +136,7 @@ async def test_batches_that_end_are_taken_however_many_bytes_they_are_together(
 async def deaf(
     server: Server, clients: int, batches: int, requests: int = 1
 ) -> AsyncIterator[None]:
-    """So many clients that ask, ``requests`` in each of their batches, and read nothing."""
+    """Run clients that send ``requests`` in each batch, and read no replies."""
     with zmq.asyncio.Context() as context, contextlib.ExitStack() as sockets:
         for number in range(clients):
             socket = sockets.enter_context(context.socket(zmq.DEALER))
@@ -237,7 +243,7 @@ async def test_a_closed_server_can_be_resumed(wire: Wire, loop: int) -> None:
 
 
 async def test_who_leaves_in_the_middle_of_a_message_leaves_nothing(zmq_wire: ZmqWire) -> None:
-    """Also while something still knows of the connection, such as the timer for its handshake."""
+    """This holds even while a timer for the handshake still refers to the connection."""
     listener = ZmtpListener("127.0.0.1:0")
     server = Server(listener, acknowledge)
     server.address = await listener.serve(server.handle)

@@ -1,4 +1,4 @@
-"""What every transport does (the docstrings of Connections and Listener in ares/net/port.py)."""
+"""The contract of every transport (docstrings of Connections and Listener in ares/net/port.py)."""
 
 import asyncio
 import typing

@@ -1,4 +1,7 @@
-"""CurveZMQ as this project speaks it, without I/O: who is let in, and that nothing which was changed, repeated or made up on the way is believed."""
+"""CurveZMQ of this project, without I/O: admission, and rejection of forged messages.
+
+Messages that were changed, repeated or made up on the way are never believed.
+"""
 
 import random
 from collections.abc import Callable, Sequence
@@ -29,14 +32,14 @@ SERVER, CLIENT, STRANGER = (SecretKey(bytes([number]) * 32) for number in (1, 2,
 
 
 class Side:
-    """One end of a connection: bytes in, bytes out."""
+    """An end of a connection: bytes in, bytes out."""
 
     def __init__(self, kind: bytes, handshake: CurveClient | CurveServer) -> None:
         self.handshake = handshake
         self.incoming = Incoming(kind, memoryview(bytearray(SCRATCH_BYTES)), handshake)
 
     def hear(self, data: bytes, pieces: Sequence[int] = ()) -> bytes:
-        """What is answered; messages are expected to be none."""
+        """Return the answer to `data`, which must complete no message."""
         assert feed(self.incoming, data, pieces) == []
         answers, self.incoming.answers = self.incoming.answers, []
         return b"".join(answers)
@@ -127,7 +130,7 @@ def test_a_ping_is_answered_in_secret() -> None:
     assert client.hear(answer) == b""
 
 
-# -- who is not let in -----------------------------------------------------------------------------
+# -- clients that are not admitted -----------------------------------------------------------------
 
 
 def test_an_unknown_client_is_told() -> None:
@@ -143,7 +146,7 @@ def test_an_unknown_client_is_told() -> None:
 
 
 def test_who_has_not_shown_the_servers_key_cannot_refuse_ours() -> None:
-    """Anybody can send an ERROR; a server that was shown no key has none to refuse."""
+    """Any process can send an ERROR; a server without a shown key has no key to refuse."""
     client = client_of()
     with pytest.raises(NotZmtp, match="before it has shown to own the server's key") as refused:
         client.hear(server_of().handshake.opening() + framed(b"\x05ERROR\x03400"))
@@ -162,7 +165,7 @@ def test_a_server_key_that_is_no_key_is_refused() -> None:
 
 
 def told(change: Callable[[CurveClient], None]) -> str:
-    """Why the server hangs up on a client that was tampered with after HELLO."""
+    """Return why the server hangs up on a client with this fault after HELLO."""
     asked: list[str] = []
     client, server = client_of(), server_of(lambda key: bool(asked.append(key)) or True)
     welcome = server.handshake.opening() + server.hear(client.handshake.opening())
@@ -184,7 +187,7 @@ def test_nobody_can_show_a_key_that_is_not_his() -> None:
 
 
 def test_a_vouch_holds_for_one_server_and_one_connection() -> None:
-    """Or a server that a client once connected to could connect as that client elsewhere."""
+    """Otherwise a server could use a client's vouch to connect elsewhere as that client."""
     assert "a vouch for another connection" in told(
         lambda client: setattr(client, "_server", bytes.fromhex(STRANGER.public))
     )
@@ -225,7 +228,7 @@ def test_a_handshake_that_is_cut_admits_nobody(cut: str) -> None:
     assert asked == []
 
 
-# -- what is no handshake --------------------------------------------------------------------------
+# -- invalid handshakes ----------------------------------------------------------------------------
 
 
 def greeted() -> Side:
@@ -287,7 +290,7 @@ def test_a_socket_that_does_not_fit_is_hung_up_on() -> None:
     assert not server.incoming.ready
 
 
-# -- messages that were tampered with --------------------------------------------------------------
+# -- forged messages -------------------------------------------------------------------------------
 
 
 def test_nothing_is_taken_twice_or_in_another_order() -> None:
@@ -340,7 +343,11 @@ def flipped(data: bytes, at: float, bit: int) -> bytes:
 @settings(max_examples=400, deadline=None)
 @given(st.integers(0, 5), st.floats(0, 1, exclude_max=True), st.integers(0, 7))
 def test_a_bit_that_changed_on_the_way_lets_nobody_in(step: int, at: float, bit: int) -> None:
-    """Whichever bit of whichever command: the two are never both ready, no message is taken, and nothing but NotZmtp is raised."""
+    """Check that no single changed bit of any command opens a connection.
+
+    The two sides are never both ready, no message is accepted, and no other error than NotZmtp is
+    raised.
+    """
     asked: list[str] = []
     client, server = (
         client_of(),

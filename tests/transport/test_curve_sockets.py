@@ -1,4 +1,4 @@
-"""CurveZMQ over real sockets on loopback: beside libzmq, cut short, made up, and what stays of it."""
+"""CurveZMQ over real sockets on loopback: beside libzmq, cut short, forged, and without leaks."""
 
 import asyncio
 import types
@@ -103,7 +103,7 @@ async def test_what_follows_a_message_that_could_not_be_sent_whole_is_not_taken_
 
 
 async def test_nothing_stays_of_a_stranger() -> None:
-    """Not even until garbage is looked for."""
+    """This holds even before garbage collection."""
     listener = ZmtpListener("127.0.0.1:0", Lock(SERVER, Everybody()))
     host, _, port = (await listener.serve(lambda _, messages: acknowledge(messages))).rpartition(
         ":"

@@ -1,4 +1,4 @@
-"""Whether a large reply is arriving: who asks again meanwhile would be sent it twice."""
+"""Progress of a large reply: a repeated request would cause a second copy."""
 
 import asyncio
 import struct

@@ -1,4 +1,7 @@
-"""The delaying relay of the experiments carries bytes unchanged, in order, and not before their time (experiments/relay.py)."""
+"""The delaying relay of the experiments (experiments/relay.py).
+
+The relay carries bytes unchanged, in order, and not early.
+"""
 
 import asyncio
 import random
@@ -26,7 +29,7 @@ async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 
 @pytest.fixture
 async def link() -> AsyncIterator[Linker]:
-    """Makes connections to an echo behind a relay of the given delay."""
+    """Make connections to an echo server behind a relay of the given delay."""
     async with AsyncExitStack() as closing:
         server = await asyncio.start_server(echo, "127.0.0.1", 0)
         closing.callback(server.close)
@@ -55,7 +58,7 @@ async def test_bytes_come_through_in_order_and_the_end_too(link: Linker) -> None
 
 
 async def test_nothing_comes_before_its_time(link: Linker) -> None:
-    """The relay without a delay is the control: it shows that the other one could have delivered."""
+    """The relay without a delay is the control: it shows that earlier delivery is possible."""
     (slow_reader, slow_writer), (reader, writer) = await link(FOR_EVER_S), await link(0.0)
     slow_writer.write(b"ping")
     for _ in range(20):
@@ -79,7 +82,7 @@ async def test_both_ways_take_their_time(link: Linker) -> None:
 
 
 class Endless:
-    """A source that never ends, and counts what was taken."""
+    """An endless source that counts the bytes read."""
 
     def __init__(self) -> None:
         self.taken = 0
@@ -101,7 +104,7 @@ async def test_what_is_held_is_bounded(link: Linker, delay_s: float, stops: bool
 
 
 async def test_a_server_that_is_gone_costs_only_the_connection(zmq_wire: ZmqWire) -> None:
-    """ZeroMQ makes the connection anew, through the same relay, once somebody listens there."""
+    """ZeroMQ connects again, through the same relay, after a server listens."""
     target = zmq_wire.fresh_address()
     relay = Relay(target, Way(0.001), Way(0.001))
     client = zmq_wire.connect(await relay.open())

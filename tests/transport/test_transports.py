@@ -1,4 +1,4 @@
-"""What the cluster file says of the transport reaches clients and servers."""
+"""The transport in the cluster file, for clients and servers."""
 
 from pathlib import Path
 

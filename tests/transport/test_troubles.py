@@ -1,4 +1,7 @@
-"""Why a server cannot be reached: what the connection knows of it reaches whoever asks why an operation got no answer."""
+"""Reasons why a server cannot be reached: a connection reports them to the operation.
+
+The user learns why an operation got no answer.
+"""
 
 import asyncio
 import contextlib
@@ -36,14 +39,14 @@ async def client_of(address: str, secret: SecretKey | None = None) -> AsyncItera
 
 @contextlib.asynccontextmanager
 async def answering(talk: Talk, port: int = 0) -> AsyncIterator[str]:
-    """A server that speaks like that."""
+    """Run a server that follows the script `talk`."""
     server = await asyncio.start_server(talk, "127.0.0.1", port)
     yield "{}:{}".format(*server.sockets[0].getsockname())
     server.close()
 
 
 async def trouble_of(client: Client) -> str:
-    """What there is when something was posted again and again."""
+    """Post repeatedly, and return the trouble."""
     async with asyncio.timeout(WAIT_S_MAX):
         while S0 not in client.connections.troubles:
             client.connections.post(S0, [get_tag(1)])
@@ -111,7 +114,7 @@ def test_what_each_error_is_for_a_person(error: Exception, words: str) -> None:
 async def test_one_that_hangs_up_in_the_handshake_refuses_nobody(
     secret: SecretKey | None, words: str
 ) -> None:
-    """It may be ending; and it may be there again, in a moment, however often it hung up."""
+    """The server may be ending, and may be back in a moment, however often it hung up."""
     async with (
         answering(slam) as address,
         client_of(keyed(address, SERVER_KEY.public) if secret else address, secret) as client,
@@ -152,7 +155,10 @@ async def test_what_is_no_server_is_told(caplog: pytest.LogCaptureFixture) -> No
 
 
 def turning_away(code: bytes, shows_key: bool) -> Talk:
-    """A server that answers ERROR with this code: as one does that looked the client's key up, or at once, as anybody can."""
+    """Return a script of a server that answers ERROR with this code.
+
+    The server sends ERROR after a look at the client's key, or at once, as any process can.
+    """
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         handshake = CurveServer(SERVER_KEY, lambda _: False, b"")
@@ -171,7 +177,7 @@ def turning_away(code: bytes, shows_key: bool) -> Talk:
 
 @pytest.mark.parametrize(("code", "refused"), [(b"400", True), (b"300", False)])
 async def test_only_an_unknown_key_is_not_authorised(code: bytes, refused: bool) -> None:
-    """300 is what libzmq says when who knows the keys cannot be asked now."""
+    """300 is libzmq's code if the process that knows the keys cannot be asked now."""
     async with (
         answering(turning_away(code, True)) as address,
         client_of(keyed(address, SERVER_KEY.public), KEY) as client,
@@ -188,7 +194,10 @@ async def test_only_an_unknown_key_is_not_authorised(code: bytes, refused: bool)
 
 
 async def test_who_has_not_shown_the_servers_key_refuses_nobody() -> None:
-    """A server refuses a key that it was shown, and it is shown one only after it has proved to own its own."""
+    """A server refuses a key only after it has seen the key.
+
+    A client shows the key only after the server has proved to own the server's key.
+    """
     async with (
         answering(turning_away(b"400", False)) as address,
         client_of(keyed(address, SERVER_KEY.public), KEY) as client,
@@ -215,7 +224,7 @@ async def test_a_client_without_a_key_has_none_that_could_be_unknown() -> None:
 async def test_keys_on_one_side_only_are_told_whoever_the_server_is(
     listener_kind: type[ZmqListener | ZmtpListener], client_has_key: bool
 ) -> None:
-    """libzmq hangs up before it has said which mechanism it wants, unless it is let say so first."""
+    """libzmq hangs up before naming a mechanism, unless the client waits for the name."""
     listener = listener_kind(
         "127.0.0.1:0", None if client_has_key else Lock(SERVER_KEY, Everybody())
     )
@@ -242,7 +251,7 @@ async def test_keys_on_one_side_only_are_told_whoever_the_server_is(
 async def test_a_careful_handshake_is_one(
     listener_kind: type[ZmqListener | ZmtpListener], secret: SecretKey | None
 ) -> None:
-    """After a server hung up, the next one there is met without delay, and in the usual way once it was."""
+    """After a hang-up, the client meets the next server at once, and later in the usual way."""
     careful: list[bool] = []
     make = native.ZmtpConnection
 
@@ -273,7 +282,7 @@ async def test_an_address_that_is_none_is_told() -> None:
 
 
 async def test_over_libzmq_a_connection_that_is_refused_is_only_silent() -> None:
-    """It does not say why it has none; docs/transport.md."""
+    """libzmq does not report the reason; docs/transport.md."""
     client = Client(ZmqConnections())
     client.connections.learn(S0, free_address())
     client.connections.post(S0, [get_tag(1)])

@@ -1,4 +1,7 @@
-"""Clients take turns at a server (ares/net/batching.py): one that asks for much at a time does not keep the others waiting."""
+"""Turns of clients at a server (ares/net/batching.py).
+
+A client that asks for much at a time does not keep other clients waiting.
+"""
 
 import asyncio
 import time
@@ -58,7 +61,7 @@ AHEAD = Successor(C0.at(DEFAULT_DOMAIN, 1, C0.id), Status.PENDING)
 
 
 class Steps:
-    """A loop whose steps the test makes, and a clock that goes when something is answered."""
+    """A loop with steps made by the test, and a clock that runs with each answer."""
 
     def __init__(self) -> None:
         self.soon: list[Callable[[], None]] = []
@@ -77,7 +80,7 @@ class Steps:
 
 
 class Recording(BatchListener):
-    """Replies, by sender, a list for each time that some were sent."""
+    """A listener that records replies by sender, a list for each sending."""
 
     def __init__(
         self, loop: Steps, handle: Callable[[Sender, Iterable[AnyMessage]], Sequence[AnyMessage]]
@@ -152,7 +155,7 @@ def test_others_are_served_between(loop: Steps, listener: Recording) -> None:
 def test_the_work_that_a_server_counts_ends_a_turn(
     loop: Steps, kind: Callable[[int], AnyMessage], apart: bool
 ) -> None:
-    """Before, a turn ended after some kinds of requests, and went on after others that take as long."""
+    """Earlier releases ended a turn after some kinds of requests, and not after equally slow kinds."""
 
     def counts(sender: Sender, messages: Iterable[AnyMessage]) -> list[AnyMessage]:
         replies: list[AnyMessage] = []
@@ -182,7 +185,7 @@ def test_what_requests_bring_counts(loop: Steps) -> None:
 
 
 def test_many_clients_that_come_at_once_share_a_round(loop: Steps) -> None:
-    """Before, each of them had a turn at once, and the client after them waited for all of these."""
+    """In earlier releases each batch had a turn at once, and the client after them waited for all."""
     listener = Recording(
         loop, lambda sender, messages: [Ack(message.call, None) for message in messages]
     )
@@ -209,7 +212,7 @@ def appends(count: int) -> list[AnyMessage]:
 def test_a_large_batch_is_decoded_in_the_turns_in_which_it_is_answered(
     loop: Steps, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before, all of it was decoded before the first message was answered."""
+    """Earlier releases decoded the whole batch before the answer to the first message."""
     decoded: list[int] = []
     listener = Recording(
         loop, lambda sender, messages: [Ack(message.call, None) for message in messages]
@@ -252,7 +255,7 @@ def test_those_in_line_take_turns(loop: Steps, listener: Recording) -> None:
 
 
 def test_a_turn_spans_all_that_came_together(loop: Steps, listener: Recording) -> None:
-    """Or whoever asks in thousands of small batches would have thousands of turns at once."""
+    """Otherwise a client with thousands of small batches would have thousands of turns at once."""
     listener.receive("greedy", *[asks(call, 1) for call in range(MUCH)])
     assert len(listener.calls("greedy")[0]) <= IN_A_TURN
     while loop.soon:
@@ -345,11 +348,11 @@ def test_what_a_handler_does_not_take_is_for_the_next_turn(
     assert listener._standing_bytes == 0
 
 
-# -- what a server says at most at a stretch -------------------------------------------------------
+# -- the most that a server says at a time ---------------------------------------------------------
 
 
 def crowded() -> Replica:
-    """More objects than a page has, with the longest names, and many domains."""
+    """Return a replica with many domains, and more objects than a page, with the longest names."""
     replica = Replica(ME.id, ME.identity, C0)
     for number in range(PAGE_OBJECTS_MAX + 10):
         name, tag = ObjectName(f"{number:04d}".ljust(1024, "n")), Tag(1, TAG_ZERO.writer)

@@ -1,4 +1,4 @@
-"""What only a transport over TCP has to stand: strangers on the port, garbage, slow readers, both event loops."""
+"""Troubles of transports over TCP only: strangers, garbage, slow readers, both event loops."""
 
 import asyncio
 import random
@@ -36,7 +36,7 @@ async def raw_connection(
 
 
 async def shaken_hands(server: Server) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A connection on which ZeroMQ's own handshake is done, step by step as the other side wants it."""
+    """Make a connection and finish ZeroMQ's handshake, step by step as the server expects."""
     reader, writer = await raw_connection(server, GREETING[:10])
     await reader.readexactly(10)
     writer.write(GREETING[10:])
@@ -153,7 +153,7 @@ async def test_a_hose_of_garbage_leaves_memory_flat(zmq_wire: ZmqWire) -> None:
     with (
         zmq.asyncio.Context() as context,
         context.socket(zmq.DEALER) as socket,
-    ):  # never reads what it is answered
+    ):  # never reads the answers
         socket.linger = 0
         socket.connect(f"tcp://{server.address}")
         await hose(4000)
@@ -223,7 +223,7 @@ def test_what_waits_leaves_before_what_is_posted_later() -> None:
         router.bind(f"tcp://{address}")
         time.sleep(
             0.5
-        )  # with the loop at rest: ZeroMQ connects, and the loop hears of it after the second post
+        )  # with an idle loop: ZeroMQ connects, and the loop hears of it after the second post
         client.connections.post(S0, [get_tag(2)])
         runner.run(finish())
         received += arrived(200)
@@ -233,7 +233,10 @@ def test_what_waits_leaves_before_what_is_posted_later() -> None:
 async def test_a_connected_server_that_does_not_read_gets_everything_later(
     zmq_wire: ZmqWire,
 ) -> None:
-    """ZeroMQ's queue fills, ours takes over and is sent when there is room: in order, nothing lost within the bound."""
+    """ZeroMQ's queue fills; ours takes over and is sent later.
+
+    The order is kept, and no message within the bound is lost.
+    """
     with zmq.asyncio.Context() as context, context.socket(zmq.ROUTER) as router:
         router.rcvhwm = 1
         port = router.bind_to_random_port("tcp://127.0.0.1")

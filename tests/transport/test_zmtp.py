@@ -1,4 +1,7 @@
-"""ZMTP as this project speaks it: taken apart in pieces of any size, bounded everywhere, and understood by libzmq in both directions."""
+"""ZMTP of this project: parsed in pieces of any size, bounded, and compatible with libzmq.
+
+Compatibility is tested in both directions.
+"""
 
 import asyncio
 import contextlib
@@ -50,7 +53,10 @@ def incoming(kind: bytes = ROUTER) -> Incoming:
 
 
 def feed(side: Incoming, data: bytes, sizes: Sequence[int] = ()) -> list[list[bytes]]:
-    """Everything that ``data`` completes, read in pieces of these sizes and then in the largest that fit."""
+    """Feed ``data`` in pieces of these sizes, then in the largest possible pieces.
+
+    Return every completed batch.
+    """
     messages, at, pieces = [], 0, iter(sizes)
     while at < len(data):
         room = side.room()
@@ -116,7 +122,7 @@ BAD_METADATA = {
     "a name that is not there": b"\x09x",
     "a byte more": b"\x01x" + bytes(4) + b"\x01",
 }
-"""By the grammar of RFC 37; after properties that are as they should be."""
+"""Invalid metadata by the grammar of RFC 37, after valid properties."""
 
 
 @pytest.mark.parametrize("said", BAD_METADATA.values(), ids=BAD_METADATA)
@@ -133,7 +139,7 @@ def test_what_is_no_metadata_ends_the_handshake(kind: bytes, said: bytes) -> Non
 
 
 def test_metadata_is_what_the_grammar_says() -> None:
-    """Names of 1 to 255 characters, whose case says nothing; values may be empty."""
+    """Names have 1 to 255 characters, without case; values may be empty."""
     longest = b"aZ09-_.+" * 31 + b"x" * 7
     said = b"\x01X" + bytes(4) + b"\xff" + longest + b"\x00\x00\x01\x00" + bytes(256)
     assert parsed(said) == {b"x": b"", longest.lower(): bytes(256)}
@@ -159,7 +165,7 @@ def test_an_error_whose_reason_is_not_as_long_as_it_says_is_none(reason: bytes) 
     ids=["messages", "frames", "pings"],
 )
 def test_so_many_frames_are_taken_apart_at_once(piece: bytes, last: bytes) -> None:
-    """A read has room for 131,072 frames without a byte, and taking them apart took half a second."""
+    """A read has room for 131,072 frames without a byte, and parsing them took half a second."""
     side, count = met(), 20_000
     data = piece * count + last
     side.room()[: len(data)] = data
@@ -231,7 +237,7 @@ async def test_a_dealer_of_libzmq_talks_to_our_listener() -> None:
     socket.setsockopt(zmq.HEARTBEAT_IVL, 50)
     socket.setsockopt(
         zmq.HEARTBEAT_TIMEOUT, 60_000
-    )  # else libzmq hangs up on a machine that is busy for as long as the interval
+    )  # otherwise libzmq hangs up on a machine that is busy for as long as the interval
     socket.connect(f"tcp://{address}")
     try:
         async with asyncio.timeout(WAIT_S_MAX):
@@ -264,7 +270,7 @@ async def test_our_client_talks_to_a_router_of_libzmq() -> None:
         context.term()
 
 
-# -- where a client is -----------------------------------------------------------------------------
+# -- the site of a client --------------------------------------------------------------------------
 
 
 def test_what_is_no_name_of_a_site_is_none() -> None:
@@ -306,7 +312,7 @@ async def test_a_server_is_told_where_a_client_is(keys: bool) -> None:
 
 
 class Everybody:
-    """Lets whoever has a key in."""
+    """A policy that admits every key."""
 
     def admits(self, key: str, address: str) -> bool:
         return True
@@ -345,7 +351,10 @@ async def test_one_connection_too_many_is_hung_up_on() -> None:
 
 
 async def test_who_says_nothing_keeps_nobody_out() -> None:
-    """Of those whose handshakes are not done the oldest goes; anybody at all can open connections."""
+    """The oldest connection without a finished handshake goes.
+
+    Any process at all can open connections.
+    """
     listener = ZmtpListener("127.0.0.1:0", limits=Limits(connections=3))
     address = await listener.serve(lambda _, messages: acknowledge(messages))
     clients = [Client(ZmtpConnections()) for _ in range(2)]
@@ -370,7 +379,7 @@ async def test_who_says_nothing_keeps_nobody_out() -> None:
 
 
 async def test_nothing_stays_of_what_somebody_sent_who_was_hung_up_on() -> None:
-    """Not even until garbage is looked for: that may be long, and it may be many MiB."""
+    """This holds before garbage collection, which may come late and hold many MiB."""
     listener = ZmtpListener("127.0.0.1:0")
     address = await listener.serve(lambda _, messages: acknowledge(messages))
     _, writer = await raw(address, opening(DEALER))
@@ -383,7 +392,10 @@ async def test_nothing_stays_of_what_somebody_sent_who_was_hung_up_on() -> None:
 
 
 async def send_and_wait(address: str, sent: bytes) -> None:
-    """Who is hung up on may learn of it while sending, or later: that is up to the kernel's buffers."""
+    """Send, and wait for the hang-up.
+
+    The client may learn of the hang-up while sending, or later, depending on the kernel's buffers.
+    """
     reader, _ = await raw(address, sent)
     await reader.readexactly(4096)
 
@@ -478,7 +490,7 @@ async def test_who_does_not_read_its_pongs_gets_no_more() -> None:
 
 
 async def test_others_are_served_while_many_small_frames_are_taken_apart() -> None:
-    """Before, all that one read brought was taken apart and refused before another client had its answer."""
+    """Earlier releases parsed and refused all frames of a read before another client's answer."""
     listener, many = ZmtpListener("127.0.0.1:0"), 60_000
     address = await listener.serve(lambda _, messages: acknowledge(list(messages)))
     other = Client(ZmtpConnections())
@@ -561,7 +573,7 @@ async def test_what_is_posted_over_a_connection_that_asyncio_ends_is_kept() -> N
     client.connections.learn(S0, await listener.serve(lambda _, messages: acknowledge(messages)))
     await client.ask(S0, [get_tag(0)])
     ours = client.connections._links[S0]._latest  # type: ignore[attr-defined]
-    ours.transport.close()  # as asyncio does by itself, before it says that the connection is lost
+    ours.transport.close()  # as asyncio does by itself, before it reports the lost connection
     client.connections.post(S0, [get_tag(1)])
     await until(lambda: client.calls() == {0, 1})
     await client.connections.close()

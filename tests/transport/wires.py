@@ -1,4 +1,4 @@
-"""Both transports behind one face, so that every test of the contract runs over each."""
+"""Both transports behind a common interface, so that every test of the contract runs over each."""
 
 import asyncio
 import contextlib
@@ -21,7 +21,7 @@ from tests.inproc.network import InprocConnections, InprocListener, InprocNetwor
 
 S0 = ServerId("s0")
 WAIT_S_MAX = 60.0
-"""Far more than anything here takes, also on a busy machine."""
+"""Seconds far beyond any time in these tests, also on a busy machine."""
 
 
 def get_tag(call: int) -> GetTag:
@@ -41,7 +41,10 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 async def nothing_stays(listener: ZmtpListener, provoke: Callable[[], object]) -> None:
-    """``provoke`` makes the listener hang up on its only connection, and of that nothing is left then, though nobody collects garbage."""
+    """Check that a closed connection leaves no object behind, without garbage collection.
+
+    ``provoke`` makes the listener hang up on its only connection.
+    """
     gc.disable()
     try:
         kept = weakref.ref(next(iter(listener.connections)))
@@ -55,7 +58,7 @@ async def nothing_stays(listener: ZmtpListener, provoke: Callable[[], object]) -
 
 
 class Server:
-    """A listener that records what it gets and answers with ``answer``."""
+    """A listener that records requests and answers with ``answer``."""
 
     def __init__(
         self, listener: Listener, answer: Callable[[Sequence[AnyMessage]], Sequence[AnyMessage]]
@@ -76,7 +79,7 @@ class Server:
 
 
 class Client:
-    """Connections that record what is delivered."""
+    """Connections that record deliveries."""
 
     def __init__(self, connections: Connections) -> None:
         self.connections = connections
@@ -98,7 +101,7 @@ class Client:
         return self.received[before:]
 
     async def insist(self, server: ServerId, call: int) -> None:
-        """Post again and again until the call is answered, as a session does."""
+        """Post repeatedly until the call is answered, as a session does."""
         async with asyncio.timeout(WAIT_S_MAX):
             while call not in self.calls():
                 self.connections.post(server, [get_tag(call)])
@@ -106,14 +109,14 @@ class Client:
 
 
 def secure(socket: zmq.asyncio.Socket, server: SecretKey, client: SecretKey) -> None:
-    """Make it libzmq's for a client with this key, and a server with that."""
+    """Make the socket a CURVE client with this key, for a server with that key."""
     socket.setsockopt(zmq.CURVE_SERVERKEY, bytes.fromhex(server.public))
     socket.setsockopt(zmq.CURVE_PUBLICKEY, bytes.fromhex(client.public))
     socket.setsockopt(zmq.CURVE_SECRETKEY, client.secret)
 
 
 class Wire:
-    """One transport: makes servers and clients, and closes them at the end of the test."""
+    """A transport that makes servers and clients, and closes them at the end of the test."""
 
     def __init__(self) -> None:
         self._closing = contextlib.AsyncExitStack()
@@ -125,17 +128,17 @@ class Wire:
         raise NotImplementedError
 
     def fresh_address(self) -> str:
-        """Where nobody listens."""
+        """Return an address without a listener."""
         raise NotImplementedError
 
     def known_as(self, address: str) -> str:
-        """What clients learn of a server at this address."""
+        """Return the address of a server as told to clients."""
         return address
 
     async def exchange(
         self, address: str, batches: Sequence[Sequence[Frame]], replies: int
     ) -> list[AnyMessage]:
-        """Send raw frames as one client; returns the first ``replies`` messages of the answers."""
+        """Send raw frames as a client; return the first ``replies`` messages of the answers."""
         raise NotImplementedError
 
     async def serve(
@@ -149,7 +152,7 @@ class Wire:
         return server
 
     def connect(self, *servers: Server | str) -> Client:
-        """A client that knows the servers as s0, s1, ..."""
+        """Make a client that knows the servers as s0, s1, ..."""
         client = Client(self.make_connections())
         for number, server in enumerate(servers):
             client.connections.learn(
@@ -191,14 +194,17 @@ class InprocWire(Wire):
 
 
 class Everybody:
-    """Lets everybody in (:meth:`ares.security.clients_file.AuthorisedClients.admits`)."""
+    """A policy that admits all (:meth:`ares.security.clients_file.AuthorisedClients.admits`)."""
 
     def admits(self, key: str, address: str) -> bool:
         return True
 
 
 class ZmqWire(Wire):
-    """Both sides on libzmq. ``has_keys``: then all servers have one key, and all clients another."""
+    """Both sides on libzmq.
+
+    With ``has_keys``, servers share a key, and clients share another key.
+    """
 
     server_kind: type[ZmqListener] | type[ZmtpListener] = ZmqListener
     client_kind: type[ZmqConnections] | type[ZmtpConnections] = ZmqConnections
@@ -223,7 +229,7 @@ class ZmqWire(Wire):
         with zmq.Context() as context, context.socket(zmq.ROUTER) as socket:
             port = socket.bind_to_random_port(
                 "tcp://127.0.0.1", 20_000, 32_000
-            )  # below those that outgoing connections are given
+            )  # below the ports of outgoing connections
         return f"127.0.0.1:{port}"
 
     async def exchange(
