@@ -1,4 +1,4 @@
-"""Playbooks as a person runs them, on "hosts" that are directories and ports of this machine."""
+"""Playbooks as a user runs them, on "hosts" that are directories and ports of this machine."""
 
 import asyncio
 import importlib.util
@@ -23,7 +23,7 @@ MISSING = "ansible-core is not installed: pip install 'ares-storage[ansible]'"
 
 
 def module_of(name: str) -> ModuleType:
-    """A module of the collection; what modules share is found as ansible finds it."""
+    """Import a module of the collection, with shared modules found as by ansible."""
     if str(PLAYBOOKS / "collections") not in sys.path:
         sys.path.append(str(PLAYBOOKS / "collections"))
     spec = importlib.util.spec_from_file_location(
@@ -37,7 +37,7 @@ def module_of(name: str) -> ModuleType:
 
 
 def environment(place: Path) -> dict[str, str]:
-    """Nothing of the user's own settings of Ansible."""
+    """Return an environment without the user's settings of Ansible."""
     (place / "ansible.cfg").touch()
     kept = {
         key: value
@@ -58,12 +58,12 @@ def environment(place: Path) -> dict[str, str]:
 
 
 def ports(count: int) -> list[int]:
-    """Free ones of loopback."""
+    """Return free ports of loopback."""
     return [int(address.rpartition(":")[2]) for address in free_addresses(count)]
 
 
 def inventory(place: Path, servers: int = 3, **more: Any) -> Path:
-    """An inventory of ``servers`` hosts below ``place``, with a consensus member on the first."""
+    """Write an inventory of ``servers`` hosts below ``place``; the first has a consensus member."""
     hosts: dict[str, dict[str, Any]] = {}
     for number in range(servers):
         port, http, consensus, raft, consensus_http = ports(5)
@@ -103,7 +103,10 @@ def inventory(place: Path, servers: int = 3, **more: Any) -> Path:
 
 
 class Played:
-    """What a playbook came to. ``recap``: by host, how many tasks were ok, changed, failed, ..."""
+    """The result of a playbook.
+
+    ``recap`` has, by host, the numbers of tasks that were ok, changed, failed, ...
+    """
 
     def __init__(self, status: int, output: str) -> None:
         self.status = status
@@ -125,7 +128,7 @@ class Played:
         return sum(host["changed"] for host in self.recap.values())
 
     def well(self) -> "Played":
-        """Itself, if it succeeded."""
+        """Return the result itself if the playbook succeeded."""
         assert self.status == 0, self.output[-6000:]
         return self
 

@@ -1,4 +1,4 @@
-"""The module `cluster_file`: it makes a cluster that passes every check, adds servers to it, and changes nothing else."""
+"""The module `cluster_file`: makes a valid cluster, adds servers, and changes no more."""
 
 from types import SimpleNamespace
 
@@ -14,7 +14,7 @@ pytest.importorskip("ansible.release", reason=MISSING)
 
 @pytest.fixture(scope="module")
 def module():
-    """The module itself, which lies in no package."""
+    """Return the module, which is in no package."""
     return module_of("cluster_file")
 
 

@@ -1,4 +1,4 @@
-"""The collection and the playbooks as they stand in the checkout: whole, described, and without secrets."""
+"""The collection and the playbooks of the checkout: complete, described, and without secrets."""
 
 import os
 import re
@@ -14,7 +14,7 @@ import yaml
 
 ROLES = sorted(path.name for path in (COLLECTION / "roles").iterdir())
 NOT_OURS = {"collections", "__pycache__"}
-"""A link to the collection, and what running it compiled."""
+"""A link to the collection, and compiled files of its runs."""
 
 FILES = [
     path
@@ -66,7 +66,10 @@ def test_every_variable_of_a_role_is_described(role):
 
 @pytest.mark.parametrize("role", ROLES)
 def test_variables_that_a_role_uses_have_a_value(role):
-    """What begins with the name of a role is a default, registered, or set as a fact; a misspelt one would be found by nobody until that host."""
+    """A variable with the name of a role in front is a default, registered, or set as a fact.
+
+    A misspelt name would stay unnoticed until a host needs it.
+    """
     home = COLLECTION / "roles" / role
     text = "\n".join(
         path.read_text()

@@ -1,4 +1,4 @@
-"""A cluster that playbooks deploy on this machine: up, other settings one process at a time, gone."""
+"""A cluster deployed by playbooks on this machine: started, changed by process, removed."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 
 async def read_on(file: Path, stop: asyncio.Event) -> list[str]:
-    """Read until told to stop; what went wrong. At least one read was made."""
+    """Read until the stop event, and return the errors. At least a single read was made."""
     wrong = []
     async with ares.connect(file) as store:
         while True:
@@ -60,7 +60,10 @@ async def test_a_cluster_is_deployed_upgraded_and_destroyed(tmp_path):
 
 
 async def deployed(place: Path, hosts: Path, file: Path) -> None:
-    """It works, nobody else can read its secrets, and none of them is told."""
+    """Check that the cluster works, with secrets unreadable for other users.
+
+    No secret is printed.
+    """
     first = (await play("deploy", hosts, "-vvv", "--diff")).well()
     async with ares.connect(file) as store:
         await store.write("greeting", b"hello")
@@ -81,13 +84,13 @@ async def deployed(place: Path, hosts: Path, file: Path) -> None:
     assert refused.status != 0
     assert "-e destroy=trial" in refused.output
     assert len(pids(place)) == 4
-    if obstacle() is not None:  # test_deployment_by_ssh.py does it twice
+    if obstacle() is not None:  # test_deployment_by_ssh.py deploys twice
         again = (await play("deploy", hosts)).well()
         assert again.changed == 0, again.output
 
 
 async def upgraded(place: Path, hosts: Path, file: Path) -> None:
-    """Every process is another one, and a reader noticed nothing."""
+    """Check for new processes without a change for a reader."""
     before, stop = pids(place), asyncio.Event()
     reader = asyncio.create_task(read_on(file, stop))
     other = json.dumps({"common_environment": {"ARES_TRIAL": "1"}})

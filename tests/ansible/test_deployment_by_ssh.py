@@ -1,4 +1,7 @@
-"""A cluster that playbooks deploy over SSH, on hosts in namespaces: up, the same again, asked how it is, gone."""
+"""A cluster that playbooks deploy over SSH, on hosts in namespaces.
+
+The playbooks deploy twice, ask for the status, and remove the cluster.
+"""
 
 import asyncio
 import json
@@ -55,7 +58,10 @@ def test_a_cluster_is_deployed_over_ssh_and_removed(tmp_path):
 
 
 def written(place: Path) -> list[Path]:
-    """What the hosts have of the cluster: each host's own files are a layer over those of the machine."""
+    """Return the cluster's files on the hosts.
+
+    Each host's own files are a layer over the machine's.
+    """
     return [path for left in LEFT for path in place.glob(f"made/testbed/hosts/*/upper/{left}")]
 
 

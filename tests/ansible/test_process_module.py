@@ -1,4 +1,4 @@
-"""The module `process`: it ends what it started, and takes no other process for it."""
+"""The module `process`: ends its own processes, and no others."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ pytest.importorskip("ansible.release", reason=MISSING)
 
 @pytest.fixture(scope="module")
 def module():
-    """The module itself, which lies in no package."""
+    """Return the module, which is in no package."""
     return module_of("process")
 
 
@@ -37,7 +37,7 @@ def act(module, tmp_path, state, command=("sleep", "60"), check_mode=False, **mo
 
 
 def gone(pid):
-    """A process that nobody collects counts as gone."""
+    """Return whether the process is gone; a zombie counts as gone."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
     except OSError:

@@ -1,4 +1,7 @@
-"""The playbooks for imec's Virtual Wall, in a network namespace that has the addresses of a node there. No packet leaves it."""
+"""The playbooks for imec's Virtual Wall, in a network namespace with a node's addresses.
+
+No packet leaves the namespace.
+"""
 
 import subprocess
 from pathlib import Path
@@ -23,7 +26,7 @@ ip route add default via 10.2.15.254
 
 
 def play_twice(name: str, place: Path) -> str:
-    """The routes and the recap after the first and the second time."""
+    """Return the routes and the recap after the first and the second run."""
     host = f"n0 ansible_connection=local ansible_python_interpreter={PYTHON} ares_become=false"
     (place / "hosts.ini").write_text(
         f"{host} virtual_wall_domain_name=n0.wall1.ilabt.iminds.be virtual_wall_public_ipv4=193.190.127.150\n"

@@ -1,7 +1,8 @@
-"""The rules of the architecture, as functions over a source tree: each returns the sentences that say what is broken, and where.
+"""The rules of the architecture, as functions over a source tree.
 
-A folder is a floor. PACKAGES has the folders of ``ares``, lowest first: imports point down, or stay in the folder. What is imported only for type
-checkers does not count.
+Each function returns sentences that name the faults and their places. A folder is a floor. PACKAGES
+has the folders of ``ares``, lowest first: imports point down, or stay in the folder. Imports for
+type checkers alone do not count.
 """
 
 import ast
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 PURE = ("model", "operation", "dap", "reconfig", "replica", "objects", "fragment", "chain")
-"""Nothing in these touches a clock, a socket, a disk or chance."""
+"""Packages that touch no clock, socket, disk or random source."""
 
 PACKAGES = (
     *PURE,
@@ -29,7 +30,7 @@ IMPURE = {
 }  # fmt: skip
 
 ADAPTERS = ("ares.net.", "ares.consensus.", "ares.store.")
-"""What stands behind the ports: nobody above names one of them, except those who put a program together."""
+"""Packages behind the ports: only modules that assemble a program name them."""
 
 ROOTS = ("ares.client.connect", "ares.server.", "ares.testing.", "ares.cli.")
 SHELLS = (
@@ -40,7 +41,7 @@ SHELLS = (
     "ares.server.scrub",
     "ares.server.serving",
 )
-"""A server as such: the simulator runs it, so it knows ports only."""
+"""Modules of a server as such: the simulator runs them, so they know ports only."""
 
 OWNERS = {
     "zmq": "ares.net.libzmq",
@@ -60,7 +61,7 @@ OWNERS = {
 
 WIRE = "ares.net.zmtp."
 WIRE_KNOWS = (WIRE, "ares.model.errors", "ares.model.codec")
-"""All that the wire protocol may import of ``ares``: errors, and the limits of a frame."""
+"""Modules of ``ares`` that the wire protocol may import: errors, and the limits of a frame."""
 
 LIBZMQ = "ares.net.libzmq"
 LIBZMQ_CHOOSERS = (LIBZMQ, "ares.net.transports")
@@ -71,7 +72,7 @@ FUNCTION_LINES_MAX = 70
 FOLDER_FILES_MAX = 15
 JUNK_DRAWERS = {"utils", "util", "helpers", "common", "misc"}
 SHARED_NAMES = {"__init__", "__main__", "port"}
-"""Module names that may occur more than once."""
+"""Module names that may occur several times."""
 
 
 class Import(NamedTuple):
@@ -87,7 +88,7 @@ class Module(NamedTuple):
 
 
 def modules(root: Path) -> list[Module]:
-    """Every module of the package ``root``, a directory named after it."""
+    """Return every module of the package ``root``, a directory named after the package."""
     found = []
     for path in sorted(root.rglob("*.py")):
         text = path.read_text(encoding="utf-8")
@@ -100,7 +101,7 @@ def modules(root: Path) -> list[Module]:
 def imports(module: Module, names: set[str]) -> Iterator[Import]:
     """Yield the imports of a module, also those inside functions.
 
-    ``names``: the package's modules, which tell a submodule from a name of a module.
+    ``names`` has the package's modules, which distinguish a submodule from a name in a module.
     """
     for node in _import_statements(module):
         if isinstance(node, ast.Import):
@@ -115,7 +116,7 @@ def imports(module: Module, names: set[str]) -> Iterator[Import]:
 
 @functools.cache
 def _import_statements(module: Module) -> tuple[ast.Import | ast.ImportFrom, ...]:
-    """Find the import statements of a module, but for those that only type checkers read."""
+    """Find the import statements of a module, without imports for type checkers."""
     found, nodes = [], [module.tree]
     while nodes:
         node = nodes.pop()
@@ -143,7 +144,7 @@ def _absolute(module: Module, node: ast.ImportFrom) -> str:
 
 
 def package(name: str) -> str:
-    """The folder of ``ares`` that a module is in; of what is in none, its own name."""
+    """Return the folder of ``ares`` with the module, or the module's own name."""
     return name.split(".")[1] if "." in name else "__init__"
 
 
@@ -153,7 +154,10 @@ def _edges(tree: list[Module]) -> list[Import]:
 
 
 def _inner(tree: list[Module]) -> list[Import]:
-    """Edges between modules of the package; importing the package itself is importing its entry."""
+    """Return the edges between modules of the package.
+
+    An import of the package itself is an import of its entry.
+    """
     inner = [edge for edge in _edges(tree) if _top(edge.imported) == "ares"]
     return [
         Import(edge.importer, "ares.__init__" if edge.imported == "ares" else edge.imported)
@@ -174,7 +178,7 @@ def homeless(tree: list[Module]) -> list[str]:
 
 
 def upward(tree: list[Module]) -> list[str]:
-    """Imports from a higher package."""
+    """Find imports from a higher package."""
     return [
         f"{importer} imports {imported}, which is above it"
         for importer, imported in _inner(tree)
@@ -184,7 +188,7 @@ def upward(tree: list[Module]) -> list[str]:
 
 
 def cycles(tree: list[Module]) -> list[str]:
-    """Modules that import each other, however far around."""
+    """Find circles of modules, of any length."""
     names = {module.name for module in tree}
     below: dict[str, set[str]] = defaultdict(set)
     for importer, imported in _edges(tree):
@@ -219,7 +223,7 @@ def impure(tree: list[Module]) -> list[str]:
 
 
 def strangers(tree: list[Module]) -> list[str]:
-    """Somebody who puts no program together names an adapter."""
+    """Find modules that name an adapter without assembling a program."""
     return [
         f"{importer} imports {imported}: only those who put a program together name adapters"
         for importer, imported in _inner(tree)
@@ -234,7 +238,10 @@ def _is_adapter(name: str) -> bool:
 
 
 def wire_protocol(tree: list[Module]) -> list[str]:
-    """The wire protocol that knows more than errors and limits, and a transport that stands on the other one, libzmq's."""
+    """Find imports of the wire protocol beyond errors and limits.
+
+    Also find a transport that uses the other transport, libzmq's.
+    """
     broken = []
     for importer, imported in _inner(tree):
         if importer.startswith(WIRE) and not imported.startswith(WIRE_KNOWS):
@@ -262,7 +269,10 @@ def foreign_libraries(tree: list[Module]) -> list[str]:
 
 
 def shape(tree: list[Module]) -> list[str]:
-    """Too long files and functions, too full folders, names that occur twice, bare excepts, junk drawers."""
+    """Find too long files and functions, too full folders, and repeated module names.
+
+    Also find bare excepts and modules of mixed content.
+    """
     broken = [*_crowded(tree), *_named_twice(tree)]
     for module in tree:
         lines = module.text.count("\n")
@@ -322,11 +332,14 @@ INPUT_CHECKERS = (
     "ares.cli.",
     "ares.server.",
 )
-"""Modules whose business is what users, files and the network bring."""
+"""Modules for input from users, files and the network."""
 
 
 def asserted_input(tree: list[Module]) -> list[str]:
-    """``assert`` where input is checked, and anywhere about a function's own parameter: input raises a named error."""
+    """Find ``assert`` statements about input, which must raise a named error.
+
+    Such a statement is in a module that checks input, or tests a parameter of a public function.
+    """
     broken = []
     for module in tree:
         for function in [
@@ -371,7 +384,10 @@ def _parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
 
 
 def _begins_with(test: ast.expr, parameters: set[str]) -> bool:
-    """Whether the condition is about a bare parameter: ``assert timeout_s > 0``, ``assert isinstance(key, str)``, ``assert key``."""
+    """Return whether the condition is about a bare parameter.
+
+    Examples are ``assert timeout_s > 0``, ``assert isinstance(key, str)``, ``assert key``.
+    """
     return any(isinstance(node, ast.Name) and node.id in parameters for node in ast.walk(test))
 
 
@@ -388,7 +404,10 @@ _UNSAFE = re.compile(r"python[0-9.]* -m ares\b")
 
 
 def starting_python(tree: list[Module]) -> list[str]:
-    """Python that was not started by ``ares.machine.interpreter.python``, and may import from the working directory; or advice to start it so."""
+    """Find starts of Python without ``ares.machine.interpreter.python``, also in advice.
+
+    Such a Python may import from the working directory.
+    """
     broken = []
     for module in tree:
         for node in ast.walk(module.tree) if module.name not in NAMES_PYTHON else ():
@@ -460,14 +479,17 @@ _BREAKS = re.compile(r"\s*\n[ \t]*(?:# )?")
 
 
 def cited_sections(text: str) -> Iterator[tuple[str, str]]:
-    """Where ``text`` cites a section of a document: the document's name, and what follows, which begins with the section's heading."""
+    """Yield the citations of sections in ``text``: the document's name, and the text after it.
+
+    The text begins with the section's heading.
+    """
     joined = _BREAKS.sub(" ", text)
     for found in _CITED.finditer(joined):
         yield found[1], joined[found.end() :]
 
 
 def has_section(document: Path, rest: str) -> bool:
-    """Whether ``rest`` begins with a heading of the document, which may be missing."""
+    """Return whether ``rest`` begins with a heading of the document, if the document exists."""
     text = document.read_text(encoding="utf-8") if document.is_file() else ""
     headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     return any(
@@ -477,7 +499,10 @@ def has_section(document: Path, rest: str) -> bool:
 
 
 def citations(tree: list[Module]) -> list[str]:
-    """Sections of documents in the folder docs, beside the package, that are cited and are no headings there."""
+    """Find cited sections that are no headings of a document in the folder docs.
+
+    The folder docs is beside the package.
+    """
     broken = []
     for module in tree:
         documents = (
@@ -498,7 +523,7 @@ _NAMED = re.compile(r":(?:class|func|meth|attr):`(ares\.[\w.]+)`|\bares/([\w/]+)
 
 
 def references(tree: list[Module]) -> list[str]:
-    """Modules, and names in them, to which a docstring or a comment refers and that are not there."""
+    """Find absent modules, and absent names in modules, named in docstrings and comments."""
     texts = {module.name.removesuffix(".__init__"): module.text for module in tree}
     broken = []
     for module in tree:

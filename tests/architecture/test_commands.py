@@ -1,4 +1,4 @@
-"""Commands that scripts know go on working, whatever module they are in."""
+"""Commands that scripts know: they keep working when a module moves."""
 
 import ast
 import subprocess
@@ -17,13 +17,16 @@ def test_it_is_there_and_refuses_what_it_does_not_know(module: str) -> None:
 
 
 def test_the_simulators_status_is_that_of_its_runs() -> None:
-    """A violation ends it with 1; `.ci/run` relies on that."""
+    """A violation ends the simulator with 1; `.ci/run` relies on this."""
     program = "import ares.testing.sim.__main__ as sim, runpy, sys; sim.main = lambda: 1; sys.argv = ['x']; runpy.run_module('ares.sim.__main__')"
     assert subprocess.run(python("-c", program), capture_output=True).returncode == 1
 
 
 def test_what_a_module_runs_when_it_is_started_stands_at_its_end() -> None:
-    """What is defined below it is not there yet; `python -P -m ares.testing.fuzz.fuzz` once ended with a NameError."""
+    """Definitions below the start do not exist yet.
+
+    `python -P -m ares.testing.fuzz.fuzz` ended with a NameError for this reason.
+    """
     for path in Path(ares.__file__).parent.rglob("*.py"):
         body = ast.parse(path.read_text(encoding="utf-8")).body
         started = [

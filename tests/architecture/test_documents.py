@@ -1,4 +1,7 @@
-"""What README.md, CONTRIBUTING.md and docs/ name is there: paths, modules, sections, names in the code; and what must be said the same twice is."""
+"""Names in README.md, CONTRIBUTING.md and docs/: paths, modules, sections and names in the code.
+
+All must exist; repeated statements must agree.
+"""
 
 import re
 from collections.abc import Iterator
@@ -29,14 +32,17 @@ def texts(page: Path) -> str:
 
 
 def missing_paths(text: str, root: Path) -> Iterator[str]:
-    """Files and folders of a checkout that are named and not there; a path with a star stands for at least one."""
+    """Yield named files and folders that a checkout lacks.
+
+    A path with a star stands for at least a single file.
+    """
     for found in _path.finditer(text):
         if not any(root.glob(found[1].rstrip("/"))):
             yield found[1]
 
 
 def missing_modules(text: str, root: Path) -> Iterator[str]:
-    """Modules that are to be started with ``python -m`` and cannot be."""
+    """Yield modules that documents start with ``python -m`` and that cannot be started."""
     for found in _module.finditer(text):
         path = root / found[1].replace(".", "/")
         if not path.with_suffix(".py").is_file() and not (path / "__main__.py").is_file():
@@ -79,7 +85,7 @@ def test_paths_that_are_not_there_are_noticed(tmp_path):
 
 
 def code_words() -> set[str]:
-    """Every word of the code, of tests and of docstrings there."""
+    """Return every word of the code, of tests and of docstrings in both."""
     return {
         word
         for root in ("ares", "tests")

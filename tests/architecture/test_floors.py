@@ -1,4 +1,4 @@
-"""The source tree keeps the rules of its architecture, and each rule rejects a small tree that breaks it."""
+"""The rules of the architecture: the source tree keeps each, and a small broken tree fails each."""
 
 import functools
 import subprocess
@@ -61,7 +61,10 @@ def test_no_document_says_to_start_python_otherwise():
 
 
 def tree(root: Path, **files: str):
-    """A package ``ares`` of the given modules ("dap__primitives" is ares/dap/primitives.py), beside a document with the section Rules."""
+    """Write a package ``ares`` of the given modules, and a document with the section Rules.
+
+    "dap__primitives" is ares/dap/primitives.py.
+    """
     (root / "docs").mkdir()
     (root / "docs/protocol.md").write_text("# The protocol\n\n## Rules\n")
     for name, text in {dotted.replace("__", "/"): text for dotted, text in files.items()}.items():

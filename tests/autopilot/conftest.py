@@ -1,4 +1,4 @@
-"""Servers in this process, as the tests of managers have them, that are waited for less patiently."""
+"""Servers in this process, as in the tests of managers, with shorter patience."""
 
 import pytest
 

@@ -19,7 +19,7 @@ ROSTER = Roster(BOOK, {}, frozenset())
 
 
 def identities(*numbers: int) -> dict[ServerId, str]:
-    """That these servers answer, under the identities of the book."""
+    """Return answers of these servers, under the identities of the book."""
     return {ServerId(f"s{number}"): f"{number:032x}" for number in numbers}
 
 
@@ -38,7 +38,10 @@ def ec(*numbers: int, k: int, index: int = 0) -> Configuration:
 def watched(
     *looks: Mapping[ServerId, str], long: bool = True, asked: Collection[Server] = ALL
 ) -> Watch:
-    """After everybody answered for long, and then these looks: each of them for as long as it takes. ``asked``: the members that are looked for."""
+    """Return a watch after long answers of all servers, followed by these looks.
+
+    Each look counts for as long as necessary. ``asked`` has the members that are asked for.
+    """
     watch, now = Watch(AFTER_S, gap_s=2 * EVERY_S), 0.0
     for answers in (identities(*range(8)), *looks):
         for _ in range(int(AFTER_S / EVERY_S) + 1 if long else 1):
@@ -48,7 +51,7 @@ def watched(
 
 
 def check(active: list[Configuration], watch: Watch, verdict: Verdict) -> None:
-    """What must be true of every verdict; raises AssertionError."""
+    """Check the properties of every verdict; raise AssertionError."""
     target = active[-1]
     match verdict:
         case Sound() | Stuck():

@@ -1,4 +1,4 @@
-"""Domains that follow their users in a cluster in one process (ares/autopilot/follow_patrol.py)."""
+"""Domains that follow their users, in a cluster in a process (ares/autopilot/follow_patrol.py)."""
 
 import asyncio
 import contextlib
@@ -19,7 +19,7 @@ NANTES, RENNES = ("s0", "s1", "s2"), ("s3", "s4", "s5")
 SITES = dict.fromkeys(NANTES, "nantes") | dict.fromkeys(RENNES, "rennes")
 SETTINGS = AutopilotSettings(after_s=3600, every_s=0.1, bytes_per_s=10**9, follow_rest_s=0.5)
 WAIT_S_MAX = 60.0
-"""Far more than anything here takes."""
+"""Seconds far beyond any time in these tests."""
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +33,10 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Piloted:
-    """A cluster with one autopilot, which leads as long as ``leads``. ``failures``: of users."""
+    """A cluster with an autopilot, which leads while ``leads`` is set.
+
+    ``failures`` has the errors of users.
+    """
 
     def __init__(self, cluster: Cluster, settings: AutopilotSettings = SETTINGS) -> None:
         self.cluster, self.leads = cluster, True
@@ -48,7 +51,7 @@ class Piloted:
         )
 
     def users(self, site: str) -> asyncio.Task[None]:
-        """Users at this site, who read and write until they are cancelled; every error ends them."""
+        """Start users at this site that read and write until a cancel; every error ends them."""
 
         async def use(manager: Manager) -> None:
             photos = await manager.domain("photos")

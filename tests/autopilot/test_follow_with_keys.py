@@ -1,4 +1,7 @@
-"""With keys: who can make a domain follow, and whose requests it follows (ares/autopilot/follow_patrol.py)."""
+"""Keys and following: a domain follows only requests of permitted clients.
+
+See ares/autopilot/follow_patrol.py.
+"""
 
 import asyncio
 import contextlib

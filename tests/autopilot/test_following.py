@@ -1,4 +1,4 @@
-"""When a domain moves to its users, and when it stays (ares/autopilot/following.py)."""
+"""Moves of a domain to its users, and their limits (ares/autopilot/following.py)."""
 
 import math
 from itertools import pairwise
@@ -33,7 +33,10 @@ REST_S, PER_HOUR, GAP_S = 60.0, 1000, 2.0
 
 
 class World:
-    """A policy that looks at one domain once a second. ``site``: where the domain is; it goes where the policy says."""
+    """A policy that looks at a single domain every second.
+
+    ``site`` is the domain's site; the domain moves as the policy says.
+    """
 
     def __init__(self, site: str = "nantes", rest_s: float = REST_S) -> None:
         self.policy, self.site, self.now, self.moves = (
@@ -217,7 +220,7 @@ def test_what_is_forgotten_takes_no_memory_but_for_its_rest():
         assert len(policy._courses) <= REST_S + 1
 
 
-# -- what servers say ------------------------------------------------------------------------------
+# -- answers of servers ----------------------------------------------------------------------------
 
 FORGED = {"rennes": 1e308}
 

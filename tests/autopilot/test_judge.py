@@ -1,4 +1,4 @@
-"""What the autopilot decides, without any I/O (ares/autopilot/judge.py)."""
+"""Decisions of the autopilot, without any I/O (ares/autopilot/judge.py)."""
 
 import pytest
 from hypothesis import given
@@ -139,7 +139,10 @@ def test_a_server_that_the_cluster_file_does_not_name_is_replaced_and_never_take
     "learnt", [replace(BOOK["s2"], identity=NEW), replace(BOOK["s2"], id=ServerId("x9"))]
 )
 def test_a_member_that_was_just_learnt_of_is_not_replaced(learnt):
-    """Taken in by hand between two looks: under a new identity, or unknown so far. Once it is asked for, it is seen to be there."""
+    """The member was added by hand between two looks, under a new or unknown identity.
+
+    After a question to it, the member is seen to be present.
+    """
     configuration = Configuration.abd([BOOK["s0"], BOOK["s1"], learnt]).at("default", 1)
     assert judge([configuration], watched(), ROSTER) == Sound()
     watch = watched(asked=[*ALL, learnt])
@@ -177,7 +180,7 @@ numbers = st.lists(st.integers(0, 7), min_size=1, max_size=7, unique=True)
 
 @st.composite
 def situations(draw):
-    """Any active configurations, after any looks."""
+    """Draw any active configurations, after any looks."""
     active = []
     for index in range(draw(st.integers(1, 3))):
         members = draw(numbers)

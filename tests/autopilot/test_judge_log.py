@@ -1,4 +1,4 @@
-"""What the autopilot decides for logs, without any I/O (ares/autopilot/judge.py)."""
+"""Decisions of the autopilot for logs, without any I/O (ares/autopilot/judge.py)."""
 
 from hypothesis import given
 from hypothesis import strategies as st

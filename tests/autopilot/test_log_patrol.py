@@ -1,4 +1,7 @@
-"""An autopilot over a cluster of logs in one process: chains lose servers, get others, and are finished where somebody died."""
+"""An autopilot over logs in a process: chains lose servers, and get new servers.
+
+The autopilot also finishes the moves of dead reconfigurers.
+"""
 
 import asyncio
 import contextlib
@@ -24,7 +27,10 @@ def _impatient(monkeypatch):
 
 @contextlib.asynccontextmanager
 async def flying(cluster, members=1, book=None):
-    """So many autopilots, all of which believe that they lead. ``book``: the servers that they know."""
+    """Run autopilots that all believe in their own leadership.
+
+    ``book`` has the servers known to the autopilots.
+    """
     names = book or list(cluster.book)
     servers = {name: cluster.book[name] for name in names}
     pilots = [Autopilot(cluster.manager(), servers, lambda: True, SETTINGS) for _ in range(members)]
@@ -48,7 +54,7 @@ async def until(condition, what):
 
 
 async def becomes(log, good):
-    """The last finalized chain, as soon as it is ``good``."""
+    """Return the last finalized chain, once the chain is ``good``."""
     async with asyncio.timeout(WAIT_S_MAX):
         while not good(await log.current()):  # noqa: ASYNC110
             await asyncio.sleep(0.05)
@@ -145,7 +151,7 @@ async def test_what_a_dead_reconfigurer_left_is_finished(cluster, left):
     wished = Configuration.chain([cluster.book[name] for name in ("s3", "s4", "s5")])
 
     def abandoned(operations):
-        """A reconfigurer that does not get further than this."""
+        """Run a reconfigurer up to this step only."""
         if left == "sealed":
             operations._end_of = lambda *_: (_ for _ in ()).throw(AresError("it died"))
         elif left == "pending":

@@ -1,4 +1,7 @@
-"""For real: head, middle and tail of a chain are killed under appends, one after the other, and appends go on."""
+"""Kills of head, middle and tail of a chain, sequentially, under appends that must continue.
+
+The processes are real.
+"""
 
 import asyncio
 import time
@@ -18,12 +21,12 @@ from .test_process import ares, status
 pytestmark = pytest.mark.process
 
 WITHOUT_APPENDS_S_MAX = 20.0
-"""Seconds; it takes two or three, more on a machine that has other things to do."""
+"""Seconds without appends; two or three are usual, more on a busy machine."""
 
 
 @pytest.fixture
 def cli(tmp_path: Path) -> Iterator[Cli]:
-    """Six servers, `default` on the first three; the log is on the others."""
+    """Run six servers, with `default` on the first three and the log on the others."""
     directory = tmp_path / "cluster"
     ares(
         "init",
@@ -54,7 +57,7 @@ def cli(tmp_path: Path) -> Iterator[Cli]:
 
 
 async def append_on(log: Log, done: list[tuple[float, int]]) -> None:
-    """One append after the other; when each was acknowledged, and its position."""
+    """Append sequentially; record the time of each acknowledgement, and its position."""
     while True:
         position = await log.append(b"%d" % len(done), timeout_s=120)
         done.append((time.monotonic(), position))
@@ -68,7 +71,7 @@ async def chain_of_three(log: Log, good: Callable[[Configuration], bool]) -> Con
 
 
 async def kill_each(cli: Cli, watching: Callable[[], Any]) -> dict[str, float]:
-    """The seconds without appends, by the place of who was killed."""
+    """Return the seconds without appends, by the position of the killed server."""
     without, done = {}, list[tuple[float, int]]()
     async with connect(cli.settings) as store:
         log = await store.log("events", Configuration.chain(["s3", "s4", "s5"]))

@@ -1,4 +1,7 @@
-"""A repair as an operation, in a world without I/O: it follows what was judged, or does not come about (ares/autopilot/judge.py)."""
+"""A repair as an operation, in a world without I/O (ares/autopilot/judge.py).
+
+The repair follows the judgement, or does not happen.
+"""
 
 from ares.autopilot.judge import Finish, Replace, Sound, Stuck, look_up, mend
 from ares.model.configuration import Configuration
@@ -34,7 +37,7 @@ def test_what_is_wished_is_installed():
 
 
 def test_a_decision_that_was_first_is_completed_and_not_undone():
-    """Somebody else's proposal is decided between the judgement and the autopilot's own."""
+    """Another client's proposal is decided between the judgement and the autopilot's proposal."""
     world = World(INITIAL, range(6))
     client = world.client()
     client.run(write(client.view, "key", b"v"))

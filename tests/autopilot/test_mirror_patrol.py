@@ -1,4 +1,7 @@
-"""Mirrors that the autopilot brings up to date, and stale reads of them, in one process (ares/autopilot/mirror_patrol.py, ares/client)."""
+"""Mirrors that the autopilot updates, and stale reads of mirrors, in a process.
+
+See ares/autopilot/mirror_patrol.py, ares/client.
+"""
 
 import asyncio
 import time
@@ -39,7 +42,7 @@ async def state(manager, domain="default"):
 
 
 async def complete_since(manager, moment, domain="default"):
-    """As soon as the mirror is younger than that moment, by the machine's clock."""
+    """Wait until the mirror is younger than the moment, by the machine's clock."""
     async with asyncio.timeout(30.0):
         while True:
             age_s = (await state(manager, domain)).age_s
@@ -132,7 +135,7 @@ async def test_what_is_at_the_clients_site_is_read_when_the_rest_is_cut_off(
 async def test_a_domain_at_the_clients_site_is_read_when_the_directory_is_cut_off(
     cluster: Cluster,
 ) -> None:
-    """Nobody says then whether there is a mirror, and none is needed."""
+    """No server can say whether a mirror exists, and no mirror is needed."""
     far = user_at(cluster)
     await (await far.domain("photos", create=HERE)).write("k", b"v")
     cluster.stop("s0", "s1", "s2")
@@ -181,7 +184,10 @@ async def test_a_mirror_that_cannot_be_copied_is_told_and_tried_again(
 async def test_a_mistake_in_a_pass_does_not_stop_what_replaces_servers(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It counts from nothing whenever it begins again: with a mistake every tenth of a second no server would be gone for long enough."""
+    """A patrol that begins again counts from zero.
+
+    With a mistake every tenth of a second, no server would be gone for long enough.
+    """
 
     async def mistaken(*_: object) -> str:
         raise RuntimeError("a mistake")
@@ -224,7 +230,7 @@ async def test_a_mirror_that_was_removed_is_emptied_and_can_be_made_again(cluste
 async def test_a_pass_between_the_parts_of_a_stale_read_makes_it_no_younger(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A later record does not speak of the value that was read before."""
+    """A later record says no word about the value read before."""
     user, far = cluster.manager(), user_at(cluster)
     await user.write("k", b"first")
     await user.create_mirror("default", "rennes", HERE)
@@ -251,7 +257,7 @@ async def test_a_pass_between_the_parts_of_a_stale_read_makes_it_no_younger(
 async def test_a_removal_between_the_parts_of_a_stale_read_is_noticed(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Emptied after the record was read, the mirror would say that nothing is there."""
+    """A mirror emptied after the read of the record would report an absent object."""
     user, far = cluster.manager(), user_at(cluster)
     await user.write("k", b"v")
     await user.create_mirror("default", "rennes", HERE)

@@ -1,4 +1,7 @@
-"""Autopilots over a cluster in one process: a spare takes over, whoever leads (ares/autopilot/pilot.py)."""
+"""Autopilots over a cluster in a process: a spare takes over, whichever member leads.
+
+See ares/autopilot/pilot.py.
+"""
 
 import asyncio
 import contextlib
@@ -24,11 +27,11 @@ from tests.inproc.network import InprocListener
 
 SETTINGS = AutopilotSettings(after_s=0.8, every_s=0.05, bytes_per_s=10**9)
 WAIT_S_MAX = 60.0
-"""Far more than anything here takes."""
+"""Seconds far beyond any time in these tests."""
 
 
 class Leaders:
-    """Autopilots of which one leads, or none."""
+    """Autopilots with at most a single leader."""
 
     def __init__(
         self,
@@ -66,7 +69,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 async def becomes(manager: Manager, servers: str, domain: str = "default") -> Configuration:
-    """The domain's configuration, as soon as it is on these servers."""
+    """Return the domain's configuration, once the domain is on these servers."""
     store = await manager.domain(domain)
     async with asyncio.timeout(WAIT_S_MAX):
         while " ".join((await store.current()).server_ids) != servers:  # noqa: ASYNC110
@@ -75,7 +78,7 @@ async def becomes(manager: Manager, servers: str, domain: str = "default") -> Co
 
 
 async def forget(cluster: Cluster, name: str, identity: str) -> None:
-    """The server starts again, without its memory."""
+    """Start the server again, without memory."""
     server = cluster.book[ServerId(name)]
     listener = cluster.listeners[int(name[1:])]
     await listener.close()
@@ -121,7 +124,7 @@ async def test_a_spare_takes_over_in_every_domain(
 
 
 async def test_nothing_happens_before_it_is_time(cluster: Cluster) -> None:
-    """One that comes back soon enough keeps its place."""
+    """A server that returns soon enough keeps its place."""
     user = cluster.manager()
     await user.write("key", b"v")
     async with Leaders(
@@ -214,7 +217,10 @@ async def test_two_that_both_think_they_lead_do_no_harm(cluster: Cluster) -> Non
 
 
 async def test_what_somebody_else_decided_is_never_undone(cluster: Cluster) -> None:
-    """Moved away by hand just when the autopilot would have acted: what it wished for the old configuration does not come after the new one."""
+    """The domain is moved by hand just before the autopilot acts.
+
+    The autopilot's wish for the old configuration does not follow the new configuration.
+    """
     user = cluster.manager()
     await user.write("key", b"v")
     leaders = Leaders(cluster)
@@ -229,7 +235,10 @@ async def test_what_somebody_else_decided_is_never_undone(cluster: Cluster) -> N
 
 
 async def test_a_server_unknown_so_far_keeps_the_place_that_it_was_given(cluster: Cluster) -> None:
-    """Everybody is up; a domain is moved by hand onto one that the autopilot's cluster file does not name, long after it began to watch."""
+    """All servers are up. A domain is moved by hand onto a server unknown to the autopilot.
+
+    The autopilot began to watch long before, and the cluster file does not name the server.
+    """
     user = cluster.manager()
     book = {ServerId(f"s{number}"): cluster.book[ServerId(f"s{number}")] for number in range(5)}
     async with Leaders(cluster, book=book).flying() as leaders:
@@ -258,7 +267,10 @@ async def test_readers_and_writers_go_on_meanwhile(cluster: Cluster) -> None:
 
 
 async def test_a_server_of_another_cluster_is_nobody(cluster: Cluster) -> None:
-    """It answers, under its name and identity, and would refuse the configuration for ever."""
+    """The server answers with the right name and identity.
+
+    The server would refuse the configuration for ever.
+    """
     user = cluster.manager()
     await user.write("key", b"v")
     other = Configuration.abd(
@@ -276,7 +288,7 @@ async def test_a_server_of_another_cluster_is_nobody(cluster: Cluster) -> None:
 async def test_an_object_that_cannot_be_decoded_is_told_and_other_domains_go_on(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor is its domain tried hotly: each time takes as long again."""
+    """The autopilot retries such a domain ever more rarely: each pause doubles."""
     monkeypatch.setattr("ares.autopilot.pilot.ROUND_S", 0.5)
     user = cluster.manager()
     await user.write("key", b"v")

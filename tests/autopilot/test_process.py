@@ -1,4 +1,7 @@
-"""For real: a server is killed and a spare takes over, while the member that leads is killed in the middle of it."""
+"""A killed server and its spare, while the leading member is killed during the repair.
+
+The processes are real.
+"""
 
 import json
 import subprocess
@@ -27,7 +30,10 @@ LOOK_S_MAX = 180.0
 
 @pytest.fixture
 def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cli]:
-    """Five servers, two of them spares, with an autopilot that needs seconds to move a domain. All are traced."""
+    """Run five servers, two of them spares, with traces and an autopilot.
+
+    A move of a domain takes seconds.
+    """
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", f"file:{tmp_path}/%p.spans")
     directory = tmp_path / "cluster"
     words = [
@@ -68,7 +74,7 @@ def ares(*words: str | Path) -> None:
 
 
 def status(cli: Cli, condition: Callable[[Any], bool]) -> Any:
-    """What `status` tells, as soon as the condition holds for it."""
+    """Return the output of `status`, as soon as the condition holds for it."""
     until_s = time.monotonic() + LOOK_S_MAX
     while time.monotonic() < until_s:
         told = json.loads(cli.run("status", "--json").stdout)
@@ -78,7 +84,7 @@ def status(cli: Cli, condition: Callable[[Any], bool]) -> Any:
 
 
 def leader(told: Any) -> str:
-    """The member that calls itself the leader, if one does."""
+    """Return the member that calls itself the leader, if any."""
     return next((id for id, member in told["consensus"].items() if member.get("leader") == id), "")
 
 

@@ -1,4 +1,4 @@
-"""The table [autopilot] of the cluster file, and how `init` writes it and spares."""
+"""The table [autopilot] of the cluster file, and its form as written by `init`, with spares."""
 
 from pathlib import Path
 

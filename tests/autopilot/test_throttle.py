@@ -1,4 +1,4 @@
-"""How fast data moves: the arithmetic, what a slow pause means for a deadline, and that a move keeps to it."""
+"""The rate of moving data: the arithmetic, deadlines under pauses, and a move at the limit."""
 
 import pytest
 
@@ -43,7 +43,7 @@ def test_who_only_waits_makes_nobody_wait_longer():
 
 
 def moving(throttle, lengths, *more, moved=None):
-    """Moves side by side, as a reconfiguration has them, that only wait for their turns."""
+    """Start parallel moves that only wait for their turns, as a reconfiguration does."""
     mover = Mover(View(ClientId(1), C, Switches(), Readiness()), C, Manner(throttle))
 
     def move(length):
@@ -60,7 +60,7 @@ def failing():
 
 
 def test_moves_that_were_given_up_leave_no_wait_behind():
-    """Attempt after attempt fails: what never moved does not delay the next one."""
+    """After failed attempts, data that never moved does not delay the next attempt."""
     throttle, rig = Throttle(32 * MIB), Rig()
     for attempt in range(1, 5):
         rig.start(moving(throttle, [64 * MIB] * 1000, failing()), idle=True)
@@ -72,7 +72,7 @@ def test_moves_that_were_given_up_leave_no_wait_behind():
 
 @pytest.mark.parametrize(("length", "count"), [(OBJECT_BYTES_MIN, 20_000), (MIB, 100)])
 def test_the_rate_is_kept_although_who_waits_is_woken_late(length, count):
-    """Objects that take less than a tick each, and some that take more."""
+    """Objects take less than a tick each, or more."""
     rig, moved, rate = Rig(), [], 16 * MIB
     rig.start(moving(Throttle(rate), [length] * count, moved=moved), idle=True)
     while not rig.ends:
@@ -103,7 +103,7 @@ def test_going_slowly_is_no_standstill():
 
 
 def test_going_slowly_for_one_leaves_time_to_all():
-    """The longest pause bounds the standstill, whoever wakes before."""
+    """The longest pause bounds the standstill, whichever move wakes first."""
     rig = Rig()
 
     def both():
@@ -151,7 +151,7 @@ async def test_every_object_that_moves_is_counted(cluster: Cluster, monkeypatch)
 
 
 async def test_a_slow_move_outlasts_the_timeout_of_a_standstill(cluster: Cluster):
-    """Four pauses of 0.3 s; nothing else happens for as long as half of the timeout."""
+    """The move has four pauses of 0.3 s, without other events for half of the timeout."""
     store = cluster.manager(timeout_s=0.6)
     for number in range(5):
         await store.write(f"key{number}", bytes(30_000))

@@ -1,4 +1,4 @@
-"""Who counts as gone (ares/autopilot/judge.py)."""
+"""Conditions for a server to count as gone (ares/autopilot/judge.py)."""
 
 from ares.autopilot.judge import Watch
 from ares.model.configuration import Server
@@ -77,7 +77,7 @@ def test_a_watcher_that_stood_still_takes_nobody_for_gone():
 
 
 def test_absence_is_counted_only_while_the_member_is_asked_for():
-    """One that is learnt of late was not absent before, and one that nobody asks for any more is not absent either."""
+    """A member learnt of late was not absent before; a member no longer asked for is not absent."""
     watch = Watch(AFTER_S, gap_s=2 * EVERY_S)
     for second in range(0, 600, 5):
         watch.look(second, identities(0), [S0])
@@ -93,7 +93,7 @@ def test_absence_is_counted_only_while_the_member_is_asked_for():
 
 
 def test_a_new_identity_that_was_not_asked_for_yet_is_not_gone():
-    """The look was before the server was taken in anew: it answered as who it was then."""
+    """The look was before the change of identity: the server answered with the old identity."""
     watch = Watch(AFTER_S, gap_s=2 * EVERY_S)
     for second in range(0, 600, 5):
         watch.look(second, identities(0, 1), ALL)

@@ -1,4 +1,7 @@
-"""With keys: the autopilot is a client of the servers under its member's own key, and its decisions are certified like all others."""
+"""The autopilot with keys: a client of the servers under its member's own key.
+
+Its decisions are certified like all others.
+"""
 
 import asyncio
 from pathlib import Path

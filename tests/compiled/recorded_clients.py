@@ -1,4 +1,4 @@
-"""What happened to the sessions of clients, in order; and the same done to a session with the compiled core and to one without."""
+"""Recorded events of clients' sessions, and a replay with the compiled core and without."""
 
 from types import FunctionType
 
@@ -14,7 +14,7 @@ from ares.reconfig.view import View
 
 
 class Began:
-    """An operation before its first step: enough to make it again, of other views."""
+    """An operation before its first step, with the data to repeat the operation on other views."""
 
     def __init__(self, code, globals, arguments) -> None:
         assert not code.co_freevars, (
@@ -25,7 +25,7 @@ class Began:
         self.arguments = arguments
 
     def again(self, views):
-        """``views``: what stands for each view."""
+        """Make the operation again. ``views`` has the replacement of each view."""
         arguments = {
             name: views[value] if isinstance(value, View) else value
             for name, value in self.arguments.items()
@@ -34,7 +34,7 @@ class Began:
 
 
 def posted(letters):
-    """What leaves for each server: batches, as frames."""
+    """Return the outgoing batches for each server, as frames."""
     return {
         server: [[letter]] if isinstance(letter, bytes) else _frames(letter)
         for server, letter in letters.items()
@@ -46,10 +46,13 @@ def _frames(messages):
 
 
 class RecordedSession(Session):
-    """``course``: the calls of the shell around it, by method. What a call leads to within the session is not in it."""
+    """A session with a record of calls.
+
+    ``course`` has the shell's calls, by method, without calls from within the session.
+    """
 
     receiving = property(lambda self: lambda server: False, lambda self, value: None)
-    """What is arriving is nothing that a recording says."""
+    """State of arriving data, which a recording leaves out."""
 
     def __init__(self, turn, core=None) -> None:
         super().__init__(turn, core=core)
@@ -64,7 +67,7 @@ class RecordedSession(Session):
             self.course.append(event)
 
     def _run(self, method, *arguments):
-        """What is called from now on is called from within."""
+        """Run a method, and treat calls during it as calls from within."""
         before, self._within = self._within, True
         try:
             return method(*arguments)
@@ -72,13 +75,13 @@ class RecordedSession(Session):
             self._within = before
 
     def open(self, view, shell):
-        """The small objects of a view, if there are any."""
+        """Open the small objects of a view, if any."""
         self.course.append(("open", view, view.client, view.sequence.last_known, view.switches))
         objects = small_objects(self, view, shell)
         return None if objects is None else _RecordedObjects(objects, self, view)
 
     def begin(self, handle, operation: Began, label, now, timeout_s, idle=False, key=None) -> None:
-        """An operation was begun, in the core or here; ``handle``: by which it is cancelled."""
+        """Begin an operation, in the core or in Python; ``handle`` is for cancelling."""
         self._numbers[handle] = len(self._numbers)
         self.course.append(("begin", operation, label, now, timeout_s, idle, key))
 
@@ -115,7 +118,7 @@ class RecordedSession(Session):
     def cancel(self, job) -> None:
         self._note(
             "cancel", self._numbers.get(job)
-        )  # a job that was the core's has no number, and is cancelled from within
+        )  # the core's jobs have no number, and are cancelled from within
         self._run(super().cancel, job)
 
     def cancel_small(self, done) -> None:
@@ -197,7 +200,7 @@ class _RecordedObjects:
 
 
 def record_sessions(monkeypatch):
-    """The sessions of the clients that are made from now on."""
+    """Record the sessions of clients made from now on."""
     sessions = []
 
     def made(turn, core):
@@ -210,8 +213,11 @@ def record_sessions(monkeypatch):
 
 
 class Twin:
-    """A session to which the same happens. ``ends``: operations with what became of them; ``sent``: what it posted last; ``quick``: letters that the
-    core alone wrote; ``small``: operations that it began."""
+    """A session for the replay.
+
+    ``ends`` has operations with their outcomes; ``sent`` has the last posted letters; ``quick``
+    counts letters written by the core alone; ``small`` counts operations begun by the core.
+    """
 
     def __init__(self, recorded: RecordedSession, core=None) -> None:
         self.session = Session(recorded.first_turn, core=core)
@@ -255,7 +261,7 @@ class Twin:
         cancel(handle)
 
     def post(self, recorded) -> None:
-        """As the shell does it."""
+        """Post as the shell does."""
         letters = self.session.take_letters()
         self.quick += sum(isinstance(letter, bytes) for letter in letters.values())
         self.sent = posted(letters)
@@ -269,7 +275,7 @@ class Twin:
 
     @property
     def knows(self):
-        """All that later operations depend on."""
+        """Return all state that later operations depend on."""
         session, readiness = self.session, self.session.readiness
         taken = [
             {
@@ -285,7 +291,11 @@ class Twin:
 
 
 def replay(recorded: RecordedSession, compiled: Twin, pure: Twin) -> None:
-    """To both; after each event both have posted what was recorded, ended the same operations in the same way, and know the same."""
+    """Replay to both sessions, and compare them after each event.
+
+    Both must have posted the recorded letters, ended the same operations in the same way, and know
+    the same.
+    """
     for event in recorded.course:
         for twin in (compiled, pure):
             twin.do(*event)

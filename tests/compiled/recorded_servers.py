@@ -1,4 +1,7 @@
-"""What came to servers that listen on loopback, in the order in which it came; and the same done to twins (tests/compiled/server_twins.py)."""
+"""Recorded input of servers that listen on loopback, and a replay to twins.
+
+The input keeps its order; see tests/compiled/server_twins.py.
+"""
 
 import asyncio
 from collections import defaultdict
@@ -13,12 +16,15 @@ from ares.store.journal.log import SEGMENT_BYTES
 from tests.compiled.server_twins import Half
 
 LONG = 2
-"""In the flags of a ZMTP frame: its length takes eight bytes."""
+"""Flag of a ZMTP frame with a length of eight bytes."""
 
 
 class ServerCourse:
-    """``events``: what one read brought as (client, batches, whether they came as they are), or the name of what else went on: "loop", "disk".
-    ``sent``: what the server answered, batch by batch."""
+    """The events and the output of a server.
+
+    ``events`` has reads as (client, batches, whether raw), or the name of another event: "loop",
+    "disk". ``sent`` has the server's answers, batch by batch.
+    """
 
     def __init__(self, server, initial, admission=None, journaled=False) -> None:
         self.server = server
@@ -29,7 +35,7 @@ class ServerCourse:
 
     @property
     def reads(self):
-        """What was read from a client at a time, as (client, batches)."""
+        """Return the reads from clients, as (client, batches)."""
         return [event[:2] for event in self.events if not isinstance(event, str)]
 
     def replica(self) -> Replica:
@@ -40,7 +46,11 @@ class ServerCourse:
 
 
 class RecordedListener(ZmtpListener):
-    """Each read once: as it is where the compiled core served it from the connection's bytes, and otherwise as the batches that were in it."""
+    """A listener that records each read.
+
+    A read is kept raw if the compiled core served the connection's bytes, and otherwise as its
+    batches.
+    """
 
     def __init__(self, address, lock, course: ServerCourse) -> None:
         super().__init__(address, lock)
@@ -62,7 +72,7 @@ class RecordedListener(ZmtpListener):
 
 
 def _divided(read):
-    """The only frame of each message."""
+    """Return the only frame of each message."""
     while read:
         start = 9 if read[0] & LONG else 2
         end = start + int.from_bytes(read[1:start])
@@ -71,7 +81,7 @@ def _divided(read):
 
 
 class RecordedLoop:
-    """The event loop, as a server sees it."""
+    """The event loop in a server's view."""
 
     def __init__(self, course: ServerCourse) -> None:
         self._loop = asyncio.get_running_loop()
@@ -87,7 +97,7 @@ class RecordedLoop:
 
 
 class RecordedJournal:
-    """A journal, and when its commits end."""
+    """A journal that records the ends of its commits."""
 
     def __init__(self, journal, course: ServerCourse) -> None:
         self._journal = journal
@@ -105,7 +115,7 @@ class RecordedJournal:
 
 
 def recorded_host(course: ServerCourse, listener: RecordedListener, journal=None) -> Host:
-    """A host that is as it is made in a process, but for what its course is told."""
+    """Make a host as in a process, with a recorded course."""
     recorded = None if journal is None else RecordedJournal(journal, course)
     host = Host(
         course.replica(),
@@ -120,7 +130,10 @@ def recorded_host(course: ServerCourse, listener: RecordedListener, journal=None
 
 
 def replay(course: ServerCourse, compiled: Half, pure: Half):
-    """To both halves; after each event they have sent the same, and in the end they hold the same. Returns what was sent, as (client, frames)."""
+    """Replay to both halves; return the sent frames as (client, frames).
+
+    After each event both halves have sent the same, and at the end both hold the same.
+    """
     sent = []
     for event in course.events:
         for half in (compiled, pure):
@@ -141,7 +154,10 @@ def replay(course: ServerCourse, compiled: Half, pure: Half):
 
 
 def answers(sent):
-    """The replies to each client, in order, but for those that tell how a process is, and what is told of a batch that is none."""
+    """Return the replies to each client, in order.
+
+    Descriptions of the process, and answers to invalid batches, are left out.
+    """
     replies = defaultdict(list)
     for sender, frames in sent:
         if isinstance(frames, list):
@@ -154,7 +170,7 @@ def answers(sent):
 
 
 def holds(replica):
-    """All that a server answers from, whatever became of it on the way."""
+    """Return all state that a server answers from, by any path."""
     return {
         id: (hosting.describe(), {name: _versions(each) for name, each in hosting.objects.items()})
         for id, hosting in replica.hosted.items()

@@ -1,4 +1,4 @@
-"""Two hosts that are given the same bytes: one through the compiled core wherever that takes them, the other through the Python path only."""
+"""Two hosts with the same input bytes: with the compiled core, and with the Python path only."""
 
 from collections import defaultdict
 from operator import length_hint
@@ -29,7 +29,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class Keyed(KeyedSender):
-    """A client whose key has this role; None: it is not known any more."""
+    """A client with a key of this role; `None` means that the key is no longer known."""
 
     def __init__(self, role: Role | None, site: str = "") -> None:
         self.role = role
@@ -44,7 +44,7 @@ class _Everybody:
 
 
 class Steps:
-    """An event loop whose steps are taken when a test says so."""
+    """An event loop with steps taken by a test."""
 
     def __init__(self) -> None:
         self._waiting = []
@@ -56,12 +56,12 @@ class Steps:
         return 0.0
 
     def step(self) -> None:
-        """The next one, if any."""
+        """Take the next step, if any."""
         if self._waiting:
             self._waiting.pop(0)()
 
     def take(self) -> None:
-        """All that wait now."""
+        """Take all waiting steps."""
         for _ in range(len(self._waiting)):
             self.step()
 
@@ -88,7 +88,10 @@ class _Recording(MemoryJournal):
 
 
 class Half:
-    """One of the two. ``sent``: what its replies are on the wire, in the order in which they left; ``quick``: batches that the core took."""
+    """A half of the twins.
+
+    ``sent`` has the bytes of the replies, in order; ``quick`` counts the core's batches.
+    """
 
     def __init__(
         self,
@@ -123,11 +126,11 @@ class Half:
         self.sent.append((sender, [bytes(frame) for frame in encode(replies)]))
 
     def receive(self, sender, frames, raw=False) -> None:
-        """Batches of one frame each that came at a time; ``raw``: as one read of a connection."""
+        """Receive batches of a single frame each, at once; ``raw``: as a read of a connection."""
         self.receive_batches(sender, [[frame] for frame in frames], raw)
 
     def receive_batches(self, sender, batches, raw) -> None:
-        """As :meth:`receive`, with all frames of each batch."""
+        """Receive as in :meth:`receive`, with all frames of each batch."""
         came = (
             memoryview(b"".join(head(len(frame)) + frame for [frame] in batches))
             if raw
@@ -151,14 +154,14 @@ class Half:
                 self._respond(sender, replies)
 
     def take_steps(self) -> None:
-        """Until every commit is done."""
+        """Take steps until every commit is done."""
         for _ in range(6):
             self.loop.take()
             self.disk.take()
 
     @property
     def state(self):
-        """All that later replies may depend on, and all that is told of it."""
+        """Return all state with an effect on later replies, and all reports about it."""
         commits = [
             commit for commit in (self.host._gathering, self.host._syncing) if commit is not None
         ]

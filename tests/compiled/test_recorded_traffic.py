@@ -1,4 +1,7 @@
-"""What really travelled is given to the compiled core and to the Python path: they send the same bytes, and then know the same."""
+"""Recorded traffic, given to the compiled core and to the Python path.
+
+Both send the same bytes, and know the same afterwards.
+"""
 
 from collections import Counter
 from contextlib import suppress
@@ -45,12 +48,12 @@ KINDS = {
 }
 
 TOLD_BY = (TagReply, DataReply, Ack)
-"""What says that a successor is there."""
+"""Replies that announce a successor."""
 
 
 @pytest.fixture(scope="module")
 def recordings(tmp_path_factory):
-    """Each kind is recorded once."""
+    """Record each kind once."""
     return cache(lambda kind: record(tmp_path_factory.mktemp("recorded"), **KINDS[kind]))
 
 
@@ -61,13 +64,13 @@ def recording(request, recordings):
 
 @pytest.fixture
 def courses(recordings):
-    """All of them: some of what is wanted happens in a recording only if two others meet."""
+    """Return all courses: some wanted events need a meeting of two rare events."""
     return [course for kind in KINDS for course in recordings(kind).courses]
 
 
 @pytest.fixture
 def _still(monkeypatch):
-    """What descriptions say of a process is the same whenever they are asked for."""
+    """Make descriptions of a process the same at any time."""
     monkeypatch.setattr("ares.server.host.time", SimpleNamespace(perf_counter=lambda: 0.0))
     monkeypatch.setattr("ares.server.host.memory_bytes", lambda: 0)
 
@@ -140,7 +143,7 @@ def test_requests_of_every_kind_were_recorded(courses):
 
 
 def _requests(course):
-    """With their senders, but for what is none."""
+    """Return the requests with their senders, without invalid batches."""
     for sender, batches in course.reads:
         for frames in batches:
             with suppress(BadMessage):

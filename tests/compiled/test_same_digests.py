@@ -1,4 +1,7 @@
-"""The simulator's runs are the same with the compiled core and without: every byte that servers send, and when."""
+"""The simulator's runs, equal with the compiled core and without.
+
+Servers send the same bytes, at the same times.
+"""
 
 import os
 import subprocess
@@ -47,7 +50,7 @@ def test_runs_are_the_same_without_the_core():
 
 
 def test_another_answer_is_noticed(monkeypatch):
-    """A control: a core that acknowledges nothing, now and then."""
+    """A control: a core without some random acknowledgements."""
     before = digests(["general"])
     server, taken = CORE.Server, []
 

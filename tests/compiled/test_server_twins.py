@@ -1,4 +1,7 @@
-"""The compiled core of a server does what the Python path does, to the same objects, and answers the same bytes; or it does nothing."""
+"""The compiled core of a server, equal to the Python path in state and answers.
+
+A batch may also be left to Python.
+"""
 
 from types import SimpleNamespace
 
@@ -85,7 +88,7 @@ def puts(draw, odd):
             length = draw(some.sampled_from([-3, size * configuration.k + 1, 2**40]))
     try:
         element = sealed(configuration.id, name, tag, index, length, parts)
-    except Exception:  # it cannot be sealed
+    except Exception:  # the element cannot be sealed
         element = Element(index, length, 1, parts)
     if what == "seal":
         element = Element(index, length, element.checksum ^ 1, parts)
@@ -152,7 +155,7 @@ batches = some.one_of(
 
 @some.composite
 def damaged(draw, frame):
-    """One that differs a little from what any program sends."""
+    """Draw a frame with a small difference from frames of any program."""
     at, byte = (
         draw(some.integers(0, max(0, len(frame) - 1))),
         bytes([draw(some.sampled_from([0, 1, 0x91, 0xC0, 0xCC, 0xCD, 0xD0, 0xDC, 0xFF]))]),
@@ -169,7 +172,7 @@ def damaged(draw, frame):
 
 @some.composite
 def steps(draw):
-    """What is received at once; or that disks and loops go on."""
+    """Draw simultaneous reads, or progress of disks and loops."""
     kind = draw(
         some.sampled_from(
             ["batch"] * 8 + ["odd", "damaged", "damaged", "other", "commit", "loop", "disk"]
@@ -204,7 +207,7 @@ def go(half, step) -> None:
 
 @pytest.fixture
 def _still(monkeypatch):
-    """Traced replies say how long they took: no time."""
+    """Make traced replies report no time."""
     monkeypatch.setattr("ares.server.host.time", SimpleNamespace(perf_counter=lambda: 0.0))
 
 
@@ -245,7 +248,7 @@ def put(name, number, data=b"0123456789", configuration=INITIAL, writer=7, call=
 
 @pytest.mark.parametrize("journaled", [False, True])
 def test_long_courses_of_usual_batches(journaled):
-    """What servers do all day goes through the core, all of it, in each configuration."""
+    """The usual work of servers goes through the core completely, in each configuration."""
     compiled, pure = twins(journaled)
     for number in range(1, 40):
         configuration = HOSTED[number % 3]
@@ -263,13 +266,13 @@ def test_long_courses_of_usual_batches(journaled):
             if number % 3 == 0:
                 half.take_steps()
         assert (compiled.sent, compiled.state) == (pure.sent, pure.state)
-    # the journal's first batch begins a place, and so do some others
+    # the journal's first batch begins a place, and so do some other batches
     assert compiled.quick >= (30 if journaled else 39)
 
 
 @pytest.mark.parametrize("journaled", [False, True])
 def test_what_rotted(journaled):
-    """It is withheld, and repaired by whoever puts it again."""
+    """The element is withheld, and a new put by any client repairs the element."""
     compiled, pure = twins(journaled)
     small, other, again = put("a", 1), put("b", 1), put("a", 1)
     for half in (compiled, pure):
@@ -294,7 +297,10 @@ def test_what_rotted(journaled):
 
 @pytest.mark.parametrize("journaled", [False, True])
 def test_a_domain_that_moves(journaled):
-    """A pending successor is told with every reply; who carries it moves data; what came after it is known. A finalized one withholds data."""
+    """A pending successor is in every reply; a client with knowledge of it moves data.
+
+    The server knows later versions. A finalized successor withholds data.
+    """
     compiled, pure = twins(journaled)
     successor = successors(INITIAL)
     for half in (compiled, pure):
@@ -437,7 +443,7 @@ def test_users_are_counted():
 
 
 class Careless:
-    """A core that forgets the last request of a batch, as a mistake in it might."""
+    """A core that forgets the last request of a batch, as a faulty core might."""
 
     def __init__(self, core) -> None:
         self._core = core
@@ -458,7 +464,7 @@ def test_another_table_is_noticed():
 
 
 def test_seals_are_the_same():
-    """Of every length up to where the hash takes another way."""
+    """The test uses every length up to the length at which the hash changes method."""
     compiled, _ = twins()
     for size in (0, 1, 3, 4, 8, 9, 16, 17, 128, 129, 240, 241, 1024, 8191):
         data = bytes(range(256)) * 32

@@ -1,4 +1,7 @@
-"""A cluster of real listeners on loopback with clients at work, recorded: every read that came to a server, and all that happened to a session."""
+"""A recorded cluster of real listeners on loopback with clients at work.
+
+The recording has every read of a server, and all events of a session.
+"""
 
 import asyncio
 import contextlib
@@ -35,14 +38,18 @@ SIZES = {f"key-{number}": SMALL for number in range(4)} | {
     "large": LARGE,
     "either": SMALL + LARGE,
 }
-"""Of the values of each object."""
+"""Size of the values of each object."""
 
 STEPS, SIDE_BY_SIDE = 60, 4
 WAIT_S_MAX = 60.0
 
 
 class Recording:
-    """``courses``: of the servers; ``held``: what each server had in the end, by its course; ``sessions``: of the clients."""
+    """The recording.
+
+    ``courses`` are of the servers; ``held`` has each server's final state, by course; ``sessions``
+    are of the clients.
+    """
 
     def __init__(self) -> None:
         self.courses, self.held, self.sessions = [], {}, []
@@ -119,7 +126,7 @@ class Cluster:
 
 
 async def _use(stores, rng, steps=STEPS) -> None:
-    """One client's operations, one after the other."""
+    """Run a client's operations sequentially."""
     versions = {}
     for _ in range(steps):
         store, key = rng.choice(stores), rng.choice(list(SIZES))
@@ -141,7 +148,7 @@ async def _use(stores, rng, steps=STEPS) -> None:
 
 
 async def _move(stores) -> None:
-    """Of each domain once, from ABD to EC or back, while others use it."""
+    """Move each domain once, from ABD to EC or back, while other clients use it."""
     default, photos, notes = stores
     await photos.reconfigure(Configuration.abd(SERVERS[:3]))
     await notes.write("moved", bytes(LARGE[-1]))
@@ -160,7 +167,7 @@ async def _domains(store):
 
 
 async def _refused(cluster) -> None:
-    """By a stranger what no client of ares sends, or by a client that may not what only others may."""
+    """Send requests that no client of ares sends, or that the client has no right to."""
     if cluster.settings.security is not None:
         reader = await cluster.client("read")
         with pytest.raises(NotAuthorized):
@@ -178,7 +185,7 @@ async def _refused(cluster) -> None:
 
 
 async def _hiccups(cluster) -> None:
-    """One server after the other reads nothing for a while, and then knows less than others."""
+    """Stop the reads of each server in turn, so that the server falls behind."""
     for listener in cluster.listeners:
         listener.pause()
         await asyncio.sleep(2 * TICK_S)
@@ -186,7 +193,10 @@ async def _hiccups(cluster) -> None:
 
 
 async def _stall(cluster, users) -> None:
-    """More servers than a quorum can miss read nothing until all was asked again; meanwhile operations begin, and some are given up."""
+    """Stop the reads of more servers than a quorum can miss, until all requests were sent again.
+
+    Operations begin during this time, and some are given up.
+    """
     for listener in cluster.listeners[-2:]:
         listener.pause()
     default = users[0][0]
@@ -204,7 +214,7 @@ async def _stall(cluster, users) -> None:
     ]
     await until(
         lambda: default._runner.session.readiness.suspects.issuperset(SERVERS[-2:])
-    )  # as they are from when they are asked again
+    )  # as if sent at the time of the repetition
     await asyncio.sleep(
         2 * TICK_S
     )  # an operation that began a moment later is asked again at the next tick
@@ -235,14 +245,14 @@ async def _recorded(directory, keyed, durable, recording: Recording) -> None:
 
 
 def record(directory, keyed=False, durable=False, core=True) -> Recording:
-    """``core``: whether the programs that were recorded had it."""
+    """Record a cluster. ``core`` says whether the recorded programs had the core."""
     recording = Recording()
     with pytest.MonkeyPatch.context() as patch:
         if not core:
             patch.setattr(compiled, "CORE", None)
         patch.setattr(
             batching, "TURN_S", WAIT_S_MAX
-        )  # what came together is answered together, as it will be in replays
+        )  # batches that came together are answered together, as in replays
         recording.sessions = record_sessions(patch)
         asyncio.run(_recorded(directory, keyed, durable, recording))
     return recording

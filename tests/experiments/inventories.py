@@ -1,4 +1,7 @@
-"""Reads the YAML that experiments/testbeds/inventory.py writes: nested keys, values as JSON, a comment at the head."""
+"""A reader of the YAML that experiments/testbeds/inventory.py writes.
+
+The YAML has nested keys, values as JSON, and a comment at the head.
+"""
 
 import json
 from pathlib import Path

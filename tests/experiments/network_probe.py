@@ -1,4 +1,7 @@
-"""What two hosts try on the network between them: `serve ADDRESS`, and `rtt`, `lost` or `rate` ADDRESS PORT COUNT on the other; prints one number."""
+"""Probes of the network between two hosts; each prints a single number.
+
+`serve ADDRESS` runs on a host, and `rtt`, `lost` or `rate` ADDRESS PORT COUNT on the other.
+"""
 
 import contextlib
 import socket
@@ -11,7 +14,10 @@ PIECE = b"x" * 65536
 
 
 def serve(address: str) -> None:
-    """Send everything back that comes by TCP or UDP on one port, which is printed; but what comes by TCP after an "s" is only counted."""
+    """Return all data that comes by TCP or UDP on a printed port.
+
+    After an "s", data by TCP is only counted.
+    """
     streams, datagrams = (
         socket.create_server((address, 0)),
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM),
@@ -41,7 +47,7 @@ def _answer(stream: socket.socket) -> None:
 
 
 def rtt(address: tuple[str, int], count: int) -> float:
-    """The shortest of so many round trips, in milliseconds: the load of the machine only adds."""
+    """Return the shortest of `count` round trips, in milliseconds: the machine's load only adds."""
     best = 1e9
     with socket.create_connection(address, timeout=1.5) as stream:
         stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -55,7 +61,7 @@ def rtt(address: tuple[str, int], count: int) -> float:
 
 
 def lost(address: tuple[str, int], count: int) -> float:
-    """The part of datagrams that did not come back."""
+    """Return the share of datagrams that did not come back."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
         datagrams.connect(address)
         sending = threading.Thread(target=_send, args=(datagrams, count))
@@ -77,7 +83,7 @@ def _send(datagrams: socket.socket, count: int) -> None:
 
 
 def rate(address: tuple[str, int], count: int) -> float:
-    """Bits a second, of so many bytes that all arrived."""
+    """Return bits a second, for `count` bytes that all arrived."""
     begin = time.perf_counter()
     with socket.create_connection(address, timeout=30) as stream:
         stream.sendall(b"s")

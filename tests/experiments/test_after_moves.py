@@ -1,4 +1,4 @@
-"""Whether the reads of a round came after its reconfigurations."""
+"""The order of a round's reads and reconfigurations."""
 
 import json
 

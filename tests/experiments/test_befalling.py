@@ -1,4 +1,4 @@
-"""Faults of a round, made on a testbed that only writes down what it is asked for."""
+"""Faults of a round, on a testbed that only records requests."""
 
 import json
 import re
@@ -51,7 +51,7 @@ def befall(tmp_path, testbed, fault, protocol="ARES_ABD", ends_at_once=False):
 
 
 def test_a_round_whose_fault_came_too_late_is_none(tmp_path):
-    """Else it would tell of two crashes, and none was."""
+    """Otherwise the round would report two crashes that did not happen."""
     testbed = Asked()
     with pytest.raises(
         RoundFailed,

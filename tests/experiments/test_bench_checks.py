@@ -1,4 +1,7 @@
-"""The bench checks what it reads: values tell who wrote them, and a store that returns anything else is found out (experiments/bench)."""
+"""The bench's checks of reads: values name their write, and false values are found.
+
+See experiments/bench.
+"""
 
 import asyncio
 import math
@@ -58,7 +61,7 @@ def test_values_too_small_to_tell_their_writer_are_refused():
 
 
 class Shelf:
-    """A store in this process; ``wrong``: it returns what was written last, whichever key that was."""
+    """A store in this process; with ``wrong``, it returns the last written value of any key."""
 
     def __init__(self, wrong: bool, values: Values, workload: Workload) -> None:
         self._wrong = wrong
@@ -76,7 +79,7 @@ class Shelf:
         self._last = self._kept[key] = value
 
     async def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing."""
 
 
 @pytest.mark.parametrize("wrong", [False, True], ids=["a store", "one that mixes up keys"])
@@ -124,7 +127,7 @@ def test_the_longest_pause_is_found_where_nothing_is_done():
 
 
 class Wire(asyncio.Transport):
-    """Keeps what is sent."""
+    """A transport that keeps the sent data."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -138,7 +141,7 @@ class Wire(asyncio.Transport):
 
 
 class Script:
-    """A loop that asks for these, and keeps what came of them."""
+    """A loop with given requests, which keeps the results."""
 
     def __init__(self, asks: "list[tuple[str, bytes | None]]") -> None:
         self._asks = iter(asks)

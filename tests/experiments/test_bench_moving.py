@@ -1,4 +1,4 @@
-"""The bench of moving domains (experiments/bench/moving.py): what it counts, and the smallest run with real processes."""
+"""The bench of moving domains (experiments/bench/moving.py): counts, and a smallest real run."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The smallest bench there is, with real processes: what it leaves behind has the shape that it should have (experiments/bench)."""
+"""The smallest bench, with real processes: its results have the right shape (experiments/bench)."""
 
 import json
 import shutil
@@ -56,7 +56,7 @@ def test_the_smallest_bench(tmp_path, capsys):
 
 
 def points_in(out: Path) -> dict[str, list[dict[str, Any]]]:
-    """By the run's name the points that the page of ``out`` shows."""
+    """Return the points that the page of ``out`` shows, by the name of the run."""
     page = (out / "report.html").read_text()
     data = json.loads(
         page.split('<script id="data" type="application/json">')[1].split("</script>")[0]
@@ -131,7 +131,7 @@ def test_what_grows_is_told_and_kept_as_runs(tmp_path):
     ]
     samples.append(Sample("clients", "EC", "clients", 5, {"op/s": 20.0, "failed": 3.0}))
     assert scale_text(samples).count("op/s 10") == 2
-    for _ in range(2):  # those of the last bench are replaced
+    for _ in range(2):  # the results of the last bench are replaced
         write_samples(tmp_path, samples, {"keys": "Keys", "clients": "Clients"}, "here")
         make_page(tmp_path)
     found = points_in(tmp_path)

@@ -1,4 +1,4 @@
-"""Rounds that are judged by what their clients saw (experiments/rounds/correctness.py)."""
+"""Rounds judged by the answers to their clients (experiments/rounds/correctness.py)."""
 
 import asyncio
 import json
@@ -76,7 +76,7 @@ def test_what_cannot_be_judged_is_said(tmp_path):
 
 
 class Shelf:
-    """A register whose operations end as they are told."""
+    """A register whose operations end as the test says."""
 
     def __init__(self, ends):
         self._ends = iter(ends)

@@ -1,4 +1,7 @@
-"""Points of load: when doubling stops, when operations are due, percentiles, what a fault cost, and the rows and the page that come of them."""
+"""Points of load: end of doubling, due operations, percentiles, and the cost of faults.
+
+The tests also cover the rows and the page.
+"""
 
 import json
 import random
@@ -47,7 +50,7 @@ BEGAN = datetime(2026, 11, 22, 10, tzinfo=UTC)
         ([100.0], True),
         ([100.0, 90.0], True),
         ([100.0, 190.0, 350.0], True),
-        ([100.0, 200.0, 190.0], True),  # one point that was disturbed
+        ([100.0, 200.0, 190.0], True),  # a single disturbed point
         ([100.0, 200.0, 190.0, 203.0], False),
         ([100.0, 200.0, 190.0, 300.0], True),
         ([0.0, 0.0, 0.0], False),
@@ -66,14 +69,14 @@ def test_arrivals_are_a_poisson_process():
     assert len(times) == pytest.approx(20_000, rel=0.03)
     assert statistics.stdev(gaps) == pytest.approx(
         statistics.mean(gaps), rel=0.03
-    )  # of a Poisson process they are the same
+    )  # in a Poisson process they are the same
     assert arrivals.take() is None
     assert Arrivals(1000.0, 5.0, 25.0, "seed").left() == len(times)
     assert Arrivals(1000.0, 5.0, 25.0, "other").left() != len(times)
 
 
 class Slow:
-    """A store that takes ``seconds`` for everything, and has nothing."""
+    """A store that takes ``seconds`` for each operation, and has no values."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -88,11 +91,14 @@ class Slow:
         await self.read(key)
 
     async def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing."""
 
 
 async def test_an_open_loop_counts_from_when_an_operation_was_due():
-    """One client, 20 ms an operation, 100 due a second: half of them wait longer and longer, and many never begin."""
+    """The client takes 20 ms for an operation, and 100 are due in a second.
+
+    Half of the operations wait longer and longer, and many never begin.
+    """
     record, store, begin_s = Record(), Slow(0.02), time.perf_counter()
     arrivals = Arrivals(100.0, begin_s, begin_s + 0.5, 3)
     loop = OpenLoop(arrivals, 1, 1.0, ["k"], Values(16, 1), record, begin_s + 0.5, written=0)
@@ -154,7 +160,10 @@ def test_percentiles_are_those_of_the_latencies():
 
 
 def bad_run(**changes: object) -> LoadPoint:
-    """Five seconds; 100 a second, and from 2 s on half of them, after half a second of nothing."""
+    """Return a run of five seconds with a fault.
+
+    The rate is 100 a second, and from 2 s on half, after half a second without operations.
+    """
     curve = [100.0] * 20 + [0.0] * 5 + [50.0] * 25
     pauses = [(1.0, 0.2), (1.98, 0.52), (4.0, 0.1)]
     fields = {

@@ -1,4 +1,7 @@
-"""Load rounds with real processes on loopback: what `load.json` has of closed and open loops, of a bad server, and of what cannot be used."""
+"""Load rounds with real processes on loopback: `load.json` of closed and open loops.
+
+A bad server and unusable results are covered, too.
+"""
 
 import os
 import signal
@@ -66,7 +69,7 @@ def test_a_curve_has_closed_and_open_points(tmp_path, running, protocol, read_sh
         assert (point.write is not None) is (read_share < 1)
         assert datetime.fromisoformat(point.began or "").timestamp() >= begun[0]
     *closed, opened = file.points
-    for point in closed:  # those that began before the window and ended in it are counted, too
+    for point in closed:  # operations that began before the window and ended in it are counted, too
         done = sum(each.count for each in (point.read, point.write) if each)
         assert 300 <= done <= 300 + point.clients or point.seconds == pytest.approx(2.0)
     assert opened.offered_per_s == pytest.approx(0.5 * max(point.per_s or 0 for point in closed))
@@ -127,7 +130,10 @@ def _writes(logs: Path) -> list[dict[str, Any]]:
 def test_operations_of_stochastic_clients_are_due_whether_their_client_is_free_or_not(
     tmp_path, running
 ):
-    """Between two operations are 0.25 ms in the mean, which is less than one takes: most wait, and longer and longer."""
+    """The mean time between operations is 0.25 ms, which is shorter than an operation.
+
+    Most operations wait, and longer and longer.
+    """
     parameters = Parameters(
         servers=3,
         parity=1,

@@ -1,4 +1,4 @@
-"""The measurements of the shared log: what is asked, what peers answer, and a real chain under its load."""
+"""The measurements of the shared log: requests, answers of peers, and a real chain under load."""
 
 import asyncio
 import time
@@ -25,7 +25,7 @@ def work(**more):
 
 
 class Transport:
-    """What a connection sends."""
+    """A transport that keeps the sent data."""
 
     def __init__(self):
         self.sent = b""

@@ -1,4 +1,4 @@
-"""Inventories of machines that were reserved elsewhere, from recorded samples; what is no sample of anything is refused."""
+"""Inventories of machines reserved elsewhere, from recorded samples; other files are refused."""
 
 from pathlib import Path
 

@@ -1,4 +1,7 @@
-"""A write to Redis that fewer replicas have than WAIT asked for is no success, in a round with real processes, and the results can count it."""
+"""A write to Redis that too few replicas have for WAIT: no success, and counted in the results.
+
+The round has real processes.
+"""
 
 import asyncio
 import json
@@ -32,7 +35,7 @@ FEWER = (
 async def test_a_paused_replica_is_in_the_log_and_in_the_results(tmp_path, monkeypatch):
     monkeypatch.setattr(
         redis_client, "WAIT_MS", 1500
-    )  # a replica is fed only after its first word, which takes it a second
+    )  # a replica gets data only after its first message, which takes a second
     store, logs = tmp_path / "store", tmp_path / "results" / "round"
     store.mkdir()
     logs.mkdir(parents=True)

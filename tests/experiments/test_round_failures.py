@@ -1,4 +1,4 @@
-"""Why a playbook failed, in one sentence, from what its callback told."""
+"""The reason of a playbook's failure, in a sentence, from the callback's events."""
 
 import pytest
 

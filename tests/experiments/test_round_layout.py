@@ -1,4 +1,4 @@
-"""Which hosts a round has and what each does; when faults are due; what an inventory says: without any process."""
+"""A round's hosts and their work, times of faults, and inventories, without any process."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Rounds with real processes: what they leave, a server that is killed in one, one that fails, and going on."""
+"""Rounds with real processes: results, a killed server, a failed round, and resumption."""
 
 import json
 import os
@@ -76,7 +76,9 @@ def test_a_round_leaves_its_logs_and_what_befell_and_is_not_done_again(tmp_path)
         "write": 5,
         "reconfigure": 1,
     }
-    assert set(done["read"] + done["write"]) == {"SUCCESS"}  # one crash of four is survived
+    assert set(done["read"] + done["write"]) == {
+        "SUCCESS"
+    }  # a crash of a server out of four is survived
     with pytest.raises(BadInput, match="1 of these 1 rounds already: --resume goes on"):
         Engine(tmp_path, 7, told.append).run(rounds, resume=False)
     before = (directory / "run.json").read_bytes()
@@ -168,7 +170,10 @@ def test_a_machine_that_cannot_write_results_fails_the_round_and_says_so(tmp_pat
 
 
 def test_a_round_says_the_seed_that_its_clients_have(tmp_path):
-    """Its check knows from it what the first readers find; another seed would call that wrong."""
+    """The check derives the first readers' values from the seed.
+
+    Another seed would find a fault.
+    """
     layout = Layout(("s0",), ("s0",), ("w0",), ("r0",), ())
     one = subject._OneRound(
         round_of(parameters=SMALL, iteration=2),

@@ -1,4 +1,4 @@
-"""Scenarios as files: every one is whole, and the rounds that come of them are those that the tables say."""
+"""Scenarios as files: each is complete, and its rounds follow the tables."""
 
 import pytest
 

@@ -1,4 +1,7 @@
-"""The other stores of the study of sites: what they are configured to; and with ARES_TEST_PEERS=1, as root, they themselves on three sites."""
+"""The other stores of the study of sites: their configurations, and real runs.
+
+The real runs on three sites need ARES_TEST_PEERS=1 and root.
+"""
 
 import asyncio
 import os
@@ -120,7 +123,10 @@ class TestCassandra:
 
 
 class Rows:
-    """A session of the driver, with rows in memory. ``busy``: how often it refuses requests first; ``stops_after``: writes that succeed."""
+    """A session of the driver, with rows in memory.
+
+    ``busy`` is the number of refusals at first; ``stops_after`` is the number of successful writes.
+    """
 
     def __init__(self, busy: int = 0, stops_after: int = 1000) -> None:
         self.busy, self.stops_after = busy, stops_after
@@ -234,7 +240,7 @@ class TestBlocking:
     async def test_who_is_cancelled_does_not_wait_for_the_thread(self) -> None:
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(in_thread(time.sleep, 0.5), 0.01)
-        await asyncio.sleep(0.6)  # the thread comes back, and nobody minds
+        await asyncio.sleep(0.6)  # the thread returns, without harm
 
     def test_a_server_that_ended_is_told_with_its_last_words(self, tmp_path: Path) -> None:
         (tmp_path / "node.log").write_text("no such heap")

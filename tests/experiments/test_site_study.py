@@ -1,4 +1,7 @@
-"""The fog study: YCSB's distributions, what clients are ordered, figures, Table I; and a real small one, for whoever is root."""
+"""The fog study: YCSB's distributions, orders to clients, figures, Table I; and a real small run.
+
+The real run needs root.
+"""
 
 import asyncio
 import itertools
@@ -42,7 +45,7 @@ def random_of_seed():
 
 
 def test_the_hash_is_that_of_ycsb():
-    """The names of its first three records, as YCSB prints them."""
+    """The expected names are of YCSB's first three records."""
     assert [fnv(number) for number in range(3)] == [
         6284781860667377211,
         8517097267634966620,
@@ -133,7 +136,10 @@ def test_the_newest_records_are_read_most():
 
 
 class Memory:
-    """A client of a store of immutable objects that is in this process. Names with `slow`, `lost` and `wrong` are that."""
+    """A client of a store of immutable objects in this process.
+
+    Names with `slow`, `lost` and `wrong` behave accordingly.
+    """
 
     def __init__(self):
         self.kept, self.at_once, self.most = {}, 0, 0
@@ -411,7 +417,7 @@ def test_the_program_refuses_what_it_does_not_have():
     assert set(PARTS) == {"access", "containment", "cut", "move", "ycsb"}
 
 
-# -- real ones -------------------------------------------------------------------------------------
+# -- real runs -------------------------------------------------------------------------------------
 
 LISTEN = """
 import socket, sys
@@ -475,7 +481,10 @@ def test_sites_are_apart_are_counted_and_can_be_cut():
 @pytest.mark.process
 @pytest.mark.skipif(obstacle() is not None, reason=obstacle() or "")
 async def test_ares_at_two_sites(monkeypatch):
-    """Everything once, in small: what is local stays at its site, what is remote does not, and a site that is cut off goes on."""
+    """Each part runs once, in small.
+
+    Local traffic stays at its site, remote traffic does not, and a site that is cut off continues.
+    """
     monkeypatch.setattr("experiments.sites.access_times.WORKS", (fog_plan.Work(3, 50_000, 3),))
     monkeypatch.setattr(disturbances, "_BEFORE_S", 0.5)
     monkeypatch.setattr(disturbances, "_OPERATION_S", 1.0)

@@ -1,4 +1,4 @@
-"""Hosts in namespaces: they come up, SSH works, links do what they are told, and nothing of them is left, not even after kill -9."""
+"""Hosts in namespaces: start, SSH, links under orders, and removal even after kill -9."""
 
 import contextlib
 import os
@@ -56,7 +56,7 @@ def made(tmp_path_factory) -> Iterator[LocalTestbed]:
 
 
 def ssh(made: LocalTestbed, host: str, *words: str) -> list[str]:
-    """A command on a host, as ansible would start it with the inventory."""
+    """Return a command on a host, as ansible would start it with the inventory."""
     known = inventory_of(made.inventory)["all"]["hosts"][host]
     kept = [
         "-o",
@@ -88,7 +88,7 @@ def on(made: LocalTestbed, host: str, *words: str) -> str:
 
 
 class Serving:
-    """The probe as a server on ``host``; others try what is between it and them."""
+    """The probe as a server on ``host``; other hosts measure the network to it."""
 
     def __init__(self, made: LocalTestbed, host: str) -> None:
         self.made = made
@@ -248,7 +248,10 @@ def test_bad_orders_change_nothing(made):
 
 
 def left_of(number: int, directory: Path) -> list[str]:
-    """What there is of a testbed: namespaces, interfaces, mounts, rules, processes, and its own files. Others may have testbeds meanwhile."""
+    """Return the remains of a testbed: namespaces, interfaces, mounts, rules, processes and files.
+
+    Other users may have testbeds at the same time.
+    """
     commands = [
         "ip netns list",
         "ip -o link show",

@@ -1,4 +1,7 @@
-"""Hosts without root: their addresses and directories, and relays between sites that delay, hold and count."""
+"""Hosts without root: addresses, directories, and relays between sites.
+
+The relays delay, hold and count.
+"""
 
 import contextlib
 import socket
@@ -34,7 +37,7 @@ def made(tmp_path) -> Iterator[LoopbackTestbed]:
 
 @pytest.fixture
 def port(made) -> Iterator[int]:
-    """Of an echo on s0; the first byte of a connection says nothing."""
+    """Run an echo on s0, and yield its port; the echo ignores the first byte of a connection."""
     address = made.through("nantes", "s0", 1).rpartition(":")[0]
     with socket.create_server((address, 0)) as server:
         threading.Thread(target=_echo, args=(server,), daemon=True).start()

@@ -1,4 +1,4 @@
-"""Verdicts: claims as files, the evaluator on rows that are made up, and the page."""
+"""Verdicts: claims as files, the evaluator on invented rows, and the page."""
 
 import itertools
 import math
@@ -58,7 +58,10 @@ IN_THE_SOURCES = {
     | {"Section 5.1", "Section 5.2", "Section 5.4", "Section 5.5"},
     "Fog study": numbered("Fig.", 7) | {"Table I", "Table II", "Table III"},
 }
-"""Figures and tables as their sources number them; of the register report, which numbers none, what they show."""
+"""Figures and tables by the numbers of their sources.
+
+The register report has no numbers, so the entries say what the figures show.
+"""
 
 DRAWINGS = {
     "Report": numbered("Fig.", 4),
@@ -67,7 +70,7 @@ DRAWINGS = {
     "Ikaria": {"Fig. 2.1", "Fig. 4.1", *(f"Fig. 3.{n}" for n in range(1, 10))},
     "Fog study": numbered("Fig.", 5),
 }
-"""Architecture, configurations, and screens of other programs."""
+"""Drawings of architecture, of configurations, and screens of other programs."""
 
 
 @pytest.mark.parametrize("source", sources(), ids=lambda source: source.short)
@@ -143,7 +146,7 @@ STATISTICS |= {
 
 
 def rows_of(scale):
-    """Of each operation of every round that the scale has, and of four points of each load."""
+    """Return rows of each operation of every round of the scale, and four points of each load."""
     for scenario in scenarios().values():
         for each in scenario.rounds(scale):
             settings = msgspec.to_builtins(each.parameters) | {"load": None}
@@ -308,7 +311,10 @@ def test_one_operation_is_few_and_is_marked():
 
 
 def test_runs_are_paired_by_iteration_and_by_what_varies():
-    """Of readers 1 there is a ratio of 2, of 9 one of 8: 4 is their geometric mean. What has no other side counts for nothing."""
+    """The ratio is 2 for 1 reader, and 8 for 9 readers: 4 is their geometric mean.
+
+    Rows without a counterpart do not count.
+    """
     rows = [
         row(mean_s=2, readers=1),
         row("B", 1, readers=1),
@@ -456,7 +462,10 @@ def test_a_figure_without_a_baseline_is_taken_itself():
 
 
 def measured_directory(top: Path, parameters: Parameters) -> Path:
-    """Two runs as the engine leaves them, one of a fragmented algorithm, and points of load."""
+    """Write two runs as the engine does, and points of load.
+
+    A run is of a fragmented algorithm.
+    """
     for protocol, mean_s in (("ARES_EC", 2.0), ("COARES_EC_F", 1.0)):
         directory = top / "piggyback" / f"{protocol}_1"
         about = {

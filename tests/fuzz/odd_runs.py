@@ -1,7 +1,9 @@
-"""Runs invocations of `ares-cli`, each in a process of its own forked from this one, and says what became of it: a line in, a line out, as JSON.
+"""Invocations of `ares-cli`, each in a forked process, with a report of the outcome.
 
-What runs is the entry point, with descriptors, environment and arguments as if Python had just been started with them. A process that such a one left
-behind becomes a child of this one, and is killed. Nothing here owns a descriptor: they are closed in the command's process.
+Lines come in and go out as JSON. The process runs the entry point, with descriptors, environment
+and arguments as at a start of Python. A process that an invocation left behind becomes a child of
+this process, and is killed. This process owns no descriptors: they are closed in the command's
+process.
 """
 
 import ctypes
@@ -20,10 +22,10 @@ from typing import Any, NamedTuple
 import ares
 
 LIMIT_S = 20.0
-"""A command that takes longer hangs."""
+"""Seconds after which a command counts as hanging."""
 
 SERVES_S = 3.0
-"""What serves is asked to stop after so long."""
+"""Seconds after which a serving command is asked to stop."""
 
 SERVING = {"up", "server", "consensus"}
 _PACKAGES = tuple(
@@ -56,7 +58,11 @@ _DESCRIPTORS_MAX = 100
 
 
 class Outcome(NamedTuple):
-    """``status``: negative for the signal that ended it; ``late``: it had to be killed. Both streams, as far as they were kept."""
+    """The outcome of an invocation.
+
+    ``status`` is negative for the signal that ended the process; ``late`` means killed. Both
+    streams are kept up to a limit.
+    """
 
     status: int
     late: bool
@@ -66,7 +72,7 @@ class Outcome(NamedTuple):
 
 
 def _lines() -> Any:
-    """Of standard input, one at a time."""
+    """Yield the lines of standard input."""
     said = b""
     while piece := os.read(0, 1 << 20):
         said += piece
@@ -78,7 +84,7 @@ def _lines() -> Any:
 def _put_in_place(
     environment: dict[str, str], streams: list[str], encoding: str, directory: str, usual: list[int]
 ) -> None:
-    """In the command's process: make it one that was started so."""
+    """Prepare the command's process as if it had been started in this way."""
     os.setsid()
     os.chdir(directory)
     os.environ.clear()
@@ -90,7 +96,7 @@ def _put_in_place(
             case "full":
                 os.dup2(os.open("/dev/full", os.O_RDWR), place)
             case "broken":
-                ends = os.pipe()  # they may have got the numbers of streams that are closed
+                ends = os.pipe()  # they may have the numbers of closed streams
                 os.dup2(ends[1] if place else ends[0], place)
                 for end in ends:
                     if end != place:
@@ -119,7 +125,7 @@ def _awaited(pid: int, seconds: float) -> bool:
 
 
 def _end_children() -> None:
-    """What a command that has ended had started, and left."""
+    """End the remaining children of an ended command."""
     while children := Path(f"/proc/self/task/{os.getpid()}/children").read_text().split():
         for child in map(int, children):
             os.kill(child, signal.SIGKILL)
@@ -144,7 +150,10 @@ def _outcome(pid: int, serves: bool, said: list[int]) -> Outcome:
 
 
 def become_command() -> list[str]:
-    """Run what comes in. Returns in processes that are to be a command, with its words; exits when standard input ends."""
+    """Run the incoming invocations.
+
+    Return, with its words, in a process that becomes a command; exit at the end of standard input.
+    """
     nothing = os.open(os.devnull, os.O_RDONLY)
     for line in _lines():
         case: dict[str, Any] = json.loads(line)

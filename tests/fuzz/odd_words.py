@@ -1,4 +1,7 @@
-"""Odd invocations of `ares-cli`, by a seed: every command that the app has, odd words, files, environments and standard streams."""
+"""Odd invocations of `ares-cli`, by a seed.
+
+Every command gets odd words, files, environments and standard streams.
+"""
 
 # ruff: noqa: E501
 
@@ -57,7 +60,7 @@ REFUSED = [
     "",
     "\udcff",
 ]
-"""By every command that takes an amount of time or of data."""
+"""Amounts of time or data that every command refuses."""
 
 LITERALS = [
     "0", "-1", "1", "true", '""', '"x"', '"\\u0000"', '"a\\u0000b"', '"\\n"', "nan", "inf", "-inf", "1e999", "9" * 30, "9" * 5000, "0x" + "f" * 4000,
@@ -82,15 +85,19 @@ ENVIRONMENTS: list[tuple[str, list[str | None]]] = [
     ("WATCHDOG_USEC", ["", "x", "-1", "9" * 30]),
 ]  # fmt: skip
 WAITING = {"write", "put", "read", "get", "append", "check-history"}
-"""They wait for the other end of a pipe that they read from, or write to."""
+"""Commands that wait for the other end of a pipe."""
 
 ENCODINGS = ["utf-8", "utf-8", "utf-8", "ascii", "latin-1"]
 STREAMS = ["usual", "usual", "usual", "usual", "closed", "full", "broken", "empty", "garbage"]
-"""Of standard input, output and errors; what makes no sense for one is as usual there."""
+"""Kinds of standard input, output and errors; a senseless kind is replaced by the usual."""
 
 
 class Case(NamedTuple):
-    """``words`` after `ares-cli`; ``environment``: what differs, None for a variable that is not there; ``streams`` of descriptors 0, 1 and 2."""
+    """An invocation.
+
+    ``words`` come after `ares-cli`. ``environment`` has the differences, None for an absent
+    variable. ``streams`` are descriptors 0, 1 and 2.
+    """
 
     words: list[str]
     environment: dict[str, str | None]
@@ -99,7 +106,7 @@ class Case(NamedTuple):
 
 
 def commands() -> dict[tuple[str, ...], Any]:
-    """Every command of the app by its name, which may have two words."""
+    """Return every command of the app by its name, which may have two words."""
 
     def below(command: Any, name: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
         if not hasattr(command, "commands"):
@@ -111,7 +118,10 @@ def commands() -> dict[tuple[str, ...], Any]:
 
 
 def odd_files(directory: Path, good: Path) -> list[str]:
-    """Make files that are no cluster files, keys, inputs or directories as they should be; ``good`` is a cluster's directory. Returns their paths."""
+    """Make odd cluster files, keys, inputs and directories; return their paths.
+
+    ``good`` is a cluster's directory.
+    """
     text = (good / "cluster.toml").read_text()
     contents: dict[str, bytes] = {
         "empty": b"", "nul": b"\0", "nuls": b"\0" * 100_000, "latin": b"name = \"\xff\xfe\"\n", "utf16": text.encode("utf-16"), "bom": b"\xef\xbb\xbf" + text.encode(),
@@ -159,7 +169,7 @@ def odd_files(directory: Path, good: Path) -> list[str]:
 
 
 def odd_settings(source: random.Random, text: str) -> str:
-    """A cluster file in which some values are not what they should be, or some lines not where."""
+    """Return a cluster file with some odd values, or some moved lines."""
     lines = text.splitlines()
     for _ in range(source.choice([1, 1, 1, 2, 5])):
         at = source.randrange(len(lines))
@@ -175,7 +185,7 @@ def odd_settings(source: random.Random, text: str) -> str:
 
 
 def odd_pids(source: random.Random, run: Path) -> None:
-    """Pid files that name no process of a cluster, in the directory ``run``, which is made."""
+    """Make the directory ``run`` with pid files that name no process of a cluster."""
     run.mkdir(exist_ok=True)
     contents = [
         b"9" * 30,
@@ -206,7 +216,10 @@ def odd_pids(source: random.Random, run: Path) -> None:
 
 
 class Invocations:
-    """Odd invocations in ``directory``, which is made. ``good``: the directory of a cluster that runs; ``keyed``: of one with keys that does not."""
+    """Odd invocations in ``directory``, which is made.
+
+    ``good`` is the directory of a running cluster; ``keyed`` of a stopped cluster with keys.
+    """
 
     def __init__(self, seed: int, directory: Path, good: Path, keyed: Path) -> None:
         self._source = random.Random(seed)
@@ -254,7 +267,7 @@ class Invocations:
             "timeout_s": 1.0,
             "minutes": 1.0,
             "mib": 1.0,
-        }  # with good ones torture and demo would last
+        }  # with good words torture and demo would last
         likely = 0.95 if parameter.required else always.get(parameter.name, 0.15)
         return parameter.name != "help" and self._source.random() < likely
 
@@ -297,7 +310,7 @@ class Invocations:
         return str(self._cluster_directory() / "cluster.toml")
 
     def _cluster_directory(self) -> Path:
-        """Of a cluster that does not run, with something odd in it."""
+        """Make the directory of a stopped cluster with an odd part."""
         directory = self._directory / f"cluster{self._made}-{self._source.randrange(1 << 30)}"
         shutil.copytree(self._keyed, directory)
         file = directory / "cluster.toml"
@@ -317,7 +330,7 @@ class Invocations:
         return directory
 
     def _spoil(self, path: Path) -> None:
-        """Put something else in the place of a file."""
+        """Replace a file by an odd content."""
         path.unlink()
         other = Path(
             self._source.choice(

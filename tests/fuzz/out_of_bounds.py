@@ -1,6 +1,6 @@
-"""Messages made from their types, with a number at its bounds or beyond them, nested numbers too.
+"""Messages made from their types, with a number at or beyond a bound, also nested.
 
-A message here is the array that MessagePack holds; it begins with the tag of its kind.
+A message of this module is the array in MessagePack, which begins with the tag of the kind.
 """
 
 import copy
@@ -37,7 +37,10 @@ _FITTING = {
 
 
 class Field(NamedTuple):
-    """A number in a message. ``path``: the indices of the arrays down to it. ``owner``: the type with that field."""
+    """A number in a message.
+
+    ``path`` has the indices of the arrays down to the number. ``owner`` is the type with the field.
+    """
 
     name: str
     path: tuple[int, ...]
@@ -46,13 +49,13 @@ class Field(NamedTuple):
 
     @property
     def within(self) -> list[Any]:
-        """The least and the highest number in bounds."""
+        """Return the least and the highest number in bounds."""
         bounds = self.bounds
         return [bounds.ge, MOST if bounds.le is None else bounds.le]
 
     @property
     def beyond(self) -> list[Any]:
-        """Numbers out of bounds."""
+        """Return numbers out of bounds."""
         bounds = self.bounds
         assert bounds.ge is not None
         if isinstance(bounds, inspect.FloatType):
@@ -68,7 +71,7 @@ def numbers(kind: str) -> Iterator[Field]:
 
 
 def message(kind: str, field: Field | None = None, value: Any = None) -> list[Any]:
-    """Make a message with ``value`` in its ``field``. Every other number is in bounds."""
+    """Make a message with ``value`` in ``field``. All remaining numbers are in bounds."""
     made = _made(KINDS[kind])
     if field is not None:
         place = made

@@ -1,6 +1,8 @@
-"""A stranger: it speaks ZMTP over a plain socket and writes messages of logs by the table in docs/log.md, with nothing of the project's own client.
+"""A stranger that speaks ZMTP over a plain socket and writes messages of logs.
 
-A message is ``[tag, call, ...]`` in the order of ares/model/log_messages.py; a batch is one frame, the version and an array of messages.
+The messages follow the table in docs/log.md, without the project's own client. A message is ``[tag,
+call, ...]`` in the order of ares/model/log_messages.py; a batch is a single frame, the version and
+an array of messages.
 """
 
 import hashlib
@@ -21,19 +23,19 @@ PENDING, FINALIZED = 0, 1
 
 
 def chain(name: str, servers: list, cluster: bytes, index: int = 0, start: int = 0) -> list:
-    """The content of a configuration. ``servers``: [id, address, identity] of each."""
+    """Return the content of a configuration. ``servers`` has [id, address, identity] of each."""
     return ["chain", servers, 1, 0, "", name, index, cluster, b"", start]
 
 
 def id_of(content: list) -> bytes:
-    """Its name."""
+    """Return the id of a configuration."""
     return hashlib.blake2b(
         msgspec.msgpack.encode([*content[:8], content[9]]), digest_size=16
     ).digest()
 
 
 class Stranger:
-    """A connection to ``address``. Nothing is read from it but by ``answers``."""
+    """A connection to ``address``, read only by ``answers``."""
 
     def __init__(self, address: str) -> None:
         host, _, port = address.rpartition(":")
@@ -55,7 +57,7 @@ class Stranger:
         self.socket.sendall(bytes([2]) + struct.pack(">Q", len(body)) + body)
 
     def answers(self, count: int, patience_s: float = 20) -> list:
-        """So many messages at least, or what came in time."""
+        """Return at least `count` messages, or the messages that came in time."""
         found: list[Any] = []
         until = time.monotonic() + patience_s
         while len(found) < count and time.monotonic() < until:
@@ -67,7 +69,7 @@ class Stranger:
         return found
 
     def ask(self, message: list) -> list:
-        """Its answer."""
+        """Return the answer to a message."""
         self.say(message)
         return next(
             answer for answer in iter(lambda: self.answers(1)[0], None) if answer[1] == message[1]

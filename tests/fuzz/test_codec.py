@@ -1,4 +1,7 @@
-"""The codec under whatever may come: messages, or BadMessage and nothing else; and what it takes it can send again."""
+"""The codec under arbitrary input: messages, or BadMessage and no other error.
+
+An accepted batch can be sent again.
+"""
 
 import random
 from typing import get_args
@@ -22,7 +25,7 @@ RUNS = 5_000
 
 
 def taken(frames: list[bytes]) -> bool:
-    """Whether they are a batch; anything but BadMessage is raised."""
+    """Return whether the frames are a batch; raise any error except BadMessage."""
     try:
         decode(frames)
     except BadMessage:
@@ -54,7 +57,7 @@ def test_any_batch_with_any_part_of_it_replaced(batch: list, data: st.DataObject
 
 
 def test_what_the_fuzzer_makes_is_mostly_refused_and_now_and_then_taken() -> None:
-    """Both, or it would test only the door or only what is behind it."""
+    """With a single kind, the test would cover only the door, or only the rooms behind it."""
     mint = Mint(random.Random(11), b"c" * 16)
     good = 0
     for _ in range(RUNS):

@@ -1,4 +1,7 @@
-"""The command line never shows a traceback, never hangs and never aborts: a thousand odd invocations, and the edges that they rarely meet."""
+"""The command line: no traceback, no hang and no abort in a thousand odd invocations.
+
+Tests of rare edges follow.
+"""
 
 import itertools
 import json
@@ -23,7 +26,7 @@ pytestmark = pytest.mark.process
 
 INVOCATIONS = 1000
 SEED = int(os.environ.get("ARES_TESTS_SEED", "7"))
-"""Another one hunts elsewhere."""
+"""Seed; another seed hunts elsewhere."""
 
 CHECKOUT = Path(__file__).parents[2]
 ARES_CLI = str(Path(sysconfig.get_path("scripts")) / "ares-cli")
@@ -39,7 +42,10 @@ MARKS = (
 
 
 def wrong(outcome: Outcome, serves: bool = False, told: bool = False) -> str:
-    """What is wrong with it; empty if nothing is. ``told``: someone could read what was said on stderr."""
+    """Return the fault of the outcome, or an empty text.
+
+    ``told``: a reader could read the standard error.
+    """
     if outcome.late:
         return f"it hung for {LIMIT_S:g} s"
     if outcome.status not in (0, 1, 2) and not (
@@ -169,7 +175,7 @@ def test_what_is_wrong_is_found(program: str, why: str) -> None:
 def started(
     words: list[str | Path], redirections: str, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    """The console script, started by a shell; ``redirections`` in its words."""
+    """Run the console script by a shell, with ``redirections`` in the shell's words."""
     shell = ["bash", "-c", f'exec "$@" {redirections}', "bash", ARES_CLI, *words]
     said = {"text": True, "errors": "backslashreplace", "check": False, "timeout": 60}
     return subprocess.run(
@@ -182,7 +188,7 @@ def started(
     "closed", ["<&-", ">&-", "2>&-", "<&- >&-", "<&- 2>&-", ">&- 2>&-", "<&- >&- 2>&-"]
 )
 def test_standard_streams_that_are_closed(cli: Cli, closed: str, tmp_path: Path) -> None:
-    """A command does its work; what it cannot say, or hear, is a failure with a status."""
+    """A command does its work; unreadable input or unwritable output is a failure with a status."""
     (tmp_path / "value").write_text("value")
     silent, deaf = ">&-" in closed.split(), "<&-" in closed
     file = cli.settings.path
@@ -270,7 +276,7 @@ def test_a_pid_file_that_names_no_process_of_the_cluster(
 def test_what_had_begun_is_stopped_when_another_process_cannot_be_started(
     cli: Cli, tmp_path: Path
 ) -> None:
-    """At once, when it may not have a command line yet by which a stranger would know it."""
+    """The stop comes at once, before the process has a recognizable command line."""
     cli.ok("init", tmp_path / "c", "--servers", "3", "--consensus", "0", "--base-port", "0")
     (tmp_path / "c/run/s1.pid").mkdir(parents=True)
     for _ in range(5):
@@ -279,7 +285,7 @@ def test_what_had_begun_is_stopped_when_another_process_cannot_be_started(
 
 
 def test_a_pipe_in_the_place_of_a_pid_file(cli: Cli, tmp_path: Path) -> None:
-    """It is not waited for, and the process that starts gets its own file."""
+    """The pipe is not waited for, and the starting process gets its own file."""
     cli.ok(
         "init",
         tmp_path / "c",

@@ -1,4 +1,7 @@
-"""Twins, one with the compiled core, go through courses of events that nobody would think of: ``core/fuzz/run`` is the long form."""
+"""Twins, a twin with the compiled core, under random courses of events.
+
+``core/fuzz/run`` is the long form.
+"""
 
 import random
 from importlib.util import module_from_spec, spec_from_file_location
@@ -38,7 +41,7 @@ def go(course) -> None:
 
 
 def test_a_server_that_answers_otherwise_is_noticed(courses, monkeypatch):
-    """The control: a core that takes a batch, and answers nothing."""
+    """The control: a core that takes a batch, and answers no request."""
     receive = courses.Half.receive
 
     def forget(half, *came):
@@ -53,7 +56,7 @@ def test_a_server_that_answers_otherwise_is_noticed(courses, monkeypatch):
 
 
 def test_a_client_that_knows_otherwise_is_noticed(courses, monkeypatch):
-    """The control: one of the twins thinks that servers are slower."""
+    """The control: a twin believes that servers are slower."""
     answer = courses.Both.answer
 
     def mistake(both, *of):

@@ -1,6 +1,7 @@
-"""Strangers at servers that host logs: what they may send over plain sockets, and that the server answers others, with its memory bounded.
+"""Strangers at servers that host logs, over plain sockets.
 
-Sizes are small; each test says what was unbounded before, or why it cannot be.
+The server answers other clients, with bounded memory. Sizes are small; each test says which
+resource was unbounded before, or why it cannot be.
 """
 
 import asyncio
@@ -59,7 +60,7 @@ ABSENT = ["absent", "127.0.0.1:9", "0" * 32]
 
 
 class Server:
-    """One that keeps everything in memory, without keys."""
+    """A server with all data in memory, without keys."""
 
     def __init__(self, home: Path) -> None:
         settings = create(
@@ -83,7 +84,7 @@ class Server:
         return chain(name, [self.itself, *others], self.name, index, start)
 
     def made(self, name: str, *others: list) -> bytes:
-        """A log with this server as its head."""
+        """Make a log with this server as its head."""
         made = self.chain(name, *others)
         with Stranger(self.address) as stranger:
             stranger.say([INTRODUCE, 0, made, []])
@@ -96,7 +97,7 @@ class Server:
         return pages * os.sysconf("SC_PAGE_SIZE")
 
     def answer_s(self) -> float:
-        """How long somebody else waits."""
+        """Return how long another client waits."""
         begin = time.monotonic()
         with Stranger(self.address) as stranger:
             stranger.ask([DESCRIBE, 1, True])
@@ -127,12 +128,16 @@ def append(
 def test_answers_larger_than_what_asks_for_them_are_made_as_they_are_taken(
     server: Server, kind: int
 ) -> None:
-    """A batch of a few kilobytes asked for gigabytes, made in one go: nobody else was answered for minutes."""
+    """Large answers are made as the client takes them.
+
+    Earlier releases made gigabytes at once for a batch of a few kilobytes: no other client got an
+    answer for minutes.
+    """
     log = server.made(f"large-{kind}")
     with Stranger(server.address) as stranger:
         for number in range(1, 17):
             assert stranger.ask(append(log, number, [bytes(MIB)], lowest=number))[3] == DONE
-        if kind == FETCH:  # only what is below a known end is handed over
+        if kind == FETCH:  # only entries below a known end are handed over
             follower = server.chain(f"large-{kind}", ABSENT, index=1, start=16)
             assert stranger.ask([WRITE_CONFIG, 1, log, [follower, FINALIZED]])[0] == ACK
         before = server.memory_bytes
@@ -165,7 +170,10 @@ def test_one_append_that_ends_many_waiting_reads_makes_few_large_answers(server:
 
 
 def test_numbers_that_a_client_leaves_unanswered_are_bounded(server: Server) -> None:
-    """A row has a place for each number from ``lowest`` on: it grew with every append, beyond what an answer to LookRow may hold."""
+    """A row has a place for each number from ``lowest`` on.
+
+    In earlier releases the row grew with every append, beyond the size of an answer to LookRow.
+    """
     log = server.made("rows")
     with Stranger(server.address) as stranger:
         assert stranger.ask(append(log, HIGHEST, [b""]))[0] == REFUSED
@@ -178,7 +186,10 @@ def test_numbers_that_a_client_leaves_unanswered_are_bounded(server: Server) -> 
 
 
 def test_appends_that_wait_for_what_never_comes_are_bounded(server: Server) -> None:
-    """Conditional ones whose position stays dirty, for the chain's tail does not exist; and those whose rows nobody can tell."""
+    """Conditional appends wait for a dirty position, for the chain's tail does not exist.
+
+    Other appends wait for rows that no node can send.
+    """
     dirty = server.made("dirty", ABSENT)
     below = chain("below", [ABSENT, ["absent-too", "127.0.0.1:9", "1" * 32]], server.name)
     above = server.chain("below", ABSENT, index=1, start=10)
@@ -197,7 +208,7 @@ def test_appends_that_wait_for_what_never_comes_are_bounded(server: Server) -> N
 
 
 def test_numbers_out_of_bounds_end_neither_a_log_nor_its_timer(server: Server) -> None:
-    """An append by a client with an id below 0 stopped the timer: held reads were never answered again."""
+    """An append by a client with an id below 0 stopped the timer: held reads got no answers."""
     log = server.made("bounds")
     with Stranger(server.address) as reader, Stranger(server.address) as stranger:
         held = [READ, 1, log, 0, 1, MIB, False, 5.0]
@@ -237,7 +248,10 @@ def test_names_of_servers_that_are_in_no_chain_are_not_kept(server: Server) -> N
 
 
 def test_many_successors_cost_each_the_same(server: Server) -> None:
-    """Each new one looked at all that were known, with all of their servers: 4000 took a minute."""
+    """Each new successor was compared with all known successors and their servers.
+
+    4000 successors took a minute.
+    """
     log, others = (
         server.made("bombs"),
         [[f"z{number}", "127.0.0.1:9", "0" * 32] for number in range(31)],
@@ -259,7 +273,10 @@ def test_many_successors_cost_each_the_same(server: Server) -> None:
 def test_a_server_speaks_to_the_neighbours_of_a_chain_only_when_there_is_something_to_say(
     server: Server,
 ) -> None:
-    """Of 32 servers at made-up addresses it connects to the one behind it in the chain, and not before an append."""
+    """Check that the server connects only to its successor in the chain, after an append.
+
+    The chain names 32 servers at invented addresses.
+    """
     with socket.socket() as trap:
         trap.bind(("127.0.0.1", 0))
         trap.listen()
@@ -277,7 +294,10 @@ def test_a_server_speaks_to_the_neighbours_of_a_chain_only_when_there_is_somethi
 
 
 def test_a_name_of_the_cluster_stays_where_the_cluster_file_has_it(server: Server) -> None:
-    """A chain that names a server of the cluster at another address diverts nothing: the first address that was learned stands."""
+    """A chain with another address for a server of the cluster diverts no message.
+
+    The first address that was learned stands.
+    """
     with socket.socket() as trap:
         trap.bind(("127.0.0.1", 0))
         trap.listen()
@@ -307,7 +327,10 @@ def test_a_sender_that_vanishes_leaves_nothing_that_stops_others(server: Server)
 
 
 def test_a_key_that_only_reads_makes_no_log_and_changes_none(tmp_path: Path) -> None:
-    """With keys: what is sent in a server's name, what no consensus decided, and all that changes a log is refused, whoever asks."""
+    """With keys, forged server messages, undecided successors and changes to a log are refused.
+
+    This holds for every sender.
+    """
     settings = create(
         tmp_path / "c",
         Plan(1, 1, base_port=0, security="curve", allow_no_faults=True, durability="memory"),

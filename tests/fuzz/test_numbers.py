@@ -1,4 +1,7 @@
-"""Every number of every message is bounded while it is decoded: at its bounds a batch is taken, beyond them it is refused."""
+"""Bounds of every number of every message, checked during decoding.
+
+At its bounds a batch is accepted, beyond them it is refused.
+"""
 
 from typing import Any, get_args
 
@@ -58,7 +61,7 @@ def test_a_number_at_its_bounds_is_taken_and_one_beyond_is_not(kind: str, field:
                 door(batch(message(kind, field, value)))
 
 
-# -- what comes from peers by another way ----------------------------------------------------------
+# -- input from peers by another way ---------------------------------------------------------------
 
 
 def changed(content: Any, path: tuple[int, ...], value: int) -> bytes:

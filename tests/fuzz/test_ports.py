@@ -1,4 +1,4 @@
-"""Garbage on live ports, in short form: ``python -P -m ares.testing.fuzz.fuzz`` is the long one."""
+"""Garbage on live ports, in short; the long form is ``python -P -m ares.testing.fuzz.fuzz``."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -55,7 +55,7 @@ def test_a_server_and_a_member_stand_a_hose_of_garbage(tmp_path: Path, security:
     ],
 )
 def test_what_gives_way_is_found(after: ProcessSize, answers: bool, finding: str) -> None:
-    """The control: see what the verdict says of a process that did."""
+    """The control: the verdict on a process with a fault."""
     before = ProcessSize(100, 10, 5)
     [found] = judge(before, after, answers, 1000)
     assert found.startswith(finding)
@@ -63,7 +63,7 @@ def test_what_gives_way_is_found(after: ProcessSize, answers: bool, finding: str
 
 
 class Leaky(asyncio.Protocol):
-    """A server that keeps what it gets and says nothing."""
+    """A server that keeps its input and sends no answer."""
 
     kept = bytearray()
 
@@ -82,9 +82,7 @@ async def test_what_does_not_answer_is_found(
     mute: FuzzTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fuzz, "SERVES_S", 0.3)
-    monkeypatch.setattr(
-        fuzz_attacks, "CONNECT_S", 1.0
-    )  # it never greets, however long it is waited for
+    monkeypatch.setattr(fuzz_attacks, "CONNECT_S", 1.0)  # the server never sends a greeting
     outcome = await fuzz.fuzz(mute, 50, 1)
     assert outcome.findings == ["it does not answer any more"]
 

@@ -1,4 +1,4 @@
-"""A whole cluster in one event loop: hosts, managers and consensus over the in-process transport."""
+"""A whole cluster in an event loop: hosts, managers and consensus over the in-process transport."""
 
 import asyncio
 from collections.abc import Iterable
@@ -19,7 +19,10 @@ MIB = 1024 * 1024
 
 
 class Cluster:
-    """Servers s0 to s6, of which the first three make c0. ``requests``: how many they have taken; ``put_taken``: one was a put-data."""
+    """Servers s0 to s6, of which the first three make c0.
+
+    ``requests`` counts accepted requests; ``put_taken`` says that a put-data was accepted.
+    """
 
     def __init__(self, initial: tuple[int, ...] = (0, 1, 2)) -> None:
         self.network, self.consensus = InprocNetwork(), LocalConsensus()

@@ -1,4 +1,7 @@
-"""A transport within one event loop, for tests: the same batches, encoded and decoded, over ``loop.call_soon`` instead of sockets."""
+"""A transport within an event loop, for tests.
+
+The batches are encoded and decoded as usual, and travel over ``loop.call_soon`` instead of sockets.
+"""
 
 from collections import deque
 from collections.abc import Sequence
@@ -13,7 +16,7 @@ from ares.net.port import Handle, Sender
 
 
 class _Origin(NamedTuple):
-    """The sender of a batch: a client, and what it calls the server."""
+    """The sender of a batch: a client, and its name for the server."""
 
     client: "InprocConnections"
     server: ServerId
@@ -24,7 +27,10 @@ class _Origin(NamedTuple):
 
 
 class InprocNetwork:
-    """Who listens at which address. A stopped address loses what is sent to it and what it sends, until it is restarted."""
+    """The listeners by address.
+
+    A stopped address loses incoming and outgoing messages until a restart.
+    """
 
     def __init__(self) -> None:
         self._listeners: dict[str, InprocListener] = {}
@@ -37,7 +43,7 @@ class InprocNetwork:
         self._stopped.discard(address)
 
     def attach(self, address: str, listener: "InprocListener") -> None:
-        """Raises :class:`BadInput` if the address is taken."""
+        """Attach a listener. Raises :class:`BadInput` if the address is taken."""
         if address in self._listeners:
             raise BadInput(
                 f"cannot listen on {address}: another listener has this address; close it or choose another"
@@ -58,7 +64,10 @@ class InprocNetwork:
 
 
 class InprocConnections(BatchConnections):
-    """:class:`ares.net.port.Connections` over an :class:`InprocNetwork`. ``site``: where the client says it is."""
+    """The :class:`ares.net.port.Connections` over an :class:`InprocNetwork`.
+
+    ``site`` is the client's site.
+    """
 
     def __init__(self, network: InprocNetwork, site: str = "") -> None:
         super().__init__()

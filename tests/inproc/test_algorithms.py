@@ -1,4 +1,7 @@
-"""The six algorithms of the papers by name, and the driver that gives them one face (experiments/paper_algorithms.py, experiments/algorithms.py)."""
+"""The six algorithms of the papers by name, and the driver with their common interface.
+
+See experiments/paper_algorithms.py, experiments/algorithms.py.
+"""
 
 import random
 
@@ -22,7 +25,7 @@ CONTENT = random.Random(1).randbytes(50_000)
 
 
 async def register(cluster, name, domain=None):
-    """The object as a client of its own has it; domain and configuration are those of its primitives."""
+    """Open the object with a new client; domain and configuration follow from the primitives."""
     known = algorithm(name)
     domain, wished = domain or f"over {known.dap}", CONFIGURATIONS[known.dap]
     return await open_register(
@@ -66,7 +69,7 @@ async def test_what_one_client_writes_another_one_reads(cluster, name):
 
 @pytest.mark.parametrize("name", NAMES)
 async def test_whether_a_write_covers_what_it_does_not_know(cluster, name):
-    """A plain write does; a coverable one turns into a read, after which the next one does."""
+    """A plain write does; a coverable write becomes a read, and the next write does."""
     one, other = await register(cluster, name), await register(cluster, name)
     assert await one.write(b"begin")
     assert await other.read() == b"begin"
@@ -89,7 +92,7 @@ async def test_ares_and_coares_share_registers(cluster, plain, coverable):
 
 @pytest.mark.parametrize("suffix", ["", "F"])
 async def test_objects_keep_their_algorithms_when_the_primitives_change(cluster, suffix):
-    """A domain moves from ABD to EC: what CoAresABD(F) wrote, CoAresEC(F) reads and covers."""
+    """A domain moves from ABD to EC: CoAresEC(F) reads and covers the writes of CoAresABD(F)."""
     before = await register(cluster, f"CoAresABD{suffix}", "moving")
     assert await before.write(b"replicated")
     await cluster.manager().reconfigure(CONFIGURATIONS["ec"], domain="moving")

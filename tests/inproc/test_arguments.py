@@ -1,4 +1,4 @@
-"""Arguments of the wrong kind are refused at the border, by name, before anything is sent (ares/client/store.py)."""
+"""Arguments of the wrong kind: refused by name before any message (ares/client/store.py)."""
 
 from functools import partial
 

@@ -1,4 +1,7 @@
-"""What ended leaves nothing behind, once the garbage collector has been: an error holds the frames that it came through, and they hold it."""
+"""Ended operations, of which the garbage collector leaves no object.
+
+An error holds the frames of its path, and the frames hold the error.
+"""
 
 import asyncio
 import contextlib
@@ -29,10 +32,10 @@ async def test_operations_that_failed_are_collected(cluster: Cluster) -> None:
     cluster.stop("s0", "s1")
     with contextlib.suppress(Unavailable):
         await manager.read("there", timeout_s=0.05)
-    await asyncio.sleep(0.05)  # what told the last of it is still under way
+    await asyncio.sleep(0.05)  # the last report is still under way
     assert alive().keys() <= before.keys()
 
 
 def test_structs_that_know_their_jobs_are_seen_by_the_collector() -> None:
-    """Otherwise it would take what they refer to for referred to from outside, and collect none of it."""
+    """Otherwise the collector would take their objects for externally referenced, and free none."""
     assert all(kind.__struct_config__.gc for kind in (Round, Gather))

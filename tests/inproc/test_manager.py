@@ -1,4 +1,7 @@
-"""What a program holds of a cluster: objects, without sockets (ares/client/{manager,store,runner}.py)."""
+"""A program's view of a cluster: objects, without sockets.
+
+See ares/client/{manager,store,runner}.py.
+"""
 
 import asyncio
 

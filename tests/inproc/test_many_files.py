@@ -1,4 +1,4 @@
-"""Hundreds of files, each a domain of its own: what a client is sent that only asks who the servers are, and how all of them stand."""
+"""Hundreds of files with a domain each: answers to clients that ask for servers or for status."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Reconfiguration as a program sees it, without sockets (ares/client/{manager,store}.py)."""
+"""Reconfiguration in a program's view, without sockets (ares/client/{manager,store}.py)."""
 
 import asyncio
 import itertools
@@ -27,7 +27,7 @@ ABD = Configuration.abd(["s4", "s5", "s6"])
 
 
 async def test_reconfigure_beside_writers_and_readers(cluster):
-    """Every value that a writer was told is stored is the newest or older than what a reader gets, whatever moves meanwhile."""
+    """A reader gets the last acknowledged value or a newer value, during any moves."""
     writer, reader, mover = (
         cluster.manager(switches=Switches(fast_read=fast)) for fast in (True, False, True)
     )
@@ -91,7 +91,7 @@ async def test_a_new_configuration_begins_with_servers_that_run(cluster):
 
 
 async def test_an_address_at_which_another_server_answers_is_refused(cluster):
-    """As with the addresses of another cluster file: what s6 is must not be taken for what s5 is."""
+    """This includes addresses of another cluster file: s6 must not be taken for s5."""
     book = cluster.book | {
         "s5": msgspec.structs.replace(cluster.book["s5"], address=cluster.book["s6"].address)
     }
@@ -133,7 +133,10 @@ async def test_a_decision_for_another_cluster_is_refused(cluster):
 
 
 async def test_reconfigurations_at_once_in_one_manager(cluster):
-    """Each is told whether its own wish was decided, not whether this client proposed what was."""
+    """Each caller is told whether its own wish was decided.
+
+    The client of the decided proposal does not matter.
+    """
     store, wishes = cluster.manager(), [EC, ABD, EC]
     await store.write("key", b"v")
     results = await asyncio.gather(*(store.reconfigure(wished) for wished in wishes))
@@ -201,7 +204,7 @@ async def test_without_consensus_reads_and_writes_go_on_and_reconfiguration_ends
 
 
 class Electing:
-    """A consensus service without a leader for so many questions."""
+    """A consensus service without a leader for a number of questions."""
 
     def __init__(self, service, questions):
         self.service, self.left, self.close = service, questions, service.close
@@ -214,7 +217,7 @@ class Electing:
 
 
 async def forgotten(cluster, *names):
-    """These servers run again, and have lost their memory."""
+    """Restart these servers without their memory."""
     for name in names:
         server = cluster.book[name]
         await cluster.listeners[int(name[1:])].close()
@@ -272,7 +275,7 @@ async def test_closing_during_update_config_says_that_it_may_have_taken_effect(c
 
 
 async def test_a_move_whose_target_is_cut_off_says_what_stops_and_until_when(cluster):
-    """What it says of reads and writes is what a client sees."""
+    """The report on reads and writes is true for a client."""
     store, other = cluster.manager(timeout_s=1.0), cluster.manager(timeout_s=1.0)
     await asyncio.gather(*(store.write(f"key{number}", b"v") for number in range(20)))
     target = Configuration.abd(["s3", "s4", "s5"])
@@ -318,7 +321,10 @@ async def test_a_progress_callback_that_raises_fails_the_call(cluster):
 async def test_servers_that_run_with_another_cluster_file_are_noticed_before_anything_is_proposed(
     cluster,
 ):
-    """Same names, same addresses, another c0: they would refuse the configuration after it was decided, for ever."""
+    """These servers have the same names and addresses, and another c0.
+
+    After the decision they would refuse the configuration for ever.
+    """
     other = Configuration.abd([cluster.book["s4"], cluster.book["s5"], cluster.book["s6"]]).at(
         "default", 0
     )

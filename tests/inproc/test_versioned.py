@@ -90,7 +90,10 @@ async def test_bad_keys_and_values_are_refused_before_anything_is_sent(cluster):
 
 
 async def test_counting_by_optimistic_retries(cluster):
-    """Clients that raise a counter, each until it is told that its write took place. Weak coverability loses some; none is torn, none goes back."""
+    """Clients raise a counter, each until its write takes place.
+
+    Weak coverability loses some steps; no value is torn or goes back.
+    """
     stores = [
         cluster.manager(),
         cluster.manager(switches=Switches(optimised=False)),
@@ -140,7 +143,10 @@ async def test_in_another_domain(cluster):
 
 
 async def test_writes_of_one_key_at_once_over_one_version(cluster):
-    """One client has one write of an object under way at a time: the first takes place, the others are told of it."""
+    """A client has a single write of an object under way: the first takes place.
+
+    The other writes learn of the first.
+    """
     store = cluster.manager()
     results = await asyncio.gather(
         *(store.write_versioned("key", bytes([number]), None) for number in range(10))

@@ -1,4 +1,7 @@
-"""A cluster of durable servers in one event loop that look after their disks, over the in-process transport."""
+"""A cluster of durable servers in an event loop that scrub their disks.
+
+The transport is in-process.
+"""
 
 import asyncio
 from pathlib import Path
@@ -22,7 +25,10 @@ WAIT_S_MAX = 60.0
 
 
 class Cluster:
-    """Five servers of one configuration, EC with k = 3 or ABD. ``hosts``: for looking at."""
+    """Five servers of the same configuration, EC with k = 3 or ABD.
+
+    ``hosts`` gives access to the hosts.
+    """
 
     def __init__(self, directory: Path, dap: str, every_s: float = 0) -> None:
         self.every_s = every_s
@@ -81,7 +87,7 @@ class Cluster:
             await runner.close()
 
     async def settled(self):
-        """Everything that was sent is on disks when this returns."""
+        """Wait until all sent elements are on disks."""
         async with asyncio.timeout(WAIT_S_MAX):
             while True:
                 await asyncio.sleep(0.01)
@@ -108,7 +114,7 @@ class Cluster:
         return manager
 
     async def scrubbed(self, name) -> ScrubReply:
-        """How a scrub of one server ended."""
+        """Return the end of a server's scrub."""
         reply = self.hosts[name].scrub(Scrub(1, True))
         async with asyncio.timeout(WAIT_S_MAX):
             while reply.running:

@@ -1,4 +1,7 @@
-"""Servers that a test left go before the next one: every mapped file takes a descriptor, and a server that starts keeps what garbage there is."""
+"""Removal of a test's servers before the next test.
+
+Every mapped file takes a descriptor, and a starting server freezes the existing garbage.
+"""
 
 import gc
 

@@ -1,4 +1,4 @@
-"""A durable server over real files, whose loop and clock are the test, and ways to damage what is on its disk."""
+"""A durable server over real files, with loop and clock of the test, and damage to its disk."""
 
 import errno
 import os
@@ -31,13 +31,13 @@ class ManualLoop:
         return 0.0
 
     def run(self):
-        """Until nothing is left to do."""
+        """Run until the loop is empty."""
         while self._calls:
             self._calls.pop(0)()
 
 
 class Server:
-    """What ``directory`` has, or ``journal``, served."""
+    """A server of ``directory``, or of ``journal``."""
 
     def __init__(self, directory: Path, disk: Disk | None = None, journal=None) -> None:
         self.directory = directory
@@ -55,7 +55,7 @@ class Server:
         )
 
     def ask(self, *requests):
-        """The replies, once everything that they wait for is durable."""
+        """Return the replies, after all facts behind them are durable."""
         replies = self.host.handle("client", list(requests))
         self.loop.run()
         assert not self.failures
@@ -69,7 +69,7 @@ class Server:
         }
 
     def scrub(self) -> dict[int, Verdict]:
-        """Examine, and leave what is damaged; the verdicts on that."""
+        """Examine the places, and leave the damaged places; return the verdicts on them."""
         bad = {place: verdict for place, verdict in self.examine().items() if not verdict.whole}
         for place, verdict in bad.items():
             self.host.leave(place, verdict.readable)
@@ -87,7 +87,10 @@ class Server:
         return state(self.host.replica)
 
     def check(self, truth) -> None:
-        """What it answers is what ``truth``, (configuration, object, tag) to data, says; or nothing, where it knows that it lacks it."""
+        """Check the answers against ``truth``, (configuration, object, tag) to data.
+
+        A known missing element may have no answer.
+        """
         for (id, object, tag), data in truth.items():
             [reply] = self.ask(GetData(1, id, object, True, tag))
             if reply.element is None:
@@ -98,7 +101,10 @@ class Server:
 
 
 def puts(count: int, seed: int):
-    """Small and large ones of two configurations, each of an object of its own but for some with older versions."""
+    """Yield small and large puts of two configurations, mostly with an object each.
+
+    Some objects have older versions.
+    """
     rng = random.Random(seed)
     for number in range(count):
         size = rng.choice([0, 7, 300, 3 * KIB, 9 * KIB, 20 * KIB])
@@ -114,7 +120,7 @@ def puts(count: int, seed: int):
 
 
 def story(directory: Path, count: int = 40, seed: int = 1):
-    """Serve and stop; the requests that it handled."""
+    """Serve and stop; return the handled requests."""
     server, requests = Server(directory), [Introduce(1, PHOTOS), *puts(count, seed)]
     rng, position = random.Random(seed), 0
     while position < len(requests):
@@ -134,7 +140,7 @@ def truth_of(requests):
 
 
 def flip(path: Path, at: int, bit: int = 0) -> None:
-    """In the file, and so in what is mapped of it."""
+    """Flip a bit in the file, which also changes the mapped memory."""
     descriptor = os.open(path, os.O_RDWR)
     try:
         os.pwrite(descriptor, bytes([os.pread(descriptor, 1, at)[0] ^ (1 << bit)]), at)
@@ -143,11 +149,14 @@ def flip(path: Path, at: int, bit: int = 0) -> None:
 
 
 class Headless(Exception):
-    """A segment that is just being begun, or whose head is damaged."""
+    """A segment without a valid head, new or damaged."""
 
 
 def anatomy(path: Path) -> dict[str, list[range]]:
-    """Where what is in a segment: its head, the metadata of batches, the data of large elements. Raises Headless."""
+    """Return the ranges of a segment: head, metadata of batches, data of large elements.
+
+    Raises Headless.
+    """
     view = memoryview(path.read_bytes())
     head = parse_frame(view, 0, int(path.stem))
     if head is None:
@@ -165,7 +174,10 @@ def anatomy(path: Path) -> dict[str, list[range]]:
 
 
 class RottenDisk(ClosingDisk):
-    """Reads past the cache find flipped bits, or nothing; what is mapped is as it was. ``flips``: (name, offset); ``dead``: (name, block)."""
+    """A disk whose reads past the cache find flipped bits, or fail.
+
+    The mapped memory stays intact. ``flips`` has (name, offset); ``dead`` has (name, block).
+    """
 
     def __init__(self) -> None:
         super().__init__()

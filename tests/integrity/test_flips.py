@@ -1,4 +1,7 @@
-"""Bits flipped by the hundred, in every kind of place: each is found, no answer is ever wrong, and it is known what was lost."""
+"""Hundreds of flipped bits, in every kind of place: all are found, and no answer is wrong.
+
+The server knows which elements are lost.
+"""
 
 import random
 import shutil
@@ -24,13 +27,16 @@ def life(request, tmp_path_factory):
 
 
 def copy_store(directory, copy):
-    """With the anchor, which is beside it."""
+    """Copy a store with the anchor, which is beside the directory."""
     shutil.copytree(directory, copy)
     shutil.copy(f"{directory}{ANCHOR_SUFFIX}", f"{copy}{ANCHOR_SUFFIX}")
 
 
 def copies(directory, where, count, rng, kind):
-    """A copy of the store for each of ``count`` places of a kind: its directory, a segment in it, and where."""
+    """Yield a copy of the store for each of ``count`` places of a kind.
+
+    Each comes with its directory, a segment in it, and the place.
+    """
     for number in range(count):
         copy = where / f"{kind}{number}"
         copy_store(directory, copy)
@@ -40,7 +46,7 @@ def copies(directory, where, count, rng, kind):
 
 @pytest.mark.parametrize("kind", ["head", "metadata", "data"])
 def test_a_flip_in_the_file(life, tmp_path, kind):
-    """As if the page was read after it rotted: of mapped data, memory has nothing better."""
+    """This acts like a page read after the damage: of mapped data, memory has no better copy."""
     directory, requests = life
     rng, truth = random.Random(3), truth_of(requests)
     for number, (copy, path, at) in enumerate(copies(directory, tmp_path, FLIPS, rng, kind)):
@@ -65,7 +71,7 @@ def test_a_flip_in_the_file(life, tmp_path, kind):
 
 @pytest.mark.parametrize("kind", ["head", "metadata", "data"])
 def test_a_flip_under_the_cache(life, tmp_path, kind):
-    """On the disk only: memory has everything, and it is written anew."""
+    """Only the disk is damaged: memory has all data, and it is written anew."""
     directory, requests = life
     for copy, path, at in copies(directory, tmp_path, FLIPS, random.Random(4), kind):
         disk = RottenDisk()
@@ -120,7 +126,7 @@ def test_a_file_that_is_gone_or_cut(life, tmp_path):
 
 
 def test_a_restart_would_have_been_refused(life, tmp_path):
-    """What it is for: the same flip, without a scrub before the restart."""
+    """The same flip without a scrub before the restart shows the scrub's use."""
     directory, _ = life
     for copy, path, at in copies(directory, tmp_path, 3, random.Random(5), "metadata"):
         if path != max(copy.glob("*.log")):
@@ -130,7 +136,10 @@ def test_a_restart_would_have_been_refused(life, tmp_path):
 
 
 def test_blocks_that_cannot_be_read(life, tmp_path):
-    """Of a mapped element there, memory is not looked at: that might end the process. Everything else of the place is written anew."""
+    """The memory of a mapped element in the block is not read, which might end the process.
+
+    All other data of the place is written anew.
+    """
     directory, requests = life
     rng = random.Random(6)
     for kind in ("head", "metadata", "data"):
@@ -168,7 +177,7 @@ def test_whole_segments_are_whole(life):
 
 
 class CachedDisk(Disk):
-    """Of a file system that knows no reading past the cache."""
+    """A disk of a file system without reads past the cache."""
 
     def open_past_cache(self, path):
         return self.open(path)

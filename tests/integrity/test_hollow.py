@@ -1,4 +1,7 @@
-"""What a server does with an element that rotted: its tag stays, its data is missing, and the same version heals it; no other does."""
+"""A rotten element at a server: its tag stays, and its data is missing.
+
+Only the same version heals the element.
+"""
 
 import msgspec
 import pytest
@@ -32,7 +35,7 @@ def key(request):
 
 
 def rot(server, data):
-    """Flip a bit of what begins with ``data`` on the disk; the segment that it was in."""
+    """Flip a bit of the first bytes of ``data`` on the disk; return the segment."""
     for path in sorted(server.directory.glob("*.log")):
         at = path.read_bytes().find(data)
         if at != -1:
@@ -103,7 +106,10 @@ def test_a_resend_by_its_writer_heals_it_too(server):
 
 
 def test_what_does_not_heal_it(server):
-    """Another version, the data of another, one without data, one of another server: the element is as it was sealed, or it is missing."""
+    """The wrong puts have another version, other data, no data, or another server's element.
+
+    The element is as sealed, or missing.
+    """
     rot(server, OLD.element.parts[0])
     server.scrub()
     others = [
@@ -148,7 +154,7 @@ def test_what_a_finalized_successor_has_is_not_missed(server):
 
 
 def test_where_several_copies_are_left_the_last_counts(server):
-    """A repair whose place was written, and a crash before the place that rotted was given back."""
+    """The repair's place was written, and a crash came before the release of the rotten place."""
     path = rot(server, NEW.element.parts[0])
     aside = path.read_bytes()
     server.scrub()

@@ -1,4 +1,7 @@
-"""Damaged places on a full disk: they wait for room, and nothing else waits for them (ares/server/reclaiming.py)."""
+"""Damaged places on a full disk: they wait for room, and no other work waits for them.
+
+See ares/server/reclaiming.py.
+"""
 
 import asyncio
 
@@ -33,7 +36,10 @@ def disk():
 
 @pytest.fixture
 def server(tmp_path, disk):
-    """Its disk is full of objects that are all alive. Numbered as they were written, and so as they lie in the places."""
+    """Return a server with a disk full of living objects, in the order of their numbers.
+
+    The objects lie in the places in the same order.
+    """
     server = Server(tmp_path / "j", disk)
     server.ask(Introduce(1, PHOTOS))
     server.taken = 0
@@ -44,14 +50,20 @@ def server(tmp_path, disk):
 
 
 def damage(server, position):
-    """Leave a place, as far as there is room for it: when the loop returns, nothing more is tried on its own."""
+    """Leave a place, as far as the disk has room.
+
+    When the loop returns, the server makes no further attempts.
+    """
     server.host.leave(sorted(server.journal.places())[position])
     server.loop.run()
     assert (server.host.leaving, server.host.lacks_room) == (1, True)
 
 
 def delete(server, numbers):
-    """How many were refused, each asked for twice: who is refused makes it look for what can be given back."""
+    """Delete objects with two requests each; return the number of refusals.
+
+    A refusal makes the server look for places to release.
+    """
     refused = 0
     for number in numbers:
         server.host.go_on()
@@ -81,7 +93,10 @@ def test_others_are_given_back_and_then_it_is_left(server):
 
 
 def test_one_that_is_mostly_dead_may_take_the_spare(server):
-    """Nothing but it can be given back; and what survives of it fits, as for a place that is not damaged."""
+    """The server can release only this place.
+
+    The place's survivors fit, as for an undamaged place.
+    """
     damage(server, 1)
     first = server.per_place + 2
     assert delete(server, range(first, first + server.per_place * 3 // 4)) == 0

@@ -1,4 +1,7 @@
-"""Bits flipped in the files of servers that run: `ares-cli scrub` finds and repairs them, and everything is as it was, with a restart and without."""
+"""Flipped bits in the files of running servers: `ares-cli scrub` finds and repairs them.
+
+All data is as before, with a restart and without.
+"""
 
 import random
 import subprocess
@@ -72,7 +75,7 @@ def test_scrub(cluster, tmp_path):
     assert after["s3"]["repaired"] >= 2, (
         "by this scrub, or when the other server asked it for elements that it found damaged"
     )
-    cluster.kill("s4")  # repairs asked s0 first, and a killed server takes its last spans along
+    cluster.kill("s4")  # repairs asked s0 first, and a killed server loses its last spans
     check(cluster, values)
     cluster.ok("down", cluster.directory)
     cluster.ok("up", cluster.directory, "--detach")
@@ -93,7 +96,7 @@ def check(cluster, values):
 
 def test_what_cannot_be_repaired_is_said(cluster):
     cluster.ok("write", "key", "-", stdin=bytes(100_000))
-    damaged = 0  # a write ends with a quorum's answers, so not every server needs to have it
+    damaged = 0  # a write ends with a quorum's answers, so some servers may lack it
     for name in ("s0", "s1", "s2", "s3", "s4"):
         for path in (cluster.directory / "data" / name / "journal").glob("*.log"):
             for place in anatomy(path)["data"]:

@@ -1,4 +1,7 @@
-"""One server's element, from those of the others (ares/objects/repair.py): it is exactly what was there, or there is none."""
+"""A server's element rebuilt from other servers' elements (ares/objects/repair.py).
+
+The result is exactly the former element, or no element.
+"""
 
 import itertools
 
@@ -32,7 +35,7 @@ def elements(configuration, tag, value):
 
 
 class Cluster(World):
-    """Every server has every version, unless it is told to lack one."""
+    """A world in which every server has every version, except for given gaps."""
 
     def __init__(self, configuration, values, lacking=()):
         super().__init__(configuration, range(configuration.n))
@@ -55,7 +58,7 @@ VALUES = {OLDER: b"older" * 3000, TAG: b"value" * 3000, NEWER: b"newer" * 3000}
 @pytest.mark.parametrize("own", EC.server_ids)
 @pytest.mark.parametrize("tag", VALUES)
 def test_it_is_what_was_there(own, tag):
-    """Also the one before the newest; and the newest stays what it is."""
+    """This includes the version before the newest; the newest version stays the same."""
     world = Cluster(EC, VALUES, {(own, tag)})
     assert world.rebuilt(own, tag) == world.truth[tag][EC.server_ids.index(own)]
 
@@ -119,7 +122,7 @@ def test_a_finalized_successor_has_the_data():
 
 
 def test_elements_that_fit_no_value():
-    """Sealed so by whoever wrote them."""
+    """The writer sealed them in this form."""
     world = Cluster(EC, {}, ())
     world.lengths[TAG] = 20
     for server, replica in world.replicas.items():

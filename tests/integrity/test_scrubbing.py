@@ -1,4 +1,7 @@
-"""Servers that look after their disks: what rotted is found, left, and rebuilt from the others; no reader ever notices (ares/server/scrub.py)."""
+"""Servers that scrub their disks: rotten elements are found, left, and rebuilt from other servers.
+
+No reader ever notices (ares/server/scrub.py).
+"""
 
 import asyncio
 import contextlib
@@ -30,7 +33,7 @@ async def cluster(request, tmp_path):
 
 
 async def filled(store, count=40, seed=1):
-    """Write some objects, half of them twice; what they are."""
+    """Write some objects, half of them twice; return their values."""
     rng = random.Random(seed)
     values = {}
     for number in range(count + count // 2):
@@ -45,7 +48,7 @@ def damage(directory, rng, count):
     for path in sorted(directory.glob("*.log")):
         with contextlib.suppress(
             FileNotFoundError, Headless
-        ):  # one may be given back meanwhile, or begun
+        ):  # a place may be released during this, or begun
             spots = [place for kind in anatomy(path).values() for place in kind if len(place)]
             for _ in range(count):
                 flip(path, rng.choice(rng.choice(spots)), rng.randrange(8))
@@ -54,7 +57,7 @@ def damage(directory, rng, count):
 
 
 def data_in(path):
-    """Where data of large elements is in a segment; nowhere before it is there."""
+    """Return the ranges of data of large elements in a segment; empty for a missing segment."""
     try:
         return anatomy(path)["data"]
     except (FileNotFoundError, Headless):
@@ -62,7 +65,7 @@ def data_in(path):
 
 
 async def check(cluster, values):
-    """Read with a client that knows nothing; with each server down in turn, everything must still be there."""
+    """Read with a new client; with each server down in turn, all values must still exist."""
     for down in ("", "s4", "s2"):
         if down:
             await cluster.stop(down)
@@ -94,7 +97,10 @@ async def test_hundreds_of_flips_in_one_server_after_the_other(cluster):
 
 
 async def test_what_others_lack_too_is_kept_for_later(cluster, monkeypatch):
-    """Rotten at so many servers at once that it cannot be decoded: never a wrong value, and healed as soon as one is back that has it."""
+    """Too many servers have a rotten element to decode it.
+
+    No value is ever wrong, and the element heals as soon as a good server is back.
+    """
     monkeypatch.setattr(repairing, "ASK_S", 0.1)
     store, rng = cluster.manager(1.0), random.Random(3)
     values = await filled(store)
@@ -163,7 +169,7 @@ async def test_writing_goes_on_meanwhile(cluster):
     done.set()
     await writing
     for name in ("s0", "s3"):
-        reply = await cluster.scrubbed(name)  # what was damaged before it was durable, too
+        reply = await cluster.scrubbed(name)  # including damage from before durability
         assert (reply.quarantined, reply.leaving) == (0, 0)
     await check(cluster, values)
 
@@ -191,7 +197,7 @@ async def test_a_failure_of_our_own_ends_no_server(cluster, monkeypatch, caplog)
 
 
 class Clock:
-    """Time that passes by waiting only."""
+    """A clock that advances by waiting only."""
 
     def __init__(self):
         self.now_s = 100.0
@@ -247,7 +253,10 @@ def test_a_thread_that_is_held_back_ends_when_it_is_told_to():
 
 
 async def test_it_begins_by_itself_when_it_is_time(tmp_path, monkeypatch):
-    """An hour after the last one, which an earlier run of the server finished; never, if nobody wants that."""
+    """The scrub starts an hour after the last, which an earlier run of the server finished.
+
+    With scrubs turned off, no scrub starts.
+    """
     monkeypatch.setattr(scrubbing, "LOOK_S", 0.01)
     monkeypatch.setattr(scrubbing, "FIRST_AFTER_S", 0.0)
     cluster = Cluster(tmp_path, "abd", every_s=3600.0)

@@ -155,7 +155,7 @@ def test_others_are_served_between(loop: Steps, listener: Recording) -> None:
 def test_the_work_that_a_server_counts_ends_a_turn(
     loop: Steps, kind: Callable[[int], AnyMessage], apart: bool
 ) -> None:
-    """Earlier releases ended a turn after some kinds of requests, and not after equally slow kinds."""
+    """Earlier releases ended a turn after some requests, but not after others as slow."""
 
     def counts(sender: Sender, messages: Iterable[AnyMessage]) -> list[AnyMessage]:
         replies: list[AnyMessage] = []
@@ -185,7 +185,7 @@ def test_what_requests_bring_counts(loop: Steps) -> None:
 
 
 def test_many_clients_that_come_at_once_share_a_round(loop: Steps) -> None:
-    """In earlier releases each batch had a turn at once, and the client after them waited for all."""
+    """Earlier releases gave each batch a turn at once, and the next client waited for all."""
     listener = Recording(
         loop, lambda sender, messages: [Ack(message.call, None) for message in messages]
     )
