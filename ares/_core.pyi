@@ -39,15 +39,13 @@ class Served:
     asked: Sequence[tuple[ConfigurationId, int]]
 
 class Entry(tuple[Tag, Element, int]):
-    """A small entry of ``Versions.entries``, made by the core from a tuple and equal to a tuple in
-    Python.
-    """
+    """A small entry of ``Versions.entries``, made by the core; a tuple for Python."""
 
 class Server:
-    """The server of small reads and writes in ``hosted``; all unusual requests go to the Python
-    path.
+    """The server of small reads and writes in ``hosted``.
 
-    ``at_hand``: for a server with a journal, :meth:`ares.store.port.Journal.at_hand`.
+    All unusual requests go to the Python path. ``at_hand``: for a server with a journal,
+    :meth:`ares.store.port.Journal.at_hand`.
     """
 
     def __init__(self, hosted: Mapping[ConfigurationId, Hosting], at_hand: Any = None) -> None: ...

@@ -44,23 +44,23 @@ class Consensus(Protocol):
 
 
 class Notes(Protocol):
-    """Short notes that consensus members tell each other, outside of what they decide.
+    """Short notes between consensus members, apart from the decisions.
 
-    A note may be lost, come late or be of another release: it is a hint and nothing else.
+    A note may be lost, come late or be of another release: a note is only a hint.
     """
 
     def tell(self, note: bytes) -> None:
-        """Send this member's note to each other member, in place of the last one."""
+        """Send this member's note to each other member, in place of the last note."""
 
     def told(self) -> Sequence[tuple[bytes, float]]:
-        """Return the last note of each other member, with the seconds since it came."""
+        """Return the last note of each other member, with the seconds since its arrival."""
 
 
 class Unheard:
-    """Notes of a member that is alone."""
+    """Notes of a member without other members."""
 
     def tell(self, note: bytes) -> None:
-        """Drop it."""
+        """Drop the note."""
 
     def told(self) -> Sequence[tuple[bytes, float]]:
         """Return nothing."""

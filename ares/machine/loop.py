@@ -1,6 +1,7 @@
 """The event loop of the processes: uvloop's where installed (measurably faster), else asyncio's.
 
-Exceptions that leave its callbacks are reported like those of tasks (ares/machine/tasks.py).
+Exceptions that leave the loop's callbacks are reported like exceptions of tasks
+(ares/machine/tasks.py).
 """
 
 import asyncio
@@ -13,14 +14,14 @@ from ares.machine.tasks import report_escaped
 Result = TypeVar("Result")
 
 _DESCRIPTORS = 16
-"""Descriptors required before a loop begins, more than it takes.
+"""Descriptors required before a loop begins, more than the loop takes.
 
-A loop that gets only a part of them prints messages of its own.
+A loop with only a part of them prints messages of its own.
 """
 
 
 def run(main: Coroutine[Any, Any, Result]) -> Result:
-    """Run ``main`` to its end on a new loop, with its result and its exceptions.
+    """Run ``main`` to the end on a new loop, with its result and exceptions.
 
     Raises OSError where no loop can begin.
     """

@@ -1,9 +1,10 @@
 """Background tasks and timers of a process, under supervision.
 
-An exception in a task that no other task awaits is seen when the garbage collector finds the task,
-or never, and the task's work just stops. So every task that lives beside its creator begins here:
-its failure is logged with its traceback and counted (`ares_failed_tasks_total`), and work that has
-to go on goes on. A failed task whose failure must end the process is awaited by its creator instead.
+An exception in a task without an awaiting task is seen when the garbage collector finds the task,
+or never, and the task's work just stops. Every task that lives beside its creator therefore begins
+in this module: its failure is logged with its traceback and counted (`ares_failed_tasks_total`),
+and permanent work goes on. If a task's failure must end the process, the task is awaited by its
+creator instead.
 """
 
 import asyncio
@@ -21,7 +22,7 @@ RESTART_S_MAX = 5.0
 """Pause before failed work begins again: doubled with each failure, up to the greatest."""
 
 LOG_EVERY_S = 10.0
-"""Least time between two reports of one name in the log; failures between them are counted."""
+"""Least time between two reports of a name in the log; failures between them are counted."""
 
 MISTAKE = "a mistake in ares itself: the log of this process has all of it"
 ESCAPED = "a callback of the event loop"
@@ -38,7 +39,7 @@ class FailedTasks:
 
     @property
     def total(self) -> int:
-        """Number of failures of all tasks."""
+        """Return the number of failures of all tasks."""
         return self.counts.total()
 
     def report(self, name: str, error: BaseException | None, why: str = "") -> None:
@@ -51,7 +52,7 @@ class FailedTasks:
             _log.error("%s failed (%d so far): %s", name, self.counts[name], shown, exc_info=error)
 
     def fatal(self, name: str, error: Exception) -> OSError:
-        """Report a failure that must end the process, in the form in which a disk's failure ends it."""
+        """Report a failure that must end the process; return it as a disk's failure."""
         self.report(name, error, "the process ends")
         return OSError(0, f"{MISTAKE}: {error!r}")
 
@@ -61,7 +62,7 @@ failures = FailedTasks()
 
 @contextlib.contextmanager
 def supervised(name: str) -> Iterator[None]:
-    """Report an exception of the body instead of raising it: for a step of work that goes on."""
+    """Report an exception of the body instead of raising it, for a step of lasting work."""
     try:
         yield
     except Exception as error:
@@ -69,19 +70,19 @@ def supervised(name: str) -> Iterator[None]:
 
 
 def begin(work: Coroutine[Any, Any, Result], name: str) -> asyncio.Task[Result]:
-    """Start `work` as a task whose failure is reported. The caller keeps the task, and cancels it."""
+    """Start `work` as a task whose failure is reported; the caller keeps and cancels the task."""
     task = asyncio.get_running_loop().create_task(work, name=name)
     task.add_done_callback(_report_end)
     return task
 
 
 def keep(make: Callable[[], Coroutine[Any, Any, None]], name: str) -> asyncio.Task[None]:
-    """Start the work that `make` makes, and start it again after each failure, until it returns."""
+    """Start the work made by `make`, again after each failure, until the work returns."""
     return begin(_kept(make, name), name)
 
 
 def every(period_s: float, action: Callable[[], object], name: str) -> asyncio.Task[None]:
-    """Start a timer that calls `action` after each period, whatever became of the call before."""
+    """Start a timer that calls `action` after each period, even after a failed call."""
     return begin(_repeated(period_s, action, name), name)
 
 
@@ -111,5 +112,5 @@ def _report_end(task: asyncio.Task[Any]) -> None:
 
 
 def report_escaped(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Report an exception that left a callback of `loop`: its handler of exceptions."""
+    """Report an exception that left a callback of `loop`, as the loop's handler of exceptions."""
     failures.report(ESCAPED, context.get("exception"), context["message"])

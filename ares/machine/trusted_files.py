@@ -17,7 +17,7 @@ DIRECTORY_MADE_FOR_ALL = 0o755
 
 
 def is_foreign(status: os.stat_result) -> bool:
-    """Return whether the file belongs to another user, who can change it and its mode."""
+    """Return whether the file belongs to another user, who can change the file and its mode."""
     return status.st_uid not in (0, os.geteuid())
 
 
@@ -68,7 +68,7 @@ def require_unshared(directory: Path, what: str = "file", bits: int = stat.S_IWO
 
 
 def let_nobody_else_write() -> None:
-    """Let only the user change the files made by this process from now on, whatever its umask.
+    """Let only the user change the files made by this process from now on, under any umask.
 
     This includes files made by libraries.
     """
@@ -76,7 +76,7 @@ def let_nobody_else_write() -> None:
 
 
 def opener(path: str, flags: int) -> int:
-    """Open a file for ``open``; a new file is at most readable for other users."""
+    """Open a file for ``open``; a new file is at most readable for the other users."""
     return os.open(path, flags, MADE_FOR_ALL)
 
 
@@ -93,7 +93,7 @@ def make_directory(directory: Path, mode: int = 0o700) -> None:
 
 
 def write_new(path: Path, text: str, mode: int, exact: bool = False) -> None:
-    """Make the file, synced. ``exact``: with this mode, whatever the umask.
+    """Make the file, synced. ``exact``: with this mode, under any umask.
 
     Raises FileExistsError, and follows or replaces nothing, if any file has the name.
     """
@@ -107,9 +107,9 @@ def write_new(path: Path, text: str, mode: int, exact: bool = False) -> None:
 
 
 def replace_durably(path: Path, text: str, mode: int = MADE_FOR_ALL, exact: bool = False) -> None:
-    """Replace the file: after any failure it holds its old content or ``text``, never a part.
+    """Replace the file: after any failure the file holds the old content or ``text``, never a part.
 
-    ``exact``: the file has this mode whatever the umask.
+    ``exact``: the file has this mode under any umask.
     """
     new = path.with_name(f"{path.name}.new")
     if os.path.lexists(new):  # left by a crash

@@ -210,8 +210,8 @@ class Pending:
     """The unanswered requests of a client, in order.
 
     ``messages`` are decoded, ``portions`` are the undecoded rest of the same batch, and ``came``
-    are later batches. ``bytes``: of all batches put here. ``decoded``: the messages of a batch
-    that is decoded already.
+    are later batches. ``bytes``: of all batches put here. ``decoded``: the messages of an already
+    decoded batch.
     """
 
     __slots__ = ("bytes", "came", "messages", "portions")
@@ -318,7 +318,10 @@ class BatchListener(ABC):
         messages: Sequence[AnyMessage],
         begin_s: float,
     ) -> None:
-        """Answer the only request that ``came``: every turn has one, so there is nothing to end it."""
+        """Answer the only request that ``came``, which no limit of a turn stops.
+
+        Every turn has at least a request.
+        """
         meter, rest = self.meter, iter(messages)
         meter.spent += REQUEST_WORK + messages[0].bulk
         replies: Sequence[AnyMessage] = NOTHING
@@ -345,7 +348,7 @@ class BatchListener(ABC):
         self._finish(sender, replies, begin_s)
 
     def _finish(self, sender: Sender, replies: Sequence[AnyMessage], begin_s: float) -> None:
-        """Send the replies of a turn, and see to it that a new round begins."""
+        """Send the replies of a turn, and ensure that a new round begins."""
         if self.meter.spent > FIRST_WORK:
             self._go_on_soon()
         self._traffic.count_turn(replies, time.perf_counter() - begin_s)
