@@ -1,4 +1,7 @@
-"""Leaders that change: a new one continues what the last one counted (ares/autopilot/handover.py)."""
+"""Leaders that change: the new leader continues the counts of the last.
+
+See ares/autopilot/handover.py.
+"""
 
 import asyncio
 import math
@@ -29,7 +32,10 @@ def watch() -> Watch:
 
 
 def gone_after_s(told_s: float, after_s: float = AFTER_S) -> float:
-    """How long a new leader looks until a member is gone that was told to be absent for so long."""
+    """Return how long a new leader looks at an absent member before the member is gone.
+
+    The last leader reported the member absent for `told_s`.
+    """
     looking = watch()
     for seconds in range(0, int(10 * after_s), int(EVERY_S)):
         looking.look(seconds, identities(0), ALL, WatchCounts(absent={MEMBER: told_s}))
@@ -100,7 +106,7 @@ def test_any_bytes_are_a_note_that_may_be_passed_over(note: bytes) -> None:
 
 
 class Notes:
-    """What two members tell each other."""
+    """The notes that two members send each other."""
 
     def __init__(self) -> None:
         self.ears: list[Notes] = []

@@ -1,4 +1,7 @@
-"""Client ids of logs are bound to a key and a secret: a thief that has an id, or its digest, has a row of its own."""
+"""Client ids of logs, which are bound to a key and a secret.
+
+A thief with a client's id, or the id's digest, has a separate row.
+"""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
@@ -34,7 +37,7 @@ OWNER_KEY, THIEF_KEY = 32 * "0a", 32 * "0b"
 
 @dataclass(frozen=True)
 class Connection:
-    """A sender as a transport names it. ``number``: another one after a reconnection."""
+    """A sender as a transport names it. ``number`` changes with a reconnection."""
 
     key: str
     number: int = 0
@@ -49,7 +52,7 @@ def append(number, entry, of=C0, lowest=None, since=0, client=CLIENT, secret=SEC
 
 
 class Chains(Wired):
-    """The nodes of C0, which is introduced, and those of C1."""
+    """The nodes of C0, which is introduced, and the nodes of C1."""
 
     def __init__(self) -> None:
         super().__init__(*NAMES, "s3", "s4", "s5")
@@ -73,7 +76,7 @@ class Chains(Wired):
         return following
 
     def let_it_fetch(self) -> None:
-        """Let time pass until the nodes of the next chain have everything below its start."""
+        """Let time pass until the nodes of the next chain have all entries below the start."""
         for _ in range(20):
             self.tick()
             self.run()
@@ -92,7 +95,10 @@ def done(position):
 
 
 def thefts(key: str) -> list[tuple[Connection, ClientId, bytes]]:
-    """Return what a thief can send: with keys it knows id and secret, without keys no secret."""
+    """Return a thief's possible messages.
+
+    With keys the thief knows id and secret, without keys no secret.
+    """
     digest = bound_id(CLIENT, SECRET, key)
     if key:
         thief = Connection(THIEF_KEY)
@@ -100,7 +106,7 @@ def thefts(key: str) -> list[tuple[Connection, ClientId, bytes]]:
     return [(Connection(""), name, secret) for name in (CLIENT, digest) for secret in (GUESS, b"")]
 
 
-# -- whose number it is -------------------------------------------------------------------------------------------------
+# -- whose number it is ----------------------------------------------------------------------------
 
 
 @KEYS
@@ -155,11 +161,11 @@ def test_a_moved_log_knows_whose_number_it_is(key, fetched):
     assert chains.entries(c1) == [b"x", b"t", b"t", b"t", b"t", b"y"]
 
 
-# -- records of an earlier release --------------------------------------------------------------------------------------
+# -- records of an earlier release -----------------------------------------------------------------
 
 
 def stored_by_an_earlier_release(chains: Wired, count: int) -> None:
-    """Let all nodes of C0 restart over records under the id as it was sent."""
+    """Let all nodes of C0 restart over records under the unchanged id."""
     records = []
     for first in range(count):
         fields = first, CLIENT, first + 1, 1, (b"%d" % first,)
@@ -194,7 +200,7 @@ def test_an_append_that_an_earlier_release_stored_is_found(key, secret, moved):
 
 
 def test_a_thief_finds_the_records_of_an_earlier_release_and_changes_nothing():
-    """It is told where they are; the owner's next number is the owner's."""
+    """The thief learns the positions; the owner's next number stays the owner's."""
     chains = Chains()
     stored_by_an_earlier_release(chains, 1)
     assert chains.ask(Connection(THIEF_KEY), append(2, b"stolen", secret=b"")) == done(1)
@@ -203,7 +209,7 @@ def test_a_thief_finds_the_records_of_an_earlier_release_and_changes_nothing():
 
 
 class EarlierAppend(OfChain, frozen=True, tag=96):
-    """The message as earlier releases know it."""
+    """The message in the form of earlier releases."""
 
     client: ClientId
     number: int
@@ -223,7 +229,7 @@ def test_releases_understand_each_others_appends():
     assert decode([header]) == [structs.replace(ours, secret=b"")]
 
 
-# -- who is shown an id -------------------------------------------------------------------------------------------------
+# -- who is shown an id ----------------------------------------------------------------------------
 
 
 def shows_ids(kind: Any) -> bool:

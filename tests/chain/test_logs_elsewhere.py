@@ -46,7 +46,7 @@ def wired() -> Wired:
 
 
 def test_a_reader_that_waits_at_a_sealed_tail_is_told_of_the_next_chain(wired: Wired) -> None:
-    """restate #5054: a reader parked for ever, because the seal came first and the move later."""
+    """A reader was parked for ever: the seal came first and the move later (restate #5054)."""
     wired.hand("s2", ReadLog(call(5), C0.id, 2, 10, wait_s=60.0), "before")
     wired.hand("s2", Seal(call(6), C0.id), "mover")
     wired.hand("s2", ReadLog(call(7), C0.id, 2, 10, wait_s=60.0), "after")
@@ -80,7 +80,7 @@ def test_a_reader_that_waits_where_nobody_tells_anything_gets_an_empty_answer_in
 def test_a_trim_is_never_beyond_what_is_there_and_what_it_took_is_told_as_trimmed(
     wired: Wired,
 ) -> None:
-    """restate #2680: a trim point beyond the sealed tail looked like missing records."""
+    """A trim point beyond the sealed tail looked like missing records (restate #2680)."""
     wired.hand("s0", Trim(call(3), C0.id, 3), "trimmer")
     [refused] = [message for _, to, message in wired.sent if isinstance(message, TrimDone)]
     assert (refused.done, refused.committed) == (False, 2)
@@ -103,7 +103,7 @@ def test_a_trim_is_never_beyond_what_is_there_and_what_it_took_is_told_as_trimme
 
 
 def test_nothing_is_acknowledged_before_every_node_has_synced(wired: Wired) -> None:
-    """nats-server #7564: acknowledged data was not yet synced, by default for two minutes."""
+    """Acknowledged data was not yet synced, by default for two minutes (nats-server #7564)."""
     wired.hand("s0", Append(call(3), C0.id, CLIENT, 3, 3, 0, (b"3",)), sync=False)
     assert wired.sent == [], "the head has not synced: it has not even forwarded"
     wired.collect("s0")

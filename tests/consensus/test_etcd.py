@@ -61,7 +61,7 @@ async def again(client: EtcdConsensus, decided: list[Decided]) -> list[Decided]:
 
 
 async def test_etcd_killed_in_a_stream_of_proposals(lone_etcd: EtcdProcesses) -> None:
-    """etcd is killed and restarted three times.
+    """The etcd is killed and restarted three times.
 
     The answers before, during and after have a single decision for every index.
     """

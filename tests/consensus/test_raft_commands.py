@@ -39,7 +39,7 @@ class Machine:
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
-    """A busy machine alone causes no repetition."""
+    """Keep a busy machine alone from causing repetitions."""
     monkeypatch.setattr(raft_member, "ATTEMPT_S", 3600.0)
     return Machine()
 

@@ -267,7 +267,7 @@ def _inline():
 
 @pytest.fixture(params=[WriterThread, _inline], ids=["thread", "inline"])
 async def background(request):
-    """The clock stands still: no disk could be quicker."""
+    """Yield a writer whose clock stands still: no disk could be quicker."""
     background = request.param()
     yield background
     background.close()

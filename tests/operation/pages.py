@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 
 def fetch(address: str, path: str) -> tuple[int, str]:
-    """HTTP status and content."""
+    """Return HTTP status and content."""
     try:
         with urllib.request.urlopen(f"http://{address}{path}", timeout=120) as answer:
             return answer.status, answer.read().decode()
@@ -24,12 +24,15 @@ def health(address: str) -> tuple[int, dict[str, Any]]:
 
 
 async def elsewhere(function: Any, *arguments: Any) -> Any:
-    """In a thread, so that the event loop of the test can answer meanwhile."""
+    """Run the function in a thread, so that the event loop of the test can answer."""
     return await asyncio.to_thread(function, *arguments)
 
 
 def samples(text: str) -> dict[str, float]:
-    """Value by name and labels, as in ``ares_requests_total{kind="get_tag"}``. Raises ValueError for what Prometheus could not read."""
+    """Return values by name and labels, as in ``ares_requests_total{kind="get_tag"}``.
+
+    Raises ValueError for text that Prometheus could not read.
+    """
     found: dict[str, float] = {}
     for family in text_string_to_metric_families(text):
         assert family.documentation, family.name
@@ -43,7 +46,7 @@ def samples(text: str) -> dict[str, float]:
 
 
 def check_histogram(found: dict[str, float], name: str) -> float:
-    """Its count; its buckets only rise, and the last is everything."""
+    """Check that the buckets only rise, up to the count, and return the count."""
     buckets = [value for key, value in found.items() if key.startswith(f"{name}_bucket")]
     assert buckets == sorted(buckets)
     assert buckets[-1] == found[f"{name}_count"] == found[f'{name}_bucket{{le="+Inf"}}']

@@ -1,4 +1,7 @@
-"""Which core there is: what says so, and an installation where nothing can be compiled (setup.py, ares/machine/compiled.py)."""
+"""The core in use: its reports, and an installation without a compiler.
+
+See setup.py, ares/machine/compiled.py.
+"""
 
 import os
 import shutil
@@ -124,7 +127,10 @@ def test_the_crate_stays_small():
 
 
 def wheel(directory: Path, path: str) -> tuple[Path, list[str]]:
-    """Built from a copy of the checkout with the programs on ``path``; and what is in it of the core."""
+    """Build a wheel from a copy of the checkout with the programs on ``path``.
+
+    Return the wheel and its files of the core.
+    """
     source = directory / "source"
     for name in BUILT_OF:
         place = source / name

@@ -1,6 +1,7 @@
-"""Every query of the dashboards, asked of a real Prometheus that scrapes a live cluster, and of a real InfluxDB: it returns something.
+"""Every query of the dashboards, asked of a real Prometheus and of a real InfluxDB.
 
-Prometheus and InfluxDB are Debian's packages `prometheus` and `influxdb`; what needs one skips without it.
+Each query returns a result. Prometheus scrapes a live cluster. Prometheus and InfluxDB are Debian's
+packages `prometheus` and `influxdb`; tests without their package skip.
 """
 
 import contextlib
@@ -45,11 +46,11 @@ asyncio.run(main())
 """
 
 EMPTY_BY_NATURE: dict[str, str] = {}
-"""Panels whose queries may return nothing here, and why. None does."""
+"""Panels whose queries may return no values here, with the reason. At present no panel does."""
 
 
 def get(address: str, path: str, **about: str) -> Any:
-    """The JSON that is answered. Raises urllib.error.HTTPError."""
+    """Return the JSON answer. Raises urllib.error.HTTPError."""
     with urllib.request.urlopen(
         f"http://{address}{path}?{urllib.parse.urlencode(about)}", timeout=30
     ) as answer:
@@ -58,7 +59,7 @@ def get(address: str, path: str, **about: str) -> Any:
 
 @contextlib.contextmanager
 def running(*command: str, ready: str) -> Iterator[None]:
-    """A program until the end of the block. ``ready``: answers HTTP once it serves."""
+    """Run a program until the end of the block. ``ready`` answers HTTP once the program serves."""
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
         try:
             until = time.monotonic() + PATIENCE_S
@@ -88,7 +89,7 @@ def cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
 
 @pytest.fixture(scope="module")
 def prometheus(cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Its address. It scrapes every process once a second."""
+    """Run Prometheus, which scrapes every process once a second; yield the address."""
     directory = tmp_path_factory.mktemp("prometheus")
     [address] = free_addresses(1)
     roles = {"server": cli.settings.servers.values(), "consensus": cli.settings.members.values()}
@@ -111,7 +112,7 @@ def prometheus(cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> Iterator[s
 
 
 def asked(address: str, query: str) -> list[float]:
-    """The values that a query of a panel has now, those that are no numbers left out."""
+    """Return the present values of a panel's query, without values that are no numbers."""
     for name, value in {
         "$__rate_interval": "10s",
         "$job": "ares|other",
@@ -183,7 +184,10 @@ def test_every_alert_can_be_asked_and_one_that_is_gone_is_counted(
 
 @pytest.fixture(scope="module")
 def influxdb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Its address, with two algorithms, two sizes and some failures in the database `ares`."""
+    """Run InfluxDB; yield the address.
+
+    The database `ares` has two algorithms, two sizes and some failures.
+    """
     directory = tmp_path_factory.mktemp("influxdb")
     address, backup = free_addresses(2)
     text = f"""
@@ -212,7 +216,7 @@ level = "error"
 
 
 def _filled(address: str) -> bool:
-    """Whether its database is there and has points now; it answers pings before it makes databases."""
+    """Return whether the database exists and has points; pings succeed before it exists."""
     post(address, "/query", b"", q="CREATE DATABASE ares")
     try:
         post(address, "/write", "\n".join(points()).encode(), db="ares")
@@ -233,7 +237,7 @@ def post(address: str, path: str, body: bytes, **about: str) -> None:
 
 
 def points() -> Iterator[str]:
-    """As the importer writes them (ares/results/influx.py)."""
+    """Yield points in the importer's form (ares/results/influx.py)."""
     end_ns = time.time_ns()
     for algorithm in ("ARES_EC", "ABD"):
         for size in (65536, 1048576):
@@ -252,7 +256,7 @@ def points() -> Iterator[str]:
 
 
 def selected(address: str, query: str) -> list[dict[str, Any]]:
-    """The series that a query of a panel returns; Grafana puts in what is chosen in the same way."""
+    """Return the series of a panel's query, with chosen values put in as by Grafana."""
     chosen = {
         "$timeFilter": "time > now() - 1h",
         "$__interval_ms": "10000",

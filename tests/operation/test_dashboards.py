@@ -1,4 +1,7 @@
-"""The dashboards and alert rules as files: whole, as Grafana and Prometheus take them, and of nothing that is not exported (packaging/)."""
+"""The dashboards and alert rules as files (packaging/).
+
+The files are complete, valid for Grafana and Prometheus, and use only exported series.
+"""
 
 import functools
 import importlib
@@ -43,7 +46,7 @@ BUILTIN = {
 
 
 def dashboard(name: str) -> dict[str, Any]:
-    """Read the dashboard from its file, which its definitions write into a directory of their own."""
+    """Read the dashboard from its file, which its definitions write into a separate directory."""
     return json.loads(written()[name])
 
 
@@ -66,7 +69,7 @@ def panels(name: str) -> list[dict[str, Any]]:
 
 
 def queries(name: str) -> list[tuple[str, str]]:
-    """The titles of panels, and their queries."""
+    """Return the titles of panels, and their queries."""
     return [
         (panel["title"], target.get("expr") or target["query"])
         for panel in panels(name)
@@ -89,7 +92,7 @@ def test_the_role_copies_the_files_that_make_writes():
 
 
 def lost(told: Any, understood: Any, at: str = "") -> Iterator[str]:
-    """What of ``told`` is missing, or another, in ``understood``."""
+    """Yield the parts of ``told`` that are missing or different in ``understood``."""
     if isinstance(told, dict):
         for key, value in told.items():
             if value is not None:
@@ -111,7 +114,7 @@ def lost(told: Any, understood: Any, at: str = "") -> Iterator[str]:
 
 
 def through_schema(told: dict[str, Any]) -> list[str]:
-    """What Grafana's published types do not know of it."""
+    """Return the parts of a dashboard that Grafana's published types lack."""
     sdk = "grafana_foundation_sdk"
     pytest.importorskip(
         sdk, reason="needs Grafana's published types: pip install grafana-foundation-sdk"
@@ -175,7 +178,10 @@ def test_panels_say_what_they_show_and_in_what(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_anybody_can_import_it(name):
-    """No data source, job or machine of whoever made it; each variable that is used is defined, and each that is defined is used."""
+    """The file names no data source, job or machine of the author.
+
+    Each used variable is defined, and each defined variable is used.
+    """
     told = dashboard(name)
     text = json.dumps({"panels": told["panels"], "variables": told["templating"]})
     assert set(re.findall(r'"uid": "([^"]*)"', text)) == {"$datasource"}
@@ -187,7 +193,7 @@ def test_anybody_can_import_it(name):
 
 
 async def exported() -> set[str]:
-    """The names of all series that processes export."""
+    """Return the names of all series that processes export."""
     host = Host(plain(requests(20)))
     vitals = host.vitals()
     full = replace(
@@ -230,7 +236,7 @@ async def test_every_metric_that_is_exported_is_on_the_dashboard_or_left_out_on_
     unused = {name for name in families if not re.search(rf"\b{name}(_bucket|_total)?\b", text)}
     assert unused == {
         "ares_consensus_leader_known"
-    }  # where none is known, the member does not serve
+    }  # without a known leader, the member does not serve
 
 
 needs_promtool = pytest.mark.skipif(
@@ -253,7 +259,10 @@ def test_prometheus_takes_the_rules_and_the_configuration():
 
 @needs_promtool
 def test_alerts_are_raised_when_they_should_be(tmp_path):
-    """Prometheus' own tests of rules: a cluster that is well raises nothing; each thing that goes wrong raises its alert."""
+    """Prometheus' own tests of rules: a healthy cluster raises no alert.
+
+    Each failure raises its alert.
+    """
     shutil.copy(RULES, tmp_path)
     shutil.copy(Path(__file__).parent / "alerts.yml", tmp_path)
     assert set(re.findall(r"alert: (\w+)", RULES.read_text())) == set(

@@ -1,4 +1,4 @@
-"""The key ``http`` of servers and consensus members: what `init` writes, and what is refused."""
+"""The key ``http`` of servers and consensus members, as written by `init`; and its refusals."""
 
 from pathlib import Path
 

@@ -1,4 +1,7 @@
-"""The pages over HTTP: what is answered, and that nobody who asks can hold the process up (ares/server/http_pages.py)."""
+"""The pages over HTTP: their content, and bounds that keep a client from blocking the process.
+
+See ares/server/http_pages.py.
+"""
 
 import asyncio
 import contextlib
@@ -48,7 +51,7 @@ def ask(address: str, request: bytes) -> bytes:
 
 
 def everything(client: socket.socket) -> bytes:
-    """What comes until the connection ends, however it ends."""
+    """Return all data until the connection ends, in any way."""
     came = b""
     with contextlib.suppress(ConnectionError):
         while piece := client.recv(65536):
@@ -93,7 +96,7 @@ def test_a_request_that_never_ends_is_hung_up_on(address):
 def test_who_says_nothing_is_hung_up_on(address, monkeypatch):
     monkeypatch.setattr(http_status, "REQUEST_S", 0.05)
     assert ask(address, b"GET /hea") == b""
-    monkeypatch.undo()  # or who is held up for a moment is hung up on, too
+    monkeypatch.undo()  # otherwise the server hangs up on a client that is delayed for a moment
     assert b"200 OK" in ask(address, b"GET /health HTTP/1.1\r\n\r\n")
 
 
@@ -107,7 +110,7 @@ def test_slow_connections_keep_no_probe_out(address, count, head):
     with contextlib.ExitStack() as stack:
         for _ in range(count):
             slow = stack.enter_context(connection(address))
-            with contextlib.suppress(OSError):  # its place may be gone already
+            with contextlib.suppress(OSError):  # the place of the connection may be gone already
                 slow.sendall(head)
         for _ in range(PROBES):
             assert ask(address, ASKED).startswith(b"HTTP/1.1 200 OK")

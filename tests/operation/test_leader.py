@@ -1,4 +1,7 @@
-"""A member that lost the others knows no leader, whatever it knew before: /health of a member relies on that."""
+"""A member without the others, which knows no leader, whatever it knew before.
+
+/health of a member relies on this.
+"""
 
 import asyncio
 
@@ -6,7 +9,7 @@ from tests.consensus.clusters import MEMBERS, PATIENCE_S, LocalMembers
 
 
 async def leader_of(members: LocalMembers, member: str, wanted) -> str:
-    """What the member says once that is as wanted."""
+    """Return the leader in the member's view, once it is as wanted."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
             [description] = await members.running[member].describe(1.0)

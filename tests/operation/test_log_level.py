@@ -1,4 +1,4 @@
-"""ares-cli log-level: live, of servers and consensus members, one or all."""
+"""ares-cli log-level on running servers and consensus members, a single process or all."""
 
 import pytest
 

@@ -1,4 +1,7 @@
-"""What is counted, and the page that shows it to Prometheus (ares/machine/metrics.py, ares/server/prometheus.py)."""
+"""The counts, and the page that shows them to Prometheus.
+
+See ares/machine/metrics.py, ares/server/prometheus.py.
+"""
 
 import pytest
 from msgspec.structs import replace
@@ -57,7 +60,7 @@ def test_traffic_counts_requests_by_kind_and_refusals_by_reason():
 
 
 def counted(replica):
-    """The same as :func:`holding`, object by object."""
+    """Return the same as :func:`holding`, object by object."""
     elements = [
         element
         for hosting in replica.hosted.values()

@@ -1,4 +1,7 @@
-"""/health and /metrics of servers and members in this process: what they say, and when they say 503 (ares/server/monitor.py)."""
+"""/health and /metrics of servers and members in this process, with the reasons for 503.
+
+See ares/server/monitor.py.
+"""
 
 import asyncio
 import threading
@@ -74,7 +77,7 @@ async def test_an_event_loop_that_is_stuck_is_told(monitor, monkeypatch):
     assert [status for status, _ in told] == [503, 503, 503, 200]
     assert "its event loop has not answered" in told[0][1]["why"]
     assert samples(told[3][1])["ares_serving"] == 0
-    monkeypatch.undo()  # or a loop that is late for a moment counts as stuck
+    monkeypatch.undo()  # otherwise a loop that is late for a moment counts as stuck
     status, _ = await elsewhere(health, monitor.address)
     assert status == 200
 

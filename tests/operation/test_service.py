@@ -1,4 +1,4 @@
-"""What systemd is told, and that it understands the unit files."""
+"""Notices to systemd, and the unit files as systemd reads them."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""How processes end: cleanly on SIGTERM, whatever they have to do at the time, and at once on the second."""
+"""Ends of processes: clean on SIGTERM, during any work, and at once on the second signal."""
 
 import asyncio
 import contextlib
@@ -46,7 +46,7 @@ def start(cluster: Path, kind: str, id: str) -> subprocess.Popen[bytes]:
 
 
 class Cluster:
-    """Processes by id; killed at the end, those that a test has not stopped."""
+    """Processes by id; remaining processes are killed at the end."""
 
     def __init__(self, directory: Path, *words: str) -> None:
         cli("init", directory, "--base-port", "0", *words)
@@ -58,7 +58,7 @@ class Cluster:
             self.running[id] = start(self.file, kind, id)
 
     def end(self, id: str, number: int = signal.SIGTERM) -> tuple[int, str]:
-        """The exit status, and what it logged."""
+        """Send a signal; return the exit status and the log."""
         process = self.running.pop(id)
         process.send_signal(number)
         _, said = process.communicate(timeout=120)
@@ -81,7 +81,10 @@ def make(tmp_path):
 
 
 class Load:
-    """Clients that write as fast as they can until :meth:`end`; ``acknowledged``: the last value of every key."""
+    """Clients that write at full speed until :meth:`end`.
+
+    ``acknowledged`` has the last value of every key.
+    """
 
     def __init__(self, file: Path) -> None:
         self.acknowledged: dict[str, bytes] = {}
@@ -110,7 +113,7 @@ class Load:
             number += 1
 
     def until(self, writes: int) -> None:
-        """Until so many more were acknowledged."""
+        """Wait until `writes` more were acknowledged."""
         wanted = self.writes + writes
         while self.writes < wanted and self._thread.is_alive():
             self._over.wait(0.01)
@@ -176,7 +179,10 @@ def test_a_consensus_member_ends_well(make):
 
 @contextlib.asynccontextmanager
 async def busy_member(cluster: Cluster) -> AsyncIterator[subprocess.Popen[bytes]]:
-    """One of three members, alone, that is asked all the time, so that it has requests under way that it will try to answer for a while."""
+    """Run a single member of three, with constant requests.
+
+    Requests are under way that the member will try to answer for a while.
+    """
     cluster.start("consensus", "r0")
     settings = Settings.load(cluster.file)
     member = settings.members[ServerId("r0")]

@@ -1,4 +1,7 @@
-"""`ares-cli top` of a live cluster with keys: in a terminal, its keys and its ends; and `--once` for scripts (docs/operation.md)."""
+"""`ares-cli top` of a live cluster with keys: in a terminal, and `--once` for scripts.
+
+The tests cover the keyboard and the ends of the command (docs/operation.md).
+"""
 
 import contextlib
 import fcntl
@@ -32,13 +35,13 @@ def cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
 
 @pytest.fixture(scope="module")
 def reader(cli: Cli) -> Path:
-    """A key of the smallest role."""
+    """Return a key of the smallest role."""
     cli.ok("keys", "new", "watcher", "--role", "read")
     return cli.directory / "keys/watcher.secret"
 
 
 class Terminal:
-    """`ares-cli top` in a terminal of its own. ``came``: everything that it wrote."""
+    """`ares-cli top` in a separate terminal. ``came`` has the whole output."""
 
     def __init__(
         self, cli: Cli, *words: str, columns: int = 80, rows: int = 24, term: str = "xterm-256color"
@@ -75,7 +78,7 @@ class Terminal:
             self.came += os.read(self.master, 65536)
 
     def end(self) -> int:
-        """Its exit status; the terminal is as it was."""
+        """Return the exit status; check that the terminal is as before."""
         status = self.process.wait(PATIENCE_S)
         self.take()
         assert self.came.rindex(LEFT) > self.came.rindex(ENTERED)
@@ -180,7 +183,7 @@ def test_where_nothing_can_be_painted_it_prints_lines(cli: Cli) -> None:
 
 
 def test_a_pipe_gets_a_header_and_a_line_for_each_interval(cli: Cli) -> None:
-    """Each line comes when its interval ends, not when a buffer is full."""
+    """Each line comes at the end of its interval, not with a full buffer."""
     environment = os.environ | {"ARES_CLUSTER": str(cli.settings.path)} | cli.environment
     words = python("-m", "ares", "top", "--interval", "0.3")
     with subprocess.Popen(
@@ -244,7 +247,10 @@ def test_one_view_for_scripts(cli: Cli, reader: Path) -> None:
 
 
 def test_as_many_operations_as_there_were(cli: Cli) -> None:
-    """Requests of all servers by the quorum's size are operations, within what a server that is late costs."""
+    """Requests of all servers, divided by the quorum's size, are the operations.
+
+    A late server makes a small difference.
+    """
     program = """
 import asyncio, ares, sys
 async def main():

@@ -1,4 +1,7 @@
-"""What `top` shows, as a function of what was heard: no server, no terminal (ares/cli/seeing/top_view.py)."""
+"""The view of `top`, as a function of reports: no server, no terminal.
+
+See ares/cli/seeing/top_view.py.
+"""
 
 from collections import deque
 
@@ -62,7 +65,7 @@ def work(times: int, reading: Durations = NOTHING, writing: Durations = NOTHING)
 
 
 def seen(hosted=(), took_s: float = 0.001) -> ClusterSeen:
-    """Five servers, each asked twice, 10 s apart."""
+    """Return a view of five servers, each asked twice, 10 s apart."""
     known = Known()
     known.note(C0, True)
     servers = {}
@@ -195,7 +198,7 @@ def row_of(shown: str, server: str) -> int:
 
 @pytest.mark.parametrize("columns", [72, 80, 120])
 def test_a_stopped_server_stays_in_its_row(columns):
-    """It was shown below all others, so every row below its own moved up when it stopped."""
+    """Earlier versions showed a stopped server below all others, so the rows below it moved up."""
     heard = seen()
     before = view(told(heard), columns)
     heard.servers["s1"].silent_s, heard.servers["s1"].why = 130.0, "connection refused"

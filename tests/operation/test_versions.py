@@ -1,4 +1,4 @@
-"""Everything that is kept or sent carries the number of its format, and a newer one is refused by a release that does not know it, in words."""
+"""Format numbers of all stored and sent data: a newer number is refused, in words."""
 
 import os
 import re
@@ -89,7 +89,7 @@ def test_a_list_of_clients_from_before_it_had_a_format(tmp_path):
 
 
 def test_a_secret_key(tmp_path):
-    """Its form is its format: 64 hexadecimal digits."""
+    """The form of a key is its format: 64 hexadecimal digits."""
     settings = cluster(tmp_path / "c", security="curve")
     assert settings.security is not None
     path = settings.security.directory / "s0.secret"
@@ -157,7 +157,7 @@ def test_a_block_of_a_file():
 
 
 def test_what_a_copy_was_made_from(tmp_path, caplog):
-    """A newer entry is passed over, and said: nothing is lost by that."""
+    """A newer entry is skipped with a notice: no data is lost."""
     copy = remembered.LocalName(b"c", "d", "f", b"/x")
     path = remembered._entry_path(tmp_path, copy)
     path.write_bytes(bytes([remembered.FORMAT + 1]) + b"anything")

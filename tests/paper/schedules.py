@@ -1,6 +1,7 @@
-"""Random schedules over the world of tests/protocol, their histories, and checkers that tell what a history breaks.
+"""Random schedules over the world of tests/protocol, their histories, and checkers of histories.
 
-A client runs one operation at a time. Time is a counter of deliveries: an operation precedes another if it ended before the other began.
+A client runs a single operation at a time. Time is a counter of deliveries: an operation precedes
+another if it ended before the other began.
 """
 
 from collections.abc import Callable, Iterator
@@ -28,7 +29,10 @@ STEPS_MAX = 100_000
 
 
 class Cseq(NamedTuple):
-    """A client's configuration sequence at some moment: ids by index, and the index of the last finalized entry (Table 1)."""
+    """A client's configuration sequence at a moment (Table 1).
+
+    The fields are ids by index, and the index of the last finalized entry.
+    """
 
     entries: dict[int, bytes]
     mu: int
@@ -39,7 +43,10 @@ class Cseq(NamedTuple):
 
 
 class Done(NamedTuple):
-    """A completed operation. ``tag`` and ``value``: what was read or written; for a reconfiguration ``value`` is what it returned."""
+    """A completed operation.
+
+    ``tag`` and ``value`` were read or written; for a reconfiguration ``value`` is the result.
+    """
 
     client: int
     kind: str
@@ -60,7 +67,10 @@ def cseq(client: Client) -> Cseq:
 
 
 class Schedule:
-    """``reconfigurers`` of the ``clients`` reconfigure, the others read and write. ``inspect`` is called after every delivery."""
+    """A schedule: ``reconfigurers`` of the ``clients`` reconfigure, the others read and write.
+
+    ``inspect`` is called after every delivery.
+    """
 
     def __init__(
         self,
@@ -84,7 +94,7 @@ class Schedule:
         return Switches(*(self.rng.random() < 0.7 for _ in range(4)))
 
     def run(self) -> list[Done]:
-        """Until every client has done its operations."""
+        """Run until every client has done its operations."""
         for _ in range(STEPS_MAX):
             self._begin()
             if not self.world.step() or self.rng.random() < 0.01:
@@ -143,14 +153,14 @@ class Schedule:
 
 
 def precede(history: list[Done]) -> Iterator[tuple[Done, Done]]:
-    """Every pair of operations of which the first ended before the second began."""
+    """Yield every pair of operations of which the first ended before the second began."""
     return (
         (first, second) for first in history for second in history if first.ended < second.began
     )
 
 
 def broken_uniqueness(history: list[Done]) -> list[str]:
-    """Lemma 8: one configuration for an index, whoever knows it."""
+    """Check Lemma 8: all clients know the same configuration for an index."""
     known: dict[int, bytes] = {}
     return [
         f"index {index}"
@@ -161,7 +171,7 @@ def broken_uniqueness(history: list[Done]) -> list[str]:
 
 
 def broken_subsequence(history: list[Done]) -> list[str]:
-    """Definition 5 and Lemma 10: what a later operation knows reaches at least as far."""
+    """Check Definition 5 and Lemma 10: a later operation's knowledge reaches at least as far."""
     return [
         f"{first} then {second}"
         for first, second in precede(history)
@@ -170,7 +180,10 @@ def broken_subsequence(history: list[Done]) -> list[str]:
 
 
 def broken_progress(history: list[Done]) -> list[str]:
-    """Lemma 12: the last finalized index never goes back from an operation to a later one."""
+    """Check Lemma 12: the last finalized index never goes back between operations.
+
+    This holds from each operation to each later operation.
+    """
     return [
         f"{first} then {second}"
         for first, second in precede(history)
@@ -179,10 +192,10 @@ def broken_progress(history: list[Done]) -> list[str]:
 
 
 def broken_atomicity(history: list[Done]) -> list[str]:
-    """Theorem 16, by tags and for each object: the order of tags is a linearization.
+    """Check Theorem 16, by tags and for each object: the order of tags is a linearization.
 
-    Writes have tags of their own; a read returns what was written under its tag, not before that write began; an operation that follows another
-    has at least its tag, a write a higher one.
+    Writes have unique tags. A read returns the value written under its tag, not before this write
+    began. An operation that follows another has at least its tag, a write a higher tag.
     """
     broken = []
     writes: dict[tuple[str, Tag], Done] = {}

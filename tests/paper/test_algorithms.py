@@ -1,4 +1,7 @@
-"""Lines of Algorithms 1 to 5 of ARES II (section 5), each in a world where it matters; and the published piggyback, which loses a write."""
+"""Lines of Algorithms 1 to 5 of ARES II (section 5), each in a world where it matters.
+
+The module also shows the published piggyback, which loses a write.
+"""
 
 import pytest
 
@@ -41,7 +44,10 @@ def drain(world):
 
 
 def kinds(world, client, operation):
-    """The kinds of requests by configuration index that the operation sends, in the order of their first arrival."""
+    """Return the kinds of requests of the operation, by configuration index.
+
+    The order is the order of first arrivals.
+    """
     seen = []
 
     def watch(source, target, message):
@@ -58,7 +64,10 @@ def kinds(world, client, operation):
 
 
 def test_algorithm_1_a_write_is_one_query_and_one_put(world):
-    """Section 5.1: with the piggyback neither phase needs a read-config round; plain ARES makes one before and one after."""
+    """Section 5.1: with the piggyback neither phase needs a read-config round.
+
+    Plain ARES makes a round before and a round after.
+    """
     client, plain = world.client(), world.client(Switches(piggyback=False))
     assert kinds(world, client, write(client.view, "k", b"v")) == ["GetTag", "PutData"]
     assert set(kinds(world, plain, write(plain.view, "k", b"v"))) == {
@@ -97,7 +106,7 @@ def test_algorithm_1_lines_11_to_15_the_query_goes_on_until_nobody_knows_a_succe
 def test_algorithm_2_lines_1_to_12_the_finalized_successor_with_the_highest_index_is_followed(
     world,
 ):
-    """Alg. 2:4-7: after gc-config, servers of one configuration may point at different finalized ones."""
+    """Alg. 2:4-7: after gc-config, servers may point at different finalized configurations."""
     targets = [
         Successor(content.at(DEFAULT_DOMAIN, index, C0.id), Status.FINALIZED)
         for index, content in ((1, EC), (3, LATER))
@@ -124,7 +133,7 @@ def test_algorithm_2_line_15_what_was_found_is_put_to_a_quorum_before_it_is_foll
 def test_algorithm_3_line_17_values_of_a_configuration_with_a_finalized_successor_are_not_used(
     world,
 ):
-    """Alg. 3:17-20, Alg. 4:10-13: the reader gets bottom there, and reads on."""
+    """Alg. 3:17-20, Alg. 4:10-13: the reader gets bottom in this configuration, and reads on."""
     client, mover, reader = world.client(), world.client(Switches(gc=False)), world.client()
     client.run(write(client.view, "k", b"v"))
     mover.run(reconfigure(mover.view, EC))
@@ -136,7 +145,7 @@ def test_algorithm_3_line_17_values_of_a_configuration_with_a_finalized_successo
 
 
 def test_algorithm_4_line_18_a_collected_server_acknowledges_without_storing(world):
-    """Alg. 4:17-18: and its answer names the successor, so the writer goes there."""
+    """Alg. 4:17-18: the answer names the successor, and the writer goes to the successor."""
     late, mover, reader = world.client(), world.client(), world.client()
     world.hold = lambda source, target, message: (
         source is late and isinstance(message, PutData) and message.configuration == C0.id
@@ -175,7 +184,7 @@ def test_algorithm_5_reconfig_asks_moves_finalizes_and_collects_in_this_order(wo
 
 
 def test_algorithm_5_lines_23_to_36_the_maximum_over_all_configurations_moves(world):
-    """Alg. 5:30-35: what was written in a configuration that stays pending is not lost by the next reconfiguration."""
+    """Alg. 5:30-35: the next reconfiguration keeps a value written in a pending configuration."""
     dead, writer, mover, reader = (world.client() for _ in range(4))
     writer.run(write(writer.view, "k", b"old"))
     world.hold = lambda source, target, message: source is dead and isinstance(message, PutData)
@@ -190,7 +199,10 @@ def test_algorithm_5_lines_23_to_36_the_maximum_over_all_configurations_moves(wo
 
 
 def test_algorithm_5_a_mover_overtaken_half_way_moves_everything_all_the_same(world):
-    """Alg. 5:23-36: while it stalls in a retired configuration, somebody finalizes the one between; it goes on from there."""
+    """Alg. 5:23-36: the mover stalls in a retired configuration.
+
+    Another client finalizes the configuration between; the mover goes on from this configuration.
+    """
     writer, first, second, reader = (world.client() for _ in range(4))
     tag = writer.run(write(writer.view, "k", b"v"))
 
@@ -224,7 +236,10 @@ def finalizes(message):
 def test_algorithm_1_a_query_overtaken_half_way_asks_every_later_configuration(
     world, switches, operation
 ):
-    """Alg. 1:10-15: the reader stalls in a configuration that is retired meanwhile; what was written in the last one, still pending, counts."""
+    """Alg. 1:10-15: the reader stalls in a configuration that is retired at this time.
+
+    The value written in the last, still pending configuration counts.
+    """
     late, first, second, writer = (
         world.client(switches),
         world.client(),
@@ -262,7 +277,10 @@ def test_algorithm_1_a_query_overtaken_half_way_asks_every_later_configuration(
 
 
 def as_published(monkeypatch):
-    """Section 5 without rule R1: requests that move data carry no successor; put-config alone tells of it."""
+    """Remove rule R1, as in section 5: requests that move data carry no successor.
+
+    Only put-config tells of the successor.
+    """
     true_page, true_version, true_data = (
         listing.list_page,
         DataAccess.get_version,
@@ -287,7 +305,10 @@ def as_published(monkeypatch):
 
 
 def counterexample():
-    """A writer's message reaches s1 after the mover looked there and before put-config does; the history of all that is visible to clients."""
+    """Return the history of the visible operations of the counterexample.
+
+    A writer's message reaches s1 after the mover looked at s1 and before put-config does.
+    """
     world = World(C0, range(7))
     writer, mover, reader = world.client(), world.client(), world.client()
     first = writer.run(write(writer.view, "k", b"old"))
@@ -327,7 +348,7 @@ def counterexample():
 
 
 def test_the_published_piggyback_loses_a_completed_write_and_the_checker_says_so(monkeypatch):
-    """Section 5.1: each server is looked at only when it stores the value, and that is not enough."""
+    """Section 5.1: each server is checked only when it stores the value, which is not enough."""
     as_published(monkeypatch)
     history = counterexample()
     assert [done.value for done in history] == [b"old", b"new", b"old"]
@@ -335,7 +356,7 @@ def test_the_published_piggyback_loses_a_completed_write_and_the_checker_says_so
 
 
 def test_with_rule_r1_the_same_schedule_is_atomic():
-    """The same messages in the same order, with the successor carried by those that move data."""
+    """The messages and their order are the same, with the successor in messages that move data."""
     history = counterexample()
     assert history[-1].value == b"new"
     assert broken_atomicity(history) == []

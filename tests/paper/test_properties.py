@@ -1,4 +1,7 @@
-"""Properties, lemmas and theorems of ARES II sections 3 and 6, over random schedules of readers, writers and reconfigurers."""
+"""Properties, lemmas and theorems of ARES II sections 3 and 6, over random schedules.
+
+The schedules have readers, writers and reconfigurers.
+"""
 
 import pytest
 
@@ -21,7 +24,7 @@ SEEDS = range(60)
 
 @pytest.fixture(scope="module")
 def histories():
-    """Each a few dozen operations, reconfigurations among them."""
+    """Make histories of a few dozen operations each, reconfigurations among them."""
     made = [Schedule(seed).run() for seed in SEEDS]
     indices = {done.cseq.lambda_ for history in made for done in history}
     assert max(indices) >= 4, "the schedules must reconfigure"
@@ -38,13 +41,13 @@ def test_lemma_8_configuration_uniqueness(histories):
 
 
 def test_lemma_10_subsequence(histories):
-    """Section 6.2.1 (ii): the sequence of an operation is a subsequence of that of every operation after it."""
+    """Section 6.2.1 (ii): an operation's sequence is a subsequence of each later operation's."""
     for history in histories:
         assert broken_subsequence(history) == []
 
 
 def test_lemma_11_the_last_finalized_index_of_a_process_never_goes_back(histories):
-    """Section 6.2.1: mu of one process, from each of its operations to the next."""
+    """Section 6.2.1: mu of a process, from each of its operations to the next."""
     for history in histories:
         for client in {done.client for done in history}:
             known = [
@@ -56,7 +59,10 @@ def test_lemma_11_the_last_finalized_index_of_a_process_never_goes_back(historie
 
 
 def test_lemma_12_and_theorem_13_sequence_progress(histories):
-    """Section 6.2.1 (iii): what was finalized when an operation ended is finalized, or superseded, for every later one."""
+    """Section 6.2.1 (iii): an entry finalized at the end of an operation stays so or is superseded.
+
+    This holds for every later operation.
+    """
     for history in histories:
         assert broken_progress(history) == []
 
@@ -68,7 +74,10 @@ def test_theorem_16_atomicity_by_tags(histories):
 
 
 def test_lemma_15_a_read_never_returns_a_withheld_value(histories):
-    """Section 6.2.2: bottom stands for a value that a finalized successor has; a reader goes there."""
+    """Section 6.2.2: bottom stands for a value that a finalized successor has.
+
+    A reader goes to the successor.
+    """
     read = [done.value for history in histories for done in history if done.kind == "read"]
     assert len(read) > 100
     assert all(value is TOMBSTONE or isinstance(value, bytes) for value in read)
@@ -76,13 +85,19 @@ def test_lemma_15_a_read_never_returns_a_withheld_value(histories):
 
 
 def test_lemma_14_termination(histories):
-    """Section 6.2.2: every operation ends; a schedule that does not end, or an operation that fails, raises in the making of the histories."""
+    """Section 6.2.2: every operation ends.
+
+    An endless schedule, or a failed operation, raises in the making of the histories.
+    """
     for history in histories:
         assert len(history) == 5 * 4
 
 
 def test_lemma_6_a_proposal_is_for_the_index_after_the_last_known(histories):
-    """Section 6.2.1: decided configurations have consecutive indices, and each reconfiguration returns one of them."""
+    """Section 6.2.1: decided configurations have consecutive indices.
+
+    Each reconfiguration returns a decided configuration.
+    """
     for history in histories:
         installed = {
             done.value.configuration.index for done in history if done.kind == "reconfigure"
@@ -126,7 +141,10 @@ def test_lemma_7_the_pointer_is_monotonic(seed):
 
 @pytest.mark.parametrize("seed", range(10))
 def test_lemma_9_a_quorum_knows_a_successor_of_all_but_the_last(seed):
-    """Section 6.2.1: whatever a process knows, a quorum of each of its earlier configurations points at a later one."""
+    """Section 6.2.1: a quorum of each earlier configuration points at a later configuration.
+
+    This holds for the configurations that any process knows.
+    """
     schedule = Schedule(seed, clients=4, reconfigurers=2, operations=3)
     checked = 0
 

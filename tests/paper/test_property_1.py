@@ -1,7 +1,8 @@
-"""Property 1 of ARES II (section 3) for both data access primitives, over random schedules of bare primitives on one configuration.
+"""Property 1 of ARES II (section 3) for both data access primitives, over random schedules.
 
-C1: a get-data or get-tag that begins after a put-data ended returns at least its tag. C2: what get-data returns was put, by a put-data that began
-before the get-data ended, or is the initial value.
+The schedules have bare primitives on a single configuration. C1: a get-data or get-tag that begins
+after a put-data ended returns at least its tag. C2: get-data returns a value that was put, by a
+put-data that began before the get-data ended, or the initial value.
 """
 
 import random
@@ -20,7 +21,10 @@ ABD = Configuration.abd(servers(0, 1, 2)).at(DEFAULT_DOMAIN, 0)
 ABD5 = Configuration.abd(servers(0, 1, 2, 3, 4)).at(DEFAULT_DOMAIN, 0)
 EC = Configuration.ec(servers(0, 1, 2, 3, 4), 3, 4).at(DEFAULT_DOMAIN, 0)
 EC_NARROW = Configuration.ec(servers(0, 1, 2, 3, 4), 2, 1).at(DEFAULT_DOMAIN, 0)
-"""A List of two: more writers than delta at once, so get-data may fail, but must not go back."""
+"""Configuration with a List of two: more writers than delta at once.
+
+get-data may fail, but must not go back.
+"""
 
 WRITERS, READERS, TURNS, STEPS_MAX = 4, 3, 5, 20_000
 
@@ -34,7 +38,7 @@ class Action(NamedTuple):
 
 
 def run(configuration: Configuration, seed: int, crashes: int) -> list[Action]:
-    """``crashes``: so many servers fall silent on the way."""
+    """Run a schedule; `crashes` servers fall silent on the way."""
     world = World(configuration, range(5), seed)
     rng = random.Random(seed)
     clients = [world.client() for _ in range(WRITERS + READERS)]
@@ -129,7 +133,7 @@ def test_property_1(configuration, crashes):
 
 
 def test_quorums_that_do_not_meet_break_c1():
-    """The negative control: quorums of one server of three."""
+    """Negative control: quorums of a single server of three."""
     lonely = Configuration.abd(servers(0, 1, 2)).at(DEFAULT_DOMAIN, 0)
     vars(lonely)["quorum_size"] = 1
     assert any(broken_c1(run(lonely, seed, 0)) for seed in range(25))

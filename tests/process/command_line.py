@@ -1,4 +1,4 @@
-"""`ares-cli` as a person types it, against real processes: set-up for tests."""
+"""`ares-cli` as a user types it, against real processes: set-up for tests."""
 
 import json
 import os
@@ -14,7 +14,10 @@ from .warm_start import ares_cli
 
 
 class Cli:
-    """`ares-cli` for one cluster. ``ok`` and ``fails`` check the exit status. ``environment``: more variables."""
+    """`ares-cli` for a cluster.
+
+    ``ok`` and ``fails`` check the exit status. ``environment`` has further variables.
+    """
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -52,7 +55,11 @@ class Cli:
 
 
 def running_cluster(directory: Path, *more: str) -> Iterator[Cli]:
-    """Four servers, unless ``more`` words for `init` name sites, and three consensus members in ``directory``, stopped at the end."""
+    """Run a cluster in ``directory``, stopped at the end.
+
+    The cluster has three consensus members and four servers, unless the words ``more`` for `init`
+    name sites.
+    """
     servers = () if "--sites" in more else ("--servers", "4")
     for words in (
         ["init", directory, *servers, "--consensus", "3", "--base-port", "0", *more],

@@ -1,4 +1,4 @@
-"""Large files on the command line, against real processes: what moves, what two people do to each other, what is refused."""
+"""Large files on the command line, against real processes: transfers, conflicts, refusals."""
 
 import json
 import os
@@ -32,7 +32,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
 
 @pytest.fixture
 def cli(shared: Cli, tmp_path: Path) -> Cli:
-    """A running cluster that the tests share; each has files and a cache of its own."""
+    """Yield a running cluster that the tests share; each test has separate files and a cache."""
     shared.environment = {"ARES_CACHE": str(tmp_path / "cache")}
     return shared
 
@@ -46,7 +46,7 @@ def edited(data: bytes, offset: int, by: bytes) -> bytes:
 
 
 class Copy:
-    """A local copy of a file of the cluster, and what is done to it."""
+    """A local copy of a file of the cluster, and its operations."""
 
     def __init__(self, cli: Cli, path: Path, name: str) -> None:
         self.cli, self.path, self.name = cli, path, name
@@ -64,7 +64,7 @@ class Copy:
 
 
 def two_copies(cli: Cli, tmp_path: Path, name: str) -> tuple[Copy, Copy]:
-    """Ann put the file, and Bob has it, too."""
+    """Make two copies: Ann put the file, and Bob has it, too."""
     ann, bob = (Copy(cli, tmp_path / f"{who}.bin", name) for who in ("ann", "bob"))
     ann.path.write_bytes(content())
     ann.put(*SMALL_BLOCKS)
@@ -122,7 +122,7 @@ def test_edits_of_different_blocks_both_prevail(cli: Cli, tmp_path: Path) -> Non
 
 
 def test_get_does_not_overwrite_what_was_edited(cli: Cli, tmp_path: Path) -> None:
-    """Neither after a put nor after a get; what put took, and what get brought, is nothing to lose."""
+    """This holds after a put and after a get; the content put or brought can be replaced."""
     ann, bob = two_copies(cli, tmp_path, "mine to lose")
     bob.edit(10_000, b"bob was here")
     bob.put()
@@ -189,11 +189,14 @@ def test_two_copies_on_one_machine_do_not_take_each_others_base(cli: Cli, tmp_pa
     assert len(bob.put(status=1)["conflicts"]) == 1
     assert (
         bob.put("--no-cache")["conflicts"] == []
-    )  # nothing is known of the copy: what bob's file lacks is taken for deleted by him
+    )  # without knowledge of the copy, blocks missing from bob's file count as deleted by bob
 
 
 def in_conflict(cli: Cli, tmp_path: Path, name: str) -> tuple[Copy, Copy, bytes]:
-    """Both changed the same block, Ann was first, and Bob changed another one as well; with what Ann put."""
+    """Make a conflict; return the copies and Ann's content.
+
+    Both changed the same block, Ann first, and Bob changed another block as well.
+    """
     ann, bob = two_copies(cli, tmp_path, name)
     theirs = ann.edit(10_000, b"ann was here")
     ann.put()
@@ -392,7 +395,7 @@ def test_listing_and_deleting(cli: Cli, tmp_path: Path) -> None:
     assert [one["file"] for one in cli.json("files", "list/")["files"]] == ["list/b"]
     assert (
         ann.put()["inserted"] == 1
-    )  # with blocks of the usual size: what the copy was made from is forgotten
+    )  # with blocks of the usual size: the base of the copy is forgotten
     assert cli.ok("get", "list/a", "-") == content()
 
 
@@ -532,7 +535,7 @@ def test_a_file_that_grows_while_it_is_put(
 def test_a_put_cut_short_before_anything_is_sent(
     cli: Cli, tmp_path: Path, number: signal.Signals, status: int, background: bool
 ) -> None:
-    """A shell without job control lets what it runs in the background ignore SIGINT."""
+    """A shell without job control starts background commands with SIGINT ignored."""
     ann = Copy(cli, tmp_path / "ann.bin", "short")
     ann.path.write_bytes(content())
     ann.put("--atomic", *SMALL_BLOCKS)

@@ -1,4 +1,4 @@
-"""The commands that use a cluster, as a person types them, against real processes: what they print, refuse and survive."""
+"""The commands that use a cluster, against real processes: output, refusals, survival."""
 
 import asyncio
 import base64
@@ -28,13 +28,13 @@ ABD_3 = "ABD n=3 on s0,s1,s2; quorum 2, survives 1 crash"
 
 @pytest.fixture(scope="module")
 def cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
-    """A running cluster that the tests share; each uses keys and domains of its own."""
+    """Yield a running cluster that the tests share; each test uses separate keys and domains."""
     yield from running_cluster(tmp_path_factory.mktemp("shared") / "cluster")
 
 
 @pytest.fixture
 def mortal(tmp_path: Path) -> Iterator[Cli]:
-    """A running cluster whose processes a test may kill."""
+    """Yield a running cluster; the test may kill processes of the cluster."""
     yield from running_cluster(tmp_path / "cluster")
 
 

@@ -1,4 +1,4 @@
-"""`ares-cli trace`: where the time of an operation went, and traces of clients and servers joined."""
+"""`ares-cli trace`: the phases of an operation, and joined traces of clients and servers."""
 
 import os
 import time
@@ -61,7 +61,7 @@ def test_what_servers_did_hangs_under_the_round_that_asked_for_it(cli: Cli, tmp_
     cli.ok("write", "k", stdin=b"more")
     cli.environment["OTEL_TRACES_EXPORTER"] = "none"
     pids = [int((cli.directory / f"run/{id}.pid").read_text()) for id in ("s0", "s1", "s2", "s3")]
-    for pid in pids:  # each exports what it has at its end, unless it is told to hurry
+    for pid in pids:  # each process exports its spans at its end, unless it is told to hurry
         os.kill(pid, 15)
     until_s = time.monotonic() + END_S_MAX
     while any(Path(f"/proc/{pid}").exists() for pid in pids) and time.monotonic() < until_s:

@@ -1,4 +1,7 @@
-"""What a hostile writer leaves, against real processes: an object that cannot be decoded, left behind by `reconfig` and listed by `status`."""
+"""An undecodable object by a hostile writer, against real processes.
+
+`reconfig` leaves the object behind, and `status` lists it.
+"""
 
 import asyncio
 import shlex
@@ -29,7 +32,10 @@ def cli(tmp_path: Path) -> Iterator[Cli]:
 
 
 def hostile(cli: Cli, name: str, numbers: list[int], lie: bool = False) -> None:
-    """Puts elements by hand: one version with each of these numbers; with ``lie``, whose elements are no value together."""
+    """Put elements by hand, a version with each of these numbers.
+
+    With ``lie``, the elements do not decode together.
+    """
 
     async def put() -> None:
         async with ares.connect(cli.settings.path) as store:

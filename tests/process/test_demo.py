@@ -1,4 +1,4 @@
-"""The demo: its whole story comes true, it leaves nothing behind however it ends, and its traffic would notice a store that errs."""
+"""The demo: a true story, no remains, and traffic that detects a faulty store."""
 
 import asyncio
 import json
@@ -113,7 +113,7 @@ def test_a_step_that_fails_fails_the_demo(
 
 
 class Memory:
-    """A store without faults; the subclasses have one each, after some reads."""
+    """A store without faults; each subclass has a fault after some reads."""
 
     def __init__(self) -> None:
         self.values: dict[str, list[bytes]] = {}

@@ -1,4 +1,4 @@
-"""A cluster whose servers keep what they acknowledged: killed at any moment, stopped, without its store."""
+"""A cluster of durable servers: killed at any moment, stopped, without a store."""
 
 import json
 import os
@@ -30,7 +30,7 @@ def cli(*words: str | Path, stdin: bytes = b"") -> bytes:
 
 
 def start(cluster: Path, server: str) -> subprocess.Popen[bytes]:
-    """Run one server by itself, until it says that it serves."""
+    """Run a single server up to the message of its readiness."""
     process = subprocess.Popen(
         python("-m", "ares", "server", str(cluster), "--id", server),
         stdout=subprocess.PIPE,
@@ -115,12 +115,12 @@ def test_a_server_without_its_store_is_refused_and_may_forget(directory, servers
 
 
 def test_a_server_without_its_segments_is_refused_until_they_are_back(directory, servers):
-    """It would begin empty under its old identity."""
+    """The server would begin empty under the old identity."""
     with ares.connect_blocking(directory / "cluster.toml") as store:
         store.write("key", b"value" * 3000)
         journal, aside = directory / "data/s2/journal", directory / "aside"
         while not any(b"value" * 3000 in path.read_bytes() for path in journal.glob("*.log")):
-            time.sleep(0.05)  # it may be the last of the servers to have it
+            time.sleep(0.05)  # this server may be the last to have it
         kill(servers.pop("s2"))
         aside.mkdir()
         for segment in journal.glob("*.log"):

@@ -1,4 +1,4 @@
-"""A log whose servers keep it on their disks: killed at any moment, larger than their memory, trimmed, rotten."""
+"""A log on servers' disks: killed at any moment, larger than memory, trimmed, rotten."""
 
 import asyncio
 import os
@@ -33,7 +33,10 @@ def cluster(tmp_path: Path) -> Iterator[Cli]:
 
 
 class Servers:
-    """Those that are killed and started again; what a restart took, in seconds. ``told``: figures for a person."""
+    """Servers that are killed and started again, with the seconds of each restart.
+
+    ``told`` has figures for a person.
+    """
 
     told = ""
 
@@ -55,7 +58,7 @@ class Servers:
         process = self._started.pop(id, None)
         if process is not None:
             process.communicate()
-        time.sleep(0.1)  # its directory is free when it is gone
+        time.sleep(0.1)  # the directory is free after the end of the process
 
     def start(self, id: str) -> None:
         begin_s = time.monotonic()
@@ -134,7 +137,10 @@ async def _appends_and_kills(cluster: Cli, servers: Servers) -> None:
                 first, min(first + 50, max(acknowledged) + 1)
             ):
                 assert acknowledged.pop(position, entry) == entry
-        for position, entry in acknowledged.items():  # of ranges that were too large for one answer
+        for (
+            position,
+            entry,
+        ) in acknowledged.items():  # of ranges that were too large for a single answer
             assert await log.read(position) == entry
 
 

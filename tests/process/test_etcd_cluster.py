@@ -1,4 +1,7 @@
-"""A cluster whose decisions an etcd keeps: its processes are the servers alone, and everything that needs a decision asks etcd."""
+"""A cluster with decisions in an etcd.
+
+The only processes are the servers, and every decision is asked of etcd.
+"""
 
 import json
 import re
@@ -19,7 +22,7 @@ LOOK_S_MAX = 60.0
 
 
 class EtcdCluster:
-    """Four servers and an etcd of one member, running."""
+    """Four servers and an etcd of a single member, running."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory / "cluster"
@@ -27,7 +30,7 @@ class EtcdCluster:
         self.etcd.start()
 
     def ares(self, *words: str | Path, status: int = 0) -> str:
-        """What a command says, on stdout if it succeeds, else on stderr."""
+        """Return a command's standard output after success, otherwise the standard error."""
         done = subprocess.run(
             ares_cli(*words), capture_output=True, text=True, check=False, timeout=240
         )
@@ -38,7 +41,10 @@ class EtcdCluster:
         return self.ares("-c", self.directory / "cluster.toml", *words, status=status)
 
     def status(self, answered: str, *words: str) -> str:
-        """What `status` says, as soon as that shows an etcd which answered within the second that it is given."""
+        """Return the output of `status` after an etcd answered in time.
+
+        The time is the second allowed by `status`.
+        """
         until_s = time.monotonic() + LOOK_S_MAX
         while time.monotonic() < until_s:
             if answered in (said := self.ask("status", *words)):

@@ -1,4 +1,4 @@
-"""A data directory that was emptied or is not mounted: no server or consensus member starts in it as if nothing had ever been there."""
+"""An emptied or unmounted data directory, in which no server or member starts as if new."""
 
 import json
 import os
@@ -21,13 +21,13 @@ pytestmark = pytest.mark.process
 
 @pytest.fixture(params=["memory", "fsync"])
 def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
-    """A new cluster of 3 servers, a spare and 3 consensus members, stopped at the end."""
+    """Make a new cluster of 3 servers, a spare and 3 consensus members, stopped at the end."""
     yield from _made(tmp_path, request.param)
 
 
 @pytest.fixture
 def durable(tmp_path: Path) -> Iterator[Path]:
-    """The same, and its servers have stores."""
+    """Make the same cluster with stores at the servers."""
     yield from _made(tmp_path, "fsync")
 
 
@@ -51,7 +51,7 @@ def _made(tmp_path: Path, durability: str) -> Iterator[Path]:
 
 
 def once(cluster: Path, kind: str, id: str, *more: str) -> str:
-    """Start the process by itself, and kill it when it serves; returns under which identity a server does."""
+    """Start the process alone, kill the serving process, and return a server's identity."""
     command = python("-m", "ares", kind, cluster / "cluster.toml", "--id", id, *more)
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -64,7 +64,10 @@ def once(cluster: Path, kind: str, id: str, *more: str) -> str:
 
 
 def refused(cluster: Path, kind: str, id: str, ran: bool = False) -> str:
-    """The error with which the process does not start; its words say what to do. ``ran``: it says that the process did before."""
+    """Return the error of a refused start, after a check of the remedy.
+
+    ``ran``: the error mentions an earlier start of the process.
+    """
     done = ares(kind, cluster / "cluster.toml", "--id", id)
     assert (done.returncode, done.stdout) == (1, "")
     nothing = f"nothing is in {cluster / 'data' / id}: "
@@ -81,7 +84,7 @@ def refused(cluster: Path, kind: str, id: str, ran: bool = False) -> str:
 
 
 def empty(cluster: Path, id: str) -> None:
-    """As an unmounted disk leaves it: the directory is there."""
+    """Empty the directory, as after a missing mount."""
     shutil.rmtree(cluster / "data" / id)
     (cluster / "data" / id).mkdir()
 
@@ -90,7 +93,7 @@ def test_an_emptied_server_is_refused_until_it_is_told_to_forget(cluster: Path) 
     known = Settings.load(cluster / "cluster.toml").servers[ServerId("s1")].identity
     assert once(cluster, "server", "s1") == known
     empty(cluster, "s1")
-    for _ in range(2):  # what a refused start leaves is not taken for a server's
+    for _ in range(2):  # the remains of a refused start are not taken for a server's
         assert "the other servers have what it had" in refused(cluster, "server", "s1", ran=True)
     assert once(cluster, "server", "s1", "--forget") != known
     assert once(cluster, "server", "s1") != known
@@ -107,7 +110,10 @@ def test_an_emptied_server_begins_anew_where_it_was_prepared_for_that(cluster: P
 
 
 def test_a_server_on_another_machine_is_prepared_there(cluster: Path) -> None:
-    """There is the cluster file, and nothing of the directories that `init` made; nor would there be any if it was of an earlier release."""
+    """The machine has the cluster file, and no directories of `init`.
+
+    A file of an earlier release would have no directories either.
+    """
     shutil.rmtree(cluster / "data")
     refused(cluster, "server", "s0")
     prepared = ares("prepare", cluster / "cluster.toml", "s0", "s3", "r0")

@@ -1,4 +1,7 @@
-"""Servers whose disks are full: they refuse changes and say why, go on reading, and take changes again when there is space, whoever made it."""
+"""Servers with full disks: they refuse changes with the reason, and serve reads.
+
+They accept changes again with free space from any source.
+"""
 
 import json
 import os
@@ -28,7 +31,7 @@ PATIENCE_S = 60.0
 
 
 def namespace() -> list[str] | None:
-    """How to make a mount namespace of one's own here; None if there is no way."""
+    """Return the command for a private mount namespace, or `None` if impossible."""
     for words in (["unshare", "-m"], ["unshare", "-rm"]):
         with suppress(OSError):
             done = subprocess.run(
@@ -46,7 +49,10 @@ needs_mounts = pytest.mark.skipif(
 
 
 class SmallDisks:
-    """A cluster of three servers, each with a disk of DISK_MIB of its own; the mounts end with the process that holds them."""
+    """A cluster of three servers, each with a separate disk of DISK_MIB.
+
+    The mounts end with the process that holds them.
+    """
 
     def __init__(self, directory: Path, members: int = 0) -> None:
         assert OWN_NAMESPACE is not None
@@ -75,7 +81,7 @@ class SmallDisks:
         self._servers: list[subprocess.Popen[bytes]] = []
 
     def inside(self, *words: str | Path) -> list[str | Path]:
-        """The words of a command that sees the disks."""
+        """Return the words of a command that sees the disks."""
         user = [] if OWN_NAMESPACE == ["unshare", "-m"] else ["-U", "--preserve-credentials"]
         return ["nsenter", "-t", str(self._holder.pid), "-m", *user, f"--wd={Path.cwd()}", *words]
 
@@ -104,7 +110,7 @@ class SmallDisks:
             )
 
     def fill(self, server: str) -> None:
-        """Leave no room on the disk of one server."""
+        """Fill the disk of a server."""
         home = next(home for home in self._homes if home.name == server)
         subprocess.run(
             self.inside("dd", "if=/dev/zero", f"of={home}/rest", "bs=65536"), capture_output=True
@@ -132,7 +138,7 @@ def disks(tmp_path: Path) -> Iterator[SmallDisks]:
 
 
 class Writer:
-    """Writes objects and remembers what was acknowledged."""
+    """A writer of objects that remembers acknowledged values."""
 
     def __init__(self, store: BlockingManager) -> None:
         self.store = store
@@ -140,7 +146,7 @@ class Writer:
         self._count = 0
 
     def fill(self) -> ares.AresError:
-        """Until the first failure, which is returned."""
+        """Write until the first failure, and return the error."""
         for _ in range((DISK_MIB << 20) // VALUE_BYTES):
             try:
                 self.write()
@@ -155,7 +161,7 @@ class Writer:
         self.acknowledged[key] = value
 
     def write_eventually(self) -> None:
-        """Space is given back by and by."""
+        """Write until success; space is released gradually."""
         deadline_s = time.monotonic() + PATIENCE_S
         while True:
             try:
@@ -169,7 +175,10 @@ class Writer:
 
 
 def status_of(disks: SmallDisks) -> dict[str, Any]:
-    """Which disks are full, and how `default` stands. Reads go on, so the exit status is 0."""
+    """Return the full disks and the state of `default`.
+
+    Reads succeed; the exit status is therefore 0.
+    """
     command = ares_cli("-c", disks.file, "status")
     told = json.loads(
         subprocess.run([*command, "--json"], capture_output=True, check=True, timeout=240).stdout
@@ -197,7 +206,7 @@ def test_a_full_disk_refuses_changes_serves_reads_and_goes_on_when_there_is_spac
         deadline_s = time.monotonic() + PATIENCE_S
         while set(status_of(disks)["servers"].values()) != {
             True
-        }:  # one that refused may find room when another stops asking for it
+        }:  # a write refused before may find room after another stops asking
             assert time.monotonic() < deadline_s
             writer.fill()
         assert str(writer.fill()).endswith("nothing was changed")

@@ -42,7 +42,7 @@ def cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
 
 
 def complete_since(cli: Cli, moment: float, domain: str = "photos") -> None:
-    """When everything that was completed before that moment is in the domain's mirror."""
+    """Wait until the domain's mirror has all data completed before that moment."""
     for _ in range(200):
         [photos] = [
             each for each in cli.json("domain", "ls")["domains"] if each["domain"] == domain

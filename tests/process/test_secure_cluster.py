@@ -1,4 +1,7 @@
-"""A cluster with keys as a person runs it: init, up, clients with roles, keys that come and go, a reconfiguration, down; and no secret in sight."""
+"""A cluster with keys from `init` to `down`: roles, new and revoked keys, a reconfiguration.
+
+No secret is ever visible.
+"""
 
 import os
 import subprocess
@@ -125,7 +128,10 @@ def test_a_secret_that_others_can_read_is_not_used(
 
 
 def test_no_secret_is_in_sight(cli: Cli, keys: dict[str, str]) -> None:
-    """Not in what runs, its environment, its logs even at their most talkative, what it says over HTTP, or the file that is handed out."""
+    """The secrets are not in processes, environments, logs at the most verbose level or pages.
+
+    The file for distribution has no secret either.
+    """
     assert keys
     cli.ok("log-level", "debug")
     cli.ok("write", "key", stdin=b"value")
@@ -170,7 +176,7 @@ def http_addresses(cli: Cli) -> list[str]:
 
 
 def told(address: str, page: str) -> bytes:
-    """What a process says over HTTP."""
+    """Return a process's answer over HTTP."""
     with urllib.request.urlopen(f"http://{address}/{page}", timeout=10) as answer:
         body: bytes = answer.read()
     assert body
@@ -178,7 +184,7 @@ def told(address: str, page: str) -> bytes:
 
 
 def bytes_of(secret: bytes) -> bytes:
-    """A key as it is in memory; a password as it is."""
+    """Return a key's bytes in memory; a password stays the same."""
     try:
         return bytes.fromhex(secret.decode())
     except ValueError:

@@ -152,7 +152,7 @@ def test_sites_that_cannot_be_are_refused(tmp_path: Path, sites: str) -> None:
 
 @pytest.fixture
 def two_sites(tmp_path: Path) -> Iterator[Cli]:
-    """Consensus members and `default` are at the first site."""
+    """Make a cluster with consensus members and `default` at the first site."""
     yield from running_cluster(
         tmp_path / "cluster", "--durability", "memory", "--sites", "far:3,near:3"
     )
@@ -160,7 +160,7 @@ def two_sites(tmp_path: Path) -> Iterator[Cli]:
 
 @contextmanager
 def cut_off(cli: Cli, *ids: str) -> Iterator[None]:
-    """These processes are as silent as if the link to them was cut."""
+    """Silence these processes as if the link to them was cut."""
     pids = [int((cli.directory / f"run/{id}.pid").read_text()) for id in ids]
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)

@@ -1,4 +1,7 @@
-"""A cluster's processes: started together, stopped exactly, never mistaken for others, never started again as if they remembered."""
+"""A cluster's processes: started together, stopped exactly, never confused with others.
+
+A process is never restarted as if it remembered lost data.
+"""
 
 import contextlib
 import json
@@ -50,13 +53,13 @@ def _made(directory: Path, *more: str) -> Iterator[Path]:
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Path]:
-    """A new cluster of 3 servers and 3 consensus members, stopped at the end."""
+    """Make a new cluster of 3 servers and 3 consensus members, stopped at the end."""
     yield from _made(tmp_path / "cluster")
 
 
 @pytest.fixture
 def forgetful(tmp_path: Path) -> Iterator[Path]:
-    """The same, and its servers keep everything in memory."""
+    """Make the same cluster with all data in memory."""
     yield from _made(tmp_path / "cluster", "--durability", "memory")
 
 
@@ -273,7 +276,7 @@ def test_an_address_in_use_is_found_before_any_server_starts(cluster: Path) -> N
 
 
 def test_init_with_a_port_that_is_taken_names_it_and_free_ones(tmp_path: Path) -> None:
-    """Nothing is written, so the same line with the ports that it names makes the cluster."""
+    """No file is written, so the same line with the named ports makes the cluster."""
     [address] = free_addresses(1)
     port = split_address(address)[1]
     wanted = ("init", tmp_path / "c", "--servers", "3", "--base-port")
@@ -303,7 +306,7 @@ def test_down_leaves_a_process_alone_that_only_has_the_pid(cluster: Path) -> Non
 
 
 def test_down_stops_what_an_earlier_release_started(forgetful: Path) -> None:
-    """It started Python without -P."""
+    """The earlier release started Python without -P."""
     command = [
         word
         for word in python("-m", "ares", "server", forgetful / "cluster.toml", "--id", "s0")

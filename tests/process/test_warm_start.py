@@ -1,4 +1,4 @@
-"""A forked `ares-cli` does what one does that is started as people start it."""
+"""A forked `ares-cli`, which acts like a command started by a user."""
 
 import os
 import subprocess
@@ -53,7 +53,10 @@ def test_it_works_in_the_directory_of_whoever_starts_it(tmp_path: Path) -> None:
 
 
 def test_it_ends_when_whoever_waits_for_it_is_killed(tmp_path: Path) -> None:
-    """It has begun to read by then; its output, which only it holds open, ends with it."""
+    """The command has begun to read before the kill.
+
+    The output, which only the command holds open, ends with the command.
+    """
     subprocess.run(
         ares_cli("init", tmp_path / "c", "--servers", "3", "--consensus", "0"),
         capture_output=True,

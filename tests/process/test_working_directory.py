@@ -1,4 +1,7 @@
-"""Nothing is imported from the working directory, whoever can write there: not by a command, and not by the processes that it starts."""
+"""The working directory, from which no command and no started process imports.
+
+Any user may be able to write to that directory.
+"""
 
 import os
 import subprocess
@@ -25,7 +28,7 @@ LIBRARY = (
 
 
 class Trap:
-    """A directory with modules of everybody's names, which leave a mark when they are imported, or even byte-compiled."""
+    """A directory with modules of well-known names, which leave a mark at import or compilation."""
 
     def __init__(self, directory: Path, names: tuple[str, ...]) -> None:
         self.directory = directory / "trap"
@@ -36,7 +39,7 @@ class Trap:
             (self.directory / f"{name}.py").write_text(text)
 
     def run(self, *command: str | Path, status: int = 0) -> str:
-        """Its output; it must end with that status."""
+        """Run a command and return the output; the command must end with that status."""
         done = subprocess.run(
             command, capture_output=True, text=True, check=False, timeout=240, cwd=self.directory
         )
@@ -53,7 +56,7 @@ def trap(tmp_path: Path) -> Trap:
 
 
 def live(trap: Trap, ares: list[str], cluster: Path) -> None:
-    """A cluster's life, from ``init`` to ``down``."""
+    """Run a cluster from ``init`` to ``down``."""
     file = cluster / "cluster.toml"
     trap.run(
         *ares,
@@ -86,7 +89,10 @@ def test_a_cluster_lives_there(trap: Trap, tmp_path: Path, ares: list[str]) -> N
 
 
 def test_without_its_flag_python_finds_no_installed_package_there(tmp_path: Path) -> None:
-    """That it finds `ares`, and what that imports first, in the working directory is Python's doing. Nothing else comes from there."""
+    """Python alone would look for `ares`, and its first imports, in the working directory.
+
+    No other module comes from the working directory.
+    """
     trap = Trap(tmp_path, INSTALLED)
     live(trap, [word for word in python("-m", "ares") if word != "-P"], tmp_path / "cluster")
     assert trap.imported() == []

@@ -1,8 +1,10 @@
-"""`ares-cli` in milliseconds: its processes are forked from one that has imported everything, and are then like any other.
+"""`ares-cli` in milliseconds: forked from a process with all modules imported.
 
-Starting Python and importing takes several times as long as most commands do, and the tests run hundreds of them. What runs is the entry point, in a
-process of its own, with the standard streams, the environment and the working directory of whoever starts it; its exit status comes back. What
-serves, is sent signals or is looked at from outside is started as people start it, and so is whatever commands themselves start.
+Starting Python and importing takes several times as long as most commands do, and the tests run
+hundreds of commands. The fork runs the entry point in a separate process, with the standard
+streams, the environment and the working directory of the caller; the exit status comes back.
+Processes that serve, get signals or are inspected from outside are started in the usual way, like
+the children of commands.
 """
 
 import functools
@@ -44,12 +46,18 @@ if status < 0:
     os.kill(os.getpid(), -status)
 os._exit(status)
 """
-"""Takes the place of the command: whoever started it waits for it, and may kill it. It imports next to nothing."""
+"""Stand-in for the command, for waits and kills by the caller.
+
+The stand-in imports almost no modules.
+"""
 
 
 @functools.cache
 def _nursery() -> tuple[str, subprocess.Popen[bytes]]:
-    """The name of the socket of the process that is forked, and that process; it ends when its standard input does, with this one at the latest."""
+    """Start the forking process; return the name of the socket, and the process.
+
+    The process ends at the end of standard input, with this process at the latest.
+    """
     name = f"ares-tests-{os.getpid()}-{secrets.token_hex(4)}"
     command = python("-m", "tests.process.warm_start", name)
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
@@ -66,18 +74,21 @@ def _nursery() -> tuple[str, subprocess.Popen[bytes]]:
 
 
 def ares_cli(*words: str | Path) -> list[str | Path]:
-    """The command line that runs `ares-cli` with these words."""
+    """Return the command line of `ares-cli` with these words."""
     name, _ = _nursery()
     return python("-IS", "-c", _LAUNCHER, name, *words)
 
 
 def _become_command(name: str) -> Sequence[str]:
-    """Fork for whoever connects to the socket. Returns in processes that are to be a command, with its words; ends when standard input does."""
+    """Fork for each connection to the socket, until standard input ends.
+
+    Return, with the command's words, in processes that become a command.
+    """
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(f"\0{name}")
         listener.listen(64)
         os.write(1, b"READY\n")
-        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps who looks after a command
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps the watchers of commands
         poller = select.poll()
         poller.register(listener, select.POLLIN)
         poller.register(0, select.POLLIN)
@@ -92,7 +103,10 @@ def _become_command(name: str) -> Sequence[str]:
 
 
 def _look_after_command(connection: socket.socket) -> Sequence[str]:
-    """Fork the command, and tell its exit status to the launcher; without the launcher it is killed. Returns in the command."""
+    """Fork the command, and send the exit status to the launcher.
+
+    Without the launcher the command is killed. Return in the command.
+    """
     said, streams, _, _ = socket.recv_fds(connection, _MESSAGE_BYTES_MAX, 3)
     pid = os.fork()
     if pid == 0:

@@ -1,4 +1,4 @@
-"""Arbitrary vocabulary: every message type with arbitrary field values, as they may come over the network."""
+"""Arbitrary vocabulary: every message type with arbitrary field values, as on a network."""
 
 from typing import get_args
 

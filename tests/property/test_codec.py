@@ -1,4 +1,4 @@
-"""Whatever is encoded comes back; whatever arrives instead is a BadMessage and nothing else (ares/model/codec.py)."""
+"""Round trips of all messages; other input raises BadMessage only (ares/model/codec.py)."""
 
 import msgspec
 import pytest
@@ -34,7 +34,7 @@ def test_a_batch_comes_back_in_order(batch):
 
 
 def garbled(frames):
-    """None if the frames are refused, else what they are taken for."""
+    """Return None if the frames are refused, otherwise the decoded messages."""
     try:
         return decode(frames)
     except BadMessage:

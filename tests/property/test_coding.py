@@ -1,4 +1,4 @@
-"""Any k of n elements rebuild the value, whatever its size (ares/dap/coding.py)."""
+"""Any k of n elements, which rebuild a value of any size (ares/dap/coding.py)."""
 
 import itertools
 import random
@@ -82,7 +82,7 @@ def test_fewer_than_k_elements_do_not(n, k):
 
 
 def test_the_refused_backend_does_fail_this():
-    """The negative control: what the checks above would find of isa_l_rs_vand at 6 + 5."""
+    """Negative control: the result of the checks above with isa_l_rs_vand at 6 + 5."""
     from pyeclib.ec_iface import ECDriver, ECDriverError
 
     driver = ECDriver(k=6, m=5, ec_type="isa_l_rs_vand")

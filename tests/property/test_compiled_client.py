@@ -1,4 +1,7 @@
-"""The compiled core's half of a client is the Python session's twin: whatever happens, both ask, know and return the same."""
+"""The compiled core's half of a client, as a twin of the Python session.
+
+After any events, both ask, know and return the same.
+"""
 
 import os
 import random
@@ -44,7 +47,7 @@ TIMEOUT_S = 3.0
 
 
 class Twin:
-    """A client of a session, with what became of its operations."""
+    """A client of a session, with the outcomes of its operations."""
 
     def __init__(self, configuration, compiled):
         self.session = Session(3, core=client_core() if compiled else None)
@@ -60,7 +63,7 @@ class Twin:
 
         def done(result, error):
             self.ends.append((number, result, repr(error)))
-            if number % 4 == 3 and error is None:  # from within
+            if number % 4 == 3 and error is None:  # from within the session
                 self.start("read", name, value, self.session._now)
 
         small = False
@@ -88,7 +91,7 @@ class Twin:
         self.handles[number] = lambda: self.session.cancel(job)
 
     def knows(self):
-        """What is known now, and what ended since the last look."""
+        """Return the present knowledge, and the operations that ended since the last call."""
         session = self.session
         readiness, taken = session.readiness, self.view.tags._taken
         tags = {name: (each.number, each.completed, each.writers) for name, each in taken.items()}
@@ -97,7 +100,7 @@ class Twin:
         fresh, self.told = self.ends[self.told :], len(self.ends)
         late = sorted(
             end for end in fresh if "still waiting" in end[2]
-        )  # told at one tick, in any order
+        )  # reported at the same tick, in any order
         return (
             [end for end in fresh if end not in late],
             late,
@@ -108,7 +111,7 @@ class Twin:
 
 
 def odd(reply, kind, name, configuration):
-    """Another reply than a server in order would give."""
+    """Return another reply than a correct server would give."""
     successor = Successor(NEXT, Status.FINALIZED if kind == "finalized" else Status.PENDING)
     match kind:
         case "refused" | "full" | "unknown":
@@ -142,7 +145,7 @@ def odd(reply, kind, name, configuration):
             return DataReply(reply.call, reply.tags, reply.length, reply.trimmed, None, None)
         case "empty" if isinstance(
             reply, DataReply
-        ):  # of a List that has forgotten all that it had
+        ):  # of a List that has forgotten all its contents
             return DataReply(reply.call, (), reply.length, Tag(4, ClientId(9)), None, None)
         case "rotten" if isinstance(reply, DataReply) and reply.element is not None:
             bad = Element(
@@ -212,7 +215,7 @@ EVENTS = st.one_of(
 
 
 class Both:
-    """Twins to whom the same happens, and servers."""
+    """Twins with the same events, and servers."""
 
     def __init__(self, configuration):
         self.configuration, self.now = configuration, 0.0
@@ -252,13 +255,13 @@ class Both:
                     twin.session.receive_frames(server, encode(batch), self.now)
 
     def answer_all(self, numbers=()):
-        """Everything, in rounds; ``numbers``: who first."""
+        """Answer all requests, in rounds; ``numbers`` are the first servers."""
         for _ in range(3):
             for number in [*numbers, *range(self.configuration.n)]:
                 self.answer(number, 99)
 
     def rival(self, number, name, highest):
-        """Another client's write has come to this server."""
+        """Bring another client's write to this server."""
         id, tag, value = self.configuration.id, Tag(highest, ClientId(9)), b"rival"
         parts, index = (
             coding_for(self.configuration).encode(value)[number],
@@ -312,7 +315,7 @@ def test_it_does_what_the_session_does(configuration, events):
 
 
 def drawn(rng):
-    """An event of a long run, in which most operations complete."""
+    """Draw an event of a long run, in which most operations complete."""
     server, name = rng.randrange(N), rng.choice(NAMES)
     return rng.choices(
         [
@@ -402,7 +405,7 @@ def test_values_are_coded_as_the_library_does(data, n, value):
         Server(ServerId(f"s{number}"), f"host{number}:1", f"{number:032x}") for number in range(n)
     )
     both = Both(Configuration.ec(servers, k, allow_no_faults=True).at(DEFAULT_DOMAIN, 0))
-    for _ in range(2):  # the second time from what was learned of the first
+    for _ in range(2):  # the second time from the knowledge of the first
         both.start("write", NAMES[0], value)
         both.answer_all()
         both.start("read", NAMES[0], b"")
@@ -417,13 +420,13 @@ def test_values_are_coded_as_the_library_does(data, n, value):
 
 def test_most_operations_are_the_cores_from_beginning_to_end():
     both = Both(CONFIGURATIONS[0])
-    both.twins[0].session.take_over = None  # nothing is given to the session
+    both.twins[0].session.take_over = None  # the session gets no letters
     for kind in ("read", "write", "write", "read"):
         both.start(kind, NAMES[1], b"value")
     for _ in range(6):
         for number in range(N):
             both.do("answer", number, 9, False, "")
-    assert len(both.twins[0].ends) == 6  # with one from within
+    assert len(both.twins[0].ends) == 6  # with a message from within
     assert all(error == "None" for _, _, error in both.twins[0].ends)
 
 

@@ -1,4 +1,7 @@
-"""Which version a get-data returns, checked against servers that take arbitrary partial puts (ares/dap/decidable.py; Property 1, C1)."""
+"""The version that a get-data returns, with servers that have arbitrary partial puts.
+
+See ares/dap/decidable.py; Property 1, C1.
+"""
 
 from collections import Counter
 
@@ -15,7 +18,7 @@ ELEMENT = Element(0, 0, 0, ())
 
 
 class Cluster:
-    """Servers, what was put where, and which tags are complete."""
+    """Servers, the puts at each, and the complete tags."""
 
     def __init__(self, configuration: Configuration) -> None:
         self.configuration = configuration
@@ -41,7 +44,11 @@ class Cluster:
 
 
 def specification(lists: list[DataReply], k: int) -> Tag | None:
-    """Every tag that could be complete as far as these Lists tell must not be above the answer, and k of them must have the answer."""
+    """Return the answer by the specification.
+
+    No tag that could be complete by these Lists may be above the answer, and k Lists must have the
+    answer.
+    """
     universe = {tag for reply in lists for tag in (*reply.tags, reply.trimmed)} | {TAG_ZERO}
     supplied = [
         tag for tag in universe if tag == TAG_ZERO or sum(tag in reply.tags for reply in lists) >= k
@@ -127,13 +134,13 @@ def test_the_order_of_the_lists_does_not_matter(drawn, rng):
 
 
 def published(lists: list[DataReply], k: int) -> Tag:
-    """Alg. 3:13-14: the highest tag in k Lists, with no regard to what was dropped."""
+    """Return the highest tag in k Lists, by Alg. 3:13-14, ignoring dropped tags."""
     counts = Counter(tag for reply in lists for tag in reply.tags)
     return max((tag for tag, count in counts.items() if count >= k), default=TAG_ZERO)
 
 
 def test_the_published_rule_loses_a_completed_write_when_more_than_delta_write():
-    """The negative control: the specification has something to find."""
+    """Negative control: the specification detects this fault."""
     cluster = Cluster(Configuration.ec([f"s{number}" for number in range(5)], 3, 1))
     for tag, servers in [(1, range(5)), (2, range(4)), (3, [0]), (4, [0])]:
         for server in servers:

@@ -1,4 +1,7 @@
-"""nextC never moves backwards, whatever arrives in whatever order (ares/model/configuration.py; Lemma 7)."""
+"""nextC, which never moves backwards, with any messages in any order.
+
+See ares/model/configuration.py; Lemma 7.
+"""
 
 import pytest
 from hypothesis import given, settings
@@ -109,7 +112,10 @@ def test_find_next_config_takes_the_finalized_one_with_the_highest_index(success
 
 
 def test_the_published_rule_would_be_rejected():
-    """Alg. 4:32-33 lets any successor replace a pending one: the negative control of ``moves_forward``."""
+    """Alg. 4:32-33 lets any successor replace a pending successor.
+
+    This is the negative control of ``moves_forward``.
+    """
 
     def published(current, incoming):
         stale = (

@@ -1,4 +1,7 @@
-"""Two quorums share at least k servers, and no smaller size would do (ares/model/configuration.py; ARES II section 3)."""
+"""Quorum sizes: two quorums share at least k servers, and no smaller size would do.
+
+See ares/model/configuration.py; ARES II section 3.
+"""
 
 import itertools
 
@@ -18,7 +21,7 @@ def configurations(n):
 
 
 def smallest_intersection(n: int, size: int) -> int:
-    """By brute force: fix one quorum (all are alike), meet every other."""
+    """Compute by brute force: fix a quorum (all are alike), and meet every other quorum."""
     first = (1 << size) - 1
     masks = (
         sum(1 << position for position in chosen)

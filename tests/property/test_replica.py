@@ -1,4 +1,7 @@
-"""A server answers whatever it is sent and keeps its invariants, whoever sent it (ares/replica/replica.py)."""
+"""A server under arbitrary messages of any sender: answers and invariants.
+
+See ares/replica/replica.py.
+"""
 
 from typing import get_args
 
@@ -54,7 +57,7 @@ few_tags = st.builds(Tag, st.integers(1, 5), st.integers(1, 2))
 
 @st.composite
 def puts(draw):
-    """Mostly elements that fit this server, so that they are stored."""
+    """Draw puts, mostly with elements that fit this server, so that they are stored."""
     object, tag, data = draw(objects), draw(few_tags), draw(st.binary(max_size=5))
     index = draw(st.sampled_from([ME, ME, ME, 0, 7]))
     element = sealed(INITIAL.id, object, tag, index, len(data), (data,))
@@ -88,7 +91,10 @@ likely = st.one_of(
 
 
 def state(replica):
-    """By configuration: nextC, whether collected, and by object the highest tag and how many versions."""
+    """Return nextC, whether collected, and by object the highest tag and the number of versions.
+
+    The result is by configuration.
+    """
     return {
         id: (
             hosting.successor,
@@ -138,7 +144,7 @@ def moves_forward_from(before, after):
 
 
 def answered(replica, request):
-    """Handle, and check the kind of the answer."""
+    """Handle the request, and check the kind of the answer."""
     reply = replica.handle(request)
     if isinstance(request, Introduce):
         assert reply is None or type(reply) is Refused

@@ -1,4 +1,7 @@
-"""What one client knows of a domain only grows at its end and shrinks at its beginning (ares/reconfig/view.py)."""
+"""A client's knowledge of a domain, which only grows at its end and shrinks at its beginning.
+
+See ares/reconfig/view.py.
+"""
 
 import itertools
 
@@ -22,7 +25,10 @@ class SequenceMachine(RuleBasedStateMachine):
         self.finalized = self.known = first
 
     def successor(self, draw_index, pending):
-        """As the protocol finds them: pending only right after the entry where it was found."""
+        """Add a successor as the protocol does.
+
+        A pending successor comes right after the entry of its discovery.
+        """
         found_in = self.sequence.active[draw_index % len(self.sequence.active)]
         index = found_in.index + 1 if pending else min(found_in.index + 1 + draw_index % 3, 9)
         return found_in, index

@@ -1,4 +1,7 @@
-"""The List of a server against a model that forgets nothing (ares/dap/list.py; Alg. 4:16-25)."""
+"""The List of a server against a complete model (ares/dap/list.py; Alg. 4:16-25).
+
+The model forgets no version.
+"""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,7 +17,7 @@ elements = st.builds(lambda data: Element(0, len(data), 0, (data,)), st.binary(m
 def broken(
     versions: Versions, capacity: int, put: dict[Tag, Element], trimmed_before: Tag, stored: int
 ) -> str:
-    """Which invariant does not hold; empty if all do."""
+    """Return the broken invariant, or an empty text."""
     kept = sorted(put, reverse=True)[:capacity]
     checks = {
         "more than the capacity": len(versions.entries) <= capacity,

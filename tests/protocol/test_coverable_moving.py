@@ -123,7 +123,7 @@ def test_what_is_remembered_of_one_configuration_is_not_known_of_the_next(fast):
 
 @every
 def test_an_object_made_in_a_configuration_that_is_being_left(switches):
-    """create asks no server first.
+    """A call of create asks no server first.
 
     The client learns of the successor from the answers to put-data, or (plain) from the round
     after.

@@ -1,4 +1,7 @@
-"""A headless Chromium that a test drives by its DevTools protocol, over two pipes: JSON messages that end with a NUL. Nothing listens on a port."""
+"""A headless Chromium, driven by its DevTools protocol over two pipes.
+
+Messages are JSON and end with a NUL. No port is open.
+"""
 
 import base64
 import contextlib
@@ -15,7 +18,7 @@ from typing import Any
 PROGRAMS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 MISSING = "there is no Chromium here: apt-get install --no-install-recommends chromium-headless-shell (100 MB)"
 WAIT_S = 60
-"""A busy machine may take long to start it."""
+"""Seconds for the start of the browser, also on a busy machine."""
 
 
 def program() -> str | None:
@@ -23,7 +26,10 @@ def program() -> str | None:
 
 
 class Tab:
-    """One page. ``complaints``: what it wrote to the console, exceptions, and what its policy refused."""
+    """A page.
+
+    ``complaints`` has console output, exceptions, and refusals by the page's policy.
+    """
 
     def __init__(self, write: int, read: int) -> None:
         self._write, self._read, self._unread, self._number = write, read, b"", 0
@@ -38,7 +44,7 @@ class Tab:
             self.call(f"{domain}.enable")
 
     def call(self, method: str, **parameters: object) -> dict[str, Any]:
-        """What the browser answers."""
+        """Call a method, and return the browser's answer."""
         self._number += 1
         message = {"id": self._number, "method": method, "params": parameters} | (
             {"sessionId": self._session} if self._session else {}
@@ -56,7 +62,7 @@ class Tab:
             pass
 
     def value(self, expression: str) -> Any:
-        """Of JavaScript; an exception is an error."""
+        """Evaluate JavaScript; an exception raises an error."""
         told = self.call(
             "Runtime.evaluate",
             expression=expression,
@@ -71,7 +77,7 @@ class Tab:
         return str(self.value(f"document.querySelector({json.dumps(selector)}).textContent"))
 
     def select(self, id: str, option: str) -> None:
-        """As a person chooses it."""
+        """Choose an option as a user does."""
         chosen = f"const select = document.getElementById({json.dumps(id)}); select.value = {json.dumps(option)};"
         self.value(f"(() => {{ {chosen} select.dispatchEvent(new Event('change')); }})()")
 
@@ -88,7 +94,7 @@ class Tab:
             )
 
     def picture(self, path: Path) -> None:
-        """A screenshot of the whole page."""
+        """Write a screenshot of the whole page."""
         height = self.value("document.documentElement.scrollHeight")
         width = self.value("innerWidth")
         clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
@@ -132,7 +138,7 @@ class Tab:
 
 @contextlib.contextmanager
 def tab(home: Path) -> Iterator[Tab]:
-    """A browser of its own, whose files are in ``home``; it is ended by its process id."""
+    """Run a separate browser with its files in ``home``; end it by its process id."""
     orders, answers = os.pipe(), os.pipe()
     options = (
         "--headless",

@@ -1,4 +1,7 @@
-"""A browser for the tests of a file, and a tab that begins as a fresh one and has nothing to complain of in the end."""
+"""A browser for the tests of a file, and a fresh tab for each test.
+
+At the end the tab must have no complaints.
+"""
 
 from collections.abc import Iterator
 

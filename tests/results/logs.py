@@ -1,4 +1,4 @@
-"""Operation logs of a test's own, and what is in the database after an import."""
+"""Operation logs for tests, and the contents of the database after an import."""
 
 import json
 import sqlite3
@@ -37,7 +37,7 @@ def line(
     dsmm: bool = True,
     **more: Any,
 ) -> dict[str, Any]:
-    """An operation as published logs have it, which ended ``at_s`` after the hour."""
+    """Return an operation in the form of published logs, ended ``at_s`` after the hour."""
     when = f"2022-07-03 {hour + int(at_s) // 3600:02}:{int(at_s) // 60 % 60:02}:{int(at_s) % 60:02},{int(at_s % 1 * 1000):03}"
     message = f"{op.upper()}-COMPLETE" + "-DSMM" * dsmm
     told = {
@@ -58,7 +58,7 @@ def line(
 
 
 def own(op: str, number: int, **more: Any) -> dict[str, Any]:
-    """An operation as our own logs have it."""
+    """Return an operation in the form of our own logs."""
     message = (
         "READ-COMPLETE-DSMM"
         if op == "read"
@@ -102,7 +102,10 @@ def figures(into: Path) -> list[dict[str, Any]]:
 
 
 def content(into: Path) -> list[Any]:
-    """All that an import left, but for what depends on its order: the numbers of files and runs."""
+    """Return all imported data, except for the numbers of files and runs.
+
+    These numbers depend on the order of imports.
+    """
     where = "FROM runs r JOIN files f ON f.run_id = r.id JOIN operations o ON o.file_id = f.id"
     return [
         rows(

@@ -1,4 +1,7 @@
-"""Directories of runs for tests of what is made of them: operation logs, faults and traces, as a program would write them."""
+"""Directories of runs for tests of results: operation logs, faults and traces.
+
+The files are in the form that programs write.
+"""
 
 import random
 from collections.abc import Sequence
@@ -14,7 +17,7 @@ BEGIN = datetime(2026, 11, 22, 10, tzinfo=UTC)
 def line(
     operation: str, client: str, begin_s: float, latency_s: float, outcome: str = "ok", **more: Any
 ) -> dict[str, Any]:
-    """A line of an operation log."""
+    """Return a line of an operation log."""
     return {
         "asctime": (BEGIN + timedelta(seconds=begin_s + latency_s)).isoformat(),
         "message": f"{'RECONFIG' if operation == 'recon' else operation.upper()}-COMPLETE-DSMM",
@@ -44,7 +47,10 @@ def write_run(
     spans: Sequence[object] = (),
     **about: Any,
 ) -> None:
-    """``about``: what run.json says. An event has ``at`` seconds; a span is as OTLP has it."""
+    """Write a run; ``about`` is the content of run.json.
+
+    An event has ``at`` seconds; a span is in OTLP's form.
+    """
     write(directory / "run.json", about)
     write(directory / "operations.log", *lines)
     write(
@@ -70,7 +76,7 @@ def span(
     kind: int = 1,
     error: str = "",
 ) -> dict[str, Any]:
-    """As OTLP has it; ``kind`` 2 is a server's."""
+    """Return a span in OTLP's form; ``kind`` 2 is a server's."""
     begin_ns = int(1e6 * begin_ms) + 10**18
     return {
         "traceId": f"{trace:032x}",
@@ -85,7 +91,10 @@ def span(
 
 
 def some_runs(top: Path) -> None:
-    """Two algorithms at two sizes, two writers and two readers; one run has failures, faults, reconfigurations and traces."""
+    """Write runs of two algorithms at two sizes, with two writers and two readers.
+
+    A run has failures, faults, reconfigurations and traces.
+    """
     chance = random.Random(14)
     for algorithm, size in [
         (algorithm, size) for algorithm in ("AresABD", "AresEC") for size in (2**16, 2**20)

@@ -87,7 +87,7 @@ def _first_line_in_common(run: Path) -> None:
 def test_two_runs_with_different_content_stay_two(
     tmp_path: Path, change: Callable[[Path], None]
 ) -> None:
-    """Import runs with one name and a common part."""
+    """Import two runs with the same name and a common part."""
     into = tmp_path / "r.db"
     run = a_run(tmp_path / "first" / "run")
     change(Path(shutil.copytree(run, tmp_path / "second" / "run")))

@@ -1,4 +1,4 @@
-"""Importing: again, after a kill, what grew, was replaced or rotated, and whatever else lies in such directories."""
+"""Imports: repeated, after a kill, of grown, replaced or rotated files, and of odd directories."""
 
 import json
 import os
@@ -186,7 +186,7 @@ importing.BATCH_LINES = 200
 sys.setprofile(count)
 imported(Path(sys.argv[1]), Path(sys.argv[2]))
 """
-"""A program that ends itself after a number of calls and returns in the importing module."""
+"""Program that ends itself after a number of calls and returns in the importing module."""
 
 
 def test_killed_at_any_moment_it_ends_with_the_same(tmp_path: Path) -> None:
@@ -214,7 +214,10 @@ def test_killed_at_any_moment_it_ends_with_the_same(tmp_path: Path) -> None:
 
 
 def test_lines_of_all_kinds(tmp_path: Path) -> None:
-    """The bad ones are counted and named, the first of each file are kept, and none ends the import."""
+    """Bad lines are counted and named, and the first of each file are kept.
+
+    No bad line ends the import.
+    """
     bad = [
         *(
             "[]",
@@ -296,7 +299,10 @@ def test_a_line_without_end_takes_no_memory_and_is_told(tmp_path: Path) -> None:
 
 
 def test_surroundings_of_all_kinds(tmp_path: Path) -> None:
-    """Links in circles and to nothing, pipes, directories named as logs, names that are not UTF-8 or would change a terminal."""
+    """The directory has circular and dangling links, pipes, and odd names.
+
+    A directory has the name of a log; odd names are not UTF-8 or would change a terminal.
+    """
     run = tmp_path / "run"
     write(run / "w.log", own("write", 1))
     (run / "loop").symlink_to(run)
@@ -339,7 +345,10 @@ def test_spans_of_a_run_are_bounded_and_the_rest_is_counted(
 
 
 def test_mutated_logs_never_stop_an_import(tmp_path: Path) -> None:
-    """Each line is an operation, passed over, malformed or empty, and a second import finds nothing new."""
+    """Each line is an operation, skipped, malformed or empty.
+
+    A second import finds no new lines.
+    """
     chance = random.Random(14)
     base = b"".join(
         json.dumps(one).encode() + b"\n"

@@ -1,4 +1,7 @@
-"""Sending to InfluxDB: to VictoriaMetrics, which takes what InfluxDB's client writes, and to servers that refuse, hang or fail."""
+"""Export to InfluxDB: to VictoriaMetrics, and to servers that refuse, hang or fail.
+
+VictoriaMetrics accepts the output of InfluxDB's client.
+"""
 
 import json
 import os
@@ -56,7 +59,7 @@ def test_what_was_measured_arrives(tmp_path: Path) -> None:
 def test_a_refused_batch_is_sent_the_next_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was sent before is not sent again, and the token is taken from the variable."""
+    """Points sent before are not sent again, and the token comes from the variable."""
     monkeypatch.setattr(influx, "BATCH", 10)
     monkeypatch.setenv("INFLUXDB_V2_TOKEN", "secret")
     into = _some_results(tmp_path, 30)
@@ -159,7 +162,10 @@ def test_a_url_that_is_none(url: str) -> None:
 
 
 def _some_results(directory: Path, count: int) -> Path:
-    """``count`` operations of our own and one of a published run, whose preparation is not to be sent."""
+    """Import ``count`` operations of our own and an operation of a published run.
+
+    The preparation of the published run must not be sent.
+    """
     write(
         directory / "run" / "w.log",
         *(own(("read", "write")[number % 2], number) for number in range(count)),
@@ -177,7 +183,7 @@ def _send(into: Path, url: str) -> int:
 
 
 class _Server(ThreadingHTTPServer):
-    """Answers as ``answers`` say, one after the other, and then no more."""
+    """A server with the given ``answers``, in order, and none afterwards."""
 
     daemon_threads = True
 
@@ -259,12 +265,12 @@ def _victoria(directory: Path) -> Iterator[str]:
 
 
 def _asked(url: str, query: str) -> dict[str, float]:
-    """What VictoriaMetrics answers, by the label op."""
+    """Return VictoriaMetrics' answer, by the label op."""
     with urllib.request.urlopen(f"{url}/internal/force_flush", timeout=READY_S):
         pass
     at_s = (
         time.time() + 3600 if time.time() > 1795345200 else 1795345200 + 86400
-    )  # a clock of a test's own may be slow: what was logged lies before
+    )  # a test may have a slow clock: the logged times are before it
     question = urllib.parse.urlencode({"query": query, "time": at_s})
     with urllib.request.urlopen(f"{url}/api/v1/query?{question}", timeout=READY_S) as answer:
         result = json.load(answer)["data"]["result"]

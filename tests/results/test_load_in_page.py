@@ -1,4 +1,7 @@
-"""The part of the page for load, in a real browser: curves, bars, tables, both themes, narrow and wide, and names that would like to be HTML."""
+"""The part of the page for load, in a real browser: curves, bars, tables, both themes.
+
+The page is narrow and wide, and names try to be HTML.
+"""
 
 import json
 from pathlib import Path

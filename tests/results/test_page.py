@@ -1,4 +1,4 @@
-"""The page: what it holds is what the database holds, whatever the names, and it stays small."""
+"""The page: its data equals the database, with any names, and its size stays small."""
 
 import itertools
 import json
@@ -36,7 +36,7 @@ HOSTILE = "</script><script>window.executed=1</script><!--<img src=x onerror=win
 
 
 def quiet(*_: object) -> None:
-    """Nobody watches."""
+    """Ignore progress."""
 
 
 def page_of(path: Path) -> str:
@@ -51,7 +51,7 @@ def imported(tmp_path: Path, top: Path) -> Path:
 
 
 def page_file(tmp_path_factory: pytest.TempPathFactory, fill: Callable[[Path], object]) -> Path:
-    """The page of the runs that ``fill`` writes below a directory."""
+    """Make the page of the runs that ``fill`` writes below a directory."""
     top = tmp_path_factory.mktemp("runs")
     fill(top)
     path = tmp_path_factory.mktemp("page") / "report.html"
@@ -60,7 +60,7 @@ def page_file(tmp_path_factory: pytest.TempPathFactory, fill: Callable[[Path], o
 
 
 class Scripts(HTMLParser):
-    """The texts of the scripts of a page, and every address in it."""
+    """A parser of the page's scripts and addresses."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ def data_of(page: str) -> dict[str, Any]:
 
 
 def assert_same_figures(data: dict[str, Any], path: Path) -> None:
-    """Every figure of `results summary` is in the page."""
+    """Check that the page has every figure of `results summary`."""
     with opened(path) as database:
         rows = list(summarise(database))
     runs = {run["path"]: run for run in data["runs"]}
@@ -296,7 +296,7 @@ def test_runs_without_operations_faults_or_traces_are_told(tmp_path):
 
 
 def many_operations(path: Path, runs: int, operations: int) -> None:
-    """Made by SQL: each run has its operations, one in 50 failed."""
+    """Make a database by SQL: each run has its operations, with a failure in 50."""
     with opened(path, create=True) as database:
         numbers = "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < ?)"
         database.execute("BEGIN")

@@ -1,4 +1,7 @@
-"""The page in a real browser: what is chosen is shown, in both themes, by keyboard too, and nothing complains, loads or runs that should not."""
+"""The page in a real browser: choices are shown, in both themes, by keyboard, too.
+
+The page raises no complaint, and loads and runs no foreign code.
+"""
 
 import time
 from pathlib import Path
@@ -11,7 +14,7 @@ from .test_page import HOSTILE, data_of, imported, page_file, page_of
 
 pytestmark = pytest.mark.skipif(browser.program() is None, reason=browser.MISSING)
 
-# Pairs of texts of a picture of which one covers the other.
+# Pairs of overlapping texts of a picture.
 OVERLAPS = """[...document.querySelectorAll("svg")].flatMap((picture) => {
   const texts = [...picture.querySelectorAll("text")].filter((text) => !text.getAttribute("transform"));
   const boxes = texts.map((text) => [text.textContent, text.getBoundingClientRect()]);
@@ -33,7 +36,7 @@ def table(tab: browser.Tab, part: str) -> list[list[str]]:
 
 
 def shown_s(seconds: float) -> str:
-    """As the page writes it."""
+    """Format seconds as the page does."""
     factor, unit = (1, "s") if seconds >= 1 else (1000, "ms")
     return f"{float(f'{seconds * factor:.3g}'):g} {unit}"
 

@@ -1,4 +1,4 @@
-"""The collection that the authors of ARES published: its sample, and each of its traps in a run of a test's own."""
+"""The collection that the authors of ARES published: its sample, and a run for each trap."""
 
 import csv
 import tarfile
@@ -92,7 +92,10 @@ def test_clients_are_counted_once_and_preparations_left_out(tmp_path: Path) -> N
 
 
 def test_what_the_configuration_and_the_inventory_say_is_taken_exactly(tmp_path: Path) -> None:
-    """A parity of 0 is one; a host that is commented out is none; a host may be named without anything before it."""
+    """A parity of 0 counts; a host in a comment does not.
+
+    A host may be named without any text before it.
+    """
     run = tmp_path / "logs_scalability_slow_ARES_EC_3-1-0-0_1"
     write(run / "config.ini", "[Parameters]\nf = 0\n")
     hosts = ["genirack.nyu.edu", "instageni.idre.ucla.edu", "193.190.127.1"]
@@ -154,7 +157,10 @@ def test_statuses_that_are_lists_or_absent_are_successes(tmp_path: Path) -> None
 
 
 def test_clocks_in_other_time_zones_are_put_right(tmp_path: Path) -> None:
-    """Of every file of a client, also of those in which it prepared or ended, at another time of the day."""
+    """The correction covers every file of a client.
+
+    This includes files from its start or end, at another time of the day.
+    """
     run = tmp_path / "logs_scalability_slow_ABD_3-1-2_1"
     write(run / "client-1-x.log", line("write", 10, 1.0))
     write(run / "client-2-x.log", line("read", 11, 1.0, hour=3))
@@ -308,7 +314,7 @@ SAME = "Reconfiguring to the same DAP"
     ],
 )
 def test_a_path_says_what_a_run_was(folder: str, experiment: str, run: str, said: str) -> None:
-    """With its folders, and by the name of the run alone."""
+    """Check a path with its folders, and the name of the run alone."""
     name = f"logs_{experiment}_{run}" if folder != FRAGMENTS else f"logs_differentkslowARESEC_{run}"
     path = f"raw_data/{folder}/{experiment}/{name}"
     for directory in (Path("/x", path), Path("/elsewhere", name)):

@@ -1,4 +1,4 @@
-"""Published runs and figures beside ours in one page: their names, what they are matched by, and the table of ratios."""
+"""Published runs and figures beside ours on a page: names, matches, and the table of ratios."""
 
 from pathlib import Path
 
@@ -18,7 +18,10 @@ from .test_published import line as published_line
 
 
 def both_sides(top: Path) -> Path:
-    """ABD and the erasure code at two sizes, with five clients there and two here; and moves that only they made."""
+    """Write runs of ABD and the erasure code at two sizes, published and ours.
+
+    The published runs have five clients, ours two; only the published runs have moves.
+    """
     for algorithm, folder, begin in (
         ("ABD", "filesizeBig_slow_ABD", "11-5-5"),
         ("ARES_EC", "filesizeBig_slow_ARES_EC", "11-5-5-0"),

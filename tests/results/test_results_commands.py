@@ -1,4 +1,4 @@
-"""`ares-cli results`: what a person is told, and databases that cannot be used."""
+"""`ares-cli results`: its output, and unusable databases."""
 
 import csv
 import json

@@ -1,4 +1,7 @@
-"""A cluster with keys in one event loop, over real sockets on loopback: servers, one consensus member, and clients with roles."""
+"""A cluster with keys in an event loop, over real sockets on loopback.
+
+The cluster has servers, a consensus member, and clients with roles.
+"""
 
 import asyncio
 import contextlib
@@ -26,7 +29,7 @@ from ares.server.host import Host
 from ares.server.process import certifying, guard_of
 
 WAIT_S_MAX = 60.0
-"""Far more than anything here takes, also on a busy machine."""
+"""Seconds far beyond any time in these tests, also on a busy machine."""
 
 TIMEOUT_S = 30.0
 
@@ -39,7 +42,10 @@ async def within(work: Awaitable[Result]) -> Result:
 
 
 class SecureCluster:
-    """Five servers, all in c0, or those of ``sites``. ``hosts`` and ``listeners`` are for looking at, and for closing."""
+    """Five servers, all in c0, or the servers of ``sites``.
+
+    ``hosts`` and ``listeners`` are for inspection, and for closing.
+    """
 
     def __init__(
         self,
@@ -90,7 +96,7 @@ class SecureCluster:
             self._closing.push_async_callback(service.close)
 
     def key(self, name: str, role: str = "") -> SecretKey:
-        """The key of a client, who is authorised now if a role is given."""
+        """Return the key of a client, authorised now if a role is given."""
         if role:
             authorise(self.security, name, role)
         return self.security.client_key(str(self.security.secret_path(name)))
@@ -98,7 +104,7 @@ class SecureCluster:
     async def manager(
         self, name: str, role: str = "", timeout_s: float = TIMEOUT_S, site: str | None = None
     ) -> Manager:
-        """A connection of a client, who is authorised now if a role is given."""
+        """Return a connection of a client, authorised now if a role is given."""
         if role:
             authorise(self.security, name, role)
         settings = with_key(self.settings, self.security.secret_path(name))

@@ -15,11 +15,11 @@ from .cluster import SecureCluster
 async def cluster(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[SecureCluster]:
-    """Parametrised indirectly with a transport, or with our own."""
+    """Make a cluster; indirect parameters name a transport, or the default is ours."""
     monkeypatch.setattr(clients_file, "LOOK_AGAIN_S", 0.0)
     monkeypatch.setattr(
         native, "ROLL_CALL_S", 1e6
-    )  # or whose key was revoked might be hung up on before he is refused
+    )  # otherwise a client with a revoked key might lose the connection before the refusal
     monkeypatch.delenv("ARES_KEY", raising=False)
     made = SecureCluster(tmp_path / "cluster", getattr(request, "param", "native"))
     await made.start()

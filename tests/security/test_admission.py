@@ -1,4 +1,4 @@
-"""Admission as a function: every request has its role, and what is let through is what may be."""
+"""Admission as a function: every request has its role, and only permitted requests pass."""
 
 import typing
 from collections.abc import Hashable, Mapping, Sequence
@@ -76,7 +76,7 @@ HOSTED = Replica(SERVERS[0].id, SERVERS[0].identity, C0).hosted
 
 
 class Everybody:
-    """Whoever sends has the role that is its name."""
+    """A policy in which a sender's role is the sender's name."""
 
     unknown_keys = 3
 
@@ -90,7 +90,7 @@ def admit(
     messages: Sequence[AnyMessage],
     hosted: Mapping[ConfigurationId, Hosting] = admission.NOTHING_HOSTED,
 ) -> tuple[list[AnyMessage], list[AnyMessage]]:
-    """All at once."""
+    """Admit all messages at once."""
     admitted, refused = gate.admit(sender, messages, hosted)
     return list(admitted), refused
 
@@ -188,7 +188,7 @@ def test_only_the_server_itself_sends_what_a_server_sends(message: Forward | Com
     [LookRow(CALL, C0.id, ClientId(1), 0, PENDING), Fetch(CALL, C0.id, 0, PENDING)],
 )
 def test_only_servers_ask_for_records_and_rows(message: LookRow | Fetch) -> None:
-    """Their answers tell client ids, or what is known of one."""
+    """The answers reveal client ids, or facts about a client id."""
 
     class Server(Everybody):
         def client(self, sender: Hashable) -> Client | None:

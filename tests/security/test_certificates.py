@@ -1,4 +1,4 @@
-"""Certificates: what they are about, who gives them, and that a configuration's id has nothing to do with them."""
+"""Certificates: their contents and issuers; a configuration's id does not depend on them."""
 
 import hashlib
 
@@ -70,7 +70,7 @@ def refused() -> dict[str, Configuration]:
 @pytest.mark.parametrize("how", refused())
 def test_what_was_not_signed_is_not_believed(how: str) -> None:
     certified(C1)
-    assert VERIFIER(certified(C1))  # remembered, and no help to the others
+    assert VERIFIER(certified(C1))  # remembered, and no help to the other servers
     assert not VERIFIER(refused()[how])
 
 
@@ -97,7 +97,7 @@ def test_a_certificate_is_no_part_of_the_id_or_the_content() -> None:
 
 
 class Published(msgspec.Struct, frozen=True, array_like=True):
-    """What a release without certificates knows of a configuration."""
+    """A configuration as known to a release without certificates."""
 
     dap: str
     servers: tuple[Server, ...]
@@ -138,7 +138,7 @@ def test_ids_of_an_earlier_release() -> None:
     assert later.id.hex() == "47370773235823e51c27ecd9e7d7e850"
 
 
-# -- the members that sign -------------------------------------------------------------------------
+# -- the signing members ---------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -160,7 +160,7 @@ async def test_a_decision_is_signed_whosever_it_was(
     assert VERIFIER(first.configuration)
     assert (
         await table.propose(C1, ME, 1)
-    ).configuration.certificate == b""  # what is replicated is the decision alone
+    ).configuration.certificate == b""  # only the decision is replicated
 
 
 async def test_what_a_proposer_calls_a_certificate_is_not_handed_on(
@@ -190,7 +190,7 @@ async def test_nothing_of_another_cluster_and_no_second_c0_is_signed(
 async def test_no_chain_is_decided_for_a_domain_of_objects(
     member: CertifiedConsensus, table: LocalConsensus, domain: DomainName, moved: bool
 ) -> None:
-    """Whoever proposed it, past the client's own check, would have stopped the domain."""
+    """Such a proposal, past the client's own check, would have stopped the domain."""
     if moved:
         await table.tell_finalized(Configuration.abd(SERVERS).at(domain, 1, C0.id), 1)
     with pytest.raises(ConfigurationRefused, match="no chain is decided"):
@@ -215,7 +215,7 @@ async def test_a_log_stays_a_log(member: CertifiedConsensus, table: LocalConsens
 async def test_what_was_decided_for_another_cluster_is_not_signed(
     member: CertifiedConsensus, table: LocalConsensus
 ) -> None:
-    """Its journal may be older than its keys."""
+    """The member's journal may be older than its keys."""
     await table.propose(C1.at(DEFAULT_DOMAIN, 1, bytes(16)), ME, 1)
     with pytest.raises(ConfigurationRefused, match="another cluster"):
         await member.propose(C1, ME, 1)

@@ -1,4 +1,7 @@
-"""Somebody else at the addresses of servers, who refuses whoever comes: nobody takes that for the word of the servers."""
+"""Impostors at the addresses of servers, who refuse all clients.
+
+No client takes such a refusal for the word of the servers.
+"""
 
 import asyncio
 import contextlib
@@ -12,11 +15,11 @@ from ares.net.zmtp.frames import framed, greeting
 from .cluster import SecureCluster, within
 
 REFUSAL = framed(b"\x05ERROR\x03400")
-"""What a server says that does not know a client's key: nothing in it is secret or signed."""
+"""Refusal of an unknown key; no part of it is secret or signed."""
 
 
 class Fakes:
-    """Who takes the places of servers: each has stopped, and its address answers every handshake with a refusal."""
+    """Impostors in the places of stopped servers, which answer every handshake with a refusal."""
 
     def __init__(self, cluster: SecureCluster) -> None:
         self._cluster = cluster

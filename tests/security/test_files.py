@@ -1,4 +1,4 @@
-"""Keys and lists as files: modes, what is refused and how it is said, and that no secret shows itself."""
+"""Keys and lists as files: modes, refusals and their words; no secret is shown."""
 
 import logging
 import stat
@@ -176,7 +176,7 @@ def test_clients_come_and_go(security: SecuritySettings) -> None:
     ]
     revoke(security, "bob")
     assert [client.name for client in read_clients(security.clients_path)] == ["admin"]
-    with pytest.raises(BadInput, match=r"bob\.secret exists"):  # its owner may still have it
+    with pytest.raises(BadInput, match=r"bob\.secret exists"):  # the owner may still have it
         authorise(security, "bob", "write")
     assert [client.name for client in read_clients(security.clients_path)] == ["admin"]
 
@@ -402,7 +402,7 @@ def test_a_cluster_without_keys_is_as_it_was(tmp_path: Path) -> None:
 
 
 def test_c0_has_no_keys_in_it(settings: Settings) -> None:
-    """So a server's key can be changed without c0, which is for ever, becoming another."""
+    """A server's key can therefore change without a change of c0, which is for ever."""
     assert all("/" not in server.address for server in settings.initial.servers)
     other = SecretKey.generate().public
     changed = Settings.parse(

@@ -1,4 +1,4 @@
-"""The door: who gets a connection at all, what attempts cost, and that nobody gets in when the doorkeeper is away."""
+"""The door: admitted connections, the cost of attempts, and no admission without the doorkeeper."""
 
 import asyncio
 import contextlib
@@ -30,7 +30,7 @@ AT_ONCE = 20
 
 
 class Doorkeeper:
-    """Lets ``known`` in and counts the others."""
+    """A policy that admits ``known`` and counts the others."""
 
     def __init__(self, *known: SecretKey) -> None:
         self.known = {key.public for key in known}
@@ -42,7 +42,10 @@ class Doorkeeper:
 
 
 class Server:
-    """A listener behind a lock that acknowledges whatever comes. ``clients``: the transport of its clients."""
+    """A listener behind a lock that acknowledges all messages.
+
+    ``clients`` is the transport of its clients.
+    """
 
     def __init__(
         self,
@@ -66,7 +69,7 @@ class Server:
 
 
 class Client:
-    """Connections, and what they delivered."""
+    """Connections that record deliveries."""
 
     def __init__(self, address: str, key: SecretKey | None, transport: TransportName) -> None:
         self.received: list[AnyMessage] = []
@@ -75,7 +78,7 @@ class Client:
         self.connections.learn(S0, address)
 
     async def ask(self, call: int = 1) -> AnyMessage:
-        """Post again and again until something comes back."""
+        """Post repeatedly until a reply comes."""
 
         async def asking() -> AnyMessage:
             self.received.clear()
@@ -148,7 +151,7 @@ async def test_a_client_that_was_turned_away_tries_again_by_itself(server: Serve
 
 
 async def test_a_server_with_another_key_is_not_spoken_to(server: Server, known: SecretKey) -> None:
-    """That is nobody's verdict on this client: it may also be a server that ends again and again."""
+    """The server's key is no verdict on this client: the server may also be crashing repeatedly."""
     async with client_of(server, known, SecretKey.generate().public) as client:
 
         async def troubled() -> str:
@@ -185,7 +188,7 @@ async def test_a_server_that_has_no_key_is_not_spoken_to(
 async def test_a_client_of_another_mechanism_is_told(
     key: str, known: SecretKey, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Once a second, and not in the log for every connection that is tried."""
+    """The notice comes once a second, and not for every connection attempt."""
     has_key = key == "a client with"
     listener = listener_at(
         "127.0.0.1:0", None if has_key else Lock(SecretKey.generate(), Doorkeeper())
@@ -225,7 +228,10 @@ async def test_a_client_without_a_key_gets_nothing(server: Server) -> None:
 async def test_a_client_whose_key_is_revoked_is_hung_up_on(
     clients: TransportName, known: SecretKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also one that asks nothing any more. Servers on libzmq keep such connections, and refuse what comes over them."""
+    """This includes idle clients.
+
+    Servers on libzmq keep such connections, and refuse their messages.
+    """
     monkeypatch.setattr(native, "ROLL_CALL_S", 0.02)
     server = Server(known, "native", clients)
     server.address = await server.listener.serve(server.handle)
@@ -248,7 +254,7 @@ async def test_a_client_whose_key_is_revoked_is_hung_up_on(
 
 
 async def test_a_client_cannot_say_itself_who_it_is(server: Server) -> None:
-    """The user id is what the doorkeeper said, whatever the client calls itself."""
+    """The user id comes from the doorkeeper, whatever the client claims."""
     key = SecretKey.generate()
     server.doorkeeper.known.add(key.public)
     with zmq.asyncio.Context() as context, context.socket(zmq.DEALER) as socket:
@@ -269,7 +275,7 @@ async def test_a_client_cannot_say_itself_who_it_is(server: Server) -> None:
 async def test_without_a_doorkeeper_nobody_gets_in(
     known: SecretKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """libzmq on its own would let every key in."""
+    """Without the doorkeeper, libzmq would let every key in."""
     make = Authenticator.__init__
 
     def gone(authenticator: Authenticator, *arguments: object) -> None:
@@ -293,7 +299,7 @@ def resident_bytes() -> int:
 
 
 async def attempt(context: zmq.Context[zmq.Socket[bytes]], server: Server, many: int) -> None:
-    """Connect so many times with a key that nobody knows."""
+    """Connect `many` times with an unknown key."""
     for _ in range(many // AT_ONCE):
         stranger, sockets, before = SecretKey.generate(), [], server.doorkeeper.refused
         for _ in range(AT_ONCE):
@@ -305,7 +311,7 @@ async def attempt(context: zmq.Context[zmq.Socket[bytes]], server: Server, many:
             socket.connect(f"tcp://{server.address}")
             socket.send_multipart(
                 [bytes([1]) + bytes(64 * 1024)], zmq.NOBLOCK
-            )  # would be kept if the server took it
+            )  # would be kept if the server accepted it
             sockets.append(socket)
         async with asyncio.timeout(20):
             while server.doorkeeper.refused < before + AT_ONCE:  # noqa: ASYNC110 (counted by another callback)

@@ -1,4 +1,4 @@
-"""A key where something else belongs: whoever slips is told so, and nothing repeats the key."""
+"""A key in a wrong place: the error names the mistake, and no output repeats the key."""
 
 import base64
 import json
@@ -48,7 +48,7 @@ FORMS = {
 
 
 def shows(text: str, form: str) -> bool:
-    """Whether any ten characters of it are there, in any letters."""
+    """Return whether the text has any ten characters of the key, in any case."""
     told, key = text.lower(), form.strip().lower()
     return any(key[at : at + 10] in told for at in range(len(key) - 9))
 

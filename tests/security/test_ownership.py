@@ -1,4 +1,7 @@
-"""What others of the machine could change: refused where keys or votes hang on it, and never made so, whatever the umask."""
+"""Files that other users of the machine could change: refused if keys or votes depend on them.
+
+Such files are never made, with any umask.
+"""
 
 import os
 import stat
@@ -78,7 +81,7 @@ def test_root_manages_keys_whoever_owns_the_list_and_uses_whose_key_it_likes(
 def test_whom_the_list_belongs_to_is_asked_of_the_file_that_is_read(
     security: SecuritySettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As somebody else, to whom neither the file nor root's belong."""
+    """The user of the test owns neither the file nor root's files."""
     clients = AuthorisedClients(security.clients_path)
     monkeypatch.setattr(os, "geteuid", lambda: SOMEBODY)
     if security.clients_path.stat().st_uid == 0:

@@ -1,4 +1,4 @@
-"""What somebody without a key may send: as much as it takes to show one."""
+"""Bytes that a client without a key may send: as many as a key needs."""
 
 import asyncio
 import contextlib
@@ -38,7 +38,7 @@ async def serving(known: SecretKey, transport: TransportName = "native") -> Asyn
 
 
 def push(address: str) -> int:
-    """Begin a handshake with a command that has no end; how much of it was taken."""
+    """Begin a handshake with an endless command; return the number of accepted bytes."""
     host, _, port = address.rpartition(":")
     sent, piece = 0, bytes(MIB)
     with (
@@ -54,14 +54,14 @@ def push(address: str) -> int:
 
 
 async def pushed(server: Server) -> list[int]:
-    """How much was taken of each of several strangers."""
+    """Return the number of accepted bytes for each of several strangers."""
     return list(
         await asyncio.gather(*(asyncio.to_thread(push, server.address) for _ in range(STRANGERS)))
     )
 
 
 async def test_without_a_key_nobody_fills_the_memory(known: SecretKey) -> None:
-    """A server looks at the size of a command before it takes any of it."""
+    """A server checks the size of a command before it accepts any of it."""
     async with serving(known) as server, client_of(server, known) as client:
         assert await client.ask() == Ack(CallId(1), None)
         assert max(await within(pushed(server))) < EACH_BYTES
@@ -69,13 +69,13 @@ async def test_without_a_key_nobody_fills_the_memory(known: SecretKey) -> None:
 
 
 async def test_libzmq_keeps_whatever_comes(known: SecretKey) -> None:
-    """What the bound is for."""
+    """This shows the reason for the bound."""
     async with serving(known, "libzmq") as server:
         assert min(await within(pushed(server))) >= 8 * MIB, "as much as comes within five seconds"
 
 
 async def test_whoever_has_a_key_may_begin_with_a_large_value(known: SecretKey) -> None:
-    """On a connection that has brought nothing complete yet."""
+    """The connection has brought no complete message before."""
     value = bytes(EACH_BYTES)
     put = PutData(
         CallId(3),

@@ -1,5 +1,8 @@
-"""Who may not reconfigure cannot redirect a domain: not with an invented successor, nor by finalizing or collecting too early, nor by its directory
-entry. Through a real client and real sockets; the same against servers that admit everybody succeeds, so the attacks are real.
+"""Redirection of a domain, which a client without the right to reconfigure cannot do.
+
+The attacks are an invented successor, an early finalization or collection, and a directory entry.
+They use a real client and real sockets; against servers that admit all clients the same attacks
+succeed, so the attacks are real.
 """
 
 import asyncio
@@ -59,7 +62,7 @@ def invented(store: Manager, index: int = 1) -> Configuration:
 
 
 async def decided(store: Manager) -> Configuration:
-    """A configuration that is decided and no more: nothing was moved there."""
+    """Return a configuration that is only decided: no object was moved."""
     found = await store._runner.run(agree(invented(store)), "decide", TIMEOUT_S)
     return found.configuration
 
@@ -128,7 +131,10 @@ async def test_a_decided_successor_is_spread_by_readers_as_pending_only(
 async def test_taking_a_readers_word_for_it_would_lose_the_object(
     cluster: SecureCluster, admin: Manager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Negative control: the certificate alone does not keep anybody from finalizing what nothing was moved to."""
+    """Negative control: the certificate alone does not prevent a false finalization.
+
+    No object was moved to the finalized configuration.
+    """
     monkeypatch.setattr(admission, "_hearsay", lambda message, own: message)
     reader = await cluster.manager("reader", "read")
     successor = await decided(admin)
@@ -154,7 +160,7 @@ async def test_collecting_takes_the_role_reconfigure(
 async def test_a_reader_follows_many_reconfigurations(
     cluster: SecureCluster, admin: Manager
 ) -> None:
-    """One that knows c0 only finds a finalized successor that is not the next one, and goes there."""
+    """A reader that knows only c0 finds a finalized successor beyond the next, and goes to it."""
     late = await cluster.manager("late", "read")
     for servers in (["s1", "s2", "s3"], ["s0", "s1", "s2"], ["s2", "s3", "s4"]):
         result = await within(admin.reconfigure(Configuration.abd(servers)))
@@ -169,7 +175,7 @@ async def test_a_reader_follows_many_reconfigurations(
 async def test_a_reader_finishes_what_a_dead_reconfigurer_left(
     cluster: SecureCluster, admin: Manager
 ) -> None:
-    """One server knows the successor; the reader tells a quorum (rule R3) and reads."""
+    """A single server knows the successor; the reader tells a quorum (rule R3) and reads."""
     successor = Successor(await decided(admin), Status.PENDING)
     cluster.hosts[next(iter(cluster.hosts))].replica.hosted[admin.configuration.id].install(
         successor
@@ -229,7 +235,7 @@ async def test_a_writer_cannot_write_where_a_domain_begins(
 async def test_a_client_believes_no_entry_that_was_not_decided(
     cluster: SecureCluster, admin: Manager, entry: str
 ) -> None:
-    """Whoever may reconfigure can write one; that it is used takes the decision."""
+    """A client that may reconfigure can write an entry; use of the entry needs the decision."""
     cars, _ = await within(admin.create_domain("cars"))
     configuration = (
         invented(admin, 0)

@@ -1,4 +1,7 @@
-"""What each role may do and may not, through real clients over real sockets; and what a key that is not, or no longer, authorised may: nothing."""
+"""The rights of each role, with real clients over real sockets.
+
+A key that is not, or no longer, authorised has no rights.
+"""
 
 import asyncio
 import itertools
@@ -75,7 +78,7 @@ async def test_a_role_allows_what_it_says_and_nothing_else(
 
 
 async def test_the_clusters_own_processes_have_roles_of_their_own(cluster: SecureCluster) -> None:
-    """With the keys that they have anyway: servers repair from each other, members reconfigure."""
+    """The processes use their own keys: servers repair from each other, members reconfigure."""
     admin, server, member = (
         await cluster.manager("admin"),
         await cluster.manager("s0"),
@@ -103,7 +106,7 @@ async def test_a_refused_write_is_stored_nowhere(cluster: SecureCluster) -> None
 
 
 async def test_where_a_server_is_down_a_refused_write_is_uncertain(cluster: SecureCluster) -> None:
-    """It may have a list of clients that differs: nobody knows what it did."""
+    """The silent server may have another list of clients: its effect is unknown."""
     reader = await cluster.manager("reader", "read", timeout_s=3.0)
     await cluster.listeners[next(iter(cluster.listeners))].close()
     with pytest.raises(NotAuthorized) as refused:
@@ -134,10 +137,12 @@ async def test_a_revoked_key_stops_without_a_restart_and_a_new_one_works(
     revoke(cluster.security, "bob")
     with pytest.raises(
         NotAuthorized, match=r"not authorised|does not know this client's key"
-    ):  # on connections that are up, or made for this
+    ):  # on existing connections, or on connections made for this
         await within(bob.read("key"))
     again = await cluster.manager("bob")
-    with pytest.raises(NotAuthorized, match="does not know this client's key"):  # on new ones
+    with pytest.raises(
+        NotAuthorized, match="does not know this client's key"
+    ):  # on new connections
         await within(again.read("key"))
     carol = await cluster.manager("carol", "read")
     assert await within(carol.read("key")) == b"value"
@@ -169,7 +174,10 @@ async def test_a_client_that_was_turned_away_gets_in_when_it_is_authorised(
 
 
 class HalfWritten:
-    """Puts are taken by these servers alone, as if the others' disks were full. ``tried``: servers that got one, those too that refused."""
+    """A state in which only some servers accept puts, as if the others' disks were full.
+
+    ``tried`` has the servers that got a put, including refusing servers.
+    """
 
     def __init__(self, cluster: SecureCluster, reached: tuple[str, ...] = ("s0",)) -> None:
         self.tried: set[str] = set()
@@ -213,11 +221,14 @@ async def half_written(cluster: SecureCluster, value: bytes) -> None:
         writing.cancel()
         await asyncio.wait([writing])
         await writer.close()
-        await asyncio.sleep(0.2)  # what it sent again and is still on its way reaches nobody either
+        await asyncio.sleep(0.2)  # repeated messages still on their way reach no server either
 
 
 async def reach_the_half_written(cluster: SecureCluster) -> None:
-    """Silence two of the servers that lack it, so that every quorum has the one that has it."""
+    """Silence two of the servers that lack the version.
+
+    Every quorum then has the server with the version.
+    """
     for id in list(cluster.listeners)[3:]:
         await cluster.listeners[id].close()
 
@@ -240,7 +251,7 @@ async def test_a_reader_does_not_return_what_it_cannot_complete(cluster: SecureC
 async def test_a_reader_finds_the_quorum_that_holds_a_version(
     cluster: SecureCluster, holders: tuple[str, ...]
 ) -> None:
-    """The servers that answer first need not be those."""
+    """The servers that answer first may lack the version."""
     admin = await cluster.manager("admin")
     await within(admin.reconfigure(Configuration.abd(["s0", "s1", "s2", "s3", "s4"])))
     await within(admin.write("key", b"old"))
@@ -277,7 +288,7 @@ async def test_a_reader_without_fast_reads_reads_what_is_at_a_quorum(
 
 
 async def test_a_batch_is_judged_request_by_request(cluster: SecureCluster) -> None:
-    """What is allowed of a batch is answered, whatever else is in it."""
+    """The permitted requests of a batch are answered, whatever the other requests are."""
     admin = await cluster.manager("admin")
     await within(admin.write("key", b"value"))
     reader = await cluster.manager("reader", "read")
@@ -294,7 +305,7 @@ async def test_a_batch_is_judged_request_by_request(cluster: SecureCluster) -> N
 
 
 def putting(configuration: Configuration, name: str) -> Operation[None]:
-    """Put an element by hand, as a client that checks no names."""
+    """Put an element by hand, as a client without checks of names does."""
     tag, object = Tag(1, ClientId(77)), ObjectName(name)
     element = sealed(configuration.id, object, tag, 0, 1, (b"x",))
     yield Gather(
@@ -320,7 +331,7 @@ async def test_a_writer_stores_nothing_that_no_client_can_replace(
     assert not any(hosting.objects for hosting in hostings(cluster))
     for taken in ("\0file/x", "\0mirror/removed"):
         await put(writer, taken)
-    await put(admin, name)  # as an earlier release took it from a writer
+    await put(admin, name)  # as an earlier release accepted it from a writer
     with pytest.raises(BadInput, match="reserved"):
         await within(admin.delete(name))
     await within(admin.delete(name, raw=True))

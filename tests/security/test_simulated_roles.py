@@ -1,4 +1,7 @@
-"""The protocol with admission, under simulated faults: only reconfigurers finalize, and nothing is lost and nobody gets stuck because of that."""
+"""The protocol with admission, under simulated faults: only reconfigurers finalize.
+
+No data is lost and no client gets stuck for this reason.
+"""
 
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
@@ -16,11 +19,11 @@ from ares.testing.sim.simulated_server import SimServer
 
 SEEDS = 12
 RECONFIGURERS = "g"
-"""What the names of the simulator's reconfigurers begin with."""
+"""Beginning of the names of the simulator's reconfigurers."""
 
 
 class ByName:
-    """Reconfigurers may reconfigure, the others may write."""
+    """A policy in which reconfigurers may reconfigure, and other clients may write."""
 
     unknown_keys = 0
 
@@ -33,7 +36,10 @@ class ByName:
 
 @contextmanager
 def admitting() -> Iterator[list[AnyMessage]]:
-    """Simulated servers behind an admission; gives the hearsay that was taken as pending, or left out."""
+    """Run simulated servers behind an admission.
+
+    Yield the hearsay that was treated as pending, or left out.
+    """
     gate = Admission(ByName(), lambda _: True)
     hearsay: list[AnyMessage] = []
     receive, judged = SimServer.receive, admission._hearsay

@@ -1,4 +1,4 @@
-"""The port at which consensus members reach each other: what somebody costs who does not know the password."""
+"""The port between consensus members: the cost of strangers without the password."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,10 @@ from tests.consensus.clusters import PATIENCE_S, LocalMembers, configuration, un
 MIB = 1024 * 1024
 FLOOD_BYTES = 4 * MIB
 FEW = 8
-"""As many strangers as a member bears here: PySyncObj lets five wait to be accepted, and whoever comes meanwhile tries again after seconds."""
+"""Number of strangers that a member bears here.
+
+PySyncObj lets five wait to be accepted, and a later stranger tries again after seconds.
+"""
 
 R0 = ServerId("r0")
 
@@ -34,7 +37,7 @@ def place(members: LocalMembers) -> tuple[str, int]:
 
 
 def flood(address: tuple[str, int]) -> int:
-    """Send garbage that looks like the begin of one huge message; how much was taken."""
+    """Send garbage that looks like the begin of a huge message; return the accepted bytes."""
     with socket.create_connection(address, PATIENCE_S) as stranger:
         stranger.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 64 * 1024)
         sent = 0
@@ -47,7 +50,7 @@ def flood(address: tuple[str, int]) -> int:
 
 @contextlib.contextmanager
 def silent(address: tuple[str, int], count: int) -> Iterator[list[socket.socket]]:
-    """So many connections over which nothing is sent."""
+    """Open `count` silent connections."""
     with contextlib.ExitStack() as stack:
         yield [
             stack.enter_context(socket.create_connection(address, PATIENCE_S)) for _ in range(count)
@@ -80,7 +83,7 @@ async def test_a_stranger_who_keeps_sending_is_cut_off(single: LocalMembers) -> 
 async def test_without_the_bound_a_member_takes_whatever_comes(
     single: LocalMembers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the bound is for."""
+    """This shows the reason for the bound."""
     monkeypatch.setattr(raft_transport, "STRANGER_BYTES_MAX", 1 << 40)
     assert await asyncio.to_thread(flood, place(single)) >= FLOOD_BYTES
 

@@ -349,12 +349,12 @@ def numbers_taken_over_a_gap() -> Any:
 
 
 def ids_bound_to_no_key() -> Any:
-    """A head does not look at the key: a thief that has another one goes on under an id."""
+    """Ignore the key at a head: a thief with another key continues under an id."""
     return patch.object(node, "bound_append", lambda sender, append: bound_append(None, append))
 
 
 def ids_bound_to_no_secret() -> Any:
-    """A head does not look at the secret: a thief that does not know it goes on under an id."""
+    """Ignore the secret at a head: a thief without the secret continues under an id."""
 
     def unproved(sender: Any, append: Any) -> Any:
         return bound_append(sender, structs.replace(append, secret=b""))
@@ -363,7 +363,7 @@ def ids_bound_to_no_secret() -> Any:
 
 
 def digests_taken_for_ids() -> Any:
-    """A head keeps the id of an append without a secret: a thief sends the digest of another client."""
+    """Keep the id of an append without a secret: a thief sends another client's digest."""
 
     def believed(sender: Any, append: Any) -> Any:
         return bound_append(sender, append) if append.secret else unbound(append)
@@ -372,7 +372,7 @@ def digests_taken_for_ids() -> Any:
 
 
 def rows_of_an_earlier_release_forgotten() -> Any:
-    """A head knows a client by its digest only, also where an earlier release stored its id."""
+    """Know a client by its digest only, also for an id stored by an earlier release."""
     return patch.object(BoundAppend, "names", property(lambda self: (self.client,)))
 
 

@@ -1,4 +1,7 @@
-"""Operations are traced whole or not at all. What was left out, for more is done than can be exported or traced in a second, is counted and told."""
+"""Operations that are traced whole or not at all.
+
+Operations beyond the rate of export, or of traces a second, are left out, counted and reported.
+"""
 
 import threading
 from collections import Counter
@@ -24,7 +27,7 @@ ON = TracingSettings(exporter="console")
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch):
-    """The exporter's thread begins when a tracer is closed."""
+    """Start the exporter's thread only when a tracer is closed."""
     monkeypatch.setattr(tracer_module, "EXPORT_S", 3600.0)
 
 
@@ -65,7 +68,7 @@ def test_many_large_operations_that_end_together_are_lost_whole():
 
 
 def test_only_so_much_is_traced_in_a_second():
-    """And that of a second at once, after a pause."""
+    """After a pause, a whole second's traces come at once."""
     backlog, traced = Backlog(1000, 50.0), Counter()
     for tenth in range(200):
         for _ in range(10):
@@ -80,7 +83,7 @@ def test_only_so_much_is_traced_in_a_second():
 
 
 class Exporter:
-    """Takes nothing until it may."""
+    """An exporter that waits for permission."""
 
     def __init__(self):
         self.may, self.spans = threading.Event(), []
@@ -91,7 +94,7 @@ class Exporter:
 
 
 def one_write(tracer: Tracer, name: str, seen: Counter) -> bool:
-    """A write through servers; ``seen``: how many requests of each trace came to them."""
+    """Write through servers; ``seen`` counts requests of each trace at them."""
     begun = tracer.begin(f"write of {name!r}")
     rig = Traced()
     rig.recording = None if begun is None else begun.recording

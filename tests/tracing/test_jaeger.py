@@ -1,6 +1,7 @@
-"""A real Jaeger v2 beside a cluster: it is asked, by its query API, for a trace with the spans of a client and of servers.
+"""A real Jaeger v2 beside a cluster, asked for a trace by the query API.
 
-`experiments/build_jaeger.sh` builds it; without it these tests skip.
+The trace has the spans of a client and of servers. `experiments/build_jaeger.sh` builds Jaeger;
+without Jaeger these tests skip.
 """
 
 import contextlib
@@ -45,7 +46,7 @@ exporters: {{jaeger_storage_exporter: {{trace_storage: here}}}}
 
 @pytest.fixture
 def jaeger(tmp_path) -> Iterator[dict[str, str]]:
-    """The addresses of one that runs: ``query``, ``http`` and ``grpc`` (OTLP)."""
+    """Run Jaeger, and yield the addresses: ``query``, ``http`` and ``grpc`` (OTLP)."""
     addresses = dict(zip(("query", "http", "grpc", "unused"), free_addresses(4), strict=True))
     file = tmp_path / "jaeger.yaml"
     file.write_text(CONFIGURATION.format(**addresses))
@@ -61,7 +62,7 @@ def jaeger(tmp_path) -> Iterator[dict[str, str]]:
 
 
 def asked(jaeger, path, enough):
-    """What the query API answers once it is ``enough``."""
+    """Return the first answer of the query API that is ``enough``."""
     deadline, answer = time.monotonic() + 60, None
     while time.monotonic() < deadline:
         try:

@@ -1,4 +1,4 @@
-"""The line that an operation leaves in a log, and the attributes of its span: computed from its recording."""
+"""The log line of an operation, and the attributes of its span, computed from its recording."""
 
 import itertools
 import json
@@ -277,7 +277,7 @@ def test_a_log_is_rotated_by_its_size_and_loses_no_line(tmp_path, monkeypatch):
     assert len(files) > 2
     assert all(
         file.stat().st_size <= 7_000 for file in files
-    )  # the last line that fitted may be longer than what was left
+    )  # the last line that fitted may be longer than the remaining space
     assert sum(len(lines(file)) for file in files) == 20
 
 
@@ -288,7 +288,7 @@ def test_a_log_that_cannot_be_written_is_refused_before_anything_is_sent(tmp_pat
 
 @pytest.mark.parametrize("name", ["\0", "n" * 300, "pipe"])
 def test_a_log_that_cannot_be_opened_at_once_is_refused(tmp_path, name):
-    os.mkfifo(tmp_path / "pipe")  # nobody reads it
+    os.mkfifo(tmp_path / "pipe")  # no process reads the pipe
     with pytest.raises(BadInput, match=r"operations cannot be logged to .*; nothing was sent"):
         OperationLog(tmp_path / name, ClientId(7))
 

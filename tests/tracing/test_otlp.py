@@ -1,4 +1,7 @@
-"""What a collector gets: an OTLP receiver of the test's own, asked by OpenTelemetry's exporter over HTTP."""
+"""Data for a collector, at an OTLP receiver of the test.
+
+OpenTelemetry's exporter sends by HTTP.
+"""
 
 import contextlib
 import threading
@@ -21,7 +24,7 @@ collector = pytest.importorskip(
 
 
 class Receiver(ThreadingHTTPServer):
-    """Keeps what it is sent, and answers with ``status``."""
+    """A receiver with a record of the data; each answer is ``status``."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)

@@ -1,4 +1,7 @@
-"""What a session tells of an operation: the functions of the protocol as parts, the rounds in them, and who answered when."""
+"""A session's report on an operation: parts named by functions, their rounds, and answers.
+
+The functions are the functions of the protocol.
+"""
 
 from collections import deque
 
@@ -23,7 +26,7 @@ EC = Configuration.ec([f"s{number}" for number in range(5)], 3, 2).at(DEFAULT_DO
 
 
 class Traced(Rig):
-    """A rig whose servers answer when the test says so, one after the other, a second apart."""
+    """A rig whose servers answer at a call of the test, sequentially, a second apart."""
 
     def __init__(self, contexts=None):
         super().__init__()
@@ -48,7 +51,7 @@ class Traced(Rig):
             self.reply(server, *replies)
 
     def names(self):
-        """The name of every part, under its parents' names."""
+        """Return the name of every part, under its parents' names."""
 
         def path(part):
             return part.name if part.parent is None else f"{path(part.parent)}/{part.name}"
@@ -174,7 +177,7 @@ def test_what_was_computed_belongs_to_the_primitive_that_needed_it():
             ),
         },
     )()
-    rig.computed.append(("encode", 0.0, 0.0))  # of somebody else, before this goes on
+    rig.computed.append(("encode", 0.0, 0.0))  # another client's work, before this goes on
     rig.answer()
     assert [name for name in rig.names() if name.endswith("encode")] == [
         "write/write_above/propagate/put_data/encode"

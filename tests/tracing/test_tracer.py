@@ -1,4 +1,7 @@
-"""Which operations are traced, what their spans are, and what an exporter that fails, hangs or is slow costs: nothing but spans."""
+"""Traced operations and their spans; a bad exporter costs only spans.
+
+The exporter fails, hangs or is slow.
+"""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Trees of spans add up, mark the critical path, and name the servers that had not answered."""
+"""Trees of spans: sums, the critical path, and the names of silent servers."""
 
 import itertools
 

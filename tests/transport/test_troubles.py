@@ -224,7 +224,7 @@ async def test_a_client_without_a_key_has_none_that_could_be_unknown() -> None:
 async def test_keys_on_one_side_only_are_told_whoever_the_server_is(
     listener_kind: type[ZmqListener | ZmtpListener], client_has_key: bool
 ) -> None:
-    """libzmq hangs up before naming a mechanism, unless the client waits for the name."""
+    """Unless the client waits, libzmq hangs up before naming a mechanism."""
     listener = listener_kind(
         "127.0.0.1:0", None if client_has_key else Lock(SERVER_KEY, Everybody())
     )
@@ -282,7 +282,7 @@ async def test_an_address_that_is_none_is_told() -> None:
 
 
 async def test_over_libzmq_a_connection_that_is_refused_is_only_silent() -> None:
-    """libzmq does not report the reason; docs/transport.md."""
+    """The reason is not reported by libzmq; docs/transport.md."""
     client = Client(ZmqConnections())
     client.connections.learn(S0, free_address())
     client.connections.post(S0, [get_tag(1)])

@@ -75,7 +75,7 @@ def test_every_switch_is_an_option_that_exists() -> None:
 
 
 def test_brackets_in_a_help_stay_text(capsys) -> None:
-    """rich would take them for markup, and leave them out."""
+    """Markup: the library rich would interpret such words, and leave them out."""
     app = typer.Typer(cls=GroupPage, rich_markup_mode=None)
     names = Annotated[str, typer.Option(help="One of [red]a[/red] or [1].")]
 

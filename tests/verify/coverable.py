@@ -1,7 +1,9 @@
-"""A coverable object simulated, and the definition that a checker of its histories is compared with. All chance comes from the ``rng`` given.
+"""A coverable object simulated, and the definition for comparison with a checker of histories.
 
-The object holds the highest version put into it. A changed write *looks*, which the latest version must be its base for, and later *puts* its own;
-everything else takes effect in one look (plain writes look at what they exceed, and put). Times are small integers, so equal ones are frequent.
+All randomness comes from the ``rng`` given. The object holds the highest version put into it. A
+changed write *looks*, when the latest version must be the write's base, and later *puts* a new
+version; every other operation takes effect in a single look (plain writes look at the version to
+exceed, and put). Times are small integers, and equal times are frequent.
 """
 
 from collections.abc import Generator
@@ -19,7 +21,10 @@ ZERO = (0, 0)
 
 
 class Simulation:
-    """Clients that write over versions that they were told, the last one or an old one, and do not always hear how it ended."""
+    """Clients that write over known versions, the last or an old version.
+
+    The clients do not always hear the outcome.
+    """
 
     def __init__(self, rng: Random, clients: int, unknown: float, plain: float) -> None:
         self.rng, self.unknown, self.plain = rng, unknown, plain
@@ -39,7 +44,10 @@ class Simulation:
         return self.events
 
     def _client(self, client: int, count: int) -> Generator[int, int, None]:
-        """Operations one after the other: a generator that is sent the time and yields how long until it goes on."""
+        """Run a client's operations sequentially.
+
+        The generator receives the time and yields the delay until the next step.
+        """
         rng = self.rng
         now = yield rng.randrange(4)
         for number in range(count):
@@ -92,12 +100,12 @@ class Simulation:
 def simulated(
     rng: Random, clients: int = 3, each: int = 2, unknown: float = 0.2, plain: float = 0.1
 ) -> list[Event]:
-    """What a coverable object shows."""
+    """Return a history of a coverable object."""
     return Simulation(rng, clients, unknown, plain).history(each)
 
 
 def spoilt(rng: Random, clients: int = 3, each: int = 2) -> list[Event]:
-    """The same with one to three things changed; it may still be right."""
+    """Return such a history with a few changes, at most three, which may still be right."""
     events = simulated(rng, clients, each)
     for _ in range(rng.randint(1, 3)):
         place = rng.randrange(len(events))
@@ -153,14 +161,17 @@ def shown_versions(events: list[Event]) -> set:
 
 
 def ambiguous(events: list[Event]) -> bool:
-    """Whether more than one write may have made a version that was shown, or nobody says what value it has."""
+    """Return whether a version may be of several writes, or has an unknown value."""
     silent = [event.value for event in judged(events) if event.tag is None]
     told = {event.tag for event in judged(events)}
     return len(set(silent)) < len(silent) or not shown_versions(events) <= told
 
 
 def is_possible(events: list[Event]) -> bool:
-    """Whether some course of the object explains the history, with any versions for the writes that tell none. For half a dozen operations."""
+    """Return whether a course of the object explains the history. For half a dozen operations.
+
+    Writes without a version may have any version.
+    """
     counted = judged(events)
     silent = [place for place, event in enumerate(counted) if event.tag is None]
     made = {event.tag for event in counted if event.operation != "read"}
@@ -180,7 +191,7 @@ def is_possible(events: list[Event]) -> bool:
 
 
 def _is_consistent(events: list[Event]) -> bool:
-    """Each version has one write and one value, and is above its base."""
+    """Return whether each version has a single write and value, and is above its base."""
     writes = [event for event in events if event.operation != "read"]
     values = {ZERO: None} | {event.tag: event.value for event in writes}
     if len(values) < len(writes) + 1 or any(
@@ -191,12 +202,15 @@ def _is_consistent(events: list[Event]) -> bool:
 
 
 def _has_course(events: list[Event]) -> bool:
-    """Whether looks and puts can be put in an order: every one in its interval."""
+    """Return whether looks and puts have an order with each in its interval."""
     puts = [event.operation != "read" for event in events]
 
     @cache
     def possible(done: tuple[int, ...]) -> bool:
-        """Whether what is left can follow; ``done``: how many steps each operation has taken."""
+        """Return whether the remaining steps can follow.
+
+        ``done`` has the number of steps that each operation has taken.
+        """
         latest = max(
             (event.tag for event, steps in zip(events, done, strict=True) if steps == 2),
             default=ZERO,

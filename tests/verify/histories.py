@@ -1,6 +1,7 @@
-"""Small random histories: of a simulated atomic register, spoilt ones, and arbitrary ones. All chance comes from the ``rng`` given.
+"""Small random histories: of a simulated atomic register, spoilt, and arbitrary.
 
-Times are small integers, so that equal ones, which are no order, are frequent. Values are unique unless ``repeated``.
+All randomness comes from the ``rng`` given. Times are small integers: equal times, which give no
+order, are frequent. Values are unique unless ``repeated``.
 """
 
 from random import Random
@@ -13,7 +14,10 @@ HORIZON = 12
 
 
 class Atomic:
-    """An atomic register and its clients, whose every operation takes effect at one moment within its interval."""
+    """An atomic register and its clients.
+
+    Every operation takes effect at a single moment between invocation and response.
+    """
 
     def __init__(self, rng: Random, repeated: bool) -> None:
         self.rng = rng
@@ -36,7 +40,7 @@ class Atomic:
         return events
 
     def _operation(self, number: int) -> tuple[int, float, bool, Event]:
-        """The moment of effect, its place among those of the same moment, whether there is one, and the event."""
+        """Return the moment of effect, the rank at that moment, whether it exists, and the event."""
         rng = self.rng
         kind = rng.choice(["read", "read", "read", "write", "write", "delete"])
         moment = rng.randrange(HORIZON)
@@ -63,12 +67,15 @@ class Atomic:
 
 
 def atomic(rng: Random, repeated: bool, size: int = 9) -> list[Event]:
-    """A linearizable history."""
+    """Return a linearizable history."""
     return Atomic(rng, repeated).history(rng.randint(1, size))
 
 
 def spoilt(rng: Random, repeated: bool, size: int = 9) -> list[Event]:
-    """A history that was linearizable before one to three things in it were changed; it may still be."""
+    """Return a linearizable history with a few changes, at most three.
+
+    The history may still be linearizable.
+    """
     events = atomic(rng, repeated, size)
     for _ in range(rng.randint(1, 3)):
         index = rng.randrange(len(events))
@@ -100,7 +107,7 @@ def _changed(rng: Random, event: Event, events: list[Event]) -> Event:
 
 
 def arbitrary(rng: Random, repeated: bool, size: int = 9) -> list[Event]:
-    """Any operations at any time; mostly not linearizable."""
+    """Return any operations at any time; mostly not linearizable."""
     events = []
     for number in range(rng.randint(1, size)):
         kind = rng.choice(["read", "read", "read", "write", "write", "delete"])

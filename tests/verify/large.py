@@ -1,4 +1,7 @@
-"""A large history of one key: clients that work without a pause on an atomic register. All chance comes from the ``rng`` given."""
+"""A large history of a key: clients that work without a pause on an atomic register.
+
+All randomness comes from the ``rng`` given.
+"""
 
 from heapq import heapify, heappop, heapreplace
 from random import Random
@@ -16,7 +19,10 @@ def large(
     unknown: float = 0.01,
     values: int = 0,
 ) -> list[Event]:
-    """A linearizable history of ``count`` operations, half of them reads. ``values``: that many different ones, or, if 0, unique ones."""
+    """Return a linearizable history of ``count`` operations, half of them reads.
+
+    ``values`` is the number of different values; 0 makes unique values.
+    """
     ready = [(rng.random(), client) for client in range(clients)]
     heapify(ready)
     effects: list[tuple[float, Event]] = []

@@ -1,4 +1,7 @@
-"""Random histories of one log: what a log shows, what was spoilt in one place, and large ones. All chance comes from the ``rng`` given."""
+"""Random histories of a log: right histories, histories spoilt in a place, and large histories.
+
+All randomness comes from the ``rng`` given.
+"""
 
 from random import Random
 
@@ -10,7 +13,7 @@ from ares.testing.verify.log_history import LogEvent
 def shown_by_a_log(
     rng: Random, count: int, batches: bool = True, spread: float = 3.0, unknown: float = 0.15
 ) -> list[LogEvent]:
-    """Operations that take effect one after the other, each somewhere between its invocation and its response."""
+    """Return operations with sequential effects, each between invocation and response."""
     log: list[str] = []
     events = []
     for number in range(count):
@@ -67,7 +70,7 @@ def shown_by_a_log(
 
 
 def spoilt(rng: Random, count: int, batches: bool = True) -> list[LogEvent]:
-    """What a log shows, but for one or two operations that are at another time or position."""
+    """Return a history of a log with one or two operations at another time or position."""
     events = shown_by_a_log(rng, count, batches)
     for _ in range(rng.choice([1, 1, 2])):
         if events:
@@ -85,5 +88,5 @@ def spoilt(rng: Random, count: int, batches: bool = True) -> list[LogEvent]:
 
 
 def large(rng: Random, count: int) -> list[LogEvent]:
-    """A right history of so many operations."""
+    """Return a right history of `count` operations."""
     return shown_by_a_log(rng, count, spread=20.0, unknown=0.01)

@@ -1,6 +1,7 @@
-"""The definition of a log, tried out: every order of the operations of a small history. Exponential; what the checker is compared with.
+"""The definition of a log, tried out: every order of the operations of a small history.
 
-It shares nothing with it but the events.
+The definition takes exponential time, is compared with the checker, and shares only the events with
+it.
 """
 
 from collections.abc import Sequence
@@ -10,7 +11,10 @@ from ares.testing.verify.log_history import LogEvent
 
 
 def is_log(events: Sequence[LogEvent]) -> bool:
-    """Whether some order of the operations agrees with real time and with what one log would have answered. For nine operations or so."""
+    """Return whether an order of the operations agrees with real time and with a log's answers.
+
+    For about nine operations.
+    """
     sure = [
         event
         for event in events
@@ -49,7 +53,7 @@ def _precedes(one: LogEvent, other: LogEvent) -> bool:
 
 
 def _after(operation: LogEvent, log: tuple[str, ...]) -> tuple[str, ...] | None:
-    """The log after the operation, or None if it cannot take place now as recorded."""
+    """Return the log after the operation, or `None` if the record forbids the operation now."""
     if operation.operation == "append":
         if operation.outcome == "failed":
             return log if operation.at is not None and len(log) > operation.at else None

@@ -1,4 +1,7 @@
-"""Short ways to write events down: ``w(1, 2, "a")`` is a write of "a" from 1 to 2; an end of None is an unknown outcome."""
+"""Short ways to write events down: ``w(1, 2, "a")`` is a write of "a" from 1 to 2.
+
+An end of None is an unknown outcome.
+"""
 
 from ares.testing.verify.history import Event
 

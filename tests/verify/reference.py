@@ -1,6 +1,7 @@
-"""The definition of linearizability, tried out: every order of the operations of a small history. Exponential; what other checkers are compared with.
+"""The definition of linearizability, tried out: every order of a small history's operations.
 
-It shares nothing with them but the events.
+The definition takes exponential time, is compared with other checkers, and shares only the events
+with them.
 """
 
 from collections.abc import Iterable
@@ -10,7 +11,10 @@ from ares.testing.verify.history import Event
 
 
 def is_linearizable(events: Iterable[Event]) -> bool:
-    """Whether some order of each key's operations agrees with real time and gives every read the value last written. For a dozen operations a key."""
+    """Return whether each key's operations have a linearization. For a dozen operations a key.
+
+    The order agrees with real time and gives every read the value last written.
+    """
     everything = list(events)
     return all(
         _explained([event for event in everything if event.key == key])
@@ -27,7 +31,7 @@ def _explained(history: list[Event]) -> bool:
 
     @cache
     def possible(left: frozenset[int], value: str | None) -> bool:
-        """Whether the operations left can follow when the register holds the value."""
+        """Return whether the operations left can follow when the register holds the value."""
         if all(index >= len(sure) for index in left):
             return True
         for index in left:

@@ -1,4 +1,7 @@
-"""The checker against the definition, on thousands of small random histories; and that the comparison tells wrong checkers from it."""
+"""The checker against the definition, on thousands of small random histories.
+
+The comparison also detects wrong checkers.
+"""
 
 from random import Random
 
@@ -23,7 +26,7 @@ def accepts(events):
 
 
 def disagreement(accepts, events):
-    """What a checker says wrongly of a history; empty if it is right."""
+    """Return a checker's error on a history; empty if right."""
     right, said = is_linearizable(events), accepts(events)
     return (
         ""
@@ -55,7 +58,10 @@ def test_accepts_what_an_atomic_register_shows(rng, repeated):
 @settings(deadline=None, max_examples=1000)
 @given(st.randoms(use_true_random=False), st.sampled_from(["spoilt", "arbitrary"]), st.booleans())
 def test_the_operations_named_are_a_proof(rng, kind, repeated):
-    """They contradict each other, no other write of the history changes that, and no read among them is superfluous."""
+    """The named operations contradict each other, and no other write of the history changes this.
+
+    No read among them is superfluous.
+    """
     events = KINDS[kind](rng, repeated)
     writes = [event for event in events if event.operation != "read"]
     for violation in check(events).violations:

@@ -1,4 +1,4 @@
-"""Coverability: each property, and its violation with the operations at odds."""
+"""Coverability: each property, and a violation with the operations at odds."""
 
 import pytest
 from hypothesis import given, settings
@@ -18,12 +18,12 @@ FAILED = "failed"
 
 
 def c(invoked, responded, value, base, tag=None, outcome=None):
-    """A coverable write: changed, or of unknown outcome."""
+    """Make a coverable write: changed, or of unknown outcome."""
     return structs.replace(w(invoked, responded, value, tag=tag, outcome=outcome), base=base)
 
 
 def u(invoked, responded, value, base, tag):
-    """A coverable write that came back unchanged."""
+    """Make a coverable write that came back unchanged."""
     return structs.replace(r(invoked, responded, value, tag=tag), base=base)
 
 
@@ -171,7 +171,10 @@ def test_accepted(events):
 
 
 def violations(events):
-    """Of an object that is coverable even if all that is left of its history is plain."""
+    """Return the violations of the events beside an additional coverable write.
+
+    This write keeps the object coverable if all remaining events are plain.
+    """
     return check_coverability([c(0, None, "nobody's", ZERO, (1, 99)), *events]).violations
 
 

@@ -1,4 +1,7 @@
-"""The coverability checker against the definition, on thousands of small random histories; that wrong checkers are told from it; large histories."""
+"""The coverability checker against the definition, on thousands of small random histories.
+
+The comparison also detects wrong checkers. Large histories are covered, too.
+"""
 
 from random import Random
 
@@ -21,7 +24,10 @@ def accepts(events):
 
 
 def disagreement(accepts, events):
-    """What a checker says wrongly of a history; empty if it is right, or if too little is known of versions for it to be sure."""
+    """Return a checker's error on a history; empty if right.
+
+    The result is also empty if too few versions are known for certainty.
+    """
     if not any(event.base is not None for event in events):
         return ""
     right, said = is_possible(events), accepts(events)
@@ -52,7 +58,7 @@ def test_agrees_with_the_definition(rng, size):
 @settings(deadline=None, max_examples=300)
 @given(st.randoms(use_true_random=False), SIZES)
 def test_the_operations_named_are_few_and_a_proof(rng, size):
-    """They contradict each other even if every write of the history is there to explain them."""
+    """The named operations contradict each other even beside every write of the history."""
     events = spoilt(rng, *size)
     writes = [event for event in events if event.operation != "read"]
     for violation in check_coverability(events).violations:
@@ -134,7 +140,7 @@ CHANGES = [
 
 
 def strong(events):
-    """As if only one write could cover a version."""
+    """Return whether the history is right if only a single write may cover a version."""
     return accepts(events) and not check_coverability(events).forks
 
 

@@ -1,4 +1,4 @@
-"""ares-cli check-history: what it says, and its exit status."""
+"""ares-cli check-history: its output, and its exit status."""
 
 import json
 

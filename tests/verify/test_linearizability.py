@@ -1,4 +1,4 @@
-"""What is linearizable and what is not, case by case; the reference checker is asked about each of them too."""
+"""Linearizable and other histories, case by case, also checked by the reference."""
 
 import itertools
 
@@ -172,7 +172,7 @@ def test_the_operations_at_odds_are_found_among_many():
 
 
 def test_what_was_wrong_long_ago_and_shows_late_is_found():
-    """A value that must last is deleted at once; what proves it was read a thousand operations later."""
+    """A value that must last is deleted at once; a read a thousand operations later proves it."""
     lasting = [
         w(0, 1, "a"),
         d(2, 3),
@@ -222,7 +222,10 @@ def test_a_completed_operation_without_response_is_refused():
 
 
 def tangled():
-    """Writes of two values, all at once, read in an order that needs more writes of "a" than there are."""
+    """Return simultaneous writes of two values, read in an impossible order.
+
+    The order needs more writes of "a" than the history has.
+    """
     writes = [w(0, 100, value) for value in "ab" for _ in range(6)]
     return writes + [r(n, n + 0.5, "ab"[n % 2]) for n in range(1, 14)]
 
@@ -244,7 +247,7 @@ def test_a_larger_budget_decides():
 
 
 def test_a_contradiction_is_told_even_where_values_repeat():
-    """What is wrong about values written once needs no search, so no budget."""
+    """A fault about values written once needs no search, and no budget."""
     report = check([*tangled(), w(200, 201, "x"), w(202, 203, "y"), r(204, 205, "x")], states_max=1)
     (violation,) = report.violations
     assert {event.value for event in violation.events} == {"x", "y"}

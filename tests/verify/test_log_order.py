@@ -1,4 +1,7 @@
-"""The checker of logs against the definition, on thousands of small random histories; and histories that it must reject."""
+"""The checker of logs against the definition, on thousands of small random histories.
+
+The checker must reject further histories.
+"""
 
 from random import Random
 

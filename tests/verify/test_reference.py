@@ -1,4 +1,4 @@
-"""The definition itself, on cases that need no thought. (test_linearizability.py asks it about every case there.)"""
+"""The definition itself, on simple cases; test_linearizability.py uses it for every case."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The search on repeated values makes a choice only where there is one."""
+"""The search on repeated values: choices only where several are possible."""
 
 from random import Random
 

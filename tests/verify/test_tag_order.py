@@ -1,4 +1,4 @@
-"""Tags never go back in real time, and each belongs to one write."""
+"""Tags, which never go back in real time, and belong to a single write each."""
 
 from random import Random
 
@@ -97,7 +97,7 @@ def test_rejected_with_the_operations_at_odds(events, why):
 
 
 def definition(events):
-    """Whether tags are in order, by looking at every pair."""
+    """Return whether tags are in order, by looking at every pair."""
     judged = [
         event
         for event in events
@@ -126,7 +126,7 @@ def definition(events):
 @settings(deadline=None, max_examples=1000)
 @given(st.randoms(use_true_random=False), st.integers(1, 8))
 def test_agrees_with_the_definition(rng, spread):
-    """Tags that follow the time of invocation, more or less, and values that follow the tags, mostly."""
+    """Tags roughly follow the time of invocation, and values mostly follow the tags."""
     events = []
     for event in atomic(rng, repeated=True):
         tag = (max(int(event.invoked) + rng.randrange(spread), 0), rng.randrange(2))
