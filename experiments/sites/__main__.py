@@ -5,7 +5,7 @@
 
 The study measures object stores on sites: local and remote access, a busy site, a site that is cut
 off, moving users, YCSB; Table I follows from the measurements. Missing stores are left out and
-named. A killed runner's network is removed by `python -m experiments local clean`.
+named. A killed runner's network is removed by `python -m experiments local clean NAME`.
 """
 
 import argparse

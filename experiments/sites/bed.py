@@ -5,7 +5,7 @@
 The times are round trips; users reach other sites in 60 ms. A core between the namespaces delays,
 counts and cuts. Packets wait in three queues of the core (experiments/testbeds/nfqueue.py), a queue
 for each distance. Within a site servers reach each other by loopback. All parts are recorded as for
-testbed `local`, so `python -m experiments local clean` removes the remains of a killed runner.
+testbed `local`, so `python -m experiments local clean NAME` removes the remains of a killed runner.
 """
 
 import contextlib

@@ -24,7 +24,7 @@ Hosts on this machine, as root: namespaces with their own files, processes, addr
     python -m experiments local up server0@nantes server1@lille writer0@lille --delay 10
     python -m experiments local up a@x=servers,consensus b@y=writers          # groups that do not follow from the names
     ansible -i DIRECTORY/testbed/inventory.yml servers -m ping
-    python -m experiments local clean
+    python -m experiments local clean 0                                       # asks first
 """
 _INVENTORY = """\
 An inventory for ansible of machines that were reserved elsewhere. Reads a file, asks nobody.
@@ -76,12 +76,14 @@ def add(commands: Any) -> None:
     clean = _command(
         actions,
         "clean",
-        "remove every testbed that nobody uses",
-        "What is removed: its processes, namespaces, interface and files; it is told.",
+        "remove a testbed that no process uses",
+        "Removes its processes, namespaces, interface and files, and names them. Asks first.",
     )
-    clean.set_defaults(
-        run=lambda _: _tell(slots.clean(), "there is no testbed; nothing was removed")
+    clean.add_argument(
+        "names", nargs="*", metavar="NAME", help="a number that `status` shows, or all"
     )
+    clean.add_argument("--yes", action="store_true", help="do not ask")
+    clean.set_defaults(run=_clean)
 
     made = _command(
         commands, "inventory", "an inventory of machines at fed4fire, emulab or aws", _INVENTORY
@@ -136,9 +138,33 @@ def _up(arguments: argparse.Namespace) -> int:
     made.make()
     made.leave()
     print(
-        f"hosts: {len(hosts)}, sites: {len(sites)}\ninventory: {made.inventory}\nto remove all this: python -m experiments local clean"
+        f"hosts: {len(hosts)}, sites: {len(sites)}\ninventory: {made.inventory}\nto remove all this: python -m experiments local clean {made.number}"
     )
     return 0
+
+
+def _clean(arguments: argparse.Namespace) -> int:
+    there = slots.status()
+    if not arguments.names and there:
+        raise BadInput(
+            "say which testbed: its number, or all. Nothing was removed\n" + "\n".join(there)
+        )
+    numbers = slots.named(arguments.names)
+    if numbers and not arguments.yes:
+        _ask(numbers, there)
+    return _tell(slots.clean(numbers), "there is no testbed; nothing was removed")
+
+
+def _ask(numbers: Sequence[int], there: Sequence[str]) -> None:
+    """Raise BadInput unless a person agrees."""
+    print("\n".join(there))
+    what = ", ".join(f"testbed {number}" for number in numbers)
+    try:
+        said = input(f"Remove {what} with its hosts and their files? [y/N] ")
+    except EOFError:
+        said = ""
+    if said.strip().lower() not in ("y", "yes"):
+        raise BadInput("nothing was removed; --yes removes without asking")
 
 
 def planned(words: Sequence[str]) -> list[HostPlan]:

@@ -159,6 +159,11 @@ class LocalTestbed:
         for process in [*self._inits.values(), *self._shapers()]:
             process.wait()
 
+    @property
+    def number(self) -> int:
+        """Name of the testbed in `local status` and `local clean`."""
+        return self._slot.number
+
     def leave(self) -> None:
         """Leave the testbed standing until a user removes it."""
         self._duty.end()
@@ -282,7 +287,7 @@ class LocalTestbed:
         inventory.write(
             self.inventory,
             hosts,
-            f"Testbed local {self._slot.number}; it lasts until `python -m experiments local clean`.",
+            f"Testbed local {self._slot.number}; it lasts until `python -m experiments local clean {self._slot.number}`.",
         )
 
     def _start(self, host: HostPlan) -> None:

@@ -13,7 +13,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from msgspec import Struct
 from ares.model.errors import AresError, BadInput
 from ares.testing import namespaces
 from ares.testing.namespaces import NamespaceFailed
+from ares.tracing.tree import printable
 
 PLACE = Path("/run/ares-testbed")
 TESTBEDS_MAX = 8
@@ -122,7 +123,7 @@ def claim() -> Slot:
     first, by = network_of(0), " and ".join(dict.fromkeys(taken))
     raise BadInput(
         f"no network is free for a testbed: {first}.0.0/16 and the {TESTBEDS_MAX - 1} after it are taken by {by}. "
-        "Nothing was made. `python -m experiments local status` shows testbeds, `clean` removes those that nobody uses"
+        "Nothing was made. `python -m experiments local status` shows testbeds, `clean NAME` removes one"
     )
 
 
@@ -192,10 +193,31 @@ def status() -> list[str]:
     return lines
 
 
-def clean() -> list[str]:
-    """Remove every testbed whose maker is gone; return lines about removed and other ones."""
+def named(names: Sequence[str]) -> list[int]:
+    """Return the numbers of the testbeds with these names, which ``status`` shows; `all` names each.
+
+    Raises:
+        BadInput: No testbed has such a name.
+    """
+    there = [number for number, _ in standing()]
+    known = {f"{before}{number}": [number] for number in there for before in ("", "arestb")}
+    found: list[int] = []
+    for name in names:
+        if (numbers := (known | {"all": there}).get(name)) is None:
+            shown = ", ".join(map(str, there)) or "none"
+            raise BadInput(
+                f"there is no testbed {printable(name)}; there are: {shown}. Nothing was removed"
+            )
+        found += [number for number in numbers if number not in found]
+    return found
+
+
+def clean(numbers: Collection[int]) -> list[str]:
+    """Remove these testbeds unless their maker lives; return a line about each."""
     lines = []
     for number, slot in standing():
+        if number not in numbers:
+            continue
         if slot is None:
             lines.append(f"testbed {number} is in use by a process that lives; it was left alone")
             continue

@@ -7,6 +7,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 from ares.machine.interpreter import python
 from ares.model.errors import BadInput
 from experiments import ENVIRONMENT
+from experiments.__main__ import main
 from experiments.bench.processes import cpu_s
 from experiments.testbeds import local, slots
 from experiments.testbeds.local import LocalTestbed, obstacle
@@ -293,17 +295,19 @@ def test_nothing_is_left_of_a_testbed_whose_maker_was_killed(made, tmp_path):
                 f"testbed {number}: used by process {maker.pid}; hosts: 2, sites: 2"
                 in experiments("local", "status")
             )
-            assert f"testbed {number} is in use" in experiments("local", "clean")
+            assert f"testbed {number} is in use" in experiments(
+                "local", "clean", str(number), "--yes"
+            )
             assert (tmp_path / "testbed/inventory.yml").exists()
         finally:
             maker.send_signal(signal.SIGKILL)
     assert f"arestb{number}-a" in "".join(left_of(number, tmp_path))
-    told = experiments("local", "clean")
+    told = experiments("local", "clean", str(number), "--yes")
     assert (
         f"testbed {number}: removed 5 processes, interface arestb{number}, 3 namespaces, {tmp_path}/testbed"
         in told
     )
-    assert f"testbed {made._slot.number} is in use" in told, "the other testbed is left alone"
+    assert f"testbed {made.number}" not in told, "the other testbed is left alone"
     assert left_of(number, tmp_path) == []
     assert not (tmp_path / "testbed").exists()
     assert on(made, "s0", "hostname") == "s0"
@@ -377,9 +381,49 @@ def test_a_state_that_cannot_be_read_removes_nothing(tmp_path, monkeypatch):
         '{"number":0,"maker":1,"directory":"/tmp","link":"eth0","namespaces":[]}',
     ):
         (slot.place / "state.json").write_text(content)
-        (told,) = slots.clean()
+        (told,) = slots.clean([slot.number])
         assert "othing was removed" in told
         assert slot.place.exists()
     (slot.place / "state.json").unlink()
-    assert slots.clean() == [f"testbed {slot.number}: removed nothing, as nothing was made"]
+    assert slots.clean([slot.number]) == [
+        f"testbed {slot.number}: removed nothing, as nothing was made"
+    ]
+    assert not slots.PLACE.exists()
+
+
+def test_a_testbed_is_removed_by_its_name_and_after_a_question(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(slots, "PLACE", tmp_path / "testbeds")
+    assert main(["local", "clean"]) == 0
+    assert "there is no testbed" in capsys.readouterr().out
+    numbers = []
+    for _ in range(3):
+        slot = slots.claim()
+        slot.release()
+        numbers.append(slot.number)
+    answers: list[str] = []
+
+    def answer(question: str) -> str:
+        sys.stdout.write(question)
+        if not answers:
+            raise EOFError
+        return answers.pop()
+
+    monkeypatch.setattr("builtins.input", answer)
+    first, second, third = map(str, numbers)
+    for words, given, why in (
+        ([], [], f"say which testbed: its number, or all. Nothing was removed\ntestbed {first}"),
+        (["nine"], [], f"no testbed nine; there are: {first}, {second}, {third}. Nothing"),
+        ([first, "x\x1b[1m"], [], "no testbed x?[1m"),
+        ([first], ["n"], "nothing was removed; --yes"),
+        ([first], [], "nothing was removed; --yes"),
+    ):
+        answers[:] = given
+        assert main(["local", "clean", *words]) == 1
+        assert why in capsys.readouterr().err
+        assert len(list(slots.PLACE.iterdir())) == 3
+    answers[:] = ["y"]
+    assert main(["local", "clean", f"arestb{second}"]) == 0
+    assert f"Remove testbed {second} with" in capsys.readouterr().out
+    assert sorted(path.name for path in slots.PLACE.iterdir()) == [first, third]
+    assert main(["local", "clean", "all", "--yes"]) == 0
     assert not slots.PLACE.exists()
