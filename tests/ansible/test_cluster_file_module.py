@@ -50,6 +50,7 @@ def act(module, directory, count=3, check_mode=False, **more):
         "security": "curve",
         "initial": {"dap": "abd", "k": 0},
         "options": {},
+        "passed_over": [],
         "fresh": False,
     } | more
     return module.act(SimpleNamespace(params=values, check_mode=check_mode))
@@ -75,11 +76,11 @@ def test_a_cluster_is_made_whole_and_the_second_time_left_alone(module, tmp_path
         "c/cluster.toml",
         "c/keys/clients.toml",
     }
-    assert act(module, tmp_path / "c") == {
+    again = act(module, tmp_path / "c")
+    assert {name: again[name] for name in ("changed", "path", "added", "set", "kept", "left")} == {
         "changed": False,
         "path": made["path"],
-        "added": [],
-        "left": [],
+        **{name: [] for name in ("added", "set", "kept", "left")},
     }
     assert files(tmp_path) == before
 
@@ -121,6 +122,12 @@ def test_a_server_left_out_at_first_is_a_spare(module, tmp_path):
         ),
         ({"members": [MEMBER, MEMBER | {"id": "r1"}]}, "those that it began with"),
         ({"name": "other"}, "is of the cluster 'trial'"),
+        ({"durability": "memory"}, "says 'fsync'. A cluster keeps the durability"),
+        ({"security": "none"}, "says 'curve'. A cluster keeps the security"),
+        ({"options": {"limits": {"conections": 3}}}, "conections"),
+        ({"options": {"limits": {"connections": 0}}}, "connections: expected 1 to"),
+        ({"options": {"initial": {"dap": "ec"}}}, "cannot have initial"),
+        ({"options": {"nonsense": 3}}, "nonsense"),
         ({"servers": [server(0), server(8, address="10.0.0.0:7400")]}, "expected one of its own"),
     ],
 )
@@ -168,3 +175,70 @@ def test_a_fresh_one_has_other_identities_and_keys(module, tmp_path):
 def test_in_check_mode_nothing_is_written(module, tmp_path):
     assert act(module, tmp_path / "c", check_mode=True)["changed"]
     assert files(tmp_path) == {}
+
+
+@pytest.mark.parametrize(
+    "hand", ["", "[limits]\nconnections = 9 # few\n", "[autopilot]\n\n[scrub]\n"]
+)
+def test_options_are_set_and_all_else_stays(module, tmp_path, hand):
+    """Also in tables that a person wrote; the second time nothing changes."""
+    act(module, tmp_path)
+    file = tmp_path / "cluster.toml"
+    text = file.read_text().replace("[client]", f"{hand}\n# mine\n[client]")
+    file.write_text(text)
+    options = {
+        "limits": {"connections": "500"},
+        "autopilot": {"after_s": 61.5},
+        "transport": "libzmq",
+        "tracing": {"exporter": 'file:/a "b"'},
+    }
+    made = act(module, tmp_path, options=options)
+    assert made["changed"]
+    assert made["set"] == [
+        "limits.connections",
+        "autopilot.after_s",
+        "transport",
+        "tracing.exporter",
+    ]
+    settings = Settings.load(file)
+    assert (settings.limits.connections, settings.autopilot.after_s) == (500, 61.5)
+    after = file.read_text()
+    assert "# mine\n[client]" in after
+    assert set(text.splitlines()) - set(after.splitlines()) <= {"connections = 9 # few"}
+    assert not act(module, tmp_path, options=options)["changed"]
+    assert not act(module, tmp_path)["changed"]
+    assert file.read_text() == after == made["diff"]["after"]
+
+
+def test_a_table_that_is_written_in_another_way_is_refused(module, tmp_path):
+    act(module, tmp_path)
+    file = tmp_path / "cluster.toml"
+    head, rest = file.read_text().split("\n", 1)
+    file.write_text(f"{head}\nlimits = {{connections = 9}}\n{rest}")
+    before = files(tmp_path)
+    with pytest.raises(ValueError, match=r"limits.connections of .*: edit the file by hand"):
+        act(module, tmp_path, options={"limits": {"connections": 500}})
+    assert files(tmp_path) == before
+
+
+def test_settings_that_a_cluster_keeps_are_told(module, tmp_path):
+    act(module, tmp_path)
+    told = act(module, tmp_path, initial={"dap": "ec", "k": 2}, servers=[server(0, site="far")])
+    assert not told["changed"]
+    assert ["dap = ec" in told["kept"][0], "site = far" in told["kept"][-1]] == [True, True]
+
+
+def test_hosts_outside_a_limit_keep_their_processes(module, tmp_path):
+    with pytest.raises(ValueError, match="without --limit, which leaves out s1, s2"):
+        act(module, tmp_path, count=1, passed_over=["s1", "s2"])
+    assert files(tmp_path) == {}
+    act(module, tmp_path)
+    assert act(module, tmp_path, count=1, members=[], passed_over=["s1", "s2"])["left"] == []
+
+
+def test_options_in_check_mode_are_told_and_not_written(module, tmp_path):
+    act(module, tmp_path)
+    before = files(tmp_path)
+    made = act(module, tmp_path, check_mode=True, options={"limits": {"connections": 500}})
+    assert (made["changed"], made["set"]) == (True, ["limits.connections"])
+    assert files(tmp_path) == before

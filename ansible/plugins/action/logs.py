@@ -54,6 +54,8 @@ class ActionModule(ActionBase):
         result = super().run(tmp, task_vars)
         src, dest = given["src"].rstrip("/"), Path(given["dest"])
         packed = f"{src}.tar.gz"
+        if self._task.check_mode:
+            return result | {"changed": True, "files": 0}
         said = self._low_level_execute_command(
             f"tar -C {quote(src)} -czf {quote(packed)} . && chmod 644 {quote(packed)}"
         )

@@ -11,8 +11,9 @@ module: cluster_file
 short_description: Make the cluster file of ares and its secrets, or add servers to it
 description:
   - Runs on the controller, where the package C(ares-storage) must be installed for the interpreter of the task.
-  - A cluster file that is there is kept. Servers of the inventory that it lacks are added, with identities and keys of their own; C([initial]) and
-    what is there of other processes is never changed, for clients start from it.
+  - A cluster file that is there is kept. Servers of the inventory that it lacks are added, with identities and keys of their own, and keys of
+    O(options) are set in it; all else in it stays. C([initial]) and what is there of other processes is never changed, for clients start from it.
+  - Another O(durability) or O(security) than the file has is refused.
   - No secret is returned. Secrets are files of mode 600 below O(directory).
 options:
   directory:
@@ -48,9 +49,16 @@ options:
     type: dict
     default: {dap: abd}
   options:
-    description: Other keys and tables of the file, such as V(limits), V(scrub), V(tracing), V(autopilot), V(client), V(etcd), V(transport).
+    description:
+      - Other keys and tables of the file, such as V(limits), V(scrub), V(tracing), V(autopilot), V(client), V(etcd), V(transport).
+      - A key that is not named keeps the value that it has in the file.
     type: dict
     default: {}
+  passed_over:
+    description: Hosts of the cluster that the play leaves out, by --limit. The file keeps their processes; a new file needs all of them.
+    type: list
+    elements: str
+    default: []
   fresh:
     description: Begin as another cluster. What is in O(directory) is removed.
     type: bool
@@ -79,6 +87,16 @@ added:
   type: list
   elements: str
   returned: always
+set:
+  description: Keys of options that were set.
+  type: list
+  elements: str
+  returned: always
+kept:
+  description: A sentence for each setting of the inventory that the file of a cluster does not follow.
+  type: list
+  elements: str
+  returned: always
 left:
   description: Ids of processes in the file that the inventory does not have.
   type: list
@@ -86,6 +104,8 @@ left:
   returned: always
 """
 
+import json
+import re
 import secrets
 import shutil
 from pathlib import Path
@@ -97,6 +117,13 @@ KEPT = ("address", "raft", "http", "data")
 
 The file decides; another value would be another server.
 """
+
+
+FIXED = ("durability", "security")
+"""Keys that a cluster keeps from the day when it was made."""
+
+NO_OPTIONS = ("format", "name", "server", "consensus", "initial", *FIXED)
+"""Keys and tables that have a parameter of their own, or follow from the others."""
 
 
 def table(given: dict, **more: str) -> dict:
@@ -200,24 +227,48 @@ def create(parameters: dict, path: Path, check_mode: bool) -> list[str]:
     return ids
 
 
-def extend(parameters: dict, path: Path, check_mode: bool) -> tuple[list[str], list[str]]:
-    """Add the servers that the file lacks.
-
-    Return their ids, and the ids of processes that the inventory lacks.
-    """
+def extend(parameters: dict, path: Path, check_mode: bool) -> dict:
+    """Add the servers that the file lacks, and set the options; return the result of the module."""
     import msgspec
 
     from ares.cluster.cluster_keys import KEYS_NAME
-    from ares.cluster.home import new_identity
     from ares.cluster.settings import Settings
-    from ares.cluster.tables import ServerSettings, decode, lines
+    from ares.cluster.tables import decode
     from ares.machine.trusted_files import replace_durably
     from ares.security.keys import SecretKey, write_secret
 
-    text = path.read_text(encoding="utf-8")
-    values = msgspec.to_builtins(decode(text, path), enc_hook=str)
+    before = path.read_text(encoding="utf-8")
+    values = msgspec.to_builtins(decode(before, path), enc_hook=str)
     there = {one["id"]: one for one in [*values["server"], *values["consensus"]]}
     given = {one["id"]: one for one in [*parameters["servers"], *parameters["members"]]}
+    refuse_other(parameters, values, there, given, path)
+    added = [one for one in parameters["servers"] if one["id"] not in there]
+    pairs = {}
+    if values.get("security") == "curve":
+        pairs = {one["id"]: SecretKey.generate() for one in added}
+    text, keys = with_options(before, parameters["options"], path)
+    text += "".join(server_text(one, pairs) for one in added)
+    Settings.parse(text, path)
+    if text != before and not check_mode:
+        for id, pair in pairs.items():
+            secret = path.parent / KEYS_NAME / f"{id}.secret"
+            secret.unlink(
+                missing_ok=True
+            )  # from a run that ended before the file was written: its public half is lost
+            write_secret(secret, pair.secret.hex())
+        replace_durably(path, text)
+    return {
+        "changed": text != before,
+        "added": [one["id"] for one in added],
+        "set": keys,
+        "kept": kept(parameters, values, there, given),
+        "left": [] if parameters["passed_over"] else sorted(there.keys() - given.keys()),
+        "diff": {"before": before, "after": text, "before_header": str(path)},
+    }
+
+
+def refuse_other(parameters: dict, values: dict, there: dict, given: dict, path: Path) -> None:
+    """Raise ValueError if the inventory means another cluster, or other processes, than the file."""
     for id in given.keys() & there.keys():
         for key in KEPT:
             found, wanted = there[id].get(key) or "", given[id].get(key) or ""
@@ -226,7 +277,6 @@ def extend(parameters: dict, path: Path, check_mode: bool) -> tuple[list[str], l
                 raise ValueError(
                     f"{why}. Edit that file if the process moved with its data; nothing was changed"
                 )
-    added = [one for one in parameters["servers"] if one["id"] not in there]
     if members := [one["id"] for one in parameters["members"] if one["id"] not in there]:
         raise ValueError(
             f"{', '.join(members)}: the consensus members of a cluster are those that it began with; nothing was changed"
@@ -235,26 +285,112 @@ def extend(parameters: dict, path: Path, check_mode: bool) -> tuple[list[str], l
         raise ValueError(
             f"{path} is of the cluster {values['name']!r}, not {parameters['name']!r}; nothing was changed"
         )
-    pairs = (
-        {one["id"]: SecretKey.generate() for one in added}
-        if values.get("security") == "curve"
-        else {}
-    )
-    for one in added:
-        given_values = table(
-            one, identity=new_identity(), public_key=pairs[one["id"]].public if pairs else ""
+    for key in FIXED:
+        if (found := values[key] or "none") != parameters[key]:
+            raise ValueError(
+                f"the inventory says {key} = {parameters[key]!r}, and {path} says {found!r}. A cluster keeps "
+                f"the {key} that it was made with: say common_{key}: {found}; nothing was changed"
+            )
+
+
+def kept(parameters: dict, values: dict, there: dict, given: dict) -> list[str]:
+    """Return a sentence for each setting of the inventory that a cluster does not take from there."""
+    found = [
+        f"The inventory says {key} = {wanted} of the first configuration, and the cluster began with {values['initial'][key]}."
+        " It stays in the file; scale_out.yml or ares-cli reconfig moves the domains."
+        for key, wanted in parameters["initial"].items()
+        if wanted and key in values["initial"] and values["initial"][key] != wanted
+    ]
+    return found + [
+        f"The inventory says site = {one['site']} of {id}, and the file says {there[id].get('site') or 'none'}, which holds."
+        for id, one in given.items()
+        if id in there and one.get("site") and one["site"] != there[id].get("site")
+    ]
+
+
+def server_text(one: dict, pairs: dict) -> str:
+    """Return the table of a new server."""
+    import msgspec
+
+    from ares.cluster.home import new_identity
+    from ares.cluster.tables import ServerSettings, lines
+
+    public = pairs[one["id"]].public if pairs else ""
+    values = table(one, identity=new_identity(), public_key=public)
+    made = msgspec.convert(values, ServerSettings, dec_hook=lambda kind, value: kind(value))
+    return f"\n[[server]]\n{lines(made)}"
+
+
+def with_options(text: str, options: dict, path: Path) -> tuple[str, list[str]]:
+    """Return the text with these keys set, and the keys whose value changed."""
+    import msgspec
+
+    from ares.cluster.tables import FileTable, decode, written
+    from ares.machine.named_files import parse_toml
+    from ares.model.errors import BadInput
+
+    if wrong := sorted(options.keys() & set(NO_OPTIONS)):
+        raise ValueError(
+            f"options of a cluster file cannot have {', '.join(wrong)}; nothing was changed"
         )
-        text += f"\n[[server]]\n{lines(msgspec.convert(given_values, ServerSettings, dec_hook=lambda kind, value: kind(value)))}"
-    Settings.parse(text, path)
-    if added and not check_mode:
-        for id, pair in pairs.items():
-            secret = path.parent / KEYS_NAME / f"{id}.secret"
-            secret.unlink(
-                missing_ok=True
-            )  # from a run that ended before the file was written: its public half is lost
-            write_secret(secret, pair.secret.hex())
-        replace_durably(path, text)
-    return [one["id"] for one in added], sorted(there.keys() - given.keys())
+    now = msgspec.to_builtins(decode(text, path), enc_hook=str)
+    wanted = parse_toml(text)
+    for name, value in options.items():
+        wanted[name] = wanted.get(name, {}) | value if isinstance(value, dict) else value
+    try:
+        made = msgspec.convert(
+            wanted, FileTable, strict=False, dec_hook=lambda kind, value: kind(value)
+        )
+    except msgspec.ValidationError as error:
+        raise ValueError(f"{path} cannot be like that: {error}; nothing was changed") from error
+    decode(written(made, {}), path)  # says what is not allowed by itself
+    goal, keys = msgspec.to_builtins(made, enc_hook=str), []
+    for name in [name for name in options if goal[name] != now[name]]:
+        values, old = (
+            (goal[name], now[name] or {})
+            if isinstance(goal[name], dict)
+            else ({name: goal[name]}, {name: now[name]})
+        )
+        section = name if values is goal[name] else ""
+        given = options[name] if section else values
+        changed = {key: values[key] for key in given if key not in old or old[key] != values[key]}
+        text = with_keys(text, section, changed)
+        keys += [f"{section}.{key}".removeprefix(".") for key in changed] or [name]
+    try:
+        if msgspec.to_builtins(decode(text, path), enc_hook=str) == goal:
+            return text, keys
+        why = "the file writes them in another way"
+    except BadInput as error:
+        why = str(error)
+    raise ValueError(
+        f"{', '.join(keys)} of {path}: edit the file by hand ({why}); nothing was changed"
+    )
+
+
+def with_keys(text: str, section: str, values: dict) -> str:
+    """Return the text with these keys in a table of the file, or at its top."""
+    rows = text.splitlines(keepends=True)
+    heads = [place for place, row in enumerate(rows) if row.lstrip().startswith("[")]
+    begin = 0
+    if section:
+        own = [at for at in heads if re.match(rf"\s*\[\s*{section}\s*\]", rows[at])]
+        if not own:
+            rows += [f"\n[{section}]\n"]
+            heads = [*heads, len(rows) - 1]
+        begin = (own or heads)[-1] + 1
+    end = next((place for place in heads if place >= begin), len(rows))
+    while end > begin and (not rows[end - 1].strip() or rows[end - 1].lstrip().startswith("#")):
+        end -= 1
+    for key, value in values.items():
+        row = f"{key} = {json.dumps(value, ensure_ascii=False)}\n"
+        for place in range(begin, end):
+            if re.match(rf"\s*{key}\s*=", rows[place]):
+                rows[place] = row
+                break
+        else:
+            rows.insert(end, row)
+            end += 1
+    return "".join(rows)
 
 
 def act(module: AnsibleModule) -> dict:
@@ -270,13 +406,24 @@ def act(module: AnsibleModule) -> dict:
             shutil.rmtree(directory / name, ignore_errors=True)
         path.unlink()
     if path.exists() and not fresh:
-        added, left = extend(parameters, path, module.check_mode)
-    else:
-        for name in ("keys", "secrets"):  # from a run that ended before the file was written
-            if not module.check_mode:
-                shutil.rmtree(directory / name, ignore_errors=True)
-        added, left = create(parameters, path, module.check_mode), []
-    return {"changed": bool(added), "path": str(path), "added": added, "left": left}
+        return extend(parameters, path, module.check_mode) | {"path": str(path)}
+    if parameters["passed_over"]:
+        raise ValueError(
+            f"there is no {path} yet, and a new one is made of all hosts. Run this once without --limit, "
+            f"which leaves out {', '.join(sorted(parameters['passed_over']))}. Nothing was made"
+        )
+    for name in ("keys", "secrets"):  # from a run that ended before the file was written
+        if not module.check_mode:
+            shutil.rmtree(directory / name, ignore_errors=True)
+    added = create(parameters, path, module.check_mode)
+    return {
+        "changed": True,
+        "path": str(path),
+        "added": added,
+        "set": [],
+        "kept": [],
+        "left": [],
+    }
 
 
 def main() -> None:
@@ -291,6 +438,7 @@ def main() -> None:
             "security": {"type": "str", "choices": ["curve", "none"], "default": "curve"},
             "initial": {"type": "dict", "default": {"dap": "abd"}},
             "options": {"type": "dict", "default": {}},
+            "passed_over": {"type": "list", "elements": "str", "default": []},
             "fresh": {"type": "bool", "default": False},
         },
         supports_check_mode=True,

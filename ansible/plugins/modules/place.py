@@ -102,6 +102,20 @@ def write(path: Path, data: bytes, mode: int, uid: int, gid: int, check_mode: bo
     return True
 
 
+def account_of(owner: str, check_mode: bool) -> pwd.struct_passwd | None:
+    """Return the account; None for an account that an earlier task would have made.
+
+    Raises:
+        KeyError: There is no such account, and this is no check.
+    """
+    try:
+        return pwd.getpwnam(owner) if owner else pwd.getpwuid(os.geteuid())
+    except KeyError:
+        if check_mode:
+            return None
+        raise
+
+
 def main() -> None:
     """Run the module for Ansible."""
     module = AnsibleModule(
@@ -116,9 +130,9 @@ def main() -> None:
     parameters, paths = module.params, []
     path = ""
     try:
-        account = (
-            pwd.getpwnam(parameters["owner"]) if parameters["owner"] else pwd.getpwuid(os.geteuid())
-        )
+        account = account_of(parameters["owner"], module.check_mode)
+        if account is None:
+            module.exit_json(changed=True, paths=[*parameters["directories"], *parameters["files"]])
         owner = (account.pw_uid, account.pw_gid, module.check_mode)
         for path, mode in parameters["directories"].items():
             paths += [path] if make_directory(Path(path), int(str(mode), 8), *owner) else []
