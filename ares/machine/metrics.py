@@ -73,9 +73,6 @@ REPLY_S = (
 )
 """Bounds for a client's waits."""
 
-LAG_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
-"""Bounds for the event loop's lateness."""
-
 
 class Histogram:
     """A histogram of durations.
@@ -117,6 +114,8 @@ class Traffic:
         self.batches = Histogram(BATCH_S)
         self.reading = Histogram(REPLY_S)
         self.writing = Histogram(REPLY_S)
+        self.queueing = Histogram(REPLY_S)
+        """Waits of a request before its turn, by probes (ares/server/queue_probe.py)."""
 
     def count_batch(self, messages: Sequence[AnyMessage], frames: Sequence[bytes]) -> None:
         """Count an arrived batch."""
@@ -164,8 +163,8 @@ class Traffic:
             if type(message) is Refused:
                 self.refused[message.reason] += 1
 
-    def work(self) -> ServerWork:
-        """Return the counters for a description."""
+    def work(self, commits: Histogram | None = None) -> ServerWork:
+        """Return the counters for a description; ``commits``: durations of group commits."""
         asked = self.requests
         return ServerWork(
             asked[GetTag],
@@ -175,6 +174,8 @@ class Traffic:
             self.sent_bytes,
             self.reading.told(),
             self.writing.told(),
+            self.queueing.told(),
+            None if commits is None else commits.told(),
         )
 
 

@@ -560,6 +560,10 @@ class ServerWork(Struct, frozen=True, array_like=True):
     sent_bytes: Count
     reading: Durations
     writing: Durations
+    queueing: Durations | None = None
+    """Waits of a request before its turn; None from a release that does not tell."""
+    committing: Durations | None = None
+    """Durations of group commits; None without a disk."""
 
 
 class AskedFrom(Struct, frozen=True, array_like=True):

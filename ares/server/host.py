@@ -155,7 +155,7 @@ class Host:
         self._reclaiming = Reclaiming(replica, self._journal, limits)
         self._wakers: list[asyncio.Future[None]] = []
         self._batch_s = self._commit_begun_s = 0.0
-        self._commit_times = Histogram(DISK_S)
+        self._commits = Histogram(DISK_S) if replica.journaled else None
 
     # -- requests -------------------------------------------------------------------------------------------------------
 
@@ -402,12 +402,11 @@ class Host:
     def vitals(self) -> Vitals:
         """How it is now, for whoever watches the process."""
         description = self._with_vitals(self.replica.describe(Describe(CallId(0), brief=True)))
-        commits = self._commit_times if self.replica.journaled else None
         return Vitals(
             description,
             holding(self.replica.hosted.values()),
             self._trouble(),
-            commits,
+            self._commits,
             self._logs.held() if self._logs is not None else None,
         )
 
@@ -443,7 +442,7 @@ class Host:
             )
         uptime_s, work = (
             self._loop.time() - self._started,
-            self._traffic.work() if self._traffic is not None else None,
+            self._traffic.work(self._commits) if self._traffic is not None else None,
         )
         return msgspec.structs.replace(
             description,
@@ -506,7 +505,8 @@ class Host:
             self._stop(tasks.failures.fatal("commit", mistake))
 
     def _answer_committed(self, moved: Sequence[PutData]) -> None:
-        self._commit_times.add(time.perf_counter() - self._commit_begun_s)
+        if self._commits is not None:
+            self._commits.add(time.perf_counter() - self._commit_begun_s)
         self.replica.replace(moved)
         synced, self._syncing = self._syncing, None
         if synced is not None:

@@ -7,14 +7,12 @@ nothing can be changed by them.
 
 import asyncio
 import json
-import time
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from ares.machine import tasks
-from ares.machine.metrics import LAG_S, Histogram, Traffic
+from ares.machine.metrics import Histogram, Traffic
 from ares.model.errors import ConsensusUnavailable
 from ares.net.batching import BatchListener
 from ares.server.http_pages import PLAIN, HttpPage, HttpStatus
@@ -26,7 +24,6 @@ if TYPE_CHECKING:
 LOOK_S = 1.0
 """An event loop that does not answer for so long cannot serve."""
 
-LAG_EVERY_S = 1.0
 _JSON = "application/json"
 _NO_LEADER = "it knows no leader: is a majority of the members running? Reads and writes do not need one; reconfiguring and creating domains do"
 # -- what is watched ----------------------------------------------------------------------------------------------------
@@ -105,7 +102,6 @@ class Monitor:
         self._traffic = traffic
         self._listener = listener
         self._loop = asyncio.get_running_loop()
-        self._lag = Histogram(LAG_S)
         self._subject: Subject | None = None
         self._why_not = "it is starting"
         self._under_way: Future[Condition] | None = None
@@ -114,8 +110,6 @@ class Monitor:
     def start(self) -> None:
         """Raises :class:`ares.BadInput` if the address cannot be listened on."""
         self._http.start()
-        self._due_s = time.perf_counter() + LAG_EVERY_S
-        self._timer = tasks.every(LAG_EVERY_S, self._note_lag, "timer of the event loop's lag")
 
     def watch(self, subject: Subject) -> None:
         self._subject, self._why_not = subject, ""
@@ -125,12 +119,6 @@ class Monitor:
 
     def close(self) -> None:
         self._http.close()
-        self._timer.cancel()
-
-    def _note_lag(self) -> None:
-        now_s = time.perf_counter()
-        self._lag.add(max(now_s - self._due_s, 0.0))
-        self._due_s = now_s + LAG_EVERY_S
 
     # -- on the thread that answers -------------------------------------------------------------------------------------
 
@@ -172,7 +160,7 @@ class Monitor:
             return HttpPage(503, PLAIN, f"{self._why_not}\n".encode())
         seen, why = await self._look(self._subject)
         kind, listener = self._subject.kind, self._listener
-        process = of_process(self._id, kind, not why, self._lag, self._site)
+        process = of_process(self._id, kind, not why, self._traffic.queueing, self._site)
         traffic = of_traffic(self._traffic, listener.bad_batches, len(listener.connections))
         return HttpPage(
             200,

@@ -45,6 +45,7 @@ from ares.security.clients_file import AuthorisedClients, Lock
 from ares.security.roles import Admission, Client, Role
 from ares.server.bringing import AT_ONCE_BYTES, Bringing
 from ares.server.monitor import Monitor, Subject, WatchedMember, WatchedServer
+from ares.server.queue_probe import QueueProbe
 from ares.tracing.export import tracer_of
 from ares.tracing.variables import tracing_of
 
@@ -274,18 +275,27 @@ class Life:
         )
         self._id = own.id
         log.info("starting", extra={"version": version(), "core": compiled.NAME})
+        self._probe = QueueProbe(self.traffic.queueing)
         self._monitor: Monitor | None = None
         if own.http:
             self._monitor = Monitor(
                 own.id, own.http, self.traffic, self.listener, getattr(own, "site", "")
             )
 
-    def told(self) -> contextlib.AbstractContextManager[object]:
-        """Over HTTP, as long as this lasts. Raises :class:`BadInput` if that cannot be."""
-        if self._monitor is None:
-            return contextlib.nullcontext()
-        self._monitor.start()
-        return contextlib.closing(self._monitor)
+    @contextlib.contextmanager
+    def told(self) -> Iterator[None]:
+        """Probe the event loop, and answer over HTTP, as long as this lasts.
+
+        Raises:
+            BadInput: The address for HTTP cannot be used.
+        """
+        with contextlib.ExitStack() as ends:
+            if self._monitor is not None:
+                self._monitor.start()
+                ends.callback(self._monitor.close)
+            self._probe.start()
+            ends.callback(self._probe.close)
+            yield
 
     def serving(self, subject: Subject) -> None:
         """Say READY, the process's id and the address bound: whoever started the process waits for that line."""

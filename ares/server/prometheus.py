@@ -38,9 +38,9 @@ def render(families: Iterable[Metric]) -> bytes:
 
 
 def of_process(
-    id: str, kind: str, serving: bool, lag: Histogram, site: str = ""
+    id: str, kind: str, serving: bool, queueing: Histogram, site: str = ""
 ) -> Iterator[Metric]:
-    """``kind``: server or consensus. ``lag``: of its event loop."""
+    """``kind``: server or consensus. ``queueing``: waits for a turn on its event loop."""
     info = Gauge(
         "ares_info",
         "Which process this is, at which site, with which core; always 1.",
@@ -51,8 +51,8 @@ def of_process(
     yield Gauge("ares_serving", "Whether /health says 200.", serving)
     yield _histogram(
         "ares_loop_lag_seconds",
-        "By how much the event loop was late, looked at once a second.",
-        lag,
+        "Time that a request waits for its turn on the event loop, by 10 probes a second.",
+        queueing,
     )
     yield Counter(
         "ares_failed_tasks",

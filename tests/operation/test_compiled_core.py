@@ -20,7 +20,7 @@ from ares.cli.status_command import _cores, _server_data
 from ares.machine import compiled
 from ares.machine.compiled import PYTHON, RUST
 from ares.machine.interpreter import python
-from ares.machine.metrics import LAG_S, Histogram
+from ares.machine.metrics import REPLY_S, Histogram
 from ares.model.messages import Description
 from ares.server.host import Host
 from ares.server.prometheus import of_process, render
@@ -85,7 +85,7 @@ async def test_a_server_tells_its_core_to_clients_and_to_prometheus():
     assert (described.core, _server_data(described)["core"]) == (compiled.NAME, compiled.NAME)
     assert (
         f'core="{compiled.NAME}"'
-        in render(of_process("s1", "server", True, Histogram(LAG_S))).decode()
+        in render(of_process("s1", "server", True, Histogram(REPLY_S))).decode()
     )
 
 

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from ares.chain.log_state import HeldLogs
 from ares.machine.interpreter import python
-from ares.machine.metrics import DISK_S, LAG_S, Autopiloted, Histogram, Traffic
+from ares.machine.metrics import DISK_S, REPLY_S, Autopiloted, Histogram, Traffic
 from ares.model.messages import ConsensusDescription, GetTag, Stored
 from ares.server.host import Host
 from ares.server.prometheus import of_member, of_process, of_server, of_traffic, render
@@ -206,7 +206,7 @@ async def exported() -> set[str]:
     traffic.count_batch([GetTag(1, INITIAL.id, "a")], [b"1"])
     pages = [
         [
-            *of_process("s0", "server", True, Histogram(LAG_S)),
+            *of_process("s0", "server", True, Histogram(REPLY_S)),
             *of_traffic(traffic, 0, 0),
             *of_server(full, Histogram(DISK_S)),
         ],

@@ -6,7 +6,7 @@ See ares/machine/metrics.py, ares/server/prometheus.py.
 import pytest
 from msgspec.structs import replace
 
-from ares.machine.metrics import DISK_S, LAG_S, Autopiloted, Histogram, Traffic, holding
+from ares.machine.metrics import DISK_S, REPLY_S, Autopiloted, Histogram, Traffic, holding
 from ares.model.codec import encode
 from ares.model.configuration import Configuration, Status, Successor
 from ares.model.messages import (
@@ -124,9 +124,9 @@ async def test_the_page_of_a_server():
         description=replace(vitals.description, stored=Stored(100, 50, 2, 3)),
         commits=commits,
     )
-    lag = Histogram(LAG_S)
+    queueing = Histogram(REPLY_S)
     found = samples(
-        render([*of_process("s1", "server", True, lag), *of_server(stored, commits)]).decode()
+        render([*of_process("s1", "server", True, queueing), *of_server(stored, commits)]).decode()
     )
     assert found["ares_serving"] == 1
     assert found["ares_element_bytes"] == vitals.holding.bytes > 0

@@ -3,7 +3,6 @@
 See ares/server/monitor.py.
 """
 
-import asyncio
 import threading
 import time
 
@@ -133,11 +132,3 @@ async def test_a_member_serves_if_it_knows_a_leader(monitor):
     assert "disk failed" in told["why"]
     status, page = await elsewhere(fetch, monitor.address, "/metrics")
     assert (status, samples(page)["ares_serving"]) == (200, 0)
-
-
-async def test_the_loop_is_looked_at(monitor, monkeypatch):
-    assert sum(monitor._lag.counts) == 0
-    monitor._due_s = time.perf_counter() - 0.2
-    monitor._note_lag()
-    assert monitor._lag.counts[monitor._lag.bounds.index(0.25)] == 1
-    await asyncio.sleep(0)

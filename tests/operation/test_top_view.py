@@ -60,7 +60,7 @@ def said(id: str, uptime_s: float, work: ServerWork | None, hosted=(), stored=No
 
 def work(times: int, reading: Durations = NOTHING, writing: Durations = NOTHING) -> ServerWork:
     return ServerWork(
-        8 * times, 24 * times, 10 * times, 1000 * times, 500 * times, reading, writing
+        8 * times, 24 * times, 10 * times, 1000 * times, 500 * times, reading, writing, NOTHING
     )
 
 
@@ -123,6 +123,30 @@ def test_operations_are_requests_by_the_servers_that_one_asks():
     assert 0.001 < done["read_p50_s"] <= 0.0025
     assert 0.001 < done["read_p99_s"] <= 0.5
     assert done["write_p50_s"] is None
+
+
+def test_times_are_those_at_servers_with_the_queue_before_and_the_commit_within():
+    """A read of 2 ms beside clients that wait 12 ms: the figures say where the rest is."""
+    heard = seen()
+    for server in heard.servers.values():
+        last = server.answers[-1]
+        longer = replace(last.said.work, queueing=durations(*[0.01] * 9))
+        server.answers[-1] = replace(last, said=replace(last.said, work=longer))
+    tree = told(heard)
+    assert 0.005 < tree["operations"]["queue_p50_s"] <= 0.01
+    assert tree["operations"]["commit_p50_s"] is None, "no server has a disk"
+    shown = view(tree, COLUMNS_MIN)
+    for begin in ("reads at servers ", "writes at servers", "queue before "):
+        assert any(line.startswith(begin) for line in shown.splitlines()), shown
+    with_disk = replace(longer, committing=durations(0.004))
+    for server in heard.servers.values():
+        first, last = server.answers
+        server.answers[0] = replace(
+            first, said=replace(first.said, work=replace(first.said.work, committing=NOTHING))
+        )
+        server.answers[-1] = replace(last, said=replace(last.said, work=with_disk))
+    assert 0.0025 < figures(heard)["servers"][0]["commit_p99_s"] <= 0.005
+    assert "commit 3.75ms 4.98ms" in view(told(heard), COLUMNS_MIN)
 
 
 @pytest.mark.parametrize(("share", "expected"), [(0.5, 1.0), (0.25, 0.5), (0.75, 2.0), (1.0, 3.0)])
@@ -275,6 +299,10 @@ def test_lines_have_stable_columns_that_a_program_can_split():
         "read_p99_ms": "2.50",
         "write_p50_ms": "-",
         "write_p99_ms": "-",
+        "queue_p50_ms": "-",
+        "queue_p99_ms": "-",
+        "commit_p50_ms": "-",
+        "commit_p99_ms": "-",
         "up": "5",
         "servers": "5",
         "survive": "1",
@@ -446,6 +474,8 @@ def odd(bounds_s=REPLY_S, counts=None) -> Durations:
         {"work": work(1, odd(counts=[1]))},
         {"work": work(1, writing=odd((), ()))},
         {"work": work(1, odd((), [1]))},
+        {"work": replace(work(1), queueing=odd(counts=[1]))},
+        {"work": replace(work(1), committing=odd((), ()))},
         {"work": work(1, odd([float("nan")] * 3))},
         {"work": work(1, odd([1.0, float("inf")]))},
         {"work": work(1, odd([-1.0, 1.0]))},

@@ -42,7 +42,7 @@ def top(
 ) -> None:
     """Watch the cluster: operations a second and how long they take, servers, disks, what may still fail, moves and when they end. q quits.
 
-    Latencies are those at the servers, from a request's arrival to its reply. A key with the role `read` will do.
+    Times are those at the servers. Clients wait for the queue before, the network and a quorum, too. A key with the role `read` will do.
 
     Into a pipe or a file it prints a header, and a line for each interval until Ctrl-C.
 

@@ -25,6 +25,9 @@ SLOW_TIMES = 4
 """A server is slow that takes longer than that to answer, and so many times as long as the others do."""
 
 
+LATENCIES = {"read": "reading", "write": "writing", "queue": "queueing", "commit": "committing"}
+"""Histograms of a server's work, by the begin of the names of their percentiles."""
+
 UPTIME_S_MIN = 0.001
 """Answers of less time apart have no rate."""
 
@@ -149,9 +152,7 @@ def is_credible(said: Description) -> bool:
         amounts += [stored.disk_bytes, stored.quarantined, max(stored.free_bytes, 0)]
     if said.work is not None:
         amounts += _counted(said.work)
-        if not all(
-            _is_histogram(durations) for durations in (said.work.reading, said.work.writing)
-        ):
+        if not all(map(_is_histogram, _histograms(said.work))):
             return False
     return 0 <= said.uptime_s <= UPTIME_S_MAX and all(
         0 <= amount <= AMOUNT_MAX for amount in amounts
@@ -165,6 +166,12 @@ def _is_histogram(durations: Durations) -> bool:
     )
 
 
+def _histograms(work: ServerWork) -> list[Durations]:
+    """Return the histograms that a server told."""
+    told = (work.reading, work.writing, work.queueing, work.committing)
+    return [durations for durations in told if durations is not None]
+
+
 def _counted(work: ServerWork) -> tuple[int, ...]:
     """All that only grows while a server runs."""
     return (
@@ -173,8 +180,7 @@ def _counted(work: ServerWork) -> tuple[int, ...]:
         work.puts,
         work.received_bytes,
         work.sent_bytes,
-        *work.reading.counts,
-        *work.writing.counts,
+        *(count for durations in _histograms(work) for count in durations.counts),
     )
 
 
@@ -230,9 +236,12 @@ def _latencies(
 ) -> dict[str, float | None]:
     pairs = [(since, to) for _, since, to in differences]
     told: dict[str, float | None] = {}
-    for name, what in (("read", "reading"), ("write", "writing")):
+    for name, what in LATENCIES.items():
         histograms: list[tuple[Durations, Durations]] = [
-            (getattr(since, what), getattr(to, what)) for since, to in pairs
+            (first, last)
+            for since, to in pairs
+            if (first := getattr(since, what)) is not None
+            and (last := getattr(to, what)) is not None
         ]
         bounds = histograms[0][0].bounds_s if histograms else ()
         same = [

@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 _TIMES = {
-    f"{what}_{rank}_ms": f"{what}_{rank}_s" for what in ("read", "write") for rank in ("p50", "p99")
+    f"{what}_{rank}_ms": f"{what}_{rank}_s"
+    for what in ("read", "write", "queue", "commit")
+    for rank in ("p50", "p99")
 }
 _HEADS = ("time", "reads/s", "writes/s", *_TIMES, "up", "servers", "survive", "moves", "silent")
 _TIME_WIDTH = len("2026-01-01T00:00:00Z")

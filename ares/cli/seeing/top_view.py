@@ -71,7 +71,7 @@ def _page(told: Mapping[str, Any], columns: int, rows: int, live: bool) -> Group
     silent = _silent(told["servers"])
     history = _history(told.get("history"), columns)
     room = (
-        rows - 7 - len(moves) - len(notes) - len(silent) - 2 * len(history)
+        rows - 8 - len(moves) - len(notes) - len(silent) - 2 * len(history)
     )  # without the head, two heads of tables and two empty lines
     domains = sorted(told["domains"], key=lambda domain: min(domain["writes_survive"], 1))
     servers = sorted(told["servers"], key=lambda server: server["state"] == "up")
@@ -107,15 +107,20 @@ def _head(told: Mapping[str, Any], live: bool) -> list[RenderableType]:
     title.add_row(name, f"{told['at'][11:19]} UTC{', q quits' if live else ''}")
     rates = Table.grid(padding=(0, 2, 0, 0))
     for what, flow in (("read", "sent"), ("write", "received")):
-        waits = f"p50 {ms(done[f'{what}_p50_s'])}  p99 {ms(done[f'{what}_p99_s'])}"
         flows = done[f"{flow}_bytes_per_s"]
         rates.add_row(
-            f"{what}s",
+            f"{what}s at servers",
             Text(f"{number(done[f'{what}s_per_s'])}/s", style="bold"),
-            waits,
+            _waits(done, what),
             f"{flow} {'-' if flows is None else size(int(flows))}/s",
         )
+    commit = f"commit {ms(done['commit_p50_s'])} {ms(done['commit_p99_s'])}"
+    rates.add_row("queue before", "", _waits(done, "queue"), commit)
     return [title, rates]
+
+
+def _waits(done: Mapping[str, Any], what: str) -> str:
+    return f"p50 {ms(done[f'{what}_p50_s'])}  p99 {ms(done[f'{what}_p99_s'])}"
 
 
 def _table(*heads: str) -> Table:
