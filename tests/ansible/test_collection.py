@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -16,12 +17,17 @@ ROLES = sorted(path.name for path in (COLLECTION / "roles").iterdir())
 NOT_OURS = {"collections", "__pycache__"}
 """A link to the collection, and compiled files of its runs."""
 
-FILES = [
-    path
-    for root in (COLLECTION, PLAYBOOKS)
-    for path in sorted(root.rglob("*"))
-    if path.is_file() and NOT_OURS.isdisjoint(path.parts)
-]
+
+def files_below(root: Path) -> list[Path]:
+    """Return the files of a folder that the repository has."""
+    return [
+        path
+        for path in sorted(root.rglob("*"))
+        if path.is_file() and NOT_OURS.isdisjoint(path.relative_to(root).parts)
+    ]
+
+
+FILES = [*files_below(COLLECTION), *files_below(PLAYBOOKS)]
 SECRETS = re.compile(
     r"\b[0-9a-f]{40,}\b|PRIVATE KEY|\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"
     r"|(?i:password|passwd|token|secret)[\"']?\s*[:=]\s*[\"']?[A-Za-z0-9+/_-]{16,}"
@@ -49,6 +55,41 @@ def test_every_playbook_has_a_correct_syntax(tmp_path):
     )
     assert done.returncode == 0, done.stderr[-4000:]
     assert done.stdout.count("playbook: ") == len(playbooks) >= 18
+
+
+def test_every_playbook_is_in_the_collection():
+    """Each file is linked, since `ansible-galaxy collection build` leaves out linked folders."""
+    inside = COLLECTION / "playbooks"
+    assert {path.relative_to(inside): path.resolve() for path in files_below(inside)} == {
+        path.relative_to(PLAYBOOKS): path.resolve() for path in files_below(PLAYBOOKS)
+    }
+
+
+def test_a_built_collection_plays_by_names(tmp_path):
+    chosen = environment(tmp_path) | {"ANSIBLE_COLLECTIONS_PATH": str(tmp_path / "installed")}
+
+    def run(program: str, *words: str | Path) -> subprocess.CompletedProcess[str]:
+        command = [PROGRAMS / program, *words]
+        return subprocess.run(
+            command, capture_output=True, text=True, env=chosen, cwd=tmp_path, check=False
+        )
+
+    built = run("ansible-galaxy", "collection", "build", COLLECTION, "--output-path", tmp_path)
+    assert built.returncode == 0, built.stderr
+    (archive,) = tmp_path.glob("ares-storage-*.tar.gz")
+    to = ("--offline", "-p", tmp_path / "installed")
+    installed = run("ansible-galaxy", "collection", "install", archive, *to)
+    assert installed.returncode == 0, installed.stderr
+    names = sorted(path.stem for path in PLAYBOOKS.glob("*.yml"))
+    done = run(
+        "ansible-playbook",
+        "--syntax-check",
+        "-i",
+        "localhost,",
+        *[f"ares.storage.{name}" for name in names],
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert done.stdout.count("playbook: ") == len(names)
 
 
 @pytest.mark.parametrize("role", ROLES)

@@ -1,4 +1,4 @@
-"""A cluster deployed by playbooks on this machine: started, changed by process, removed."""
+"""A cluster deployed by playbooks on this machine: checked, started, changed by process, removed."""
 
 import asyncio
 import json
@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import ares
+from ares.cluster.settings import Settings
 from experiments.testbeds.local import obstacle
 
 from .playing import MISSING, inventory, play
@@ -38,25 +39,38 @@ def files(place: Path) -> list[Path]:
     return [path for path in place.rglob("*") if path.is_file()]
 
 
+def settings(place: Path) -> dict[Path, bytes]:
+    """Return the cluster file and the keys, of the controller and of each host."""
+    found = [*place.glob("controller/**/*"), *place.glob("n*/config/**/*")]
+    return {path: path.read_bytes() for path in found if path.is_file()}
+
+
 def surroundings(pid: int) -> bytes:
     return Path(f"/proc/{pid}/environ").read_bytes()
+
+
+def written(place: Path, hosts: Path) -> list[Path]:
+    """Return the files that playbooks made, without those of Ansible itself."""
+    return [
+        path
+        for path in files(place)
+        if path not in (hosts, place / "ansible.cfg") and "ansible-" not in str(path.parent)
+    ]
 
 
 async def test_a_cluster_is_deployed_upgraded_and_destroyed(tmp_path):
     hosts = inventory(tmp_path)
     file = tmp_path / "controller" / "cluster.toml"
+    (await play("deploy", hosts, "--check", "--diff")).well()
+    assert written(tmp_path, hosts) == []
     try:
         await deployed(tmp_path, hosts, file)
         await upgraded(tmp_path, hosts, file)
+        await limited(tmp_path, hosts)
     finally:
         gone = await play("destroy", hosts, "-e", "destroy=trial")
     gone.well()
-    left = [
-        path
-        for path in files(tmp_path)
-        if path not in (hosts, tmp_path / "ansible.cfg") and "ansible-" not in str(path.parent)
-    ]
-    assert left == []
+    assert written(tmp_path, hosts) == []
 
 
 async def deployed(place: Path, hosts: Path, file: Path) -> None:
@@ -90,10 +104,20 @@ async def deployed(place: Path, hosts: Path, file: Path) -> None:
 
 
 async def upgraded(place: Path, hosts: Path, file: Path) -> None:
-    """Check for new processes without a change for a reader."""
+    """A check writes nothing; an upgrade replaces every process without a change for a reader."""
     before, stop = pids(place), asyncio.Event()
+    given = settings(place)
+    other = json.dumps(
+        {
+            "common_environment": {"ARES_TRIAL": "1"},
+            "common_cluster_options": {"limits": {"connections": 777}},
+        }
+    )
+    check = (await play("upgrade", hosts, "--check", "-e", other)).well()
+    assert check.changed > 0, check.output
+    assert pids(place) == before
+    assert settings(place) == given
     reader = asyncio.create_task(read_on(file, stop))
-    other = json.dumps({"common_environment": {"ARES_TRIAL": "1"}})
     upgrade = await play("upgrade", hosts, "-e", other)
     stop.set()
     assert await reader == []
@@ -102,3 +126,18 @@ async def upgraded(place: Path, hosts: Path, file: Path) -> None:
     assert before.keys() == after.keys()
     assert not set(before.values()) & set(after.values())
     assert all(b"ARES_TRIAL=1" in surroundings(pid) for pid in after.values())
+    cluster = [path for path in settings(place) if path.name == file.name]
+    assert [Settings.load(path).limits.connections for path in cluster] == [777] * 4
+
+
+async def limited(place: Path, hosts: Path) -> None:
+    """With a limit a playbook acts on one host, and the others keep their place in the file."""
+    before, given = pids(place), settings(place)
+    other = json.dumps({"common_environment": {"ARES_TRIAL": "2"}})
+    (await play("upgrade", hosts, "--limit", "n1", "-e", other)).well()
+    after = pids(place)
+    assert {id for id in after if after[id] != before[id]} == {"n1"}
+    assert settings(place) == given
+    (await play("destroy", hosts, "--limit", "n2", "-e", "destroy=trial")).well()
+    assert pids(place).keys() == before.keys() - {"n2"}
+    assert {path for path in given if "n2" not in path.parts} == settings(place).keys()

@@ -1,6 +1,6 @@
 """A cluster that playbooks deploy over SSH, on hosts in namespaces.
 
-The playbooks deploy twice, ask for the status, and remove the cluster.
+The playbooks check, deploy twice, ask for the status, and remove the cluster.
 """
 
 import asyncio
@@ -36,13 +36,16 @@ def test_a_cluster_is_deployed_over_ssh_and_removed(tmp_path):
     controller = tmp_path / "controller"
     with local.testbed(HOSTS, [], tmp_path / "made") as made:
 
-        def played(name: str, **more: str) -> Played:
+        def played(name: str, *words: str, **more: str) -> Played:
             given = {
                 "ares_cluster_name": "trial",
                 "common_controller_directory": str(controller),
             } | more
-            return asyncio.run(play(name, made.inventory, "-e", json.dumps(given))).well()
+            words += ("-e", json.dumps(given))
+            return asyncio.run(play(name, made.inventory, *words)).well()
 
+        assert played("deploy", "--check").changed > 0
+        assert written(tmp_path) == []
         assert played("deploy").changed > 0
         assert written(tmp_path)
         again = played("deploy")
