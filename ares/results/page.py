@@ -34,6 +34,9 @@ TRACES_MAX = 48
 POINTS_MAX = 120_000
 """Of all lines over time together."""
 
+REJECTED_MAX = 50
+"""Files with lines that could not be read; the page has those with most."""
+
 MANY_RUNS = 100
 """From so many on a run has fewer percents, and fewer intervals of quorums."""
 
@@ -91,7 +94,8 @@ def render(database: sqlite3.Connection, name: str, progress: Progress) -> str:
         "UPLOT": f"/*!\n{_read('uplot/LICENSE')}*/\n{_read('uplot/uPlot.iife.min.js')}",
     }
     content["SCRIPT"] = "".join(
-        _read(part) for part in ("base.js", "beside.js", "figures.js", "load.js", "runs.js")
+        _read(part)
+        for part in ("base.js", "beside.js", "figures.js", "load.js", "verdict.js", "runs.js")
     )
     content["HASHES"] = " ".join(_hash(content[script]) for script in ("UPLOT", "SCRIPT"))
     page = _read("report.html")
@@ -128,7 +132,7 @@ def _data(database: sqlite3.Connection, name: str, progress: Progress) -> dict[s
     runs, traces = [], TRACES_MAX
     for done, (*columns, parameters, provenance) in enumerate(rows):
         row = dict(zip(_COLUMNS, columns, strict=True))
-        progress(done, len(rows), str(row["name"]))
+        progress(done, len(rows), _shown(row["name"], row["path"]))
         run = _described(row, _object(parameters), _object(provenance), text_max)
         if (
             names[run["path"]] > 1
@@ -151,7 +155,7 @@ def _data(database: sqlite3.Connection, name: str, progress: Progress) -> dict[s
         traces -= len(run["traces"])
         runs.append(run)
     rename_runs(runs)
-    [(malformed,)] = database.execute("SELECT coalesce(sum(malformed), 0) FROM files").fetchall()
+    malformed, rejected = _rejected(database)
     operations = [operation for run in runs for operation in run["operations"].values()]
     totals = {
         "runs": count,
@@ -163,7 +167,8 @@ def _data(database: sqlite3.Connection, name: str, progress: Progress) -> dict[s
         "file": printable(name),
         "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "version": version(),
-        "totals": totals | {"malformed": malformed},
+        "totals": totals | malformed,
+        "rejected": rejected,
         "percents": percents,
         "scenarios": sorted({run["scenario"] for run in runs}),
         "parameters": _varied(runs),
@@ -171,6 +176,29 @@ def _data(database: sqlite3.Connection, name: str, progress: Progress) -> dict[s
         "published": rename_lines(published(), runs),
         "notes": _notes(runs, count, malformed, totals["failed"]),
     }
+
+
+def _rejected(database: sqlite3.Connection) -> tuple[dict[str, int], list[list[Any]]]:
+    """Count the lines that could not be read and their files.
+
+    Returns:
+        The totals, and of the files with most such lines: path, lines, number of the first line
+        and its reason.
+    """
+    [(lines, of_files)] = database.execute(
+        "SELECT coalesce(sum(malformed), 0), coalesce(sum(malformed > 0), 0) FROM files"
+    ).fetchall()
+    rows = database.execute(
+        "SELECT f.path, f.malformed, min(b.line), b.why FROM files f LEFT JOIN bad_lines b"
+        " ON b.file_id = f.id WHERE f.malformed > 0 GROUP BY f.id"
+        " ORDER BY f.malformed DESC, f.path LIMIT ?",
+        (REJECTED_MAX,),
+    ).fetchall()
+    told = [
+        [_shown(None, path)[-300:], count, first, printable(why or "")[:300]]
+        for path, count, first, why in rows
+    ]
+    return {"malformed": lines, "rejected_files": of_files}, told
 
 
 def _varied(runs: list[dict[str, Any]]) -> list[str]:
@@ -311,7 +339,9 @@ def _phases(
     }
 
 
-def _notes(runs: list[dict[str, Any]], count: int, malformed: int, failed: int) -> list[str]:
+def _notes(
+    runs: list[dict[str, Any]], count: int, rejected: dict[str, int], failed: int
+) -> list[str]:
     """What is missing, and what was left out."""
     empty = [run["path"] for run in runs if not (run["operations"] or run["load"])]
     wrong = [run["path"] for run in runs if run["load"] and run["load"]["wrong"]]
@@ -326,8 +356,10 @@ def _notes(runs: list[dict[str, Any]], count: int, malformed: int, failed: int) 
             else []
         ),
         *(
-            [f"{malformed} lines of the logs could not be read, and are in no figure."]
-            if malformed
+            [
+                f"{rejected['malformed']} lines of {rejected['rejected_files']} files could not be read, and are in no figure."
+            ]
+            if rejected["malformed"]
             else []
         ),
         *(

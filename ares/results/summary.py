@@ -58,7 +58,7 @@ def summarise(database: sqlite3.Connection) -> Iterator[dict[str, Any]]:
     """A row for each run and operation, by COLUMNS; runs by their names, writes before reads before reconfigurations before others."""
     of_run = COLUMNS[1 : COLUMNS.index("op")]
     for id, *values in database.execute(
-        f"SELECT id, name, {', '.join(of_run)} FROM runs ORDER BY name, id"
+        f"SELECT id, coalesce(name, path), {', '.join(of_run)} FROM runs ORDER BY name, id"
     ).fetchall():
         run = dict(zip(("run_dir", *of_run), values, strict=True))
         figures = figures_of(database, id)

@@ -1,4 +1,4 @@
-"""A cluster deployed by playbooks on this machine: checked, started, changed by process, removed."""
+"""A cluster that playbooks deploy on this machine, check, change by process and remove."""
 
 import asyncio
 import json

@@ -143,6 +143,7 @@ def test_figures_are_those_of_the_summary(data, database):
         "operations": 4 * 80 + 3,
         "failed": 2,
         "malformed": 0,
+        "rejected_files": 0,
         "points": 0,
     }
     assert any("2 operations failed" in note for note in data["notes"])

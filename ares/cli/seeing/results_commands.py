@@ -193,7 +193,7 @@ def _table(rows: list[dict[str, Any]]) -> list[str]:
         )
         for line in table
     ]
-    scenarios = [printable(f"{row['scenario']}") for row in rows]
+    scenarios = [printable(row["scenario"] or "(no scenario)") for row in rows]
     told = [
         f"\n{here}\n{line}" if here != before else line
         for line, here, before in zip(lines[1:], scenarios, [None, *scenarios], strict=False)

@@ -118,7 +118,10 @@ function decades(least, most) {
 }
 
 // Of a logarithmic axis 1, 2, 5, 10, ... have their figures written.
-const logarithmicAxis = { filter: (_, marks) => marks.map((mark) => (mark && /^[125]$|e/.test(round(mark).replace(/[0.]/g, "")) ? mark : null)),
+const logarithmicAxis = { filter: (chart, marks) => { // of a narrow plot only 1, 10, ...
+  const digits = (mark) => round(mark).replace(/[0.]/g, ""), some = marks.filter((mark) => mark && /^[125]$|e/.test(digits(mark)));
+  return marks.map((mark) => (some.includes(mark) && (50 * some.length < chart.width || digits(mark) !== "2" && digits(mark) !== "5") ? mark : null));
+},
   values: (_, marks) => marks.map((mark) => (mark === null ? "" : round(mark))) };
 // A plot of uPlot in the place, as wide as it; `words` say what it shows to whom cannot see it.
 function plot(place, words, options, data) {

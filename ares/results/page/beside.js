@@ -20,7 +20,11 @@ function differences(v) {
     .map(([name, ours, theirs]) => `${parameterName(name)} ${words(ours, name)} (published: ${words(theirs, name)})`);
 }
 
+// What both sides are called: without runs of ours, published runs stand beside the figures that were printed.
+const sidesOf = (v) => (v.runs.some((run) => !run.published) ? ["published", "ours"] : ["printed", "published runs"]);
+
 function paintBeside(v) {
+  const [other, own] = sidesOf(v), mixed = own === "ours";
   const sides = new Map(), key = (x, algorithm) => `${said(x)}|${algorithm}`, spot = (point) => (v.x === "algorithm" ? null : point.x);
   for (const line of v.all) for (const point of line.points) if (point.value !== null) { // runs come before figures that were printed
     const place = key(spot(point), line.algorithm), found = sides.get(place) ?? { x: spot(point), algorithm: line.algorithm };
@@ -36,14 +40,15 @@ function paintBeside(v) {
   function amount(name) { return both.filter((each) => each.algorithm === name).length; }
   const xs = inOrder(unique(both.map((each) => each.x))), base = choose("beside-choices", "base", "Ratios are to", [...names, ...(xs.length > 1 ? [FIRST] : [])], names.length < 2 && xs.length > 1 ? FIRST : names.includes("ABD") ? "ABD" : most);
   const first = (name) => both.find((each) => each.algorithm === name && each.x === xs.find((x) => both.includes(sides.get(key(x, name))))), digits = (value) => (value === null ? MINUS : round(value));
-  const rows = xs.flatMap((x) => names.map((name) => [sides.get(key(x, name)), base === FIRST ? first(name) : sides.get(key(x, base))]).filter(([own]) => both.includes(own)).map(([own, to]) => {
-    const theirs = to?.theirs === undefined ? null : ratio(own.theirs, to.theirs), ours = to?.ours === undefined ? null : ratio(own.ours, to.ours);
-    return [...(v.x === "algorithm" ? [] : [parameterWord(v.x, x)]), own.algorithm, figureWord(own.theirs, v.figure), figureWord(own.ours, v.figure), digits(theirs), digits(ours),
-      own === to || theirs === null || ours === null ? MINUS : digits(ratio(ours, theirs))];
+  const rows = xs.flatMap((x) => names.map((name) => [sides.get(key(x, name)), base === FIRST ? first(name) : sides.get(key(x, base))]).filter(([place]) => both.includes(place)).map(([place, to]) => {
+    const theirs = to?.theirs === undefined ? null : ratio(place.theirs, to.theirs), ours = to?.ours === undefined ? null : ratio(place.ours, to.ours);
+    return [...(v.x === "algorithm" ? [] : [parameterWord(v.x, x)]), place.algorithm, figureWord(place.theirs, v.figure), figureWord(place.ours, v.figure), digits(theirs), digits(ours),
+      place === to || theirs === null || ours === null ? MINUS : digits(ratio(ours, theirs))];
   }));
   const differ = differences(v), alone = all.length - both.length;
-  show("beside-differences", "Machines and networks differ, so their seconds and ours do not compare; ratios do. ", differ.length ? `These runs differ in this, too: ${differ.join("; ")}.` : "");
-  show("beside-table", table(`${v.operation}s, ${FIGURES[v.figure]}. The ratios are to ${base === FIRST ? FIRST : `${base} at the same point`}; in the last column 1 means that the ratio is the same there and here, 2 that ours is twice theirs`,
-    [...(v.x === "algorithm" ? [] : [[parameterName(v.x), "text"]]), ["algorithm", "text"], "published", "ours", "published, as ratio", "ours, as ratio", "ratio of the ratios"], rows),
+  show("beside-title", mixed ? "Published beside ours" : "Printed figures beside the published runs");
+  show("beside-differences", mixed ? "Machines and networks differ, so their seconds and ours do not compare; ratios do. " : "Both come from the authors of ARES. ", differ.length ? `These runs differ in this, too: ${differ.join("; ")}.` : "");
+  show("beside-table", table(`${v.operation}s, ${FIGURES[v.figure]}. The ratios are to ${base === FIRST ? FIRST : `${base} at the same point`}; in the last column 1 means that both ratios are the same, 2 that the ratio of ${mixed ? "ours" : "the runs"} is twice the other`,
+    [...(v.x === "algorithm" ? [] : [[parameterName(v.x), "text"]]), ["algorithm", "text"], other, own, `${other}, as ratio`, `${own}, as ratio`, "ratio of the ratios"], rows),
     alone ? none(`${plural(alone, "more point")} in the figure ${alone === 1 ? "is" : "are"} known of one side only.`) : null);
 }

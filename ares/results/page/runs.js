@@ -128,7 +128,8 @@ function paint() {
   const theme = chosen.get("theme") ?? "";
   document.documentElement.dataset.theme = printing ? "light" : theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
   $("theme").value = theme;
-  if (!D.runs.length) { show("choices", none("This database has no runs: `ares-cli results import DIR --into FILE` brings them in.")); document.querySelectorAll("main section:not(#figures):not(#about)").forEach((part) => { part.hidden = true; }); return; }
+  if (D.runs.length) paintVerdict();
+  else { show("choices", none("This database has no runs: `ares-cli results import DIR --into FILE` brings them in.")); document.querySelectorAll("main section:not(#figures):not(#about)").forEach((part) => { part.hidden = true; }); return; }
   paintings += 1; placed = 0;
   const v = view();
   v.ofScenario = D.runs.filter((run) => run.scenario === v.scenario);
@@ -156,7 +157,11 @@ addEventListener("afterprint", () => { printing = false; paint(); });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", paint);
 $("theme").addEventListener("change", () => set({ theme: $("theme").value || null }));
 document.title = `ares: results of ${D.file}`;
-show("facts", `${D.file}: ${plural(D.totals.runs, "run")}, ${plural(D.totals.operations, "operation")}, ${count(D.totals.failed)} of them failed, ${plural(D.totals.malformed, "malformed line")} in the logs${D.totals.points ? `; ${plural(D.totals.points, "point")} of load` : ""}`);
+show("facts", `${D.file}: ${plural(D.totals.runs, "run")}${D.runs.length && !hasOurs ? " that the authors of ARES published" : ""}, ${plural(D.totals.operations, "operation")}, ${count(D.totals.failed)} of them failed, ${plural(D.totals.malformed, "malformed line")} in the logs${D.totals.points ? `; ${plural(D.totals.points, "point")} of load` : ""}`);
 show("made", `Made by ares ${D.version} on ${D.made}. Plots over time and of distributions by uPlot (MIT licence, in the source of this page).`);
 show("notes", D.notes.map((note) => make("li", {}, note)));
+$("rejected").hidden = !D.rejected.length;
+show("rejected-caption", "Lines that could not be read, by file");
+show("rejected-table", table(`the first of each file; ${plural(D.rejected.length, "file")} of ${count(D.totals.rejected_files)}`, [["file", "text path"], "lines", "first", ["why", "text"]],
+  D.rejected.map(([file, lines, first, why]) => [file, count(lines), first ? `line ${count(first)}` : MINUS, why])));
 follow();
