@@ -20,7 +20,7 @@ from ares.machine import tasks
 from ares.machine.logs import set_level
 from ares.machine.metrics import Autopiloted
 from ares.machine.release import version
-from ares.model.errors import AresError, BadInput, ConsensusUnavailable
+from ares.model.errors import AresError, BadInput, ConsensusUnavailable, StoreFailed
 from ares.model.identity import DOMAIN_BYTES_MAX, ServerId, is_domain_name
 from ares.model.messages import (
     AnyMessage,
@@ -41,6 +41,9 @@ from ares.model.messages import (
 )
 from ares.net.port import Listener, Sender
 from ares.security.roles import Admission
+
+LOOK_S = 1.0
+"""Time between two looks at Raft's thread, whose end is the end of the process."""
 
 PATIENCE_S = 2.0
 """Seconds for which a member tries before it gives up a decision."""
@@ -252,7 +255,8 @@ async def run_consensus_member(
     knows the rights of clients. ``serving`` is called with the host. ``piloted`` makes the
     autopilot beside the member, from the consensus service as offered by this member, from a
     function that tells whether this member leads, and from its notes. Raises
-    :class:`ares.BadInput` if an address, the password or the directory cannot be used.
+    :class:`ares.BadInput` if an address, the password or the directory cannot be used, and
+    :class:`StoreFailed` if Raft's thread ends by itself.
     """
     raft = RaftMember(member, raft_addresses, directory, password, beat_s)
     raft.start()
@@ -260,6 +264,15 @@ async def run_consensus_member(
     pilot = None if piloted is None else piloted(consensus, lambda: raft.leads, raft)
     host = ConsensusHost(consensus, listener, admission, pilot)
     flying = None if pilot is None else tasks.begin(pilot.run(), "autopilot")
+    failure = ""
+
+    def look() -> None:
+        nonlocal failure
+        failure = raft.failure
+        if failure:
+            stop.set()
+
+    looking = tasks.every(LOOK_S, look, "look at Raft's thread")
     try:
         await host.start()
         serving(host)
@@ -270,4 +283,7 @@ async def run_consensus_member(
         if flying is not None:
             flying.cancel()
             await asyncio.gather(flying, return_exceptions=True)
+        looking.cancel()
         await raft.close()
+    if failure:
+        raise StoreFailed(directory, failure)

@@ -10,6 +10,7 @@ creator instead.
 import asyncio
 import contextlib
 import logging
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
@@ -109,6 +110,12 @@ async def _repeated(period_s: float, action: Callable[[], object], name: str) ->
 def _report_end(task: asyncio.Task[Any]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
         failures.report(task.get_name(), error)
+
+
+def report_thread(ended: threading.ExceptHookArgs) -> None:
+    """Report an exception that ended a thread: the hook of threads."""
+    name = "a thread" if ended.thread is None else f"the thread {ended.thread.name}"
+    failures.report(name, ended.exc_value, "it does not go on")
 
 
 def report_escaped(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

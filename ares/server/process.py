@@ -14,6 +14,7 @@ import os
 import secrets
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -268,6 +269,7 @@ class Life:
     def __init__(
         self, settings: Settings, own: ServerSettings | MemberSettings, lock: Lock | None
     ) -> None:
+        threading.excepthook = tasks.report_thread
         self.stop = asyncio.Event()
         self.traffic = Traffic()
         self.listener = listener_at(

@@ -10,10 +10,13 @@ import pytest
 from pysyncobj.syncobj import _RAFT_STATE
 
 from ares.cluster.home import prepare
+from ares.consensus.member_host import ConsensusHost, run_consensus_member
 from ares.consensus.raft.directory import MemberDirectory
 from ares.consensus.raft.member import RaftMember
-from ares.model.errors import BadInput, ConfigurationRefused, ConsensusUnavailable
+from ares.consensus.raft.replicated import ReplicatedTable
+from ares.model.errors import BadInput, ConfigurationRefused, ConsensusUnavailable, StoreFailed
 from ares.model.identity import ClientId, DomainName, ServerId
+from ares.net.libzmq import ZmqListener
 
 from ..ports import free_addresses
 from .clusters import MEMBERS, PASSWORD, PATIENCE_S, LocalMembers, configuration, until
@@ -257,6 +260,24 @@ async def test_nothing_is_promised_that_the_disk_does_not_have(
     assert stopped
     with pytest.raises(ConsensusUnavailable, match="its disk failed"):
         await stopped[0].propose(configuration(0), ME, 1.0)
+
+
+async def test_a_member_process_ends_when_the_thread_of_raft_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ares.consensus.member_host.LOOK_S", 0.01)
+    [address] = free_addresses(1)
+    listener = ZmqListener("127.0.0.1:0")
+    prepare(tmp_path)
+
+    def serving(host: ConsensusHost) -> None:
+        monkeypatch.setattr(ReplicatedTable, "tick_thread_alive", lambda machine: False)
+
+    async with asyncio.timeout(60):
+        with pytest.raises(StoreFailed, match="thread has ended"):
+            await run_consensus_member(
+                R0, {R0: address}, listener, tmp_path, "word", 0.1, asyncio.Event(), serving=serving
+            )
 
 
 async def test_an_acknowledgement_of_an_earlier_term_does_not_count(single: LocalMembers) -> None:

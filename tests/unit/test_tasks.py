@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import threading
 from collections.abc import AsyncIterator
 
 import pytest
@@ -99,6 +100,19 @@ def test_an_exception_that_leaves_a_callback_is_counted(caplog):
     with caplog.at_level(logging.ERROR):
         run(main())
     assert tasks.failures.counts[tasks.ESCAPED] == before + 1
+
+
+def test_an_exception_that_ends_a_thread_is_counted(caplog, monkeypatch):
+    def fails() -> None:
+        raise ValueError("of this thread")
+
+    monkeypatch.setattr(threading, "excepthook", tasks.report_thread)
+    before = tasks.failures.total
+    thread = threading.Thread(target=fails, name="of a test")
+    thread.start()
+    thread.join()
+    assert tasks.failures.total == before + 1
+    assert tracebacks(caplog, "thread of a test") == ["ValueError('of this thread')"]
 
 
 def test_a_failure_that_ends_the_process_says_so_and_names_its_cause(caplog):

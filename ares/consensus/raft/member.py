@@ -266,6 +266,14 @@ class RaftMember:
         machine = self._machine
         return machine is not None and machine.tick_thread_alive() and bool(machine._isLeader())
 
+    @property
+    def failure(self) -> str:
+        """Return why this member stopped by itself; empty while it works."""
+        machine = self._machine
+        if machine is None or machine.tick_thread_alive():
+            return ""
+        return "Raft's thread has ended, and its log has the details"
+
     def tell(self, note: bytes) -> None:
         """Send a note to each other member now, and to those that connect later; see the port."""
         machine = self._machine
