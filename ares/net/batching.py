@@ -70,6 +70,9 @@ FIRST_WORK = TURN_WORK // 8
 LOOK_WORK = TURN_WORK // 128
 """Work after which the clock is read."""
 
+LEFT_MAX = 64
+"""Clients that have left and whose requests in line are still carried out."""
+
 LINE_BATCHES_MAX = 256
 """Batches of a client that stands in line and sends more."""
 
@@ -253,6 +256,7 @@ class BatchListener(ABC):
         self._serving = False
         self._paused = False
         self._lines: dict[Sender, Pending] = {}
+        self._left: dict[Sender, None] = {}
         self._standing_bytes = 0
         self._going_on = False
         self.meter = Meter()
@@ -460,8 +464,19 @@ class BatchListener(ABC):
             line.bytes += bytes
             self._stands(sender, bytes)
 
+    def _leave(self, sender: Sender) -> None:
+        """Note that a client has left, and carry out its requests in line nevertheless.
+
+        A write counts on them: it may have ended with a quorum, and its client with it, before the
+        turn of the last server.
+        """
+        if sender in self._lines:
+            self._left[sender] = None
+            if len(self._left) > LEFT_MAX:
+                self._give_up(next(iter(self._left)))
+
     def _give_up(self, sender: Sender) -> None:
-        """Drop the line of a client that has left: its replies have no reader."""
+        """Drop the line of a client."""
         line = self._lines.pop(sender, None)
         if line is not None:
             self._stands(sender, -line.bytes)
@@ -473,6 +488,8 @@ class BatchListener(ABC):
     def _stands(self, sender: Sender, more_bytes: int) -> None:
         """Count so many more bytes of this client in line; fewer: the client has left the line."""
         self._standing_bytes += more_bytes
+        if more_bytes < 0:
+            self._left.pop(sender, None)
 
     def _refuse(self, sender: Sender, speaks: bool, error: BadMessage) -> None:
         """Count a bad batch.

@@ -399,7 +399,7 @@ class ZmtpListener(BatchListener):
 
     def _lost(self, connection: ZmtpConnection) -> None:
         self._forget(connection)
-        self._give_up(connection)
+        self._leave(connection)
         self._note_unread(connection, 0)
         if connection.trouble is not None and not isinstance(connection.trouble, NotAdmitted):
             self._strange += 1
@@ -422,9 +422,14 @@ class ZmtpListener(BatchListener):
     def _holds(self, more_bytes: int) -> None:
         """Count held bytes, of a message under way or a line; beyond the bound, close connections.
 
-        The connections which hold most are closed until the total is within the bound.
+        Requests of clients that have left are dropped first. Then the connections which hold most
+        are closed until the total is within the bound.
         """
         self._held_bytes += more_bytes
+        if more_bytes <= 0:
+            return
+        while self._held_bytes > self._limits.received_bytes and self._left:
+            self._give_up(next(iter(self._left)))
         if self._held_bytes > self._limits.received_bytes:
             self._hang_up_beyond(
                 self._limits.received_bytes,
@@ -453,6 +458,7 @@ class ZmtpListener(BatchListener):
                 extra={"peer": connection.peer},
             )
         self._forget(connection)
+        self._give_up(connection)
         connection.hang_up()
 
     def _forget(self, connection: ZmtpConnection) -> None:

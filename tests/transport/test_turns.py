@@ -4,7 +4,9 @@ A client that asks for much at a time does not keep other clients waiting.
 """
 
 import asyncio
+import random
 import time
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from types import SimpleNamespace
@@ -12,7 +14,7 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from ares.model.codec import PORTION_BYTES, encode
+from ares.model.codec import PORTION_BYTES, Frame, encode
 from ares.model.configuration import Configuration, Server, Status, Successor
 from ares.model.element import sealed
 from ares.model.identity import DEFAULT_DOMAIN, CallId, ClientId, ObjectName, ServerId
@@ -35,11 +37,13 @@ from ares.model.work import CONFIGURATION_WORK, REQUEST_WORK
 from ares.net import batching
 from ares.net.batching import (
     FIRST_WORK,
+    LEFT_MAX,
     LINE_BATCHES_MAX,
     LOOK_WORK,
     TURN_S,
     TURN_WORK,
     BatchListener,
+    Pending,
     batches,
 )
 from ares.net.port import Sender
@@ -302,13 +306,96 @@ def test_nobody_has_a_turn_while_requests_are_kept_away(loop: Steps, listener: R
     assert sum(map(len, listener.calls("greedy"))) == MUCH
 
 
-def test_what_a_client_that_left_had_in_line_is_forgotten(loop: Steps, listener: Recording) -> None:
+def test_what_a_client_that_left_had_in_line_is_carried_out(
+    loop: Steps, listener: Recording
+) -> None:
     listener.receive("greedy", asks(0, MUCH))
     assert listener._standing_bytes > 0
-    listener._give_up("greedy")
+    listener._leave("greedy")
     while loop.soon:
         loop.step()
-    assert (len(listener.sent), listener._standing_bytes) == (1, 0)
+    assert [call for calls in listener.calls("greedy") for call in calls] == list(range(MUCH))
+    assert (listener._left, listener._standing_bytes) == ({}, 0)
+
+
+def test_of_too_many_clients_that_left_the_oldest_are_forgotten(
+    loop: Steps, listener: Recording
+) -> None:
+    clients = [f"client {number}" for number in range(LEFT_MAX + 3)]
+    for client in clients:
+        listener.receive(client, asks(0, MUCH))
+        listener._leave(client)
+    assert list(listener._lines) == list(listener._left) == clients[3:]
+    while loop.soon:
+        loop.step()
+    assert [len(listener.calls(client)) for client in clients[:3]] == [1] * 3
+    assert all(sum(map(len, listener.calls(client))) == MUCH for client in clients[3:])
+    assert (listener._left, listener._standing_bytes) == ({}, 0)
+
+
+class Overtaking(Recording):
+    """A control: batches that come later are answered before those in line."""
+
+    def _join(self, sender: Sender, line: Pending, came: Sequence[Sequence[Frame]]) -> None:
+        waiting = self._lines.pop(sender)
+        self._take_turn(sender, Pending(came))
+        self._lines[sender] = waiting
+
+
+class Forgetful(Recording):
+    """A control: what a client had in line is lost when the client leaves."""
+
+    def _leave(self, sender: Sender) -> None:
+        self._give_up(sender)
+
+
+class Repeating(Recording):
+    """A control: the rest of a turn begins with a request that was answered."""
+
+    def _line_up(self, sender: Sender, line: Pending) -> None:
+        rest = list(line.messages)
+        if rest:
+            line.messages = iter([get_tag(rest[0].call - 1), *rest])
+        super()._line_up(sender, line)
+
+
+@pytest.mark.parametrize("kind", [Recording, Overtaking, Forgetful, Repeating])
+def test_deferred_requests_keep_their_order_and_none_is_lost_or_repeated(
+    loop: Steps, kind: type[Recording]
+) -> None:
+    """Random batches of several clients, some of which leave; controls break the rule."""
+    broken = sum(not keeps_order(loop, kind, random.Random(seed)) for seed in range(40))
+    assert (broken > 0) is (kind is not Recording)
+
+
+def keeps_order(loop: Steps, kind: type[Recording], rng: random.Random) -> bool:
+    order: dict[Sender, list[int]] = defaultdict(list)
+
+    def handle(sender: Sender, messages: Iterable[AnyMessage]) -> list[AnyMessage]:
+        for message in messages:
+            loop.now_s += rng.choice([0.0, 0.0, SLOWLY_S])
+            order[sender].append(message.call)
+        return []
+
+    listener = kind(loop, handle)
+    sent: Counter[Sender] = Counter()
+    there = [f"client {number}" for number in range(4)]
+    for _ in range(30):
+        client = rng.choice(there)
+        came = []
+        for count in rng.choices([1, 3, 40, 300], k=rng.randint(1, 3)):
+            came.append(asks(sent[client], count))
+            sent[client] += count
+        listener.receive(client, *came)
+        for _ in range(rng.randint(0, 2)):
+            loop.step()
+        if len(there) > 1 and rng.random() < 0.1:
+            there.remove(client)
+            listener._leave(client)
+    while loop.soon:
+        loop.step()
+    whole = all(order[client] == list(range(count)) for client, count in sent.items())
+    return whole and listener._standing_bytes == 0
 
 
 @pytest.mark.parametrize("kind", [get_tag, describe], ids=["quick", "others"])
