@@ -28,7 +28,7 @@ SHARE = 0.2
 """Share of a processor for a slowed process."""
 
 QUIET_PART = 1 / 3
-"""The first part of each run is undisturbed."""
+"""Share of each run before the fault."""
 
 Fault = Literal["slowed", "killed"]
 Victim = Literal["replica", "leader"]

@@ -27,7 +27,7 @@ SLOT_S = 0.001
 """Slots of the machine's monotonic clock in which completions are counted."""
 
 BUCKETS_PER_E = 100
-"""Latencies are counted in buckets a hundredth part wide."""
+"""Buckets for a factor of e: latencies are counted in buckets a hundredth part wide."""
 
 
 async def connected(store: Store, count: int) -> Clients:

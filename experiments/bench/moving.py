@@ -30,13 +30,14 @@ from experiments.bench.workload import KIB, size_text
 SMALL_BYTES = 100
 CLIENTS = 16
 SIZES = ((SMALL_BYTES, 1.0, 0.1), (KIB, 1.0, 0.1), (64 * KIB, 0.05, 0.02))
-"""Bytes of an object; how many objects move, as parts of ``--objects``, with batch on and off."""
+"""Bytes of an object, and the share of ``--objects`` that moves, with batch on and off."""
 
 
 def loads(per_s: float) -> tuple[Load, ...]:
-    """Return the loads during a move.
+    """Return the loads during a move: two with a small rate, and a closed loop.
 
-    The first is a small rate, at full speed and beside a slow move; the second is the maximum.
+    The small rate is far below the clients' limit, beside a move at full speed and beside a slow
+    move. The closed loop is the most that the clients can do.
     """
     paced = f"{CLIENTS} clients, {per_s:g}/s"
     return (

@@ -75,7 +75,7 @@ class Watched(Struct, frozen=True, array_like=True, gc=False):
 
 
 class Outcome(Struct, frozen=True):
-    """``operations`` in the order in which they ended."""
+    """The results of the clients, with ``operations`` in the order of their ends."""
 
     operations: list[Watched]
     troubles: dict[str, int]
@@ -151,7 +151,7 @@ class WatchedStore:
 
 
 class Clients:
-    """All clients of the process, until ``stop`` is set."""
+    """The clients of the process, which work until ``stop`` is set."""
 
     def __init__(self, store: WatchedStore, stop: asyncio.Event, period_s: float | None) -> None:
         self._store = store

@@ -21,7 +21,7 @@ PIECE = 64
 
 IN_FLIGHT = 32
 FOLLOWED = 65_536
-"""64 MiB."""
+"""Number of entries that are followed: 64 MiB."""
 
 READ = 2000
 MEMORY = Goal(300)

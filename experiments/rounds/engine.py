@@ -1,4 +1,4 @@
-"""Runs rounds sequentially, by the six playbooks on the hosts of a testbed, and keeps the logs.
+"""A runner of rounds: sequentially, by the six playbooks on the hosts of a testbed.
 
 RESULTS/SCENARIO/ROUND has the logs by host, `run.json` (description and origin of the round),
 `inventory.json` (the hosts, as the playbooks got them), `events.jsonl` and, at the end,

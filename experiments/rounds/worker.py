@@ -43,7 +43,7 @@ Role = Literal["create", "read", "write", "reconfigure", "load"]
 
 
 class Work(Struct, frozen=True):
-    """``clients``: their numbers. ``logs``: the directory of the logs."""
+    """The work of a process: the numbers of its ``clients``, and the directory of its ``logs``."""
 
     store: Store
     protocol: str

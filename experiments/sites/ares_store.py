@@ -83,7 +83,7 @@ class AresUser:
 
 
 class AresDeployment:
-    """See :class:`experiments.sites.store.Deployment`."""
+    """A :class:`experiments.sites.store.Deployment` of ares."""
 
     def __init__(self, follows: bool) -> None:
         self._follows = follows

@@ -52,7 +52,7 @@ def obstacle() -> str | None:
 
 
 class Bed:
-    """See :class:`experiments.sites.store.Sites`. Made by :func:`bed`."""
+    """The network as :class:`experiments.sites.store.Sites`, made by :func:`bed`."""
 
     def __init__(self, sites: Sequence[str]) -> None:
         """Check the sites. Raises BadInput."""

@@ -34,7 +34,7 @@ EXTENTS = {
 
 
 class Work(Struct, frozen=True):
-    """``parallel`` objects at a time."""
+    """The objects of a test, ``parallel`` at a time."""
 
     objects: int
     object_size: int

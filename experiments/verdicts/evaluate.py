@@ -71,7 +71,7 @@ class Verdict(Struct, frozen=True):
 
 
 class Missing(Exception):
-    """Why a quotient has no value."""
+    """The lack of data for a quotient, with the reason."""
 
 
 def evaluate(claim: Claim, rows: Sequence[Row]) -> Verdict:

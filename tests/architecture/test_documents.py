@@ -61,7 +61,7 @@ def test_links_of_a_page_lead_somewhere(page):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_sections_that_a_page_cites_are_there(page):
-    """``[limits.md](limits.md), Tags``, or the same with quotation marks."""
+    """A citation is ``[limits.md](limits.md), Tags``, or the same with quotation marks."""
     as_in_code = _cited_link.sub(r"docs/\1, ", texts(page))
     assert [
         (name, rest[:40])

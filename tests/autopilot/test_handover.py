@@ -123,7 +123,7 @@ class Notes:
 
 SETTINGS = AutopilotSettings(after_s=2.0, every_s=0.1, bytes_per_s=10**9)
 LEADS_FOR_S = 1.0
-"""Less than a server has to be absent."""
+"""Seconds of leadership, less than a server must be absent."""
 
 
 async def test_a_spare_takes_over_while_the_leader_changes_all_the_time(

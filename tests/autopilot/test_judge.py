@@ -88,7 +88,7 @@ def test_one_that_has_just_come_back_without_its_memory_is_waited_for():
 
 @pytest.mark.parametrize("there", [(0, 1), (0, 1, 3)])
 def test_without_a_spare_nothing_is_done_and_that_is_said(there):
-    """s3 answers, but not for long."""
+    """The server s3 answers, but not for long."""
     watch = watched(identities(0, 1))
     watch.look(10_000, identities(*there), ALL)
     verdict = judge([abd(0, 1, 2)], watch, ROSTER)

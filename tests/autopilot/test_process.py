@@ -22,10 +22,10 @@ pytestmark = pytest.mark.process
 OBJECTS = 10
 BYTES = 50_000
 MOVE_S = 20.0
-"""Far longer than `status` takes: the leader is killed while its move still goes on."""
+"""Seconds of a move, far longer than `status` takes: the leader is killed during the move."""
 
 LOOK_S_MAX = 180.0
-"""Far more than this takes."""
+"""Seconds far beyond the time of a look."""
 
 
 @pytest.fixture

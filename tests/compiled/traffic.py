@@ -45,7 +45,7 @@ WAIT_S_MAX = 60.0
 
 
 class Recording:
-    """The recording.
+    """A recording of a cluster at work.
 
     ``courses`` are of the servers; ``held`` has each server's final state, by course; ``sessions``
     are of the clients.

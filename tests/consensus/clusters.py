@@ -85,7 +85,7 @@ class LocalMembers:
 
 
 class MemberProcesses:
-    """Every member a process (member_process.py), reached over ZeroMQ on loopback."""
+    """Members as processes (member_process.py), reached over ZeroMQ on loopback."""
 
     def __init__(self, directory: Path) -> None:
         addresses = free_addresses(2 * len(MEMBERS))

@@ -28,7 +28,7 @@ from .clusters import PASSWORD, PATIENCE_S, configuration, until
 
 ME = ClientId(1)
 OBSERVED_S = 4.0
-"""Several elections."""
+"""Seconds of observation, enough for several elections."""
 
 INWARD, OUTWARD = 0, 1
 """Directions: from the connecting member, and to this member."""

@@ -16,7 +16,7 @@ from ares.model.errors import ConsensusUnavailable
 from .clusters import PATIENCE_S, until
 
 SUCCESS, MISSING_LEADER = 0, 2
-"""PySyncObj's reasons."""
+"""Reasons of PySyncObj."""
 
 
 class Machine:

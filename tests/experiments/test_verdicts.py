@@ -194,7 +194,7 @@ def rows_of(scale):
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_the_rounds_of_a_scale_measure_every_claim_that_says_so(scale):
-    """Else `--check` after a whole run would never pass."""
+    """Otherwise `--check` after a whole run would never pass."""
     rows = list(rows_of(scale))
     measured = [
         claim for claim in CLAIMS if claim.of is not None and claim.scale in ("quick", scale)
@@ -203,7 +203,7 @@ def test_the_rounds_of_a_scale_measure_every_claim_that_says_so(scale):
 
 
 def test_the_bound_of_eleven_servers_and_parity_five():
-    """ceil((11 + 6) / 2) = 9 have to answer: two crashes, not five. ABD survives five."""
+    """ceil((11 + 6) / 2) = 9 servers must answer: two crashes, not five. ABD survives five."""
     servers = [f"s{number}" for number in range(11)]
     assert (
         Configuration.ec(servers, 6).quorum_size,

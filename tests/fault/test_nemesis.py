@@ -39,7 +39,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 class Broken(AssertionError):
-    """More was hurt than a configuration in use survives."""
+    """The nemesis hurt more servers than a configuration in use survives."""
 
 
 class World:

@@ -62,7 +62,7 @@ def wrong(outcome: Outcome, serves: bool = False, told: bool = False) -> str:
 
 
 class Runner:
-    """Runs invocations in processes of their own (odd_runs.py)."""
+    """A runner of invocations in separate processes (odd_runs.py)."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -157,7 +157,7 @@ def test_a_thousand_odd_invocations(cli: Cli, runner: Runner, tmp_path: Path) ->
     ],
 )
 def test_what_is_wrong_is_found(program: str, why: str) -> None:
-    """The control."""
+    """The control of :func:`wrong`."""
     with subprocess.Popen(
         python("-c", program), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:

@@ -89,7 +89,7 @@ class InprocConnections(BatchConnections):
 
 
 class InprocListener(BatchListener):
-    """:class:`ares.net.port.Listener` at any string of an :class:`InprocNetwork`."""
+    """A :class:`ares.net.port.Listener` at any string of an :class:`InprocNetwork`."""
 
     def __init__(self, network: InprocNetwork, address: str) -> None:
         super().__init__()

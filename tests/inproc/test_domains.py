@@ -1,4 +1,4 @@
-"""Domains and status as a program sees them, without sockets (ares/client/manager.py)."""
+"""Domains and status in a program's view, without sockets (ares/client/manager.py)."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Versioned objects as a program sees them, without sockets (ares/client/store.py)."""
+"""Versioned objects in a program's view, without sockets (ares/client/store.py)."""
 
 import asyncio
 

@@ -19,7 +19,7 @@ BATCH_MAX = 4
 
 
 class ManualLoop:
-    """:class:`ares.net.port.Loop`."""
+    """A :class:`ares.net.port.Loop` in the test's control."""
 
     def __init__(self) -> None:
         self._calls = []

@@ -17,7 +17,7 @@ from ares.store.journal.segments import ANCHOR_SUFFIX
 from .rig import BATCH_MAX, RottenDisk, Server, anatomy, flip, story, truth_of
 
 FLIPS = 25
-"""For each kind of place and each seed."""
+"""Number of flips for each kind of place and each seed."""
 
 
 @pytest.fixture(scope="module", params=[1, 2])

@@ -156,7 +156,7 @@ def test_the_last_segment_cut(directory, left):
 
 
 def test_an_older_copy_of_the_directory(directory):
-    """Whole in itself, and from before the last segment began."""
+    """The copy is whole in itself, and from before the last segment began."""
     shutil.copytree(directory, directory.with_name("backup"))
     node = Node(log_journal(directory))
     for number in range(30, 40):
@@ -291,7 +291,7 @@ def test_an_anchor_needs_no_room_when_a_segment_begins(tmp_path):
 
 
 def test_where_there_is_no_room_for_an_anchor_no_segment_begins_and_the_rest_goes_on(directory):
-    """A full disk under a journal of an earlier release."""
+    """The full disk has a journal of an earlier release."""
     as_an_earlier_release_left_it(directory)
     disk = SmallDisk(0)
     anchor = Anchor(disk, directory, OWNER.identity)

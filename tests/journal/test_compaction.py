@@ -211,7 +211,7 @@ def test_a_resend_leaves_no_fact(tmp_path):
 
 
 class Undying(Disk):
-    """Loses power whenever a segment is to be removed."""
+    """A disk that loses power whenever a segment should be removed."""
 
     def unlink(self, path):
         if path.suffix == NEW_SUFFIX:

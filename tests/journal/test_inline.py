@@ -411,7 +411,7 @@ def test_zeros_that_find_no_room_are_left_out(tmp_path):
 
 
 async def test_the_same_is_recovered_whoever_waited(tmp_path):
-    """On a real disk, with the real clock."""
+    """The test uses a real disk, with the real clock."""
     loop = asyncio.get_running_loop()
     background = InlineWriter(
         WriterThread(), loop.call_soon, time.perf_counter, ProcessorWaits(), ProcessorWaits()

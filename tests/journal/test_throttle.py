@@ -12,7 +12,7 @@ from .serving import KIB, AtOnce, Node, log_journal, put
 
 
 class Tap:
-    """Notes whether requests are let through."""
+    """A transport's tap that records whether requests may pass."""
 
     def __init__(self) -> None:
         self.opened = True
@@ -60,7 +60,7 @@ async def test_requests_are_kept_away_while_much_waits_for_the_disk(tmp_path, mo
 
 
 async def test_a_little_at_a_time_never_stops_anybody(tmp_path, monkeypatch):
-    """The control."""
+    """The control: little data at a time stops no client."""
     monkeypatch.setattr("ares.server.host.GATHERED_BYTES_MAX", 100 * KIB)
     background, tap = AtOnce(waiting=True), Tap()
     node = Node(log_journal(tmp_path / "j", background=background))

@@ -1,4 +1,4 @@
-"""Reading the pages of a process, and the samples of a page of metrics."""
+"""Readers of a process's pages, and of the samples of a page of metrics."""
 
 import asyncio
 import json

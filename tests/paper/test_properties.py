@@ -106,7 +106,7 @@ def test_lemma_6_a_proposal_is_for_the_index_after_the_last_known(histories):
 
 
 class Pointers:
-    """Watches nextC of every configuration at every server."""
+    """A watch over nextC of every configuration at every server."""
 
     def __init__(self, world):
         self.world, self.seen, self.moved = world, {}, 0

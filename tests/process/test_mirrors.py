@@ -1,4 +1,4 @@
-"""Mirrors as a person makes, reads and removes them, against real processes."""
+"""Mirrors on the command line, against real processes: made, read and removed."""
 
 import subprocess
 import time

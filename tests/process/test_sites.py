@@ -1,4 +1,4 @@
-"""Domains at sites, as a person makes and moves them, against real processes."""
+"""Domains at sites on the command line, against real processes: made and moved."""
 
 import asyncio
 import contextlib

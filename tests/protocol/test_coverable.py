@@ -29,7 +29,7 @@ ALL_SWITCHES = [
     Switches(piggyback, True, True, fast, optimised)
     for piggyback, fast, optimised in itertools.product([True, False], repeat=3)
 ]
-"""gc and batch are the reconfigurer's."""
+"""All switches of a client; gc and batch belong to the reconfigurer."""
 
 ABD = Configuration.abd(servers(0, 1, 2)).at(DEFAULT_DOMAIN, 0)
 EC = Configuration.ec(servers(0, 1, 2, 3, 4), 3, 2).at(DEFAULT_DOMAIN, 0)

@@ -116,7 +116,7 @@ def test_nobody_there_and_nobody_who_answers(
 def test_an_answer_that_comes_byte_by_byte_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each byte comes in time, the whole never."""
+    """Each byte comes in time, but never the whole answer."""
     monkeypatch.setattr(influx, "BATCH_S", 0.5)
     into = _some_results(tmp_path, 3)
     ended = threading.Event()

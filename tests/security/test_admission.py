@@ -257,7 +257,7 @@ def test_what_was_not_decided_is_refused_from_everybody(role: Role, request_: An
 
 
 def test_after_one_forgery_no_certificate_of_a_batch_is_looked_at() -> None:
-    """They take long to look at, and a batch has room for thousands."""
+    """A check of a certificate takes long, and a batch has room for thousands."""
     asked: list[Configuration] = []
     gate = Admission(
         Everybody(),

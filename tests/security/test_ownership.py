@@ -22,7 +22,7 @@ from ares.security.clients_file import AuthorisedClients, read_clients
 from ares.server.process import guard_of
 
 SOMEBODY = 12_345
-"""No user of this machine."""
+"""User id that no user of this machine has."""
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 

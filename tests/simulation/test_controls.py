@@ -1,4 +1,4 @@
-"""Every deliberately broken variant is caught."""
+"""Deliberately broken variants, each of which the simulator catches."""
 
 import pytest
 

@@ -169,7 +169,7 @@ async def test_clients_that_read_nothing_are_owed_a_bounded_sum(our_server: ZmqW
 
 
 async def test_without_that_bound_they_are_owed_more(our_server: ZmqWire) -> None:
-    """The control."""
+    """The control: without the bound the server owes more."""
     async with serving(Limits(), bytes(MIB)) as (server, listener), deaf(server, 40, 10):
         await until(lambda: len(server.received) == 400)
         assert unread_bytes(listener) > 64 * MIB

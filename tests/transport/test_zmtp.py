@@ -448,7 +448,7 @@ async def test_a_paused_listener_takes_nothing_and_loses_nothing() -> None:
 
 
 async def test_replies_that_all_leave_unread_together_are_bounded() -> None:
-    """Each leaves less than a connection may."""
+    """Each reply leaves less than a connection may hold."""
     element = Element(0, 700_000, 1, (bytes(700_000),))
     listener = ZmtpListener("127.0.0.1:0", limits=Limits(unread_bytes=4_000_000))
     address = await listener.serve(

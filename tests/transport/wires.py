@@ -257,12 +257,12 @@ class ZmtpWire(ZmqWire):
 
 
 class OurServerWire(ZmqWire):
-    """Clients on libzmq, servers not."""
+    """Clients on libzmq, servers on our ZMTP."""
 
     server_kind = ZmtpListener
 
 
 class OurClientWire(ZmqWire):
-    """Servers on libzmq, clients not."""
+    """Servers on libzmq, clients on our ZMTP."""
 
     client_kind = ZmtpConnections

@@ -183,7 +183,7 @@ def header(index=0, size=None, stripe=None):
     ],
 )
 def test_parts_that_are_not_what_they_say_are_refused(chosen, value, change):
-    """The library would believe them, and some of them end the process."""
+    """The library would believe such parts, and some of them end the process."""
     elements = changed(large(value), 0, change)
     with pytest.raises(DecodeFailed, match="does not fit"):
         coding_for(EC).decode(len(value), {index: elements[index] for index in chosen})

@@ -63,7 +63,7 @@ def test_a_claim_that_cannot_be_read_is_a_claim(tmp_path: Path) -> None:
 
 
 class Killed(BaseException):
-    """Stands for the end of the process."""
+    """A stand-in for the end of the process."""
 
 
 class Disk:

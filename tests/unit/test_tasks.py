@@ -1,4 +1,7 @@
-"""Background tasks and timers are supervised: failures are logged and counted, and work goes on."""
+"""Background tasks and timers under supervision: failures are counted, and work goes on.
+
+Each failure is logged, too.
+"""
 
 import asyncio
 import contextlib

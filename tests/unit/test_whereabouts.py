@@ -241,7 +241,7 @@ def test_where_nothing_can_be_written_nothing_fails(tmp_path: Path) -> None:
 async def test_a_process_of_the_cluster_remembers_nothing_and_a_user_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The autopilot's home is nobody's cache."""
+    """The autopilot's home is no user's cache."""
     monkeypatch.setenv("ARES_CACHE", str(tmp_path / "cache"))
     settings = create(
         tmp_path / "cluster",

@@ -40,7 +40,7 @@ class Atomic:
         return events
 
     def _operation(self, number: int) -> tuple[int, float, bool, Event]:
-        """Return the moment of effect, the rank at that moment, whether it exists, and the event."""
+        """Return the moment of effect, the rank at this moment, whether any, and the event."""
         rng = self.rng
         kind = rng.choice(["read", "read", "read", "write", "write", "delete"])
         moment = rng.randrange(HORIZON)

@@ -68,7 +68,7 @@ def test_the_operations_named_are_few_and_a_proof(rng, size):
 
 
 def test_agrees_with_the_definition_on_thousands_of_histories():
-    """Quicker than Hypothesis, which makes failures smaller."""
+    """This test is quicker than Hypothesis, which makes failures smaller."""
     for seed in range(4000):
         for make in (simulated, spoilt):
             assert disagreement(accepts, make(Random(seed), 2 + seed % 2, 2)) == ""

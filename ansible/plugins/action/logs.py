@@ -1,6 +1,6 @@
-"""Fetches a directory of a host: tar on the host, a single file over the connection, unpacked here.
+"""Fetch of a directory of a host: tar on the host, a single file, unpacked on the controller.
 
-The host needs a shell and no Python.
+The file goes over the connection. The host needs a shell and no Python.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Runs modules of this collection without Ansible's wrapper.
+"""Action plugins that run modules of this collection without Ansible's wrapper.
 
 The wrapper brings half a megabyte of Ansible to the host, and Python compiles this for each task
 again: 0.5 s of processor for a host and task, and a round of an experiment has thirty tasks. This
