@@ -1,9 +1,13 @@
-"""A client's appends: many in flight, in order, each once (docs/log.md, Append; Each append once). No I/O and no clock.
+"""A client's appends: many in flight, in order, each once. No I/O and no clock.
 
-What is called before anything is sent goes as one append: its callers get consecutive positions, and share its fate. Appends are numbered. All that
-are unanswered are sent again when the head is silent, asks for an earlier one, or takes nothing any more: from the lowest on, to the newest chain.
-When nobody can tell whether an append was taken, it and all that are unanswered fail, and the client goes on under a new id; the numbers go on, so
-that late answers are never taken for others.
+See docs/log.md, Append, and Each append once.
+
+Appends called before a message is sent go as one append: the callers get consecutive positions and
+share the append's fate. Appends are numbered. All unanswered appends are sent again when the head
+is silent, asks for an earlier append, or takes no more appends: from the lowest number on, to the
+newest chain. When no server can tell whether an append was taken, the append and all unanswered
+appends fail, and the client continues under a new id. The numbers go on, hence a late answer is
+never taken for the answer to another append.
 """
 
 from collections import deque
@@ -22,19 +26,22 @@ from ares.model.numbers import POSITION_MAX
 from ares.model.quorum import NO_TROUBLES
 
 WINDOW = 1000
-"""Appends in flight at once; more wait."""
+"""Appends in flight at once; more appends wait."""
 
 WINDOW_BYTES = 16 * 1024 * 1024
-"""Of the appends in flight, unless it is a single one: all may have to be sent again."""
+"""Bytes of the appends in flight, unless a single one is larger: all may have to be sent again."""
 
 TOGETHER_MAX = 64
 TOGETHER_BYTES_MAX = 64 * 1024
-"""Entries of several callers that go as one append: a server reads all of them to show one."""
+"""Limits of the entries of several callers in one append.
+
+A server reads all entries of an append to show one entry.
+"""
 
 RESEND_S = 0.5
 RESEND_S_MAX = 4.0
 APPEND_CALLS = 1 << 48
-"""Calls of appends are from here on: those of other requests stay below."""
+"""Lower bound of the calls of appends; the calls of other requests stay below."""
 
 SEALED = "its chain is sealed and nobody has decided which one comes next (reconfigure the log, to the same servers if need be)"
 AFTER_CLOSING = "the append may be in the log: read it before you send it again"
@@ -43,10 +50,12 @@ Done = Callable[[int | None, BaseException | None], None]
 
 
 class Flight(Struct, eq=False):
-    """An append. ``known``: what was known to be committed before it was first sent. ``copies``: how often it was sent and may have been taken.
+    """An append of one or more callers.
 
-    ``declined``: the only copy was not taken, for nobody knows whether an earlier one was; the position was committed then. ``wanted``: its caller
-    waits for it. ``callers``: with the place of their first entry among the entries.
+    ``known``: the position known to be committed before the append was first sent. ``copies``: how
+    often the append was sent and may have been taken. ``declined``: the position committed when the
+    only copy was refused, because no server knew whether an earlier copy was taken. ``wanted``: a
+    caller waits for the append. ``callers``: with the index of each caller's first entry.
     """
 
     entries: list[bytes]
@@ -62,17 +71,17 @@ class Flight(Struct, eq=False):
     size: int = 0
 
     def settle(self, position: int) -> None:
-        """Tell its callers that it is there, the first entry at ``position``."""
+        """Tell the callers that the append is in the log, with the first entry at ``position``."""
         for done, place in self.callers:
             done(position + place, None)
 
     def fail(self, error: Callable[[], BaseException]) -> None:
-        """Tell its callers, each an error of its own."""
+        """Tell the callers that the append failed, each with an error of its own."""
         for done, _ in self.callers:
             done(None, error())
 
     def has_room(self, entries: Sequence[bytes], size: int) -> bool:
-        """Whether these may go together with this one, which was not sent yet."""
+        """Return whether ``entries`` may go together with this append, which was not sent yet."""
         return (
             self.at is None
             and self.size + size <= TOGETHER_BYTES_MAX
@@ -80,7 +89,7 @@ class Flight(Struct, eq=False):
         )
 
     def join(self, entries: Sequence[bytes], size: int, deadline: float, done: Done) -> None:
-        """Behind what this one has."""
+        """Add ``entries`` behind the entries of this append."""
         self.callers.append((done, len(self.entries)))
         self.entries += entries
         self.size += size
@@ -89,11 +98,15 @@ class Flight(Struct, eq=False):
 
 
 class Appender:
-    """Of one client, to ``chain``. ``known``: a position that is known to be committed.
+    """The appends of a client to ``chain``. ``known``: a position known to be committed.
 
-    ``stalled``: the head is silent or takes nothing; ``heard``: a successor that it named. ``wants_tail``: a conditional append waits for
-    :meth:`tail_known`. So does any append that comes ``trust_s`` after the last answer, and the first one: chains that were left and trims since then
-    would make it uncertain (a copy to a chain that was left counts as one that may have been taken), and what was not sent is not uncertain.
+    ``stalled``: the head is silent or takes no appends. ``heard``: a successor named by the head.
+
+    ``wants_tail``: an append waits for :meth:`tail_known`. A conditional append does, and any
+    append that comes ``trust_s`` after the last answer, and the first append. Chains that were left
+    and trims since that answer would make the append uncertain: a copy sent to a chain that was
+    left counts as a copy that may have been taken. An unsent append is not uncertain.
+
     ``secret``: SECRET_BYTES random bytes, which prove the client id to servers.
     """
 
@@ -134,7 +147,7 @@ class Appender:
 
     @property
     def has_orders(self) -> bool:
-        """Whether :meth:`take_outbox` gives anything."""
+        """Return whether :meth:`take_outbox` would return a message."""
         return bool(self._outbox or self._open is not None)
 
     @property
@@ -146,20 +159,21 @@ class Appender:
 
     @property
     def waiting(self) -> Flight | None:
-        """The last append, if it was not sent yet."""
+        """Return the last append, if the append was not sent yet."""
         return self._pending[-1] if self._pending else None
 
     @property
     def calls(self) -> int:
-        """The last call that was given to a copy."""
+        """Return the last call given to a copy."""
         return self._calls
 
     def submit(
         self, done: Done, now: float, entries: Sequence[bytes], at: int | None, timeout_s: float
     ) -> None:
-        """Append; ``done(position, None)`` or ``done(None, error)`` is called once. Raises :class:`BadInput` for what cannot be appended.
+        """Append, and call ``done(position, None)`` or ``done(None, error)`` once.
 
-        Whoever does not wait any more may say that it is not ``wanted``: what was not sent yet is not sent then.
+        A caller that stops waiting may mark the append as not ``wanted``; if unsent, the append is
+        then not sent. Raises :class:`BadInput` for entries or a position that no append can have.
         """
         check_batch(entries)
         if at is not None and not 0 <= at <= POSITION_MAX:
@@ -183,7 +197,10 @@ class Appender:
         self._begin(now)
 
     def _begin(self, now: float) -> None:
-        """Send what may be sent. A conditional append goes alone, and never beyond what is known to be committed."""
+        """Send the appends that may be sent.
+
+        A conditional append goes alone, and never beyond the position known to be committed.
+        """
         if not self._flights and now - self._heard_at > self._trust_s:
             self._stale = True
             return
@@ -204,7 +221,9 @@ class Appender:
             self._launch(flight)
 
     def _launch(self, flight: Flight) -> None:
-        """It leaves with the outbox, together with what comes until then."""
+        """Put an append into the outbox, together with the appends that come before the outbox
+        leaves.
+        """
         self._bytes += flight.size
         if (
             self._open is not None
@@ -221,7 +240,7 @@ class Appender:
         self._alone = flight.at is not None
 
     def take_outbox(self) -> list[Append]:
-        """What is to be sent to the head of the chain, in order, leaving nothing."""
+        """Return the messages for the head of the chain, in order, and empty the outbox."""
         self._send_open()
         outbox, self._outbox = self._outbox, []
         return outbox
@@ -255,7 +274,7 @@ class Appender:
         return next(iter(self._flights.values()))
 
     def _since(self, flight: Flight, lowest: Flight) -> int:
-        """Of ``lowest``: none of the numbers from there on can be below it."""
+        """Return the position that no number from ``lowest`` on can be below."""
         return lowest.known
 
     def _send_again(self, first: int) -> None:
@@ -264,7 +283,11 @@ class Appender:
                 self._send(flight)
 
     def receive(self, reply: Appended, now: float) -> None:
-        """Late answers count if they say that an append is there; other ones only if they are to its last copy."""
+        """Take an answer of the head.
+
+        A late answer counts if the answer says that the append is in the log; any other answer
+        counts only if the answer is to the last copy.
+        """
         flight = self._flights.get(reply.number)
         if flight is None or flight is self._open:
             return
@@ -301,7 +324,10 @@ class Appender:
             self._begin(now)
 
     def refused(self, call: int, error: Callable[[], Uncertain], now: float) -> None:
-        """The head refuses this copy, for a reason that goes on. If it was the only one the append is not there."""
+        """Fail the append whose copy ``call`` the head refuses for a lasting reason.
+
+        If this was the only copy, the append is not in the log.
+        """
         flight = next((flight for flight in self._flights.values() if flight.call == call), None)
         if flight is not None and flight.copies == 1:
             self._end(flight, partial(flight.fail, error), now)
@@ -309,7 +335,7 @@ class Appender:
             self._give_up(str(error()), now)
 
     def close(self, error: Callable[[], Uncertain]) -> None:
-        """End everything with an error of its own: nobody will send it again."""
+        """End every append with an error of its own: no append will be sent again."""
         flights, self._flights, self._pending, self._open = (
             [*self._flights.values(), *self._pending],
             {},
@@ -320,7 +346,11 @@ class Appender:
             flight.fail(partial(_closing, error, flight.copies > 0))
 
     def _unsure(self, flight: Flight, committed: int, now: float) -> None:
-        """Of a number that was sent once the answer says that it is not there; otherwise an earlier copy may be."""
+        """Handle the answer that the head does not know whether the append was taken.
+
+        If the number was sent once, the answer proves that the append is not in the log. Otherwise
+        an earlier copy may be in the log.
+        """
         if flight.copies > 1:
             self._give_up("what would tell whether it was taken is trimmed", now)
             return
@@ -328,7 +358,11 @@ class Appender:
         self._raise_since()
 
     def _raise_since(self) -> None:
-        """The lowest one is not there: nothing of this client's is below what was committed then. Higher ones wait: `since` is of the lowest."""
+        """Send the lowest append again, with a higher ``since``, if the append was declined.
+
+        The lowest append is not in the log: no append of this client is below the position
+        committed at that answer. Higher appends wait, because ``since`` belongs to the lowest.
+        """
         lowest = next(iter(self._flights.values()), None)
         if lowest is not None and lowest.declined is not None:
             lowest.known, lowest.declined, lowest.copies = (
@@ -348,7 +382,7 @@ class Appender:
         self._begin(now)
 
     def tail_known(self, tail: int, now: float) -> None:
-        """An answer of tail(), asked after ``wants_tail``."""
+        """Take an answer of tail(), asked after ``wants_tail``."""
         self.known = max(self.known, tail)
         self._stale, self._heard_at = False, now
         if self.wants_tail:
@@ -358,7 +392,7 @@ class Appender:
         self._begin(now)
 
     def moved(self, chain: Configuration, now: float) -> None:
-        """A majority of the chain before knows ``chain``: go on there."""
+        """Continue at ``chain``, which a majority of the preceding chain knows."""
         self.chain, self.stalled, self.heard, self._sealed = chain, False, None, False
         self.known = max(self.known, chain.start)
         self._outbox.clear()
@@ -366,12 +400,12 @@ class Appender:
         self._begin(now)
 
     def send_all_again(self, now: float) -> None:
-        """Everything unanswered, from the lowest number on."""
+        """Send all unanswered appends again, from the lowest number on."""
         self._resend_at = now + self._resend_s
         self._send_again(0)
 
     def tick(self, now: float, troubles: Mapping[ServerId, str] = NO_TROUBLES) -> None:
-        """Let time pass. ``troubles``: why servers cannot be reached, as far as that is known."""
+        """Let time pass. ``troubles``: known reasons why servers cannot be reached."""
         if now >= self._look_at:
             self._end_late(now, troubles)
         if self._flights and now >= self._resend_at:

@@ -1,8 +1,9 @@
-"""Client ids as the nodes of a log keep them: bound to a key and a secret (docs/log.md, Whose number it is).
+"""Client ids as the nodes of a log keep them: bound to a key and a secret.
 
-The head replaces the id in an append by a digest. Records, rows and all messages among servers have
-only the digest. A process that learned it, or the id itself, cannot append in the client's place:
-another key, or another secret, gives another digest, and so another row.
+See docs/log.md, Whose number it is. The head replaces the id in an append by a digest. Records,
+rows and all messages among servers have only the digest. A process which learned the digest, or the
+id itself, cannot append in the client's place: another key, or another secret, gives another
+digest, and hence another row.
 """
 
 from collections.abc import Hashable
@@ -13,14 +14,14 @@ from ares.model.identity import ClientId
 from ares.model.log_messages import Append
 
 REMEMBERED_MAX = 4096
-"""Digests that are kept, so that each is computed once."""
+"""Digests kept in memory, to compute each digest once."""
 
 
 class BoundAppend(Append, frozen=True, tag=0):
-    """An append whose ``client`` is a digest. Never sent."""
+    """An append with a digest as ``client``. Never sent."""
 
     sent_as: ClientId = ClientId(0)
-    """The id in the message. An earlier release stored records under that id."""
+    """The id in the message, under which an earlier release stored records."""
 
     @property
     def names(self) -> tuple[ClientId, ...]:
@@ -29,7 +30,7 @@ class BoundAppend(Append, frozen=True, tag=0):
 
 
 def bound_append(sender: Hashable, append: Append) -> BoundAppend:
-    """Bind the id in ``append`` to the key that ``sender`` proved, if any, and to the secret."""
+    """Bind the id in ``append`` to the secret, and to the key proved by ``sender``, if any."""
     return BoundAppend(
         append.call,
         append.configuration,
@@ -47,8 +48,8 @@ def bound_append(sender: Hashable, append: Append) -> BoundAppend:
 def bound_id(client: ClientId, secret: bytes, key: str) -> ClientId:
     """Return the id under which nodes keep the appends of ``client``. ``key``: in hex, or empty.
 
-    A client of an earlier release has no secret. Its id is replaced, too: a message without a
-    secret could otherwise name the digest of another client.
+    A client of an earlier release has no secret. The id of such a client is replaced, too: a
+    message without a secret could otherwise name the digest of another client.
     """
     content = client.to_bytes(8, "little") + secret
     digest = blake2b(content, digest_size=8, key=bytes.fromhex(key))

@@ -1,6 +1,7 @@
-"""Entries of a log as a node keeps them: records, and the rows of clients, which are a function of the records (docs/log.md, Each append once).
+"""Entries of a log as a node keeps them: records, and the rows of clients.
 
-A record is what one append brought (ares/model/log_messages.py).
+A record has the entries of a single append (ares/model/log_messages.py). The rows are a function of
+the records (docs/log.md, Each append once).
 """
 
 from bisect import bisect_left, bisect_right
@@ -14,11 +15,14 @@ from ares.model.identity import ClientId
 from ares.model.log_messages import ENTRIES_MAX, ENTRY_BYTES_MAX, RECORD_BYTES_MAX, LogRecord
 
 TAKEN_BYTES_MAX = 8 * 1024 * 1024
-"""Of the records that a node takes from one message; verifying and storing more would take too long at a stretch."""
+"""Bytes of records taken from a single message.
+
+To verify and store more without a pause would take too long.
+"""
 
 
 def check_batch(entries: Sequence[bytes]) -> None:
-    """Raises :class:`BadInput` for what cannot be one append."""
+    """Check ``entries`` for the limits of an append. Raises :class:`BadInput` beyond them."""
     if len(entries) == 1 and len(entries[0]) <= ENTRY_BYTES_MAX:
         return
     if not 1 <= len(entries) <= ENTRIES_MAX:
@@ -34,7 +38,7 @@ def check_batch(entries: Sequence[bytes]) -> None:
 
 
 def first_piece(records: Sequence[LogRecord]) -> Sequence[LogRecord]:
-    """Return the first of ``records``, as many as one message brings from this release: TAKEN_BYTES_MAX, or one."""
+    """Return the first of ``records``: TAKEN_BYTES_MAX, the most of a message, or one record."""
     size = 0
     for count, record in enumerate(records):
         size += record.bulk
@@ -44,7 +48,7 @@ def first_piece(records: Sequence[LogRecord]) -> Sequence[LogRecord]:
 
 
 def follow_on(first: int, records: Sequence[LogRecord]) -> bool:
-    """Whether the records are what a head made of them, one after the other from ``first`` on."""
+    """Return whether the records are as a head made them, without gaps, from ``first`` on."""
     for record in records:
         if record.first != first or not record.is_sound:
             return False
@@ -53,39 +57,48 @@ def follow_on(first: int, records: Sequence[LogRecord]) -> bool:
 
 
 class Entries(Protocol):
-    """Records in the order of their positions, without gaps but for what was dropped. A store may keep them elsewhere than in memory."""
+    """Records in the order of their positions, without gaps except for dropped records.
+
+    An implementation may keep the records elsewhere than in memory.
+    """
 
     def put(self, record: LogRecord) -> None:
-        """Add the next one."""
+        """Add the next record."""
 
     def records(self, first: int, upto: int) -> Sequence[LogRecord]:
-        """Those with entries in [first, upto). The caller bounds the stretch, see :meth:`reach`."""
+        """Return the records with entries in [first, upto).
+
+        The caller bounds the stretch, see :meth:`reach`.
+        """
 
     def reach(self, first: int, upto: int, bytes_max: int) -> int:
-        """How far, at most to ``upto``, records from position ``first`` on have ``bytes_max`` bytes, one record at least."""
+        """Return the end of the first records from ``first`` on, with ``bytes_max`` bytes in all.
+
+        The end is at most ``upto``. The first record is always included.
+        """
 
     def record(self, position: int) -> LogRecord | None:
-        """The one that has the position, if one has."""
+        """Return the record with this position, if a record has the position."""
 
     def cut(self, end: int) -> None:
-        """Drop what begins at ``end`` or later."""
+        """Drop the records with a first position of ``end`` or more."""
 
     def drop(self, upto: int) -> None:
-        """Drop records that end at ``upto`` or earlier."""
+        """Drop the records with an end of at most ``upto``."""
 
     def adopt(self, later: "Entries", first: int, upto: int) -> None:
-        """Take over the records that ``later`` has in [first, upto)."""
+        """Take over the records of ``later`` in [first, upto)."""
 
 
 _first = attrgetter("first")
 
 
 def index_of(records: Sequence[LogRecord], position: int) -> int:
-    """The index of the first record that ends beyond ``position``."""
+    """Return the index of the first record whose end is beyond ``position``."""
     at = position - records[0].first if records else 0
     if (
         0 <= at < len(records) and records[at].first == position
-    ):  # as it is where records have one entry each
+    ):  # as is usual where each record has one entry
         return at
     at = bisect_right(records, position, key=_first)
     return at - 1 if at and records[at - 1].end > position else at
@@ -99,7 +112,7 @@ class MemoryEntries:
 
     @property
     def count(self) -> int:
-        """How many records."""
+        """Return the number of records."""
         return len(self._records)
 
     def put(self, record: LogRecord) -> None:
@@ -145,9 +158,11 @@ class MemoryEntries:
 
 
 class Row:
-    """What a node knows of one client: the ``last`` number, and where the numbers from ``lowest`` on are: (first, end).
+    """The state of a client at a node: the ``last`` number, and the places of entries.
 
-    Numbers below ``lowest`` have been answered. ``lowest`` moves when the record that says so is committed: a cut takes nothing that was dropped.
+    ``places`` has (first, end) for the numbers from ``lowest`` on. Numbers below ``lowest`` have
+    been answered. ``lowest`` moves when the record which says so is committed: hence a cut takes no
+    record whose place was dropped.
     """
 
     __slots__ = ("last", "lowest", "places")
@@ -159,18 +174,21 @@ class Row:
 
     @property
     def end(self) -> int:
-        """Of its last record."""
+        """Return the end of the last record."""
         return self.places[self.last][1]
 
     def forget_below(self, lowest: int) -> None:
-        """These have been answered."""
+        """Forget the places of numbers below ``lowest``, which have been answered."""
         self.lowest = max(self.lowest, lowest)
         while self.places and (number := next(iter(self.places))) < lowest:
             del self.places[number]
 
 
 class Rows:
-    """The rows of a stretch of records, by client, in the order of their last records: a trim looks at those only that go."""
+    """The rows of a stretch of records, by client, in the order of their last records.
+
+    With this order a trim looks only at the rows to be removed.
+    """
 
     def __init__(self) -> None:
         self._rows: OrderedDict[ClientId, Row] = OrderedDict()
@@ -179,10 +197,10 @@ class Rows:
         return self._rows.get(client)
 
     def under(self, names: Iterable[ClientId]) -> Row | None:
-        """Return the row of the client that has ``names``, if there is one.
+        """Return the row of the client with these ``names``, or None.
 
-        A client has one row, except for records that a server of an earlier release stored under
-        another name. Then this is the last row, with the places of all.
+        A client has a single row, except for records stored under another name by a server of an
+        earlier release. In this case the result is the last row, with the places of all rows.
         """
         rows = [row for name in names if (row := self._rows.get(name)) is not None]
         if len(rows) < 2:
@@ -194,7 +212,7 @@ class Rows:
         return joined
 
     def take(self, record: LogRecord) -> None:
-        """The next record."""
+        """Count in the next record."""
         row = self._rows.get(record.client)
         if row is None:
             row = self._rows[record.client] = Row(lowest=record.lowest)
@@ -204,13 +222,13 @@ class Rows:
         row.places[number] = (first, first + len(record.entries))
 
     def commit(self, record: LogRecord) -> None:
-        """The record stays, so what its client had answers for may go."""
+        """Forget the answered numbers of the client: the committed record stays."""
         row = self._rows.get(record.client)
         if row is not None and record.lowest > row.lowest:
             row.forget_below(record.lowest)
 
     def cut(self, end: int) -> None:
-        """What begins at ``end`` or later is gone, and was never committed: the rows go back with it."""
+        """Take back the records from ``end`` on, which were never committed."""
         for client, row in list(self._rows.items()):
             row.places = {number: place for number, place in row.places.items() if place[0] < end}
             if row.places:
@@ -220,12 +238,12 @@ class Rows:
         self._rows = OrderedDict(sorted(self._rows.items(), key=lambda item: item[1].end))
 
     def trim(self, upto: int) -> None:
-        """A row goes when the client's last record is trimmed."""
+        """Remove each row with a trimmed last record."""
         while self._rows and next(iter(self._rows.values())).end <= upto:
             self._rows.popitem(last=False)
 
     def adopt(self, later: "Rows") -> None:
-        """Append the rows of the records that follow."""
+        """Append the rows of the following records."""
         for client, row in later._rows.items():
             own = self._rows.setdefault(client, Row(lowest=row.lowest))
             self._rows.move_to_end(client)

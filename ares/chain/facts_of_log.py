@@ -1,4 +1,8 @@
-"""Facts: what of a node must outlast its process (docs/log.md, Crash and restart). The state of a node is what its facts, in their order, come to."""
+"""Facts: the state of a node which must outlast the process.
+
+The state of a node is the result of the node's facts, applied in order (docs/log.md, Crash and
+restart).
+"""
 
 from typing import NamedTuple
 
@@ -10,27 +14,33 @@ from ares.model.log_messages import LogRecord, Records
 
 
 class ChainsKnown(Struct, frozen=True, array_like=True, tag=144):
-    """Configurations of the log that were introduced. ``finalized``: the index of one that this server was told is finalized (rule R21)."""
+    """Configurations of the log introduced to this server.
+
+    ``finalized``: the index of a configuration which this server was told is finalized (rule R21).
+    """
 
     chains: tuple[Configuration, ...]
     finalized: int = 0
 
 
 class RecordsTaken(Struct, frozen=True, array_like=True, tag=145):
-    """Records at the end of a stretch; no more than a message has, but for those that earlier releases stored."""
+    """Records at the end of a stretch.
+
+    Not more than a message has, except for records stored by earlier releases.
+    """
 
     configuration: ConfigurationId
     records: tuple[LogRecord, ...]
 
 
 class ChainSealed(Struct, frozen=True, array_like=True, tag=146):
-    """The stretch takes nothing any more."""
+    """The seal of a stretch, which takes no more records."""
 
     configuration: ConfigurationId
 
 
 class ChainPointed(Struct, frozen=True, array_like=True, tag=147):
-    """The successor of a stretch, and whether it was collected."""
+    """The successor of a stretch, and whether the stretch was collected."""
 
     configuration: ConfigurationId
     successor: Successor
@@ -38,21 +48,23 @@ class ChainPointed(Struct, frozen=True, array_like=True, tag=147):
 
 
 class LogTrimmed(Struct, frozen=True, array_like=True, tag=148):
-    """Positions below ``upto`` are gone."""
+    """A trim: positions below ``upto`` are gone."""
 
     upto: int
 
 
 class PieceFetched(Struct, frozen=True, array_like=True, tag=149):
-    """Old records, from another node."""
+    """Old records, fetched from another node."""
 
     records: Records
 
 
 class StretchStanding(Struct, frozen=True, array_like=True):
-    """What is known of a stretch besides its records. ``length``: how far it had them; ``merged``: they are old records now.
+    """The known facts of a stretch without the records.
 
-    ``end``: also where the successor is a later one by now. ``committed``: so a start need not remember all that clients appended before.
+    ``length``: the end of the records. ``merged``: the records belong to the old part now. ``end``:
+    kept when a later successor is known. ``committed``: kept because a start otherwise had to
+    remember all appends of earlier clients.
     """
 
     configuration: ConfigurationId
@@ -66,9 +78,10 @@ class StretchStanding(Struct, frozen=True, array_like=True):
 
 
 class LogStanding(Struct, frozen=True, array_like=True, tag=150):
-    """Everything that the facts before come to, but the records: with it, those in which nothing is left that anybody may read can be forgotten.
+    """The result of all earlier facts, without the records.
 
-    ``finalized``: the highest index of a chain that is known to be.
+    With a standing, a server can forget the facts without readable records. ``finalized``: the
+    highest index of a chain known to be finalized.
     """
 
     chains: tuple[Configuration, ...]
@@ -79,7 +92,7 @@ class LogStanding(Struct, frozen=True, array_like=True, tag=150):
 
 
 class BatchPlace(NamedTuple):
-    """Where a batch of facts begins in a journal: its place, byte and number."""
+    """The beginning of a batch of facts in a journal: place, byte and number."""
 
     place: int
     offset: int
@@ -87,6 +100,6 @@ class BatchPlace(NamedTuple):
 
 
 PIECES = b""
-"""Names the source of old records, among the ids of chains."""
+"""Name of the source of old records, among the ids of chains."""
 
 LogFact = ChainsKnown | RecordsTaken | ChainSealed | ChainPointed | LogTrimmed | PieceFetched

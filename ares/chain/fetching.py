@@ -1,4 +1,7 @@
-"""How a node gets what it lacks below its start, from other servers (docs/log.md, Reconfiguration; Old positions)."""
+"""The fetching of missing records below a node's start from its peers.
+
+See docs/log.md, Reconfiguration, and Old positions.
+"""
 
 from collections.abc import Callable
 
@@ -14,10 +17,11 @@ FETCH_AGAIN_S = 0.5
 
 
 class Fetcher:
-    """One piece at a time, each after ``pause_s``; the next when it is durable, so that it goes on where it stopped.
+    """Fetches of old records: a single piece at a time, each after ``pause_s``.
 
-    ``send(server, request)`` asks. ``throttle``: no faster than that, together with all that share it. ``piece``: the number of the fact with the
-    last piece.
+    The next piece is asked for when the last piece is durable; after a restart, fetching continues
+    behind it. ``send(server, request)`` sends a request. ``throttle``: the rate limit, shared by
+    several fetchers. ``piece``: the number of the fact with the last piece.
     """
 
     def __init__(
@@ -39,7 +43,10 @@ class Fetcher:
         self._source = 0
 
     def go_on(self, now: float, stored: int) -> None:
-        """Ask for what comes next, if a chain that this server is in needs it. Chains that are sealed may stop fetching."""
+        """Ask for the next piece if a chain of this server needs the piece.
+
+        A sealed chain may stop fetching.
+        """
         state, first = self._state, self._state.base_upto
         if not any(stretch.live and stretch.start > first for stretch in state.stretches.values()):
             return
@@ -62,7 +69,10 @@ class Fetcher:
             )
 
     def accept(self, reply: Fetched, now: float) -> LogTrimmed | PieceFetched | None:
-        """What an answer comes to: a piece, verified; or a trim that it met, which is taken over. None if it says nothing."""
+        """Return the fact of an answer, or None if the answer brings no fact.
+
+        The fact is a verified piece, or a trim which the answer reports and this node takes over.
+        """
         if (
             self._under_way is None
             or reply.call != self._under_way[0]
@@ -85,5 +95,8 @@ class Fetcher:
         return None
 
     def take_over(self, upto: int) -> LogTrimmed | None:
-        """Nothing below is needed. Otherwise a move could wait for ever for what only a dead node still has."""
+        """Return the trim which makes records below ``upto`` unneeded.
+
+        Otherwise a move could wait for ever for records of which a dead node has the only copy.
+        """
         return LogTrimmed(upto)

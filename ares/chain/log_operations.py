@@ -1,4 +1,7 @@
-"""What a client does with a log besides appending, as operations: tail, read, follow, trim, reconfigure (docs/log.md, Read to Reconfiguration)."""
+"""The operations of a client on a log besides append: tail, read, follow, trim, reconfigure.
+
+See docs/log.md, Read to Reconfiguration.
+"""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -40,38 +43,47 @@ from ares.reconfig.traversal import detour, find_next_config, read_config
 from ares.reconfig.view import View
 
 ASK_S = 1.0
-"""How long one server is given before another is asked."""
+"""Time given to a server before another server is asked."""
 
 AGAIN_S = 0.02
 PATIENCE_S = 0.1
-"""How long a look waits for more than a majority, when that settles nothing."""
+"""Time that a look waits for more answers than a majority, if the majority settles nothing."""
 
 SEAL_PATIENCE_S = 0.05
-"""How long a seal waits for more than a majority: the more, the fewer appends have to be sent again."""
+"""Time that a seal waits for more answers than a majority.
+
+The more nodes are sealed, the fewer appends have to be sent again.
+"""
 
 FOLLOW_S = 2.0
 EMPTY_MAX = 3
-"""Empty answers of one server, before a follower asks others."""
+"""Empty answers of a server before a follower asks another server."""
 
 INSPECT_S = 0.3
-"""How long an inspection waits for nodes beyond a majority."""
+"""Time that an inspection waits for nodes beyond a majority."""
 
 FULL_DISK = "its disk is full, and entries have to pass it: give it space, or `ares-cli reconfig` without it"
 
 STAND_AGAIN_S = 0.1
 PREPARE_S = 3.0
-"""How long the servers of a new chain have to say that they are up, before anything is sealed."""
+"""Time for the servers of a new chain to say that they are up, before a node is sealed."""
 
 
 class Evidence(NamedTuple):
-    """``length``: the smallest of a majority that is neither sealed nor knows a successor. ``committed``: the largest."""
+    """The result of looks at a majority of nodes, each without a seal and without a successor.
+
+    ``length``: the smallest length of the majority. ``committed``: the largest committed position.
+    """
 
     length: int
     committed: int
 
 
 def evidence(chain: Configuration, looks: Iterable[LookDone]) -> Evidence | None:
-    """What the looks of a chain's nodes prove, or None: a majority that is not sealed proves that the chain was the last one."""
+    """Return the evidence of the looks at a chain's nodes, or None if the looks prove nothing.
+
+    A majority of nodes without a seal proves that the chain was the last chain.
+    """
     open_ones = [seen for seen in looks if not seen.sealed and seen.successor is None]
     if len(open_ones) < chain.quorum_size:
         return None
@@ -81,12 +93,18 @@ def evidence(chain: Configuration, looks: Iterable[LookDone]) -> Evidence | None
 
 
 def decided_end(lengths: Sequence[int], quorum: int) -> int:
-    """`end`: the smallest length in a majority of sealed nodes, the one of several that gives the largest."""
+    """Return `end`: the smallest length in a majority of sealed nodes.
+
+    Of several majorities, the majority with the largest result counts.
+    """
     return sorted(lengths, reverse=True)[quorum - 1]
 
 
 class LogOperations:
-    """``view``: what the client knows of the log's chains. ``turn``: which server is asked first, so that clients spread over the nodes."""
+    """Operations on a log. ``view``: the client's knowledge of the log's chains.
+
+    ``turn`` selects the server asked first, which spreads clients over the nodes.
+    """
 
     def __init__(self, view: View, turn: int = 0, reads_from_tail: bool = False) -> None:
         self.view = view
@@ -95,10 +113,13 @@ class LogOperations:
         self._sealed: Configuration | None = None
         self._missing: dict[ServerId, str] = {}
 
-    # -- evidence -------------------------------------------------------------------------------------------------------
+    # -- evidence ----------------------------------------------------------------------------------
 
     def tail(self) -> Operation[int]:
-        """The position that comes next. Raises :class:`LogSealed` at the deadline, if that is why."""
+        """Return the next position.
+
+        Raises :class:`LogSealed` at the deadline, if a seal is the reason.
+        """
         while True:
             found = yield from self._look()
             if found is not None and found.length <= found.committed:
@@ -106,7 +127,7 @@ class LogOperations:
             yield from self._pause()
 
     def _look(self) -> Operation[Evidence | None]:
-        """One round of looks at the last chain known; what they name is entered."""
+        """Look once at the last chain known, and enter the successors named by the nodes."""
         chain = self.view.sequence.last_known
 
         def settled(answers: Any) -> bool:
@@ -136,7 +157,9 @@ class LogOperations:
         return found
 
     def _pause(self) -> Operation[None]:
-        """Before another look. From the seal until a successor is known, negative answers wait."""
+        """Wait before another look. From the seal until a successor is known, negative answers
+        wait.
+        """
         try:
             yield Pause(AGAIN_S)
         except Unavailable as error:
@@ -144,30 +167,42 @@ class LogOperations:
             raise
 
     def _say_sealed(self, error: Unavailable) -> None:
-        """At the deadline: raises :class:`LogSealed` if the last look found that, and names the servers that said nothing."""
+        """Raise the error of the deadline, with the reason that is known.
+
+        :class:`LogSealed` if the last look found a seal; otherwise with the names of silent
+        servers.
+        """
         if self._sealed is not None:
             raise LogSealed(self._sealed.domain, self._sealed.index) from error
         if self._missing:
             raise Unavailable(1, 0, dict(self._missing), error.story) from error
 
     def _learn(self, chain: Configuration, successor: Successor | None) -> Operation[None]:
-        """A successor is entered when a majority of ``chain`` knows it (R3)."""
+        """Enter a successor when a majority of ``chain`` knows the successor (R3)."""
         if successor is not None:
             yield from find_next_config(self.view, chain, successor)
 
-    # -- reads ----------------------------------------------------------------------------------------------------------
+    # -- reads -------------------------------------------------------------------------------------
 
     def read(
         self, position: int, uncommitted: bool = False, from_tail: bool | None = None
     ) -> Operation[bytes]:
-        """Raises :class:`NotWritten`, :class:`Trimmed`; :class:`BadInput` for what is no position. ``from_tail``: CR; None: as this client reads."""
+        """Return the entry at ``position``. ``from_tail``: CR; None: the default of this client.
+
+        Raises :class:`NotWritten`, :class:`Trimmed`, and :class:`BadInput` if ``position`` is no
+        position.
+        """
         reply = yield from self._read(position, 1, uncommitted, from_tail)
         return reply.entries[0]
 
     def read_range(
         self, first: int, upto: int, from_tail: bool | None = None
     ) -> Operation[list[tuple[int, bytes]]]:
-        """Committed entries from ``first`` on, below ``upto``; fewer if there are no more, or if they are large. Raises what :meth:`read` does."""
+        """Return committed entries from ``first`` on, below ``upto``.
+
+        Fewer are returned if the log ends, or if the entries are large. Raises the errors of
+        :meth:`read`.
+        """
         if upto <= first:
             return []
         reply = yield from self._read(first, min(upto - first, RANGE_MAX), False, from_tail)
@@ -208,7 +243,11 @@ class LogOperations:
     def whom(
         self, position: int, tries: int, from_tail: bool = False
     ) -> tuple[Configuration, ServerId]:
-        """A server that may have the position: of the chain in whose stretch it is first, then of those after it."""
+        """Return a server that may have the position, and the chain of this server.
+
+        First come the servers of the chain in whose stretch the position is, then the servers of
+        later chains.
+        """
         active = self.view.sequence.active
         holding = [chain for chain in active if chain.start <= position] or active[:1]
         place = active.index(holding[-1])
@@ -232,7 +271,9 @@ class LogOperations:
         give_up_s: float,
         *arguments: Any,
     ) -> Operation[Any]:
-        """The answer of one server, or None if it does not answer; what it names is entered."""
+        """Return the answer of a server, or None without an answer; enter the successor in the
+        answer.
+        """
         try:
             answers = yield Gather(
                 chain, request, request.__name__, to=(server,), needed=1, give_up_s=give_up_s, arguments=(chain.id, *arguments), reply=reply
@@ -251,10 +292,13 @@ class LogOperations:
         yield from self._learn(chain, answers[server].successor)
         return answers[server]
 
-    # -- trim -----------------------------------------------------------------------------------------------------------
+    # -- trim --------------------------------------------------------------------------------------
 
     def trim(self, upto: int) -> Operation[None]:
-        """Positions below ``upto`` are gone at every node of the last chain. Raises :class:`BadInput` beyond the end of the log."""
+        """Trim the positions below ``upto`` at every node of the last chain.
+
+        Raises :class:`BadInput` beyond the end of the log.
+        """
         check_position(upto)
         while True:
             chain = self.view.sequence.last_known
@@ -273,13 +317,19 @@ class LogOperations:
                 yield from self._look()
                 yield from self._pause()
 
-    # -- reconfigure ----------------------------------------------------------------------------------------------------
+    # -- reconfigure -------------------------------------------------------------------------------
 
     def reconfigure(self, wished: Configuration) -> Operation[Configuration]:
-        """Seal the last chain, decide the next one, point, and finalize it when all of its nodes have everything (docs/log.md, Reconfiguration).
+        """Replace the last chain: seal it, decide the next chain, point to the next chain,
+        finalize.
 
-        Returns the chain of these servers that was decided. Where another's proposal was, the chain after that one is tried for: the other one may
-        name a dead server, and never be finalized. One with these servers that somebody left pending is finished.
+        The next chain is finalized when all of its nodes have all entries (docs/log.md,
+        Reconfiguration).
+
+        Returns the decided chain of the wished servers. If consensus decided the proposal of
+        another client, the operation tries for the chain after the decided chain: the decided chain
+        may name a dead server and never be finalized. A pending chain with the wished servers, left
+        by another client, is finished.
         """
         check_chain(wished)
         view = self.view
@@ -303,7 +353,10 @@ class LogOperations:
         return target
 
     def inspect(self) -> Operation[bool]:
-        """Learn of chains that followed; whether a node of the last one says that it is sealed, and none what comes next: appends stand still."""
+        """Learn of later chains, and return whether appends stand still.
+
+        Appends stand still if a node of the last chain is sealed and no node names a successor.
+        """
         chain = self.view.sequence.last_known
         try:
             answers = yield Gather(
@@ -318,7 +371,7 @@ class LogOperations:
         )
 
     def full_servers(self) -> Operation[dict[ServerId, str]]:
-        """Return the servers of the last chain whose disks are full: their head does not tell of them."""
+        """Return the servers of the last chain with full disks: the head does not name them."""
         roster = self.view.sequence.last_known.at(NO_DOMAIN, 0)
         try:
             answers = yield Gather(
@@ -331,19 +384,25 @@ class LogOperations:
     def replace_chain(
         self, last: Configuration, wished: Configuration
     ) -> Operation[Configuration | None]:
-        """What comes after ``last``; appends go on there, and what is older has not moved yet. None if ``last`` is not the last chain any more: a
-        change that somebody else made is never undone. Raises what :meth:`reconfigure` does.
+        """Return the chain after ``last``, or None if ``last`` is no longer the last chain.
+
+        Appends go to the new chain; older entries have not moved yet. In the case of None the log
+        stays as it is: a change made by another client is never undone. Raises the errors of
+        :meth:`reconfigure`.
         """
         yield from read_config(self.view)
         return (yield from self._replace(wished)) if self.view.sequence.last_known == last else None
 
     def finish_move(self, target: Configuration) -> Operation[None]:
-        """See to it that ``target``, which was decided, is finalized."""
+        """Make sure that ``target``, a decided chain, is finalized."""
         yield from announce_successor(self.view, target)
         yield from self._finalize(target)
 
     def _replace(self, wished: Configuration) -> Operation[Configuration]:
-        """What comes after the last chain known, and a majority of that one knows it."""
+        """Return the chain after the last chain known.
+
+        A majority of the last chain knows the returned chain.
+        """
         yield from self._prepare(wished)
         try:
             target = yield from self._decide(wished)
@@ -353,7 +412,10 @@ class LogOperations:
         return target
 
     def _prepare(self, wished: Configuration) -> Operation[None]:
-        """There is no way back from a seal: first see that consensus answers, and every server of the new chain."""
+        """Check that consensus and every server of the new chain answer.
+
+        The check comes first because a seal cannot be undone.
+        """
         yield Report(Progress("prepare"))
         why = "it does not answer"
         try:
@@ -383,7 +445,11 @@ class LogOperations:
             )
 
     def _decide(self, wished: Configuration) -> Operation[Configuration]:
-        """Seal, and propose for the index after the one that was sealed, and no other. What a node that knows the successor names counts, too."""
+        """Seal the last chain, and return the decided next chain.
+
+        The proposal is for the index after the sealed chain and for no other index. A successor
+        named by a node counts as decided.
+        """
         last = self.view.sequence.last_known
 
         def settled(answers: Any) -> bool:
@@ -415,11 +481,14 @@ class LogOperations:
         return decided_end([done.length for done in answers], self._majority(chain))
 
     def _majority(self, chain: Configuration) -> int:
-        """How many nodes must be sealed before the next chain is proposed."""
+        """Return the number of nodes to be sealed before the next chain is proposed."""
         return chain.quorum_size
 
     def _finalize(self, target: Configuration) -> Operation[None]:
-        """When all nodes have everything, or a later chain is finalized, in which case nothing is left to do here."""
+        """Finalize ``target`` when all nodes have all entries.
+
+        Return without an effect when a later chain is finalized.
+        """
         sequence, before = self.view.sequence, -1
         while sequence.last_finalized.index < target.index:
             try:
@@ -454,12 +523,15 @@ class LogOperations:
             before = sum(reached)
 
     def _needed(self, target: Configuration) -> int:
-        """All nodes."""
+        """Return the number of nodes that must have all entries: all nodes."""
         return target.n
 
 
 class Follower:
-    """Committed entries from ``position`` on, in order, for ever, across configurations. ``heard``: how many answers there were."""
+    """A reader of committed entries from ``position`` on, in order, without end.
+
+    The reader follows the log across configurations. ``heard``: the number of answers.
+    """
 
     def __init__(self, operations: LogOperations, position: int) -> None:
         check_position(position)
@@ -470,7 +542,10 @@ class Follower:
         self._empty = 0
 
     def take(self, count: int = RANGE_MAX) -> Operation[tuple[int, tuple[bytes, ...]]]:
-        """The next entries, one at least, and the position of the first. Raises :class:`Trimmed`."""
+        """Return the position of the next entry, and the next entries, at least one.
+
+        Raises :class:`Trimmed`.
+        """
         operations, view = self._operations, self._operations.view
         while True:
             chain, server = operations.whom(self.position, self._turn)
@@ -500,13 +575,13 @@ class Follower:
             if self._empty % (2 * EMPTY_MAX) == 0:
                 yield from read_config(
                     view
-                )  # an empty answer says nothing about the log: this node may have been left behind
+                )  # an empty answer proves nothing of the log: this node may be left behind
             if reply is not None and (reply.elsewhere or reply.successor is not None):
                 yield Pause(AGAIN_S)
 
 
 def check_position(position: int) -> None:
-    """Raises :class:`BadInput` for what is no position."""
+    """Check a position. Raises :class:`BadInput` if ``position`` is no position."""
     if not is_whole(position) or not 0 <= position <= POSITION_MAX:
         raise BadInput(
             f"a position is a whole number from 0 to {POSITION_MAX}, not {shown_number(position)}; nothing was sent"
@@ -514,7 +589,7 @@ def check_position(position: int) -> None:
 
 
 def check_chain(configuration: Configuration) -> None:
-    """Raises :class:`ConfigurationRefused` for what is no chain."""
+    """Check for a chain. Raises :class:`ConfigurationRefused` for any other configuration."""
     if configuration.dap != "chain":
         raise ConfigurationRefused(
             f"{configuration.describe()}: the configurations of a log are chains; nothing was changed"

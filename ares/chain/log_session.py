@@ -1,4 +1,7 @@
-"""A client's session for one log: appends (ares/chain/appending.py) and other operations, in one inbox and one outbox. No I/O: ``now`` is given."""
+"""A client's session for a log: appends and operations, with a single inbox and outbox.
+
+Appends: ares/chain/appending.py. No I/O: the caller gives the time as ``now``.
+"""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -19,14 +22,17 @@ from ares.reconfig.traversal import find_next_config, read_config
 from ares.reconfig.view import Switches, View
 
 REFRESH_S = 0.1
-"""Between two looks for a newer chain."""
+"""Seconds between two looks for a newer chain."""
 
 REFRESH_TIMEOUT_S = 30.0
 
 
 class LogSession:
-    """``first``: a finalized chain of the log. ``new_client``: gives a client id that nobody has. ``session``: what the shell sees to besides this
-    one, its asks and hints; operations of ``operations`` are started there. ``secret``: see :class:`ares.chain.appending.Appender`.
+    """The session of a client with a log. ``first``: a finalized chain of the log.
+
+    ``new_client`` gives a client id that no client has. ``session``: the asks and hints that the
+    shell handles in addition to this session; operations of ``operations`` are started in
+    ``session``. ``secret``: see :class:`ares.chain.appending.Appender`.
     """
 
     def __init__(
@@ -50,7 +56,7 @@ class LogSession:
         self._refresh_at = 0.0
 
     def _earlier(self, chain: Configuration) -> tuple[Configuration, ...]:
-        """What is introduced together with a chain: all from the last finalized one on."""
+        """Return the chains introduced with ``chain``: from the last finalized chain on."""
         return (
             tuple(other for other in self.view.sequence.active if other.index < chain.index)
             if chain.dap == "chain"
@@ -63,11 +69,13 @@ class LogSession:
 
     @property
     def has_orders(self) -> bool:
-        """As :attr:`ares.operation.session.Session.has_orders`."""
+        """Return whether the outbox has messages, as
+        :attr:`ares.operation.session.Session.has_orders`.
+        """
         return bool(self.appender.has_orders or self._introduced or self.session.has_orders)
 
     def close(self, error: Callable[[], Uncertain]) -> None:
-        """End everything with an error of its own."""
+        """End every operation and append with an error of its own."""
         self.session.close(error)
         self.appender.close(error)
         self.reads.close(error)
@@ -81,7 +89,7 @@ class LogSession:
             self._see_to_appender(now)
 
     def receive(self, server: ServerId, messages: Sequence[AnyMessage], now: float) -> None:
-        """Replies from a server."""
+        """Take the replies of a server."""
         rest: list[Any] = []
         for message in messages:
             if isinstance(message, Appended):
@@ -97,14 +105,14 @@ class LogSession:
         self._see_to_appender(now)
 
     def _refused(self, server: ServerId, refusal: Refused, now: float) -> None:
-        """An append, or a quick read."""
+        """Handle the refusal of an append or of a quick read."""
         if refusal.call < APPEND_CALLS:
             self.reads.refused(refusal.call, now)
             return
         match refusal.reason:
             case Reason.UNKNOWN_CONFIGURATION if (
                 refusal.call > self._introduced_at
-            ):  # and of copies that were sent before, nothing new
+            ):  # refusals of copies sent before say nothing new
                 self._introduced_at = self.appender.calls
                 self._introduced.append(server)
                 self.appender.send_all_again(now)
@@ -120,17 +128,17 @@ class LogSession:
                 self.appender.refused(
                     refusal.call, partial(Unavailable, 1, 0, {server: refusal.detail}, story), now
                 )
-            case _:  # it is not what it was: there may be a newer chain
+            case _:  # the server changed: a newer chain may exist
                 self.appender.stalled = True
 
     def take_outbox(self) -> dict[ServerId, list[AnyMessage]]:
-        """What is to be posted, leaving nothing."""
+        """Return the messages to be sent, by server, and empty the outbox."""
         outbox: dict[ServerId, list[Any]] = dict(self.session.take_outbox())
         chain = self.appender.chain
         for server in self._introduced:
             call = CallId(
                 self.appender.calls
-            )  # a server that cannot keep the log refuses the newest append with it
+            )  # a server which cannot keep the log refuses the newest append with this call
             outbox.setdefault(server, []).append(Introduce(call, chain, self._earlier(chain)))
         self._introduced.clear()
         for server, asked in self.reads.take_outbox().items():
@@ -147,7 +155,10 @@ class LogSession:
         self._see_to_appender(now)
 
     def _see_to_appender(self, now: float) -> None:
-        """Look for a newer chain where appends do not go on; ask for the tail for a conditional append."""
+        """Look for a newer chain if appends stand still.
+
+        Ask for the tail if a conditional append waits for the tail.
+        """
         appender, last = self.appender, self.view.sequence.last_known
         if last.index > appender.chain.index:
             self.session.contacts.extend(last.servers)

@@ -1,7 +1,9 @@
-"""What one server holds of one log, as a function of its facts (docs/log.md, Terms; Old positions): stretches of its chains, and the old part.
+"""The part of a log at a server, as a function of facts: stretches of chains, and the old part.
 
-The *old part* is everything below ``base_upto`` that is not trimmed: final, in one piece. A stretch whose successor is known is merged into it as
-soon as the old part reaches its start. So a node of a new chain is complete when ``base_upto`` is the start of that chain.
+The *old part* is every position below ``base_upto`` that is not trimmed: final, and without gaps. A
+stretch with a known successor is merged into the old part as soon as the old part reaches the start
+of the stretch. Hence a node of a new chain is complete when ``base_upto`` is the start of the new
+chain. See docs/log.md, Terms, and Old positions.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -40,15 +42,15 @@ from ares.model.work import entries_bulk
 
 
 class UnknownChain(BadInput):
-    """A request about a configuration that was not introduced here, or of which this server is no member."""
+    """A request about an unknown configuration, or a configuration without this server."""
 
 
 class OtherChain(BadInput):
-    """A chain in the place of another one, or of another cluster."""
+    """A chain with the index of a different chain, or a chain of another cluster."""
 
 
 class NotInChain(BadInput):
-    """None of the chains that were introduced names this server."""
+    """An introduction of chains of which no chain names this server."""
 
 
 REASONS = {
@@ -58,11 +60,11 @@ REASONS = {
     NotInChain: Reason.NOT_A_MEMBER,
     BadInput: Reason.BAD_REQUEST,
 }
-"""How a peer is told of an error; the first that fits."""
+"""The reasons told to a peer, by error; the first match counts."""
 
 
 def check_one_log(chains: Sequence[Configuration]) -> None:
-    """Raises :class:`BadInput` for what are not chains of one log, one after the other."""
+    """Check for consecutive chains of a single log. Raises :class:`BadInput` for other chains."""
     for chain in chains:
         chain.check_bounds()
         if chain.dap != "chain" or chain.index < 0 or chain.domain != chains[0].domain:
@@ -76,8 +78,11 @@ def check_one_log(chains: Sequence[Configuration]) -> None:
 
 
 class HeldLogs(Struct, frozen=True):
-    """What a server holds of all its logs. ``entries``: those here; ``committed``: positions known to be; ``sealed``: logs whose last chain is, with
-    nothing decided. ``fetching``: logs that fetch old entries; ``to_fetch``: how many, of which ``fetched`` are here.
+    """Totals of all logs at a server.
+
+    ``entries``: entries at this server. ``committed``: positions known to be committed. ``sealed``:
+    logs with a sealed last chain and no decided successor. ``fetching``: logs that fetch old
+    entries. ``to_fetch``: the number of these entries, of which ``fetched`` have arrived.
     """
 
     logs: int
@@ -90,7 +95,7 @@ class HeldLogs(Struct, frozen=True):
 
 
 def held_logs(states: "Iterable[LogState]") -> HeldLogs:
-    """Summed up."""
+    """Return the totals of ``states``."""
     logs = entries = committed = sealed = fetching = to_fetch = fetched = 0
     for state in states:
         hosted = state.describe()
@@ -109,7 +114,9 @@ def held_logs(states: "Iterable[LogState]") -> HeldLogs:
 
 
 def tells(reply: LogEntries) -> bool:
-    """Whether a read is answered by this, be it that the entries are gone or elsewhere."""
+    """Return whether ``reply`` answers the read, if only by telling that entries are gone or
+    elsewhere.
+    """
     ends = reply.successor is not None and (
         reply.successor.finalized or reply.first >= reply.successor.configuration.start
     )
@@ -117,10 +124,12 @@ def tells(reply: LogEntries) -> bool:
 
 
 class LogState:
-    """``stretches``: of the chains that this server is in; ``chains``: all that it knows, by index. ``trimmed``: positions below are gone.
+    """The part of a log at a server.
 
-    ``finalized``: the highest index of a chain that is known to be; the first one always is.
-    ``damage``: why records that are here could not be read when they were asked for last; the shell says so, and forgets it.
+    ``stretches``: of the chains with this server. ``chains``: all known chains, by index.
+    ``trimmed``: positions below are gone. ``finalized``: the highest index of a chain known to be
+    finalized; the first chain always is. ``damage``: the reason why records of this server could
+    not be read at the last request; the shell reports the damage and clears the field.
     """
 
     def __init__(
@@ -140,7 +149,7 @@ class LogState:
         self.damage: StoreDamaged | None = None
         self._make_entries = make_entries
 
-    # -- facts ----------------------------------------------------------------------------------------------------------
+    # -- facts -------------------------------------------------------------------------------------
 
     def apply(self, fact: LogFact) -> None:
         match fact:
@@ -162,7 +171,7 @@ class LogState:
                 self.finalized = max(self.finalized, fact.finalized)
 
     def standing(self) -> LogStanding:
-        """All that is known, but the records."""
+        """Return the result of all facts without the records."""
         told = [
             StretchStanding(
                 id,
@@ -181,7 +190,11 @@ class LogState:
         )
 
     def begin(self, standing: LogStanding) -> None:
-        """Before the first fact that is left: what those before it came to. Records that are gone with them are trimmed, or count for nothing."""
+        """Begin with ``standing``, the result of the forgotten facts, before the first remaining
+        fact.
+
+        Records forgotten with these facts are trimmed, or count for nothing.
+        """
         for chain in standing.chains:
             self._know(chain)
         for told in standing.stretches:
@@ -201,7 +214,7 @@ class LogState:
         )
 
     def pass_by(self, standing: LogStanding) -> None:
-        """Among the facts: nothing that they do not tell, but what is committed."""
+        """Take a standing found among the facts: only the committed positions add to the facts."""
         for told in standing.stretches:
             stretch = self.stretches[told.configuration]
             if stretch.live and told.committed > stretch.committed:
@@ -213,7 +226,10 @@ class LogState:
             self.stretches[chain.id] = Stretch(chain, self.server, self._make_entries(chain.id))
 
     def check_introduced(self, chains: Sequence[Configuration]) -> None:
-        """Raises what :func:`check_one_log` does, :class:`OtherChain` or :class:`NotInChain`."""
+        """Check introduced chains.
+
+        Raises the error of :func:`check_one_log`, :class:`OtherChain` or :class:`NotInChain`.
+        """
         check_one_log(chains)
         for chain in chains:
             known = self.chains.get(chain.index)
@@ -225,13 +241,16 @@ class LogState:
             raise NotInChain(f"{self.server} is not in {chains[-1].describe()} under this identity")
 
     def is_member(self, chain: Configuration) -> bool:
-        """Whether the chain names this server under its present identity."""
+        """Return whether the chain names this server under the server's present identity."""
         return any(
             (member.id, member.identity) == (self.server, self.identity) for member in chain.servers
         )
 
     def _point(self, stretch: Stretch, fact: ChainPointed) -> None:
-        """Knowing the successor: the node is sealed, and what it holds at or beyond `end` counts for nothing from then on."""
+        """Enter the successor of a stretch.
+
+        From now on the node is sealed, and its records at or beyond `end` count for nothing.
+        """
         chain, own = fact.successor.configuration, stretch.configuration
         stretch.successor, stretch.collected = fact.successor, fact.collected
         if fact.successor.finalized:
@@ -258,9 +277,7 @@ class LogState:
 
     def _extend_base(self, records: Iterable[LogRecord]) -> None:
         for record in records:
-            if (
-                record.end > self.base_upto
-            ):  # a stretch that was merged in between may have brought it
+            if record.end > self.base_upto:  # a merged stretch may have brought this record
                 self.base.put(record)
                 self.base_rows.take(record)
                 self.base_rows.commit(record)
@@ -296,11 +313,14 @@ class LogState:
         self._merge()
 
     def all_entries(self) -> list[Entries]:
-        """The old part's, then those of each stretch."""
+        """Return the entries of the old part, followed by the entries of each stretch."""
         return [self.base, *(stretch.entries for stretch in self.stretches.values())]
 
     def describe(self) -> list[Hosted]:
-        """For each chain the entries of its stretch that are here; for the last one all that are."""
+        """Return the state of each chain, with the number of entries in the stretch.
+
+        The count of the last chain includes the old part.
+        """
         told = []
         for stretch in sorted(self.stretches.values(), key=lambda each: each.configuration.index):
             here = (
@@ -321,12 +341,13 @@ class LogState:
             told[-1] = replace(told[-1], objects=told[-1].objects + old)
         return told
 
-    # -- questions ------------------------------------------------------------------------------------------------------
+    # -- questions ---------------------------------------------------------------------------------
 
     def pointed(self, stretch: Stretch, successor: Successor, collect: bool) -> ChainPointed | None:
-        """The fact that ``successor`` comes to, or None if it is nothing new.
+        """Return the fact of learning ``successor``, or None if the fact is known.
 
-        Raises :class:`ConflictingSuccessor` for two decisions, and for an immediate successor that begins below what is committed.
+        Raises :class:`ConflictingSuccessor` for two decisions, and for an immediate successor with
+        a start below the committed position.
         """
         chain, own = successor.configuration, stretch.configuration
         new = advance(own, stretch.successor, successor)
@@ -344,7 +365,10 @@ class LogState:
         )
 
     def unpointed(self) -> list[tuple[Stretch, Successor]]:
-        """Stretches whose successor is among the chains known, and was not told: who hears of c' knows the successor of c."""
+        """Return the stretches without a successor, where the next chain is known.
+
+        A server which hears of c' knows the successor of c.
+        """
         open = [stretch for stretch in self.stretches.values() if stretch.successor is None]
         found = [(stretch, self.chains.get(stretch.configuration.index + 1)) for stretch in open]
         return [
@@ -355,11 +379,16 @@ class LogState:
 
     @property
     def located(self) -> Configuration | None:
-        """The chain that may be named to those that look for the log (rule R21), if it is known here."""
+        """Return the chain named to clients in search of the log (rule R21), if this server knows
+        it.
+        """
         return self.chains.get(self.finalized)
 
     def chains_for(self, server: Hashable) -> list[Configuration]:
-        """The newest chain that names ``server``, last, and those before it, as many as are told together. Nothing if no chain names it."""
+        """Return the newest chain of ``server``, last, behind the chains before it.
+
+        At most EARLIER_MAX chains come before. The list is empty if no chain names ``server``.
+        """
         chains = [chain for _, chain in sorted(self.chains.items())]
         newest = max(
             (place for place, chain in enumerate(chains) if server in chain.server_ids),
@@ -368,16 +397,22 @@ class LogState:
         return [] if newest is None else chains[max(0, newest - EARLIER_MAX) : newest + 1]
 
     def chain_of(self, position: int) -> Configuration | None:
-        """The chain in whose stretch a position is, as far as this node knows: the last one that starts there or before."""
+        """Return the chain in whose stretch a position is: the last chain that starts there or
+        before.
+
+        Chains unknown to this node are not considered.
+        """
         holding = [index for index, chain in self.chains.items() if chain.start <= position]
         return self.chains[max(holding)] if holding else None
 
     def is_final(self, position: int) -> bool:
-        """Whether the position is below the start of a chain that is known."""
+        """Return whether the position is below the start of a known chain."""
         return any(chain.start > position for chain in self.chains.values())
 
     def holders(self, position: int) -> tuple[ServerId, ...]:
-        """Who may have a position: the chain in whose stretch it is, and the chains after that one."""
+        """Return the servers that may have a position: of the chain of the position, and of later
+        chains.
+        """
         chain = self.chain_of(position)
         later = [
             each
@@ -389,7 +424,10 @@ class LogState:
         )[: 2 * SERVERS_MAX]
 
     def held(self, position: int, uncommitted: bool) -> tuple[Entries, int, int]:
-        """Where the position is to be found, from where on that holds, and how far what may be shown goes; no further than it when it is not here."""
+        """Return the entries that hold ``position``, their start, and the readable end.
+
+        The end is at most ``position`` if this server does not have the position.
+        """
         if position < self.base_upto:
             return self.base, 0, self.base_upto
         newest = [
@@ -407,7 +445,7 @@ class LogState:
         return stretch.entries, max(stretch.start, self.base_upto), upto
 
     def answer(self, stretch: Stretch, request: ReadLog) -> LogEntries:
-        """What there is to say to a read in the stretch of a chain."""
+        """Return the answer to a read in the stretch of a chain."""
         first, found, size, damaged = request.first, list[bytes](), 0, False
         bytes_max = min(request.bytes_max, ANSWER_BYTES_MAX)
         position = first
@@ -422,7 +460,7 @@ class LogState:
             for record in records:
                 if (
                     record.first > at
-                ):  # whatever is wrong with what is kept: no entry is shown at a position that is not its own
+                ):  # after any damage to stored records: no entry is shown at a wrong position
                     break
                 part = record.entries[max(position - record.first, 0) : upto - record.first]
                 found += part
@@ -447,14 +485,17 @@ class LogState:
         )
 
     def each(self, positions: Sequence[int], uncommitted: bool = False) -> tuple[bytes | None, ...]:
-        """The entry at each position, if it is here and may be shown. Not all, where records of more than ANSWER_BYTES_MAX would be read for it."""
+        """Return the entry at each position, or None where the entry is absent or not to be shown.
+
+        The answer stops early when more than ANSWER_BYTES_MAX of records would have to be read.
+        """
         found, left = list[bytes | None](), ANSWER_BYTES_MAX
         entries, first, held = self.base, 0, 0
         record: LogRecord | None = None
         for position in positions:
             if not first <= position < held:
                 entries, first, held = self.held(position, uncommitted)
-                if held <= position:  # it is not here: that says nothing about those below
+                if held <= position:  # a missing position says nothing about lower positions
                     held = first
             if record is None or not record.first <= position < record.end:
                 record = None
@@ -466,7 +507,7 @@ class LogState:
         return tuple(found)
 
     def _record(self, entries: Entries, position: int) -> LogRecord | None:
-        """The one that has the position; None if the disk lost it."""
+        """Return the record with the position, or None if the disk lost the record."""
         try:
             record = entries.record(position)
         except StoreDamaged as damage:
@@ -477,7 +518,11 @@ class LogState:
     def read(
         self, entries: Entries, first: int, upto: int, bytes_max: int
     ) -> tuple[Sequence[LogRecord], int, bool]:
-        """Records from ``first`` on (``reach`` of ares/chain/entries.py), how far they go, and whether the disk lost some: then there are none."""
+        """Return records from ``first`` on, the end of the records, and whether the disk lost
+        records.
+
+        After a loss no records are returned. The end is as in ``reach`` of ares/chain/entries.py.
+        """
         try:
             reached = entries.reach(first, upto, bytes_max)
             return entries.records(first, reached), reached, False
@@ -486,7 +531,9 @@ class LogState:
             return (), first, True
 
     def final(self, first: int, bytes_max: int, records_max: int) -> Sequence[LogRecord]:
-        """Records from ``first`` on that are the same at every node: below a known `end`."""
+        """Return records from ``first`` on that are the same at every node: records below a known
+        `end`.
+        """
         if first < self.base_upto:
             entries, upto = self.base, self.base_upto
         else:
@@ -501,7 +548,10 @@ class LogState:
         return self.read(entries, first, upto, bytes_max)[0][:records_max]
 
     def rows_for(self, chain: Configuration) -> tuple[Rows, bool] | None:
-        """As :meth:`holds_row`; in the chain of a head itself: the rows below its start, if everything is here."""
+        """Return the rows of :meth:`holds_row`, also for the chain of a head itself.
+
+        For the head's own chain: the rows below its start, if all old entries are here.
+        """
         stretch, holds = self.stretches.get(chain.id), self.holds_row(chain)
         if (
             holds is None
@@ -513,7 +563,11 @@ class LogState:
         return holds
 
     def holds_row(self, chain: Configuration) -> tuple[Rows, bool] | None:
-        """The rows that answer for the stretch of ``chain``, and whether they answer for all below it; None if this node lacks some of it."""
+        """Return the rows for the stretch of ``chain``, and whether the rows answer for all below,
+        too.
+
+        None if this node lacks a part of the stretch.
+        """
         stretch = self.stretches.get(chain.id)
         end = stretch.end if stretch is not None else None
         if end is not None and self.base_upto >= end:

@@ -1,8 +1,11 @@
-"""A server's part of one log, as a state machine without I/O: messages in; facts to be stored, and messages that may leave, out (docs/log.md).
+"""The part of a server in a log, as a state machine without I/O (docs/log.md).
 
-The shell around it hands messages to ``handle`` and time to ``tick``, and takes both outputs with ``take``. Facts are to be stored in their order;
-when the first n that were ever given are durable it says ``stored(n)``. Messages that ``take`` gives may leave at once: what a message promises or
-shows is durable before the node gives it out. So many messages may share one commit. After a restart the stored facts go to ``restore``.
+Messages come in; facts to be stored and messages that may leave come out. The shell hands messages
+to ``handle`` and time to ``tick``, and takes both outputs with ``take``. The shell stores the facts
+in their order; when the first n facts ever given are durable, the shell calls ``stored(n)``.
+Messages given by ``take`` may leave at once: the facts that a message promises or shows are durable
+before the node gives the message out. In this way many messages share a commit. After a restart the
+stored facts go to ``restore``.
 """
 
 from collections import deque
@@ -69,9 +72,12 @@ from ares.reconfig.throttle import Throttle
 
 
 class LogNode:
-    """``fetch_pause_s``: before each piece of at most PIECE_BYTES that it fetches. ``state``: for looking at. ``now``: the time of the last call.
+    """The node of a log at a server.
 
-    ``calls_from``: its calls are above this number. ``outbox_bytes``: of entries and records that :meth:`take` gives next. ``throttle``: of fetches.
+    ``fetch_pause_s``: the pause before each fetched piece of at most PIECE_BYTES. ``state``: for
+    inspection. ``now``: the time of the last call. ``calls_from``: the node's calls are above this
+    number. ``outbox_bytes``: bytes of entries and records in the next result of :meth:`take`.
+    ``throttle``: the rate limit of fetches.
     """
 
     def __init__(
@@ -123,10 +129,10 @@ class LogNode:
             Refused: self.refused,
         }
 
-    # -- the shell's side -------------------------------------------------------------------------------------------------
+    # -- the shell's side --------------------------------------------------------------------------
 
     def handle(self, sender: Sender, message: AnyMessage, now: float) -> None:
-        """Whatever came. Never raises for what a peer sent."""
+        """Handle a message from a client or a server. No message makes this method raise."""
         self.now = now
         if type(message) is Append:
             message = bound_append(sender, message)
@@ -153,18 +159,18 @@ class LogNode:
 
     @property
     def waiting_bytes(self) -> int:
-        """Bytes of appends that may be taken at any moment, when more is known."""
+        """Bytes of the waiting appends, each of which a reply may let the node take."""
         stretches = self.state.stretches.values()
         return self._looks.bytes + sum([stretch.conditional_bytes for stretch in stretches])
 
     def forget_waiting(self) -> None:
-        """Their clients send them again."""
+        """Drop all waiting appends. Their clients send them again."""
         for stretch in self.state.stretches.values():
             stretch.take_conditional()
         self._looks.forget()
 
     def take(self) -> tuple[list[LogFact], list[tuple[Sender, AnyMessage]]]:
-        """Facts to be stored, in order, and messages that may leave now."""
+        """Return the facts to be stored, in order, and the messages that may leave now."""
         self._end_taking()
         facts, outbox, self._facts, self._outbox, self._reads.outbox_bytes = (
             self._facts,
@@ -176,7 +182,7 @@ class LogNode:
         return facts, outbox
 
     def stored(self, count: int, now: float) -> None:
-        """The first ``count`` facts of this node's life are durable."""
+        """Take note that the first ``count`` facts of this node's life are durable."""
         self.now, self._stored = now, count
         moved: dict[ConfigurationId, Stretch] = {}
         while self._unsynced and self._unsynced[0][0] <= count:
@@ -193,7 +199,10 @@ class LogNode:
         self._fetcher.go_on(self.now, self._stored)
 
     def restore(self, facts: Iterable[LogFact]) -> None:
-        """Begin with what is durable. What is committed is asked of the others, but the tail knows it."""
+        """Begin with the durable facts.
+
+        The tail knows the committed position; every earlier node asks the next node.
+        """
         for fact in facts:
             self.state.apply(fact)
             self.told += 1
@@ -207,7 +216,7 @@ class LogNode:
             stretch.probing = True
 
     def tick(self, now: float) -> None:
-        """Let time pass: repeat what is not confirmed, end what waited long enough."""
+        """Let time pass: repeat unconfirmed messages, and end the waits that are over."""
         self.now = now
         for stretch in self.state.stretches.values():
             if stretch.live and not stretch.is_tail and now >= stretch.resend_at:
@@ -221,10 +230,13 @@ class LogNode:
         self._looks.tick(now)
         self._fetcher.go_on(self.now, self._stored)
 
-    # -- outputs ----------------------------------------------------------------------------------------------------------
+    # -- outputs -----------------------------------------------------------------------------------
 
     def _send(self, to: Sender, message: AnyMessage, after: int = 0) -> None:
-        """``message`` leaves when the first ``after`` facts are durable. What it shows of itself is either durable, or told by one of those."""
+        """Send ``message`` when the first ``after`` facts are durable.
+
+        The facts shown by the message are either durable or among the first ``after`` facts.
+        """
         self._meter.spent += message.bulk
         if after > self._stored:
             self._waiting.append((self.told, to, message))
@@ -252,10 +264,10 @@ class LogNode:
             raise UnknownChain("introduce it")
         return stretch
 
-    # -- append (docs/log.md, Append; Each append once) ---------------------------------------------------------------------
+    # -- append (docs/log.md, Append; Each append once) --------------------------------------------
 
     def append(self, sender: Sender, request: BoundAppend) -> None:
-        """At the head."""
+        """Handle an append, at the head."""
         stretch = self._stretch(request)
         check_batch(request.entries)
         if (
@@ -277,7 +289,7 @@ class LogNode:
             and request.at is None
             and stretch.live
         ):
-            self._take(stretch, sender, request)  # what follows comes to the same
+            self._take(stretch, sender, request)  # the general way would come to the same result
             return
         nothing = RowBelow(
             0,
@@ -292,7 +304,11 @@ class LogNode:
     def _append_found(
         self, stretch: Stretch, sender: Sender, request: BoundAppend, found: RowBelow
     ) -> None:
-        """With what is known of the client's row so far: the own stretch, and what looks further down ``found``."""
+        """Handle an append with the known part of the client's row.
+
+        The known part is the row in the head's own stretch, and ``found``, the row in earlier
+        chains.
+        """
         number, row = request.number, stretch.rows.under(request.names)
         place = (row.places.get(number) if row is not None else None) or found.places.get(number)
         if place is not None:
@@ -304,7 +320,7 @@ class LogNode:
         else:
             last = row.last if row is not None else found.last
             if row is not None and number < row.lowest:
-                return None  # a late copy of what was answered long ago
+                return None  # a late copy of an append answered long ago
             if number <= last or (row is None and not last):
                 if not found.exhausted:
                     chains = [chain for _, chain in sorted(self.state.chains.items())]
@@ -317,13 +333,16 @@ class LogNode:
         return None
 
     def _may_have_been_trimmed(self, since: int, first: int) -> bool:
-        """Whether a row that is not here may have gone with a trim, where this node answers for what is at ``first`` and later."""
+        """Return whether a missing row may have been trimmed.
+
+        The node answers for positions at ``first`` and later.
+        """
         return self.state.trimmed > since and self.state.trimmed > first
 
     def _append_after(
         self, stretch: Stretch, sender: Sender, request: BoundAppend, last: int
     ) -> None:
-        """Nothing of the client's with a higher number than ``last`` is in the log."""
+        """Take an append or refuse it, where ``last`` is the client's highest number in the log."""
         due = self._due(request, last)
         if request.number > due:
             self._answer(stretch, sender, request, AppendOutcome.GAP, due)
@@ -334,15 +353,15 @@ class LogNode:
                 self._answer(stretch, sender, request, AppendOutcome.BEHIND)
             elif self._is_taken(stretch, request.at):
                 self._answer(stretch, sender, request, AppendOutcome.TAKEN, stretch.committed)
-            else:  # what is at the position may still be cut: wait for either
+            else:  # the entry at the position may still be cut: wait for the commit or for the cut
                 stretch.wait_for_position(sender, request)
 
     def _is_taken(self, stretch: Stretch, position: int) -> bool:
-        """Whether the position has an entry for ever: one that is not committed may be cut."""
+        """Return whether the position has an entry for ever: an uncommitted entry may be cut."""
         return stretch.committed > position
 
     def _due(self, request: Append, last: int) -> int:
-        """The only number that is taken."""
+        """Return the only number that the head takes."""
         return max(last + 1, request.lowest)
 
     def _take(self, stretch: Stretch, sender: Sender, request: Append) -> None:
@@ -360,7 +379,9 @@ class LogNode:
         self._take_records(stretch, (record,))
 
     def _take_records(self, stretch: Stretch, records: Sequence[LogRecord]) -> None:
-        """They become durable together with those that were taken just before, as one fact."""
+        """Take records; they become durable together with the records taken just before, as one
+        fact.
+        """
         if (
             self._taking is None
             or self._taking[0] is not stretch
@@ -412,10 +433,13 @@ class LogNode:
             stretch.pointed,
         )
 
-    # -- the chain: forward, commit (docs/log.md, Append) ---------------------------------------------------------------------
+    # -- the chain: forward, commit (docs/log.md, Append) ------------------------------------------
 
     def forward(self, sender: Sender, request: Forward) -> None:
-        """From the node before: take what is new; say how far this is, if nothing is, or ask for what is missing."""
+        """Take new records from the node before.
+
+        Without new records, report the own position; after a gap, ask for the missing records.
+        """
         stretch = self._stretch(request)
         if stretch.is_head or sender != stretch.before or not stretch.live:
             return
@@ -428,7 +452,7 @@ class LogNode:
             self._take_records(stretch, fresh)
 
     def _send_on(self, stretch: Stretch) -> None:
-        """What became durable goes on to the next node; at the tail it is committed."""
+        """Send the newly durable records to the next node; at the tail, commit them."""
         if not stretch.live:
             return
         if stretch.is_tail:
@@ -441,11 +465,14 @@ class LogNode:
             self._forward(stretch, stretch.sent)
 
     def _may_forward(self, stretch: Stretch) -> int:
-        """How far records may be sent on."""
+        """Return the end of the records that may be sent on."""
         return stretch.durable
 
     def _forward(self, stretch: Stretch, first: int) -> None:
-        """One message from ``first`` on; what is beyond it follows when it is confirmed, or later."""
+        """Send one message of records from ``first`` on.
+
+        Further records follow when the message is confirmed, or later.
+        """
         records = tuple(
             self.state.read(stretch.entries, first, self._may_forward(stretch), PIECE_BYTES)[0][
                 :RECORDS_MAX
@@ -479,7 +506,10 @@ class LogNode:
         self._send(stretch.before, report)
 
     def take_committed(self, sender: Sender, request: Committed) -> None:
-        """From the node behind. A sealed node goes on taking it: it is a fact."""
+        """Take a confirmation of the node behind.
+
+        A sealed node still takes confirmations: a committed position is a fact.
+        """
         stretch = self._stretch(request)
         if stretch.is_tail or sender != stretch.after or request.length > stretch.length:
             return
@@ -500,7 +530,7 @@ class LogNode:
                 self._report(stretch)
 
     def _answer_committed(self, stretch: Stretch) -> None:
-        """Answer everybody who waited for this."""
+        """Answer all requests that waited for the committed position."""
         for sender, answer in stretch.answers_due():
             self._send(sender, answer)
         for sender, request in stretch.take_conditional():
@@ -510,7 +540,7 @@ class LogNode:
             self.trim(sender, trim)
         self._reads.go_on(stretch)
 
-    # -- reads (docs/log.md, Read) ----------------------------------------------------------------------------------------------
+    # -- reads (docs/log.md, Read) -----------------------------------------------------------------
 
     def read(self, sender: Sender, request: ReadLog) -> None:
         self._reads.read(self._stretch(request), sender, request, self.now)
@@ -519,7 +549,7 @@ class LogNode:
         self._reads.read_each(self._stretch(request), sender, request)
 
     def look(self, sender: Sender, request: Look) -> None:
-        """One look at the state; only what is durable counts."""
+        """Answer a look with the durable state."""
         stretch = self._stretch(request)
         self._send(
             sender,
@@ -530,17 +560,20 @@ class LogNode:
         )
 
     def tail_seen(self, sender: Sender, reply: LookDone) -> None:
-        """The tail says how far it is: what waits for that goes on."""
+        """Take the tail's position, and continue the reads that waited for the tail."""
         for stretch in self.state.stretches.values():
             if stretch.asked_tail == reply.call and sender == stretch.servers[-1]:
                 stretch.asked_tail = None
                 self._commit(stretch, reply.committed if stretch.end is None else 0, stretch.length)
                 self._reads.tail_answered(stretch)
 
-    # -- trim (docs/log.md, Trim) -----------------------------------------------------------------------------------------------
+    # -- trim (docs/log.md, Trim) ------------------------------------------------------------------
 
     def trim(self, sender: Sender, request: Trim) -> None:
-        """At the head: never above what is committed. It is answered when every node has it durably."""
+        """Trim, at the head, at most up to the committed position.
+
+        The answer leaves when every node has the trim durably.
+        """
         stretch = self._stretch(request)
         done = self._trimmed_behind(stretch) >= request.upto
         if not stretch.is_head:
@@ -560,7 +593,9 @@ class LogNode:
                 self._record_trim(request.upto)
 
     def _trimmed_behind(self, stretch: Stretch) -> int:
-        """What is trimmed durably here and at every node behind, as far as that is known."""
+        """Return the position durably trimmed at this node and, as far as known, at every node
+        behind.
+        """
         return (
             self._trimmed_durably
             if stretch.is_tail
@@ -579,10 +614,13 @@ class LogNode:
             elif stretch.live:
                 self._report(stretch)
 
-    # -- seal, successor, collection (docs/log.md, Reconfiguration) ---------------------------------------------------------------
+    # -- seal, successor, collection (docs/log.md, Reconfiguration) --------------------------------
 
     def introduce(self, sender: Sender, request: Introduce) -> None:
-        """A chain, with those of its log that come before it. Who hears of c' knows the successor of c."""
+        """Take a chain and earlier chains of the same log.
+
+        A server which hears of c' knows the successor of c.
+        """
         chains = [*request.earlier, request.configuration]
         self.state.check_introduced(chains)
         for one, other in pairwise(
@@ -600,7 +638,10 @@ class LogNode:
             self._point(stretch, successor)
 
     def _point(self, stretch: Stretch, successor: Successor, collect: bool = False) -> None:
-        """Take the successor. Raises :class:`ConflictingSuccessor`; says so loudly, for it would lose what is committed."""
+        """Take the successor of a stretch.
+
+        Raises :class:`ConflictingSuccessor`: a silent refusal would lose committed entries.
+        """
         fact = self.state.pointed(stretch, successor, collect)
         if fact is None:
             return
@@ -615,7 +656,7 @@ class LogNode:
         self._point_known()
 
     def _tell_sealed(self, stretch: Stretch) -> None:
-        """Clients whose appends wait send again, to the next chain."""
+        """Tell the clients of waiting appends to send again, to the next chain."""
         for sender, answer in stretch.answers_pending():
             sealed = Appended(
                 answer.call, answer.number, AppendOutcome.SEALED, 0, stretch.successor
@@ -623,7 +664,10 @@ class LogNode:
             self._send(sender, sealed, stretch.pointed)
 
     def seal(self, sender: Sender, request: Seal) -> None:
-        """Take nothing any more, for ever. What was taken before is durable when the seal is."""
+        """Seal a stretch: from now on the stretch takes no records.
+
+        Records taken earlier are durable when the seal is durable.
+        """
         stretch = self._stretch(request)
         if stretch.live:
             self._record(ChainSealed(stretch.configuration.id))
@@ -639,13 +683,16 @@ class LogNode:
         self._send(sender, Ack(request.call, stretch.successor), stretch.pointed)
 
     def write_config(self, sender: Sender, request: WriteConfig | CollectConfig) -> None:
-        """Where to go on. Of what is collected the data go; that it was sealed, and where to go on, stays for ever."""
+        """Take a successor, or a collection.
+
+        A collection removes the data. The seal and the successor stay for ever.
+        """
         stretch = self._stretch(request)
         self._point(stretch, request.successor, isinstance(request, CollectConfig))
         self._send(sender, Ack(request.call, stretch.successor), self.told)
 
     def finalize(self, sender: Sender, request: Finalize) -> None:
-        """The chain may be named from now on (rule R21)."""
+        """Take note that the chain may be named to clients from now on (rule R21)."""
         stretch = self._stretch(request)
         if stretch.configuration.index > self.state.finalized:
             self._record(ChainsKnown((), stretch.configuration.index))
@@ -657,10 +704,10 @@ class LogNode:
             sender, Stood(request.call, upto >= stretch.start, upto, stretch.successor), self.told
         )
 
-    # -- from server to server: rows and old records (docs/log.md, Each append once; Old positions) --------------------------------
+    # -- from server to server: rows and old records -----------------------------------------------
 
     def look_row(self, sender: Sender, request: LookRow) -> None:
-        """The request carries the successor (R1)."""
+        """Answer with a client's row. The request carries the successor (R1)."""
         stretch = self._stretch(request)
         if request.successor is not None:
             self._point(stretch, request.successor)
@@ -669,7 +716,10 @@ class LogNode:
         self._send(sender, replace(found or nothing, call=request.call), self.told)
 
     def _row_here(self, chain: Configuration, client: ClientId, since: int) -> RowFound | None:
-        """The row of a client in the stretch of ``chain``, and below it if this node has that; None if it lacks some of the stretch."""
+        """Return a client's row in the stretch of ``chain``, and below, if this node has that part.
+
+        None if this node lacks a part of the stretch.
+        """
         holds = self.state.rows_for(chain)
         if holds is None:
             return None
@@ -685,7 +735,7 @@ class LogNode:
         self._looks.receive(reply, self.now)
 
     def fetch(self, sender: Sender, request: Fetch) -> None:
-        """Old records, from whatever stretch they are in. The request carries the successor (R1)."""
+        """Answer with old records from any stretch. The request carries the successor (R1)."""
         stretch = self.state.stretches.get(request.configuration)
         if stretch is not None and request.successor is not None:
             self._point(stretch, request.successor)
@@ -708,7 +758,10 @@ class LogNode:
         self._fetcher.go_on(self.now, self._stored)
 
     def refused(self, sender: Sender, reply: Refused) -> None:
-        """A server does not know a chain: tell it the newest one that it is in, and those before."""
+        """Introduce the newest chain of ``sender``, and earlier chains, to ``sender``.
+
+        The refusal says that the server does not know a chain.
+        """
         if reply.reason is Reason.UNKNOWN_CONFIGURATION:
             chains = self.state.chains_for(sender)
             if chains:

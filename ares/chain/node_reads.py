@@ -1,4 +1,7 @@
-"""Reads at a node: answered at once, when there is something, or when the tail has said how far it is (docs/log.md, Read)."""
+"""Reads at a node: answered at once, or when the tail has told its position.
+
+See docs/log.md, Read.
+"""
 
 from collections.abc import Callable, Sequence
 
@@ -19,7 +22,10 @@ from ares.model.log_messages import EachRead, LogEntries, Look, ReadEach, ReadLo
 
 
 class NodeReads:
-    """``send``, ``next_call``: the node's. ``outbox_bytes``: of entries and records in answers of the node that have not left."""
+    """The reads of a node. ``send`` and ``next_call`` are methods of the node.
+
+    ``outbox_bytes``: bytes of entries and records in the node's unsent answers.
+    """
 
     def __init__(
         self, state: LogState, send: Callable[..., None], next_call: Callable[[], CallId]
@@ -31,7 +37,10 @@ class NodeReads:
         self._held: list[Held] = []
 
     def read(self, stretch: Stretch, sender: Sender, request: ReadLog, now: float) -> None:
-        """A positive answer, or what stands in its way. A dirty read asks the tail; a read that follows waits for entries."""
+        """Answer a read, or make it wait.
+
+        A dirty read asks the tail; a read that follows waits for entries.
+        """
         reply = self._answer(stretch, request)
         if tells(reply):
             self._show(stretch, sender, reply)
@@ -43,7 +52,10 @@ class NodeReads:
             self._show(stretch, sender, reply)
 
     def read_each(self, stretch: Stretch, sender: Sender, request: ReadEach) -> None:
-        """Entries that are here and may be shown. Nothing waits: what is dirty is asked for once more, by itself."""
+        """Answer with the entries that are at this node and may be shown.
+
+        No read waits: the client asks once more for each dirty entry.
+        """
         full = self.outbox_bytes > OUTBOX_BYTES_MAX
         entries = (
             (None,) * len(request.positions)
@@ -55,18 +67,24 @@ class NodeReads:
         self._send(sender, reply, stretch.pointed)
 
     def _answer(self, stretch: Stretch, request: ReadLog) -> LogEntries:
-        """Look for what there is to say; where no entry may leave now, at no more than the first."""
+        """Return the answer to a read. If no entry may leave now, look for at most one entry."""
         if self.outbox_bytes > OUTBOX_BYTES_MAX and request.count > 1:
             request = replace(request, count=1)
         return self._state.answer(stretch, request)
 
     def _is_ahead(self, stretch: Stretch, request: ReadLog) -> bool:
-        """Whether nothing can be said yet, so that nothing is looked for: each commit asks, and a thousand reads may wait."""
+        """Return whether a read is ahead of all entries, where a search would find nothing.
+
+        The check matters because each commit asks, and a thousand reads may wait.
+        """
         here = stretch.length if request.uncommitted else stretch.committed
         return request.first >= max(here, self._state.trimmed) and stretch.successor is None
 
     def _show(self, stretch: Stretch, to: Sender, reply: LogEntries) -> None:
-        """Answer a read, without entries if too much is to leave already: one append may end a thousand reads that wait."""
+        """Answer a read, without entries if too many bytes wait to leave.
+
+        A single append may end a thousand waiting reads.
+        """
         if self.outbox_bytes > OUTBOX_BYTES_MAX and reply.entries:
             reply = replace(reply, entries=())
         self.outbox_bytes += reply.bulk
@@ -79,12 +97,12 @@ class NodeReads:
             self._send(stretch.servers[-1], Look(stretch.asked_tail, stretch.configuration.id))
 
     def tail_answered(self, stretch: Stretch) -> None:
-        """What waits for it is shown."""
+        """Show the entries to the reads that waited for the tail."""
         asking, stretch.asking = stretch.asking, []
         self._show_all(stretch, asking)
 
     def go_on(self, stretch: Stretch) -> None:
-        """More is committed, or the successor is known: answer who waits for that."""
+        """Answer the reads that waited for this commit, or for the successor."""
         held, self._held = self._held, []
         for one in held:
             reply = (
@@ -99,7 +117,7 @@ class NodeReads:
                 self._held.append(one)
 
     def tick(self, now: float) -> None:
-        """End what waited long enough."""
+        """End the reads whose wait is over."""
         for stretch in self._state.stretches.values():
             if stretch.asking:
                 late = [held for held in stretch.asking if now >= held.until]
@@ -118,7 +136,7 @@ class NodeReads:
 
 
 def _is_dirty(stretch: Stretch, position: int) -> bool:
-    """Whether the tail is to be asked first."""
+    """Return whether the tail must be asked first."""
     return (
         stretch.committed <= position < stretch.length
         and not stretch.is_tail

@@ -1,6 +1,7 @@
-"""Reads of entries that are there, without operations. What meets anything else goes on as the operation that it is.
+"""Reads of existing entries without an operation.
 
-A positive answer may come from any node at any time (docs/log.md, Read), so nothing has to be found out before or after.
+A positive answer may come from any node at any time (docs/log.md, Read), hence nothing needs to be
+found out before or after. After any other answer the read continues as an operation.
 """
 
 from collections.abc import Callable
@@ -26,21 +27,24 @@ from ares.operation.effects import Operation
 from ares.operation.session import Session
 
 READ_CALLS = 1 << 47
-"""Calls of these are from here on, below those of appends (ares/chain/appending.py)."""
+"""Lower bound of the calls of quick reads, below the calls of ares/chain/appending.py."""
 
 
 Told = Callable[[Any, BaseException | None], None]
 
 
 class ReadManner(NamedTuple):
-    """Who is asked, and for what."""
+    """The server to be asked, tail or any node, and the kind of entries."""
 
     from_tail: bool
     uncommitted: bool = False
 
 
 class QuickRead(Struct, eq=False):
-    """``upto``: of a range; None: a single entry is wanted. ``done(result, error)`` is called once."""
+    """A read under way. ``upto``: the end of a range; None for a single entry.
+
+    ``done(result, error)`` is called once.
+    """
 
     first: int
     upto: int | None
@@ -50,7 +54,10 @@ class QuickRead(Struct, eq=False):
 
 
 class Request(Struct, eq=False):
-    """Of one range, or of up to EACH_MAX entries. ``until``: how long it is waited for. Positions in [``first``, ``upto``) are asked of the chain."""
+    """A request for a range, or for up to EACH_MAX entries. ``until``: the end of the wait.
+
+    The chain is asked for positions in [``first``, ``upto``).
+    """
 
     call: CallId
     chain: Configuration
@@ -61,7 +68,7 @@ class Request(Struct, eq=False):
     upto: float
 
     def message(self) -> ReadLog | ReadEach:
-        """What is sent."""
+        """Return the message of the request."""
         read, *others = self.reads
         if others:
             return ReadEach(
@@ -77,7 +84,10 @@ class Request(Struct, eq=False):
 
 
 class QuickReads:
-    """Of one client. Entries that are asked of a server before anything is sent are asked for together."""
+    """The quick reads of a client.
+
+    Entries asked of the same server before a message is sent share a request.
+    """
 
     def __init__(self, operations: LogOperations, session: Session) -> None:
         self._operations = operations
@@ -100,7 +110,10 @@ class QuickReads:
         timeout_s: float,
         manner: ReadManner,
     ) -> None:
-        """The entry at ``first``, or pairs of positions and entries below ``upto``. Raises :class:`BadInput` for what is no position."""
+        """Read the entry at ``first``, or pairs of positions and entries below ``upto``.
+
+        Raises :class:`BadInput` if ``first`` is no position.
+        """
         check_position(first)
         if upto is not None and upto <= first:
             return done([], None)
@@ -117,7 +130,7 @@ class QuickReads:
         )
         if (
             together is not None and fits and together.call in self._requests
-        ):  # else it ended before it was sent
+        ):  # else the request ended before it was sent
             together.reads.append(read)
             if until < together.until:
                 together.until = until
@@ -137,7 +150,7 @@ class QuickReads:
         return None
 
     def take_outbox(self) -> dict[ServerId, list[ReadLog | ReadEach]]:
-        """What is to be sent, by server, leaving nothing."""
+        """Return the messages to be sent, by server, and empty the outbox."""
         outbox: dict[ServerId, list[ReadLog | ReadEach]] = {}
         for request in self._unsent:
             if request.call in self._requests:
@@ -166,7 +179,7 @@ class QuickReads:
             self._all_go_on(request, now)
 
     def refused(self, call: int, now: float) -> None:
-        """The server does not know the chain, or the like."""
+        """Continue the reads of a refused request; the server may not know the chain."""
         request = self._requests.pop(call, None)
         if request is not None:
             self._all_go_on(request, now)
@@ -200,7 +213,7 @@ class QuickReads:
         )
 
     def close(self, error: Callable[[], Uncertain]) -> None:
-        """End everything with an error of its own."""
+        """End every read with an error of its own."""
         requests, self._requests = self._requests, {}
         for request in requests.values():
             for read in request.reads:

@@ -1,4 +1,7 @@
-"""The look of a head below its own start: a client's row in earlier chains (docs/log.md, Each append once)."""
+"""The search of a head for a client's row in earlier chains.
+
+See docs/log.md, Each append once.
+"""
 
 from collections.abc import Callable, Collection, Sequence
 
@@ -16,13 +19,15 @@ WAITING_MAX = 10_000
 """Appends that wait for one look; more are dropped, and sent again by their clients."""
 
 WAITING_BYTES_MAX = 64 * 1024 * 1024
-"""Of all that wait; the same."""
+"""Total bytes of waiting appends; more are dropped, and sent again by their clients."""
 
 
 class RowBelow(Struct, frozen=True):
-    """What was found so far, newest chain first. ``last``: 0 without a row. ``places``: of numbers, as (first, end).
+    """The part of a client's row found so far, newest chain first.
 
-    ``exhausted``: nothing of the client's can be further down. ``uncertain``: what would tell is trimmed. ``below``: index of the next chain.
+    ``last``: 0 without a row. ``places``: (first, end) of each number. ``exhausted``: no earlier
+    chain has records of the client. ``uncertain``: the records that would decide are trimmed.
+    ``below``: the index of the next chain to be asked.
     """
 
     last: int
@@ -33,7 +38,7 @@ class RowBelow(Struct, frozen=True):
     below: int
 
     def joined(self, reply: RowFound, exhausted: bool) -> "RowBelow":
-        """With the answer of the next chain."""
+        """Return the row with the answer of the next chain added."""
         places = {place.number: (place.first, place.end) for place in reply.places} | self.places
         trimmed, uncertain = max(self.trimmed, reply.trimmed), reply.uncertain
         return RowBelow(
@@ -47,7 +52,7 @@ class RowBelow(Struct, frozen=True):
 
 
 class RowLook(Struct):
-    """One look under way: at ``chain``, for appends that wait. ``turn``: which of its servers was asked last."""
+    """A look at ``chain``, for waiting appends. ``turn`` selects the server asked last."""
 
     stretch: Stretch
     found: RowBelow
@@ -62,20 +67,26 @@ class RowLook(Struct):
     """The name that each request under way asks about."""
 
     rows: dict[ClientId, RowFound] = {}
-    """The row under each name, as far as it is known."""
+    """The known rows by name."""
 
     @property
     def lacking(self) -> list[ClientId]:
-        """The names whose rows are not known yet."""
+        """The names without a known row."""
         return [name for name in self.names if name not in self.rows]
 
     def done(self) -> RowBelow:
-        """What is known now: everything of the client's that is not below ``since``, if this chain starts there or before."""
+        """Return the row found so far.
+
+        The row is complete from ``since`` on if this chain starts at ``since`` or before.
+        """
         return self.found.joined(joined_rows(self.rows.values()), self.since >= self.chain.start)
 
 
 def joined_rows(rows: Collection[RowFound]) -> RowFound:
-    """Return the row of a client from those under its names. It is lost only if none is left."""
+    """Return the row of a client from the rows under each name.
+
+    The row is uncertain only if no name has a row.
+    """
     last = max(row.last for row in rows)
     return RowFound(
         NO_CALL,
@@ -92,9 +103,11 @@ LookKey = tuple[ConfigurationId, ClientId, int, int]
 
 
 class RowLooks:
-    """``send(server, request)`` asks a server. ``here(chain, client, since)`` asks this one; None if it cannot answer.
+    """The looks of a head. ``send(server, request)`` asks a server.
 
-    ``done(stretch, sender, append, found)``: go on with an append that waited. ``bytes``: what all that wait take.
+    ``here(chain, client, since)`` asks this server, and returns None if this server cannot answer.
+    ``done(stretch, sender, append, found)`` continues with an append that waited. ``bytes``: the
+    bytes of all waiting appends.
     """
 
     def __init__(
@@ -120,7 +133,11 @@ class RowLooks:
         chains: Sequence[Configuration],
         now: float,
     ) -> None:
-        """``append`` goes on when the chain before is asked. ``chains``: that are known, in order; the oldest one answers for all below it."""
+        """Make ``append`` wait until the preceding chain has answered.
+
+        ``chains``: the known chains, in order. The oldest chain answers for all positions below,
+        too.
+        """
         earlier = [chain for chain in chains if chain.index <= found.below]
         chain = earlier[-1] if earlier else stretch.configuration
         key = (stretch.configuration.id, append.client, append.since, found.below)
@@ -165,7 +182,7 @@ class RowLooks:
         if not look.lacking:
             self._conclude(key, look)
             return
-        if look.chain is look.stretch.configuration:  # nobody can be asked: this append waits
+        if look.chain is look.stretch.configuration:  # no server can be asked: this append waits
             return
         look.turn, look.again_at = look.turn + 1, now + LOOK_AGAIN_S
         look.calls = {self._next_call(): name for name in look.lacking}
@@ -184,7 +201,7 @@ class RowLooks:
         self.bytes = 0
 
     def receive(self, reply: RowFound, now: float) -> None:
-        """An answer; of a node that cannot answer, ask another one, when its turn comes."""
+        """Take an answer. If the server cannot answer, ask another server at the next turn."""
         for key, look in self._looks.items():
             if reply.call in look.calls:
                 if reply.holds:
@@ -194,7 +211,7 @@ class RowLooks:
                 return
 
     def tick(self, now: float) -> None:
-        """Ask again who did not answer; forget looks of heads that take nothing any more."""
+        """Ask again where no server answered; forget looks of heads that take no more appends."""
         for key, look in list(self._looks.items()):
             if not look.stretch.live:
                 self._forget(key)

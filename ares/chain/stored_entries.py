@@ -1,8 +1,10 @@
-"""Records of a log that are on a disk: the newest in memory, too, the others read where they are (docs/log.md, On a disk).
+"""Records of a log on a disk; the newest are in memory, too (docs/log.md, On a disk).
 
-A log has a journal of its own, in which facts stand in their order, in places (ares/store/port.py). A shelf knows where the records of each source
-are in it: those that a chain took, under its id, and old records that were fetched, under PIECES. Its index has a mark for every INDEX_BYTES or so,
-and for the first records of a source in a place. Records leave memory when their place is settled: durable, and nothing is added to it any more.
+A log has a journal of its own, in which facts stand in their order, in places (ares/store/port.py).
+A shelf knows the places of the records of each source: records taken by a chain, under the id of
+the chain, and fetched old records, under PIECES. The index of a shelf has a mark for about every
+INDEX_BYTES, and for the first records of a source in a place. Records leave memory when their place
+is settled: durable, and closed for more records.
 """
 
 from bisect import bisect_left, bisect_right
@@ -22,10 +24,10 @@ Source = bytes
 
 
 class Reader(Protocol):
-    """Reads what was put down in a journal."""
+    """A reader of a journal."""
 
     def scan(self, mark: BatchPlace) -> Iterator[Sequence[object]]:
-        """The facts of each batch from ``mark`` to the end of its place."""
+        """Yield the facts of each batch from ``mark`` to the end of the mark's place."""
 
 
 _first_of, _place_of, _begin_of, _end_of = (
@@ -37,7 +39,10 @@ _first_of, _place_of, _begin_of, _end_of = (
 
 
 class Shelf:
-    """Where the records of a log's journal are. ``noted``: facts that were appended to it, and whose batch is not known yet."""
+    """An index of the records in a log's journal.
+
+    ``noted``: appended facts whose batch is not known yet.
+    """
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
@@ -48,14 +53,14 @@ class Shelf:
         self._settled = 0
 
     def note(self, fact: LogFact, place: int) -> None:
-        """``fact`` was appended at ``place``."""
+        """Note that ``fact`` was appended at ``place``."""
         if not isinstance(fact, RecordsTaken | PieceFetched) or not fact.records:
             return
         source: Source = fact.configuration if isinstance(fact, RecordsTaken) else PIECES
         first = fact.records[0].first
         if first < self._ends.get(
             source, 0
-        ):  # noted late: they were collected in the same turn, and are fetched once more
+        ):  # noted late: the records were collected in the same turn, and are fetched once more
             self.forget(source)
         places = self._places.setdefault(source, [])
         if not places or places[-1][1] != place:
@@ -64,7 +69,7 @@ class Shelf:
         self._ends[source] = fact.records[-1].end
 
     def batch(self, mark: BatchPlace) -> None:
-        """What was noted is the batch at ``mark``."""
+        """Note that the facts noted last are the batch at ``mark``."""
         for source, first in self._noted.items():
             index = self._index.setdefault(source, [])
             last = index[-1][1] if index else None
@@ -73,27 +78,27 @@ class Shelf:
         self._noted.clear()
 
     def settle(self, place: int) -> None:
-        """Places up to this one are settled."""
+        """Note that the places up to ``place`` are settled."""
         self._settled = max(self._settled, place)
 
     def settled_upto(self, source: Source) -> int:
-        """How far the records of ``source`` are in settled places."""
+        """Return the end of the records of ``source`` in settled places."""
         places = self._places.get(source, [])
         later = bisect_right(places, self._settled, key=_place_of)
         return places[later][0] if later < len(places) else self._ends.get(source, 0)
 
     def place_of(self, source: Source, position: int) -> int:
-        """The place that has the record at ``position``."""
+        """Return the place of the record at ``position``."""
         places = self._places[source]
         return places[max(0, bisect_right(places, position, key=_first_of) - 1)][1]
 
     def forget(self, source: Source) -> None:
-        """Nobody reads any of its records any more."""
+        """Forget the records of ``source``, which no reader needs any more."""
         for noted in (self._places, self._index, self._ends, self._noted):
             noted.pop(source, None)
 
     def forget_below(self, place: int) -> None:
-        """Earlier places are gone."""
+        """Forget earlier places than ``place``, which are gone."""
         for source in list(self._places):
             self._places[source] = [pair for pair in self._places[source] if pair[1] >= place]
             self._index[source] = [
@@ -103,7 +108,10 @@ class Shelf:
                 self.forget(source)
 
     def read(self, source: Source, first: int, upto: int) -> Iterator[LogRecord]:
-        """Records of ``source`` with entries in [first, upto), from settled places. Raises :class:`StoreDamaged`."""
+        """Yield the records of ``source`` with entries in [first, upto), from settled places.
+
+        Raises :class:`StoreDamaged`.
+        """
         while first < upto:
             begin = first
             index = self._index.get(source, [])
@@ -123,14 +131,14 @@ class Shelf:
                 )
 
     def _scanned(self, source: Source, mark: BatchPlace, first: int) -> Iterator[LogRecord]:
-        """Those that end beyond ``first``."""
+        """Yield the scanned records whose end is beyond ``first``."""
         for facts in self._reader.scan(mark):
             for records in _fetched(facts) if source == PIECES else _taken(facts, source):
                 yield from records[index_of(records, first) :]
 
 
 def _taken(facts: Sequence[object], chain: Source) -> list[Sequence[LogRecord]]:
-    """Return the records of a batch that `chain` took."""
+    """Return the records of a batch taken by `chain`."""
     return [
         fact.records
         for fact in facts
@@ -154,7 +162,7 @@ def _fetched(facts: Sequence[object]) -> list[Sequence[LogRecord]]:
 
 
 class RecordSpan:
-    """Records of one source in [first, end). From ``kept`` on they are in memory."""
+    """Records of a source in [first, end). From ``kept`` on the records are in memory."""
 
     __slots__ = ("end", "first", "kept", "memory", "source")
 
@@ -164,7 +172,7 @@ class RecordSpan:
         self.memory = MemoryEntries()
 
     def clip(self, first: int, upto: int) -> None:
-        """Only what is in [first, upto) is left."""
+        """Keep only the records in [first, upto)."""
         self.memory.drop(first)
         self.memory.cut(upto)
         self.first, self.end = max(self.first, first), min(self.end, upto)
@@ -172,14 +180,16 @@ class RecordSpan:
 
 
 class StoredEntries:
-    """:class:`ares.chain.entries.Entries` on ``shelf``. ``source``: of what is put here."""
+    """The :class:`ares.chain.entries.Entries` on ``shelf``. ``source`` names records put here."""
 
     def __init__(self, shelf: Shelf, source: Source) -> None:
         self._shelf = shelf
         self._source = source
         self._spans: list[RecordSpan] = []
         self._last_read: tuple[int, list[LogRecord]] = (-1, [])
-        if source == PIECES:  # after a collection they are fetched from the beginning once more
+        if (
+            source == PIECES
+        ):  # after a collection the old records are fetched from their beginning once more
             shelf.forget(source)
 
     def put(self, record: LogRecord) -> None:
@@ -231,7 +241,7 @@ class StoredEntries:
             self._spans[0].clip(upto, POSITION_MAX)
 
     def adopt(self, later: Entries, first: int, upto: int) -> None:
-        """``later`` is of the same log, and is not used any more."""
+        """Take over records of ``later``, of the same log; ``later`` is not used afterwards."""
         if not isinstance(later, StoredEntries):
             raise TypeError("the records of one log are kept in one way")
         for span in later._spans:
@@ -240,7 +250,7 @@ class StoredEntries:
                 self._spans.append(span)
 
     def settle(self) -> None:
-        """Let go of what is in memory and in settled places."""
+        """Drop from memory the records in settled places."""
         for span in self._spans:
             upto = min(span.end, self._shelf.settled_upto(span.source))
             if upto > span.kept:
@@ -248,13 +258,13 @@ class StoredEntries:
                 span.memory.drop(upto)
 
     def place_needed(self) -> int | None:
-        """The first place that has records of these; None if they have none."""
+        """Return the first place with records of these entries, or None without records."""
         return min(
             (self._shelf.place_of(span.source, span.first) for span in self._spans), default=None
         )
 
     def _at(self, position: int) -> int:
-        """The index of the first span that reaches beyond ``position``."""
+        """Return the index of the first span that reaches beyond ``position``."""
         return bisect_right(self._spans, position, key=_end_of)
 
     def _read(self, first: int, upto: int) -> Iterator[LogRecord]:

@@ -1,4 +1,7 @@
-"""A node's part of one configuration of a log: a prefix of its records, and what it knows of the chain (docs/log.md, Terms)."""
+"""A node's part of a configuration of a log: a prefix of the records, and the chain's state.
+
+See docs/log.md, Terms.
+"""
 
 import contextlib
 from collections.abc import Hashable
@@ -14,29 +17,32 @@ from ares.model.identity import CallId, ServerId
 from ares.model.log_messages import PIECE_BYTES, Appended, LogRecord, ReadLog, Trim
 
 SEND_AGAIN_S = 0.2
-"""Until a node repeats what the next one has not confirmed."""
+"""Seconds until a node repeats records that the next node has not confirmed."""
 
 OUTBOX_BYTES_MAX = 4 * 1024 * 1024
-"""Of entries and records in answers of a node that have not left. Beyond it reads are told nothing, and ask again."""
+"""Bytes of entries and records in a node's unsent answers.
+
+Beyond it reads are answered without entries, and ask again.
+"""
 
 DIRTY_S = 1.0
-"""How long a dirty read waits for the tail."""
+"""Seconds that a dirty read waits for the tail."""
 
 HELD_MAX = 1000
-"""Reads that wait at once; one more is answered with what there is."""
+"""Reads that wait at once; a further read is answered from the present state."""
 
 CONDITIONAL_MAX, CONDITIONAL_BYTES_MAX = 256, 16 * 1024 * 1024
-"""Conditional appends that wait at once; more are dropped, and sent again by their clients."""
+"""Limits of conditional appends that wait at once; more are dropped, and sent again by clients."""
 
 WAITING_BYTES_MORE = 512
-"""Bytes that an append that waits takes beside its entries, in memory and later in a journal, at most."""
+"""Most bytes of a waiting append beside its entries, in memory and later in a journal."""
 
 Sender = Hashable
-"""Whoever is to be answered: a client as the transport names it, or the id of a server."""
+"""The process to be answered: a client as the transport names it, or the id of a server."""
 
 
 def waiting_bytes(append: BoundAppend) -> int:
-    """Return what ``append`` takes while it waits."""
+    """Return the bytes that ``append`` takes while waiting."""
     return WAITING_BYTES_MORE + append.bulk
 
 
@@ -49,14 +55,18 @@ class Held(Struct, frozen=True):
 
 
 class Stretch:
-    """``length``: it has records of [start, length); ``durable``: so far they are stored. ``committed``: what it knows to be at every node.
+    """The state of a node in a chain.
 
-    ``end``: the start of the immediate successor, once known. ``sent``, ``confirmed``: how far the next node was sent records, and has them.
-    ``trim_confirmed``: how far every node behind has trimmed.
-    ``probing``: after a restart, until that one says how far it is.
-    ``pointed``: the number of the fact that tells seal and successor, 0 if none is due.
-    ``conditional_bytes``: what appends that wait for a position take.
-    The rest is what waits: ``answers``, by the position after an append; appends ``at`` a position; trims; dirty reads that ask the tail.
+    ``length``: the end of the records; the first is at ``start``. ``durable``: the end of the
+    stored records. ``committed``: the end of the records known to be at every node. ``end``: the
+    start of the immediate successor, once known. ``sent`` and ``confirmed``: the end of the records
+    sent to the next node, and of the records which that node has. ``trim_confirmed``: the position
+    trimmed at every node behind. ``probing``: set after a restart, until the next node tells its
+    position. ``pointed``: the number of the fact of the seal or the successor; 0 if no fact is
+    waited for. ``conditional_bytes``: the bytes of appends that wait for a position.
+
+    The remaining fields hold waiting requests: ``answers``, by the position after an append;
+    appends ``at`` a position; trims; dirty reads that ask the tail.
     """
 
     def __init__(self, configuration: Configuration, server: ServerId, entries: Entries) -> None:
@@ -88,7 +98,7 @@ class Stretch:
 
     @property
     def live(self) -> bool:
-        """Whether it takes appends and forwards."""
+        """Return whether the stretch takes appends and forwards."""
         return not self.sealed and self.successor is None
 
     @property
@@ -108,13 +118,13 @@ class Stretch:
         return self.servers[self.place + 1]
 
     def take(self, record: LogRecord) -> None:
-        """The next record; it is whole, and begins at ``length``."""
+        """Take the next record, which is whole and begins at ``length``."""
         self.entries.put(record)
         self.rows.take(record)
         self.length = record.end
 
     def cut(self, end: int) -> None:
-        """What this node holds at ``end`` or later counts for nothing; what it holds below is committed."""
+        """Drop the records at ``end`` or later; the records below are committed."""
         if self.length > end:
             self.entries.cut(end)
             self.rows.cut(end)
@@ -122,7 +132,10 @@ class Stretch:
         self.durable = self.committed = self.length
 
     def settled(self, upto: int) -> None:
-        """So much is committed. What cannot be read any more leaves rows with more numbers than they need."""
+        """Set the committed position to ``upto``.
+
+        Records that cannot be read leave rows with more numbers than the rows need.
+        """
         first, self.committed = self.committed, upto
         with contextlib.suppress(StoreDamaged):
             while (reached := self.entries.reach(first, upto, PIECE_BYTES)) > first:
@@ -131,7 +144,10 @@ class Stretch:
                 first = reached
 
     def wait_for_position(self, sender: Sender, request: BoundAppend) -> None:
-        """Until what is at the position that ``request`` wants is committed, or cut. One of each client."""
+        """Make an append wait until the entry at its position is committed, or cut.
+
+        Each client has at most one such append.
+        """
         others = [pair for pair in self.conditional if pair[0] != sender]
         earlier = [append for waiting, append in self.conditional if waiting == sender]
         bytes = self.conditional_bytes - sum(map(waiting_bytes, earlier))
@@ -145,21 +161,21 @@ class Stretch:
         return conditional
 
     def await_commit(self, end: int, sender: Sender, answer: Appended) -> None:
-        """``answer`` leaves when the log is committed up to ``end``."""
+        """Keep ``answer`` until the log is committed up to ``end``."""
         if end not in self._answers:
             self._answers[end] = {}
             heappush(self._ends, end)
         self._answers[end][sender] = answer
 
     def answers_due(self) -> list[tuple[Sender, Appended]]:
-        """What may leave now."""
+        """Return the answers that may leave now, and remove them."""
         due: list[tuple[Sender, Appended]] = []
         while self._ends and self._ends[0] <= self.committed:
             due += self._answers.pop(heappop(self._ends)).items()
         return due
 
     def answers_pending(self) -> list[tuple[Sender, Appended]]:
-        """What waits still."""
+        """Return the answers that still wait."""
         return [pair for end in sorted(self._answers) for pair in self._answers[end].items()]
 
     def forget_answers(self) -> None:
