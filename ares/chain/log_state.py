@@ -154,7 +154,7 @@ class LogState:
     def apply(self, fact: LogFact) -> None:
         match fact:
             case RecordsTaken():
-                stretch = self.stretches[fact.configuration]
+                stretch = self._told_of(fact.configuration)
                 for record in fact.records:
                     stretch.take(record)
             case PieceFetched():
@@ -162,9 +162,9 @@ class LogState:
             case LogTrimmed():
                 self._trim(fact.upto)
             case ChainSealed():
-                self.stretches[fact.configuration].sealed = True
+                self._told_of(fact.configuration).sealed = True
             case ChainPointed():
-                self._point(self.stretches[fact.configuration], fact)
+                self._point(self._told_of(fact.configuration), fact)
             case ChainsKnown():
                 for chain in fact.chains:
                     self._know(chain)
@@ -198,7 +198,7 @@ class LogState:
         for chain in standing.chains:
             self._know(chain)
         for told in standing.stretches:
-            stretch = self.stretches[told.configuration]
+            stretch = self._told_of(told.configuration)
             stretch.sealed, stretch.successor, stretch.end = told.sealed, told.successor, told.end
             stretch.collected, stretch.merged = told.collected, told.merged
             stretch.length = stretch.durable = stretch.committed = told.length
@@ -216,9 +216,18 @@ class LogState:
     def pass_by(self, standing: LogStanding) -> None:
         """Take a standing found among the facts: only the committed positions add to the facts."""
         for told in standing.stretches:
-            stretch = self.stretches[told.configuration]
+            stretch = self._told_of(told.configuration)
             if stretch.live and told.committed > stretch.committed:
                 stretch.settled(min(told.committed, stretch.length))
+
+    def _told_of(self, id: ConfigurationId) -> Stretch:
+        """Return the stretch of a chain that a fact tells of. Raises :class:`StoreDamaged`."""
+        stretch = self.stretches.get(id)
+        if stretch is None:
+            raise StoreDamaged(
+                "of a log", f"it tells of the chain {id.hex()}, and nothing before introduces that"
+            )
+        return stretch
 
     def _know(self, chain: Configuration) -> None:
         self.chains[chain.index] = chain

@@ -5,10 +5,20 @@ A restart finds all facts.
 
 import pytest
 
-from ares.chain.facts_of_log import ChainsKnown, LogTrimmed, RecordsTaken
+from ares.chain.facts_of_log import (
+    ChainSealed,
+    ChainsKnown,
+    LogStanding,
+    LogTrimmed,
+    RecordsTaken,
+    StretchStanding,
+)
+from ares.model.errors import StoreDamaged
 from ares.model.identity import ClientId
 from ares.model.log_messages import LogRecord
 from ares.server.journaled_log import DISCARDED_MAX
+from ares.testing.sim.run import drawn, run_plan
+from tests.simulation.log_disk_controls import standings_before_what_they_tell
 
 from .chains import chain
 from .hosted import PLACE_BYTES, LogOnDisk
@@ -31,6 +41,36 @@ def test_a_restart_finds_what_was_there(seed):
             log.check()
     assert log.standings > 3
     assert log.discarded > 0
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        RecordsTaken(b"other", ()),
+        ChainSealed(b"other"),
+        LogStanding((), (StretchStanding(b"other", False, None, None, False, False, 0, 0),), 0, 0),
+    ],
+    ids=lambda told: type(told).__name__,
+)
+@pytest.mark.parametrize("chains", [(), (chain(),)], ids=["at the beginning", "later"])
+def test_facts_about_a_chain_that_nothing_introduced_are_damage(told, chains):
+    """A start is refused in words; it was a KeyError."""
+    log = LogOnDisk(1)
+    if chains:
+        log.tell(ChainsKnown(chains))
+    log.hosted._put(log.journal, told)
+    log.commit()
+    log.sync()
+    with pytest.raises(StoreDamaged, match="nothing before introduces that"):
+        log.start()
+
+
+def test_a_control_with_standings_before_what_they_tell_ends_in_a_violation():
+    """This seed met a standing of a chain that stood behind it."""
+    with standings_before_what_they_tell():
+        violation = run_plan(drawn(10, "log")).violation
+    assert violation is not None
+    assert "nothing before introduces that" in violation
 
 
 def of(count, bytes):
