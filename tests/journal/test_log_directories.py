@@ -4,6 +4,7 @@ See ares/store/journal/of_logs.py.
 """
 
 import asyncio
+import errno
 import shutil
 from functools import partial
 
@@ -11,7 +12,7 @@ import pytest
 
 from ares.model.errors import BadInput, StoreDamaged
 from ares.model.log_messages import Append, Appended
-from ares.model.messages import Introduce
+from ares.model.messages import Introduce, Refused
 from ares.server.hosted_logs import Logs
 from ares.store.journal.disk import Disk
 from ares.store.journal.of_logs import BEGUN_NAME, LOGS_NAME, DirectoryOfLogs
@@ -23,15 +24,18 @@ from tests.chain.hosted import OWNER
 PLACE_BYTES = 64 * 1024
 
 
-async def ran(journal, entries=()):
-    """Start a server of the log, append ``entries``, stop it; return the length of its log."""
+async def ran(journal, entries=(), answer=Appended):
+    """Start a server of the log, append ``entries``, stop it; return the length of its log.
+
+    Each append gets an ``answer`` of this type.
+    """
     appended, links = asyncio.Semaphore(0), SimLinks(lambda server, messages: None)
     directories = DirectoryOfLogs(journal, OWNER, Disk(), PLACE_BYTES)
     loop, alone = asyncio.get_running_loop(), chain(0, 0, ("s0",))
 
     def respond(sender, messages):
         for message in messages:
-            if isinstance(message, Appended):
+            if isinstance(message, answer):
                 appended.release()
 
     logs = Logs(
@@ -82,8 +86,12 @@ def gone(journal, *parts):
         (lambda journal: [anchor(journal)], "anchor is damaged: it is missing"),
         (lambda journal: [anchor(journal), the_log(journal)], "nothing of it is there"),
         (lambda journal: [journal / LOGS_NAME], "had begun, says .*logs.begun, and nothing of it"),
+        (
+            lambda journal: [anchor(journal), *the_log(journal).iterdir()],
+            "had begun, says .*logs.begun, and nothing of it",
+        ),
     ],
-    ids=["directory", "anchor", "both", "all"],
+    ids=["directory", "anchor", "both", "all", "anchor and contents"],
 )
 async def test_a_start_without_a_log_is_refused_and_changes_nothing(journal, parts, why):
     gone(journal, *parts(journal))
@@ -115,6 +123,29 @@ async def test_logs_of_an_earlier_release_start_and_are_missed_then(journal):
     gone(journal, journal / LOGS_NAME)
     with pytest.raises(StoreDamaged, match="nothing of it is there"):
         await ran(journal)
+
+
+async def test_a_directory_of_an_earlier_release_without_files_starts(journal):
+    """A crash of that release left it, before the log took anything."""
+    (journal / BEGUN_NAME).unlink()
+    gone(journal, anchor(journal), *the_log(journal).iterdir())
+    assert await ran(journal) == []
+    assert await ran(journal, [b"x"]) == [1]
+
+
+async def test_a_log_without_room_for_its_anchor_does_not_begin(tmp_path, monkeypatch, caplog):
+    """Then the list does not name it, and the next start is one without logs."""
+    journal = tmp_path / "journal"
+
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Disk, "allocate", full)
+        assert await ran(journal, [b"x"], answer=Refused) == []
+    assert "cannot begin here: [Errno 28] No space left on device" in caplog.text
+    assert not (journal / BEGUN_NAME).exists()
+    assert await ran(journal, [b"x"]) == [1]
 
 
 @pytest.mark.parametrize("moment", range(4))

@@ -1,11 +1,13 @@
 """The journals of a server's logs: a directory for each, in the directory of the server's journal.
 
 All journals are kept, or set aside, together. The file BEGUN_NAME in the server's journal lists the
-directories. A start therefore notices a missing log, even if its anchor or all logs are gone with
-it.
+directories that have files. A start therefore notices a log without any, even if its anchor is gone
+with them, or if all logs are gone.
 """
 
+import errno
 import hashlib
+import os
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
@@ -15,7 +17,14 @@ from ares.model.errors import BadInput, StoreDamaged
 from ares.model.identity import DomainName
 from ares.store.journal.disk import Disk, UnlessFull
 from ares.store.journal.log import LogJournal, open_journal
-from ares.store.journal.segments import ANCHOR_SUFFIX, Owner
+from ares.store.journal.segments import (
+    ANCHOR_SUFFIX,
+    NOTE_PREFIX,
+    SUFFIX,
+    Anchor,
+    Owner,
+    anchor_of,
+)
 
 LOGS_NAME = "logs"
 BEGUN_NAME = "logs.begun"
@@ -45,11 +54,12 @@ class DirectoryOfLogs:
             }
             if self._list.exists():
                 self._listed = frozenset(self._list.read_text("ascii", "replace").split())
-            if gone := self._listed - names:
+            begun = {name for name in names if self._has_files(name)}
+            if gone := self._listed - begun:
                 why = f"that log had begun, says {self._list}, and nothing of it is there"
                 raise StoreDamaged(self._directory / min(gone), why)
             with UnlessFull():  # lists logs of an earlier release
-                self._begin(names)
+                self._begin(begun)
         except OSError as error:
             why = f"{error.strerror} ({error.filename}); nothing was lost"
             raise BadInput(f"the logs in {self._directory} cannot be opened: {why}") from error
@@ -58,11 +68,30 @@ class DirectoryOfLogs:
     def open(self, name: DomainName) -> LogJournal:
         directory = self._directory / hashlib.sha256(name.encode()).hexdigest()[:32]
         self._disk.make_directory(directory)
+        self._make_anchor(directory)
         self._begin({directory.name})
         return self._open(directory)
 
+    def _has_files(self, name: str) -> bool:
+        """Return whether the log has an anchor, a note of its anchor, or a segment."""
+        directory = self._directory / name
+        return anchor_of(directory).exists() or any(
+            path.suffix == SUFFIX or path.name.startswith(NOTE_PREFIX)
+            for path in directory.iterdir()
+        )
+
+    def _make_anchor(self, directory: Path) -> None:
+        """Make the anchor of a new log, before the log is listed. Raise OSError."""
+        anchor = Anchor(self._disk, directory, self._owner.identity)
+        try:
+            anchor.read()
+            if not anchor.hold():
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(anchor.path))
+        finally:
+            anchor.close()
+
     def _begin(self, names: set[str]) -> None:
-        """List durably the logs ``names``, whose directories must exist. Raise OSError."""
+        """List durably the logs ``names``, which must have files. Raise OSError."""
         listed = self._listed | names
         if listed != self._listed:
             replace_durably(self._list, "".join(f"{each}\n" for each in sorted(listed)))
