@@ -1,4 +1,4 @@
-"""The verdict of the page: a sentence and the stores in order, before any figure."""
+"""The verdict of the page: a sentence and the ranked stores, before any figure."""
 
 import sqlite3
 from contextlib import closing
@@ -8,8 +8,9 @@ import pytest
 
 from ares.cli.main import run as ares_cli
 from ares.results.database import opened
-from ares.results.load_points import LoadPoint
+from ares.results.load_points import LoadFile, LoadPoint
 from ares.results.page import render
+from experiments.bench.measured_points import write_load
 
 from . import browser, logs
 from .runs_on_disk import line, some_runs, write_run
@@ -90,6 +91,10 @@ def test_of_several_comparisons_the_mean_decides_and_a_rare_store_has_no_place(t
         ),
         ({"ABD": {1: 0.0100}, "EC": {1: 0.0104}}, "ABD and EC are equally fast."),
         (
+            {"ABD": {1: 0.0100}, "EC": {1: 0.0101}, "X": {1: 0.0102}, "Y": {1: 1.0}},
+            "ABD, EC and X are equally fast.",
+        ),
+        (
             {"ABD": {1: 0.01, 2: 0.04}, "EC": {1: 0.02, 2: 0.02}},
             "ABD and EC are equally fast.",
         ),
@@ -107,8 +112,12 @@ def test_of_load_the_most_operations_a_second_decide(tab, tmp_path):
         run_of(tmp_path / "runs" / store, points, scenario="load", algorithm=store)
         fault = {"fault": "a killed replica", "scenario": "load", "algorithm": store}
         run_of(tmp_path / "runs" / f"{store} bad", [LoadPoint(1, per_s=1.0, kept=kept)], **fault)
+    wrong = LoadFile([LoadPoint(1)], "ETCD", "reads", wrong=["made up"] * 3)
+    run_of(tmp_path / "runs" / "wrong", wrong.points, scenario="load", algorithm="ETCD")
+    write_load(tmp_path / "runs" / "wrong", wrong)
     told = shown(tab, tmp_path)
     assert told == "ABD is the fastest, first in 2 of 2 comparisons; ETCD takes 4 times as long."
+    assert items(tab, "verdict-ranking")[1].endswith("first in 0 of 2, 3 wrong")
     assert items(tab, "verdict-compared") == [
         "load, 10 B, 50% reads: most operations a second (1 setting): ABD, ETCD ×2",
         "load, 10 B, 50% reads, a killed replica: throughput kept (1 setting): ABD, ETCD ×8",
@@ -163,7 +172,7 @@ def test_markup_in_names_stays_text_in_the_verdict(tab, tmp_path):
 
 
 def test_lines_that_could_not_be_read_are_counted_by_file(tmp_path):
-    """Also of a file beside one that has more bad lines than the database keeps."""
+    """Count them also beside a file with more such lines than the database keeps."""
     for name, bad in (("many", 25), ("one", 1)):
         write_run(tmp_path / "runs" / name, [line("read", "r", 0, bad)])
         log = tmp_path / "runs" / name / "operations.log"

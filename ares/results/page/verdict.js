@@ -41,7 +41,8 @@ const COMPARED = comparisons();
 const MEASURED = unique(COMPARED.flatMap((each) => each.order.map(([store]) => store))).map((store) => {
   const own = COMPARED.filter((each) => each.order.some(([name]) => name === store));
   return { store, of: own.length, first: own.filter((each) => each.first.includes(store)).length, ratio: geometric(own.map((each) => each.order.find(([name]) => name === store)[1])),
-    failed: sum(judged.filter((run) => run.algorithm === store).flatMap((run) => Object.values(run.operations).map((operation) => operation.failed))) };
+    failed: sum(judged.filter((run) => run.algorithm === store).flatMap((run) => Object.values(run.operations).map((operation) => operation.failed))),
+    wrong: sum(judged.filter((run) => run.algorithm === store).map((run) => run.load?.wrong ?? 0)) };
 }).sort((a, b) => a.ratio - b.ratio);
 const [RANKED, SELDOM] = [true, false].map((often) => MEASURED.filter((each) => 2 * each.of >= COMPARED.length === often)); // a mean of few comparisons says little
 
@@ -50,14 +51,15 @@ function verdict() {
   if (stores.length < 2) return `${published}only ${stores[0]} was measured, so there is nothing to compare it with.`;
   if (!next) return `${published}the ${stores.length} stores have no order: too few were measured with the same settings.`;
   const often = COMPARED.length > 1 ? `, first in ${best.first} of ${COMPARED.length} comparisons` : ` (${COMPARED[0].title})`;
-  if (next.ratio < ALIKE * best.ratio) return `${published}${best.store} and ${next.store} are equally fast.`;
+  const alike = RANKED.filter((each) => each.ratio < ALIKE * best.ratio).map((each) => each.store);
+  if (alike.length > 1) return `${published}${alike.slice(0, -1).join(", ")} and ${alike.at(-1)} are equally fast.`;
   return `${published}${best.store} is the fastest${often}; ${next.store} takes ${slower(next, best)}.`;
 }
 const slower = (each, best) => `${round(each.ratio / best.ratio, 2)} times as long`;
 function paintVerdict() {
   const best = RANKED[0], bar = ({ store, ratio }) => `width: ${Math.max(1, (100 * best.ratio) / ratio)}%; background: ${colour(store)}`;
   const words = (each) => [each.ratio < ALIKE * best.ratio ? "the fastest" : slower(each, best), COMPARED.length > 1 ? `; first in ${each.first} of ${each.of}` : "",
-    each.failed ? [", ", make("span", { class: "bad" }, `${count(each.failed)} failed`)] : null];
+    [[each.failed, "failed"], [each.wrong, "wrong"]].map(([number, what]) => (number ? [", ", make("span", { class: "bad" }, `${count(number)} ${what}`)] : null))];
   show("verdict-sentence", verdict().replace(/^./, (letter) => letter.toUpperCase()));
   show("verdict-ranking", RANKED.map((each) => make("li", {}, make("b", {}, each.store), make("span", { class: "speed", "aria-hidden": "true" }, make("span", { style: bar(each) })), make("span", {}, words(each)))));
   show("verdict-hint", RANKED.length ? `Longer bars are faster. Only what was measured with the same settings is compared; what a store promises is not.${SELDOM.length
