@@ -8,6 +8,7 @@ acknowledges put-data without storing, as published (Alg. 4:18).
 """
 
 from collections.abc import Callable, Container, Iterator, Mapping
+from itertools import islice
 from typing import Any, cast
 
 from sortedcontainers import SortedDict
@@ -54,6 +55,9 @@ from ares.replica.facts import (
 
 INLINE_BYTES_MAX = 8 * 1024
 """Size up to which an element comes with every get-data answer, asked for or not."""
+
+LEFT_SEEN_MAX = 1000
+"""Objects left behind that a description looks at, besides the named objects."""
 
 PAGE_CHARACTERS_MAX = 128 * 1024
 """Characters of the names on a page; a character takes at most four bytes."""
@@ -117,7 +121,8 @@ class Hosting:
         self._objects: SortedDict[ObjectName, Versions] = SortedDict()
         self._following: set[ObjectName] = set()
         self._clock = clock
-        self._left: dict[ObjectName, None] = {}
+        self._left: SortedDict[ObjectName, None] = SortedDict()
+        self._left_seen = ObjectName("")
         self._order_known = True
         self.answers: dict[type[Keyed], Callable[[Any], Reply]] = {
             GetTag: self.get_tag,
@@ -381,28 +386,39 @@ class Hosting:
         return ObjectsReply(request.call, tuple(page), False, self.successor)
 
     def describe(self) -> Hosted:
-        left = self.left_behind()
+        left, named = self.left_behind()
         return Hosted(
             self.configuration,
             len(self._objects),
             self.bytes,
             self.collected,
             self.successor,
-            len(left),
-            tuple(left[:LEFT_NAMED_MAX]),
+            left,
+            named,
         )
 
-    def left_behind(self) -> list[ObjectName]:
-        """Return the objects left behind, in order: the newest version here is a mark."""
-        objects = self._objects
-        self._left = {
-            name: None
-            for name in self._left
-            if name in objects
-            and objects[name].entries
-            and objects[name].entries[0][1].length == LEFT
-        }
-        return sorted(self._left)
+    def left_behind(self) -> tuple[int, tuple[ObjectName, ...]]:
+        """Return the number of objects left behind, and the first names.
+
+        The newest version of such an object is a mark. A call forgets replaced objects among the
+        next LEFT_SEEN_MAX names, so the number is exact up to as many objects, and a little late
+        beyond: a million marks must not cost a second for each description.
+        """
+        left = self._left
+        seen = list(islice(left.irange(self._left_seen), LEFT_SEEN_MAX))
+        self._left_seen = seen[-1] if len(seen) == LEFT_SEEN_MAX else ObjectName("")
+        for name in [*seen, *islice(left, LEFT_NAMED_MAX)]:
+            if not self._is_left_behind(name):
+                left.pop(name, None)
+        return len(left), tuple(filter(self._is_left_behind, islice(left, LEFT_NAMED_MAX)))
+
+    def _is_left_behind(self, name: ObjectName) -> bool:
+        versions = self._objects.get(name)
+        return (
+            versions is not None
+            and bool(versions.entries)
+            and versions.entries[0][1].length == LEFT
+        )
 
     # -- the journal -------------------------------------------------------------------------------
 

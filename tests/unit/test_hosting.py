@@ -7,6 +7,8 @@ from ares.model.configuration import Configuration, Status, Successor
 from ares.model.element import PART_BYTES_MIN, sealed
 from ares.model.messages import (
     DELETED,
+    LEFT,
+    LEFT_NAMED_MAX,
     PAGE_OBJECTS_MAX,
     CollectConfig,
     GetData,
@@ -240,3 +242,20 @@ def test_an_element_in_smaller_parts_than_a_coding_makes_is_refused(configuratio
         )
     )
     assert get(host).tags == (tag,)
+
+
+def test_objects_left_behind_are_counted_exactly_up_to_a_bound_and_soon_beyond(monkeypatch):
+    monkeypatch.setattr("ares.replica.hosting.LEFT_SEEN_MAX", 50)
+    host = hosting(ABD)
+    names = [f"object {number:03}" for number in range(200)]
+    for name in names:
+        host.put(put(host, name, 1, b"", length=LEFT))
+    assert host.left_behind() == (200, tuple(names[:LEFT_NAMED_MAX]))
+    for name in names[:190]:
+        host.put(put(host, name, 2))
+    found = [host.left_behind() for _ in range(5)]
+    assert found[-1] == (10, tuple(names[190:]))
+    assert all(set(named) <= set(names[190:]) for _, named in found)
+    for name in names[190:]:
+        host.put(put(host, name, 2, b"", length=DELETED))
+    assert host.left_behind() == (0, ())
