@@ -1,3 +1,4 @@
-"""The shared log: chains with apportioned reads (docs/log.md). The node and the client, without
-I/O.
+"""The shared log: chains with apportioned reads. The node and the client, without I/O.
+
+See docs/log.md.
 """

@@ -221,8 +221,9 @@ class Appender:
             self._launch(flight)
 
     def _launch(self, flight: Flight) -> None:
-        """Put an append into the outbox, together with the appends that come before the outbox
-        leaves.
+        """Put an append into the outbox.
+
+        Appends that come before the outbox leaves go together with this append.
         """
         self._bytes += flight.size
         if (

@@ -157,8 +157,9 @@ class LogOperations:
         return found
 
     def _pause(self) -> Operation[None]:
-        """Wait before another look. From the seal until a successor is known, negative answers
-        wait.
+        """Wait before another look.
+
+        From the seal until a successor is known, negative answers wait.
         """
         try:
             yield Pause(AGAIN_S)
@@ -271,8 +272,9 @@ class LogOperations:
         give_up_s: float,
         *arguments: Any,
     ) -> Operation[Any]:
-        """Return the answer of a server, or None without an answer; enter the successor in the
-        answer.
+        """Return the answer of a server, or None without an answer.
+
+        Enter the successor in the answer.
         """
         try:
             answers = yield Gather(
@@ -320,8 +322,7 @@ class LogOperations:
     # -- reconfigure -------------------------------------------------------------------------------
 
     def reconfigure(self, wished: Configuration) -> Operation[Configuration]:
-        """Replace the last chain: seal it, decide the next chain, point to the next chain,
-        finalize.
+        """Replace the last chain: seal, decide the next chain, point to it, and finalize it.
 
         The next chain is finalized when all of its nodes have all entries (docs/log.md,
         Reconfiguration).

@@ -69,8 +69,9 @@ class LogSession:
 
     @property
     def has_orders(self) -> bool:
-        """Return whether the outbox has messages, as
-        :attr:`ares.operation.session.Session.has_orders`.
+        """Return whether the outbox has messages.
+
+        As :attr:`ares.operation.session.Session.has_orders`.
         """
         return bool(self.appender.has_orders or self._introduced or self.session.has_orders)
 

@@ -114,9 +114,7 @@ def held_logs(states: "Iterable[LogState]") -> HeldLogs:
 
 
 def tells(reply: LogEntries) -> bool:
-    """Return whether ``reply`` answers the read, if only by telling that entries are gone or
-    elsewhere.
-    """
+    """Return whether ``reply`` answers the read, be it that entries are gone or elsewhere."""
     ends = reply.successor is not None and (
         reply.successor.finalized or reply.first >= reply.successor.configuration.start
     )
@@ -190,10 +188,9 @@ class LogState:
         )
 
     def begin(self, standing: LogStanding) -> None:
-        """Begin with ``standing``, the result of the forgotten facts, before the first remaining
-        fact.
+        """Begin with ``standing``, the result of the facts before the first remaining fact.
 
-        Records forgotten with these facts are trimmed, or count for nothing.
+        Records forgotten with the earlier facts are trimmed, or count for nothing.
         """
         for chain in standing.chains:
             self._know(chain)
@@ -388,8 +385,9 @@ class LogState:
 
     @property
     def located(self) -> Configuration | None:
-        """Return the chain named to clients in search of the log (rule R21), if this server knows
-        it.
+        """Return the chain named to clients in search of the log, if this server knows the chain.
+
+        See rule R21.
         """
         return self.chains.get(self.finalized)
 
@@ -406,10 +404,9 @@ class LogState:
         return [] if newest is None else chains[max(0, newest - EARLIER_MAX) : newest + 1]
 
     def chain_of(self, position: int) -> Configuration | None:
-        """Return the chain in whose stretch a position is: the last chain that starts there or
-        before.
+        """Return the chain in whose stretch a position is.
 
-        Chains unknown to this node are not considered.
+        Among the chains known to this node, the last chain that starts at the position or before.
         """
         holding = [index for index, chain in self.chains.items() if chain.start <= position]
         return self.chains[max(holding)] if holding else None
@@ -419,8 +416,9 @@ class LogState:
         return any(chain.start > position for chain in self.chains.values())
 
     def holders(self, position: int) -> tuple[ServerId, ...]:
-        """Return the servers that may have a position: of the chain of the position, and of later
-        chains.
+        """Return the servers that may have a position.
+
+        The servers of the chain in whose stretch the position is, and of later chains.
         """
         chain = self.chain_of(position)
         later = [
@@ -527,8 +525,7 @@ class LogState:
     def read(
         self, entries: Entries, first: int, upto: int, bytes_max: int
     ) -> tuple[Sequence[LogRecord], int, bool]:
-        """Return records from ``first`` on, the end of the records, and whether the disk lost
-        records.
+        """Return records from ``first`` on, their end, and whether the disk lost records.
 
         After a loss no records are returned. The end is as in ``reach`` of ares/chain/entries.py.
         """
@@ -540,8 +537,9 @@ class LogState:
             return (), first, True
 
     def final(self, first: int, bytes_max: int, records_max: int) -> Sequence[LogRecord]:
-        """Return records from ``first`` on that are the same at every node: records below a known
-        `end`.
+        """Return records from ``first`` on that are the same at every node.
+
+        These records are below a known `end`.
         """
         if first < self.base_upto:
             entries, upto = self.base, self.base_upto
@@ -572,8 +570,7 @@ class LogState:
         return holds
 
     def holds_row(self, chain: Configuration) -> tuple[Rows, bool] | None:
-        """Return the rows for the stretch of ``chain``, and whether the rows answer for all below,
-        too.
+        """Return the rows for the stretch of ``chain``, and whether they answer for all below.
 
         None if this node lacks a part of the stretch.
         """

@@ -379,9 +379,7 @@ class LogNode:
         self._take_records(stretch, (record,))
 
     def _take_records(self, stretch: Stretch, records: Sequence[LogRecord]) -> None:
-        """Take records; they become durable together with the records taken just before, as one
-        fact.
-        """
+        """Take records, which become durable as one fact with the records taken just before."""
         if (
             self._taking is None
             or self._taking[0] is not stretch
@@ -593,8 +591,9 @@ class LogNode:
                 self._record_trim(request.upto)
 
     def _trimmed_behind(self, stretch: Stretch) -> int:
-        """Return the position durably trimmed at this node and, as far as known, at every node
-        behind.
+        """Return the position that is durably trimmed at this node and at every node behind.
+
+        The position is a lower bound: as far as this node knows.
         """
         return (
             self._trimmed_durably

@@ -1,1 +1,1 @@
-"""The client: operations (pure), the session that runs them (pure), and the manager that users hold (asyncio)."""
+"""The client of a cluster: the manager that users hold, and the runner of sessions (asyncio)."""

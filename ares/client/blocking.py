@@ -1,9 +1,10 @@
 """The library without asyncio: :func:`connect_blocking`.
 
-The asynchronous objects live on an event loop in a thread of its own. A :class:`Blocking` stands for one of them here and has the same
-methods: one that is awaited there blocks here, one that yields is an iterator here, whatever has such methods in turn is handed out as a
-Blocking, and what is used with ``async with`` there is used with ``with`` here. Callbacks (``progress=``) run in the thread that called. Any
-number of threads may use one connection.
+The asynchronous objects live on an event loop in a thread of its own. A :class:`Blocking` stands
+for an asynchronous object and has the same methods. An awaited method becomes a method that blocks.
+An asynchronous iterator becomes an iterator. A returned object with asynchronous methods is wrapped
+in a Blocking. An object for ``async with`` becomes an object for ``with``. Callbacks
+(``progress=``) run in the calling thread. Any number of threads may use the same connection.
 """
 
 import asyncio
@@ -31,7 +32,9 @@ def connect_blocking(
     *,
     operation_log: str | Path | None = None,
 ) -> "BlockingManager":
-    """What :func:`ares.connect` gives, for programs without asyncio::
+    """Connect to a cluster, as :func:`ares.connect` does, in a program without asyncio.
+
+    Use as follows::
 
         with ares.connect_blocking("cluster.toml") as store:
             store.write("key", b"value")
@@ -58,7 +61,7 @@ class _Loop:
         self._stopped = False
         self._lock = (
             threading.Lock()
-        )  # what begins does so before the loop is told to stop, which ends it, or not at all
+        )  # a call begins before the loop is told to stop, which ends the call, or never
 
         async def live() -> None:
             started.set_result(asyncio.get_running_loop())
@@ -83,9 +86,10 @@ class _Loop:
     def wait(
         self, start: Callable[[], Awaitable[Any]], callbacks: "queue.SimpleQueue[Any] | None" = None
     ) -> Any:
-        """The result of what ``start`` gives, which runs on the loop; meanwhile ``callbacks`` run here. An interruption cancels it.
+        """Return the result of ``start``, which runs on the loop; run ``callbacks`` in this thread.
 
-        Raises :class:`BadInput` when the loop was stopped before, and :class:`ConnectionClosed` when it is stopped meanwhile.
+        An interruption cancels the call. Raises :class:`BadInput` if the loop was stopped before,
+        and :class:`ConnectionClosed` if the loop is stopped during the call.
         """
         calls = callbacks or queue.SimpleQueue()
 
@@ -94,7 +98,7 @@ class _Loop:
 
         with (
             self._lock if self.runs else contextlib.nullcontext()
-        ):  # in a forked child nobody would release it
+        ):  # in a forked child no thread would release it
             if not self.runs:
                 raise BadInput("this client is closed, and nothing was sent: connect again")
             future = asyncio.run_coroutine_threadsafe(awaited(), self._loop)
@@ -110,7 +114,7 @@ class _Loop:
             raise
 
     def stop(self) -> None:
-        """End the thread, and what is under way; idempotent."""
+        """End the thread, and all calls under way; idempotent."""
         with self._lock:
             if not self._stopped:
                 self._stopped = True
@@ -119,7 +123,10 @@ class _Loop:
 
 
 class Blocking:
-    """Stands for ``target``, an object with asynchronous methods. Its attributes are read and set here, too."""
+    """The blocking form of ``target``, an object with asynchronous methods.
+
+    Attributes of ``target`` are read and set through this object.
+    """
 
     def __init__(self, target: Any, loop: _Loop) -> None:
         self._target = target
@@ -165,7 +172,7 @@ class Blocking:
         try:
             while (item := self._loop.wait(lambda: anext(iterator, _END))) is not _END:
                 yield self._handed_out(item)
-        except GeneratorExit:  # nobody wants the rest: nor what is read ahead of it
+        except GeneratorExit:  # the caller wants no more items: stop reading ahead, too
             with contextlib.suppress(BadInput, ConnectionClosed):
                 self._loop.wait(iterator.aclose)
             raise
@@ -184,7 +191,7 @@ class Blocking:
 
 
 class Scoped(Blocking):
-    """Stands for what is used with ``async with``."""
+    """The blocking form of an object for ``async with``."""
 
     def __enter__(self) -> "Scoped":
         self._loop.wait(self._target.__aenter__)
@@ -195,7 +202,7 @@ class Scoped(Blocking):
 
 
 class BlockingManager(Blocking):
-    """Stands for a :class:`ares.client.manager.Manager`; closing it ends its thread."""
+    """The blocking form of a :class:`ares.client.manager.Manager`; closing it ends the thread."""
 
     def __enter__(self) -> "BlockingManager":
         return self
@@ -204,7 +211,7 @@ class BlockingManager(Blocking):
         self.close()
 
     def close(self) -> None:
-        """Drop what is under way and close every connection; idempotent."""
+        """End all calls under way and close every connection; idempotent."""
         if self._loop.runs:
             try:
                 with contextlib.suppress(
@@ -216,7 +223,7 @@ class BlockingManager(Blocking):
 
 
 def _is_awaited(method: Callable[..., Any]) -> bool:
-    """Whether what it returns is awaited: a coroutine, or a future (of an append to a log, for example)."""
+    """Return whether the method returns an awaitable: a coroutine, or a future."""
     return (
         inspect.iscoroutinefunction(method)
         or get_origin(inspect.get_annotations(method).get("return")) is asyncio.Future

@@ -1,4 +1,7 @@
-"""How a program gets to a cluster: :func:`connect`. The one place that makes clients out of settings, and names the adapters behind their ports."""
+"""The connection of a program to a cluster: :func:`connect`.
+
+This module alone makes clients out of settings, and names the adapters behind their ports.
+"""
 
 import os
 import secrets
@@ -27,14 +30,17 @@ from ares.tracing.tracer import Tracer
 from ares.tracing.variables import tracing_of
 
 KEY_VARIABLE = "ARES_KEY"
-"""Names the file with the client's secret key."""
+"""Name of the variable with the path of the client's secret key."""
 
 SITE_VARIABLE = "ARES_SITE"
-"""Says at which site the client is."""
+"""Name of the variable with the client's site."""
 
 
 class Connecting:
-    """``async with connect(...) as store``, or ``store = await connect(...)`` and ``await store.close()`` later."""
+    """The result of :func:`connect`: ``async with connect(...) as store``.
+
+    Or ``store = await connect(...)``, and ``await store.close()`` later.
+    """
 
     def __init__(self, settings: Settings, tracer: Tracer | None = None) -> None:
         self._settings = settings
@@ -75,11 +81,12 @@ def manager_of(
     service: str = "ares-client",
     remembers: bool = True,
 ) -> Manager:
-    """A client of this cluster under a new id. Call it on the event loop.
+    """Return a client of this cluster under a new id. Call it on the event loop.
 
-    ``switches``: other ones than the cluster file's. ``tracer``: another one than the cluster file and the environment ask for, which is called
-    ``service``. ``connect``: makes connections. ``remembers``: where domains are, in the cache of the person who runs
-    it, and asks servers near by. Raises :class:`BadInput` if operations cannot be logged where that is asked for.
+    ``switches``: in place of the cluster file's. ``tracer``: in place of the tracer of the cluster
+    file and the environment; ``service`` names that tracer. ``connect``: makes connections.
+    ``remembers``: the client keeps the places of domains in the user's cache, and asks servers near
+    by. Raises :class:`BadInput` if operations cannot be logged as the settings ask.
     """
     client = settings.client
     switches = switches or Switches(
@@ -109,7 +116,10 @@ def manager_of(
 
 
 def whereabouts_of(settings: Settings) -> Whereabouts | None:
-    """Where a client of a cluster with sites looks for domains, and what it remembers of them; None in a cluster without."""
+    """Return the servers and the memory with which a client looks for domains.
+
+    None in a cluster without sites.
+    """
     if not any(server.site for server in settings.servers.values()):
         return None
     return Whereabouts(
@@ -120,7 +130,10 @@ def whereabouts_of(settings: Settings) -> Whereabouts | None:
 
 
 def decided_by(settings: Settings) -> Callable[[Configuration], bool] | None:
-    """What says whether a configuration was decided for this cluster; None where decisions are not certified."""
+    """Return a function which says whether a configuration was decided for this cluster.
+
+    None if decisions are not certified.
+    """
     if settings.security is None:
         return None
     from ares.security.certificates import Verifier
@@ -129,15 +142,19 @@ def decided_by(settings: Settings) -> Callable[[Configuration], bool] | None:
 
 
 def connections_of(settings: Settings) -> Connections:
-    """Connections for a client of this cluster, with its key if the cluster wants one. Raises :class:`ares.BadInput` if it cannot be
-    used."""
+    """Return connections for a client of this cluster, with a key if the cluster wants a key.
+
+    Raises :class:`ares.BadInput` if the key cannot be used.
+    """
     key = None if settings.security is None else settings.security.client_key(settings.client.key)
     return connections(key, settings.transport, settings.client.site or "")
 
 
 def consensus_of(settings: Settings) -> Consensus:
-    """The service that decides for this cluster. Call it on the event loop. Raises :class:`ares.BadInput` if it cannot be used from
-    here."""
+    """Return the consensus service of this cluster. Call it on the event loop.
+
+    Raises :class:`ares.BadInput` if this machine cannot use the service.
+    """
     if settings.etcd is None:
         return RemoteConsensus(connections_of(settings), settings.member_addresses())
     try:
@@ -154,13 +171,18 @@ def connect(
     *,
     operation_log: str | Path | None = None,
 ) -> Connecting:
-    """A connection to the cluster of a cluster file. Raises :class:`ares.BadInput` if the file is not one.
+    """Connect to the cluster of a cluster file.
 
-    ``key``: the file with this client's secret key, where the cluster wants one (default: ARES_KEY, else what the cluster file names).
-    ``operation_log``: a file that gets a line of JSON for each operation (docs/tracing.md); `%p` in its name becomes the process id.
+    Raises :class:`ares.BadInput` if the file is not a cluster file.
 
-    Nothing is sent until the first operation. Use one connection for a whole program: its operations run side by side. The process keeps up to
-    256 MiB of freed memory for large values from then on (ares/machine/memory.py tells why, and how the environment prevents it).
+    ``key``: the file with this client's secret key, if the cluster wants a key (default: ARES_KEY,
+    else the key named by the cluster file). ``operation_log``: a file that gets a line of JSON for
+    each operation (docs/tracing.md); `%p` in the name becomes the process id.
+
+    No message is sent until the first operation. Use a single connection for a whole program:
+    operations run side by side. From the connection on, the process keeps up to 256 MiB of freed
+    memory for large values (ares/machine/memory.py gives the reason, and how the environment
+    prevents this).
     """
     if not isinstance(cluster, str | os.PathLike | Settings):
         raise BadInput(
@@ -182,8 +204,11 @@ def connect(
 
 
 def settings_of(cluster: str | Path) -> Settings:
-    """What the cluster file says, with the client's key and site that ARES_KEY and ARES_SITE name, if they do. Raises :class:`ares.BadInput` if the
-    file is not one."""
+    """Return the settings of the cluster file, with the client's key and site from the environment.
+
+    ARES_KEY and ARES_SITE name key and site, if set. Raises :class:`ares.BadInput` if the file is
+    not a cluster file.
+    """
     settings = with_key(Settings.load(cluster), os.environ.get(KEY_VARIABLE))
     site = os.environ.get(SITE_VARIABLE)
     return (
@@ -194,7 +219,7 @@ def settings_of(cluster: str | Path) -> Settings:
 
 
 def with_key(settings: Settings, key: str | Path | None) -> Settings:
-    """The settings with another file for the client's key, if one is given."""
+    """Return the settings with another file for the client's key, if ``key`` is given."""
     return (
         settings
         if not key

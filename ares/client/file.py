@@ -1,9 +1,10 @@
 """Fragmented files as users hold them (CoARESF).
 
-Two guarantees, chosen when a file is first written. By default a file is *shared*: many may write it at once; writes of different blocks all
-prevail, of two that change the same block one does and the other one is told; each block is linearizable, and a read of the file while others write
-it is not a snapshot. An *atomic* file is replaced as a whole: a reader sees one put or another, never half of one, and of two puts over one version
-one is told.
+A user chooses between two guarantees when a file is first written. By default a file is *shared*:
+many clients may write at once. Writes of different blocks all prevail; of two writes that change
+the same block one prevails, and the other writer is told. Each block is linearizable, and a read
+during writes is not a snapshot. An *atomic* file is replaced as a whole: a reader sees one put or
+another, never half of a put, and of two puts over the same version one writer is told.
 """
 
 import asyncio
@@ -54,15 +55,17 @@ OnProgress = Callable[[FileProgress], None]
 WHOLE_RETRIES_MAX = 20
 
 PIECE_BYTES = 4 * MIB
-"""What a writer cuts into chunks at a time, in a thread."""
+"""Bytes cut into chunks at a time, in a thread, by a writer."""
 
 ABANDON_S = 5.0
-"""How long a standstill may last while blocks that nobody will use are deleted; collection finds them anyway."""
+"""Longest standstill while unused blocks are deleted; collection finds the remaining blocks."""
 
 
 class FileStat(Struct, frozen=True):
-    """``blocks`` counts those that hold data. ``modified_s``: seconds since the epoch by the clock of the client that last wrote the genesis
-    block."""
+    """Size, kind and version of a file. ``blocks``: the number of blocks with data.
+
+    ``modified_s``: seconds since the epoch, by the clock of the last writer of the genesis block.
+    """
 
     name: str
     domain: str
@@ -74,11 +77,13 @@ class FileStat(Struct, frozen=True):
 
 
 class File:
-    """One file; use as ``async with store.file(name) as f``. Nothing is asked of the cluster before it is needed.
+    """A file; use as ``async with store.file(name) as f``. The first operation asks the cluster.
 
-    ``state`` is the file as this object last read or wrote it, the base of its next write: what others changed since counts as a conflict where this
-    one changes it, too. ``timeout_s`` bounds a standstill of an operation, not the whole of it. Operations raise :class:`ObjectNotFound` for a file
-    that is not there, and what :class:`ares.client.store.ObjectStore` raises.
+    ``state`` is the file as this object last read or wrote it, the base of the next write. A change
+    of another client since then counts as a conflict if this object changes the same part.
+    ``timeout_s`` bounds a standstill of an operation, not the whole operation. Operations raise
+    :class:`ObjectNotFound` for an absent file, and the errors of
+    :class:`ares.client.store.ObjectStore`.
     """
 
     def __init__(
@@ -88,7 +93,7 @@ class File:
         atomic: bool,
         sizes: Sizes,
     ) -> None:
-        """``locate``: gives the domain, and makes it if that is asked for."""
+        """Make a file object. ``locate(make)`` returns the domain, and creates it if ``make``."""
         genesis_name(name)
         if not isinstance(atomic, bool) or not isinstance(sizes, Sizes):
             raise BadInput(
@@ -111,7 +116,11 @@ class File:
     async def read(
         self, *, progress: OnProgress | None = None, timeout_s: float | None = None
     ) -> bytes:
-        """The whole file. Reading an unchanged file again moves no data; that content stays in memory as long as this object is open."""
+        """Return the whole file.
+
+        Reading an unchanged file again moves no data: the content stays in memory as long as this
+        object is open.
+        """
         assembled = Assembled(self._assembled)
         state = await self._load(assembled, "read", progress, timeout_s)
         self.state, self._assembled = state, assembled
@@ -125,9 +134,11 @@ class File:
         progress: OnProgress | None = None,
         timeout_s: float | None = None,
     ) -> bool:
-        """Bring the file at ``path`` up to date, wholly or not at all; whether anything had to change. Only what differs from it moves.
+        """Bring the local file at ``path`` up to date, wholly or not at all.
 
-        ``replacing`` is called with the descriptor of the file that is there, if it is to be replaced; what it raises ends this, and nothing changes.
+        Returns whether the file changed. Only differing parts move. ``replacing`` is called with
+        the descriptor of the present file before it is replaced; an error of ``replacing`` ends the
+        call, and the local file stays.
         """
         if not isinstance(path, str | os.PathLike):
             raise BadInput(f"a local file is named by its path, not by {type(path).__name__}")
@@ -152,9 +163,11 @@ class File:
         progress: OnProgress | None = None,
         timeout_s: float | None = None,
     ) -> WriteReport:
-        """Make the file hold ``data``: bytes, or the path of a local file. Only what differs from :attr:`state` moves.
+        """Make the file hold ``data``: bytes, or the path of a local file.
 
-        The report tells the conflicts: what of ``data`` did not get in because others changed it since; with ``mine`` it is written over theirs.
+        Only differences from :attr:`state` move. The report names the conflicts: parts of ``data``
+        left out because another client changed them since. With ``mine`` these parts overwrite the
+        other client's.
         """
         for _ in range(WHOLE_RETRIES_MAX):
             base = self.state or await self._base(timeout_s)
@@ -178,15 +191,20 @@ class File:
         return report
 
     def writer(self, *, mine: bool = False, timeout_s: float | None = None) -> "FileWriter":
-        """For content that comes into being as it is written: ``async with file.writer() as w: await w.write(piece)``.
+        """Return a writer for content that is produced while it is written.
 
-        The file is replaced as a whole when the writer closes, and is atomic then, whatever it was before. Over :attr:`state`, or else over what is
-        there at the first ``write``; if somebody put it meanwhile, that is a conflict in the report and nothing changes, unless ``mine``.
+        Use as ``async with file.writer() as w: await w.write(piece)``. The file is replaced as a
+        whole when the writer closes, and is atomic from then on, whatever it was before. The put
+        goes over :attr:`state`, or else over the version found at the first ``write``. If another
+        client put the file since, the report has a conflict and the file stays, unless ``mine``.
         """
         return FileWriter(self, mine, timeout_s)
 
     def acknowledge(self, conflicts: Iterable[Conflict]) -> None:
-        """Take the versions of ``conflicts`` for seen: the next write goes over exactly those, and is a conflict again where there are newer ones."""
+        """Count the versions of ``conflicts`` as seen.
+
+        The next write goes over exactly these versions. Newer versions are a conflict again.
+        """
         seen = {
             conflict.block: conflict.version
             for conflict in conflicts
@@ -198,9 +216,10 @@ class File:
             )
 
     async def stat(self, *, timeout_s: float | None = None) -> FileStat:
-        """Size, version and kind, without reading the content; blocks that others changed since the last read are looked at.
+        """Return size, version and kind, without reading the content.
 
-        Leaves :attr:`state` as it is: a program that asks how large a file is has not seen what others changed in it.
+        Blocks changed by other clients since the last read are looked at. :attr:`state` stays: a
+        program which asks for the size of a file has not seen the changes of other clients.
         """
         state = await self._load(Sink(), "stat", None, timeout_s)
         used, genesis = sum(1 for part in state.parts if part.length), state.genesis
@@ -210,15 +229,17 @@ class File:
         )
 
     async def snapshot(self, *, timeout_s: float | None = None) -> FileState:
-        """The file as it is now, without its content, for :meth:`read_range`; it becomes :attr:`state`."""
+        """Return the present file without content, for :meth:`read_range`; set :attr:`state`."""
         self.state = await self._load(Sink(), "stat", None, timeout_s)
         return self.state
 
     async def read_range(
         self, state: FileState, start: int, stop: int, *, timeout_s: float | None = None
     ) -> bytes:
-        """Bytes ``start`` to ``stop`` (exclusive) of the file as it was at ``state``. Raises :class:`ares.FileChanged` if those are
-        gone."""
+        """Return bytes ``start`` to ``stop`` (exclusive) of the file as of ``state``.
+
+        Raises :class:`ares.FileChanged` if these bytes are gone.
+        """
         if (
             not isinstance(state, FileState)
             or not isinstance(start, SupportsIndex)
@@ -234,7 +255,7 @@ class File:
         )
 
     async def delete(self, *, timeout_s: float | None = None) -> None:
-        """Delete the file and its blocks. Raises :class:`ObjectNotFound`."""
+        """Delete the file and all blocks of the file. Raises :class:`ObjectNotFound`."""
         await self._run(
             "deletion",
             lambda blocks: fm_remove(blocks, self.name, self._ids, int(time.time())),
@@ -244,7 +265,10 @@ class File:
         self.state = self._assembled = None
 
     async def collect(self, grace_s: int = GRACE_S, *, timeout_s: float | None = None) -> int:
-        """Delete blocks of this file's domain that no file names and that are older than ``grace_s``; how many that were."""
+        """Delete blocks older than ``grace_s`` that no file of the domain names.
+
+        Returns the number of deleted blocks.
+        """
         if not is_whole(grace_s) or not 0 <= grace_s <= SECONDS_MAX:
             raise BadInput(
                 f"blocks are kept for a whole number of seconds from 0 to {SECONDS_MAX:g}, "
@@ -263,7 +287,10 @@ class File:
         progress: Callable[[Progress], None] | None = None,
         timeout_s: float | None = None,
     ) -> Reconfigured:
-        """fm-reconfig: move the domain of the file, with one decision and one pass over its blocks; readers and writers go on meanwhile."""
+        """Move the domain of the file (fm-reconfig), with one decision and one pass.
+
+        Readers and writers continue during the move.
+        """
         store = await self._locate(False)
         return await store.reconfigure(configuration, progress=progress, timeout_s=timeout_s)
 
@@ -279,7 +306,7 @@ class File:
         )
 
     async def _base(self, timeout_s: float | None) -> FileState:
-        """The file as it is now, or one that is to be made."""
+        """Return the present file, or a file to be made."""
         try:
             await self._locate(True)
             return await self._run(
@@ -289,13 +316,16 @@ class File:
             return self._new(self._atomic)
 
     def _new(self, atomic: bool) -> FileState:
-        """The file that is to be made."""
+        """Return the state of a file to be made."""
         return FileState(
             Genesis(self._ids.life(self.name), atomic, self._sizes, None, ()), TAG_ZERO, ()
         )
 
     def _put(self, blocks: Blocks) -> Operation[Put]:
-        """A put over :attr:`state`, or over what is there now. Of a file that is not atomic nothing but the genesis block matters."""
+        """Return a put over :attr:`state`, or over the present file.
+
+        Of a file that is not atomic only the genesis block matters.
+        """
         base, now_s = self.state, int(time.time())
         if base is None:
             try:
@@ -313,7 +343,7 @@ class File:
         progress: OnProgress | None = None,
         timeout_s: float | None = None,
     ) -> Result:
-        """``queue``: writes of one file by one client run one after the other."""
+        """Run an operation. With ``queue``, the writes of a file by one client run in turn."""
         store = await self._locate(False)
         key = genesis_name(self.name) if queue else None
         return await store.run_on_blocks(
@@ -323,7 +353,10 @@ class File:
 
 @contextmanager
 def _opened(data: Data) -> Iterator[Callable[[Sizes], Content]]:
-    """What cuts ``data`` into chunks. Raises :class:`BadInput` for a file that cannot be read."""
+    """Yield the function which cuts ``data`` into chunks.
+
+    Raises :class:`BadInput` for a file that cannot be read.
+    """
     if isinstance(data, bytes | bytearray | memoryview):
         yield lambda sizes: content_of_bytes(data, sizes)
         return
@@ -346,14 +379,16 @@ def _opened(data: Data) -> Iterator[Callable[[Sizes], Content]]:
 
 
 class FileWriter:
-    """One put of a whole file, in pieces of any size, while its content comes into being; see :meth:`File.writer`.
+    """A put of a whole file, in pieces of any size, while the content is produced.
 
-    Blocks leave as they fill, few at a time. Nothing is visible before :meth:`close`: the one coverable write that publishes the list of all of them
-    comes last (ares/fragment/replace.py). As ``async with``, an exception aborts instead. An operation that fails gives up the whole: nothing is
-    published then (only an :class:`Uncertain` error of ``close`` may leave that open, and says so). One call at a time. Holds a few dozen MiB,
-    however long the file.
+    See :meth:`File.writer`. Blocks leave as they fill, few at a time. No change is visible before
+    :meth:`close`: the coverable write which publishes the list of all blocks comes last
+    (ares/fragment/replace.py). As ``async with``, an exception aborts the put instead. An operation
+    that fails gives up the whole put: then nothing is published (only an :class:`Uncertain` error
+    of ``close`` may leave this open, and says so). One call at a time. Holds a few dozen MiB for a
+    file of any length.
 
-    ``report``: what :meth:`close` returned.
+    ``report``: the result of :meth:`close`.
     """
 
     def __init__(self, file: File, mine: bool, timeout_s: float | None) -> None:
@@ -374,12 +409,18 @@ class FileWriter:
         await (self.close() if error is None else self.abort())
 
     async def begin(self) -> FileState:
-        """Look at the file that is to be replaced, and return it (at tag t0: there is none); the first ``write`` does it otherwise."""
+        """Look at the file to be replaced, and return its state (tag t0: the file is absent).
+
+        Without this call the first ``write`` looks at the file.
+        """
         self._check()
         return (await self._begun()).base
 
     async def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Add ``data`` to the end. Waits while many blocks are on their way. Raises what :class:`ares.client.store.ObjectStore` raises."""
+        """Add ``data`` to the end. Wait while many blocks are on their way.
+
+        Raises the errors of :class:`ares.client.store.ObjectStore`.
+        """
         self._check()
         if not isinstance(data, bytes | bytearray | memoryview):
             raise BadInput(
@@ -391,9 +432,12 @@ class FileWriter:
         )
 
     async def close(self) -> WriteReport:
-        """Publish the file. A conflict in the report means that it was not: somebody replaced, made or deleted the file meanwhile.
+        """Publish the file and return the report.
 
-        With ``mine`` that only happens when the file was deleted, or replaced over a quarter of an hour, with blocks of this put: write it again.
+        A conflict in the report means that the file was not published: another client replaced,
+        made or deleted the file since the beginning. With ``mine`` a conflict occurs only if the
+        file was deleted, or replaced over a quarter of an hour, with blocks of this put: write the
+        file again.
         """
         if self.report is None:
             self._check()
@@ -416,7 +460,10 @@ class FileWriter:
         return self.report
 
     async def abort(self) -> None:
-        """Publish nothing, and delete the blocks that were made; idempotent, and without effect after ``close``."""
+        """Publish nothing, and delete the blocks that were made.
+
+        Idempotent, and without effect after ``close``.
+        """
         if self._ended:
             return
         self._ended = True
@@ -439,7 +486,10 @@ class FileWriter:
         return self._put
 
     async def _send(self, pieces: Iterable[bytes | None]) -> Put:
-        """Let the blocks leave that are complete with these pieces (None: that was all, and all have to arrive). A failure gives up the whole."""
+        """Send the blocks completed by these pieces. A failure gives up the whole put.
+
+        None as a piece ends the content: the call waits until all blocks have arrived.
+        """
         try:
             put = await self._begun()
             for piece in pieces:
@@ -461,13 +511,16 @@ class FileWriter:
         return put
 
     def _cut(self, piece: bytes | None) -> list[tuple[bytes, bytes]]:
-        """The chunks that are complete with ``piece``, and their digests."""
+        """Return the chunks completed by ``piece``, with digests."""
         assert self._divider is not None, "cutting comes after the beginning"
         chunks = self._divider.finish() if piece is None else self._divider.feed(piece)
         return [(chunk, digest(chunk)) for chunk in chunks]
 
     async def _room_for(self, put: Put, more: int) -> None:
-        """Wait until so many blocks may leave (0: until all have arrived). Raises what one of them failed with."""
+        """Wait until ``more`` blocks may leave (0: until all blocks have arrived).
+
+        Raises the error of a failed block.
+        """
         while self._under_way and (not more or len(self._under_way) + more > put.pace.window()):
             done, self._under_way = await asyncio.wait(
                 self._under_way, return_when=asyncio.FIRST_COMPLETED
@@ -482,7 +535,7 @@ class FileWriter:
     async def _abandon(self) -> None:
         put = self._put
         if put is not None:
-            with suppress(Uncertain):  # a collection finds what is left
+            with suppress(Uncertain):  # a collection finds the remaining blocks
                 await self._run("end of a put", lambda _: put.abandon(), timeout_s=ABANDON_S)
 
     async def _run(

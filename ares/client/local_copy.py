@@ -1,4 +1,7 @@
-"""The other end of a transfer, bytes in memory or a file on this machine; and what local copies were made from, kept from one run to the next."""
+"""The local end of a transfer, bytes or a local file; and the remembered bases of local copies.
+
+A base is the state of a file from which a local copy was made, kept from one run to the next.
+"""
 
 import logging
 import os
@@ -28,14 +31,17 @@ Replacing = Callable[[int], object]
 
 
 def content_of_bytes(data: bytes | bytearray | memoryview, sizes: Sizes) -> Content:
-    """``data`` cut into chunks; it must not change before it is written."""
+    """Return ``data`` cut into chunks; ``data`` must not change before the write."""
     view = memoryview(data).cast("B")
     chunks = list(divide(lambda offset, count: bytes(view[offset : offset + count]), sizes))
     return Content(chunks, lambda chunk: view[chunk.offset : chunk.offset + chunk.length])
 
 
 def content_of_file(file: int, name: str, sizes: Sizes) -> Content:
-    """An open file (a descriptor) cut into chunks. Loading a chunk that is no longer what it was raises :class:`BadInput`."""
+    """Return the content of an open file (a descriptor), cut into chunks.
+
+    Loading a chunk which has changed since raises :class:`BadInput`.
+    """
 
     def load(chunk: Chunk) -> bytes:
         data = _read_at(file, chunk.offset, chunk.length)
@@ -49,7 +55,7 @@ def content_of_file(file: int, name: str, sizes: Sizes) -> Content:
 
 
 def _read_at(file: int, offset: int, count: int) -> bytes:
-    """``count`` bytes from ``offset``, fewer only at the end."""
+    """Return ``count`` bytes from ``offset``, fewer only at the end."""
     data = os.pread(file, count, offset)
     while 0 < len(data) < count and (more := os.pread(file, count - len(data), offset + len(data))):
         data += more
@@ -57,7 +63,7 @@ def _read_at(file: int, offset: int, count: int) -> bytes:
 
 
 def digest_of_file(file: int) -> bytes:
-    """Of the whole content of an open file (a descriptor)."""
+    """Return the digest of the whole content of an open file (a descriptor)."""
     whole, offset = blake3(), 0
     while data := _read_at(file, offset, COPY_BYTES):
         whole.update(data)
@@ -66,7 +72,7 @@ def digest_of_file(file: int) -> bytes:
 
 
 class Assembled(Sink):
-    """A sink that makes one ``bytes`` of a file, out of what an earlier read gave and of what changed since."""
+    """A sink that assembles a file in memory from an earlier read and from the changed parts."""
 
     def __init__(self, before: "Assembled | None" = None) -> None:
         self.data = b""
@@ -99,16 +105,19 @@ class Assembled(Sink):
         self._offset += part.length
 
     def _start(self) -> None:
-        """From here on it differs: make room for all of it at once, which the operating system fills with memory only as it is written to."""
+        """Begin the new content at the first difference: make room for all of the file at once.
+
+        The operating system fills the room with memory only as the sink writes.
+        """
         try:
             self._new = BytesIO(bytes(self._expected_bytes))
-        except MemoryError:  # what was expected comes from a hint, which may be out of date
+        except MemoryError:  # the expected size comes from a hint, which may be out of date
             self._new = BytesIO()
         if self._old is not None:
             self._new.write(memoryview(self._old.data)[: self._offset])
 
     def finish(self) -> bytes:
-        """The file. It is the very object of the earlier read if nothing changed."""
+        """Return the file: the very object of the earlier read if the file is unchanged."""
         if self._new is None and (self._old is None or self._offset < len(self._old.data)):
             self._start()
         if self._new is None:
@@ -129,15 +138,18 @@ class Assembled(Sink):
 
 
 class LocalCopy(Sink):
-    """A sink that brings the file at ``path`` up to date, wholly or not at all: what it has already is not wanted again.
+    """A sink that brings the file at ``path`` up to date, wholly or not at all.
 
-    Nothing is written as long as the file is as it should be; from the first difference on, a new file beside it is, which then takes its place.
-    Every method raises :class:`BadInput` if the file cannot be read or written; it is as it was then, and so it is if ``replacing`` raises something,
-    which is called with the descriptor of a file that is there, before it is replaced by one that differs.
+    Parts in the present file are not wanted again. While the present file agrees, no byte is
+    written. From the first difference on, the sink writes a new file in the same directory, which
+    finally takes the place of the present file. Every method raises :class:`BadInput` if a file
+    cannot be read or written; the present file then stays as it was. ``replacing`` is called with
+    the descriptor of a present file before a different file replaces it; after an error of
+    ``replacing`` the present file stays, too.
     """
 
     def __init__(self, path: Path, sizes: Sizes, replacing: Replacing | None = None) -> None:
-        self._path = Path(os.path.realpath(path))  # a symbolic link stays one
+        self._path = Path(os.path.realpath(path))  # a symbolic link stays a link
         self._sizes = sizes
         self._replacing = replacing
         self._old: int | None = None
@@ -149,7 +161,7 @@ class LocalCopy(Sink):
         self._same = self._offset = 0
 
     def open(self) -> None:
-        """Look at what is there."""
+        """Look at the present file."""
         with self._told("read"):
             try:
                 self._old = old = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK)
@@ -191,9 +203,10 @@ class LocalCopy(Sink):
                 data = data[os.write(self._new, data) :]
 
     def finish(self) -> bool:
-        """Put the new file in its place; whether there was anything to change."""
+        """Put the new file in place; return whether the file changed."""
         with self._told("written"):
-            # What was taken from the file must still be what it was, and what is replaced must be what was looked at.
+            # The parts taken from the file must be unchanged, and the replaced file must be the
+            # file that was looked at.
             if _identity(_status(self._path)) != _identity(self._found):
                 raise BadInput(
                     f"{self._path} was changed by somebody else while it was being brought up to date, and was left so; try again"
@@ -220,14 +233,14 @@ class LocalCopy(Sink):
             ) from error
 
     def close(self) -> None:
-        """Leave nothing behind; idempotent."""
+        """Close the files and remove the temporary file; idempotent."""
         self._discard()
         if self._old is not None:
             os.close(self._old)
             self._old = None
 
     def _start(self) -> None:
-        """From here on the files differ: begin the new one with what they share."""
+        """Begin the new file, at the first difference, with the common beginning of both files."""
         if self._old is not None and self._replacing is not None:
             self._replacing(self._old)
         self._new, self._temporary = tempfile.mkstemp(
@@ -258,7 +271,7 @@ class LocalCopy(Sink):
 
 
 def _status(path: Path) -> os.stat_result | None:
-    """None for a file that is not there."""
+    """Return the status of a file, or None for an absent file."""
     try:
         return os.stat(path)
     except FileNotFoundError:
@@ -270,7 +283,7 @@ def _identity(found: os.stat_result | None) -> tuple[int, int, int, int] | None:
 
 
 VARIABLE = "ARES_CACHE"
-"""A directory, or `off`."""
+"""Name of the variable with the directory of entries, or with `off`."""
 
 FORMAT = 1
 """First byte of every entry."""
@@ -281,7 +294,10 @@ NAME_BYTES = 16
 
 
 class LocalName(Struct, frozen=True, array_like=True):
-    """A local copy: ``path`` (absolute, symbolic links followed) holds the file ``file`` of ``domain`` of the cluster with the id ``cluster``."""
+    """A local copy: ``path`` holds ``file`` of ``domain`` of the cluster with the id ``cluster``.
+
+    ``path`` is absolute, with symbolic links followed.
+    """
 
     cluster: bytes
     domain: str
@@ -299,27 +315,38 @@ _decoder = msgspec.msgpack.Decoder(_Entry)
 
 
 def cache_directory(environment: Mapping[str, str]) -> Path | None:
-    """Where entries are kept: $ARES_CACHE, else `ares` in $XDG_CACHE_HOME or ~/.cache. None: nowhere."""
+    """Return the directory of entries, or None if entries are not kept.
+
+    $ARES_CACHE, else `ares` in $XDG_CACHE_HOME or ~/.cache.
+    """
     said = environment.get(VARIABLE)
     if said:
         return None if said == "off" else Path(said)
     base = environment.get("XDG_CACHE_HOME", "")
-    if not os.path.isabs(base):  # a relative one is to be ignored, says the specification
+    if not os.path.isabs(base):  # the specification says that a relative path is ignored
         base = os.path.join(os.path.expanduser("~"), ".cache")
     return Path(base) / "ares" if os.path.isabs(base) else None
 
 
 class Remembered:
-    """What local copies were made from: one small file for each copy in ``directory`` (None: there are none, and none are kept).
+    """The bases of local copies: a small file for each copy in ``directory``.
 
-    A write of a file has a base: the file as *that copy* was made from, by the last put of it or the last get into it. What others changed since
-    counts as a conflict where the copy changes it, too, and is left alone where the copy does not; and a base that is known costs no look at the
-    cluster. So the base belongs to the copy, and is kept by the copy's path as well as by the cluster, the domain and the file: two people at one
-    machine, each with a copy of the same file, would otherwise take each other's base, and the second put would wipe out what the first one put, as
-    if it had been seen and deleted. What was in the copy then is remembered by its digest: only so it can be known whether it was edited since.
+    Without a directory no base is known and no base is kept.
 
-    An entry is MessagePack behind a format byte: lengths, versions and digests of blocks, no content and no secrets. All of it may be lost at any
-    time: a put without a base replaces what is there. Nothing here fails: what cannot be read or written is logged and passed over.
+    A write of a file has a base: the file from which *this copy* was made, by the last put of the
+    copy or the last get into the copy. A change of another client since then is a conflict if the
+    copy changes the same part, and is left alone if the copy does not; and a known base costs no
+    look at the cluster. The base therefore belongs to the copy, and is kept by the copy's path as
+    well as by the cluster, the domain and the file. Otherwise two people at the same machine, each
+    with a copy of the same file, would take each other's base, and the second put would wipe out
+    the first put, as if the second person had seen and deleted the first person's content. The
+    content of the copy at that time is remembered by digest: only with a digest can a program know
+    whether the copy was edited since.
+
+    An entry is MessagePack behind a format byte: lengths, versions and digests of blocks, no
+    content and no secrets. Every entry may be lost at any time: a put without a base replaces the
+    present file. No method of this class fails: an entry that cannot be read or written is logged
+    and passed over.
     """
 
     def __init__(self, directory: Path | None) -> None:
@@ -327,16 +354,16 @@ class Remembered:
 
     @property
     def keeps(self) -> bool:
-        """Whether there is a directory."""
+        """Return whether a directory is given."""
         return self._directory is not None
 
     def recall(self, copy: LocalName) -> FileState | None:
-        """What the copy was made from, if that is known."""
+        """Return the base of the copy, or None if the base is unknown."""
         entry = self._entry(copy)
         return None if entry is None else entry.state
 
     def content(self, copy: LocalName) -> bytes:
-        """The digest of the copy itself when it was last put or brought here; empty if that is not known."""
+        """Return the digest of the copy at its last put or get; empty if unknown."""
         entry = self._entry(copy)
         return b"" if entry is None else entry.content
 
@@ -369,7 +396,10 @@ class Remembered:
         return entry
 
     def remember(self, copy: LocalName, state: FileState, content: bytes = b"") -> None:
-        """Keep what the copy was made from, and the digest of its ``content``, wholly or not at all; the oldest entries go if there are too many."""
+        """Keep the base of the copy and the digest of ``content``, wholly or not at all.
+
+        If entries are too many, the oldest entries go.
+        """
         if self._directory is None:
             return
         entry = _Entry(
@@ -392,7 +422,7 @@ class Remembered:
             log.warning("what %s is based on was not kept: %s", os.fsdecode(copy.path), error)
 
     def forget(self, cluster: bytes, domain: str, file: str) -> None:
-        """Forget what every copy of that file was made from: a deleted file begins again."""
+        """Forget the bases of every copy of a file: a deleted file begins again."""
         if self._directory is None:
             return
         try:
@@ -414,13 +444,16 @@ def _file_digest(cluster: bytes, domain: str, file: str) -> str:
 
 
 def _changed_ns(path: Path) -> int:
-    """0 for one that is gone already."""
+    """Return the time of the last change in nanoseconds, or 0 for an absent file."""
     found = _status(path)
     return found.st_mtime_ns if found is not None else 0
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Wholly or not at all, through a temporary file of the same directory, readable by its owner only."""
+    """Replace a file, wholly or not at all, through a temporary file of the same directory.
+
+    Only the owner can read the file.
+    """
     file, temporary = tempfile.mkstemp(prefix=".ares-", dir=path.parent)
     try:
         with os.fdopen(file, "wb") as stream:

@@ -1,6 +1,7 @@
-"""The manager: what a program holds of a cluster. It is the object store of the domain `default`, and opens the others.
+"""The manager: a program's connection to a cluster.
 
-Each client has its own manager with its own configuration sequences (ARES II section 4, "Manager").
+The manager is the object store of the domain `default`, and opens the remaining domains. Each
+client has its own manager with its own configuration sequences (ARES II section 4, "Manager").
 """
 
 import asyncio
@@ -61,11 +62,14 @@ from ares.tracing.tracer import Tracer
 
 DESCRIBE_S = 1.0
 TRUST_S = 10.0
-"""A client of a log that heard nothing of it for so long asks where it ends before it appends."""
+"""Age of the last answer of a log after which a client asks for the tail before it appends."""
 
 
 class ClusterStatus(Struct, frozen=True):
-    """``servers``: what the reachable ones say; None for silent ones. ``troubles``: why servers and members are silent, where that is known."""
+    """The state of a cluster. ``servers``: the descriptions of servers; None for a silent server.
+
+    ``troubles``: why servers and members are silent, as far as known.
+    """
 
     servers: dict[ServerId, Description | None]
     members: list[ConsensusDescription]
@@ -73,12 +77,14 @@ class ClusterStatus(Struct, frozen=True):
 
 
 class Manager(ObjectStore):
-    """Use as ``async with``; see :func:`ares.connect`.
+    """A client of a cluster. Use as ``async with``; see :func:`ares.connect`.
 
-    ``book``: the servers of the cluster file. ``initial``: c0. ``decided`` says whether a configuration carries the proof that it was decided, in a
-    cluster that asks for one. ``tracer``: decides which operations are traced; it is closed with the manager. ``connect``: makes connections; each
-    log has its own. ``remote``: servers at other sites, which are asked when those here do not do. ``whereabouts``: of domains, as servers near by
-    and this machine know them. ``site``: where this client is.
+    ``book``: the servers of the cluster file. ``initial``: c0. ``decided`` says whether a
+    configuration carries the proof of its decision, in a cluster that asks for proofs. ``tracer``:
+    selects the traced operations; closed with the manager. ``connect``: makes connections; each log
+    has connections of its own. ``remote``: servers at other sites, which are asked when the servers
+    at this site do not suffice. ``whereabouts``: the places of domains, known to nearby servers and
+    to this machine. ``site``: the site of this client.
     """
 
     def __init__(
@@ -126,7 +132,10 @@ class Manager(ObjectStore):
         await self.close()
 
     async def close(self) -> None:
-        """End what is under way with :class:`ares.model.errors.ConnectionClosed`, and close every connection."""
+        """End all operations and close every connection.
+
+        The operations end with :class:`ares.model.errors.ConnectionClosed`.
+        """
         used = [store.configuration for store in self._domains.values()] + [
             log.view.sequence.last_finalized for _, log in self._logs.values()
         ]
@@ -138,9 +147,10 @@ class Manager(ObjectStore):
     async def domain(
         self, name: str, create: Configuration | None = None, *, timeout_s: float | None = None
     ) -> ObjectStore:
-        """The domain ``name``. If it was never created: created with ``create`` if that is given, else :class:`DomainNotFound`.
+        """Open the domain ``name``.
 
-        Raises :class:`BadInput` for a log, and for what is called like a mirror.
+        If the domain was never created, create it with ``create``, or raise :class:`DomainNotFound`
+        without ``create``. Raises :class:`BadInput` for a log, and for the name of a mirror.
         """
         refuse_mirror(name)
         if create is None:
@@ -161,9 +171,11 @@ class Manager(ObjectStore):
         reads: Reads = "craq",
         timeout_s: float | None = None,
     ) -> Log:
-        """The log ``name``. If it was never created: created with ``create``, a chain, if that is given, else :class:`LogNotFound`.
+        """Open the log ``name``.
 
-        ``reads``: who answers reads unless a call says otherwise. Raises :class:`BadInput` for a domain that holds objects.
+        If the log was never created, create it with ``create``, a chain, or raise
+        :class:`LogNotFound` without ``create``. ``reads``: the servers that answer reads, unless a
+        call says otherwise. Raises :class:`BadInput` for a domain of objects.
         """
         if create is None:
             try:
@@ -175,7 +187,7 @@ class Manager(ObjectStore):
     async def domain_or_log(
         self, name: str, *, reads: Reads = "craq", timeout_s: float | None = None
     ) -> "ObjectStore | Log":
-        """What has that name, whatever it is. Raises :class:`DomainNotFound`."""
+        """Open the domain or the log of this name. Raises :class:`DomainNotFound`."""
         domain = _checked_domain(name)
         if domain in self._domains:
             return self._domains[domain]
@@ -196,9 +208,11 @@ class Manager(ObjectStore):
         *,
         timeout_s: float | None = None,
     ) -> tuple[ObjectStore, bool]:
-        """Decide the first configuration of ``name`` (default: what `default` has now) and record it; whether it became this one.
+        """Decide and record the first configuration of ``name``.
 
-        Creators that race, and later ones, get the domain as it was created first. Raises :class:`ares.ConsensusUnavailable`.
+        Returns the domain, and whether the wished configuration was decided now. The default
+        configuration is the present configuration of `default`. Of several creators, all get the
+        domain of the first creator. Raises :class:`ares.ConsensusUnavailable`.
         """
         if isinstance(configuration, Configuration) and configuration.dap == "chain":
             raise BadInput(
@@ -216,7 +230,7 @@ class Manager(ObjectStore):
         reads: Reads = "craq",
         timeout_s: float | None = None,
     ) -> tuple[Log, bool]:
-        """As :meth:`create_domain`, of a log."""
+        """Create a log, as :meth:`create_domain` creates a domain."""
         if isinstance(configuration, Configuration):
             check_chain(configuration)
         refuse_mirror(name)
@@ -230,7 +244,7 @@ class Manager(ObjectStore):
     async def _created(
         self, name: str, configuration: Configuration | None, timeout_s: float | None
     ) -> tuple[Configuration, bool]:
-        """What the domain begins with, and whether that was just decided as it was wished."""
+        """Return the domain's first configuration, and whether this call's wish was decided."""
         domain = _checked_domain(name)
         if domain == DEFAULT_DOMAIN:
             raise BadInput("the domain 'default' is there from the beginning, and holds objects")
@@ -264,10 +278,12 @@ class Manager(ObjectStore):
         atomic: bool = False,
         sizes: Sizes | None = None,
     ) -> File:
-        """The file ``name``, a domain of its own called ``file/NAME``; see :class:`ares.File`.
+        """Return the file ``name``, which is a domain of its own called ``file/NAME``.
 
-        ``create`` (default: what `default` has then), ``atomic`` and ``sizes`` (of blocks) apply when the file is first written. Making one takes the
-        consensus service; for many small files, keep them together in one domain: ``(await store.domain("photos")).file(name)``.
+        See :class:`ares.File`. ``create`` (default: the configuration of `default` at that time),
+        ``atomic`` and ``sizes`` (of blocks) apply when the file is first written. Making a file
+        takes the consensus service. Keep many small files together in one domain: ``(await
+        store.domain("photos")).file(name)``.
         """
         genesis_name(name)
         domain = FILE_DOMAINS + name
@@ -284,7 +300,7 @@ class Manager(ObjectStore):
         return File(name, own_domain, atomic, sizes or Sizes())
 
     async def files(self, prefix: str = "", *, timeout_s: float | None = None) -> Sequence[str]:
-        """The names of the files that are domains of their own and start with ``prefix``, in order."""
+        """Return the names of files with their own domains that start with ``prefix``, in order."""
         checked_prefix(prefix, DIRECTORY + FILE_DOMAINS)
         names: list[str] = []
         async for entry in self.list_named(_entry(DomainName(FILE_DOMAINS + prefix)), timeout_s):
@@ -295,7 +311,10 @@ class Manager(ObjectStore):
     async def domains(
         self, *, timeout_s: float | None = None
     ) -> "AsyncIterator[ObjectStore | Log]":
-        """Every domain but mirrors, logs (:class:`ares.Log`) among them: `default`, then the others by name."""
+        """Yield every domain except mirrors: `default`, then the other domains and logs by name.
+
+        Logs are :class:`ares.Log`.
+        """
         yield self
         async for name in self.list_named(DIRECTORY, timeout_s):
             if not name.startswith(DIRECTORY + MIRROR_DOMAINS):
@@ -309,15 +328,19 @@ class Manager(ObjectStore):
         max_age_s: float | None = None,
         timeout_s: float | None = None,
     ) -> StaleValue:
-        """The value of an object as the domain's mirror at this client's site has it, and how old that is at most. Without a mirror there, and
-        before it was complete for the first time: the usual read.
+        """Return an object's value from the mirror at this client's site, and the greatest age.
 
-        Raises :class:`ares.MirrorTooOld` for a mirror that is older than ``max_age_s``; and :class:`ObjectNotFound`.
+        Without a mirror at the site, and before the mirror was first complete: the usual read.
+        Raises :class:`ares.MirrorTooOld` if the mirror is older than ``max_age_s``; and
+        :class:`ObjectNotFound`.
         """
         return await read_stale(self, key, domain, self._site, max_age_s, self._timeout(timeout_s))
 
     async def original(self, domain: str, *, timeout_s: float | None = None) -> ObjectStore:
-        """The domain, if it can have mirrors. Raises :class:`BadInput` for a log, a file, or a mirror; and :class:`DomainNotFound`."""
+        """Open the domain ``domain``, if it can have mirrors.
+
+        Raises :class:`BadInput` for a log, a file, or a mirror; and :class:`DomainNotFound`.
+        """
         return fit_for_mirrors(domain, await self.domain_or_log(domain, timeout_s=timeout_s))
 
     async def create_mirror(
@@ -328,9 +351,10 @@ class Manager(ObjectStore):
         *,
         timeout_s: float | None = None,
     ) -> tuple[Configuration, bool]:
-        """A mirror of ``domain`` at ``site``, on the servers of ``configuration``; what it has, and whether it was made now.
+        """Make a mirror of ``domain`` at ``site``, on the servers of ``configuration``.
 
-        It is empty until the autopilot has copied the domain. Raises what :meth:`original` raises.
+        Returns the mirror's configuration, and whether this call made the mirror. The mirror is
+        empty until the autopilot has copied the domain. Raises the errors of :meth:`original`.
         """
         await self.original(domain, timeout_s=timeout_s)
         if configuration.dap == "chain":
@@ -343,19 +367,24 @@ class Manager(ObjectStore):
     async def remove_mirror(
         self, domain: str, site: str, *, timeout_s: float | None = None
     ) -> None:
-        """Remove it; the autopilot empties it. Raises :class:`ares.model.errors.MirrorNotFound`."""
+        """Remove a mirror; the autopilot empties the mirror.
+
+        Raises :class:`ares.model.errors.MirrorNotFound`.
+        """
         await remove(self, domain, site, timeout_s)
 
     async def mirrors(self, *, timeout_s: float | None = None) -> list[Mirror]:
-        """All mirrors, and how old they are."""
+        """Return all mirrors with their ages."""
         return await states(self, timeout_s)
 
     async def follow_users(
         self, name: str, follow: bool = True, *, timeout_s: float | None = None
     ) -> None:
-        """Let the domain ``name`` follow its users from site to site, or not (docs/sites.md). It takes an autopilot, which knows within seconds.
+        """Let the domain ``name`` follow its users from site to site, or stop it (docs/sites.md).
 
-        Raises :class:`DomainNotFound`, and :class:`BadInput` for `default`, mirrors and logs, which stay where they are.
+        An autopilot is needed, and notices the change within seconds. Raises
+        :class:`DomainNotFound`, and :class:`BadInput` for `default`, mirrors and logs, which stay
+        at their servers.
         """
         refuse_mirror(name)
         domain = _checked_domain(name)
@@ -380,7 +409,7 @@ class Manager(ObjectStore):
             )
 
     async def following(self, *, timeout_s: float | None = None) -> list[str]:
-        """The names of the domains that follow their users, in order."""
+        """Return the names of the domains that follow their users, in order."""
         return [
             name.removeprefix(FOLLOWING) async for name in self.list_named(FOLLOWING, timeout_s)
         ]
@@ -396,7 +425,10 @@ class Manager(ObjectStore):
         skip_undecodable: bool = False,
         transfer: Transfer = "client",
     ) -> Reconfigured:
-        """:meth:`ObjectStore.reconfigure`, of any domain, or :meth:`ares.Log.reconfigure`."""
+        """Move any domain or log, as the method of the domain or log does.
+
+        See :meth:`ObjectStore.reconfigure` and :meth:`ares.Log.reconfigure`.
+        """
         found = (
             self
             if domain == DEFAULT_DOMAIN
@@ -420,7 +452,10 @@ class Manager(ObjectStore):
         )
 
     async def status(self) -> ClusterStatus:
-        """Ask everybody who they are and what they hold; takes up to two seconds when somebody is silent."""
+        """Ask all servers and members for identity and contents.
+
+        Takes up to two seconds if a server or member is silent.
+        """
         described = await self.describe(list(self._book.values()))
         members = await self.describe_members()
         return ClusterStatus(
@@ -428,18 +463,22 @@ class Manager(ObjectStore):
         )
 
     async def describe_members(self) -> list[ConsensusDescription]:
-        """What the members of the consensus service that answer say of themselves; takes up to a second when one is silent."""
+        """Return the descriptions of the consensus members that answer.
+
+        Takes up to a second if a member is silent.
+        """
         return await self._consensus.describe(DESCRIBE_S)
 
     @property
     def troubles(self) -> dict[ServerId, str]:
-        """Why servers and members are silent, where that is known."""
+        """Return why servers and members are silent, as far as known."""
         return {**self._consensus.troubles, **self._runner.troubles}
 
     async def identified(self, configuration: Configuration) -> Configuration:
-        """``configuration`` with addresses and with the identities that its servers have *now*.
+        """Return ``configuration`` with addresses and with the *present* identities of the servers.
 
-        Raises :class:`BadInput` for servers nobody knows, :class:`ConfigurationRefused` when one does not answer: it could not take part.
+        Raises :class:`BadInput` for unknown servers, and :class:`ConfigurationRefused` if a server
+        does not answer: a silent server could not take part.
         """
         if not isinstance(configuration, Configuration):
             raise BadInput(
@@ -481,8 +520,11 @@ class Manager(ObjectStore):
         patience_s: float | None = None,
         usage_of: tuple[DomainName, ...] = (),
     ) -> dict[ServerId, Description]:
-        """What each of these servers says of itself; those silent for ``patience_s`` (DESCRIBE_S) are missing. ``brief``: who they are.
-        ``usage_of``: domains of which they say who uses them, too."""
+        """Return the descriptions of ``servers``, without the servers silent for ``patience_s``.
+
+        ``patience_s`` is DESCRIBE_S by default. ``brief``: identities only. ``usage_of``: domains
+        whose users the servers name, too.
+        """
         described: dict[ServerId, Description] = {}
         for first in range(0, len(servers), SERVERS_MAX):
             some = describe_servers(
@@ -492,12 +534,18 @@ class Manager(ObjectStore):
         return described
 
     async def _found(self, domain: DomainName, timeout_s: float | None) -> Configuration | None:
-        """A finalized configuration of the domain, where to begin: as servers near by name it, else as the directory has it."""
+        """Return a finalized configuration of the domain, from which to begin.
+
+        Nearby servers name the configuration, or else the directory has it.
+        """
         named = await self._look_near(domain)
         return await self._recorded(domain, timeout_s) if named is None else named
 
     async def _look_near(self, domain: DomainName) -> Configuration | None:
-        """What servers of this site, or those that had the domain last, name; None if they name nothing that is to be believed."""
+        """Return the domain's configuration as named by nearby servers, or by its last servers.
+
+        None if the servers name no configuration that can be believed.
+        """
         for servers in self._whereabouts.of(domain):
             named = await self._runner.run(
                 locate(domain, servers), f"where domain {domain!r} is", 2 * LOCATE_S
@@ -512,16 +560,17 @@ class Manager(ObjectStore):
         return None
 
     async def is_near(self, domain: DomainName) -> bool:
-        """Whether servers at the client's site know the domain, or those that had it when it was used last."""
+        """Return whether nearby servers, or the domain's last servers, know the domain."""
         return await self._look_near(domain) is not None
 
     def _is_decided(self, configuration: Configuration) -> bool:
         return self._decided is None or self._decided(configuration)
 
     async def _recorded(self, domain: DomainName, timeout_s: float | None) -> Configuration | None:
-        """What a domain begins with, as the directory has it.
+        """Return the first configuration of a domain from the directory.
 
-        A client that writes objects can write there: where decisions are certified, the entry must be one.
+        A client which writes objects can write to the directory: where decisions are certified, the
+        entry must be a decision.
         """
         entry = (await self.read_named(_entry(domain), timeout_s)).value
         if not isinstance(entry, bytes):
@@ -553,7 +602,7 @@ class Manager(ObjectStore):
         return self._domains[first.domain]
 
     def _opened_log(self, first: Configuration, reads: Reads) -> Log:
-        """One session for all that open it, so that their appends stand in order."""
+        """Open a log with a session shared by all users of the log, which orders appends."""
         runner, session = self._logs.get(first.domain, (None, None))
         if runner is None or session is None or runner.closed:
             session = LogSession(
@@ -574,7 +623,11 @@ class Manager(ObjectStore):
 
 
 def _begin(first: Configuration) -> Operation[Configuration]:
-    """Decide what a domain begins with. Of a log, the consensus service is told that it is finalized: it decides chains only behind chains."""
+    """Decide the first configuration of a domain.
+
+    The consensus service is told that a log's first chain is finalized: the service decides a chain
+    only behind a chain.
+    """
     decided = yield from agree(first, check_chain if first.dap == "chain" else coding_for)
     if decided.configuration.dap == "chain":
         yield Announce(decided.configuration)

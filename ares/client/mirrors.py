@@ -1,4 +1,7 @@
-"""The mirrors of a cluster (ares/objects/mirroring.py): which there are, how old they are, and making and removing them."""
+"""The mirrors of a cluster: their list, their ages, and how to make and remove a mirror.
+
+See ares/objects/mirroring.py.
+"""
 
 import time
 from typing import TYPE_CHECKING
@@ -23,7 +26,10 @@ if TYPE_CHECKING:
 
 
 class Mirror(Struct, frozen=True):
-    """A read-only copy of ``domain`` at ``site``. ``age_s``: what was completed longer ago is in it; None: it was never complete."""
+    """A read-only copy of ``domain`` at ``site``.
+
+    The mirror has every change completed more than ``age_s`` seconds ago; None: never complete.
+    """
 
     domain: DomainName
     site: str
@@ -32,7 +38,7 @@ class Mirror(Struct, frozen=True):
 
 
 async def list_mirrors(manager: "Manager", timeout_s: float | None = None) -> list[MirrorName]:
-    """The names of all that were ever made, removed ones among them."""
+    """Return the names of all mirrors ever made, including removed mirrors."""
     entries = [entry async for entry in manager.list_named(DIRECTORY + MIRROR_DOMAINS, timeout_s)]
     parsed = (parse_mirror(entry.removeprefix(DIRECTORY)) for entry in entries)
     return [name for name in parsed if name is not None]
@@ -41,7 +47,7 @@ async def list_mirrors(manager: "Manager", timeout_s: float | None = None) -> li
 async def opened(
     manager: "Manager", name: MirrorName, timeout_s: float | None = None
 ) -> ObjectStore | None:
-    """The domain in which it is kept; None if it was never made."""
+    """Return the domain which holds the mirror, or None if the mirror was never made."""
     if not is_domain_name(name.name):
         return None
     try:
@@ -56,7 +62,10 @@ async def is_removed(store: ObjectStore, timeout_s: float | None = None) -> bool
 
 
 async def as_of(store: ObjectStore, timeout_s: float | None = None) -> float | None:
-    """What was completed before this time, in seconds since 1970, is in the mirror; None if it was never complete."""
+    """Return the time, in seconds since 1970, before which all completed changes are in the mirror.
+
+    None if the mirror was never complete.
+    """
     record = (await store.read_named(AS_OF, timeout_s)).value
     try:
         return decode_as_of(record) if isinstance(record, bytes) else None
@@ -65,14 +74,21 @@ async def as_of(store: ObjectStore, timeout_s: float | None = None) -> float | N
 
 
 def age_s(began_s: float) -> float:
-    """How long ago that was. Where the clocks of this machine and of the one that copied disagree it is wrong by as much; it is never negative."""
+    """Return the age of a moment, which is never negative.
+
+    If the clock of this machine and the clock of the copying machine disagree, the age is wrong by
+    the difference.
+    """
     return max(0.0, time.time() - began_s)
 
 
 async def newest_life(
     manager: "Manager", domain: str, site: str, timeout_s: float | None = None
 ) -> tuple[MirrorName, ObjectStore | None]:
-    """The mirror of ``domain`` at ``site`` that was not removed; if there is none, the name of the next one, and None."""
+    """Return the present mirror of ``domain`` at ``site``, with its name.
+
+    Without a present mirror: the name of the next mirror, and None.
+    """
     last = max(
         (
             name.life
@@ -88,7 +104,10 @@ async def newest_life(
 
 
 def fit_for_mirrors(domain: str, found: object) -> ObjectStore:
-    """``found``, which is called ``domain``. Raises :class:`BadInput` if it cannot have mirrors."""
+    """Return ``found``, the domain called ``domain``, if it can have mirrors.
+
+    Raises :class:`BadInput` if it cannot.
+    """
     why = ""
     if domain.startswith(MIRROR_DOMAINS):
         why = "is a mirror itself"
@@ -113,7 +132,7 @@ async def remove(
 
 
 async def states(manager: "Manager", timeout_s: float | None = None) -> list[Mirror]:
-    """All mirrors, by site and domain."""
+    """Return all mirrors."""
     last: dict[tuple[str, str], MirrorName] = {}
     for name in await list_mirrors(manager, timeout_s):
         key = (name.site, name.domain)
@@ -138,7 +157,7 @@ async def states(manager: "Manager", timeout_s: float | None = None) -> list[Mir
 
 
 def refuse_mirror(name: object) -> None:
-    """Raises :class:`BadInput` for what is called like a mirror: nobody reads or writes it but as one."""
+    """Refuse a mirror's name with :class:`BadInput`: only mirror functions use mirrors."""
     if isinstance(name, str) and name.startswith(MIRROR_DOMAINS):
         raise BadInput(
             f"names that begin with {MIRROR_DOMAINS} are those of mirrors, and {name!r} is not opened: `ares-cli domain mirror` makes mirrors, and "

@@ -1,9 +1,10 @@
-"""Runs a session on the asyncio event loop: the clock, the connections and the consensus service that it asks for.
+"""The runner of a session on the asyncio event loop: clock, connections, consensus service.
 
-Everything that operations produce within one tick of the loop is posted together. There is no task and no timer for an operation: one
-future to wait for, and one tick for all of them.
+Everything that operations produce within one tick of the loop is posted together. An operation has
+no task and no timer: it has a future, and one tick serves all operations.
 
-The session's time is that of the machine's monotonic clock, as the loop's is; but uvloop's goes in steps of a millisecond, longer than a round takes.
+The session's time is the time of the machine's monotonic clock, like the loop's; but uvloop's time
+goes in steps of a millisecond, longer than a round takes.
 """
 
 import asyncio
@@ -42,11 +43,14 @@ if TYPE_CHECKING:
     from ares._core import Objects
 
 MANY = 8
-"""With so many operations under way, replies to some of them come while others begin."""
+"""Number of operations under way from which replies to some come while others begin."""
 
 HINT_TIMEOUT_S = 2.0
 HINT_ATTEMPTS = 3
-"""An operation that no server can answer any more ends when it has no hint, and the consensus service may be electing a leader just then."""
+"""Attempts of a hint. An operation without answers ends when the attempts bring no hint.
+
+The consensus service may be electing a leader at that moment.
+"""
 
 Result = TypeVar("Result")
 
@@ -54,10 +58,12 @@ log = logging.getLogger(__name__)
 
 
 class Runner:
-    """``client``: the proposer in decisions. ``run`` is all that callers need. ``tracer``: decides which operations are traced; None: none.
+    """The runner of a client's operations. Callers need only ``run``.
 
-    ``log``: of a log, the session around the one of its operations. ``look_near`` finds a finalized configuration of a domain without the consensus
-    service, which may be far away.
+    ``client``: the proposer in decisions. ``tracer``: selects the traced operations; None: no
+    tracing. ``log``: the session of a log, around the session of the log's operations.
+    ``look_near`` finds a finalized configuration of a domain without the consensus service, which
+    may be far away.
     """
 
     def __init__(
@@ -100,11 +106,11 @@ class Runner:
 
     @property
     def troubles(self) -> Mapping[ServerId, str]:
-        """Why servers cannot be reached, of those of which that is known."""
+        """Return the known reasons why servers cannot be reached."""
         return self._connections.troubles
 
     def learn(self, servers: Sequence[Server]) -> None:
-        """Addresses of the cluster file, which win over those in configurations."""
+        """Learn addresses of the cluster file, which overrule addresses in configurations."""
         for server in servers:
             self._connections.learn(server.id, server.address)
 
@@ -119,9 +125,10 @@ class Runner:
         progress: Callable[[Any], None] | None = None,
         recording: Recording | None = None,
     ) -> Result:
-        """The operation's result, or the error that it raised. Cancelling ends the operation; a write may then have taken effect or not.
+        """Return the operation's result, or raise its error.
 
-        Raises :class:`BadInput` on another event loop than that of the connection.
+        Cancelling ends the operation; a write may have taken effect or not. Raises
+        :class:`BadInput` on an event loop other than the connection's.
         """
         self.check_loop()
         if self._closed:
@@ -167,19 +174,26 @@ class Runner:
             raise
 
     def small_objects(self, view: View) -> "Objects | None":
-        """Where small reads and writes begin, if there is a compiled core, and operations are not traced."""
+        """Return the compiled core's entry for small reads and writes.
+
+        None without a core, or if operations are traced.
+        """
         return small_objects(self.session, view, self) if self._tracer is None else None
 
     def settle(self, future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
-        """What the compiled core began has ended in the session; a read's future gets the value."""
+        """Settle the future of an operation that began in the core and ended in the session.
+
+        The future of a read gets the value.
+        """
         _settle(future, result.value if isinstance(result, Found) else result, error)
 
     def begin(
         self, what: str, name: str, start: Callable[..., object], *arguments: Any
     ) -> asyncio.Future[Any]:
-        """What ``start(done, now, *arguments)`` comes to; it costs no task. ``what`` is done to ``name``, where operations are traced.
+        """Return a future for the result of ``start(done, now, *arguments)``, without a task.
 
-        Raises :class:`BadInput` on another event loop than that of the connection.
+        A trace says that ``what`` is done to ``name``. Raises :class:`BadInput` on an event loop
+        other than the connection's.
         """
         self.check_loop()
         if self._closed:
@@ -198,21 +212,21 @@ class Runner:
         return future
 
     def check_loop(self) -> None:
-        """Raises :class:`BadInput` if this is not the loop on which it was made."""
+        """Check the event loop. Raises :class:`BadInput` if the runner was made on another loop."""
         if asyncio._get_running_loop() is not self._loop:
             raise BadInput(
                 "a connection is used on the event loop where it was made: connect there, or use ares.connect_blocking; nothing was sent"
             )
 
     async def close(self) -> None:
-        """As :meth:`stop`, and let go of the consensus service and the tracer."""
+        """Stop as :meth:`stop` does, and release the consensus service and the tracer."""
         await self.stop()
         await self._consensus.close()
         if self._tracer is not None:
             await asyncio.to_thread(self._tracer.close)
 
     async def stop(self) -> None:
-        """End what is under way with :class:`ConnectionClosed`, and close every connection; idempotent."""
+        """End all operations with :class:`ConnectionClosed`; close every connection; idempotent."""
         self._closed = True
         self._whole.close(ConnectionClosed)
         if self._alarm is not None:
@@ -233,7 +247,11 @@ class Runner:
             self.schedule()
 
     def schedule(self) -> None:
-        """See soon to what the session wants done; where many operations are under way two turns of the loop later, so that more leaves together."""
+        """Handle the session's wishes soon.
+
+        If many operations are under way, two turns of the loop later, so that more messages leave
+        together.
+        """
         if not self._pumping:
             self._pumping = True
             if self.session.under_way < MANY:
@@ -271,7 +289,10 @@ class Runner:
             self._set_alarm(at)
 
     def _set_alarm(self, at: float) -> None:
-        """For the next pause: an operation that pauses goes on when its pause ends, and not some steps at a time with every tick."""
+        """Set the alarm for the next pause.
+
+        With the alarm an operation continues when its pause ends, and not some steps at every tick.
+        """
         if self._alarm is None or at < self._alarm_at:
             if self._alarm is not None:
                 self._alarm.cancel()
@@ -282,7 +303,7 @@ class Runner:
         self._alarm = None
         self.session.wake(
             max(due, monotonic())
-        )  # uvloop counts milliseconds, and may call a part of one too early
+        )  # uvloop counts milliseconds, and may call a part of a millisecond too early
         self.schedule()
 
     def _tick(self) -> None:

@@ -1,7 +1,7 @@
 """A log, as users hold it: a domain whose configurations are chains (docs/log.md).
 
-An append or a read costs one future, and no task, no timer and no operation, unless what it meets takes one. What is produced in one tick of the
-event loop is posted together.
+An append or a read costs a future, and no task, no timer and no operation, unless an answer makes
+one necessary. Messages produced in one tick of the event loop are posted together.
 """
 
 import asyncio
@@ -31,19 +31,25 @@ from ares.reconfig.mover import Progress
 from ares.reconfig.reconfigure import Reconfigured
 
 Reads = Literal["craq", "cr"]
-"""Who answers a read: any server, or the tail alone."""
+"""The servers that answer a read: any server, or the tail alone."""
 
 _FROM_TAIL: dict[str, bool] = {"craq": False, "cr": True}
 
 TURNS_UNTIL_SENT = 3
-"""Of the event loop: the task begins, the runner posts, the loop writes. A follower that takes many entries without a pause lets it turn no more."""
+"""Turns of the event loop: the task begins, the runner posts, the loop writes.
+
+A follower that takes many entries without a pause gives the loop no further turn.
+"""
 
 Bytes = bytes | bytearray | memoryview
 Result = TypeVar("Result")
 
 
 class LogStat(Struct, frozen=True):
-    """``first``: entries are there from this position on. ``tail``: the position that comes next. ``configuration``: the chain in use."""
+    """The state of a log. ``first``: the position of the first entry left.
+
+    ``tail``: the next position. ``configuration``: the chain in use.
+    """
 
     log: str
     first: int
@@ -52,11 +58,13 @@ class LogStat(Struct, frozen=True):
 
 
 class Log(Domain):
-    """A totally ordered log; every method may be called any number of times at once, on the event loop of the connection.
+    """A totally ordered log. Any number of calls may run at once, on the connection's event loop.
 
-    Appends of one connection stand in the order in which they were called, and each takes effect once. ``timeout_s`` (default: the cluster file's)
-    bounds each call; for ``reconfigure`` it bounds a standstill, for ``follow`` how long no server says anything. All raise
-    :class:`ares.Unavailable` when too few servers answer in time, and :class:`ares.BadInput` before anything is sent.
+    Appends of a connection stand in the order of the calls, and each takes effect once.
+    ``timeout_s`` (default: the cluster file's) bounds each call; for ``reconfigure`` it bounds a
+    standstill, for ``follow`` the time without any answer. All methods raise
+    :class:`ares.Unavailable` when too few servers answer in time, and :class:`ares.BadInput` before
+    a message is sent.
     """
 
     def __init__(
@@ -72,25 +80,35 @@ class Log(Domain):
         self._from_tail = _is_cr(reads)
 
     async def close(self) -> None:
-        """End what is under way with :class:`ares.model.errors.ConnectionClosed`. The log stays as it is, and may be opened again."""
+        """End all calls with :class:`ares.model.errors.ConnectionClosed`.
+
+        The log stays as it is, and may be opened again.
+        """
         await self._runner.stop()
 
-    # -- append ---------------------------------------------------------------------------------------------------------
+    # -- append ------------------------------------------------------------------------------------
 
     def append(
         self, entry: Bytes, *, at: int | None = None, timeout_s: float | None = None
     ) -> asyncio.Future[int]:
-        """Append an entry (0 bytes to 1 MiB); its position. ``await`` it, or go on and await many of them.
+        """Append an entry (0 bytes to 1 MiB) and return its position, as a future.
 
-        ``at``: only if it gets exactly this position; else :class:`ares.PositionTaken`. Raises :class:`ares.AppendUncertain` if it may be there or
-        not. One that is cancelled while it waits for others to be answered is not sent; else it may be there.
+        A caller may await the future, or continue and await many futures. ``at``: append only at
+        exactly this position, else raise :class:`ares.PositionTaken`. Raises
+        :class:`ares.AppendUncertain` if the entry may or may not be in the log. An append cancelled
+        while it waits for earlier answers is not sent; any other cancelled append may be in the
+        log.
         """
         return self._append((checked_entry(entry),), at, timeout_s)
 
     def append_many(
         self, entries: Iterable[Bytes], *, at: int | None = None, timeout_s: float | None = None
     ) -> asyncio.Future[int]:
-        """Append 1 to 4096 entries, 4 MiB together, wholly or not at all; the position of the first, behind which the others stand."""
+        """Append 1 to 4096 entries, 4 MiB together, wholly or not at all.
+
+        Returns the position of the first entry; the remaining entries follow at consecutive
+        positions.
+        """
         if isinstance(entries, str | bytes | bytearray | memoryview) or not isinstance(
             entries, Iterable
         ):
@@ -116,7 +134,7 @@ class Log(Domain):
             future.add_done_callback(tell)
         return future
 
-    # -- read -----------------------------------------------------------------------------------------------------------
+    # -- read --------------------------------------------------------------------------------------
 
     def read(
         self,
@@ -126,9 +144,11 @@ class Log(Domain):
         reads: Reads | None = None,
         timeout_s: float | None = None,
     ) -> asyncio.Future[bytes]:
-        """The entry at ``position``. Raises :class:`ares.NotWritten` or :class:`ares.Trimmed`.
+        """Return the entry at ``position``.
 
-        ``uncommitted``: what the server has that is asked, which a reconfiguration may take back. ``reads``: "craq" asks any server, "cr" the tail.
+        ``uncommitted``: return the entry of the asked server, which a reconfiguration may take
+        back. ``reads``: "craq" asks any server, "cr" the tail. Raises :class:`ares.NotWritten` or
+        :class:`ares.Trimmed`.
         """
         manner = ReadManner(self._from_tail if reads is None else _is_cr(reads), uncommitted)
         return self._runner.begin(
@@ -144,8 +164,10 @@ class Log(Domain):
     def read_range(
         self, first: int, upto: int, *, reads: Reads | None = None, timeout_s: float | None = None
     ) -> asyncio.Future[list[tuple[int, bytes]]]:
-        """Pairs of positions and committed entries, from ``first`` on, below ``upto``: one at least, and not all if there are no more yet, or more
-        than 65,536 or 1 MiB. Raises what :meth:`read` does.
+        """Return pairs of positions and committed entries, from ``first`` on, below ``upto``.
+
+        At least one pair is returned. Fewer than all are returned if the log ends, or beyond 65,536
+        entries or 1 MiB. Raises the errors of :meth:`read`.
         """
         check_position(first)
         check_position(upto)
@@ -161,15 +183,19 @@ class Log(Domain):
         )
 
     async def tail(self, *, timeout_s: float | None = None) -> int:
-        """The position that comes next; linearizable. Raises :class:`ares.LogSealed` when nobody decided how to go on."""
+        """Return the next position; linearizable.
+
+        Raises :class:`ares.LogSealed` when the chain is sealed and no next chain is decided.
+        """
         return await self._started(self._session.operations.tail(), "tail", timeout_s)
 
     async def follow(
         self, position: int = 0, *, timeout_s: float | None = None
     ) -> AsyncIterator[tuple[int, bytes]]:
-        """Pairs of positions and committed entries from ``position`` on, in order, for ever, across reconfigurations. None is skipped.
+        """Yield positions and committed entries from ``position`` on, in order, without end.
 
-        One piece of 1 MiB, or one entry, is read ahead at most. Raises :class:`ares.Trimmed` when what comes next is gone.
+        The iterator continues across reconfigurations and skips no entry. At most one piece of 1
+        MiB, or one entry, is read ahead. Raises :class:`ares.Trimmed` when the next entry is gone.
         """
         follower, patience_s = (
             Follower(self._session.operations, position),
@@ -188,7 +214,10 @@ class Log(Domain):
             piece.cancel()
 
     async def _piece(self, follower: Follower, patience_s: float) -> tuple[int, tuple[bytes, ...]]:
-        """The next entries, however long it takes until there are some, while servers say that there are none."""
+        """Return the next entries.
+
+        The wait has no limit while servers answer that the log has no more entries.
+        """
         while True:
             heard = follower.heard
             try:
@@ -197,15 +226,18 @@ class Log(Domain):
                 if follower.heard == heard:
                     raise
 
-    # -- the rest -------------------------------------------------------------------------------------------------------
+    # -- the remaining methods ---------------------------------------------------------------------
 
     async def trim(self, upto: int, *, timeout_s: float | None = None) -> None:
-        """Give up the entries below ``upto``: durable at all servers of the chain when it returns. Raises :class:`BadInput` beyond the end."""
+        """Give up the entries below ``upto``, durably at all servers of the chain.
+
+        Raises :class:`BadInput` beyond the end.
+        """
         check_position(upto)
         await self._started(self._session.operations.trim(upto), "trim", timeout_s)
 
     async def stat(self, *, timeout_s: float | None = None) -> LogStat:
-        """How far the log goes, and where it is."""
+        """Return the first position, the tail and the chain of the log."""
         tail, first = await self.tail(timeout_s=timeout_s), 0
         try:
             await self.read(0, timeout_s=timeout_s)
@@ -222,10 +254,12 @@ class Log(Domain):
         progress: Callable[[Progress], None] | None = None,
         timeout_s: float | None = None,
     ) -> Reconfigured:
-        """Go on with another chain. Appends wait for a moment, and go on when it is decided; what is older then moves from server to server.
+        """Continue the log with another chain.
 
-        Raises :class:`ares.ConfigurationRefused` for what is no chain, or if one of its servers does not answer, and
-        :class:`ares.ConsensusUnavailable`; in both cases nothing was changed.
+        Appends wait for a moment, and continue when the chain is decided; older entries move from
+        server to server afterwards. Raises :class:`ares.ConfigurationRefused` for any configuration
+        but a chain, or if a server of the chain does not answer, and
+        :class:`ares.ConsensusUnavailable`; in both cases the log stays unchanged.
         """
         if isinstance(configuration, Configuration) and configuration.dap != "chain":
             raise ConfigurationRefused(
@@ -246,7 +280,7 @@ class Log(Domain):
         what: str,
         timeout_s: float | None = None,
     ) -> Result:
-        """Run an operation on the log as this client knows it; ``timeout_s`` bounds a standstill."""
+        """Run an operation on this client's view of the log; ``timeout_s`` bounds a standstill."""
         return await self._run(
             make(self._session.operations), f"{what} of {self.name!r}", None, timeout_s
         )
@@ -259,7 +293,7 @@ class Log(Domain):
 
 
 def checked_entry(entry: Bytes) -> bytes:
-    """``entry``, if it can be one."""
+    """Return ``entry`` as bytes. Raises :class:`BadInput` if an append cannot take it."""
     if type(entry) is bytes:
         size = len(entry)
     elif isinstance(entry, bytes | bytearray | memoryview):

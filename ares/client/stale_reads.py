@@ -1,4 +1,7 @@
-"""Reads that accept stale data, answered by a mirror at the client's site (rule R22, docs/sites.md)."""
+"""Reads that accept stale data, answered by a mirror at the client's site.
+
+See rule R22 and docs/sites.md.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -16,12 +19,18 @@ if TYPE_CHECKING:
 
 
 FOUND_S = 2.0
-"""How long a mirror is looked for that no server of this site knows: the directory may be cut off, and the domain here."""
+"""Seconds that a client looks for a mirror unknown to the servers of its site.
+
+The directory may be cut off while the domain is at this site.
+"""
 
 
 class StaleValue(Struct, frozen=True):
-    """``value``, as version ``tag``, was the latest at some moment not longer than ``age_s`` ago. ``site``: of the mirror that answered; None: the
-    domain itself did, and the value is the latest."""
+    """The result of a stale read: ``value``, as version ``tag``.
+
+    The value was the latest at a moment at most ``age_s`` ago. ``site``: the site of the mirror
+    which answered; None if the domain itself answered with the latest value.
+    """
 
     value: bytes
     tag: Tag
@@ -37,7 +46,7 @@ async def read_stale(
     max_age_s: float | None,
     timeout_s: float | None,
 ) -> StaleValue:
-    """See :meth:`ares.client.manager.Manager.read_stale`."""
+    """Read an object from a mirror; see :meth:`ares.client.manager.Manager.read_stale`."""
     name = checked_key(key)
     if max_age_s is not None and not is_number(max_age_s, SECONDS_MAX):
         raise BadInput(
@@ -45,18 +54,18 @@ async def read_stale(
         )
     life = 1
     while site is not None and await manager.is_near(MirrorName(domain, site, life + 1).name):
-        life += 1  # those before it were removed, and their servers may be gone
+        life += 1  # earlier mirrors were removed, and their servers may be gone
     while (
         site is not None
         and (store := await _found(manager, MirrorName(domain, site, life), timeout_s)) is not None
     ):
         began_s = await as_of(
             store, timeout_s
-        )  # before the value, which then is as new as that says
+        )  # read before the value, which is therefore at least as new
         found = await store.read_named(name, timeout_s)
         if await is_removed(
             store, timeout_s
-        ):  # after the value: if not, nothing was deleted that the domain has
+        ):  # read after the value: if still present, the mirror lacks no object of the domain
             life += 1
             continue
         if began_s is None:
@@ -76,7 +85,10 @@ async def read_stale(
 async def _found(
     manager: "Manager", name: MirrorName, timeout_s: float | None
 ) -> ObjectStore | None:
-    """The mirror's domain; None if there is none, or nobody says so: the usual read that follows is as good as any."""
+    """Return the mirror's domain, or None without an answer.
+
+    The usual read, which follows, is as good as any other.
+    """
     try:
         return await opened(
             manager, name, FOUND_S if timeout_s is None else min(FOUND_S, timeout_s)

@@ -1,4 +1,7 @@
-"""What every domain has, and the objects of one, as users hold them. What users hand in is checked before anything is sent, and refused by name."""
+"""The common part of all domains, and the objects of a domain, as users hold them.
+
+Users' arguments are checked before a message is sent, and refused by name.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
@@ -45,7 +48,7 @@ Identify = Callable[[Configuration], Any]
 
 
 class ObjectStat(Struct, frozen=True):
-    """``size_bytes`` of the whole value; the tag is its version."""
+    """Version and size of an object. ``size_bytes``: of the whole value. ``tag``: the version."""
 
     key: str
     domain: str
@@ -54,7 +57,10 @@ class ObjectStat(Struct, frozen=True):
 
 
 class VersionedResult(Struct, frozen=True):
-    """``changed``: the write took place, as ``version``. Otherwise ``version`` and ``value`` are the latest (None: the object is absent)."""
+    """The result of a versioned write. ``changed``: the write took place, as ``version``.
+
+    Otherwise ``version`` and ``value`` are the latest (None: the object is absent).
+    """
 
     changed: bool
     version: Tag
@@ -62,7 +68,7 @@ class VersionedResult(Struct, frozen=True):
 
 
 class Domain:
-    """What every domain has, whether it holds objects or is a log: a sequence of configurations."""
+    """A domain, of objects or a log: a sequence of configurations."""
 
     def __init__(self, runner: Runner, view: View, timeout_s: float, identify: Identify) -> None:
         self._runner = runner
@@ -76,16 +82,22 @@ class Domain:
 
     @property
     def configuration(self) -> Configuration:
-        """The last finalized configuration that this client knows of."""
+        """The last finalized configuration known to this client."""
         return self._view.sequence.last_finalized
 
     @property
     def pending(self) -> Sequence[Configuration]:
-        """What was decided to follow :attr:`configuration` and is not finalized, as far as this client knows."""
+        """The decided configurations after :attr:`configuration` that are not finalized.
+
+        As far as this client knows.
+        """
         return self._view.sequence.active[1:]
 
     async def current(self, *, timeout_s: float | None = None) -> Configuration:
-        """The last finalized configuration, asked of the servers: a new connection knows but the first one."""
+        """Ask the servers for the last finalized configuration.
+
+        A new connection knows only the first configuration.
+        """
         await self._runner.run(
             read_config(self._view), f"read-config of {self.name!r}", self._timeout(timeout_s)
         )
@@ -101,7 +113,7 @@ class Domain:
     ) -> Result:
         if progress is not None and not callable(
             progress
-        ):  # found out now: the first call may come when something was changed
+        ):  # checked now: the first call may come after a change was made
             raise BadInput(
                 f"progress is a function to call, not {type(progress).__name__}; nothing was sent"
             )
@@ -116,15 +128,18 @@ class Domain:
 
 
 class ObjectStore(Domain):
-    """Linearizable reads and writes of the objects of a domain; every method may be called any number of times at once.
+    """The objects of a domain, with linearizable reads and writes. Many calls may run at once.
 
-    Writes of one object by one client run one after the other. ``timeout_s`` (default: the cluster file's) bounds each call; for ``list`` and
-    ``reconfigure`` it bounds a standstill. All raise :class:`ares.Unavailable` when too few servers answer in time, and
-    :class:`ares.BadInput` before anything is sent.
+    Writes of an object by a client run one after the other. ``timeout_s`` (default: the cluster
+    file's) bounds each call; for ``list`` and ``reconfigure`` it bounds a standstill. All methods
+    raise :class:`ares.Unavailable` when too few servers answer in time, and :class:`ares.BadInput`
+    before a message is sent.
 
-    A write that is cancelled, also by ``asyncio.timeout`` or ``asyncio.wait_for``, may or may not take effect: now, later or never, as one that
-    fails with ``may_have_taken_effect``. Read the object to learn which; write it again only over what that read returned
-    (``write_versioned``), or write the same value. ``timeout_s`` says the same with an error that tells more.
+    A write that is cancelled, also by ``asyncio.timeout`` or ``asyncio.wait_for``, may or may not
+    take effect: now, later or never, like a write that fails with ``may_have_taken_effect``. Read
+    the object to learn the outcome. Write again only over the version that this read returned
+    (``write_versioned``), or write the same value. ``timeout_s`` has the same effect, with an error
+    that tells more.
     """
 
     def __init__(self, runner: Runner, view: View, timeout_s: float, identify: Identify) -> None:
@@ -165,7 +180,7 @@ class ObjectStore(Domain):
     def write_named(
         self, name: ObjectName, value: bytes, timeout_s: float | None = None
     ) -> Coroutine[Any, Any, Tag]:
-        """``write`` without the checks, reserved keys included."""
+        """Write without checks; reserved keys are taken."""
         view = self._view
         return self._runner.run(
             write(view, name, value),
@@ -175,7 +190,11 @@ class ObjectStore(Domain):
         )
 
     async def read(self, key: str, *, timeout_s: float | None = None) -> bytes:
-        """The value. Raises :class:`ObjectNotFound`, or :class:`ares.DecodeFailed` when too many writers are at work."""
+        """Return the value of an object.
+
+        Raises :class:`ObjectNotFound`, or :class:`ares.DecodeFailed` when too many writers are at
+        work.
+        """
         value: Answered | None = None
         if self._small is not None:
             self._runner.check_loop()
@@ -201,7 +220,7 @@ class ObjectStore(Domain):
     def read_named(
         self, name: ObjectName, timeout_s: float | None = None
     ) -> Coroutine[Any, Any, Found]:
-        """``read`` without the checks, reserved keys included; TOMBSTONE for an absent object."""
+        """Read without checks; reserved keys are taken. Return TOMBSTONE for an absent object."""
         return self._runner.run(
             read(self._view, name), About("read", name), self._timeout(timeout_s)
         )
@@ -209,7 +228,10 @@ class ObjectStore(Domain):
     async def read_versioned(
         self, key: str, *, timeout_s: float | None = None
     ) -> tuple[Tag, bytes]:
-        """The latest version and its value (CoARES). What this client remembers does not travel again. Raises :class:`ObjectNotFound`."""
+        """Return the latest version and its value (CoARES). Raises :class:`ObjectNotFound`.
+
+        A value remembered by this client does not travel again.
+        """
         name = checked_key(key)
         found = await self._runner.run(
             read_versioned(self._view, name), About("read", name), self._timeout(timeout_s)
@@ -227,10 +249,12 @@ class ObjectStore(Domain):
         *,
         timeout_s: float | None = None,
     ) -> "VersionedResult":
-        """Store ``value`` if ``version`` is still the latest (None: if the object is absent); otherwise change nothing and return the latest.
+        """Store ``value`` if ``version`` is still the latest (None: if the object is absent).
 
-        Weakly coverable, not compare-and-swap: of two writes that run at the same time over one version both may report ``changed``, and the one with
-        the higher tag stands. A write that begins after another one ended never misses it (CoARES; ARES II section 3).
+        Otherwise change nothing and return the latest version. Weakly coverable, not
+        compare-and-swap: of two concurrent writes over the same version both may report
+        ``changed``, and the write with the higher tag stands. A write that begins after another
+        write ended never misses it (CoARES; ARES II section 3).
         """
         name = checked_key(key)
         if version is not None and not is_tag(version):
@@ -245,10 +269,11 @@ class ObjectStore(Domain):
         return VersionedResult(covered.changed, covered.tag, latest)
 
     async def delete(self, key: str, *, timeout_s: float | None = None, raw: bool = False) -> Tag:
-        """Make the object absent; the tombstone's tag. Raises :class:`ObjectNotFound` if it was absent already.
+        """Make the object absent and return the tombstone's tag.
 
-        ``raw``: take a reserved name as well, which begins with a NUL character. That is for an
-        object that stops a move: deleting one of the project's own objects loses data.
+        Raises :class:`ObjectNotFound` if the object was absent already. ``raw``: take a reserved
+        name as well, which begins with a NUL character. Reserved names are for an object that stops
+        a move: deleting one of the project's own objects loses data.
         """
         name = checked_key(key, raw)
         return await self._runner.run(
@@ -259,7 +284,10 @@ class ObjectStore(Domain):
         )
 
     async def stat(self, key: str, *, timeout_s: float | None = None) -> ObjectStat:
-        """The version and size without the value. Raises :class:`ObjectNotFound`."""
+        """Return the version and size of an object without the value.
+
+        Raises :class:`ObjectNotFound`.
+        """
         name = checked_key(key)
         found = await self._runner.run(
             stat(self._view, name), About("stat", name), self._timeout(timeout_s)
@@ -269,7 +297,11 @@ class ObjectStore(Domain):
         return ObjectStat(key, self.name, found.tag, found.length)
 
     async def list(self, prefix: str = "", *, timeout_s: float | None = None) -> AsyncIterator[str]:
-        """Names that start with ``prefix``, in order. What is there throughout is listed; what comes or goes meanwhile may be or not."""
+        """Yield the names that start with ``prefix``, in order.
+
+        An object present during the whole listing is listed. An object that comes or goes during
+        the listing may be listed or not.
+        """
         checked_prefix(prefix)
         if prefix:
             checked_key(prefix)
@@ -280,7 +312,7 @@ class ObjectStore(Domain):
     async def list_named(
         self, prefix: str, timeout_s: float | None = None
     ) -> AsyncIterator[ObjectName]:
-        """``list`` with reserved keys."""
+        """List names as ``list`` does, with reserved keys."""
         after: str | None = ""
         what = (
             "listing of the domains"
@@ -307,14 +339,19 @@ class ObjectStore(Domain):
     ) -> Reconfigured:
         """Move the domain to ``configuration``; any client may call this at any time.
 
-        Reads and writes go on meanwhile. They need a quorum of the old servers and one of the new
-        ones, from the decision on until the move is final: while either is cut off, they fail.
+        Reads and writes continue during the move. From the decision until the move is final, they
+        need a quorum of the old servers and a quorum of the new servers: while either quorum is cut
+        off, they fail.
 
-        ``bytes_per_s``: how fast data moves (default: as fast as it can). If somebody else's proposal was decided first, that one is completed and
-        the result says ``ours=False``. ``skip_undecodable``: objects that provably cannot be decoded, or whose tag servers do not take, are left
-        behind, and reading them fails until they are written or deleted; the result names them. ``transfer``: "servers" lets large values (elements
-        of more than 8 KiB) travel from server to server, and not through this client. Raises :class:`ares.ObjectsStuck` if some cannot be moved,
-        when all others were; :class:`ares.ConfigurationRefused` if a server that it names does not answer; and :class:`ares.ConsensusUnavailable`.
+        ``bytes_per_s``: the rate at which data moves (default: as fast as possible). If another
+        client's proposal was decided first, the call completes this proposal and the result says
+        ``ours=False``. ``skip_undecodable``: leave behind the objects that provably cannot be
+        decoded, or whose tag servers do not take; reading such an object fails until it is written
+        or deleted; the result names the objects. ``transfer``: "servers" lets large values
+        (elements of more than 8 KiB) travel from server to server, and not through this client.
+        Raises :class:`ares.ObjectsStuck` if some objects cannot be moved, when all other objects
+        were moved; :class:`ares.ConfigurationRefused` if a named server does not answer; and
+        :class:`ares.ConsensusUnavailable`.
         """
         if isinstance(configuration, Configuration) and configuration.dap == "chain":
             why = "a chain is for a log, which `store.log(NAME, create=...)` makes. Nothing was changed"
@@ -341,7 +378,10 @@ class ObjectStore(Domain):
         progress: Callable[[Any], None] | None = None,
         timeout_s: float | None = None,
     ) -> Result:
-        """Run an operation on the domain as this client knows it; ``timeout_s`` bounds a standstill."""
+        """Run an operation on this client's view of the domain.
+
+        ``timeout_s`` bounds a standstill.
+        """
         return await self._run(make(self._view), f"{what} of {self.name!r}", progress, timeout_s)
 
     async def copy_into(
@@ -352,7 +392,10 @@ class ObjectStore(Domain):
         *,
         timeout_s: float | None = None,
     ) -> Copied:
-        """One pass: what ``mirror`` lacks is copied there. ``began_s``: now, in seconds since 1970. ``timeout_s`` bounds a standstill."""
+        """Copy into ``mirror``, in a single pass, the changes that the mirror lacks.
+
+        ``began_s``: now, in seconds since 1970. ``timeout_s`` bounds a standstill.
+        """
         return await self._run(
             Pass(self._view, mirror._view, throttle).run(began_s),
             f"copying of {self.name!r}",
@@ -361,9 +404,10 @@ class ObjectStore(Domain):
         )
 
     def file(self, name: str, *, atomic: bool = False, sizes: Sizes | None = None) -> File:
-        """The file ``name`` whose blocks are objects of this domain; see :class:`ares.File`.
+        """Return the file ``name``, whose blocks are objects of this domain.
 
-        ``atomic`` and ``sizes`` (of blocks) apply when the file is first written, and stay.
+        See :class:`ares.File`. ``atomic`` and ``sizes`` (of blocks) apply when the file is first
+        written, and stay.
         """
 
         async def here(create: bool) -> ObjectStore:
@@ -372,7 +416,7 @@ class ObjectStore(Domain):
         return File(name, here, atomic, sizes or Sizes())
 
     async def files(self, prefix: str = "", *, timeout_s: float | None = None) -> Sequence[str]:
-        """The names of the files of this domain that start with ``prefix``, in order."""
+        """Return the names of the files of this domain that start with ``prefix``, in order."""
         checked_prefix(prefix, GENESIS_NAMES)
         return await self.run_on_blocks(
             lambda blocks: list_files(blocks, prefix),
@@ -388,13 +432,16 @@ class ObjectStore(Domain):
         progress: Callable[[FileProgress], None] | None = None,
         timeout_s: float | None = None,
     ) -> Result:
-        """Run an operation on the blocks of files; those with the same ``queue`` run one after the other."""
+        """Run an operation on the blocks of files. Operations of the same ``queue`` run in turn."""
         key = (self.name, queue) if queue is not None else None
         return await self._run(make(Blocks(self._view)), label, progress, timeout_s, key)
 
 
 def checked_timeout(timeout_s: float) -> float:
-    """Return `timeout_s`. Raises :class:`BadInput` unless it is more than 0, and at most SECONDS_MAX."""
+    """Return ``timeout_s``.
+
+    Raises :class:`BadInput` unless the timeout is more than 0 and at most SECONDS_MAX.
+    """
     if not is_number(timeout_s, SECONDS_MAX) or timeout_s == 0:
         raise BadInput(
             f"a timeout is a number of seconds, more than 0 and at most {SECONDS_MAX:g}, "
@@ -404,7 +451,7 @@ def checked_timeout(timeout_s: float) -> float:
 
 
 def checked_value(value: bytes | bytearray | memoryview) -> bytes:
-    """``value``, if it can be stored in one piece."""
+    """Return ``value`` as bytes. Raises :class:`BadInput` if it cannot be stored in one piece."""
     if isinstance(value, (bytes, bytearray)):
         size = len(value)
     elif isinstance(value, memoryview):
@@ -419,14 +466,17 @@ def checked_value(value: bytes | bytearray | memoryview) -> bytes:
 
 
 def is_tag(version: object) -> bool:
-    """Whether it is a tag that can be sent: what cannot be encoded would take its whole batch with it."""
+    """Return whether ``version`` is a tag that can be sent.
+
+    A tag that cannot be encoded would take all of its batch with it.
+    """
     if not isinstance(version, Tag):
         return False
     return all(is_whole(part) and 0 <= part < 2**64 for part in (version.number, version.writer))
 
 
 def checked_prefix(prefix: str, before: str = "") -> None:
-    """Raises :class:`BadInput` for what no name can begin with, ``before`` being put before it."""
+    """Refuse with :class:`BadInput` a prefix with which no name can begin, behind ``before``."""
     if not isinstance(prefix, str):
         raise BadInput(f"names begin with text (str), not with {type(prefix).__name__}")
     try:
@@ -439,7 +489,10 @@ def checked_prefix(prefix: str, before: str = "") -> None:
 
 
 def checked_key(key: str, raw: bool = False) -> ObjectName:
-    """Return ``key`` if it can be a key, or with ``raw`` a reserved name. Raise :class:`BadInput`."""
+    """Return ``key`` if it can be a key, or with ``raw`` a reserved name.
+
+    Raises :class:`BadInput`.
+    """
     if not isinstance(key, str):
         raise BadInput(f"a key is text (str), not {type(key).__name__}")
     try:

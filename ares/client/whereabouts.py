@@ -1,7 +1,11 @@
-"""Whom a client asks where a domain is before it asks the directory, which may be far away: servers of its own site, then those that had it last.
+"""The servers that a client asks for the place of a domain before the directory.
 
-What is remembered is no more than names of servers of the cluster file. They are asked, and say what they know: so a memory that is old, cut short or
-forged costs a question, and nothing else depends on it. It may be deleted at any time.
+The directory may be far away. The client first asks servers of its own site, then the servers that
+had the domain last.
+
+The memory has only names of servers of the cluster file. The client asks these servers, and they
+say what they know. Hence a memory that is old, cut short or forged costs a question, and has no
+other effect. The memory may be deleted at any time.
 """
 
 import logging
@@ -18,7 +22,7 @@ from ares.model.configuration import SERVERS_MAX, Configuration, Server
 from ares.model.identity import DEFAULT_DOMAIN, DOMAIN_BYTES_MAX, DomainName, ServerId
 
 DOMAINS_MAX = 1000
-"""The ones used last."""
+"""Domains kept in the memory: the domains used last."""
 
 FILE_BYTES_MAX = 4 * 1024 * 1024
 
@@ -32,26 +36,35 @@ _decode = msgspec.json.Decoder(_Domains).decode
 
 
 def known_domains_path(cluster: bytes, environment: Mapping[str, str]) -> Path | None:
-    """The file for what this user's clients remember of a cluster, beside what is kept of local copies; None: nothing is kept."""
+    """Return the path of the user's memory of a cluster, beside the entries of local copies.
+
+    None if no memory is kept.
+    """
     directory = cache_directory(environment)
     return None if directory is None else directory / f"domains-{cluster.hex()}.json"
 
 
 class KnownDomains:
-    """The names of the servers that had a domain last, kept in a file; ``path`` None: in memory. A file that cannot be used counts as empty."""
+    """A memory of the servers that had a domain last, in a file; in memory if ``path`` is None.
+
+    A file that cannot be used counts as empty.
+    """
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
         self._servers: dict[str, list[str]] | None = None
 
     def of(self, domain: DomainName) -> Sequence[str]:
-        """In the order of its configuration; empty: not known."""
+        """Return the servers of ``domain`` in the order of its configuration; empty if unknown."""
         if self._servers is None:
             self._servers = self._read()
         return self._servers.get(domain, ())
 
     def remember(self, servers: Mapping[DomainName, Sequence[ServerId]]) -> None:
-        """Add these to what the file has by now, as the ones used last. It is not written if that changes nothing."""
+        """Add ``servers`` to the present content of the file, as the domains used last.
+
+        The file is not written if the content stays the same.
+        """
         before = self._read() if self._path is not None else self._servers or {}
         after = {domain: list(names) for domain, names in before.items() if domain not in servers}
         after |= {domain: list(names) for domain, names in servers.items()}
@@ -69,7 +82,7 @@ class KnownDomains:
             return {}
 
     def _write(self, path: Path, content: bytes) -> None:
-        """Whole or not at all; several clients may write at once, and the last one stays."""
+        """Write the file, wholly or not at all. Of concurrent writes the last write stays."""
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             replace_file(path, content)
@@ -78,7 +91,11 @@ class KnownDomains:
 
 
 class Whereabouts:
-    """``book``: the servers of the cluster file; ``near``: those at the client's site. Without any, nobody is asked but the directory."""
+    """The places where a client looks for domains.
+
+    ``book``: the servers of the cluster file. ``near``: the servers at the client's site. Without
+    servers, only the directory is asked.
+    """
 
     def __init__(
         self,
@@ -91,7 +108,10 @@ class Whereabouts:
         self._known = known or KnownDomains()
 
     def of(self, domain: DomainName) -> Iterator[list[Server]]:
-        """Servers to ask together, SERVERS_MAX at most; the next ones if these do not know."""
+        """Yield groups of servers to ask together, each of at most SERVERS_MAX servers.
+
+        The next group is asked if no server of the last group knows the domain.
+        """
         for first in range(0, len(self._near), SERVERS_MAX):
             yield [self._book[server] for server in self._near[first : first + SERVERS_MAX]]
         remembered = dict.fromkeys(ServerId(name) for name in self._known.of(domain))
@@ -103,7 +123,10 @@ class Whereabouts:
             yield others
 
     def remember(self, configurations: Collection[Configuration]) -> None:
-        """Where domains were when this client used them last. What `default` begins with is in the cluster file; it is not worth a file."""
+        """Remember the servers of the domains that this client used last.
+
+        The first configuration of `default` is in the cluster file, and needs no memory.
+        """
         found = {
             each.domain: each.server_ids
             for each in configurations
