@@ -1,0 +1,136 @@
+"""Draw docs/peers.svg: the rates of small operations beside other stores.
+
+The figures are those of docs/performance.md, "Beside other stores", in the table with the compiled
+core; that page says how they were measured. `python -m experiments.bench.peer_chart` writes the
+drawing again after the page has changed, and a test compares the two.
+"""
+
+from collections.abc import Iterator
+from html import escape
+from pathlib import Path
+from typing import NamedTuple
+
+CHECKOUT = Path(__file__).parents[2]
+PAGE = CHECKOUT / "docs/performance.md"
+DRAWING = CHECKOUT / "docs/peers.svg"
+TABLE = "With the compiled core"
+ARES, ARES_FSYNC = "ABD", "ABD, fsync"
+PANELS = {
+    "in memory, operations a second": {"ares": ARES, "Redis, WAIT": ": Redis + WAIT"},
+    "on disk (fsync), operations a second": {
+        "ares": ARES_FSYNC,
+        "etcd": ": etcd",
+        "Redis, WAIT, AOF": ": Redis + WAIT, AOF",
+    },
+}
+
+WIDTH, MARGIN, LABELS, VALUES = 760, 16, 150, 70
+BAR, GAP, HEAD = 15, 14, 34
+STYLE = """
+text { font: 13px system-ui, sans-serif; fill: #1f2328 }
+.title { font-weight: 600 }
+.faint { fill: #59636e }
+.back { fill: #ffffff }
+.ares { fill: #0969da }
+.other0 { fill: #8c959f }
+.other1 { fill: #c4cbd3 }
+@media (prefers-color-scheme: dark) {
+  text { fill: #f0f6fc }
+  .faint { fill: #9198a1 }
+  .back { fill: #0d1117 }
+  .ares { fill: #4493f8 }
+  .other0 { fill: #7d8590 }
+  .other1 { fill: #484f58 }
+}
+"""
+
+
+class Bar(NamedTuple):
+    """One bar: the store, and its rate in operations a second."""
+
+    store: str
+    rate: float
+
+
+def bars(page: str) -> dict[str, dict[str, list[Bar]]]:
+    """Return, for each panel and load, the rates of ares and its peers.
+
+    The table has a peer's rate as a ratio: the rate of ares with this durability, divided by it.
+    """
+    lines = iter(page.partition(f"\n{TABLE}")[2].splitlines())
+    rows = [_cells(line) for line in lines if line.startswith("|")]
+    heads, _, *loads = rows[: _table_length(rows)]
+    panels: dict[str, dict[str, list[Bar]]] = {}
+    for title, stores in PANELS.items():
+        for load in loads:
+            row = dict(zip(heads, load, strict=True))
+            own = float(row[stores["ares"]].replace(",", ""))
+            panels.setdefault(title, {})[load[0]] = [
+                Bar(store, own if store == "ares" else own / float(row[column]))
+                for store, column in stores.items()
+            ]
+    return panels
+
+
+def _table_length(rows: list[list[str]]) -> int:
+    """Return the number of rows of the first table: the rows with as many cells as its head."""
+    return next((n for n, row in enumerate(rows) if len(row) != len(rows[0])), len(rows))
+
+
+def _cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip().strip("|").split("|")]
+
+
+def drawing(panels: dict[str, dict[str, list[Bar]]]) -> str:
+    """Return the chart as SVG, which follows the reader's preference for light or dark."""
+    body: list[str] = []
+    y = MARGIN
+    for title, loads in panels.items():
+        most = max(bar.rate for group in loads.values() for bar in group)
+        y += HEAD - GAP
+        body.append(f'<text class="title" x="{MARGIN}" y="{y}">{escape(title)}</text>')
+        y += GAP
+        for load, group in loads.items():
+            body += _group(load, group, most, y)
+            y += BAR * len(group) + GAP
+    summary = "; ".join(_sentence(title, loads) for title, loads in panels.items())
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {y}" width="{WIDTH}" '
+        f'height="{y}" role="img">\n<title>{escape(summary)}</title>\n<style>{STYLE}</style>\n'
+        f'<rect class="back" width="{WIDTH}" height="{y}" rx="6"/>\n'
+        + "\n".join(body)
+        + "\n</svg>\n"
+    )
+
+
+def _group(load: str, group: list[Bar], most: float, y: int) -> Iterator[str]:
+    yield f'<text class="faint" x="{MARGIN}" y="{y + BAR - 3}">{escape(load)}</text>'
+    start = MARGIN + LABELS
+    longest = WIDTH - start - MARGIN - VALUES - LABELS
+    for place, bar in enumerate(group):
+        kind = "ares" if bar.store == "ares" else f"other{place - 1}"
+        top, length = y + place * BAR, max(round(longest * bar.rate / most, 1), 1)
+        yield (
+            f'<rect class="{kind}" x="{start}" y="{top}" width="{length}" height="{BAR - 2}" rx="2"/>'
+        )
+        words = f"{_rounded(bar.rate)}  {bar.store}"
+        yield f'<text x="{start + length + 6}" y="{top + BAR - 3}">{escape(words)}</text>'
+
+
+def _sentence(title: str, loads: dict[str, list[Bar]]) -> str:
+    load, group = list(loads.items())[-1]
+    return f"{title}, {load}: " + ", ".join(f"{bar.store} {_rounded(bar.rate)}" for bar in group)
+
+
+def _rounded(rate: float) -> str:
+    """Return the rate with three digits: the ratios of the page have no more."""
+    return f"{float(f'{rate:.3g}'):,.0f}"
+
+
+def main() -> None:
+    """Write the drawing."""
+    DRAWING.write_text(drawing(bars(PAGE.read_text(encoding="utf-8"))), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

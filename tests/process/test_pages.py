@@ -1,0 +1,84 @@
+"""The commands of README.md and the tutorials work in their order, and so do examples in Python."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).parents[2]
+REFERENCE = sorted(CHECKOUT.glob("docs/api*.md"))
+PAGES = [CHECKOUT / "README.md", *sorted(CHECKOUT.glob("docs/learn-*.md")), *REFERENCE]
+AROUND = "ares-cli init c\nares-cli up c --detach\nexport ARES_CLUSTER=$PWD/c/cluster.toml\n{}ares-cli down c"
+ENDS_S = 540
+BLOCK = re.compile(r"^```(\w*)\n((?:[^`].*\n|\n)*)```$|((?:^    .*\n|^\n(?=    ))+)", re.MULTILINE)
+
+pytestmark = pytest.mark.process
+
+
+def blocks(page: Path) -> Iterator[str]:
+    """Yield the page's shell blocks (indented) and Python blocks (fenced), as shell scripts.
+
+    A block that runs `make` is left out: it is the one that installs.
+    """
+    for language, fenced, indented in BLOCK.findall(page.read_text()):
+        if language == "python":
+            yield f"python <<'PYTHON'\n{fenced}PYTHON\n"
+        elif indented.strip() and "make demo" not in indented:
+            yield textwrap.dedent(indented)
+
+
+def script(page: Path) -> str:
+    """Return a page as a script with a cluster.
+
+    The Python of README.md runs before the cluster goes down; pages of reference have no shell.
+    """
+    found = list(blocks(page))
+    if page.name == "README.md":
+        shell, python = found
+        found = [shell.replace("ares-cli down", python + "ares-cli down")]
+    elif page in REFERENCE:
+        found = [AROUND.format("".join(found))]
+    whole = "\n".join(found).replace(". .venv/bin/activate\n", "")
+    return whole.replace("ares-cli init", "ares-cli init --base-port 0").replace("/tmp/", "$HOME/")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_commands_of_a_page_run(page: Path, tmp_path: Path) -> None:
+    shutil.copy(CHECKOUT / "LICENSE", tmp_path)
+    commands = tmp_path / "bin"
+    commands.mkdir()
+    for name, line in (
+        ("python", f'exec {sys.executable} -P "$@"'),
+        ("ares-cli", f'exec {sys.executable} -P -m ares "$@"'),
+    ):
+        (commands / name).write_text(f"#!/bin/sh\n{line}\n")
+        (commands / name).chmod(0o755)
+    environment = os.environ | {
+        "HOME": str(tmp_path),
+        "PATH": f"{commands}:{os.environ['PATH']}",
+        "PYTHONPATH": str(CHECKOUT),
+    }
+    text = script(page)
+    try:
+        ended = subprocess.run(
+            ["bash", "-eux", "-o", "pipefail", "-c", text],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=ENDS_S,
+        )
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        if "visits" in text:
+            assert ended.stdout.count("blue\n20\n") == 1
+    finally:
+        for made in {path.parent for path in tmp_path.glob("*/cluster.toml")}:
+            subprocess.run(
+                [commands / "ares-cli", "down", made], env=environment, capture_output=True
+            )
