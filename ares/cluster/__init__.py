@@ -1,1 +1,1 @@
-"""The files of a cluster: the cluster file, read and written, and the directories of its processes."""
+"""The files of a cluster: the cluster file, and the directories of processes."""

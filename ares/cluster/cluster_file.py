@@ -1,6 +1,7 @@
-"""Writing the cluster file: a new cluster on one host, and a fresh start of one whose memory is gone.
+"""The making of a cluster file: a new cluster on one host, or a fresh start without data.
 
-What is written is first read back through the same checks as any other cluster file, so `init` cannot produce a file that `up` refuses.
+The text is first read back through the checks of any cluster file; hence `init` cannot produce a
+file that `up` refuses.
 """
 
 import errno
@@ -51,7 +52,10 @@ Durability = Literal["memory", "fsync"]
 PASSWORD_NAME = "secrets/consensus.password"
 
 _PORTS = range(20_000, 32_000)
-"""Below the ports that Linux hands out to outgoing connections: what is free here now is likely to stay so until the cluster starts."""
+"""Ports below the ports that Linux gives to outgoing connections.
+
+A port free now is likely to stay free until the cluster starts.
+"""
 
 BASE_PORT = 7400
 _BASE_PORTS = range(BASE_PORT, 20_000, 100)
@@ -63,7 +67,7 @@ _OBSTACLES = {
 }
 
 _HTTP_HOST = "127.0.0.1"
-"""Figures are for this machine, until somebody writes another address."""
+"""Host of the http addresses: figures are for this machine, until an operator changes the host."""
 
 _DURABILITY = {
     "memory": """\
@@ -114,11 +118,13 @@ _INITIAL = """
 
 
 class Plan(Struct, frozen=True):
-    """What `init` was asked for. ``base_port`` 0: free ports are chosen; ``k`` None with "ec": the largest that survives one crash.
+    """The wishes of a call of `init`.
 
-    ``etcd``: endpoints (``host:port``) of one that keeps the decisions, in place of consensus members. ``spares``: servers that are in no
-    configuration in the beginning. ``autopilot``: let them take the places of servers that are gone. ``sites``: where how many servers are; the
-    initial configuration has those at the first one.
+    ``base_port`` 0: free ports are chosen. ``k`` None with "ec": the largest k that survives a
+    crash. ``etcd``: endpoints (``host:port``) of an etcd which keeps the decisions, in place of
+    consensus members. ``spares``: servers outside the initial configuration. ``autopilot``: spares
+    take the places of dead servers. ``sites``: the number of servers at each site; the initial
+    configuration has the servers at the first site.
     """
 
     servers: int = 5
@@ -138,14 +144,14 @@ class Plan(Struct, frozen=True):
 
     @property
     def server_sites(self) -> list[str]:
-        """Of each server; nothing where there are no sites."""
+        """The site of each server; empty names without sites."""
         return [site for site, count in self.sites for _ in range(count)] or [""] * (
             self.servers + self.spares
         )
 
     @property
     def server_ids(self) -> list[str]:
-        """Those of the initial configuration, then the spares."""
+        """The ids of the initial configuration's servers, followed by the spares."""
         return [f"s{index}" for index in range(self.servers + self.spares)]
 
     @property
@@ -154,12 +160,12 @@ class Plan(Struct, frozen=True):
 
     @property
     def ports(self) -> int:
-        """How many it takes: two a server, three a consensus member."""
+        """The number of ports: two for a server, three for a consensus member."""
         return 2 * len(self.server_ids) + 3 * self.consensus
 
 
 def check_unused(directory: Path) -> None:
-    """Raise :class:`BadInput` if there is a cluster in ``directory``."""
+    """Raise :class:`BadInput` if a cluster is in ``directory``."""
     for existing in (directory / FILE_NAME, directory / PASSWORD_NAME, directory / KEYS_NAME):
         if existing.exists():
             raise BadInput(
@@ -168,9 +174,11 @@ def check_unused(directory: Path) -> None:
 
 
 def create(directory: Path, plan: Plan) -> Settings:
-    """Write the cluster file and the secrets of a new cluster into ``directory``, made if need be, with directories ready for the first starts.
+    """Write the cluster file and the secrets of a new cluster into ``directory``.
 
-    Raises :class:`BadInput`, with nothing written, for an impossible plan or when there is a cluster already.
+    The directory is made if absent. The directories of the processes are made ready for first
+    starts. Raises :class:`BadInput`, with nothing written, for an impossible plan, or if a cluster
+    exists already.
     """
     path, password = directory / FILE_NAME, directory / PASSWORD_NAME
     check_unused(directory)
@@ -214,23 +222,27 @@ def create(directory: Path, plan: Plan) -> Settings:
 
 
 def renew_identities(settings: Settings) -> Settings:
-    """Give every server of the file a new identity, everything else in it kept: what earlier lives of the servers held is nobody's then.
+    """Give every server of the file a new identity, and keep the remaining file.
 
-    The directories of all processes must have been removed; they are made ready for first starts.
+    Afterwards no server has the data of an earlier life. The directories of all processes must have
+    been removed; they are made ready for first starts.
     """
     text = read_named(settings.path, SETTINGS_BYTES_MAX)[0].decode("utf-8")
     for server in settings.servers.values():
         text = text.replace(server.identity, new_identity())
     replace_durably(settings.path, text, settings.path.stat().st_mode & 0o777)
-    for (
-        process
-    ) in settings.processes():  # last: a first start under the old identities would be none
+    for process in (
+        settings.processes()
+    ):  # last: a start under the old identities would not count as the first
         prepare(process.data)
     return Settings.load(settings.path)
 
 
 def largest_k(servers: int) -> int:
-    """The most data elements over ``servers`` that survive one crash: floor((n-k)/2) >= 1. Raises :class:`BadInput` if there is no such k."""
+    """Return the most data elements over ``servers`` that survive a crash: floor((n-k)/2) >= 1.
+
+    Raises :class:`BadInput` if no such k exists.
+    """
     if servers < 3:
         raise BadInput(
             f"erasure coding over {servers} servers survives no crash whatever k is: use 3 servers or more, or give --k yourself"
@@ -255,7 +267,7 @@ def _configuration(plan: Plan) -> Configuration:
 
 
 def _text(plan: Plan, keys: Mapping[str, str]) -> str:
-    """``keys``: the public ones; none without keys."""
+    """Return the text of the cluster file. ``keys``: the public keys; empty without keys."""
     configuration = _configuration(plan)
     if not plan.host.strip():
         raise BadInput("--host: expected the address that everything listens on, and it is empty")
@@ -274,7 +286,7 @@ def _text(plan: Plan, keys: Mapping[str, str]) -> str:
         remarks["etcd"] = _ETCD
     if plan.autopilot:
         remarks["autopilot"] = _AUTOPILOT
-    elif plan.consensus:  # a remark, until somebody wants it
+    elif plan.consensus:  # commented out, until an operator wants the table
         remarks["autopilot"] = _AUTOPILOT + "".join(
             f"# {line}\n" for line in ("[autopilot]", *lines(AutopilotSettings()).splitlines())
         )
@@ -333,7 +345,11 @@ def _file(plan: Plan, keys: Mapping[str, str], configuration: Configuration) -> 
 
 
 def _free_ports(plan: Plan) -> list[int]:
-    """Neighbours: clusters that are made at the same time want the same port more seldom than if they chose each by chance."""
+    """Return free ports, next to each other.
+
+    Neighbouring ports make it less likely that two clusters made at the same time want the same
+    port than independently chosen ports.
+    """
     first, wanted = secrets.randbelow(len(_PORTS)), plan.ports
     free: list[int] = []
     for port in (*_PORTS[first:], *_PORTS[:first]):
@@ -347,7 +363,10 @@ def _free_ports(plan: Plan) -> list[int]:
 
 
 def free_base_port(plan: Plan) -> int:
-    """The first of 7400, 7500, ... from which on all ports of the plan are free here; 7400 where ``host`` is another machine's address."""
+    """Return the first of 7400, 7500, ... from which on all ports of the plan are free.
+
+    7400 if ``host`` is another machine's address.
+    """
     if not is_free(plan.host, 0):
         return BASE_PORT
     for base in _BASE_PORTS:
@@ -362,7 +381,7 @@ def free_base_port(plan: Plan) -> int:
 def check_free(plan: Plan) -> None:
     """Raise :class:`BadInput` if this machine cannot listen on all addresses of the plan now.
 
-    Nothing is known of the ports where ``host`` is another machine's address.
+    If ``host`` is another machine's address, its ports are unknown and are not checked.
     """
     listening = len(plan.server_ids) + 2 * plan.consensus
     hosts = [plan.host] * listening + [_HTTP_HOST] * (plan.ports - listening)
@@ -379,19 +398,19 @@ def check_free(plan: Plan) -> None:
 
 
 def other_ports(plan: Plan) -> str:
-    """Return the advice on ports that are free."""
+    """Return advice on free ports."""
     base = free_base_port(plan)
     found = f"{plan.ports} ports from {base} on are free" if base else "it chooses free ports"
     return f"Use --base-port {base}: {found}"
 
 
 def is_free(host: str, port: int) -> bool:
-    """Return whether this machine can listen there now."""
+    """Return whether this machine can listen at ``host`` and ``port`` now."""
     return not obstacle(host, port)
 
 
 def obstacle(host: str, port: int) -> str:
-    """Return why this machine cannot listen there now; empty if it can."""
+    """Return why this machine cannot listen at ``host`` and ``port``; empty if it can."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

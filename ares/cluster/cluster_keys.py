@@ -1,7 +1,8 @@
-"""The keys of a cluster: what the cluster file says of them, where the secret ones are, and how new ones are made.
+"""The keys of a cluster: public keys in the cluster file, secret keys, and new keys.
 
-The file itself holds no secret and can be handed out. In the directory of keys, by default ``keys`` beside the file, a machine needs the secrets of
-the processes that run there, and ``clients.toml``.
+The cluster file holds no secret and can be handed out. In the directory of keys, by default
+``keys`` beside the file, a machine needs the secrets of the processes that run on this machine, and
+``clients.toml``.
 """
 
 import os
@@ -23,14 +24,15 @@ FIRST_CLIENT = "admin"
 KEYS_NAME = "keys"
 CLIENTS_NAME = "clients.toml"
 DECISIONS_ID = "decisions"
-"""What no process and no client can be called: its secret signs decisions."""
+"""A name forbidden for processes and clients: the name of the secret that signs decisions."""
 
 
 class SecuritySettings(Struct, frozen=True):
-    """``directory``: where secrets are, and who the clients are. ``decision_key``: public; empty without consensus members.
+    """The security of a cluster.
 
-    Every method that reads a secret raises :class:`ares.BadInput` when its file is missing, readable by others, or not what it should
-    be.
+    ``directory``: the directory of secrets and of the list of clients. ``decision_key``: public;
+    empty without consensus members. A method that reads a secret raises :class:`ares.BadInput` if
+    the secret's file is missing, readable by other users, or malformed.
     """
 
     file: Path
@@ -42,11 +44,15 @@ class SecuritySettings(Struct, frozen=True):
         return self.directory / CLIENTS_NAME
 
     def secret_path(self, id: str) -> Path:
-        """Where the secret of a process or client is kept."""
+        """Return the path of the secret of a process or client."""
         return self.directory / f"{id}.secret"
 
     def process_key(self, id: str, public_key: str) -> SecretKey:
-        """The key pair of a server or consensus member. Who may write the cluster file decides whose keys are believed."""
+        """Return the key pair of a server or consensus member.
+
+        The cluster file must be protected: a user who may write the file decides which keys are
+        believed.
+        """
         require_own(
             self.file, self.file.stat(), "cluster file", "say whose keys are believed", group=True
         )
@@ -60,7 +66,7 @@ class SecuritySettings(Struct, frozen=True):
         return key
 
     def signing_key(self) -> SigningKey:
-        """The key pair that decisions are signed with."""
+        """Return the key pair that signs decisions."""
         path = self.secret_path(DECISIONS_ID)
         key = SigningKey(read_key(self.file, "decision_key", path, "the consensus members"))
         if key.public != self.decision_key:
@@ -68,7 +74,7 @@ class SecuritySettings(Struct, frozen=True):
         return key
 
     def check(self, public_keys: Mapping[ServerId, str]) -> None:
-        """Read all that processes with these ids and public keys need."""
+        """Read all secrets needed by processes with these ids and public keys."""
         for id, public_key in public_keys.items():
             self.process_key(id, public_key)
         if self.decision_key:
@@ -76,13 +82,13 @@ class SecuritySettings(Struct, frozen=True):
         read_clients(self.clients_path)
 
     def client_key(self, path: str | None) -> SecretKey:
-        """The key pair of this client."""
+        """Return the key pair of this client."""
         if path is None:
             why = "this cluster knows its clients by their keys: give --key FILE, set ARES_KEY, or write key = 'FILE' under [client]"
             refuse(self.file, "client.key", f"{why}. `ares-cli keys new` makes keys")
         if may_be_key(Path(path).name) and not os.path.lexists(
             path
-        ):  # a slip that must not be repeated in an error
+        ):  # a slip; the error must not repeat the secret
             why = "expected the path of a file that holds it, and was given what looks like the key itself: write it into a file of mode 600"
             refuse(self.file, "the client's key (--key, ARES_KEY or client.key)", why)
         return SecretKey(
@@ -97,7 +103,10 @@ class SecuritySettings(Struct, frozen=True):
 
 
 def security_settings(path: Path, file: FileTable) -> SecuritySettings | None:
-    """What the file says, None for a cluster without keys. Raises :class:`ares.BadInput`."""
+    """Return the security of the cluster file, or None for a cluster without keys.
+
+    Raises :class:`ares.BadInput`.
+    """
     processes = file.processes()
     if file.security != "curve":
         given = [f"{key}.public_key" for key, table in processes if table.public_key]
@@ -146,12 +155,15 @@ def security_settings(path: Path, file: FileTable) -> SecuritySettings | None:
 
 
 def _found(value: str | None) -> str:
-    """Never the value: a secret key may stand there by mistake."""
+    """Describe a wrong value without repeating it: the value may be a secret key by mistake."""
     return "but missing" if value is None else f"found something else, of {len(value)}"
 
 
 def new_keys(processes: Iterable[str], members: int) -> dict[str, SecretKey | SigningKey]:
-    """A pair for each of ``processes`` and for the first client, and one to sign decisions with if there are ``members`` to do so."""
+    """Return a key pair for each of ``processes`` and for the first client.
+
+    With consensus members, also a pair for the signing of decisions.
+    """
     keys: dict[str, SecretKey | SigningKey] = {
         id: SecretKey.generate() for id in [*processes, FIRST_CLIENT]
     }
@@ -159,7 +171,10 @@ def new_keys(processes: Iterable[str], members: int) -> dict[str, SecretKey | Si
 
 
 def write_keys(keys: Mapping[str, SecretKey | SigningKey], cluster_directory: Path) -> None:
-    """Raises :class:`ares.BadInput` rather than replace a secret."""
+    """Write the secrets and the list of clients.
+
+    Raises :class:`ares.BadInput` rather than replace a secret.
+    """
     directory = cluster_directory / KEYS_NAME
     for id, pair in keys.items():
         write_secret(directory / f"{id}.secret", pair.secret.hex())
@@ -171,10 +186,11 @@ def write_keys(keys: Mapping[str, SecretKey | SigningKey], cluster_directory: Pa
 def authorise(
     security: SecuritySettings, name: str, role: str, secret_path: Path | None = None
 ) -> tuple[Client, Path]:
-    """Make a key for a new client and enter it in the list; the client, and where its secret is now.
+    """Make a key for a new client and enter the client in the list.
 
-    Raises :class:`BadInput`, with nothing made, for a name that is taken or impossible, an unknown role, or a secret that would be overwritten or
-    has no directory to be in.
+    Returns the client and the path of its secret. Raises :class:`BadInput`, with nothing made, for
+    a name that is taken or impossible, an unknown role, or a secret that would be overwritten or
+    whose directory is missing.
     """
     if not NAME.fullmatch(name):
         raise BadInput(f"a client's name has {NAME_EXPECTED}, unlike {name!r}; nothing was made")
@@ -199,7 +215,11 @@ def authorise(
 
 
 def revoke(security: SecuritySettings, name: str, allow_no_admin: bool = False) -> None:
-    """Take a client off the list. Raises :class:`BadInput` if it is not there, or the last one with the role admin and that is not allowed."""
+    """Remove a client from the list.
+
+    Raises :class:`BadInput` if the client is not in the list, or if it is the last client with the
+    role admin, unless ``allow_no_admin``.
+    """
     with alone(security.clients_path):
         clients = read_clients(security.clients_path, managed=True)
         left = [client for client in clients if client.name != name]

@@ -1,19 +1,26 @@
-"""The directory of a server, or of a consensus member: who the server is, that only one process is it, and that it never started.
+"""The directory of a server or consensus member: identity, lock, and the mark of a first start.
 
-A configuration names a server by its random identity, because a quorum counts on what that server once acknowledged: a server that has forgotten
-that must never answer under the old identity. The first start in a directory claims the identity that the cluster file gives, durably, before
-anything is served.
+A configuration names a server by its random identity, because a quorum counts on the server's
+earlier acknowledgements: a server that has forgotten an acknowledgement must never answer under the
+old identity. The first start in a directory claims the identity of the cluster file, durably,
+before the server serves a request.
 
-Which start is the first, an empty directory cannot tell: that of a disk which was lost, or is not mounted, is as empty. So a directory is prepared
-once, by those who know that nothing ever ran there (`init`, `up --fresh`, `ares-cli prepare`): a file in it says so, and goes with the first start.
-A directory with neither that file nor what a server keeps is refused. The same holds for consensus members, which must remember whom they voted for.
+An empty directory cannot tell which start is the first: the directory of a lost disk, or of a disk
+that is not mounted, is empty, too. A directory is therefore prepared once, by a command which knows
+that no process ever ran in the directory (`init`, `up --fresh`, `ares-cli prepare`): a file in the
+directory says so, and is removed by the first start. A directory with neither this file nor a
+server's files is refused. The same holds for consensus members, which must remember their votes.
 
-That file may be in the wrong place: below the mount point of a disk that is missing today, or made again by mistake. So a file beside the directory
-remembers, too, who started in it: nobody is new there twice, until told to forget, or the whole cluster begins afresh.
+The prepared file may be in the wrong place: below the mount point of a disk that is missing today,
+or made again by mistake. Therefore a file beside the directory remembers the names that started in
+the directory. A name is never new in the same directory twice, until told to forget, or until the
+whole cluster begins afresh.
 
-With state in memory, every later start finds that claim and takes a new random identity instead. Configurations that name the old one then count
-the server as crashed, until a reconfiguration brings it back. With a store, the claim stands in the store as well, and a later start goes on under
-it; where the claim is without its store, the server is refused until somebody says that it may forget.
+With state in memory, every later start finds the claim and takes a new random identity instead.
+Configurations with the old identity count the server as crashed, until a reconfiguration brings the
+server back. With a store, the claim is in the store as well, and a later start continues under the
+claim. If the claim is present without the store, the server is refused until an operator says that
+it may forget.
 """
 
 import contextlib
@@ -33,16 +40,19 @@ from ares.model.errors import BadInput, DirectoryLost, ForeignStore, StoreLost
 CLAIM_NAME = "identity"
 STORE_NAME = "journal"
 SCRUBBED_NAME = "scrubbed"
-"""Holds the time of the last scrub."""
+"""Name of the file with the time of the last scrub."""
 LOCK_NAME = "lock"
 NEW_NAME = "never-started"
-"""While it is there, and nothing else is, the next start is the first."""
+"""Name of the file that marks the next start as the first, if no other file is present."""
 
 _KEPT_NAMES = (CLAIM_NAME, STORE_NAME, f"{STORE_NAME}.anchor", "journal.meta", "dump")
-"""What a server that started has in its directory, or a consensus member (ares/consensus/raft/directory.py)."""
+"""The files of a started server, or of a consensus member (ares/consensus/raft/directory.py)."""
 
 RECORD_SUFFIX = ".started"
-"""Of the file beside a directory that remembers who started in it: a line for each identity of a server in a cluster file, or a member's id."""
+"""Suffix of the file beside a directory that remembers the names which started in the directory.
+
+The file has a line for each identity of a server in a cluster file, or a member's id.
+"""
 
 _CLAIM_BYTES_MAX = 64
 _RECORD_BYTES_MAX = 1 << 20
@@ -51,21 +61,25 @@ _NEW_TEXT = "Nothing has started in this directory yet. The first start removes 
 
 
 class Claim(Struct, frozen=True):
-    """The identity (32 hex characters) to serve under. ``lost``: an earlier life of the server ended, and its state with it."""
+    """The identity (32 hex characters) to serve under.
+
+    ``lost``: an earlier life of the server ended, and its state is lost.
+    """
 
     identity: str
     lost: bool
 
 
 def new_identity() -> str:
-    """A random identity: 32 hex characters."""
+    """Return a random identity: 32 hex characters."""
     return secrets.token_hex(16)
 
 
 def prepare(directory: Path) -> bool:
-    """Say, on stable storage, that no server or consensus member ever ran in ``directory``, made if need be; False: that was said already.
+    """Mark ``directory`` durably as a directory in which no process ever ran.
 
-    Raises :class:`BadInput` when something of one is there, or the directory cannot be written.
+    The directory is made if absent. Returns False if the mark was present. Raises :class:`BadInput`
+    if the directory has a process's files, or cannot be written.
     """
     with _refusing_unusable(directory):
         if (kept := kept_in(directory)) is not None:
@@ -80,19 +94,20 @@ def prepare(directory: Path) -> bool:
 
 
 def kept_in(directory: Path) -> Path | None:
-    """Something in ``directory`` that a server or consensus member left which started there, if there is any."""
+    """Return a file in ``directory`` left by a started process, or None."""
     return next((path for name in _KEPT_NAMES if (path := directory / name).exists()), None)
 
 
 def is_new(directory: Path) -> bool:
-    """Whether ``directory`` says that nothing has started in it yet."""
+    """Return whether ``directory`` is marked as a directory without a start."""
     return (directory / NEW_NAME).exists()
 
 
 def is_bare(directory: Path, name: str) -> bool:
-    """Whether nothing of a server or consensus member is in ``directory``, and it is not new for the one called ``name``: a start would be refused.
+    """Return whether ``directory`` has no process's files, and is not new for ``name``.
 
-    False where it cannot be looked into, or is no directory: a start says why.
+    A start in such a directory would be refused. False if the directory cannot be looked into, or
+    is no directory: a start says why.
     """
     try:
         new = is_new(directory) and not was_started(directory, name)
@@ -106,7 +121,10 @@ def is_bare(directory: Path, name: str) -> bool:
 
 
 def require_first(directory: Path, name: str, votes: bool = False) -> None:
-    """Raise :class:`DirectoryLost` unless ``directory``, in which nothing was found, is new for ``name``. ``votes``: that is a consensus member."""
+    """Raise :class:`DirectoryLost` unless ``directory``, an empty directory, is new for ``name``.
+
+    ``votes``: the process is a consensus member.
+    """
     with _refusing_unusable(directory):
         if was_started(directory, name):
             raise DirectoryLost(directory, votes=votes, record=record_of(directory))
@@ -115,26 +133,31 @@ def require_first(directory: Path, name: str, votes: bool = False) -> None:
 
 
 def end_newness(directory: Path) -> None:
-    """The next start is not the first any more, on stable storage; what makes a later one possible must be there before. Idempotent."""
+    """Remove the mark of a first start, durably. Idempotent.
+
+    The files that make a later start possible must be present before.
+    """
     if is_new(directory):
         (directory / NEW_NAME).unlink()
         sync(directory)
 
 
 def record_of(directory: Path) -> Path:
-    """The file beside ``directory`` that remembers who started in it."""
+    """Return the path of the file that remembers the names started in ``directory``."""
     return directory.parent / f"{directory.name}{RECORD_SUFFIX}"
 
 
 def was_started(directory: Path, name: str) -> bool:
-    """Whether it is remembered beside ``directory`` that ``name`` started in it."""
+    """Return whether the file beside ``directory`` remembers a start of ``name``."""
     return name in (_content(record_of(directory), _RECORD_BYTES_MAX) or "").split()
 
 
 def remember_start(directory: Path, name: str) -> None:
-    """Remember beside ``directory``, on stable storage, that ``name`` starts in it; to be done before it says anything to anybody. Idempotent.
+    """Remember durably, beside ``directory``, that ``name`` starts in it. Idempotent.
 
-    Where nothing can be written there, that is only logged: the directory itself says who started in it, and this is for the day when it is gone.
+    To be called before the process sends a message. If the file cannot be written, the failure is
+    only logged: the directory itself has the same record, and the file is for the day when the
+    directory is gone.
     """
     record = record_of(directory)
     try:
@@ -147,16 +170,17 @@ def remember_start(directory: Path, name: str) -> None:
 
 
 def forget_starts(directory: Path) -> None:
-    """Let those that started in ``directory`` be new there again. Raises OSError."""
+    """Make the names that started in ``directory`` new again. Raises OSError."""
     record_of(directory).unlink(missing_ok=True)
 
 
 def claim_identity(directory: Path, identity_of_file: str, forget: bool = False) -> Claim:
-    """Who the server in ``directory`` is from now on, if it keeps everything in memory; on stable storage before this returns. Call it with the
-    directory held.
+    """Return the identity of a server without a store, claimed durably before the return.
 
-    The first start claims the identity of the file, every other one is somebody new. ``forget``: this one is not the first, though nothing is there.
-    Raises :class:`DirectoryLost`, and :class:`BadInput` when the directory cannot be written.
+    Call it with the directory held. The first start claims the identity of the cluster file; every
+    later start gets a new identity. ``forget``: this start is not the first, although the directory
+    is empty. Raises :class:`DirectoryLost`, and :class:`BadInput` if the directory cannot be
+    written.
     """
     with _refusing_unusable(directory):
         lost = forget or (directory / CLAIM_NAME).exists()
@@ -171,10 +195,12 @@ def claim_identity(directory: Path, identity_of_file: str, forget: bool = False)
 
 
 def store_identity(directory: Path, identity_of_file: str, forget: bool) -> Claim:
-    """Who the server in ``directory`` is, if its store is there or it never ran; call it with the directory held. The store is ``directory``/journal.
+    """Return the identity of a server with a store, if the store is present or no start was before.
 
-    ``forget``: what is there of an earlier life is moved aside, and a new one begins; also if nothing is there, for that may be a lost disk. Raises
-    :class:`DirectoryLost`, :class:`StoreLost`, :class:`ForeignStore` and :class:`BadInput`.
+    Call it with the directory held. The store is ``directory``/journal. ``forget``: the store of an
+    earlier life is moved aside, and a new life begins; also in an empty directory, which may be a
+    lost disk. Raises :class:`DirectoryLost`, :class:`StoreLost`, :class:`ForeignStore` and
+    :class:`BadInput`.
     """
     store = directory / STORE_NAME
     with _refusing_unusable(directory):
@@ -192,7 +218,8 @@ def store_identity(directory: Path, identity_of_file: str, forget: bool) -> Clai
                 store, f"it was made under the identity {stored!r}, and this server is {identity}"
             )
         make_directory(store)
-        # Cut short between the two, a first start is repeated, and one that forgets is asked for again: a claim without its store is refused.
+        # After a crash between the two writes a first start is repeated, and a start that forgets
+        # is asked for again: a claim without its store is refused.
         for place in (directory, store) if forget else (store, directory):
             if _read_claim(place) != identity:  # a full disk is no reason not to start
                 replace_durably(place / CLAIM_NAME, f"{identity}\n")
@@ -207,7 +234,7 @@ def _read_claim(directory: Path) -> str | None:
 
 
 def _content(path: Path, bytes_max: int) -> str | None:
-    """Of a small file; None if there is none."""
+    """Return the content of a small file, or None for an absent file."""
     try:
         return read_named(path, bytes_max, streams=False)[0].decode("ascii", "replace")
     except FileNotFoundError:
@@ -216,9 +243,10 @@ def _content(path: Path, bytes_max: int) -> str | None:
 
 @contextlib.contextmanager
 def held(directory: Path) -> Iterator[None]:
-    """Keep every other process out of ``directory`` (made if need be); the lock ends with the process at the latest.
+    """Keep every other process out of ``directory``; the lock ends with the process at the latest.
 
-    Raises :class:`BadInput` naming the process that holds it, or why the directory cannot be used.
+    The directory is made if absent. Raises :class:`BadInput` with the process that holds the lock,
+    or with the reason why the directory cannot be used.
     """
     with _refusing_unusable(directory):
         make_directory(directory)

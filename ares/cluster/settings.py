@@ -1,7 +1,8 @@
 """The cluster file: read, checked completely, and turned into one frozen, typed value.
 
-The file is the only description of a cluster that servers, consensus members and clients share, so nothing in it is guessed. Every error is
-:class:`BadInput` and names the file, the key and what was expected; nothing was started or sent by then.
+The file is the only description of a cluster shared by servers, consensus members and clients;
+hence no part of the file is guessed. Every error is :class:`BadInput` and names the file, the key
+and the expected value; at that time no process was started and no message sent.
 """
 
 import ipaddress
@@ -48,11 +49,13 @@ FILE_NAME = "cluster.toml"
 
 
 class Settings(Struct, frozen=True):
-    """A cluster file that passed every check. ``initial`` is c0 of the domain `default`, placed there; ``notes`` are remarks worth
-    showing. ``beat_s``: between two signs of life of the leading consensus member.
+    """A cluster file that passed every check.
 
-    Decisions are kept by ``members``, or by ``etcd``; by nobody when there are neither. ``security``: None for a cluster without keys. ``durable``:
-    servers acknowledge what is on stable storage, and start again with what they had. ``transport``: of all processes, and of clients.
+    ``initial``: c0 of the domain `default`. ``notes``: remarks worth showing. ``beat_s``: seconds
+    between two signs of life of the leading consensus member. ``members`` or ``etcd`` keep the
+    decisions; without both, the cluster has no consensus service. ``security``: None for a cluster
+    without keys. ``durable``: servers acknowledge a write when it is on stable storage, and start
+    again with their data. ``transport``: of all processes and clients.
     """
 
     path: Path
@@ -76,7 +79,10 @@ class Settings(Struct, frozen=True):
 
     @staticmethod
     def load(path: Path | str) -> "Settings":
-        """The settings in the file at ``path``; :class:`BadInput` if it cannot be read or anything in it is not as it must be."""
+        """Return the settings in the file at ``path``.
+
+        Raises :class:`BadInput` if the file cannot be read, or if a check fails.
+        """
         file = Path(path)
         if file.is_dir():
             raise BadInput(
@@ -94,35 +100,45 @@ class Settings(Struct, frozen=True):
 
     @staticmethod
     def parse(text: str, path: Path) -> "Settings":
-        """The settings in ``text``; ``path`` says where it stands or will stand: directories in it are relative to that place."""
+        """Return the settings in ``text``.
+
+        ``path``: the present or future path of the file; paths in the file are relative to its
+        directory.
+        """
         return _Checks(path, decode(text, path)).settings()
 
     def book(self) -> dict[ServerId, Server]:
-        """Every server, as configurations name it."""
+        """Return every server as configurations name it."""
         return {
             server.id: Server(server.id, keyed(server.address, server.public_key), server.identity)
             for server in self.servers.values()
         }
 
     def processes(self) -> list[ServerSettings | MemberSettings]:
-        """Every process of the cluster: the servers, then the consensus members."""
+        """Return every process of the cluster: the servers, followed by the consensus members."""
         return [*self.servers.values(), *self.members.values()]
 
     def check_secrets(self) -> None:
-        """Read every secret that the processes need. Raises :class:`BadInput`, as they would, but before any of them was started."""
+        """Read every secret needed by the processes.
+
+        Raises :class:`BadInput`, as the processes would, but before a process was started.
+        """
         if self.members:
             self.password()
         if self.security is not None:
             self.security.check({process.id: process.public_key for process in self.processes()})
 
     def member_addresses(self) -> dict[ServerId, str]:
-        """Where clients reach the consensus members, as connections learn it."""
+        """Return the addresses of the consensus members for clients, as connections learn them."""
         return {
             member.id: keyed(member.address, member.public_key) for member in self.members.values()
         }
 
     def password(self) -> str:
-        """The consensus members' shared secret. Raises :class:`BadInput` when its file is missing, empty or readable by others."""
+        """Return the consensus members' shared secret.
+
+        Raises :class:`BadInput` if the secret's file is missing, empty or readable by other users.
+        """
         if self.password_path is None:
             refuse(self.path, "consensus_password", "expected the path of a file, but missing")
         return read_secret(
@@ -131,7 +147,7 @@ class Settings(Struct, frozen=True):
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Host and port of ``host:port``; ValueError says what is wrong with it."""
+    """Return host and port of ``host:port``; a ValueError says which part is wrong."""
     host, _, port = address.rpartition(":")
     if not re.fullmatch(r"[A-Za-z0-9_.-]+", host) or not re.fullmatch(r"[0-9]{1,9}", port):
         raise ValueError(f"expected host:port, found {address!r}")
@@ -141,7 +157,11 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 def _place(address: str, host: str | None) -> str:
-    """Where that is, among all hosts: a process that others reach at ``host`` has a loopback address there, and other hosts have the same one."""
+    """Return a name of the address that is unique among all hosts.
+
+    Of a process reached at ``host``, a loopback address is an address of that host; other hosts
+    have the same loopback address.
+    """
     return (
         f"{address} on {host}"
         if host and not is_loopback(host) and is_loopback(split_address(address)[0])
@@ -150,7 +170,10 @@ def _place(address: str, host: str | None) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach ``host``. Of a name other than localhost that is not known."""
+    """Return whether only this machine can reach ``host``.
+
+    Of a name other than localhost the answer is unknown, and False.
+    """
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -158,7 +181,7 @@ def is_loopback(host: str) -> bool:
 
 
 class _Checks:
-    """How the values of one file hang together."""
+    """The checks of a file that concern several values."""
 
     def __init__(self, path: Path, file: FileTable) -> None:
         self._path = path
@@ -228,7 +251,7 @@ class _Checks:
         )
 
     def _etcd(self, table: EtcdTable) -> EtcdSettings:
-        """With its paths seen from the directory of the file."""
+        """Return the settings of the etcd table, with paths resolved from the file's directory."""
         keys: dict[str, Any] = asdict(table) | {"prefix": table.prefix.rstrip("/")}
         paths = {key: self._home / value for key, value in keys.items() if isinstance(value, Path)}
         return EtcdSettings(file=self._path.absolute(), **(keys | paths))
@@ -251,7 +274,7 @@ class _Checks:
             ]
         places += [
             (f"{key}.http", table.http, "") for key, table in processes if table.http
-        ]  # nothing can be read or changed there but figures
+        ]  # an http address gives figures only: no data can be read or changed
         for key, address, needed in places:
             try:
                 host, _ = split_address(address)

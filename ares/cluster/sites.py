@@ -1,4 +1,4 @@
-"""Sites: labels on servers and clients, and configurations whose servers are all at one site (docs/sites.md)."""
+"""Sites: labels on servers and clients, and configurations at a single site (docs/sites.md)."""
 
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
@@ -18,7 +18,10 @@ from ares.model.identity import MIRROR_DOMAINS, ServerId
 
 
 def sites_of(settings: Settings) -> dict[str, list[ServerId]]:
-    """The servers at each site, both in the order of the cluster file; servers without a site are not among them."""
+    """Return the servers at each site, both in the order of the cluster file.
+
+    Servers without a site are left out.
+    """
     sites: dict[str, list[ServerId]] = {}
     for id, site in labels_of(settings).items():
         sites.setdefault(site, []).append(id)
@@ -26,12 +29,16 @@ def sites_of(settings: Settings) -> dict[str, list[ServerId]]:
 
 
 def labels_of(settings: Settings) -> dict[ServerId, str]:
-    """The site of each server that has one."""
+    """Return the site of each server that has a site."""
     return {server.id: server.site for server in settings.servers.values() if server.site}
 
 
 def site_of(labels: Mapping[ServerId, str], configuration: Configuration) -> str:
-    """Where it lives: a site, several with plus signs, nothing if its servers have none; a question mark stands for those of which it is not said."""
+    """Return the site of a configuration.
+
+    Several sites are joined with plus signs; a question mark stands for servers without a site.
+    Empty if no server has a site.
+    """
     sites = sorted({labels[id] for id in configuration.server_ids if id in labels})
     return "+".join(
         [*sites, "?"]
@@ -41,13 +48,19 @@ def site_of(labels: Mapping[ServerId, str], configuration: Configuration) -> str
 
 
 def servers_near(settings: Settings) -> list[ServerId]:
-    """The servers at the client's site, in the order of the cluster file; none where it has no site."""
+    """Return the servers at the client's site, in the order of the cluster file.
+
+    Empty if the client has no site.
+    """
     site = settings.client.site
     return [id for id, server in settings.servers.items() if site and server.site == site]
 
 
 def remote_servers(settings: Settings) -> frozenset[ServerId]:
-    """Those at another site than the client; none for a client without a site. Raises :class:`BadInput` if no server is at its site."""
+    """Return the servers at another site than the client; empty for a client without a site.
+
+    Raises :class:`BadInput` if no server is at the client's site.
+    """
     here = settings.client.site
     if here is None:
         return frozenset()
@@ -65,11 +78,14 @@ def at_site(
     delta: int | None = None,
     allow_no_faults: bool = False,
 ) -> Configuration:
-    """What domain ``name`` may have at ``site``: as many servers as ``like``, or all that are there, on as many hosts as there are. If ``like`` is
-    the domain's own configuration, its servers that are there stay.
+    """Return the configuration that domain ``name`` may have at ``site``.
 
-    ``dap``, ``k``, ``delta``: where they are not to be those of ``like``; its k is kept if that survives a crash there. Raises :class:`BadInput` for
-    an unknown site and :class:`ConfigurationRefused` where it has too few servers.
+    The configuration has as many servers as ``like``, or all servers at the site, on as many hosts
+    as the site has. If ``like`` is the domain's own configuration, its servers at the site stay.
+
+    ``dap``, ``k``, ``delta``: values in place of the values of ``like``. The k of ``like`` is kept
+    if k survives a crash at the site. Raises :class:`BadInput` for an unknown site and
+    :class:`ConfigurationRefused` if the site has too few servers.
     """
     known = _known(settings, site, "there is no site")
     stay = [server for server in like.servers if server.id in known and like.domain == name]
@@ -104,8 +120,11 @@ def at_site(
 def mirror_at(
     settings: Settings, site: str, name: str, like: Configuration, allow_no_faults: bool = False
 ) -> Configuration:
-    """What a mirror at ``site`` of the domain ``name``, which has the configuration ``like``, may have. Raises what :func:`at_site` raises; and
-    :class:`BadInput` where the domain itself lives there, or nobody would copy it."""
+    """Return the configuration of a mirror at ``site`` of the domain ``name`` with ``like``.
+
+    Raises the errors of :func:`at_site`; and :class:`BadInput` if the domain itself is at the site,
+    or if no autopilot would copy the domain.
+    """
     if settings.autopilot is None:
         raise BadInput(
             f"the autopilot copies domains to their mirrors, and {settings.path} has no table [autopilot] (docs/autopilot.md)"
@@ -128,7 +147,10 @@ def _known(settings: Settings, site: str, what: str) -> list[ServerId]:
 
 
 def _spread(settings: Settings, servers: Sequence[ServerId], name: str) -> list[Server]:
-    """One of each host, then the second ones, and so on; another one first for another domain."""
+    """Return the first server of each host, followed by the second servers, and further rows.
+
+    The first of all depends on the domain's name.
+    """
     book, hosts = settings.book(), dict[str, list[Server]]()
     for id in servers:
         hosts.setdefault(split_address(settings.servers[id].address)[0], []).append(book[id])

@@ -1,7 +1,7 @@
-"""The tables of the cluster file: which keys there are, of which type, what is allowed by itself, and how the file is read and written.
+"""The tables of the cluster file: keys, types, allowed values, reading and writing.
 
-What the tables mean together is checked in settings.py. Nothing unknown is passed over: a misspelt key would otherwise be a default that nobody asked
-for.
+settings.py checks the tables together. No unknown key is passed over: otherwise a misspelt key
+would become an unwanted default.
 """
 
 import difflib
@@ -29,10 +29,13 @@ MIB = 1024 * 1024
 FORMAT = 1
 CONNECTIONS_MAX = 1_000_000
 BYTES_MIN = FRAME_BYTES_MAX + 64 * MIB
-"""Less, and the largest value would be cut off on its way."""
+"""Smallest limit of bytes: with less, the largest value would be cut off on the way."""
 
 DESCRIPTORS_BESIDE = 256
-"""What a process opens besides its clients' connections: its store, its log, its threads, the other consensus members."""
+"""Files that a process opens in addition to connections of clients.
+
+The store, the log, the threads, the connections to consensus members.
+"""
 
 EVERY_S_MIN = 0.1
 BEAT_S, BEAT_S_BOUNDS = 0.1, (0.1, 10.0)
@@ -40,33 +43,43 @@ _IDENTITY = re.compile(r"[0-9a-f]{32}")
 _PREFIX = re.compile(r"[A-Za-z0-9_./-]{1,200}")
 
 TransportName = Literal["native", "libzmq"]
-"""Who speaks ZeroMQ's protocol: this project, or libzmq (docs/transport.md)."""
+"""The implementation of ZeroMQ's protocol: this project's, or libzmq (docs/transport.md)."""
 
 Checks = Iterator[tuple[str, bool, str]]
-"""Keys of a table: each with whether its value is allowed, and otherwise what was expected there and what was found."""
+"""The checks of a table: a key, whether its value is allowed, and the error if it is not.
+
+The error says the expected value and the found value.
+"""
 
 Given = Annotated[str, Meta(min_length=1)]
-"""A text that is not written as an empty one: that stands for a missing key."""
+"""A text that is not written if empty: the empty text stands for a missing key."""
 
 NO_PATH = Path("\0")
-"""An empty text in place of a path, or none at all; no file has this name, and no text of a cluster file a NUL."""
+"""An empty path, or a missing path.
+
+No file has this name, and no text of a cluster file has a NUL.
+"""
 
 _log = logging.getLogger(__name__)
 
 
 class Table(Struct, frozen=True, forbid_unknown_fields=True):
-    """A table of the file, and the definition by which it is read and written. Paths in it are relative to the directory of the file."""
+    """A table of the file: the definition by which the table is read and written.
+
+    Paths in a table are relative to the directory of the file.
+    """
 
     def checks(self) -> Checks:
-        """Of its values, whatever the other tables say."""
+        """Yield the checks of the table's values that need no other table."""
         yield from ()
 
 
 class ClientSettings(Table, frozen=True):
-    """How a client behaves unless told otherwise: the deadline of one operation in seconds, and what ARES II and CoARES add to ARES.
+    """The default behaviour of a client.
 
-    ``key``: the path of the file with its secret key. ``operation_log``: of the file that gets a line for each of its operations. ``site``: where it
-    is (docs/sites.md).
+    The deadline of an operation in seconds, and the additions of ARES II and CoARES to ARES.
+    ``key``: the path of the client's secret key. ``operation_log``: the path of the file that gets
+    a line for each operation. ``site``: the client's site (docs/sites.md).
     """
 
     timeout_s: float = 30.0
@@ -89,10 +102,11 @@ class ClientSettings(Table, frozen=True):
 
 
 class Limits(Table, frozen=True):
-    """What the clients of one process may make it hold (docs/limits.md): the bounds that depend on the number of clients and the memory there is.
+    """Limits of the memory and files used by the clients of a process (docs/limits.md).
 
-    ``connections``: how many at once. ``received_bytes``: what came in from all of them and was not looked at yet. ``unread_bytes``: replies that
-    they, all together, have not taken yet.
+    These limits depend on the number of clients and on the memory of the machine. ``connections``:
+    connections at once. ``received_bytes``: received bytes, of all clients, which the process has
+    not looked at yet. ``unread_bytes``: replies that all clients together have not taken yet.
     """
 
     connections: int = 4_000
@@ -117,12 +131,15 @@ class Limits(Table, frozen=True):
 
 
 class AutopilotSettings(Table, frozen=True):
-    """Where the table is, servers that are gone are replaced by others (docs/autopilot.md).
+    """The table of the autopilot, which replaces dead servers (docs/autopilot.md).
 
-    ``after_s``: how long one must have been silent. ``every_s``: how often servers are looked at. ``bytes_per_s``: how fast data moves for that.
-    ``log_after_s``: how long a server of a log's chain must have been silent; it is asked four times in that. ``transfer``: how large values travel,
-    through the autopilot or from server to server. ``follow_rest_s``: how long a domain that followed its users stays at least;
-    ``follow_bytes_per_hour``: how much all that follow may move. ``mirror_every_s``: how often mirrors (docs/sites.md) are brought up to date.
+    ``after_s``: the silence after which a server counts as dead. ``every_s``: the time between two
+    looks at servers. ``bytes_per_s``: the rate of data moved for a replacement. ``log_after_s``:
+    the silence for a server of a log's chain, which is asked four times during the silence.
+    ``transfer``: the way of large values, through the autopilot or from server to server.
+    ``follow_rest_s``: the shortest stay of a domain that followed its users.
+    ``follow_bytes_per_hour``: the limit of data moved by all domains that follow.
+    ``mirror_every_s``: the time between two updates of mirrors (docs/sites.md).
     """
 
     after_s: float = 60.0
@@ -177,7 +194,10 @@ class AutopilotSettings(Table, frozen=True):
 
 
 class ScrubSettings(Table, frozen=True):
-    """How servers with a store verify what is on their disks: every so many hours (0: only when asked to), and how fast (docs/store.md)."""
+    """The verification of data on a server's disk: hours between scrubs, and rate (docs/store.md).
+
+    0 hours: a server scrubs only when asked.
+    """
 
     every_h: float = 168.0
     bytes_per_s: int = 8 * MIB
@@ -196,7 +216,10 @@ class ScrubSettings(Table, frozen=True):
 
 
 class LogSettings(Table, frozen=True):
-    """How fast a server that joins the chain of a log fetches what is older from the others, all its logs together (docs/log.md)."""
+    """The rate at which a server fetches old entries of logs whose chains it joins (docs/log.md).
+
+    The rate is for all logs of the server together.
+    """
 
     fetch_bytes_per_s: int = 64 * MIB
 
@@ -209,10 +232,12 @@ class LogSettings(Table, frozen=True):
 
 
 class TracingSettings(Table, frozen=True):
-    """What becomes of traces (docs/tracing.md). OpenTelemetry's variables win over these (ares/tracing/variables.py).
+    """The destination of traces (docs/tracing.md).
 
-    ``exporter``: where spans go: otlp, console, none or file:PATH. ``share`` of the operations is traced, 0 to 1. ``parent``: where a caller has a
-    span of its own, that decides. ``keys``: the names of objects and files may be told. ``service``: what spans say they are of.
+    OpenTelemetry's variables take precedence over this table (ares/tracing/variables.py).
+    ``exporter``: the destination of spans: otlp, console, none or file:PATH. ``share``: the share
+    of traced operations, 0 to 1. ``parent``: a caller's own span decides, if present. ``keys``:
+    spans may have the names of objects and files. ``service``: the name of the service in spans.
     """
 
     exporter: str = "none"
@@ -235,16 +260,17 @@ class TracingSettings(Table, frozen=True):
 
 
 def is_exporter(exporter: str) -> bool:
-    """Whether there is such a one."""
+    """Return whether an exporter of this name exists."""
     return exporter in ("otlp", "console", "none") or (
         exporter.startswith("file:") and len(exporter) > len("file:")
     )
 
 
 class ServerSettings(Table, frozen=True):
-    """A storage server: where it listens (``host:port``), its identity (32 hex characters), its directory.
+    """A storage server: its address (``host:port``), identity (32 hex characters) and directory.
 
-    ``http``: where it says how it is (ares/server/monitor.py); empty: nowhere. ``site``: where it is (docs/sites.md); empty: that is not said.
+    ``http``: the address of its monitor (ares/server/monitor.py); empty: no monitor. ``site``: its
+    site (docs/sites.md); empty: unknown.
     """
 
     id: ServerId
@@ -266,7 +292,10 @@ class ServerSettings(Table, frozen=True):
 
 
 class MemberSettings(Table, frozen=True):
-    """A consensus member: where clients (``address``) and the other members (``raft``) find it, its directory, and ``http`` as a server's."""
+    """A consensus member: its addresses for clients and members, its directory, its monitor.
+
+    ``address``: for clients. ``raft``: for the other members. ``http``: as of a server.
+    """
 
     id: ServerId
     address: str
@@ -280,10 +309,11 @@ class MemberSettings(Table, frozen=True):
 
 
 class EtcdTable(Table, frozen=True, rename={"password_path": "password"}):
-    """How one etcd cluster is reached: members' addresses for clients (``host:port``), and what every key of ares in it begins with.
+    """The way to an etcd cluster: its members' addresses for clients, and the prefix of all keys.
 
-    With ``ca`` (PEM) connections are TLS; ``certificate`` and ``key`` then identify the client to an etcd that asks for it. ``user`` logs in with the
-    password in the file ``password_path``.
+    Addresses are ``host:port``. With ``ca`` (PEM) connections are TLS; ``certificate`` and ``key``
+    identify the client to an etcd that asks for them. ``user`` logs in with the password in the
+    file ``password_path``.
     """
 
     endpoints: tuple[str, ...]
@@ -324,13 +354,16 @@ class EtcdTable(Table, frozen=True, rename={"password_path": "password"}):
 
 
 class EtcdSettings(EtcdTable, frozen=True, kw_only=True):
-    """The table as it is used. ``file`` is the cluster file, for errors."""
+    """The table of etcd with resolved paths. ``file`` is the cluster file, for errors."""
 
     file: Path
 
     def password(self) -> str | None:
-        """The user's password, None without a user. Raises :class:`ares.BadInput` when its file is missing, empty or readable by
-        others."""
+        """Return the user's password, or None without a user.
+
+        Raises :class:`ares.BadInput` if the password's file is missing, empty or readable by other
+        users.
+        """
         if self.password_path is None:
             return None
         return read_secret(
@@ -342,7 +375,10 @@ class EtcdSettings(EtcdTable, frozen=True, kw_only=True):
         )
 
     def pem(self, key: str, path: Path | None) -> bytes | None:
-        """What the file of ``etcd.key`` holds, None for none. Raises :class:`ares.BadInput` when it cannot be read."""
+        """Return the content of the file of ``etcd.key``, or None without a file.
+
+        Raises :class:`ares.BadInput` if the file cannot be read.
+        """
         if path is None:
             return None
         try:
@@ -352,7 +388,7 @@ class EtcdSettings(EtcdTable, frozen=True, kw_only=True):
 
 
 class InitialTable(Table, frozen=True):
-    """The configuration that the domain `default` begins with."""
+    """The first configuration of the domain `default`."""
 
     dap: str
     servers: list[str]
@@ -379,7 +415,7 @@ class InitialTable(Table, frozen=True):
 
 
 class FileTable(Table, frozen=True, kw_only=True):
-    """The whole file, in the order in which it is written."""
+    """The whole file, in the order of writing."""
 
     format: int
     name: str
@@ -433,7 +469,10 @@ class FileTable(Table, frozen=True, kw_only=True):
         yield "autopilot", self.autopilot is None or bool(members), why
 
     def tables(self) -> Iterator[tuple[str, Table]]:
-        """This table and those in it, each with its key path; tables of an array count from 0, as in ``server[0]``."""
+        """Yield this table and the tables in it, each with a key path.
+
+        Tables of an array count from 0, as in ``server[0]``.
+        """
         yield "", self
         for name in self.__struct_fields__:
             value = getattr(self, name)
@@ -443,7 +482,7 @@ class FileTable(Table, frozen=True, kw_only=True):
                 yield from ((f"{name}[{index}]", table) for index, table in enumerate(value))
 
     def processes(self) -> list[tuple[str, ServerSettings | MemberSettings]]:
-        """Every server and consensus member with its key path."""
+        """Return every server and consensus member with its key path."""
         return [
             (key, table)
             for key, table in self.tables()
@@ -460,7 +499,10 @@ def _of_name(key: str, name: str) -> tuple[str, bool, str]:
 
 
 def fitting(limits: Limits) -> Limits:
-    """``limits`` with as many connections as this process may have descriptors for, after it asked for as many as it may have."""
+    """Return ``limits`` with as many connections as this process has descriptors for.
+
+    The process first asks for as many descriptors as it may have.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = limits.connections + DESCRIPTORS_BESIDE
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -484,9 +526,9 @@ _TABLES = {"": FileTable} | {
     for kind in (hint, *get_args(hint))
     if isinstance(kind, type) and issubclass(kind, Table)
 }
-"""The tables of a file by their names, in the order in which they are written."""
+"""The tables of a file by name, in the order of writing."""
 
-# -- reading ------------------------------------------------------------------------------------------------------------
+# -- reading -----------------------------------------------------------------------------------
 
 _TOML_TYPES = {
     "`object": "`table",
@@ -498,13 +540,16 @@ _TOML_TYPES = {
 
 
 def decode(text: str, path: Path) -> FileTable:
-    """The tables in ``text``, every key known and of its type, and each value one that is allowed. Raises :class:`BadInput`."""
+    """Return the tables in ``text``, where each key is known and each value is allowed.
+
+    Raises :class:`BadInput`.
+    """
     try:
         tables = parse_toml(text)
         format = tables.get("format", FORMAT)
         if (
             type(format) is int and format != FORMAT
-        ):  # before anything else: in another format other keys are known
+        ):  # checked first, because another format has other keys
             age = "a newer" if format > FORMAT else "another"
             refuse(
                 path,
@@ -533,7 +578,7 @@ def _path(kind: type, value: object) -> Path:
 
 
 def _explain(path: Path, what: str, place: str) -> NoReturn:
-    """Say in the words of a TOML file what msgspec found at the key path ``place``."""
+    """Refuse the file in the words of TOML for msgspec's error at the key path ``place``."""
     inside = f"{place}." if place else ""
     if unknown := re.fullmatch(r"Object contains unknown field `(.*)`", what):
         names = _TABLES[place.partition("[")[0]].__struct_encode_fields__
@@ -547,11 +592,14 @@ def _explain(path: Path, what: str, place: str) -> NoReturn:
     refuse(path, place, what[:1].lower() + what[1:])
 
 
-# -- writing ------------------------------------------------------------------------------------------------------------
+# -- writing -----------------------------------------------------------------------------------
 
 
 def written(file: FileTable, remarks: Mapping[str, str]) -> str:
-    """The text of a cluster file without what is at its defaults. ``remarks`` has what is to precede a key or a table, be it written or not."""
+    """Return the text of a cluster file, without values at their defaults.
+
+    ``remarks``: texts to precede a key or a table, even if the table is not written.
+    """
     parts = [lines(file, remarks)]
     for field in fields(file):
         value = getattr(file, field.name)
@@ -565,7 +613,10 @@ def written(file: FileTable, remarks: Mapping[str, str]) -> str:
 
 
 def lines(table: Table, remarks: Mapping[str, str] = MappingProxyType({})) -> str:
-    """The keys of a table that are not at their defaults, or else all of them, and their values; nothing of the tables in it."""
+    """Return the keys of a table that differ from their defaults, with values.
+
+    If no key differs, all keys. Tables in the table are left out.
+    """
     given = [
         (field, getattr(table, field.name)) for field in fields(table) if field.name not in _TABLES
     ]
