@@ -80,6 +80,8 @@ class RecordedPart(Struct, eq=False):
     """Time at which the round asked the spared servers, or None."""
     refused: tuple[ServerId, ...] = ()
     """Servers that refused."""
+    silent_s: float | None = None
+    """Time at which the round went on without its silent servers, or None."""
 
 
 class _Standing:
@@ -199,16 +201,21 @@ class Recording:
         if part.spared and part.spared_asked_s is None:
             part.spared_asked_s = self._clock()
 
+    def waited_long_enough(self, round: "Round") -> None:
+        """Record that the round goes on without its silent servers."""
+        self._rounds[round.call].silent_s = self._clock()
+
     def concluded(self, round: "Round", error: Exception | None = None) -> None:
         """Record the end of a round, or its failure.
 
-        The time after the last reply was spent on judging the replies.
+        The time after the last reply, or after the wait for silent servers, was spent on judging the
+        replies.
         """
         part = self._rounds.pop(round.call)
         if error is not None:
             part.failed = type(error).__name__
         elif round.gather.settled is not None and part.heard:
-            part.ended_s = part.heard[-1].at_s
+            part.ended_s = part.heard[-1].at_s if part.silent_s is None else part.silent_s
             self._add(RecordedPart("settled", part.parent, part.ended_s, self._clock()))
 
     def waits(self, task: "Task", what: str) -> None:

@@ -678,6 +678,8 @@ class Session:
         elif round.patient_until is not None:
             if now >= round.patient_until:
                 self._suspect(round)
+                if round.task.recording is not None:
+                    round.task.recording.waited_long_enough(round)
                 self._conclude(round)
         elif now >= round.task.job.deadline:
             self._throw(round)

@@ -42,8 +42,8 @@ class RoundWait:
         self._asked = _names(about.get("ares.asked"))
         self._refused = _names(about.get("ares.refused"))
         self._spared = _names(about.get("ares.spared"))
-        rest = about.get("ares.spared.ms")
-        self._rest_ms: float | None = rest if isinstance(rest, int | float) else None
+        self._rest_ms = _number(about.get("ares.spared.ms"))
+        self._silent_ms = _number(about.get("ares.silent.ms"))
         self.replies = self._read(about)
 
     def _read(self, about: dict[str, Any]) -> list[RoundReply]:
@@ -75,16 +75,19 @@ class RoundWait:
     def stages(self) -> Iterator[tuple[str, float, float]]:
         """Divide the time until the last reply: name, start, end of each part.
 
-        Yields no part for a server asked at first and already connected.
+        Yields no part for a server asked at first and already connected. The wait for servers that
+        stayed silent follows the last reply.
         """
         last = self.last
-        if last is None or not 0 < last.sent_ms < last.at_ms:
-            return
-        if last.asked_ms:
-            yield _waiting(self._silent(last.asked_ms)), 0.0, last.asked_ms
-        if last.connected_ms > last.asked_ms:
-            yield f"connecting to {last.server}", last.asked_ms, last.connected_ms
-        yield f"to {last.server} and back", last.sent_ms, last.at_ms
+        if last is not None and (0 < last.sent_ms < last.at_ms or self._silent_ms is not None):
+            if last.asked_ms:
+                yield _waiting(self._silent(last.asked_ms)), 0.0, last.asked_ms
+            if last.connected_ms > last.asked_ms:
+                yield f"connecting to {last.server}", last.asked_ms, last.connected_ms
+            yield f"to {last.server} and back", last.sent_ms, last.at_ms
+        if self._silent_ms is not None:
+            begin_ms = self.replies[-1].at_ms if self.replies else 0.0
+            yield _waiting(self._silent(self._silent_ms)), begin_ms, self._silent_ms
 
     def remark(self) -> str:
         """Name the servers that answered, with the times, and the silent servers."""
@@ -109,6 +112,13 @@ class RoundWait:
                 f"{len(self.replies)} answered of the {self._needed} needed"
                 + (f"; no answer came from {', '.join(silent)}" if silent else "")
                 + refused
+            )
+        if self._silent_ms is not None:
+            silent = self._silent(self._silent_ms)
+            answered = ", ".join(reply.server for reply in self.replies)
+            return (
+                f"{', '.join(silent) or 'enough servers'} had not answered after "
+                f"{self._silent_ms:.1f} ms, and it went on with the replies of {answered}{refused}"
             )
         count, before = len(self.replies), self._silent(last.asked_ms) if last.asked_ms else []
         role = (
@@ -149,6 +159,10 @@ def chain_sentence(span: Span) -> str:
 
 def _names(value: Any) -> tuple[str, ...]:
     return tuple(map(str, value)) if isinstance(value, list | tuple) else ()
+
+
+def _number(value: Any) -> float | None:
+    return value if isinstance(value, int | float) else None
 
 
 def _numbers(values: Any, count: int) -> list[Any] | None:

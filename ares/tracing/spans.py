@@ -178,6 +178,8 @@ def _about(part: RecordedPart, keys: bool) -> dict[str, Any]:
         about["ares.quorum.connected_ms"] = tuple(
             [_ms(max((heard.connected_s or 0.0) - began_s, 0.0)) for heard in part.heard]
         )
+    if part.silent_s is not None:
+        about["ares.silent.ms"] = _ms(part.silent_s - began_s)
     if part.sent_again:
         about["ares.sent_again"] = part.sent_again
     if any(heard.handled_s is not None for heard in part.heard):

@@ -111,7 +111,10 @@ class Tree:
         return _walk(root, self._below)
 
     def _with_gaps(self, root: Span) -> dict[bytes, list[Span]]:
-        """Return the spans by parent, with spans for the waits of rounds and for longer gaps."""
+        """Return the spans by parent, with spans for the waits of rounds and for longer gaps.
+
+        The client's time comes first, then the work of servers in it.
+        """
         full: dict[bytes, list[Span]] = defaultdict(list)
         for _, span in self.rows(root):
             if span.id in full:
@@ -120,7 +123,7 @@ class Tree:
             below = full[span.id] = [*stages, *self._below[span.id]]
             if span.kind != SERVER and any(each.kind != SERVER for each in below):
                 below += _gaps(span, below, (root.ended_ns - root.began_ns) * GAP_SHARE)
-                below.sort(key=lambda each: each.began_ns)
+                below.sort(key=lambda each: (each.kind == SERVER, each.began_ns))
         return full
 
     def sentence(self) -> str:

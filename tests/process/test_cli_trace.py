@@ -1,6 +1,8 @@
 """`ares-cli trace`: the phases of an operation, and joined traces of clients and servers."""
 
 import os
+import re
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -48,6 +50,42 @@ def test_a_write_and_a_read_show_their_phases_and_whom_they_waited_for(cli: Cli)
     }
 
 
+def test_a_reconfiguration_names_a_stopped_server_and_its_times_add_up(
+    cli: Cli, tmp_path: Path
+) -> None:
+    """The second that it waits for a server's description went into judging the replies before."""
+    traces, stopped = tmp_path / "reconfig.json", int((cli.directory / "run/s3.pid").read_text())
+    cli.ok("write", "k", stdin=b"value")
+    os.kill(stopped, signal.SIGSTOP)
+    cli.environment["OTEL_TRACES_EXPORTER"] = f"file:{traces}"
+    try:
+        assert "s3 does not answer" in cli.fails(
+            1, "reconfig", *["--servers", "s0,s1,s2,s3", "--dap", "ec", "--k", "2"]
+        )
+        cli.ok("reconfig", "--servers", "s0,s1,s2", "--dap", "abd")
+    finally:
+        cli.environment["OTEL_TRACES_EXPORTER"] = "none"
+        os.kill(stopped, signal.SIGCONT)
+    told = cli.ok("trace", traces).decode()
+    trees = [rows(tree) for tree in told.split("\n\n")]
+    for tree in trees:
+        path = [own for _, _, own, line in tree if "█" in line]
+        assert sum(path) == pytest.approx(tree[0][1], rel=0.1), told
+    [looked] = [tree for tree in trees if any("waiting for s3" in name for name, *_ in tree)]
+    assert max(looked, key=lambda row: row[2])[0] == "waiting for s3"
+    assert re.search(r"describe: s3 had not answered after \d+\.\d ms", told)
+    [move] = [tree for tree in trees if tree[0][0] == "reconfiguration"]
+    assert {"AddConfig", "Consensus", "UpdateConfig", "GCConfig"} <= {name for name, *_ in move}
+    assert any("s3" in line.partition("not yet")[2] for *_, line in move)
+
+
+def rows(tree: str) -> list[tuple[str, float, float, str]]:
+    """Return the lines of a tree: name, whole time, time without the lines below, all of it."""
+    row = re.compile(r" *(\S.*?) +(\d+\.\d+) ms +(\d+\.\d+) ms ")
+    found = [(row.match(line), line) for line in tree.splitlines()]
+    return [(told[1], float(told[2]), float(told[3]), line) for told, line in found if told]
+
+
 def test_an_operation_that_fails_is_shown_too(cli: Cli) -> None:
     done = cli.run("trace", "read", "nothing")
     assert done.returncode == 1
@@ -74,9 +112,11 @@ def test_what_servers_did_hangs_under_the_round_that_asked_for_it(cli: Cli, tmp_
     round = (
         rows.index("PutData") + 1 + rows[rows.index("PutData") + 1 :].index("CommunicationLatency")
     )
-    served = rows.index("PutData", round + 1)
-    assert rows[served : served + 2] == ["PutData", "Commit"]
-    assert {"waiting", "connecting", "to"}.issuperset(rows[round + 1 : served])
+    stages = ["connecting", "to"] if rows[round + 1] == "connecting" else []
+    assert rows[round + 1 :][: len(stages) + 2] == [*stages, "PutData", "Commit"]
+    last = lines[round][lines[round].index("put-data: ") :].partition(";")[0].split()[-2]
+    told = [line.split("ms")[0].split() for line in lines[round + 1 :][: len(stages)]]
+    assert all(last in words for words in told), "its rows are about the server that ended it"
 
 
 def test_files_without_traces_are_refused(cli: Cli, tmp_path: Path) -> None:

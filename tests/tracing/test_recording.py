@@ -11,8 +11,17 @@ from ares.model.configuration import Configuration
 from ares.model.errors import Unavailable
 from ares.model.identity import DEFAULT_DOMAIN, ClientId, ConfigurationId
 from ares.model.message import TRACE_BYTES
-from ares.model.messages import GetTag, Introduce, PutData, Reason, Refused
+from ares.model.messages import (
+    Describe,
+    Description,
+    GetTag,
+    Introduce,
+    PutData,
+    Reason,
+    Refused,
+)
 from ares.objects.operations import read, write
+from ares.objects.survey import describe_servers
 from ares.operation import recording as subject
 from ares.operation.effects import Agree, Pause, Together
 from ares.operation.recording import Recording
@@ -131,6 +140,22 @@ def test_a_server_that_was_spared_is_asked_with_what_is_sent_again():
     rig.tick(1.0)
     part = rig.part("round")
     assert (len(part.spared), part.spared_asked_s) == (1, 1.0)
+
+
+def test_a_round_lasts_until_it_goes_on_without_silent_servers():
+    """The wait for them was taken for the judgement of the replies."""
+    rig = Traced()
+    rig.run(describe_servers(EC.servers, 2.0))
+    sent = rig.sent()
+    for server in EC.server_ids[:4]:
+        [call] = [message.call for message in sent[server] if isinstance(message, Describe)]
+        rig.reply(server, Description(call, server, server, b"", "1.0", 0.0, 0, ()))
+    for _ in range(3):
+        rig.tick(1.0)
+    assert set(rig.value) == set(EC.server_ids[:4])
+    part = rig.part("round")
+    assert (part.silent_s, part.ended_s) == (2.0, 2.0)
+    assert rig.part("settled").began_s == 2.0
 
 
 def test_an_operation_on_a_log_waits_for_its_chain_until_it_is_over():

@@ -44,6 +44,11 @@ TWO_STOPPED = reply(
     [0.5, 0.0, 0.0],
     **{"ares.quorum.connected_ms": [0.0, 27.0, 28.0]},
 ) | {"ares.spared.ms": 25.0}
+WITHOUT_ONE = reply(["s0", "s1", "s3", "s4"], [1.0, 2.0, 3.0, 8.0], [0.5, 0.5, 0.1, 0.1]) | {
+    "ares.spared": [],
+    "ares.needed": 1,
+    "ares.silent.ms": 30.0,
+}
 NO_QUORUM = reply(["s0"], [1.0], [0.5]) | {"ares.spared.ms": 25.0, "ares.refused": ["s2"]}
 STOPPED_FOR_A_WHILE = reply(["s0", "s1", "s2"], [1.0, 2.0, 30.0], [0.5, 0.5, 0.1])
 
@@ -62,6 +67,10 @@ STOPPED_FOR_A_WHILE = reply(["s0", "s1", "s2"], [1.0, 2.0, 30.0], [0.5, 0.5, 0.1
             "s1, s2 had not answered, so s4 was asked after 25.0 ms and made the quorum of 3, "
             "after 30.0 ms: 3.0 ms connecting, 0.0 ms at the server, 2.0 ms that this process "
             "cannot tell from the network's.",
+        ),
+        (
+            WITHOUT_ONE,
+            "s2 had not answered after 30.0 ms, and it went on with the replies of s0, s1, s3, s4.",
         ),
         (
             NO_QUORUM,
@@ -85,6 +94,15 @@ def test_a_round_shows_for_what_it_waited():
         "    waiting for s1, s2   25.00 ms   25.00 ms  ",
         "    connecting to s4      3.00 ms    3.00 ms  ",
         "    to s4 and back        2.00 ms    2.00 ms  ",
+    ]
+
+
+def test_a_round_shows_how_long_it_waited_for_servers_that_stayed_silent():
+    assert [line[:44] for line in tree_of(WITHOUT_ONE).lines()] == [
+        "read                     30.00 ms    0.00 ms",
+        "  CommunicationLatency   30.00 ms    0.00 ms",
+        "    to s4 and back        8.00 ms    8.00 ms",
+        "    waiting for s2       22.00 ms   22.00 ms",
     ]
 
 
@@ -117,6 +135,22 @@ def test_the_server_that_ended_a_round_is_on_the_critical_path():
     ]
     lines = list(Tree(spans).lines())
     assert [line.split()[0] for line in lines if "░" in line] == ["fast"]
+
+
+def test_the_parts_of_a_rounds_time_come_before_the_work_of_servers():
+    spans = [
+        span("CommunicationLatency", "", 0, 30, **ROUND | TWO_STOPPED),
+        span("PutData", "CommunicationLatency", 1, 2, "server", **{"ares.server": "s0"}),
+        span("Commit", "PutData", 1.5, 2),
+    ]
+    rows = [line.split("  ")[1].strip() or line.split()[0] for line in Tree(spans).lines()]
+    assert rows[1:] == [
+        "waiting for s1, s2",
+        "connecting to s4",
+        "to s4 and back",
+        "PutData",
+        "Commit",
+    ]
 
 
 def test_a_gap_that_is_longer_than_all_else_is_what_the_sentence_says():
