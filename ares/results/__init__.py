@@ -1,1 +1,1 @@
-"""What runs left behind as a database: their operation logs, faults and traces, and the figures made of them."""
+"""The database of runs: operation logs, faults and traces, and the figures made of them."""

@@ -1,4 +1,7 @@
-"""A few traces of a run, as rows that a page draws: of each kind of operation the slowest, the slowest that failed, the median and the fastest."""
+"""A few traces of a run, as rows for a page to draw.
+
+Of each kind of operation: the slowest, the slowest failed, the median and the fastest trace.
+"""
 
 import itertools
 import sqlite3
@@ -10,17 +13,18 @@ from ares.tracing.spans import INTERNAL, SERVER, Span
 from ares.tracing.tree import Tree, printable, remark
 
 SPANS_MAX = 150
-"""Of a trace the longest so many spans are drawn."""
+"""Spans drawn of a trace: the longest."""
 
 REMARK_MAX = 160
 ATTRIBUTES_MAX = 20_000
-"""Characters; beyond, a span is drawn without its attributes."""
+"""Characters of a span's attributes; beyond, a span is drawn without attributes."""
 
 REASONS = ("slowest", "slowest failed", "median", "fastest")
 
 _SPANS = "spans WHERE file_id IN (SELECT id FROM files WHERE run_id = :run)"
 
-# A trace is of the kind of its longest span: SQLite takes the other columns of a group from the row that has the maximum.
+# A trace has the kind of its longest span: SQLite takes the remaining columns of a group from the
+# row with the maximum.
 _CHOSEN = f"""
 WITH traces AS (
     SELECT trace, name, coalesce(error, '') <> '' AS failed, max(ended_ns - began_ns) AS ns, count(*) AS spans FROM {_SPANS} GROUP BY trace),
@@ -33,10 +37,11 @@ FROM ranked WHERE reason IS NOT NULL ORDER BY reason, number DESC, name LIMIT :m
 
 
 def choose(database: sqlite3.Connection, run_id: int, most: int) -> dict[str, Any]:
-    """``traces``, ``most`` of them at most, and ``traces_of``: how many the run has.
+    """Return ``traces``, at most ``most``, and ``traces_of``, the number of the run's traces.
 
-    A trace: ``kind`` (the name of its operation), ``why`` it was chosen, ``of`` how many, ``ms``, ``sentence``, ``left`` (spans that are not in
-    ``rows``) and ``rows`` of `[depth, name, begin and length in ms, whose, remark]`.
+    A trace has ``kind`` (the name of the operation), ``why`` (the reason of the choice), ``of``
+    (the number of traces of the kind), ``ms``, ``sentence``, ``left`` (spans missing in ``rows``)
+    and ``rows`` of `[depth, name, begin and length in ms, whose, remark]`.
     """
     [(whole,)] = database.execute(
         f"SELECT count(DISTINCT trace) FROM {_SPANS}", {"run": run_id}

@@ -1,7 +1,8 @@
-"""The database of results: one SQLite file, its tables, and what is said when it cannot be used.
+"""The database of results: a SQLite file, its tables, and the errors of its use.
 
-Operations of a run are found by its files, `file_id IN (SELECT id FROM files WHERE run_id = ?)`: the table is in the order of `file_id, line`.
-The view `measured` has those that figures are taken from: neither preparations nor the final read, and one level of each operation.
+Operations of a run are found by the run's files, `file_id IN (SELECT id FROM files WHERE run_id =
+?)`: the table is in the order of `file_id, line`. The view `measured` has the operations from which
+figures are taken: no preparations, no final read, and a single level of each operation.
 """
 
 import os
@@ -16,7 +17,7 @@ from ares.model.errors import AresError, BadInput
 VERSION = 1
 APPLICATION = int.from_bytes(b"ares", "big")
 BUSY_S = 10.0
-"""How long is waited for another program that has the database."""
+"""Seconds of waiting for another program that holds the database."""
 
 TABLES = f"""
 BEGIN IMMEDIATE;
@@ -65,18 +66,19 @@ COMMIT;
 """
 
 OF_A_FILE = ("operations", "bad_lines", "events", "spans", "load_points", "sent")
-"""Tables whose rows go when their file is read again."""
+"""Tables whose rows are removed before their file is read again."""
 
 
 class ResultsFailed(AresError):
-    """The database of results could not be read or written. What was committed before is kept."""
+    """A failure to read or write the database of results. Committed rows are kept."""
 
 
 @contextmanager
 def opened(path: Path, *, create: bool = False) -> Iterator[sqlite3.Connection]:
-    """The database at ``path``; ``create``: to be written, and made if it is not there.
+    """Yield the database at ``path``; with ``create`` for writing, and made if absent.
 
-    Raises :class:`BadInput` if it is another program's or another version's, and :class:`ResultsFailed`.
+    Raises :class:`BadInput` for a database of another program or version, and
+    :class:`ResultsFailed`.
     """
     if not create and not path.is_file():
         raise BadInput(
@@ -96,20 +98,20 @@ def opened(path: Path, *, create: bool = False) -> Iterator[sqlite3.Connection]:
                 database.execute("PRAGMA synchronous = NORMAL")
                 database.execute(
                     "PRAGMA wal_autocheckpoint = 8000"
-                )  # pages of 4 KiB: they are written twice, and forced out this often
+                )  # pages of 4 KiB: pages are written twice, and forced out this often
             yield database
         finally:
             if create:
                 with suppress(
                     sqlite3.Error
-                ):  # some other program reads; the last one that closes it does this
+                ):  # another program reads; the last program to close the database does this
                     database.execute("PRAGMA journal_mode = DELETE")
             database.close()
 
 
 @contextmanager
 def transaction(database: sqlite3.Connection) -> Iterator[None]:
-    """All of it or nothing."""
+    """Commit all changes of the block, or none."""
     database.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -145,7 +147,7 @@ def _is_empty(database: sqlite3.Connection, path: Path) -> bool:
 
 @contextmanager
 def _telling(path: Path) -> Iterator[None]:
-    """What SQLite says, as a person needs it."""
+    """Turn SQLite's errors into errors for a person."""
     try:
         yield
     except sqlite3.Error as error:

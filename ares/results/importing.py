@@ -1,7 +1,9 @@
-"""Importing directories of runs into the database of results, from where the last import stopped.
+"""The import of directories of runs into the database, from the end of the last import.
 
-Rows of a file and how far it was read are committed together, some thousand lines at a time, so a kill loses nothing and doubles nothing. A file that
-still begins with what was read of it is read on; else it was replaced: its rows go, and it is read from its start.
+The rows of a file and the position in the file are committed together, some thousand lines at a
+time; hence a kill loses no line and doubles no line. A file that still begins with the content read
+before is read on. Otherwise the file was replaced: its rows are removed, and the file is read from
+the start.
 """
 
 import os
@@ -28,13 +30,13 @@ from ares.tracing.tree import printable, read_spans
 BATCH_LINES = 5_000
 BATCH_BYTES = 8 << 20
 BAD_LINES_KEPT = 20
-"""Of each file."""
+"""Malformed lines kept of each file."""
 
 FILES_NAMED = 20
 """Files with flaws that a report names."""
 
 SPANS_MAX = 50_000
-"""Of each run."""
+"""Spans kept of each run."""
 
 HOUR_S = 3600
 _COPY = "left out, since {} holds the same run, which counts once"
@@ -46,18 +48,18 @@ _KINDS = {"events.jsonl": "events", load_points.FILE: "load"}
 _TABLES = {"events": "events", "trace": "spans", "load": "load_points"}
 
 Progress = Callable[[int, int, str], None]
-"""Called with the bytes done, those there are, and the name of the run."""
+"""A function called with the bytes done, the total of bytes, and the name of the run."""
 
 
 class Flaws(Struct):
-    """What could not be used, by file."""
+    """Flaws of files, which could not be used or only in part."""
 
     count: int = 0
     files: dict[str, int] = field(default_factory=dict)
-    """How many by the path of the file."""
+    """Number of flaws by path of the file."""
 
     first: list[tuple[str, int, str]] = field(default_factory=list)
-    """Path, line (0: the file as such) and reason of the first of each file, of so many files."""
+    """Path, line (0: the whole file) and reason of each file's first flaw, of FILES_NAMED files."""
 
     def add(self, path: str, line: int, why: str) -> None:
         self.count += 1
@@ -67,8 +69,11 @@ class Flaws(Struct):
 
 
 class ImportReport(Struct):
-    """What an import did. ``files``: that had something new; ``read_again``: those that were replaced. ``unfinished``: those whose last line has no
-    end yet. ``passed_over``: lines that are of no operation. ``left_out``: spans beyond SPANS_MAX of a run. ``points``: of load.
+    """The result of an import.
+
+    ``files``: files with new content. ``read_again``: replaced files. ``unfinished``: files whose
+    last line has no end yet. ``passed_over``: lines of no operation. ``left_out``: spans beyond
+    SPANS_MAX of a run. ``points``: points of load.
     """
 
     runs: int = 0
@@ -81,7 +86,7 @@ class ImportReport(Struct):
     passed_over: int = 0
     left_out: int = 0
     copies: Flaws = field(default_factory=Flaws)
-    """Directories and logs that were left out, since the database has their content."""
+    """Directories and logs left out because the database has their content."""
 
     malformed: Flaws = field(default_factory=Flaws)
     unfinished: Flaws = field(default_factory=Flaws)
@@ -92,15 +97,20 @@ _CHANGING = LogFile.__struct_fields__[4:]
 
 
 class RunDirectory(Struct):
-    """A directory with logs. ``sizes``: bytes of its logs and descriptions by name; those of logs below it have the way to them."""
+    """A directory with logs.
+
+    ``sizes``: bytes of logs and descriptions by name; by relative path for logs further down.
+    """
 
     path: Path
     sizes: dict[str, int]
 
 
 def find_runs(directories: Iterable[Path], unreadable: Flaws) -> Iterator[RunDirectory]:
-    """Directories at or below those given that hold logs or a `run.json`, each once. What is below one with a `run.json` and has none itself belongs
-    to it, as logs by host do. Links to directories are not followed.
+    """Yield the directories at or below ``directories`` with logs or a `run.json`, each once.
+
+    A directory below a directory with a `run.json`, without a `run.json` of its own, belongs to the
+    upper directory, as logs by host do. Links to directories are not followed.
     """
     seen: set[str] = set()
 
@@ -150,7 +160,10 @@ def _is_log(name: str) -> bool:
 
 
 def with_logs(directories: Sequence[Path]) -> list[Path]:
-    """The directories, without links. Raises :class:`BadInput` where one is none, or there are no logs in any of them."""
+    """Return the directories without links.
+
+    Raises :class:`BadInput` if a path is no directory, or if no directory has logs.
+    """
     if other := next((directory for directory in directories if not directory.is_dir()), None):
         raise BadInput(
             f"{shown_path(other)} is no directory: name one that holds operation logs, at whatever depth; nothing was imported"
@@ -167,7 +180,10 @@ def with_logs(directories: Sequence[Path]) -> list[Path]:
 def import_runs(
     database: sqlite3.Connection, directories: Sequence[Path], progress: Progress
 ) -> ImportReport:
-    """Raises what :func:`with_logs` does, and what the database raises."""
+    """Import the runs in ``directories``.
+
+    Raises the errors of :func:`with_logs` and of the database.
+    """
     tops = with_logs(directories)
     total = sum(sum(run.sizes.values()) for run in find_runs(tops, Flaws()))
     importer = _Importer(database, total, progress)
@@ -177,7 +193,7 @@ def import_runs(
 
 
 class _Importer:
-    """Takes in one run after the other."""
+    """The import of runs, one after the other."""
 
     def __init__(self, database: sqlite3.Connection, total: int, progress: Progress) -> None:
         self.report = ImportReport()
@@ -207,7 +223,7 @@ class _Importer:
     def _is_left_out(
         self, directory: RunDirectory, run: RunDescription, kinds: dict[Path, str]
     ) -> bool:
-        """Return whether another directory has the same run; take the run over where it has less."""
+        """Return whether another directory has the same run; take over a run with fewer lines."""
         name = shown_path(directory.path)
         paths = [shown_path(path) for path in kinds]
         if self._is_known("runs", [name]) or self._is_known("files", paths):
@@ -247,7 +263,7 @@ class _Importer:
     def _logs(
         self, directory: RunDirectory, published: bool
     ) -> Iterator[tuple[str, str, str | None]]:
-        """Name, kind and client of each log."""
+        """Yield name, kind and client of each log."""
         for path in directory.sizes:
             name = os.path.basename(path)
             if name in DESCRIPTIONS:
@@ -268,7 +284,7 @@ class _Importer:
                 )
 
     def _follow_rotation(self, directory: RunDirectory) -> None:
-        """Files that were renamed keep their rows; so does the oldest, for which there was no room."""
+        """Keep the rows of files renamed by a rotation, and of the dropped oldest file."""
         known = known_files(self._database, "run_id = ?", self._run)
         paths = (
             {shown_path(directory.path / name): directory.path / name for name in directory.sizes}
@@ -299,7 +315,7 @@ class _Importer:
             )
 
     def _recall(self) -> None:
-        """The clock of the run and the number of its spans, as earlier imports left them."""
+        """Read the clock of the run and the number of spans, as earlier imports left them."""
         self._shifts: dict[str | None, int] = {}
         self._first_s: float | None = None
         for file in known_files(self._database, "run_id = ? AND shift_s IS NOT NULL", self._run):
@@ -383,7 +399,7 @@ class _Importer:
             )
 
     def _rows(self, file: LogFile, line: bytes) -> list[tuple[Any, ...]]:
-        """Those of a line. Raises ValueError where it is none of such a file."""
+        """Return the rows of a line. Raises ValueError if the line does not fit the file."""
         place = (file.id, file.lines, self._run)
         if file.kind == "trace":
             bad: list[int] = []
@@ -429,7 +445,10 @@ class _Importer:
         return [place + row]
 
     def _shift_s(self, file: LogFile, began_s: float) -> int:
-        """What the clock of the file's host is ahead: whole hours, since clients of a run begin together and differ by their time zones."""
+        """Return by how much the clock of the file's host is ahead, in whole hours.
+
+        Clients of a run begin together; their clocks differ by time zones.
+        """
         if file.shift_s is None:
             self._first_s = began_s if self._first_s is None else self._first_s
             file.shift_s = self._shifts.setdefault(
@@ -474,7 +493,10 @@ class _Importer:
 
 
 def _in_order(log: tuple[str, str, str | None]) -> tuple[bool, int, str]:
-    """What was measured first, by client: the first one's clock is that of the run."""
+    """Return the sort key of a log: measured logs first, by client.
+
+    The clock of the first client is the clock of the run.
+    """
     name, kind, client = log
     return kind in ("phase1", "read_file"), int(client or 0), name
 

@@ -1,6 +1,8 @@
-"""Operations in the database of results as points in InfluxDB, by its own client: the extra `results`.
+"""Operations of the database as points in InfluxDB, through its own client.
 
-What was sent is noted for each file and InfluxDB, so that the next time goes on there. A point sent twice is one: its time and tags say which.
+The client is in the extra `results`. For each file and InfluxDB the database notes the sent lines;
+the next call continues behind them. A point sent twice counts once: time and tags identify the
+point.
 """
 
 import os
@@ -24,13 +26,13 @@ from ares.tracing.tree import printable
 
 BATCH = 5_000
 TIMEOUT_MS = 10_000
-"""Without a byte from the other side."""
+"""Longest silence of the other side, in milliseconds."""
 
 BATCH_S = 60.0
-"""For a batch and all of its answer, which may come byte by byte."""
+"""Seconds for a batch and its whole answer, which may come byte by byte."""
 
 WRITTEN = 204
-"""What InfluxDB answers when it has a batch."""
+"""InfluxDB's status for a batch received."""
 
 _RUN = (
     "name",
@@ -57,7 +59,7 @@ _FIELDS = (
 
 
 class InfluxTarget(Struct, frozen=True):
-    """Where points go. ``shown``: as the user is told, and as it is noted what was sent there."""
+    """The destination of points. ``shown``: the destination as shown to the user and as noted."""
 
     url: str
     org: str
@@ -69,7 +71,7 @@ class InfluxTarget(Struct, frozen=True):
 
 
 def parse_target(url: str) -> InfluxTarget:
-    """`http://HOST:8086?org=ORG&bucket=BUCKET`. Raises :class:`BadInput`."""
+    """Parse `http://HOST:8086?org=ORG&bucket=BUCKET`. Raises :class:`BadInput`."""
     try:
         parts, about = (
             urlsplit(url),
@@ -103,7 +105,10 @@ def parse_target(url: str) -> InfluxTarget:
 def send(
     database: sqlite3.Connection, target: InfluxTarget, progress: Callable[[int], None]
 ) -> int:
-    """Send what ``target`` does not have yet; returns how many operations. Raises :class:`ResultsFailed`: what was sent stays noted."""
+    """Send the operations that ``target`` lacks; return their number.
+
+    Raises :class:`ResultsFailed`; the sent operations stay noted.
+    """
     token, sent = os.environ.get("INFLUXDB_V2_TOKEN", ""), 0
     try:
         with InfluxDBClient(
@@ -141,7 +146,7 @@ def send(
 
 
 def _within(seconds: float, work: Callable[[], object]) -> None:
-    """Do it, but wait so long at most. Raises what it raises, or TimeoutError."""
+    """Do ``work``, and wait at most ``seconds``. Raises the error of ``work``, or TimeoutError."""
     failed: list[BaseException] = []
 
     def run() -> None:
@@ -172,7 +177,7 @@ def _why(error: Exception) -> str:
 
 
 def _points(database: sqlite3.Connection, target: str) -> Iterator[tuple[int, int, str]]:
-    """File, line and point of each operation that was not sent; of what was measured, no preparations."""
+    """Yield file, line and point of each unsent operation, without preparations."""
     run = ", ".join(f"r.{name}" for name in _RUN)
     files = f"""SELECT f.id, coalesce(s.line, 0), {run} FROM files f JOIN runs r ON r.id = f.run_id
         LEFT JOIN sent s ON s.file_id = f.id AND s.target = ? WHERE f.kind = 'main' AND f.lines > coalesce(s.line, 0) ORDER BY f.id"""
@@ -193,17 +198,17 @@ def _points(database: sqlite3.Connection, target: str) -> Iterator[tuple[int, in
             ]
             time_ns = (
                 int(began_s * 1e6) * 1000 + line % 1000
-            )  # a float has no nanoseconds: neighbours of one microsecond stay apart
+            )  # a float has no nanoseconds: neighbours of a microsecond stay apart
             yield file, line, f"{_head(*about, level, op, client)} {','.join(fields)} {time_ns}"
 
 
 @lru_cache(1000)
 def _head(*values: Any) -> str:
-    """Measurement and tags."""
+    """Return measurement and tags."""
     point = Point("operation").field("ok", True)
     for name, value in zip(("run", *_RUN[1:], "level", "op", "client"), values, strict=True):
         if value is not None:
             point = point.tag(
                 name, printable(str(value)).replace("\\", "/")
-            )  # a backslash would escape what ends the tag
+            )  # a backslash would escape the end of the tag
     return str(point.to_line_protocol()).removesuffix(" ok=true")

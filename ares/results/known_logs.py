@@ -1,8 +1,8 @@
 """Logs in a database of results, and the known run of which a directory is a copy.
 
-The content of a run identifies the run. Two directories hold the same run if one has all logs of
-the second, if a log or its copy begins with the whole of its twin, and if the descriptions do not
-contradict.
+The content of a run identifies the run. Two directories hold the same run if the first has all logs
+of the second, if a log or its copy begins with the whole of its twin, and if the descriptions do
+not contradict.
 """
 
 import sqlite3

@@ -1,7 +1,8 @@
-"""Points of load: what `load.json` in the directory of a run says, which a generator of load wrote instead of a line for each operation.
+"""Points of load: the content of `load.json` in the directory of a run.
 
-It is one line of JSON. A point is what clients of one store went through in some seconds; they waited for their answers (mode "closed"), or
-operations arrived as they liked ("open").
+A generator of load writes this file instead of a line for each operation. The file is a line of
+JSON. A point is the experience of clients of a store during some seconds; the clients waited for
+answers (mode "closed"), or operations arrived at their own pace ("open").
 """
 
 import sqlite3
@@ -18,7 +19,7 @@ SHOWN_MAX = 60
 """Points of a run that a page shows."""
 
 STEPS_MAX = 400
-"""Of a curve in a page; a longer one is averaged."""
+"""Steps of a curve in a page; a longer curve is averaged."""
 
 NAME_MAX = 80
 _Count = Annotated[int, Meta(ge=0, le=2**62)]
@@ -27,7 +28,10 @@ _Name = Annotated[str, Meta(max_length=1000)]
 
 
 class LoadLatency(Struct, frozen=True):
-    """Of operations of one kind: of a closed loop from when they began, of an open one from when they were due. ``count`` succeeded."""
+    """Latencies of successful operations of a kind. ``count``: their number.
+
+    In a closed loop from the begin of an operation, in an open loop from its due time.
+    """
 
     count: _Count
     p50_s: _Figure
@@ -36,18 +40,21 @@ class LoadLatency(Struct, frozen=True):
 
 
 class Spread(Struct, frozen=True):
-    """Half of the operations took at most ``p50_s``, 99 of 100 ``p99_s``."""
+    """A median and a 99th percentile of times."""
 
     p50_s: _Figure
     p99_s: _Figure
 
 
 class LoadPoint(Struct, frozen=True, omit_defaults=True):
-    """Of an open loop: ``offered_per_s`` were due, ``wait`` until they began and took ``service`` from then on; ``missed`` never began.
+    """A point of load.
 
-    ``longest_pause_s``: the longest time in which nobody's operation was done; of a run with a fault: after it. ``kept``: the throughput under the
-    fault : that before it. ``curve``: operations a second for every 0.1 s. ``pauses``: (seconds from the begin, how long). ``began``: ISO 8601, with
-    a zone. ``server_cpu``: processors, by server. ``figures``: others, by name with unit.
+    Of an open loop: ``offered_per_s`` were due, waited ``wait`` until they began, and took
+    ``service`` from the begin; ``missed`` never began. ``longest_pause_s``: the longest time
+    without a finished operation of any client; after a fault, if the run has a fault. ``kept``: the
+    throughput under the fault divided by the throughput before. ``curve``: operations a second for
+    every 0.1 s. ``pauses``: (seconds from the begin, length). ``began``: ISO 8601, with a zone.
+    ``server_cpu``: processors, by server. ``figures``: further figures, by name with unit.
     """
 
     clients: _Count
@@ -72,7 +79,11 @@ class LoadPoint(Struct, frozen=True, omit_defaults=True):
 
 
 class LoadFile(Struct, frozen=True, omit_defaults=True):
-    """``peer``: the store; ``workload`` in a few words; ``fault``: what befell it, as in "a killed leader"; ``wrong``: reads of what nobody wrote."""
+    """The content of `load.json`.
+
+    ``peer``: the store. ``workload``: in a few words. ``fault``: as in "a killed leader".
+    ``wrong``: reads of values that no client wrote.
+    """
 
     points: Annotated[list[LoadPoint], Meta(max_length=POINTS_MAX)]
     peer: _Name = ""
@@ -106,11 +117,14 @@ _SHOWN = (
         "kept",
     ),
 )
-"""Of the table `load_points`."""
+"""Columns of the table `load_points` that a page shows."""
 
 
 def read_points(line: bytes) -> list[tuple[Any, ...]]:
-    """The rows of a file, each from its number on. Raises ValueError where it is none."""
+    """Return the rows of a file, each from its number on.
+
+    Raises ValueError if the file has no points.
+    """
     try:
         file = _decode(line)
     except msgspec.MsgspecError as error:
@@ -164,7 +178,7 @@ def _row(number: int, file: LoadFile, point: LoadPoint) -> tuple[Any, ...]:
 
 
 def points_of(database: sqlite3.Connection, run: int) -> dict[str, Any] | None:
-    """What a page shows of the points of a run; None if it has none."""
+    """Return a page's data of the points of a run, or None for a run without points."""
     asked = (
         f"SELECT peer, workload, fault, wrong, {', '.join(_SHOWN)}, curve, figures FROM load_points"
     )
@@ -202,7 +216,7 @@ def points_of(database: sqlite3.Connection, run: int) -> dict[str, Any] | None:
 
 
 def _thinned(curve: list[float]) -> list[float]:
-    """Seconds between two steps, then the steps."""
+    """Return the seconds between two steps, followed by the steps."""
     group = -(-len(curve) // STEPS_MAX)
     parts = [curve[begin : begin + group] for begin in range(0, len(curve), group)]
     return [0.1 * group, *(float(f"{sum(part) / len(part):.4g}") for part in parts)]

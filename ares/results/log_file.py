@@ -1,4 +1,7 @@
-"""A log file as lines that an import can leave and come back to: a digest of what was read says whether the file still begins so."""
+"""A log file as lines, which an import can leave and resume.
+
+A digest of the read content tells whether the file still begins with this content.
+"""
 
 import os
 import re
@@ -14,7 +17,7 @@ _PIECE_BYTES = 1 << 18
 
 
 def open_log(path: Path) -> BinaryIO:
-    """Opened without waiting for anybody: it may have become a pipe."""
+    """Open a file without waiting for a writer: the file may have become a pipe."""
     return os.fdopen(
         os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY),
         "rb",
@@ -25,7 +28,7 @@ def open_log(path: Path) -> BinaryIO:
 def digest_of(
     file: BinaryIO, length: int, hasher: xxhash.xxh3_128 | None = None
 ) -> xxhash.xxh3_128:
-    """Add the next ``length`` bytes, or all if there are fewer, to ``hasher`` or to a new one."""
+    """Add the next ``length`` bytes, or all if fewer are left, to ``hasher`` or to a new hasher."""
     hasher = hasher or xxhash.xxh3_128()
     while length > 0 and (piece := file.read(min(length, _PIECE_BYTES))):
         hasher.update(piece)
@@ -34,9 +37,11 @@ def digest_of(
 
 
 class LogLines:
-    """The lines of a file from ``position`` on, None for one that is too long. ``hasher``: the digest of all before ``position``.
+    """The lines of a file from ``position`` on; None for a line that is too long.
 
-    A last line without its end counts if it is whole JSON, in which nothing can follow. Else it is left for later: ``is_unfinished``.
+    ``hasher``: the digest of all bytes before ``position``. A last line without an end counts if
+    the line is whole JSON, to which no byte can be added. Otherwise the line is left for later:
+    ``is_unfinished``.
     """
 
     def __init__(self, file: BinaryIO, hasher: xxhash.xxh3_128, position: int) -> None:
@@ -46,11 +51,11 @@ class LogLines:
         self.is_unfinished = False
 
     def __iter__(self) -> Iterator[bytes | None]:
-        end = os.fstat(self._file.fileno()).st_size  # it may grow faster than it is read
+        end = os.fstat(self._file.fileno()).st_size  # the file may grow faster than it is read
         self._file.seek(max(self.position - 1, 0))
         if self.position and re.fullmatch(
             rb"[^\n]\n", self._file.read(2)
-        ):  # the end of a line that was taken without it
+        ):  # the end of a line taken without its end
             self.hasher.update(b"\n")
             self.position += 1
         self._file.seek(self.position)
@@ -66,7 +71,7 @@ class LogLines:
                 yield None
 
     def _skip(self, line: bytes) -> bool:
-        """Pass over the rest of a line that is too long; whether it has an end."""
+        """Pass over the rest of a line that is too long; return whether the line has an end."""
         hasher, position = self.hasher.copy(), self.position
         while line:
             hasher.update(line)

@@ -1,6 +1,8 @@
-"""A line of an operation log as a row of the table `operations`: our own format, and that of the authors' published logs (DSMM and user level).
+"""A line of an operation log as a row of the table `operations`.
 
-One line for each operation that ended. What is no line of an operation (a connection that was made, a file that was not there) has no row.
+Two formats: the format of this project, and the format of the authors' published logs (DSMM and
+user level). A log has a line for each operation that ended. A line of no operation (a new
+connection, an absent file) has no row.
 """
 
 import re
@@ -12,14 +14,18 @@ from msgspec import Meta, Struct, field
 
 DAY_S = 24 * 3600
 SECONDS_MAX = 9e9
-"""In the year 2255; nanoseconds in 64 bits end soon after."""
+"""Latest time of a log line, in the year 2255; nanoseconds in 64 bits end soon after."""
 
 TEXT_MAX = 500
 """Characters of an error that are kept."""
 
 BEGAN = 4
 Row = tuple[Any, ...]
-"""level, op, client, ok, began_s, clock_s, latency_s, size, five phases, error, more: `operations` after its first columns. BEGAN: of began_s."""
+"""A row of `operations` without the first columns.
+
+level, op, client, ok, began_s, clock_s, latency_s, size, five phases, error, more. BEGAN is the
+index of began_s.
+"""
 
 _MESSAGE = re.compile(r"(READ|WRITE|DELETE|RECONFIG|LIST)-COMPLETE(-DSMM)?")
 _OPS = {"RECONFIG": "recon", "reconfigure": "recon"}
@@ -28,7 +34,7 @@ _Seconds = Annotated[float, Meta(ge=0, lt=SECONDS_MAX)]
 
 
 class _Line(Struct, frozen=True, gc=False):
-    """What of a line has columns of its own."""
+    """The fields of a line with columns of their own."""
 
     message: str
     asctime: str = ""
@@ -57,16 +63,17 @@ _encode = msgspec.json.Encoder().encode
 
 
 def read_operation(line: bytes, client: str | None) -> Row | None:
-    """The row of a line, None where it is of no operation. ``client``: whose log it is, where the name of the file says so.
+    """Return the row of a line, or None for a line of no operation.
 
-    ``began_s``: a time without a zone is taken for UTC. Raises ValueError, or RecursionError, where the line is none of a log.
+    ``client``: the client of the log, if the name of the file says so. ``began_s``: a time without
+    a zone counts as UTC. Raises ValueError, or RecursionError, for a line that fits no log.
     """
     told = _decode_line(line)
     if (found := _MESSAGE.fullmatch(told.message)) is None:
         return None
     status = (
         told.status if not isinstance(told.status, list) else next(iter(told.status), None)
-    )  # it may be ["SUCCESS", null]; reconfigurations have none
+    )  # may be ["SUCCESS", null]; reconfigurations have no status
     ok = status in (None, "SUCCESS") and told.outcome == "ok"
     if ok and told.op_latency is None:
         raise ValueError("an operation that succeeded, without op_latency")
@@ -95,19 +102,23 @@ def read_operation(line: bytes, client: str | None) -> Row | None:
 
 
 def _rest(line: bytes) -> str | None:
-    """What has no column of its own. Early logs list the DAPs that were met; later ones count the configurations of each, as here."""
+    """Return the fields without a column of their own, as JSON.
+
+    Early logs list the DAPs met by the operation; later logs, and this function, count the
+    configurations of each DAP.
+    """
     rest = _decode(line)
     for name in _TAKEN:
         rest.pop(name, None)
     if rest.get("outcome") != "unknown":
-        rest.pop("outcome", None)  # the column `ok` says it
+        rest.pop("outcome", None)  # the column `ok` says the same
     if isinstance(daps := rest.get("dap_protocols"), list):
         rest["dap_protocols"] = {str(dap): daps.count(dap) for dap in daps}
     return _encode(rest).decode() if rest else None
 
 
 def read_event(line: bytes) -> Row:
-    """at_s, what, server and detail of a line of `events.jsonl`. Raises ValueError."""
+    """Return at_s, what, server and detail of a line of `events.jsonl`. Raises ValueError."""
     told = msgspec.json.decode(line)
     if not isinstance(told, dict) or not isinstance(what := told.get("event"), str):
         raise ValueError("no object with an event")
@@ -118,7 +129,10 @@ def read_event(line: bytes) -> Row:
 
 
 def _seconds(text: Any, name: str) -> float:
-    """Since 1970, of a time in ISO 8601, also with a comma; UTC if it has no zone. Raises ValueError."""
+    """Return seconds since 1970 of a time in ISO 8601, also with a comma.
+
+    A time without a zone counts as UTC. Raises ValueError.
+    """
     try:
         at = datetime.fromisoformat(text)
         seconds = (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()

@@ -1,6 +1,6 @@
-"""How the operations of a run were spread: over latencies, over the time of the run, and over the servers that answered.
+"""The spread of a run's operations over latencies, over time, and over answering servers.
 
-Everything is counted and sorted by SQLite; what is returned is bounded, whatever the run holds.
+SQLite counts and sorts; the returned data are bounded for a run of any size.
 """
 
 import itertools
@@ -19,22 +19,26 @@ from ares.tracing.tree import printable
 FEW_PERCENTS = (0, 1, 5, 10, 25, 50, 75, 90, 95, 99, 99.9, 100)
 ALL_PERCENTS = (*range(100), 99.5, 99.9, 100)
 QUORUMS_MAX = 100_000
-"""How many quorums of a run are looked at; of more, one in so many."""
+"""Largest number of quorums of a run that are looked at; of more, every n-th."""
 
 SERVERS_MAX = 32
 KINDS_MAX = 8
-"""Kinds of operations of a run; there are read, write and recon, and a few more."""
+"""Kinds of operations of a run: read, write and recon, and a few more."""
 
 EVENTS_MAX = 200
 
 OF_RUN = "operations WHERE file_id IN (SELECT id FROM files WHERE run_id = :run AND kind = 'main') AND (level = :level OR op IN ('put', 'get', 'list'))"
-"""The operations of a run that figures are taken from."""
+"""The operations of a run from which figures are taken."""
 
 OUTCOME = 'CASE WHEN ok THEN 0 WHEN more LIKE \'%"outcome":"unknown"%\' THEN 2 ELSE 1 END'
 
 
 class Detail(Struct, frozen=True):
-    """How much of a run a page shows: the points of a line, the percents of a distribution, the intervals for which quorums are counted."""
+    """The amount of a run's data in a page.
+
+    The points of a line, the percents of a distribution, the intervals of time in which quorums are
+    counted.
+    """
 
     points: int
     percents: Sequence[float]
@@ -42,7 +46,7 @@ class Detail(Struct, frozen=True):
 
 
 def shortened(value: float | None, digits: int = 5) -> float | None:
-    """So many digits of it; None for what is no number."""
+    """Return ``value`` rounded to ``digits`` digits, or None if ``value`` is no number."""
     return None if value is None or not math.isfinite(value) else float(f"{value:.{digits}g}")
 
 
@@ -52,9 +56,10 @@ def distributions(
     counts: dict[str, int],
     percents: Sequence[float],
 ) -> dict[str, list[float]]:
-    """For each operation the seconds that so many percent did not exceed, between two operations in proportion (as numpy has it).
+    """Return for each operation the latencies at ``percents``.
 
-    ``counts``: the successful operations of each kind.
+    Between two operations the latency is interpolated, as numpy does. ``counts``: the successful
+    operations of each kind.
     """
     ordered = database.execute(
         f"SELECT op, latency_s FROM {OF_RUN} AND ok AND latency_s IS NOT NULL ORDER BY op, latency_s",
@@ -78,10 +83,12 @@ def _quantiles(ordered: Iterator[float], count: int, percents: Sequence[float]) 
 
 
 def timeline(database: sqlite3.Connection, run: dict[str, Any], detail: Detail) -> dict[str, Any]:
-    """What happened when, in seconds since the first operation of the run began.
+    """Return the course of a run, in seconds since the first operation began.
 
-    ``times``, for each kind of operation: ``each``, `[begin, latency, outcome]`, if they are few, or else ``bins`` of ``width`` seconds,
-    `[bin, ok, failed, unknown, mean latency, slowest]`. Outcomes: 0 ok, 1 failed, 2 unknown. ``untimed``: operations whose time is not known.
+    ``times`` has for each kind of operation ``each``, a list of `[begin, latency, outcome]`, if the
+    operations are few, or else ``bins`` of ``width`` seconds, `[bin, ok, failed, unknown, mean
+    latency, slowest]`. Outcomes: 0 ok, 1 failed, 2 unknown. ``untimed``: operations without a known
+    time.
     """
     [(first, last, untimed)] = database.execute(
         f"SELECT min(began_s), max(began_s + coalesce(latency_s, 0)), sum(began_s IS NULL) FROM {OF_RUN}",
@@ -113,7 +120,10 @@ def timeline(database: sqlite3.Connection, run: dict[str, Any], detail: Detail) 
 
 
 def _events(database: sqlite3.Connection, run: dict[str, Any]) -> dict[str, Any]:
-    """``events``: `[seconds, what, server or null, detail or null]`; without operations since the first event."""
+    """Return ``events``: `[seconds, what, server or null, detail or null]`.
+
+    Without operations, seconds are since the first event.
+    """
     where = "FROM events WHERE file_id IN (SELECT id FROM files WHERE run_id = :run)"
     [(count, first)] = database.execute(
         f"SELECT count(*), coalesce(:first, min(at_s)) {where}", run
@@ -163,9 +173,10 @@ def _operations(
 def _quorums(
     database: sqlite3.Connection, run: dict[str, Any], count: int, length_s: float, bins: int
 ) -> dict[str, Any] | None:
-    """Of which servers the quorums of phase 1 of reads and writes were: ``rows`` of `[bin, quorums, [share of each server]]`; None if it is not told.
+    """Return the servers of the quorums of phase 1 of reads and writes.
 
-    Our logs have names. The published ones number the quorums: :func:`_members`.
+    ``rows`` of `[bin, quorums, [share of each server]]`; None if the logs do not say the quorums.
+    This project's logs have names. The published logs number the quorums: :func:`_members`.
     """
     width, step = length_s / bins, count // QUORUMS_MAX + 1
     told = database.execute(
@@ -211,7 +222,10 @@ def _told_members(more: dict[str, Any], run: dict[str, Any]) -> Sequence[str]:
 
 @lru_cache(maxsize=20_000)
 def _members(number: int, servers: int, size: int) -> Sequence[str]:
-    """The servers of the quorum ``number`` in the lexicographic order of all quorums of ``size``, as the published logs count them; none beyond."""
+    """Return the servers of the quorum ``number``, or an empty list beyond the last quorum.
+
+    The published logs count the quorums of ``size`` in lexicographic order.
+    """
     if not 0 <= number < math.comb(servers, size):
         return ()
     members: list[str] = []

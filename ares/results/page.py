@@ -1,6 +1,7 @@
-"""The page of a database of results: one HTML file that needs nothing else. How it looks and what it does is in the folder `page` beside this module.
+"""The page of a database of results: a self-contained HTML file.
 
-What goes in is bounded: of every run the figures, of its operations at most some hundred points of a line, of its traces a few.
+Looks and behaviour are in the folder `page` beside this module. The content is bounded: of every
+run the figures, of its operations at most some hundred points of a line, of its traces a few.
 """
 
 import base64
@@ -25,23 +26,23 @@ from ares.tracing.tree import printable
 
 RUNS_MAX = 2000
 PARAMETERS_MAX = 16
-"""Of a run, beside those that every run has; and twice as many of all runs."""
+"""Parameters of a run beside the parameters of every run; twice as many of all runs."""
 
 OBJECT_MAX = 20_000
 """Characters of JSON; longer parameters and provenance are not in the page."""
 
 TRACES_MAX = 48
 POINTS_MAX = 120_000
-"""Of all lines over time together."""
+"""Points of all lines over time together."""
 
 REJECTED_MAX = 50
-"""Files with lines that could not be read; the page has those with most."""
+"""Files with unreadable lines in the page: the files with most such lines."""
 
 MANY_RUNS = 100
-"""From so many on a run has fewer percents, and fewer intervals of quorums."""
+"""Number of runs from which a run has fewer percents, and fewer intervals of quorums."""
 
 TEXT_TOTAL = 1_000_000
-"""Characters of what all runs say of themselves."""
+"""Characters of the descriptions of all runs."""
 
 OF_A_RUN = (
     "servers",
@@ -83,11 +84,11 @@ _OBJECTS = ", ".join(
 _PHASES = ("read_config_s", "phase1_s", "p2_read_config_s", "p2_put_data_s", "phase2_s")
 
 Progress = Callable[[int, int, str], None]
-"""Called with the runs done, how many there are, and the name of one."""
+"""A function called with the number of runs done, the total, and the name of a run."""
 
 
 def render(database: sqlite3.Connection, name: str, progress: Progress) -> str:
-    """The page. ``name``: what the database is called."""
+    """Return the page. ``name``: the name of the database."""
     data = _data(database, name, progress)
     content = {
         "STYLE": _read("uplot/uPlot.min.css") + _read("report.css"),
@@ -110,7 +111,7 @@ def _read(part: str) -> str:
 
 
 def _hash(script: str) -> str:
-    """As a browser wants it, which then runs no other script."""
+    """Return the hash that lets a browser run this script and no other."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
 
 
@@ -136,11 +137,9 @@ def _data(database: sqlite3.Connection, name: str, progress: Progress) -> dict[s
         run = _described(row, _object(parameters), _object(provenance), text_max)
         if (
             names[run["path"]] > 1
-        ):  # the same collection from two places; the page tells runs apart by this
+        ):  # the same collection from two places; the page tells runs apart by path
             run["path"] = f"{_shown(row['path'], None)[-280:]} ({row['id']})"
-        database.execute(
-            "BEGIN"
-        )  # what is told of a run fits together, also while an import goes on
+        database.execute("BEGIN")  # the data of a run are consistent, also during an import
         run["operations"] = _operations(database, row, detail)
         run["load"] = points_of(database, row["id"])
         run |= over_time.timeline(
@@ -179,7 +178,7 @@ def _data(database: sqlite3.Connection, name: str, progress: Progress) -> dict[s
 
 
 def _rejected(database: sqlite3.Connection) -> tuple[dict[str, int], list[list[Any]]]:
-    """Count the lines that could not be read and their files.
+    """Count the unreadable lines and their files.
 
     Returns:
         The totals, and of the files with most such lines: path, lines, number of the first line
@@ -202,7 +201,10 @@ def _rejected(database: sqlite3.Connection) -> tuple[dict[str, int], list[list[A
 
 
 def _varied(runs: list[dict[str, Any]]) -> list[str]:
-    """The names of parameters among which a reader chooses: those of every run, then the most frequent of others."""
+    """Return the names of parameters from which a reader chooses.
+
+    First the parameters of every run, followed by the most frequent further parameters.
+    """
     counts = Counter(key for run in runs for key in run["parameters"])
     others = [key for key, _ in counts.most_common() if key not in OF_A_RUN]
     return [*(key for key in OF_A_RUN if key in counts), *sorted(others[: 2 * PARAMETERS_MAX])]
@@ -222,7 +224,10 @@ def _shown(name: str | None, path: str | None) -> str:
 def _described(
     row: dict[str, Any], settings: dict[str, Any], provenance: dict[str, Any], text_max: int
 ) -> dict[str, Any]:
-    """What a run was. Settings of one value are parameters, too; all of them are in ``settings`` as text."""
+    """Return the description of a run.
+
+    Settings with a single value are parameters, too; all settings are in ``settings`` as text.
+    """
     parameters = {key: row[key] for key in OF_A_RUN if row.get(key) is not None}
     if (places := row["topology"]) and " " in places:
         parameters["topology"], parameters["clients"] = (
@@ -256,7 +261,7 @@ def _described(
 
 
 def _lines(told: dict[str, Any], most: int) -> str:
-    """One line for each key."""
+    """Return a line for each key."""
     lines = [
         printable(
             f"{key}: {value if isinstance(value, str) else msgspec.json.encode(value).decode()}"
@@ -270,7 +275,10 @@ def _lines(told: dict[str, Any], most: int) -> str:
 def _operations(
     database: sqlite3.Connection, row: dict[str, Any], detail: over_time.Detail
 ) -> dict[str, Any]:
-    """For each kind of operation its figures, as `results summary` has them, its distribution, and its phases."""
+    """Return figures, distribution and phases for each kind of operation.
+
+    The figures are the figures of `results summary`.
+    """
     found = figures_of(database, row["id"])
     told = [found[key] for key in measured(found, row["level"])][: over_time.KINDS_MAX]
     run = {"run": row["id"], "level": row["level"]}
@@ -316,13 +324,16 @@ _FIGURES = {
 
 
 _WAITED = "avg(iif(ok AND more LIKE '%\"waited\"%' AND json_valid(more), json_extract(more, '$.waited'), NULL))"
-"""Mean seconds from when an operation was due until it began, where its line says so (open loops)."""
+"""Mean seconds from an operation's due time to its begin, from lines of open loops."""
 
 
 def _phases(
     unknown: int, timed: int, latency_s: float | None, *parts: float | None
 ) -> dict[str, Any]:
-    """``phases``: mean seconds of read-config, phase 1, in phase 2 read-config, put-data and the rest, and of the rest of the operation."""
+    """Return ``phases``, mean seconds: read-config, phase 1, the parts of phase 2, the rest.
+
+    The parts of phase 2: read-config, put-data and the rest of the phase.
+    """
     read_config, phase1, again, put, phase2 = (part or 0.0 for part in parts)
     phases = (
         read_config,
@@ -342,7 +353,7 @@ def _phases(
 def _notes(
     runs: list[dict[str, Any]], count: int, rejected: dict[str, int], failed: int
 ) -> list[str]:
-    """What is missing, and what was left out."""
+    """Return sentences about missing data and data left out."""
     empty = [run["path"] for run in runs if not (run["operations"] or run["load"])]
     wrong = [run["path"] for run in runs if run["load"] and run["load"]["wrong"]]
     without = [run for run in runs if run["untimed"]]

@@ -1,6 +1,7 @@
-"""Published runs and figures beside ours: what their scenarios and algorithms are called here, so that a page can draw both in one figure.
+"""Published runs and figures under this project's names, for common figures in a page.
 
-Names change only where the database has runs of ours of that scenario; a page of published runs alone keeps the names of their authors.
+Names of scenarios and algorithms change only if the database has this project's runs of the
+scenario; a page of published runs alone keeps the authors' names.
 """
 
 from collections.abc import Sequence
@@ -12,7 +13,11 @@ from ares.results.published_figures import PublishedLine
 
 
 class Counterpart(Struct, frozen=True):
-    """Our scenario for one of theirs. ``told``: what our runs tell as parameters, and theirs by their scenario. ``why``: what makes them alike."""
+    """This project's scenario for a published scenario.
+
+    ``told``: parameters of this project's runs which the published scenario implies. ``why``: the
+    likeness of both.
+    """
 
     scenario: str
     why: str
@@ -61,7 +66,7 @@ SCENARIOS = {
         "chain", "reads that begin before twelve finalized configurations"
     ),
 }
-"""By the name of theirs."""
+"""Counterparts by published scenario."""
 
 ALGORITHMS = {
     "AresABD": "ARES_ABD",
@@ -70,15 +75,18 @@ ALGORITHMS = {
     "CoAresEC": "COARES_EC",
     "CoAresABDF": "COARES_ABD_F",
     "CoAresECF": "COARES_EC_F",
-    "Ares": "ARES_EC",  # Table 3: primitives alternate there. A chain is followed in the same way whatever they are
+    "Ares": "ARES_EC",  # Table 3: primitives alternate; any chain is followed alike
     "CoAres": "COARES_EC",
     "CoAresF": "COARES_EC_F",
 }
-"""Algorithms of ARES II; those of the report have our names. After them stands what is on: PB (piggyback) and GC."""
+"""Names of the algorithms of ARES II; the report has this project's names.
+
+The name is followed by the switches: PB (piggyback) and GC.
+"""
 
 
 def rename_runs(runs: Sequence[dict[str, Any]]) -> None:
-    """Give published runs our names, where we have such a scenario."""
+    """Give published runs this project's names, if the database has such a scenario."""
     ours = {run["scenario"] for run in runs if not run["published"]}
     for run in runs:
         other = SCENARIOS.get(run["scenario"])
@@ -89,7 +97,11 @@ def rename_runs(runs: Sequence[dict[str, Any]]) -> None:
 def rename_lines(
     lines: Sequence[PublishedLine], runs: Sequence[dict[str, Any]]
 ) -> list[PublishedLine]:
-    """Printed figures with our names, where we have such a scenario; with the switches that our runs of it had. Pending ones we do not have."""
+    """Return printed figures with this project's names, if the database has the scenario.
+
+    The figures get the switches of this project's runs. Figures with pending configurations stay:
+    this project has no such runs.
+    """
     switches: dict[str, set[str]] = {}
     for run in runs:
         if not run["published"]:
@@ -100,7 +112,7 @@ def rename_lines(
 
 
 def _renamed(line: PublishedLine, switches: dict[str, set[str]]) -> PublishedLine | None:
-    """None if our runs of the scenario had never on what the figure is of."""
+    """Return the renamed figure, or None if no run of the scenario had the figure's switches."""
     other, (name, _, on) = SCENARIOS[line.scenario], line.algorithm.partition(" ")
     if other.scenario not in switches or line.at.get("pending"):
         return line
@@ -108,7 +120,7 @@ def _renamed(line: PublishedLine, switches: dict[str, set[str]]) -> PublishedLin
     if name in ALGORITHMS:
         words = (
             {"PB": "piggyback"} if line.scenario == "piggyback" else {"PB": "piggyback", "GC": "gc"}
-        )  # nothing moves there: no collection
+        )  # without a move no collection
         wanted = {word for short, word in words.items() if short in on.split("+")}
         same = [
             each

@@ -1,6 +1,7 @@
-"""Figures that the authors of ARES and ARES II published, beside which a page draws those of a database.
+"""Figures published by the authors of ARES and ARES II, for a page to draw beside a database.
 
-They were measured on machines in Europe and America (NGIatlantic, 2022), and on Emulab (ARES II): shapes and ratios compare, seconds do not.
+Measured on machines in Europe and America (NGIatlantic, 2022), and on Emulab (ARES II): shapes and
+ratios compare, seconds do not.
 """
 
 from typing import Any
@@ -11,21 +12,21 @@ REPORT = "NGIatlantic, final report"
 PAPER = "ARES II"
 _KIB, _MIB = 2**10, 2**20
 
-_SIZES = {  # algorithm: seconds of reads and of writes at 64 KiB, 1 MiB and 8 MiB; the authors' logs of the final report's 5.1.3
+_SIZES = {  # reads, writes in s at 64 KiB, 1 MiB, 8 MiB; logs of the final report, 5.1.3
     "ABD": ((0.42, 1.23, 6.37), (0.27, 1.01, 7.06)),
     "ARES_ABD": ((0.56, 1.36, 6.40), (0.43, 1.17, 7.40)),
     "ARES_EC": ((1.03, 2.13, 6.67), (0.70, 1.11, 2.70)),
     "CASSANDRA": ((0.59, 1.48, 10.3), (0.70, 1.55, 6.90)),
     "REDIS_W": ((0.29, 0.60, 1.15), (0.58, 1.02, 2.57)),
 }
-_RATES = {  # algorithm: operations a second of reads and of writes of 32 bytes; three servers and both clients in Europe
+_RATES = {  # reads, writes a second, 32 bytes; three servers, both clients in Europe
     "ABD": (616, 616),
     "ARES_ABD": (55, 55),
     "ARES_EC": (52, 54),
     "CASSANDRA": (209, 236),
     "REDIS_W": (None, 987),
 }
-_PIGGYBACK = {  # seconds of a read at 1, 256 and 512 MB, without and with piggyback (ARES II, Table 2)
+_PIGGYBACK = {  # reads in s at 1, 256, 512 MB, without and with piggyback (ARES II, Table 2)
     "AresABD": ((0.343, 72, 264), (0.334, 72, 192)),
     "AresEC": ((0.257, 54, 109), (0.251, 53, 106)),
     "CoAresABD": ((0.308, 71, 176), (0.302, 63, 164)),
@@ -33,7 +34,7 @@ _PIGGYBACK = {  # seconds of a read at 1, 256 and 512 MB, without and with piggy
     "CoAresABDF": ((0.284, 9, 21.8), (0.278, 5, 15.2)),
     "CoAresECF": ((0.149, 9.65, 23.2), (0.142, 3.82, 10.9)),
 }
-_COLLECTION = {  # seconds of a read at 1 and 64 MB: 11 pending configurations and 1 finalized; 12 finalized (ARES II, Table 3)
+_COLLECTION = {  # reads in s at 1, 64 MB: 11 pending + 1 finalized; 12 finalized (ARES II, Table 3)
     "Ares": ((0.159, 5.57), (0.159, 5.80)),
     "Ares PB": ((0.494, 27.4), (0.166, 5.76)),
     "Ares PB+GC": ((0.107, 5.58), (0.119, 5.71)),
@@ -47,7 +48,10 @@ _COLLECTION = {  # seconds of a read at 1 and 64 MB: 11 pending configurations a
 
 
 class PublishedLine(Struct, frozen=True):
-    """``points`` of `(x, seconds)` over the parameter ``x``, where the parameters are those of ``at``; rates where ``figure`` is the throughput."""
+    """A line of ``points`` `(x, seconds)` over the parameter ``x``, at the parameters ``at``.
+
+    Points are rates if ``figure`` is the throughput.
+    """
 
     scenario: str
     algorithm: str
@@ -60,7 +64,7 @@ class PublishedLine(Struct, frozen=True):
 
 
 def published() -> list[PublishedLine]:
-    """All of them."""
+    """Return all published lines."""
     small, large, pending = (
         (64 * _KIB, _MIB, 8 * _MIB),
         (_MIB, 256 * _MIB, 512 * _MIB),

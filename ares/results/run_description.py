@@ -1,6 +1,10 @@
-"""What a run was: from its `run.json`, or from names and inventories in the collection that the authors of ARES published (NGIatlantic, 2022).
+"""The description of a run, from its `run.json`, or from a published run's names.
 
-A published run is a directory `<scenario>/[<RPI Raft|Local Raft>/]<experiment>[_slow_<algorithm>]/logs_<experiment>[_<size or k>]_<S-W-R[-G]>_<i>`.
+Names and inventories are of the collection published by the authors of ARES (NGIatlantic, 2022). A
+published run is a directory
+
+  `<scenario>/[<RPI Raft|Local Raft>/]<experiment>[_slow_<algorithm>]/`
+  `logs_<experiment>[_<size or k>]_<S-W-R[-G]>_<i>`.
 """
 
 import configparser
@@ -16,7 +20,7 @@ from ares.machine.named_files import read_named
 DESCRIPTIONS = ("run.json", "config.ini", "ansible-hosts")
 DESCRIPTION_BYTES_MAX = 4 << 20
 
-_SCENARIOS = (  # id, what the scenario's folder is named, how experiments begin, size of objects; the first that fits
+_SCENARIOS = (  # id, in the folder's name, begin of experiments, size of objects; first match
     ("node_crashes", "node crashes", "scalabilityreconchangingterminate", 2**20),
     ("recon_alternate_random_servers", "alternately", "scalabilityreconserverschanging", 2**20),
     ("recon_same_dap", "same dap", "scalabilityreconfixed", 2**20),
@@ -34,16 +38,19 @@ _EUROPE = re.compile(r"193\.190\.[\d.]+|.*\.(iminds\.be|grid5000\.fr)")
 _AMERICA = re.compile(r".*\.utah\.cloudlab\.us|(.*\.)?(genirack\.nyu\.edu|instageni\..*)")
 _HOST = re.compile(r"\s(?:ansible_ssh_host|ansible_host)=(\S+)")
 _PARITIES = {3: 1, 11: 5}
-"""Parity by servers, where no `config.ini` has it (final report, 5.1)."""
+"""Parity by servers, for runs without a `config.ini` (final report, 5.1)."""
 
 _PUBLISHED = '{"published":"operation logs of the authors of ARES (NGIatlantic, 2022)"}'
 
 Told = Callable[[str, str], None]
-"""Called with a file's name and what is wrong with it."""
+"""A function called with a file's name and the flaw in the file."""
 
 
 class RunDescription(Struct):
-    """What the columns of the table `runs` say. ``name``: the path as people know it. ``published``: of the authors' collection."""
+    """The values for the columns of the table `runs`.
+
+    ``name``: the path known to people. ``published``: a run of the authors' collection.
+    """
 
     name: str
     scenario: str | None = None
@@ -64,12 +71,15 @@ class RunDescription(Struct):
 
 
 def shown_path(path: Path | str) -> str:
-    """A path as text: bytes that are not UTF-8 as backslashes and digits."""
+    """Return a path as text, with backslashes and digits for bytes that are not UTF-8."""
     return str(path).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def describe(directory: Path, names: set[str], told: Told) -> RunDescription:
-    """What ``directory``, which has files of these ``names``, says of its run. What cannot be used in them is ``told``."""
+    """Return the description of the run in ``directory``, which has files of these ``names``.
+
+    ``told`` is called for each flaw in these files.
+    """
     if "run.json" not in names and (found := _RUN.fullmatch(directory.name)):
         return _published(directory, found, names, told)
     run = RunDescription(shown_path(directory), scenario=shown_path(directory.name))
@@ -198,7 +208,7 @@ def _algorithm(names: str) -> str | None:
 
 
 def _parity(directory: Path, names: set[str], told: Told) -> int | None:
-    """The parity of the erasure code: `f` in `config.ini`."""
+    """Return the parity of the erasure code: `f` in `config.ini`."""
     parser = configparser.ConfigParser(interpolation=None, strict=False)
     text = _content(directory, "config.ini", names, told)
     try:
@@ -210,7 +220,10 @@ def _parity(directory: Path, names: set[str], told: Told) -> int | None:
 
 
 def _topology(directory: Path, experiment: str, names: set[str], told: Told) -> str | None:
-    """Servers, writers and readers on either side of the ocean: `1E+2U w=1E0U r=0E1U`; where a name has it, `w=E`."""
+    """Return servers, writers and readers on either side of the ocean.
+
+    As in `1E+2U w=1E0U r=0E1U`; from an experiment's name, `w=E`.
+    """
     if found := _PLACES.search(experiment):
         places = [int(digits or 0) for digits in found.groups()]
         sides = [

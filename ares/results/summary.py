@@ -1,4 +1,4 @@
-"""The figures of each run and operation: means, percentiles, throughput, and what failed."""
+"""The figures of each run and operation: means, percentiles, throughput, and failures."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -55,7 +55,10 @@ _EXCLUDED = """
 
 
 def summarise(database: sqlite3.Connection) -> Iterator[dict[str, Any]]:
-    """A row for each run and operation, by COLUMNS; runs by their names, writes before reads before reconfigurations before others."""
+    """Yield a row for each run and operation, by COLUMNS.
+
+    Runs in the order of names; writes before reads before reconfigurations before any other kind.
+    """
     of_run = COLUMNS[1 : COLUMNS.index("op")]
     for id, *values in database.execute(
         f"SELECT id, coalesce(name, path), {', '.join(of_run)} FROM runs ORDER BY name, id"
@@ -81,7 +84,7 @@ def summarise(database: sqlite3.Connection) -> Iterator[dict[str, Any]]:
 
 
 def figures_of(database: sqlite3.Connection, run: int) -> dict[tuple[str, str], dict[str, Any]]:
-    """By level and kind of operation; all but percentiles."""
+    """Return the figures by level and kind of operation, without percentiles."""
     cursor = database.execute(_FIGURES, (run,))
     names = [column[0] for column in cursor.description]
     return {row[:2]: dict(zip(names, row, strict=True)) for row in cursor}
@@ -90,7 +93,10 @@ def figures_of(database: sqlite3.Connection, run: int) -> dict[tuple[str, str], 
 def measured(
     figures: dict[tuple[str, str], dict[str, Any]], level: str | None
 ) -> list[tuple[str, str]]:
-    """The levels and kinds of operations that a run of this ``level`` is judged by, in the order in which they are shown."""
+    """Return the levels and kinds of operations by which a run of ``level`` is judged.
+
+    In the order in which they are shown.
+    """
     found = [key for key in figures if key[0] == level or key[1] in ("put", "get", "list")]
     return sorted(
         found, key=lambda key: (_ORDER.index(key[1]) if key[1] in _ORDER else len(_ORDER), key[1])
@@ -100,7 +106,10 @@ def measured(
 def percentiles(
     database: sqlite3.Connection, run: int, level: str, op: str, count: int
 ) -> dict[str, float | None]:
-    """Of all operations that succeeded together, with straight lines between neighbours (type 7 of Hyndman and Fan, numpy's default)."""
+    """Return percentiles of all successful operations together.
+
+    With straight lines between neighbours (type 7 of Hyndman and Fan, numpy's default).
+    """
     places = {"p50_s": 0.50 * (count - 1), "p99_s": 0.99 * (count - 1)}
     wanted = (
         {int(place) + more: None for place in places.values() for more in (0, 1)} if count else {}
@@ -123,5 +132,5 @@ def percentiles(
 
 
 def cell(value: Any) -> str:
-    """A value of a row as text: times and rates with nine decimals, nothing for what is not known."""
+    """Return a value as text: times and rates with nine decimals, nothing for an unknown value."""
     return "" if value is None else f"{value:.9f}" if isinstance(value, float) else str(value)
