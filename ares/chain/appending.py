@@ -135,6 +135,7 @@ class Appender:
         self._resend_s = RESEND_S
         self._look_at = inf
         self._bytes = 0
+        self._unwanted = 0
         self._alone = False
         self._sealed = False
         self._trust_s = trust_s
@@ -172,8 +173,8 @@ class Appender:
     ) -> None:
         """Append, and call ``done(position, None)`` or ``done(None, error)`` once.
 
-        A caller that stops waiting may mark the append as not ``wanted``; if unsent, the append is
-        then not sent. Raises :class:`BadInput` for entries or a position that no append can have.
+        A caller that stops waiting calls :meth:`forget`. Raises :class:`BadInput` for entries or a
+        position that no append can have.
         """
         check_batch(entries)
         if at is not None and not 0 <= at <= POSITION_MAX:
@@ -208,6 +209,7 @@ class Appender:
             flight = self._pending[0]
             if not flight.wanted:
                 self._pending.popleft()
+                self._unwanted -= 1
                 continue
             if self._flights and (
                 self._alone or flight.at is not None or self._bytes + flight.size > WINDOW_BYTES
@@ -220,6 +222,19 @@ class Appender:
                 self._resend_at, self._resend_s = now + RESEND_S, RESEND_S
             self._launch(flight)
 
+    def forget(self, flight: Flight) -> None:
+        """End an append whose caller stopped waiting, unless it was sent or is about to be."""
+        if flight.number or not flight.wanted or not flight.callers:
+            return
+        flight.wanted = False
+        flight.entries.clear()
+        flight.fail(partial(Unavailable, 0, 0, {}, "the append was cancelled before it was sent"))
+        flight.callers.clear()
+        self._unwanted += 1
+        if 2 * self._unwanted > len(self._pending):
+            self._pending = deque(other for other in self._pending if other.wanted)
+            self._unwanted = 0
+
     def _launch(self, flight: Flight) -> None:
         """Put an append into the outbox.
 
@@ -231,7 +246,7 @@ class Appender:
             and flight.at is None
             and self._open.has_room(flight.entries, flight.size)
         ):
-            ((done, _),) = flight.callers
+            ((done, _),), flight.callers = flight.callers, []
             self._open.join(flight.entries, flight.size, flight.deadline, done)
             return
         self._send_open()
@@ -338,7 +353,7 @@ class Appender:
     def close(self, error: Callable[[], Uncertain]) -> None:
         """End every append with an error of its own: no append will be sent again."""
         flights, self._flights, self._pending, self._open = (
-            [*self._flights.values(), *self._pending],
+            [*self._flights.values(), *(one for one in self._pending if one.wanted)],
             {},
             deque(),
             None,
@@ -388,6 +403,7 @@ class Appender:
         self._stale, self._heard_at = False, now
         if self.wants_tail:
             flight = self._pending.popleft()
+            self._unwanted -= not flight.wanted
             assert flight.at is not None
             flight.fail(partial(PositionTaken, flight.at, tail))
         self._begin(now)
@@ -414,8 +430,11 @@ class Appender:
             self.send_all_again(now)
 
     def _end_late(self, now: float, troubles: Mapping[ServerId, str]) -> None:
-        late = [flight for flight in self._pending if flight.deadline <= now]
-        self._pending = deque(flight for flight in self._pending if flight.deadline > now)
+        late = [flight for flight in self._pending if flight.deadline <= now and flight.wanted]
+        self._pending = deque(
+            flight for flight in self._pending if flight.deadline > now and flight.wanted
+        )
+        self._unwanted = 0
         for flight in late:
             why = (
                 "nobody said in time where the log ends"

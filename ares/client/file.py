@@ -34,7 +34,7 @@ from ares.fragment.divide import MIB, Chunk, Content, Divider, Sizes, digest
 from ares.fragment.read import FileProgress, FileState, Sink, fm_read, fm_read_range, read_genesis
 from ares.fragment.replace import Put, fm_put
 from ares.fragment.report import Conflict, WriteReport
-from ares.fragment.shared_memory import Blocks
+from ares.fragment.shared_memory import BYTES_MAX, Blocks
 from ares.fragment.update import fm_update
 from ares.model.configuration import Configuration
 from ares.model.errors import BadInput, ObjectNotFound, Uncertain
@@ -42,6 +42,7 @@ from ares.model.numbers import SECONDS_MAX, is_whole, shown_number
 from ares.model.tag import TAG_ZERO, Tag
 from ares.operation.effects import Operation
 from ares.operation.jobs import About
+from ares.operation.room import OBJECT_OPERATION_BYTES, UNKNOWN_REPLY_BYTES
 from ares.reconfig.mover import Progress
 from ares.reconfig.reconfigure import Reconfigured
 
@@ -183,7 +184,8 @@ class File:
                     now_s=int(time.time()),
                     mine=mine,
                 )
-                report, state = await self._run("put", make, True, progress, timeout_s)
+                moving = sum(chunk.length for chunk in content.chunks)
+                report, state = await self._run("put", make, True, progress, timeout_s, moving)
             self.state = state if state.tag != TAG_ZERO else None
             if not (mine and any(conflict.whole_file for conflict in report.conflicts)):
                 break
@@ -252,6 +254,7 @@ class File:
             "read",
             lambda blocks: fm_read_range(blocks, self.name, state, start, stop),
             timeout_s=timeout_s,
+            moving=max(0, min(stop.__index__(), state.length) - max(start.__index__(), 0)),
         )
 
     async def delete(self, *, timeout_s: float | None = None) -> None:
@@ -303,6 +306,7 @@ class File:
             lambda blocks: fm_read(blocks, self.name, known, sink),
             progress=progress,
             timeout_s=timeout_s,
+            moving=UNKNOWN_REPLY_BYTES,
         )
 
     async def _base(self, timeout_s: float | None) -> FileState:
@@ -342,12 +346,17 @@ class File:
         queue: bool = False,
         progress: OnProgress | None = None,
         timeout_s: float | None = None,
+        moving: int = 0,
     ) -> Result:
-        """Run an operation. With ``queue``, the writes of a file by one client run in turn."""
+        """Run an operation. With ``queue``, the writes of a file by one client run in turn.
+
+        ``moving``: bytes of the blocks that it moves, of which BYTES_MAX move at a time.
+        """
         store = await self._locate(False)
         key = genesis_name(self.name) if queue else None
+        size = OBJECT_OPERATION_BYTES + min(moving, BYTES_MAX)
         return await store.run_on_blocks(
-            make, About(label, self.name, "file "), key, progress, timeout_s
+            make, About(label, self.name, "file "), key, progress, timeout_s, size
         )
 
 
@@ -530,7 +539,9 @@ class FileWriter:
                     raise error
 
     async def _place(self, put: Put, position: int, chunk: Chunk, data: bytes) -> None:
-        await self._run("put", lambda _: put.place(position, chunk, lambda _: data))
+        await self._run(
+            "put", lambda _: put.place(position, chunk, lambda _: data), moving=len(data)
+        )
 
     async def _abandon(self) -> None:
         put = self._put
@@ -545,5 +556,6 @@ class FileWriter:
         *,
         queue: bool = False,
         timeout_s: float | None = None,
+        moving: int = 0,
     ) -> Result:
-        return await self._file._run(label, make, queue, timeout_s=timeout_s or self._timeout_s)
+        return await self._file._run(label, make, queue, None, timeout_s or self._timeout_s, moving)

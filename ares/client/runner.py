@@ -35,6 +35,7 @@ from ares.objects.small_objects import small_objects
 from ares.operation.effects import Agree, Announce, Operation
 from ares.operation.jobs import About, Key, Task
 from ares.operation.recording import Recording
+from ares.operation.room import Room, Waiter
 from ares.operation.session import TICK_S, Session
 from ares.reconfig.view import View
 from ares.tracing.tracer import Tracer
@@ -81,6 +82,7 @@ class Runner:
         core = client_core() if self._framed is not None else None
         self.session = Session(int(client), core=core) if log is None else log.session
         self._whole = self.session if log is None else log
+        self.room = Room(lambda: self.session.under_way)
         self._client = client
         self._connections = connections
         self._consensus = consensus
@@ -124,15 +126,31 @@ class Runner:
         key: Key | None = None,
         progress: Callable[[Any], None] | None = None,
         recording: Recording | None = None,
+        size: int = 0,
     ) -> Result:
         """Return the operation's result, or raise its error.
 
-        Cancelling ends the operation; a write may have taken effect or not. Raises
-        :class:`BadInput` on an event loop other than the connection's.
+        Cancelling ends the operation; a write may have taken effect or not. ``size``: bytes that
+        the operation needs room for; 0: it does not wait for room, because it may free a cluster.
+        Raises :class:`BadInput` on an event loop other than the connection's.
         """
         self.check_loop()
         if self._closed:
             raise ConnectionClosed(begun=False)
+        if size:
+            timeout_s = await self.enter(size, label, timeout_s)
+            try:
+                return await self.run(
+                    operation,
+                    label,
+                    timeout_s,
+                    idle=idle,
+                    key=key,
+                    progress=progress,
+                    recording=recording,
+                )
+            finally:
+                self.room.leave(size)
         if (
             self._tracer is not None
             and recording is None
@@ -173,6 +191,28 @@ class Runner:
             self.session.cancel(job)
             raise
 
+    async def enter(self, size: int, label: object, timeout_s: float) -> float:
+        """Take room for ``size`` bytes, which the caller gives back. Return the time left.
+
+        Raises :class:`Unavailable` when there is none in time.
+        """
+        self.check_loop()
+        if self._closed:
+            raise ConnectionClosed(begun=False)
+        room = self.room
+        if room.enter(size):
+            return timeout_s
+        deadline = monotonic() + timeout_s
+        future: asyncio.Future[None] = self._loop.create_future()
+        waiter = room.wait(size, deadline, label, _let_in, future)
+        self.schedule()
+        try:
+            await future
+        except BaseException:
+            room.give_up(waiter)
+            raise
+        return max(deadline - monotonic(), TICK_S)
+
     def small_objects(self, view: View) -> "Objects | None":
         """Return the compiled core's entry for small reads and writes.
 
@@ -188,28 +228,63 @@ class Runner:
         _settle(future, result.value if isinstance(result, Found) else result, error)
 
     def begin(
-        self, what: str, name: str, start: Callable[..., object], *arguments: Any
+        self,
+        label: About,
+        size: int,
+        timeout_s: float,
+        start: Callable[..., object],
+        *arguments: Any,
     ) -> asyncio.Future[Any]:
-        """Return a future for the result of ``start(done, now, *arguments)``, without a task.
+        """Return a future for the result of ``start(future, done, now, timeout_s, *arguments)``.
 
-        A trace says that ``what`` is done to ``name``. Raises :class:`BadInput` on an event loop
-        other than the connection's.
+        It costs no task, and starts when there is room for ``size`` bytes. ``label`` names the
+        operation in a trace. Raises :class:`BadInput` on an event loop other than the connection's.
         """
         self.check_loop()
         if self._closed:
             raise ConnectionClosed(begun=False)
         future: asyncio.Future[Any] = self._loop.create_future()
-        done: Callable[[Any, BaseException | None], None] = partial(_settle, future)
-        if (
-            self._tracer is not None
-            and (traced := self._tracer.begin(About(what, name))) is not None
-        ):
-            done = partial(_settle_traced, future, partial(self._tracer.end, traced))
-            if isinstance(self._whole, LogSession):
-                traced.recording.waits_for_chain(what, self._whole.appender.chain)
-        start(done, monotonic(), *arguments)
+        room, now = self.room, monotonic()
+        if not room.enter(size):
+            deadline = now + timeout_s
+            waiter = room.wait(size, deadline, label, self._entered, future, start, arguments)
+            future.add_done_callback(waiter.give_up)
+            self.schedule()
+            return future
+        try:
+            start(future, self._done(label, size, future), now, timeout_s, *arguments)
+        except BaseException:
+            room.leave(size)
+            raise
         self.schedule()
         return future
+
+    def _done(
+        self, label: About, size: int, future: asyncio.Future[Any]
+    ) -> Callable[[Any, BaseException | None], None]:
+        """Return what is to be called once, when the operation has ended."""
+        if self._tracer is not None and (traced := self._tracer.begin(label)) is not None:
+            if isinstance(self._whole, LogSession):
+                traced.recording.waits_for_chain(label.what, self._whole.appender.chain)
+            end = partial(self._tracer.end, traced)
+            return partial(_settle_traced, self.room, size, future, end)
+        return partial(_settle_and_leave, self.room, size, future)
+
+    def _entered(self, waiter: Waiter, error: BaseException | None) -> None:
+        """Go on with an operation of :meth:`begin` that waited: it has its room, or there is an error."""
+        future, start, label = waiter.future, waiter.start, waiter.label
+        assert start is not None, "an operation of begin"
+        assert isinstance(label, About), "an operation of begin"
+        if error is not None:
+            return _settle(future, None, error)
+        now = monotonic()
+        done = self._done(label, waiter.size, future)
+        try:
+            start(future, done, now, max(waiter.deadline - now, TICK_S), *waiter.arguments)
+        except AresError as failure:
+            done(None, failure)
+        self.schedule()
+        return None
 
     def check_loop(self) -> None:
         """Check the event loop. Raises :class:`BadInput` if the runner was made on another loop."""
@@ -228,6 +303,7 @@ class Runner:
     async def stop(self) -> None:
         """End all operations with :class:`ConnectionClosed`; close every connection; idempotent."""
         self._closed = True
+        self.room.close(partial(ConnectionClosed, begun=False))
         self._whole.close(ConnectionClosed)
         if self._alarm is not None:
             self._alarm.cancel()
@@ -243,6 +319,8 @@ class Runner:
 
     def _deliver_frames(self, server: ServerId, frames: Sequence[Frame]) -> None:
         self.session.receive_frames(server, frames, monotonic())
+        if self.room.waiting:
+            self.room.admit()
         if not self._pumping and self.session.has_orders:
             self.schedule()
 
@@ -282,7 +360,7 @@ class Runner:
             hints, session.hints = session.hints, []
             for domain in hints:
                 self._help(self._hint(domain))
-        if not self._ticking and self._whole.busy:
+        if not self._ticking and (self._whole.busy or self.room.waiting):
             self._ticking = True
             self._loop.call_later(TICK_S, self._tick)
         if (at := session.wakes_at) is not None:
@@ -309,7 +387,9 @@ class Runner:
     def _tick(self) -> None:
         self._ticking = False
         with tasks.supervised("timer of operations"):
-            self._whole.tick(monotonic())
+            now = monotonic()
+            self.room.tick(now)
+            self._whole.tick(now)
         self.schedule()
 
     def _help(self, work: Coroutine[Any, Any, None]) -> None:
@@ -372,11 +452,31 @@ def _settle(future: asyncio.Future[Result], result: Result, error: BaseException
         future.set_exception(error)
 
 
+def _settle_and_leave(
+    room: Room, size: int, future: asyncio.Future[Any], result: Any, error: BaseException | None
+) -> None:
+    if not future.done():
+        if error is None:
+            future.set_result(result)
+        else:
+            future.set_exception(error)
+    room.taken -= size
+    if room.waiting:
+        room.admit()
+
+
 def _settle_traced(
+    room: Room,
+    size: int,
     future: asyncio.Future[Any],
     end: Callable[[Any, BaseException | None], None],
     result: Any,
     error: BaseException | None,
 ) -> None:
     end(result, error)
-    _settle(future, result, error)
+    _settle_and_leave(room, size, future, result, error)
+
+
+def _let_in(waiter: Waiter, error: BaseException | None) -> None:
+    """End the wait of :meth:`Runner.enter`."""
+    _settle(waiter.future, None, error)

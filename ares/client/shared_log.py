@@ -6,10 +6,13 @@ one necessary. Messages produced in one tick of the event loop are posted togeth
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 from msgspec import Struct
 
+from ares.chain.appending import Appender, Done, Flight
+from ares.chain.entries import check_batch
 from ares.chain.log_operations import FOLLOW_S, Follower, LogOperations, check_position
 from ares.chain.log_session import LogSession
 from ares.chain.quick_reads import ReadManner
@@ -24,9 +27,10 @@ from ares.model.errors import (
     Trimmed,
     Unavailable,
 )
-from ares.model.log_messages import ENTRY_BYTES_MAX
+from ares.model.log_messages import ENTRY_BYTES_MAX, PIECE_BYTES
 from ares.operation.effects import Operation
 from ares.operation.jobs import About
+from ares.operation.room import OPERATION_BYTES, UNKNOWN_REPLY_BYTES
 from ares.reconfig.mover import Progress
 from ares.reconfig.reconfigure import Reconfigured
 
@@ -78,6 +82,8 @@ class Log(Domain):
         super().__init__(runner, session.view, timeout_s, identify)
         self._session = session
         self._from_tail = _is_cr(reads)
+        self._appending, self._reading = About("append", self.name), About("read", self.name)
+        self._entry_bytes = UNKNOWN_REPLY_BYTES
 
     async def close(self) -> None:
         """End all calls with :class:`ares.model.errors.ConnectionClosed`.
@@ -120,19 +126,26 @@ class Log(Domain):
     def _append(
         self, entries: tuple[bytes, ...], at: int | None, timeout_s: float | None
     ) -> asyncio.Future[int]:
+        check_batch(entries)
         if at is not None:
             check_position(at)
         timeout_s = self._timeout_s if timeout_s is None else self._timeout(timeout_s)
-        future = self._runner.begin(
-            "append", self.name, self._session.append, entries, at, timeout_s
-        )
-        if (waiting := self._session.appender.waiting) is not None:
+        size = OPERATION_BYTES + (len(entries[0]) if len(entries) == 1 else sum(map(len, entries)))
+        return self._runner.begin(self._appending, size, timeout_s, self._start_append, entries, at)
 
-            def tell(ended: asyncio.Future[int]) -> None:
-                waiting.wanted = not ended.cancelled()
-
-            future.add_done_callback(tell)
-        return future
+    def _start_append(
+        self,
+        future: asyncio.Future[int],
+        done: Done,
+        now: float,
+        timeout_s: float,
+        entries: tuple[bytes, ...],
+        at: int | None,
+    ) -> None:
+        appender = self._session.appender
+        self._session.append(done, now, entries, at, timeout_s)
+        if (waiting := appender.waiting) is not None:
+            future.add_done_callback(partial(_forget_cancelled, appender, waiting))
 
     # -- read --------------------------------------------------------------------------------------
 
@@ -151,15 +164,7 @@ class Log(Domain):
         :class:`ares.Trimmed`.
         """
         manner = ReadManner(self._from_tail if reads is None else _is_cr(reads), uncommitted)
-        return self._runner.begin(
-            "read",
-            self.name,
-            self._session.reads.ask,
-            position,
-            None,
-            self._timeout(timeout_s),
-            manner,
-        )
+        return self._begin_read(position, None, timeout_s, manner, self._entry_bytes)
 
     def read_range(
         self, first: int, upto: int, *, reads: Reads | None = None, timeout_s: float | None = None
@@ -172,15 +177,43 @@ class Log(Domain):
         check_position(first)
         check_position(upto)
         manner = ReadManner(self._from_tail if reads is None else _is_cr(reads))
+        return self._begin_read(first, upto, timeout_s, manner, PIECE_BYTES)
+
+    def _begin_read(
+        self,
+        first: int,
+        upto: int | None,
+        timeout_s: float | None,
+        manner: ReadManner,
+        reply_bytes: int,
+    ) -> asyncio.Future[Any]:
+        check_position(first)
         return self._runner.begin(
-            "read",
-            self.name,
-            self._session.reads.ask,
+            self._reading,
+            OPERATION_BYTES + reply_bytes,
+            self._timeout(timeout_s),
+            self._start_read,
             first,
             upto,
-            self._timeout(timeout_s),
             manner,
         )
+
+    def _start_read(
+        self,
+        future: asyncio.Future[Any],
+        done: Callable[[Any, BaseException | None], None],
+        now: float,
+        timeout_s: float,
+        first: int,
+        upto: int | None,
+        manner: ReadManner,
+    ) -> None:
+        def told(result: Any, error: BaseException | None) -> None:
+            if upto is None and error is None:
+                self._entry_bytes = len(result)
+            done(result, error)
+
+        self._session.reads.ask(told, now, first, upto, timeout_s, manner)
 
     async def tail(self, *, timeout_s: float | None = None) -> int:
         """Return the next position; linearizable.
@@ -290,6 +323,11 @@ class Log(Domain):
     ) -> Coroutine[Any, Any, Result]:
         self._runner.check_loop()
         return self._runner.run(operation, About(what, self.name), self._timeout(timeout_s))
+
+
+def _forget_cancelled(appender: Appender, flight: Flight, ended: asyncio.Future[int]) -> None:
+    if ended.cancelled():
+        appender.forget(flight)
 
 
 def checked_entry(entry: Bytes) -> bytes:

@@ -6,7 +6,7 @@ Users' arguments are checked before a message is sent, and refused by name.
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from time import monotonic
-from typing import Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from msgspec import Struct
 
@@ -37,11 +37,15 @@ from ares.objects.operations import delete, read, stat, write
 from ares.objects.survey import list_objects
 from ares.operation.effects import Operation
 from ares.operation.jobs import About, Key
+from ares.operation.room import OBJECT_OPERATION_BYTES, SMALL_REPLY_BYTES, UNKNOWN_REPLY_BYTES
 from ares.reconfig.mover import Manner, Progress, Transfer
 from ares.reconfig.reconfigure import Reconfigured, reconfigure
 from ares.reconfig.throttle import Throttle
 from ares.reconfig.traversal import read_config
 from ares.reconfig.view import View
+
+if TYPE_CHECKING:
+    from ares._core import Objects
 
 Result = TypeVar("Result")
 Identify = Callable[[Configuration], Any]
@@ -110,6 +114,7 @@ class Domain:
         progress: Callable[[Any], None] | None,
         timeout_s: float | None,
         key: Key | None = None,
+        size: int = 0,
     ) -> Result:
         if progress is not None and not callable(
             progress
@@ -118,7 +123,13 @@ class Domain:
                 f"progress is a function to call, not {type(progress).__name__}; nothing was sent"
             )
         return await self._runner.run(
-            operation, label, self._timeout(timeout_s), idle=True, key=key, progress=progress
+            operation,
+            label,
+            self._timeout(timeout_s),
+            idle=True,
+            key=key,
+            progress=progress,
+            size=size,
         )
 
     def _timeout(self, timeout_s: float | None) -> float:
@@ -145,6 +156,9 @@ class ObjectStore(Domain):
     def __init__(self, runner: Runner, view: View, timeout_s: float, identify: Identify) -> None:
         super().__init__(runner, view, timeout_s, identify)
         self._small = runner.small_objects(view)
+        self._room = runner.room
+        self._small_reads: Objects | None = None
+        self._reply_bytes = UNKNOWN_REPLY_BYTES
 
     async def write(
         self,
@@ -158,7 +172,8 @@ class ObjectStore(Domain):
 
         A cancelled write may or may not take effect (see the class). ``raw``: see :meth:`delete`.
         """
-        if self._small is not None:
+        room = self._room
+        if self._small is not None and not room.waiting:
             self._runner.check_loop()
             future: asyncio.Future[Tag] | None
             future = self._small.write(
@@ -174,8 +189,25 @@ class ObjectStore(Domain):
                 except asyncio.CancelledError:
                     self._runner.session.cancel_small(future)
                     raise
-        name = checked_key(key, raw)
-        return await self.write_named(name, checked_value(value), timeout_s)
+        name, given = checked_key(key, raw), checked_value(value)
+        size = OBJECT_OPERATION_BYTES + len(given)
+        left_s = await self._runner.enter(size, About("write", name), self._timeout(timeout_s))
+        try:
+            if self._small is not None:
+                future = self._small.write(name, given, None, monotonic(), left_s)
+                if future is not None:
+                    return await self._result(future)
+            return await self.write_named(name, given, left_s)
+        finally:
+            room.leave(size)
+
+    async def _result(self, future: asyncio.Future[Result]) -> Result:
+        """Return what becomes of an operation of the compiled core."""
+        try:
+            return await future
+        except asyncio.CancelledError:
+            self._runner.session.cancel_small(future)
+            raise
 
     def write_named(
         self, name: ObjectName, value: bytes, timeout_s: float | None = None
@@ -196,9 +228,9 @@ class ObjectStore(Domain):
         work.
         """
         value: Answered | None = None
-        if self._small is not None:
+        if self._small_reads is not None and not self._room.waiting:
             self._runner.check_loop()
-            future = self._small.read(
+            future = self._small_reads.read(
                 key,
                 None,
                 monotonic(),
@@ -211,10 +243,32 @@ class ObjectStore(Domain):
                     self._runner.session.cancel_small(future)
                     raise
         if value is None:
-            value = (await self.read_named(checked_key(key), timeout_s)).value
+            value = await self._counted_read(key, timeout_s)
         if value is TOMBSTONE:
             raise ObjectNotFound(key, self.name)
         assert isinstance(value, bytes)
+        if len(value) > SMALL_REPLY_BYTES:
+            self._reply_bytes, self._small_reads = len(value), None
+        return value
+
+    async def _counted_read(self, key: str, timeout_s: float | None) -> Answered:
+        """Read, counting as many bytes as the last reply had."""
+        name = checked_key(key)
+        size = OBJECT_OPERATION_BYTES + self._reply_bytes
+        left_s = await self._runner.enter(size, About("read", name), self._timeout(timeout_s))
+        try:
+            future: asyncio.Future[Answered] | None = None
+            if self._small is not None:
+                future = self._small.read(name, None, monotonic(), left_s)
+            if future is not None:
+                value = await self._result(future)
+            else:
+                value = (await self.read_named(name, left_s)).value
+        finally:
+            self._room.leave(size)
+        if isinstance(value, bytes):
+            self._reply_bytes = len(value)
+            self._small_reads = self._small if len(value) <= SMALL_REPLY_BYTES else None
         return value
 
     def read_named(
@@ -234,7 +288,10 @@ class ObjectStore(Domain):
         """
         name = checked_key(key)
         found = await self._runner.run(
-            read_versioned(self._view, name), About("read", name), self._timeout(timeout_s)
+            read_versioned(self._view, name),
+            About("read", name),
+            self._timeout(timeout_s),
+            size=OBJECT_OPERATION_BYTES + self._reply_bytes,
         )
         if found.value is TOMBSTONE:
             raise ObjectNotFound(key, self.name)
@@ -261,9 +318,13 @@ class ObjectStore(Domain):
             raise BadInput(
                 f"a version is a Tag as read_versioned returns it, or None for an object that is absent, not {version!r}"
             )
-        operation = write_versioned(self._view, name, checked_value(value), version)
+        given = checked_value(value)
         covered = await self._runner.run(
-            operation, About("write", name), self._timeout(timeout_s), key=(self.name, name)
+            write_versioned(self._view, name, given, version),
+            About("write", name),
+            self._timeout(timeout_s),
+            key=(self.name, name),
+            size=OBJECT_OPERATION_BYTES + len(given),
         )
         latest = covered.value if isinstance(covered.value, bytes) else None
         return VersionedResult(covered.changed, covered.tag, latest)
@@ -281,6 +342,7 @@ class ObjectStore(Domain):
             About("delete", name),
             self._timeout(timeout_s),
             key=(self.name, name),
+            size=OBJECT_OPERATION_BYTES,
         )
 
     async def stat(self, key: str, *, timeout_s: float | None = None) -> ObjectStat:
@@ -290,7 +352,10 @@ class ObjectStore(Domain):
         """
         name = checked_key(key)
         found = await self._runner.run(
-            stat(self._view, name), About("stat", name), self._timeout(timeout_s)
+            stat(self._view, name),
+            About("stat", name),
+            self._timeout(timeout_s),
+            size=OBJECT_OPERATION_BYTES,
         )
         if found.value is TOMBSTONE:
             raise ObjectNotFound(key, self.name)
@@ -431,10 +496,14 @@ class ObjectStore(Domain):
         queue: ObjectName | None = None,
         progress: Callable[[FileProgress], None] | None = None,
         timeout_s: float | None = None,
+        size: int = 0,
     ) -> Result:
-        """Run an operation on the blocks of files. Operations of the same ``queue`` run in turn."""
+        """Run an operation on the blocks of files. Operations of the same ``queue`` run in turn.
+
+        ``size``: bytes that the operation needs room for.
+        """
         key = (self.name, queue) if queue is not None else None
-        return await self._run(make(Blocks(self._view)), label, progress, timeout_s, key)
+        return await self._run(make(Blocks(self._view)), label, progress, timeout_s, key, size)
 
 
 def checked_timeout(timeout_s: float) -> float:

@@ -104,9 +104,9 @@ class Session:
 
     @property
     def under_way(self) -> int:
-        """Return the number of operations begun and not ended.
+        """Return the number of operations that have not ended.
 
-        Not counted: operations that wait for another operation on their object in the core.
+        Counted, too: operations that wait for another operation on their object.
         """
         return len(self._jobs) + (self.core.under_way if self.core is not None else 0)
 

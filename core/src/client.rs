@@ -37,6 +37,8 @@ const SERVERS_MAX: usize = 64;
 /// Lengths of values whose fragments' headers are kept.
 const LENGTHS_KNOWN_MAX: usize = 256;
 const TAGS_MAX: usize = 1001;
+/// As in ares/operation/room.py.
+const OPERATIONS_MAX: usize = 2048;
 const NUMBER_LAST: u64 = u64::MAX;
 /// Room for those of most operations.
 const ANSWERS_BYTES: usize = 256;
@@ -184,6 +186,7 @@ struct Write {
 
 struct Operation {
     objects: Py<Objects>,
+    _counted: Arc<()>,
     place: Arc<Place>,
     object: Py<PyString>,
     done: Held,
@@ -348,6 +351,8 @@ pub struct Handed {
 #[pyclass(frozen, module = "ares._core")]
 pub struct Client {
     state: Mutex<State>,
+    /// Every operation has a copy, those that wait for their turn as well.
+    counted: Arc<()>,
     decode_replies: Held,
     decode_own: Held,
     tag: Held,
@@ -370,6 +375,7 @@ pub struct Objects {
     tags: Held,
     readiness: Held,
     queues: Py<PyDict>,
+    jobs: Py<PyDict>,
     met: Py<PySet>,
     known: Mutex<Known>,
 }
@@ -483,6 +489,9 @@ impl Objects {
             return Ok(None);
         };
         let client = objects.client.get();
+        if objects.jobs.bind(py).len() + Arc::strong_count(&client.counted) > OPERATIONS_MAX {
+            return Ok(None);
+        }
         let mut write = None;
         if let Some(value) = value {
             let queues = objects.queues.bind(py);
@@ -507,6 +516,7 @@ impl Objects {
         let handle = done.clone_ref(py);
         let operation = Box::new(Operation {
             objects: slf.clone().unbind(),
+            _counted: client.counted.clone(),
             place,
             object: object.clone().unbind(),
             done,
@@ -572,6 +582,7 @@ impl Objects {
             visit.call(held)?;
         }
         visit.call(&self.queues)?;
+        visit.call(&self.jobs)?;
         visit.call(&self.met)?;
         self.shell
             .iter()
@@ -920,6 +931,7 @@ impl Client {
         let codec = py.import("ares.model.codec")?;
         Ok(Client {
             state: Mutex::default(),
+            counted: Arc::default(),
             decode_replies: codec.getattr("decode_replies")?.unbind(),
             decode_own: codec.getattr("decode_own")?.unbind(),
             tag: py.import("ares.model.tag")?.getattr("Tag")?.unbind(),
@@ -949,6 +961,7 @@ impl Client {
             tags: view.getattr("tags")?.unbind(),
             readiness: session.getattr("readiness")?.unbind(),
             queues: session.getattr("_queues")?.cast_into::<PyDict>()?.unbind(),
+            jobs: session.getattr("_jobs")?.cast_into::<PyDict>()?.unbind(),
             met: session.getattr("_met")?.cast_into::<PySet>()?.unbind(),
             session: session.unbind(),
             view: view.unbind(),
@@ -958,7 +971,7 @@ impl Client {
 
     #[getter]
     fn under_way(&self) -> usize {
-        locked(&self.state).operations.len()
+        Arc::strong_count(&self.counted) - 1
     }
 
     /// Replies that came in one batch. What is for the session goes to its `take`; raises what its decoder raises, before anything is used.
