@@ -194,7 +194,9 @@ def status() -> list[str]:
 
 
 def named(names: Sequence[str]) -> list[int]:
-    """Return the numbers of the testbeds with these names, which ``status`` shows; `all` names each.
+    """Return the numbers of the testbeds with these names, as shown by ``status``.
+
+    The name `all` stands for each testbed.
 
     Raises:
         BadInput: No testbed has such a name.

@@ -181,7 +181,7 @@ def test_in_check_mode_nothing_is_written(module, tmp_path):
     "hand", ["", "[limits]\nconnections = 9 # few\n", "[autopilot]\n\n[scrub]\n"]
 )
 def test_options_are_set_and_all_else_stays(module, tmp_path, hand):
-    """Also in tables that a person wrote; the second time nothing changes."""
+    """The tables may be written by hand; a second run changes no setting."""
     act(module, tmp_path)
     file = tmp_path / "cluster.toml"
     text = file.read_text().replace("[client]", f"{hand}\n# mine\n[client]")

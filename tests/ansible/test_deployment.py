@@ -50,7 +50,7 @@ def surroundings(pid: int) -> bytes:
 
 
 def written(place: Path, hosts: Path) -> list[Path]:
-    """Return the files that playbooks made, without those of Ansible itself."""
+    """Return the files made by playbooks, except for Ansible's own."""
     return [
         path
         for path in files(place)
@@ -104,7 +104,10 @@ async def deployed(place: Path, hosts: Path, file: Path) -> None:
 
 
 async def upgraded(place: Path, hosts: Path, file: Path) -> None:
-    """A check writes nothing; an upgrade replaces every process without a change for a reader."""
+    """Check that a dry run writes no file, and that an upgrade replaces every process.
+
+    A reader notices no change.
+    """
     before, stop = pids(place), asyncio.Event()
     given = settings(place)
     other = json.dumps(
@@ -131,7 +134,10 @@ async def upgraded(place: Path, hosts: Path, file: Path) -> None:
 
 
 async def limited(place: Path, hosts: Path) -> None:
-    """With a limit a playbook acts on one host, and the others keep their place in the file."""
+    """Check that a playbook with a limit acts on a single host.
+
+    The other hosts keep their place in the file.
+    """
     before, given = pids(place), settings(place)
     other = json.dumps({"common_environment": {"ARES_TRIAL": "2"}})
     (await play("upgrade", hosts, "--limit", "n1", "-e", other)).well()

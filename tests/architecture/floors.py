@@ -432,7 +432,7 @@ def unsafe_advice(name: str, text: str) -> list[str]:
 
 
 TASKS = "ares.machine.tasks"
-"""The module that begins background tasks and timers: it reports their failures."""
+"""Module with background tasks and timers, which reports their failures."""
 
 BEGINNERS = {"create_task", "ensure_future", "call_later", "call_at"}
 
@@ -447,11 +447,12 @@ UNSUPERVISED = {
     "ares.server.http_pages.call_later": "one timer for each request, and one after each rest",
     "ares.testing.": "a run awaits its tasks before it is judged",
 }
-"""Calls, by the module, that may begin tasks and timers, and why. Task groups always may."""
+"""Permitted starts of tasks and timers, by module, with reasons. Task groups are always permitted.
+"""
 
 
 def unsupervised(tree: list[Module]) -> list[str]:
-    """Tasks and timers that begin outside TASKS, so that nothing reports their failure."""
+    """Find tasks and timers that begin outside TASKS, without a report of failures."""
     broken = []
     for module in tree:
         if module.name == TASKS:

@@ -29,7 +29,7 @@ SPARES = ares.Configuration.chain(["s3", "s4", "s5"])
 
 LARGE = bytes(ENTRY_BYTES_MAX)
 LARGE_MAX = WINDOW_BYTES // ENTRY_BYTES_MAX
-"""Number of such entries in flight; no other entry fits beside them."""
+"""Number of such entries in flight; a further entry does not fit beside them."""
 
 
 async def taken(follower, count):
@@ -77,7 +77,7 @@ async def test_many_appends_in_flight_stand_in_the_order_in_which_they_were_call
 
 
 async def test_held_reads_are_answered_although_the_timer_of_logs_fails(cluster, monkeypatch):
-    """The timer of one log always fails, the timer of the other one three times."""
+    """The timer of the first log always fails, the timer of the second log three times."""
     await (await cluster.log("broken")).append(b"first")
     log, failed, tick = await cluster.log(), Counter(), LogNode.tick
 

@@ -1,7 +1,8 @@
-"""Names that begin with NUL, from a key that may write: no message stores an object under one (docs/security.md, `write`).
+"""Names that begin with NUL, in messages from a key of the role write.
 
-A foreign client (pyzmq) speaks to a real server over CURVE. The messages come from their types: every
-request, and every text in it, with each of the names.
+No message stores an object under such a name (docs/security.md, `write`). A foreign client (pyzmq)
+speaks to a real server over CURVE. The messages come from their types: every request, and every
+text in the request, with each of the names.
 """
 
 import asyncio
@@ -57,7 +58,7 @@ class KeyedStranger:
         self._socket.close()
 
     def say(self, *messages: Any) -> None:
-        """Send a batch. Parts of elements are in it, not beside it."""
+        """Send a batch. Parts of elements are in the batch, not beside it."""
         self._socket.send(b"\x01" + msgspec.msgpack.encode(messages))
 
     def answer(self) -> list[Any]:
@@ -72,7 +73,7 @@ class KeyedStranger:
 
 
 class OneServer:
-    """A server with keys. Its cluster is ``settings``."""
+    """A server with keys; ``settings`` is the cluster."""
 
     def __init__(self, home: Path) -> None:
         plan = Plan(1, 1, base_port=0, security="curve", allow_no_faults=True, durability="memory")
@@ -83,14 +84,14 @@ class OneServer:
         asyncio.run(self.cluster.start())
 
     def put(self, name: str, length: int = 1) -> PutData:
-        """Return a put that a server takes if the role does; without a length, a deletion."""
+        """Return a put that is valid for a permitted role; without a length, a deletion."""
         tag, data = Tag(1, ClientId(77)), (b"x",) if length >= 0 else ()
         initial = self.settings.initial.id
         element: Element = sealed(initial, ObjectName(name), tag, 0, length, data)
         return PutData(CallId(next(calls)), initial, ObjectName(name), tag, element)
 
     def reserved(self, stranger: KeyedStranger) -> list[str]:
-        """Return the reserved names of objects that the server lists."""
+        """Return the reserved names in the server's list of objects."""
         request = ListObjects(CallId(next(calls)), self.settings.initial.id, "", 100, "\0")
         kind, _, listed, *_ = stranger.ask(request)
         assert kind == OBJECTS_REPLY
@@ -122,7 +123,7 @@ def with_text(made: Any, name: str) -> Iterator[Any]:
 
 
 def test_no_request_of_a_writer_stores_a_reserved_name(server: OneServer) -> None:
-    """Each is in a batch of its own; the server goes on answering."""
+    """Each message is in a separate batch, and the server continues to answer."""
     sent: list[str] = []
     with KeyedStranger(server.settings, "writer") as writer:
         for kind in REQUESTS:
@@ -143,7 +144,7 @@ def test_no_request_of_a_writer_stores_a_reserved_name(server: OneServer) -> Non
 @pytest.mark.parametrize("length", [1, DELETED], ids=["write", "delete"])
 @pytest.mark.parametrize("together", [False, True], ids=["alone", "in a batch"])
 def test_a_writer_puts_its_own_names_only(server: OneServer, length: int, together: bool) -> None:
-    """A put that is right in all else is refused for its name, whatever stands beside it."""
+    """An otherwise valid put is refused for the name, in any batch."""
     with KeyedStranger(server.settings, "writer") as writer:
         for name in RESERVED_NAMES:
             put = server.put(name, length)

@@ -64,7 +64,10 @@ def batch(*messages: list) -> bytes:
 
 
 def reads(server: Server, attempt: int) -> bytes:
-    """A batch with 200 reads of 40,960 empty entries; the role `read` may send it."""
+    """Return a batch with 200 reads of 40,960 empty entries.
+
+    The role `read` may send such a batch.
+    """
     log = server.made(f"reads {attempt}")
     with Stranger(server.address) as stranger:
         for number in range(1, 11):
@@ -74,14 +77,17 @@ def reads(server: Server, attempt: int) -> bytes:
 
 
 def appends(server: Server, attempt: int) -> bytes:
-    """A batch with 500 appends of 4,096 empty entries; the role `write` may send it."""
+    """Return a batch with 500 appends of 4,096 empty entries.
+
+    The role `write` may send such a batch.
+    """
     log = server.made(f"appends {attempt}")
     heavy = [append(log, number, [b""] * 4096) for number in range(1, 501)]
     return batch([DESCRIBE, 1, True], *heavy, [DESCRIBE, 3, True])
 
 
 def empty_frames(server: Server, attempt: int) -> bytes:
-    """Messages of 65,535 empty frames; no role is needed."""
+    """Return messages of 65,535 empty frames each; no role is needed."""
     heavy = (b"\1\0" * 65_535 + b"\0\0") * 8
     return batch([DESCRIBE, 1, True]) + heavy + batch([DESCRIBE, 3, True])
 

@@ -120,10 +120,10 @@ The file decides; another value would be another server.
 
 
 FIXED = ("durability", "security")
-"""Keys that a cluster keeps from the day when it was made."""
+"""Keys with a value for the whole life of a cluster."""
 
 NO_OPTIONS = ("format", "name", "server", "consensus", "initial", *FIXED)
-"""Keys and tables that have a parameter of their own, or follow from the others."""
+"""Keys and tables with a separate parameter, or derived from other settings."""
 
 
 def table(given: dict, **more: str) -> dict:
@@ -268,7 +268,10 @@ def extend(parameters: dict, path: Path, check_mode: bool) -> dict:
 
 
 def refuse_other(parameters: dict, values: dict, there: dict, given: dict, path: Path) -> None:
-    """Raise ValueError if the inventory means another cluster, or other processes, than the file."""
+    """Raise ValueError if the inventory contradicts the file.
+
+    The inventory must mean the same cluster and the same processes.
+    """
     for id in given.keys() & there.keys():
         for key in KEPT:
             found, wanted = there[id].get(key) or "", given[id].get(key) or ""
@@ -294,7 +297,10 @@ def refuse_other(parameters: dict, values: dict, there: dict, given: dict, path:
 
 
 def kept(parameters: dict, values: dict, there: dict, given: dict) -> list[str]:
-    """Return a sentence for each setting of the inventory that a cluster does not take from there."""
+    """Return a sentence for each setting of the inventory that is without effect.
+
+    A cluster keeps these settings from its file.
+    """
     found = [
         f"The inventory says {key} = {wanted} of the first configuration, and the cluster began with {values['initial'][key]}."
         " It stays in the file; scale_out.yml or ares-cli reconfig moves the domains."
