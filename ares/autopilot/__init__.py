@@ -1,1 +1,1 @@
-"""The autopilot: watches the servers, and replaces those that are gone."""
+"""The autopilot: watches the servers, and replaces dead servers."""

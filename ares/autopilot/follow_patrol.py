@@ -1,7 +1,9 @@
-"""The part of the autopilot that lets domains follow their users: it asks their servers who uses them, and moves them (ares/autopilot/following.py).
+"""The patrol which lets domains follow their users (ares/autopilot/following.py).
 
-It works in the member that leads. Which domains follow is written beside the directory, in `default`. One moves at a time. What is wished follows the
-configuration that was looked at, or does not come about: a change that somebody else made meanwhile is never undone.
+The patrol asks servers for the use of domains, and moves domains, in the leading member. The list
+of following domains is kept beside the directory, in `default`. Domains move one after the other. A
+move starts from the configuration that was looked at, or does not take place: a change made by
+another client is never undone.
 """
 
 import asyncio
@@ -26,28 +28,33 @@ from ares.reconfig.traversal import read_config
 from ares.reconfig.view import View
 
 LOOK_S = 1.0
-"""How often servers of domains that follow are asked."""
+"""Seconds between two questions to the servers of following domains."""
 
 LIST_S = 5.0
-"""How often it is looked up which domains follow, and which configurations they have."""
+"""Seconds between two look-ups of the following domains and their configurations."""
 
 ASK_S = 2.0
 FOLLOWING_MAX = 1000
-"""Domains that can follow; those beyond, by name, stay where they are."""
+"""Largest number of following domains; further domains, by name, stay at their servers."""
 
 AT_ONCE = 16
 WHY_CHARACTERS_MAX = 300
 
 Placed = Callable[[str, str, Configuration], Configuration]
-"""What a domain may have at a site: site, name, and what it has now. Raises an :class:`AresError` where that cannot be."""
+"""A function for the configuration of a domain at a site.
+
+Arguments: the site, the name, and the present configuration. Raises an :class:`AresError` if no
+such configuration is possible.
+"""
 
 log = logging.getLogger(__name__)
 
 
 class FollowPatrol:
-    """``manager`` stays open; ``sites``: where servers are; ``placed``: see there. It does nothing unless ``leads()`` is true.
+    """The patrol of following domains, which acts only while ``leads()`` is true.
 
-    ``manner``: how it moves data, together with others that do.
+    ``manager`` stays open. ``sites``: the sites of servers. ``placed``: see :data:`Placed`.
+    ``manner``: the way of moving data, shared with other movers.
     """
 
     def __init__(
@@ -75,12 +82,14 @@ class FollowPatrol:
         self._listed_at = -LIST_S
         self._decisions: dict[DomainName, tuple[str, FollowDecision]] = {}
         self._within_reach: dict[tuple[DomainName, str], str] = {}
-        """Why a domain's servers at the site of its users would not serve it; empty: they would."""
+        """Reason why a domain's servers at the users' site would not serve the domain; empty if
+        none.
+        """
         self._move: asyncio.Task[None] | None = None
         self._moving: DomainName | None = None
 
     def followed(self) -> tuple[Followed, ...]:
-        """What was decided of each domain, for a description."""
+        """Return the decision about each domain, for a description."""
         shown = sorted(self._decisions.items())[:USAGES_MAX]
         return tuple(
             Followed(domain, site, decision.word, decision.why)
@@ -88,7 +97,7 @@ class FollowPatrol:
         )
 
     def sentence(self) -> str:
-        """What it does; nothing where no domain follows."""
+        """Return a sentence about the present work; empty without following domains."""
         if not self._stores:
             return ""
         many = f"{len(self._stores)} domain{'s follow their' if len(self._stores) > 1 else ' follows its'} users"
@@ -97,7 +106,7 @@ class FollowPatrol:
         return "; ".join(filter(None, [moving, many, beyond]))
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Look and move until cancelled."""
         try:
             while True:
                 if self._leads():
@@ -113,7 +122,10 @@ class FollowPatrol:
                 await self._ended(self._move)
 
     async def _ended(self, move: asyncio.Task[None]) -> None:
-        """A move that is broken off is pending; the autopilot of the member that leads then finishes it."""
+        """End a move.
+
+        A cancelled move stays pending, and the leading member's autopilot finishes the move.
+        """
         domain, self._move, self._moving = self._moving, None, None
         move.cancel()
         [outcome] = await asyncio.gather(move, return_exceptions=True)
@@ -140,7 +152,10 @@ class FollowPatrol:
                 self._judge(domain, usage)
 
     async def _list(self) -> None:
-        """Which domains follow, and what each has; what cannot be found out stays as it was."""
+        """Look up the following domains and their configurations.
+
+        Unknown answers leave the last known state.
+        """
         try:
             names = await self._manager.following(timeout_s=ASK_S)
         except AresError as error:
@@ -162,7 +177,7 @@ class FollowPatrol:
         self._stores = found
 
     async def _asked(self, names: Sequence[DomainName]) -> dict[DomainName, dict[ServerId, Usage]]:
-        """What the servers of these domains say of their use."""
+        """Return the use of these domains as reported by their servers."""
         servers = {
             server.id: server
             for name in names
@@ -176,12 +191,14 @@ class FollowPatrol:
         return usage
 
     async def _reached(self, names: Sequence[DomainName]) -> dict[tuple[DomainName, str], str]:
-        """Ask the servers to which these domains may move soon whether they are there."""
+        """Ask the servers to which these domains may move soon whether they answer."""
         wished: dict[tuple[DomainName, str], Configuration] = {}
         for name in names:
             _, decision = self._decisions.get(name, ("", None))
             if decision is not None and decision.to:
-                with contextlib.suppress(AresError):  # `room` says why a site has no place for it
+                with contextlib.suppress(
+                    AresError
+                ):  # `room` says why a site has no room for the domain
                     configuration = self._stores[name].configuration
                     wished[name, decision.to] = self._placed(decision.to, name, configuration)
         servers = {server.id: server for each in wished.values() for server in each.servers}
@@ -199,7 +216,7 @@ class FollowPatrol:
     async def _describe(
         self, servers: Mapping[ServerId, Server], names: tuple[DomainName, ...]
     ) -> dict[ServerId, Description]:
-        """Ask servers who they are, and who uses the domains ``names``."""
+        """Ask servers for their identity, and for the users of the domains ``names``."""
         known, found = list(servers.values()), dict[ServerId, Description]()
         groups = [known[first : first + SERVERS_MAX] for first in range(0, len(known), SERVERS_MAX)]
 
@@ -249,7 +266,10 @@ class FollowPatrol:
         self._decisions[domain] = site, decision
 
     def _no_room(self, site: str, configuration: Configuration) -> str:
-        """Why what it has cannot be had there; empty if it can. Redundancy is not given up for being near."""
+        """Return why a site cannot hold the configuration; empty if possible.
+
+        Redundancy is not given up for being near.
+        """
         have = sum(there == site for there in self._sites.values())
         if have < configuration.n:
             return f"{site} has {have} servers, and it has {configuration.n} here"
@@ -300,7 +320,7 @@ class FollowPatrol:
 def follow(
     view: View, last: Configuration, wished: Configuration, manner: Manner
 ) -> Operation[Reconfigured | None]:
-    """Move to ``wished`` if ``last`` is still what is in force and nothing is to follow it; else nothing is done."""
+    """Move to ``wished`` if ``last`` is the only active configuration; else return None."""
     yield from read_config(view)
     if view.sequence.active != [last]:
         return None

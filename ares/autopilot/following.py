@@ -1,11 +1,14 @@
-"""When a domain moves to the site whose users ask most of it, and why it does not. Time is an argument.
+"""The decision when a domain moves to its users' site, and the reasons why it stays.
 
-A domain moves when the clients of another site ask twice as much of it as those of its own, or of any other site, look after look for six seconds. So
-two sites that pull both ways leave it where it is, whoever is a little ahead. After a move it rests. All that moves for this reason keeps within a
-number of bytes an hour: a user who wants to make work gets so much of it and no more.
+Time is an argument. A domain moves when the clients of another site ask twice as much as the
+clients of the domain's site, or of any third site, in every look for six seconds. Hence two sites
+that pull both ways leave the domain at its servers, whichever site is a little ahead. After a move
+the domain rests. All moves for this reason keep within a number of bytes an hour: a user can cause
+this much work and no more.
 
-What servers say is not believed one by one: a site asks as much as at least half of the configuration's servers say. Time counts only while the
-autopilot looks, and a clock that jumps is not believed: neither brings a move about, nor more bytes.
+The claim of a single server is not believed: a site counts as asking as much as at least half of
+the configuration's servers say. Time counts only while the autopilot looks, and a clock that jumps
+is not believed: neither brings a move about, nor more bytes.
 """
 
 import math
@@ -16,15 +19,15 @@ from msgspec import Struct
 from ares.model.identity import DomainName
 
 LEAD = 2.0
-"""How many times as much another site has to ask."""
+"""Factor by which another site has to ask more."""
 
 SUSTAINED_S = 6.0
 RATE_MIN = 1.0
-"""Requests a second at a server: users that ask less are served where the domain is."""
+"""Requests a second at a server; users below this rate are served by the present servers."""
 
 HOUR_S = 3600.0
 TRIED_AGAIN_S = 30.0
-"""After a move that could not be made; twice as long after the next, and so on, an hour at most."""
+"""Seconds after a failed move until the next try; doubled after each failure, up to an hour."""
 
 HERE, IDLE, SILENT, EVEN, CUT_OFF, WAITS, RESTS, FULL, BUDGET, MOVES, MOVING, FAILED = (
     *(
@@ -42,15 +45,22 @@ HERE, IDLE, SILENT, EVEN, CUT_OFF, WAITS, RESTS, FULL, BUDGET, MOVES, MOVING, FA
         "failed",
     ),
 )
-"""Decisions: it is where it is asked for; hardly anybody asks; its servers do not say; no site asks so much more; no quorum
-of its servers there would answer; that is not so for long enough; it
-moved lately; that site has too few servers; it is too large for now; it moves now; a move is under way; the last one failed."""
+"""The decisions.
+
+HERE: the own site asks most. IDLE: hardly any client asks. SILENT: too few servers say their use.
+EVEN: no site asks enough more. CUT_OFF: no quorum of servers at the users' site would answer.
+WAITS: the users' site has not asked most for long enough. RESTS: the domain moved lately. FULL: the
+users' site has too few servers. BUDGET: the domain is too large for now. MOVES: the domain moves
+now. MOVING: a move is under way. FAILED: the last move failed.
+"""
 
 
 class UsageSeen(Struct, frozen=True):
-    """What one look shows of a domain. ``site``: where all its servers are; empty: at several. ``per_s``: requests a second and server, by site.
+    """The result of a look at a domain.
 
-    ``answering``: whether more than half of its servers said that. ``bytes``: of all its objects, about.
+    ``site``: the site of all its servers; empty: several sites. ``per_s``: requests a second and
+    server, by site. ``answering``: more than half of the servers reported. ``bytes``: approximate
+    bytes of all objects.
     """
 
     site: str
@@ -60,7 +70,10 @@ class UsageSeen(Struct, frozen=True):
 
 
 class FollowDecision(Struct, frozen=True):
-    """``word``: one of those above. ``to``: the site where its users are, if that is another one; it goes there if the word is MOVES."""
+    """A decision. ``word``: a decision from ``HERE`` to ``FAILED``, see above.
+
+    ``to``: the users' site, if different; the domain moves to this site if the word is MOVES.
+    """
 
     word: str
     why: str
@@ -68,8 +81,11 @@ class FollowDecision(Struct, frozen=True):
 
 
 class _Course(Struct):
-    """Of a domain. ``leader``: the site that asks most by far, since ``since_s``. ``failure``: why it rests, if a move failed; ``failures``: how many
-    did since one came about."""
+    """The course of a domain.
+
+    ``leader``: the site that asks most by far, since ``since_s``. ``failure``: why the domain
+    rests, after a failed move. ``failures``: failed moves since the last success.
+    """
 
     leader: str = ""
     since_s: float = 0.0
@@ -79,8 +95,11 @@ class _Course(Struct):
 
 
 class FollowPolicy:
-    """``rest_s``: how long a domain stays after a move. ``bytes_per_hour``: of all moves together. ``gap_s``: what counts at most of the time between
-    two looks."""
+    """The policy of following domains.
+
+    ``rest_s``: the rest of a domain after a move. ``bytes_per_hour``: for all moves together.
+    ``gap_s``: the most that counts of the time between two looks.
+    """
 
     def __init__(self, rest_s: float, bytes_per_hour: int, gap_s: float) -> None:
         self._rest_s = rest_s
@@ -92,7 +111,7 @@ class FollowPolicy:
         self._courses: dict[DomainName, _Course] = {}
 
     def look(self, now: float, domains: Collection[DomainName]) -> None:
-        """A look at these domains begins; others are forgotten, but for their rest."""
+        """Begin a look at ``domains``; forget other domains, except for their rest."""
         passed_s = (
             0.0 if self._looked_at is None else min(max(now - self._looked_at, 0.0), self._gap_s)
         )
@@ -109,7 +128,7 @@ class FollowPolicy:
         self._courses = {domain: kept.get(domain) or _Course() for domain in {*kept, *domains}}
 
     def stand_down(self) -> None:
-        """Another member leads: who led when this one looked last is of no use; what was moved still counts."""
+        """Forget the leading sites, because another member leads; moved bytes still count."""
         for course in self._courses.values():
             course.leader = ""
 
@@ -120,11 +139,11 @@ class FollowPolicy:
         room: Callable[[str], str],
         reach: Callable[[str], str] = lambda site: "",
     ) -> FollowDecision:
-        """Decide what to do with a domain now.
+        """Decide the action for a domain now.
 
         Args:
-            domain: Its name.
-            seen: What this look shows of it.
+            domain: The name of the domain.
+            seen: The result of this look.
             room: Returns why a site cannot take the domain; empty: it can.
             reach: Returns why the domain's servers at a site would not serve it now; empty: they
                 would. A site counts as asking most only since it was within reach in every look:
@@ -170,16 +189,16 @@ class FollowPolicy:
         return FollowDecision(MOVES, f"{asks}, and it moves there", leader)
 
     def begun(self, bytes: int) -> None:
-        """A move of about so many bytes begins: they are spent, whatever becomes of it."""
+        """Count the bytes of a beginning move as spent, even if the move fails."""
         self._budget = max(self._budget - bytes, 0.0)
 
     def moved(self, domain: DomainName, expected: int, bytes: int) -> None:
-        """It ended, and was of so many bytes instead of those ``expected``."""
+        """Count a finished move, which took ``bytes`` instead of ``expected``."""
         self._budget = max(min(self._budget + expected - bytes, float(self._bytes_per_hour)), 0.0)
         self._courses[domain] = _Course(rests_until_s=self._watched_s + self._rest_s)
 
     def failed(self, domain: DomainName, why: str) -> None:
-        """It did not come about."""
+        """Note a failed move, and let the domain rest."""
         course = self._courses.setdefault(domain, _Course())
         course.rests_until_s, course.failure = (
             self._watched_s + min(TRIED_AGAIN_S * 2.0**course.failures, HOUR_S),
@@ -189,7 +208,7 @@ class FollowPolicy:
 
 
 def _leader(seen: UsageSeen) -> tuple[str, FollowDecision | None]:
-    """The site that asks for more than enough to move there, else none and why it stays."""
+    """Return the site which asks enough for a move, or empty with the reason to stay."""
     if not seen.answering:
         return "", FollowDecision(SILENT, "too few of its servers say who asks for it")
     ranked = sorted(seen.per_s.items(), key=lambda pair: (-pair[1], pair[0]))
@@ -215,7 +234,10 @@ def _rate(per_s: float) -> str:
 
 
 def usual(claims: Iterable[Mapping[str, float]], servers: int) -> dict[str, float]:
-    """By site, what at least half of the ``servers`` say that it asks; those that are silent say nothing. What is no rate counts as none."""
+    """Return by site the rate reported by at least half of the ``servers``.
+
+    A silent server, or a value that is no rate, counts as 0.
+    """
     told = list(claims)
     needed = (servers + 1) // 2
     most = {

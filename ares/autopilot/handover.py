@@ -1,9 +1,10 @@
-"""Handovers: what the autopilot of the leading member has counted, told to the other members.
+"""Handovers: the counts of the leading member's autopilot, told to the other members.
 
-A new leader continues these counts, or a leader that changes every minute would never find a
-server gone for longer. It does not believe them: a handover counts for a server that the new
-leader has not heard itself, never for as long as needed (:class:`ares.autopilot.judge.Watch`), and
-is forgotten when it is old. Durations are told, no times: clocks of members need not agree.
+A new leader continues these counts; otherwise a leader that changes every minute would never find a
+server gone for longer. The new leader does not believe the counts: a handover counts for a server
+that the new leader has not heard itself, never for as long as needed
+(:class:`ares.autopilot.judge.Watch`), and an old handover is forgotten. A handover has durations
+and no times: clocks of members need not agree.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +25,7 @@ Key = TypeVar("Key")
 
 
 class ServerFor(Struct, frozen=True, array_like=True):
-    """A server, and for how many seconds it was absent, or answered, under this identity."""
+    """A server, and the seconds of its absence or presence under this identity."""
 
     server: ServerId
     identity: str
@@ -32,7 +33,7 @@ class ServerFor(Struct, frozen=True, array_like=True):
 
 
 class PendingFor(Struct, frozen=True, array_like=True):
-    """A decided configuration, and for how many seconds it has not been finalized."""
+    """A decided configuration, and the seconds for which it has not been finalized."""
 
     configuration: ConfigurationId
     for_s: float
@@ -48,7 +49,7 @@ _decoder = msgspec.msgpack.Decoder(_Handover)
 
 
 class WatchCounts(Struct, frozen=True):
-    """For how many seconds members were absent, or answered, and moves have been pending."""
+    """Counts in seconds: of absent members, of answering members, and of pending moves."""
 
     absent: Mapping[Member, float] = {}
     present: Mapping[Member, float] = {}
@@ -56,7 +57,7 @@ class WatchCounts(Struct, frozen=True):
 
 
 def encode(counts: WatchCounts) -> bytes:
-    """Return the note that hands ``counts`` over."""
+    """Return the note with the ``counts`` to hand over."""
     return msgspec.msgpack.encode(
         _Handover(
             tuple(ServerFor(*member, for_s) for member, for_s in _longest(counts.absent)),
@@ -67,11 +68,11 @@ def encode(counts: WatchCounts) -> bytes:
 
 
 def merge(notes: Sequence[tuple[bytes, float]], gap_s: float, old_s: float) -> WatchCounts:
-    """Return what members told: of the rows of the newest note, the longest duration of any note.
+    """Return the rows of the newest note, each with the longest duration of any note.
 
     Args:
         notes: Each with the seconds since it came.
-        gap_s: How much of these seconds counts, for nobody looked meanwhile.
+        gap_s: The most that counts of these seconds, during which no member looked.
         old_s: The age from which on a note is forgotten.
     """
     told = [(_decoded(note), age_s) for note, age_s in notes if 0 <= age_s <= old_s]
@@ -107,5 +108,5 @@ def _newest(told: Sequence[Mapping[Key, float]]) -> dict[Key, float]:
 def _decoded(note: bytes) -> _Handover | None:
     try:
         return _decoder.decode(note)
-    except msgspec.MsgspecError:  # of another release
+    except msgspec.MsgspecError:  # a note of another release
         return None

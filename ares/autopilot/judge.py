@@ -1,16 +1,20 @@
-"""Which servers are gone, when to reconfigure, and into what: a domain whose servers are gone gets others in their places. Time is an argument.
+"""The judgement of servers and domains: the servers that are gone, and the action to take.
 
-A member of a configuration is a server *and* the identity that the configuration names: one that answers under another identity has lost what it
-held, and is as gone as one that is silent. Absence counts only while the autopilot looks, and looks for that member: a watcher that stood still
-itself, or has only just learnt of a member, must not take it for gone.
+Time is an argument. A domain with servers that are gone gets new servers in their places. A member
+of a configuration is a server *and* the identity in the configuration: a server that answers under
+another identity has lost its data, and counts as gone like a silent server. Absence counts only
+while the autopilot looks, and looks for the member: a watcher which stood still itself, or has only
+just learnt of a member, must not take the member for gone.
 
-ARES II leaves this open (section 8). The answer here is a plain one: whatever was chosen for the domain stays (algorithm, n, k, delta), members that
-are well keep their positions, and each one that is gone for long is replaced: by itself, if it is back and has lost its memory, else by the spare
-that serves the fewest domains. Nothing is begun that could get stuck: a quorum of every configuration that data is moved from answers, and so does
-every new member.
+ARES II leaves this question open (section 8). The answer of this module is plain: the choices for
+the domain stay (algorithm, n, k, delta), healthy members keep their positions, and each member gone
+for long is replaced: by itself, if present again without its memory, else by the spare with the
+fewest domains. No action is begun which could get stuck: a quorum of every configuration from which
+data is moved answers, and every new member answers, too.
 
-An autopilot that decides so need not be the only one, nor right: what follows a configuration is for the consensus service to decide, and a wish is
-made for one place only. If another decision was first, that one is completed.
+An autopilot with such a decision need not be the only autopilot, nor be right: the consensus
+service decides the successor of a configuration, and a wish is made for a single index. If another
+decision was first, this decision is completed.
 """
 
 import math
@@ -36,14 +40,16 @@ NOTHING_TOLD = WatchCounts()
 
 
 class Watch:
-    """A member that was absent for ``after_s`` is gone; a server that answered without a break for so long may be relied on.
+    """The memory of looks: absent members, and reliable servers.
 
-    ``gap_s``: how much of the time between two looks counts at most. A member counts as absent since it last answered, or since it is
-    asked for without a break, if that is later; one that the last look did not ask for is not absent, as far as is known.
+    A member absent for ``after_s`` is gone. A server which answered without a break for ``after_s``
+    is reliable. ``gap_s``: the most that counts of the time between two looks. A member counts as
+    absent since its last answer, or since the first of the uninterrupted looks that asked for the
+    member, if later; a member not asked by the last look is not known to be absent.
 
-    What another watcher has ``told`` is continued for a member that this watch has not heard yet.
-    It counts for ``confirm_s`` less than ``after_s`` at most: this watch looks for so long itself,
-    whatever is told.
+    The count of another watcher, ``told``, is continued for a member not heard yet by this watch.
+    The told count is at most ``after_s`` minus ``confirm_s``: this watch itself looks for
+    ``confirm_s``, with any told count.
     """
 
     def __init__(self, after_s: float, gap_s: float, confirm_s: float = math.inf) -> None:
@@ -64,9 +70,9 @@ class Watch:
         asked: Iterable[Server],
         told: WatchCounts = NOTHING_TOLD,
     ) -> None:
-        """Note which servers answered at ``now``, each under its identity, and no others.
+        """Note the servers that answered at ``now``, each with the identity in the answer.
 
-        ``asked``: the members that were to answer. ``told``: what other watchers counted.
+        ``asked``: the members expected to answer. ``told``: the counts of other watchers.
         """
         if self._looked_at is not None:
             self._watched_s += min(max(now - self._looked_at, 0.0), self._gap_s)
@@ -91,13 +97,13 @@ class Watch:
         }
 
     def _told_since(self, told: Mapping[Member, float], member: Member) -> float:
-        """Return since when something is so of a member that was not heard here, as it is told."""
+        """Return the start of an absence or presence, as told, for a member not heard yet."""
         told_s = told.get(member, 0.0)
         counts = told_s > 0 and member not in self._heard
         return self._watched_s - min(told_s, self._told_s_max) if counts else math.inf
 
     def counts(self) -> WatchCounts:
-        """Return what this watch counted, for the next watcher."""
+        """Return the counts of this watch, for the next watcher."""
         absent = {
             member: self._watched_s - since_s
             for member, since_s in self._absent_since_s.items()
@@ -107,11 +113,14 @@ class Watch:
         return WatchCounts(absent, present)
 
     def is_here(self, server: Server) -> bool:
-        """Whether it answered the last look, as the one that is meant."""
+        """Return whether the member answered the last look under the expected identity."""
         return self._answers.get(server.id) == server.identity
 
     def absent_s(self, server: Server) -> float:
-        """For how long it has not answered as the one that is meant, although it was asked for; 0 if it did, or was not."""
+        """Return the seconds since the member last answered under the expected identity.
+
+        0 if the member answered the last look, or was not asked.
+        """
         return (
             0.0
             if self.is_here(server)
@@ -120,11 +129,14 @@ class Watch:
         )
 
     def is_gone(self, server: Server) -> bool:
-        """Whether that is too long."""
+        """Return whether the member is absent for too long."""
         return not self.is_here(server) and self.absent_s(server) >= self._after_s
 
     def is_returning(self, server: Server) -> bool:
-        """Whether it answers under another identity, and may soon be relied on. Not for ever: one that starts over and over is no help."""
+        """Return whether the server answers under another identity, and may soon be reliable.
+
+        The state is limited in time: a server which starts over and over is no help.
+        """
         return (
             server.id in self._answers
             and not self.is_here(server)
@@ -132,9 +144,9 @@ class Watch:
         )
 
     def steady(self, doubled: Mapping[ServerId, int] = MappingProxyType({})) -> dict[ServerId, str]:
-        """The servers that may be relied on, and the identities under which they answered the last look.
+        """Return the servers to rely on, with their identities in the last look.
 
-        ``doubled``: those that must have answered for twice as long, as often as this says; an hour at most.
+        ``doubled``: for a server, how often the required time is doubled; at most an hour.
         """
         needed_s = {
             id: max(self._after_s, min(self._after_s * 2**times, STEADY_S_MAX))
@@ -148,24 +160,28 @@ class Watch:
 
 
 class Sound(Struct, frozen=True):
-    """Nothing to do, or nothing yet."""
+    """A verdict: no action, or no action yet."""
 
 
 class Finish(Struct, frozen=True):
-    """``target`` was decided and left: complete it."""
+    """A verdict: complete ``target``, which was decided and left."""
 
     target: Configuration
 
 
 class Replace(Struct, frozen=True):
-    """``wished`` in place of the last configuration. ``changes``: pairs of who goes and who comes. ``unfilled``: gone, with no spare left."""
+    """A verdict: ``wished`` takes the place of the last configuration.
+
+    ``changes``: pairs of the old and the new server. ``unfilled``: members that are gone, without a
+    spare.
+    """
 
     wished: Configuration
     changes: tuple[tuple[Server, Server], ...]
     unfilled: tuple[ServerId, ...]
 
     def describe(self) -> str:
-        """For a person: ``s3 by s5``."""
+        """Describe the changes for a person: ``s3 by s5``."""
         return ", ".join(
             f"{gone.id} by {'itself, which lost its memory' if gone.id == new.id else new.id}"
             for gone, new in self.changes
@@ -173,7 +189,7 @@ class Replace(Struct, frozen=True):
 
 
 class Stuck(Struct, frozen=True):
-    """Something should be done and cannot be."""
+    """A verdict: an action is needed, and impossible."""
 
     why: str
 
@@ -182,9 +198,10 @@ Verdict = Sound | Finish | Replace | Stuck
 
 
 class Roster(Struct, frozen=True):
-    """``book``: the servers of the cluster file. ``loads``: how many domains each server serves.
+    """The servers and their loads.
 
-    ``lingering``: configurations that have been pending for long. ``sites``: where servers are, of those that say it.
+    ``book``: the servers of the cluster file. ``loads``: the number of domains of each server.
+    ``lingering``: configurations pending for long. ``sites``: the sites of servers, if known.
     """
 
     book: Mapping[ServerId, Server]
@@ -193,7 +210,11 @@ class Roster(Struct, frozen=True):
     sites: Mapping[ServerId, str] = {}
 
     def site_of(self, server: Server, configuration: Configuration) -> str | None:
-        """Where a spare for it has to be: at its site, or, if the cluster file does not have it any more, at that of most other members."""
+        """Return the site for a spare of ``server``.
+
+        The server's own site, or, if the cluster file has the server no longer, the site of most
+        members.
+        """
         others = [
             self.sites.get(member.id) for member in configuration.servers if member.id in self.book
         ]
@@ -205,12 +226,15 @@ class Roster(Struct, frozen=True):
 
 
 def one_of(names: Sequence[str]) -> str:
-    """Name the server, or say that it is one of several."""
+    """Return the name of a server, or a phrase for one of several."""
     return names[0] if len(names) == 1 else f"one of {', '.join(names)}"
 
 
 def judge(active: list[Configuration], watch: Watch, roster: Roster) -> Verdict:
-    """What to do for a domain with these active configurations: the last finalized one, and what is to follow it."""
+    """Return the verdict on a domain.
+
+    ``active``: the last finalized configuration, followed by the pending configurations.
+    """
     target = active[-1]
     gone = [server for server in target.servers if watch.is_gone(server)]
     pending = len(active) > 1
@@ -222,7 +246,7 @@ def judge(active: list[Configuration], watch: Watch, roster: Roster) -> Verdict:
             present = f"only {configuration.n - len(absent)} of {configuration.n} servers answer, and {configuration.quorum_size} make a quorum"
             return Stuck(f"{present}: {one_of(absent)} must come back")
     if pending and target.id not in roster.lingering:
-        return Sound()  # somebody is at it
+        return Sound()  # another client is at work
     if not gone:
         return Finish(target)
     changes = _changes(target, gone, watch, roster)
@@ -244,7 +268,11 @@ def judge(active: list[Configuration], watch: Watch, roster: Roster) -> Verdict:
 def _changes(
     target: Configuration, gone: list[Server], watch: Watch, roster: Roster
 ) -> dict[Server, Server]:
-    """Who comes for whom: those that lost their memory for themselves, then spares of the same site, those with the fewest domains first."""
+    """Return the new server for each server in ``gone``.
+
+    A server that lost its memory replaces itself. Spares of the same site come next, the spares
+    with the fewest domains first.
+    """
     steady = watch.steady()
     changes = {
         server: replace(roster.book.get(server.id, server), identity=steady[server.id])
@@ -267,13 +295,17 @@ def _changes(
 
 
 class FinishMove(Struct, frozen=True):
-    """``target``, a chain, was decided to follow, and is not finalized: see to that."""
+    """A verdict: finalize ``target``, a decided chain."""
 
     target: Configuration
 
 
 class Reform(Struct, frozen=True):
-    """Another chain in place of ``last``, whose appends stand still or which is shorter than it was. ``gone``, ``new``: who goes, and who comes."""
+    """A verdict: another chain takes the place of ``last``.
+
+    The appends of ``last`` stand still, or ``last`` is shorter than the chain was. ``gone``: the
+    leaving servers. ``new``: the joining servers.
+    """
 
     last: Configuration
     wished: Configuration
@@ -281,16 +313,18 @@ class Reform(Struct, frozen=True):
     new: tuple[ServerId, ...]
 
     def describe(self) -> str:
-        """For a person: ``chain s0 s1 s2 becomes s0 s2: s1 is gone``."""
+        """Describe the change for a person: ``chain s0 s1 s2 becomes s0 s2: s1 is gone``."""
         told = [f"{id} is gone" for id in self.gone] + [f"{id} comes in" for id in self.new]
         chains = [" ".join(chain.server_ids) for chain in (self.last, self.wished)]
         return f"chain {chains[0]} becomes {chains[1]}: {', '.join(told) or 'it was sealed, and nobody decided what comes next'}"
 
 
 class LogSeen(Struct, frozen=True):
-    """A log. ``active``: its last finalized chain and what follows. ``length``: how many servers its chain is to have.
+    """The state of a log. ``active``: the last finalized chain, and later chains.
 
-    ``sealed_s``: for how long the last chain has been seen sealed with nothing decided; ``pending_s``: for how long it has not been finalized.
+    ``length``: the wished number of servers in the chain. ``sealed_s``: for how long the last chain
+    has been seen sealed without a decided successor. ``pending_s``: for how long the last chain has
+    not been finalized.
     """
 
     active: Sequence[Configuration]
@@ -302,11 +336,13 @@ class LogSeen(Struct, frozen=True):
 def judge_log(
     seen: LogSeen, watch: Watch, after_s: float, spares: Sequence[Server]
 ) -> Sound | Stuck | FinishMove | Reform:
-    """What to do for a log. One node that is gone stops the appends of its chain: it is left out, or the first of the ``spares`` is in its place.
+    """Return the verdict on a log.
 
-    A node that is silent, and not yet gone, is waited for: it is neither left out nor relied on. Nothing is sealed unless a majority is there to seal
-    it, and everybody who is to go on. A chain gets longer only when nothing else moves. Newcomers stand before the last node: heads know the
-    clients, and tails the entries.
+    A single node that is gone stops the appends of its chain: the node is left out, or the first of
+    the ``spares`` takes its place. A silent node which is not yet gone is waited for: such a node
+    is neither left out nor relied on. No node is sealed unless a majority of nodes answers, and
+    every node of the next chain. A chain gets longer only when no move is under way. New nodes
+    stand before the last node: heads know the clients, and tails the entries.
     """
     last = seen.active[-1]
     gone = [server for server in last.servers if watch.is_gone(server)]
@@ -330,12 +366,16 @@ def judge_log(
 
 
 def loads_of(domains: Iterable[list[Configuration]]) -> Counter[ServerId]:
-    """How many domains each server serves, or is to serve."""
+    """Return the number of domains of each server, present or planned."""
     return Counter(id for active in domains for id in active[-1].server_ids)
 
 
 def urgency(active: list[Configuration], watch: Watch) -> tuple[int, bool, str]:
-    """The smaller, the sooner its turn: the domains that can lose the fewest servers, `default` first, for it says where the others are."""
+    """Return the sort key of a domain's urgency; a smaller key comes sooner.
+
+    First come the domains which can lose the fewest servers; of equal domains `default`, which says
+    where the remaining domains are.
+    """
     margin = min(
         sum(map(watch.is_here, configuration.servers)) - configuration.quorum_size
         for configuration in active
@@ -344,7 +384,10 @@ def urgency(active: list[Configuration], watch: Watch) -> tuple[int, bool, str]:
 
 
 def look_up(view: View) -> Operation[tuple[list[Configuration], str]]:
-    """The active configurations, asked of the servers; if those do not answer, what is known of them, and what was said."""
+    """Return the active configurations, asked of the servers, and an error.
+
+    If the servers do not answer, the known configurations and the error's text.
+    """
     try:
         yield from read_config(view)
     except Uncertain as error:
@@ -355,8 +398,11 @@ def look_up(view: View) -> Operation[tuple[list[Configuration], str]]:
 def mend(
     view: View, judged: Callable[[list[Configuration]], Verdict], manner: Manner
 ) -> Operation[tuple[Verdict, Reconfigured | None]]:
-    """Look, judge and act. What is wished follows the configurations that were judged, or does not come about: a change that somebody else made
-    meanwhile is never undone."""
+    """Look, judge and act.
+
+    A wish follows the judged configurations, or does not take place: a change made by another
+    client is never undone.
+    """
     yield from read_config(view)
     verdict = judged(view.sequence.active)
     match verdict:

@@ -1,11 +1,16 @@
-"""The autopilot's watch over logs: one server that does not answer stops the appends of its chain, so they are looked at more often than objects.
+"""The autopilot's watch over logs, which looks more often than the watch over objects.
 
-Every server of a chain is asked who it is, four times in ``log_after_s``; who has not answered for so long, and not one of three looks or more, is
-gone (ares/autopilot/judge.py says what follows). One that was only slow for a moment stays. A server that was left out comes back, where a spare is
-needed, when it has answered for ``after_s``, and for twice as long each time that it was left out before: who comes and goes does not move logs.
+A single silent server stops the appends of its chain.
 
-Seals without a decision and moves that nobody ended are found by asking the nodes of each log, once a second, or as often as a hundred logs a second
-come to. A new leader knows nothing of how long a chain was before it lost a server: one of two, which is not how the log was made, gets a third.
+Every server of a chain is asked for its identity, four times in ``log_after_s``. A server without
+an answer for ``log_after_s``, in three looks or more, is gone (ares/autopilot/judge.py decides the
+action). A server that was slow for a moment stays. A server that was left out comes back, if a
+spare is needed, after answering for ``after_s``, and for twice as long after each further time: a
+server which comes and goes does not move logs.
+
+Seals without a decision and unfinished moves are found by asking the nodes of each log, once a
+second, or at a rate of a hundred logs a second. A new leader does not know the length of a chain
+before a server was lost: a chain of two servers gets a third, unless the log began with this chain.
 """
 
 import asyncio
@@ -28,15 +33,15 @@ from ares.model.errors import AresError, DomainNotFound
 from ares.model.identity import DIRECTORY, FILE_DOMAINS, ConfigurationId, DomainName, ServerId
 
 LOOKS = 4
-"""At the servers, in ``log_after_s``."""
+"""Looks at the servers in ``log_after_s``."""
 
 INSPECT_S = 1.0
 INSPECTED_A_SECOND = 100
 IDLE_TIMES = 5
-"""Members that do not lead ask nodes of chains how they are so many times as seldom."""
+"""Factor by which members inspect chains less often while another member leads."""
 
 LIST_S = 10.0
-"""How often the names of logs are looked up."""
+"""Seconds between two look-ups of the names of logs."""
 
 ASK_S = 2.0
 ACT_S = 10.0
@@ -45,7 +50,7 @@ AGAIN_S_MAX = 30.0
 LENGTH_MIN = 3
 AT_ONCE = 16
 LEFT_OUT_S = 6 * 3600.0
-"""For so long it counts that a server was left out."""
+"""Seconds for which it counts that a server was left out."""
 
 log = logging.getLogger(__name__)
 
@@ -55,9 +60,12 @@ def _now() -> str:
 
 
 class _Watched(Struct):
-    """A log. ``length``: how many servers its chain is to have, as decided for ``chain``; ``sealed_at``, ``pending_at``: since when the last one is.
+    """A log under watch.
 
-    ``task``: what is done for it; ``finishing``: that is to see a move through. ``again_at``: after a ``failure``, the same not before that.
+    ``length``: the wished number of servers in the chain, as decided for ``chain``. ``sealed_at``
+    and ``pending_at``: since when the last chain is sealed or pending. ``task``: the present
+    action. ``finishing``: the action is to finish a move. ``again_at``: the earliest time to repeat
+    the action of a ``failure``.
     """
 
     store: Log
@@ -75,8 +83,10 @@ class _Watched(Struct):
 
 
 class LogPatrol:
-    """``manager`` stays open; ``book``: the servers of the cluster file; ``sites``: where they are. It watches in every member, so that the next one
-    to lead knows at once which servers are gone; and it acts while ``leads()`` is true.
+    """The patrol of logs, which watches in every member and acts while ``leads()`` is true.
+
+    Hence the next leader knows at once which servers are gone. ``manager`` stays open. ``book``:
+    the servers of the cluster file. ``sites``: the sites of servers.
     """
 
     def __init__(
@@ -105,7 +115,7 @@ class LogPatrol:
         self._reformed = self._moved = ""
 
     def sentence(self) -> str:
-        """What cannot be done, what is done now, and what was done last; nothing where there are no logs."""
+        """Return sentences about troubles, present actions and last actions; empty without logs."""
         if not self._logs:
             return ""
         troubles = Counter(each.trouble for each in self._logs.values() if each.trouble)
@@ -147,7 +157,7 @@ class LogPatrol:
                     for name, each in self._logs.items():
                         if leads:
                             self._see_to(name, each)
-                        elif each.task is not None:  # what it leaves pending the next one finishes
+                        elif each.task is not None:  # the next leader finishes pending moves
                             each.task.cancel()
                     self._counted.troubled_logs = (
                         sum(bool(each.trouble) for each in self._logs.values()) if leads else 0
@@ -160,7 +170,7 @@ class LogPatrol:
                 task.cancel()
             await asyncio.gather(*working, return_exceptions=True)
 
-    # -- looks ------------------------------------------------------------------------------------------------------------
+    # -- looks -------------------------------------------------------------------------------------
 
     def _members(self) -> set[Server]:
         return {
@@ -201,13 +211,13 @@ class LogPatrol:
             await asyncio.sleep(max(begun + every_s - self._loop.time(), 0.05))
 
     async def _list(self) -> None:
-        """Find the logs that are new."""
+        """Find new logs."""
         try:
             names = [
                 DomainName(name.removeprefix(DIRECTORY))
                 async for name in self._manager.list_named(DIRECTORY, ASK_S)
             ]
-        except AresError:  # the other patrol tells that
+        except AresError:  # the other patrol reports this error
             return
         for name in names:
             if name in self._logs or name in self._others or name.startswith(FILE_DOMAINS):
@@ -224,7 +234,7 @@ class LogPatrol:
                 self._others.add(name)
 
     async def _inspect(self, each: _Watched) -> None:
-        """What its nodes say of its chains. If too few answer, what was known stays."""
+        """Take the answers of a log's nodes. With too few answers the known state stays."""
         if each.task is not None and not each.finishing:
             return
         async with self._turn:
@@ -249,10 +259,10 @@ class LogPatrol:
             if len(each.active) > 1
             else None
         )
-        if last.id != each.chain:  # somebody else's
+        if last.id != each.chain:  # a chain decided by another client
             each.chain, each.length = last.id, max(last.n, LENGTH_MIN if last.index else 0)
 
-    # -- deeds ------------------------------------------------------------------------------------------------------------
+    # -- actions -----------------------------------------------------------------------------------
 
     def _see_to(self, name: DomainName, each: _Watched) -> None:
         now = self._loop.time()
@@ -290,8 +300,11 @@ class LogPatrol:
                 each.trouble = ""
 
     def _spares(self, chain: Configuration) -> list[Server]:
-        """Servers that may be relied on, under the identities that they have now, those with the fewest logs first: at the sites of the servers of
-        ``chain`` that are gone; if none is, at those of all of them."""
+        """Return reliable servers under their present identities, the least loaded first.
+
+        The servers are at the sites of the servers of ``chain`` that are gone; if no server is
+        gone, at the sites of all servers of ``chain``.
+        """
         now = self._loop.time()
         self._left_out = [(at, id) for at, id in self._left_out if now - at < LEFT_OUT_S]
         steady = self._steady.steady(Counter(id for _, id in self._left_out))
@@ -335,7 +348,7 @@ class LogPatrol:
         each.chain, each.length = chain.id, length
         each.pending_at = (
             self._loop.time() - self._settings.log_after_s
-        )  # it is for this one to finish
+        )  # this patrol has to finish the move
         now = self._loop.time()
         self._left_out += [(now, id) for id in verdict.gone]
         self._counted.done += 1

@@ -1,8 +1,10 @@
-"""The autopilot's copying for mirrors (ares/objects/mirroring.py): the member that leads makes a pass for each, every ``mirror_every_s``.
+"""The autopilot's copying for mirrors (ares/objects/mirroring.py).
 
-After a pass it rests for as long as that took, or longer, so that a large domain is not listed all the time. All mirrors share a rate of their own,
-``bytes_per_s``. A pass that fails changes nothing of the domain; it is told, and tried again. A mirror that was removed is emptied once while this
-member leads.
+The leading member makes a pass for each mirror every ``mirror_every_s``. After a pass the patrol
+rests for at least as long as the pass took; otherwise a large domain would be listed all the time.
+All mirrors share a rate of their own, ``bytes_per_s``. A failed pass does not change the domain;
+the failure is reported, and the pass repeated. A removed mirror is emptied once while this member
+leads.
 """
 
 import asyncio
@@ -21,7 +23,7 @@ from ares.reconfig.throttle import Throttle
 
 ASK_S = 5.0
 STALL_S = 20.0
-"""A pass ends in which nothing goes on for so long."""
+"""Seconds without progress after which a pass ends."""
 
 AGAIN_S_MAX = 60.0
 AT_ONCE = 4
@@ -31,7 +33,11 @@ log = logging.getLogger(__name__)
 
 
 class _Followed(Struct):
-    """A mirror. ``complete_s``: when its last complete pass began, on the loop's clock; ``next_at``: when the next one begins."""
+    """A mirror under watch.
+
+    ``complete_s``: the begin of the last complete pass, on the loop's clock. ``next_at``: the begin
+    of the next pass.
+    """
 
     name: MirrorName
     complete_s: float | None = None
@@ -46,7 +52,7 @@ class _Followed(Struct):
 
 
 class MirrorPatrol:
-    """Copies as long as :meth:`run` runs. ``manager`` stays open."""
+    """The patrol of mirrors, which copies while :meth:`run` runs. ``manager`` stays open."""
 
     def __init__(self, manager: Manager, settings: AutopilotSettings) -> None:
         self._manager = manager
@@ -58,7 +64,7 @@ class MirrorPatrol:
         self._trouble = ""
 
     def sentence(self) -> str:
-        """Which mirrors cannot be copied, else how old they are; nothing without mirrors."""
+        """Return the troubles of mirrors, else the ages of mirrors; empty without mirrors."""
         followed = [each for each in self._mirrors.values() if not each.emptied]
         told = [
             f"mirror of {each}: {each.trouble}; it is tried again"
@@ -79,7 +85,7 @@ class MirrorPatrol:
         return f"{len(followed)} mirror{'s' if len(followed) > 1 else ''}, {oldest}"
 
     async def run(self) -> None:
-        """Look which mirrors there are and begin what is due, until cancelled."""
+        """List the mirrors and begin the passes that are due, until cancelled."""
         try:
             while True:
                 await self._list()
@@ -96,7 +102,7 @@ class MirrorPatrol:
             await asyncio.gather(*working, return_exceptions=True)
 
     async def _list(self) -> None:
-        """Find the mirrors that are new. If nobody says which there are, the known ones are followed."""
+        """Find new mirrors. If the list cannot be read, the known mirrors are followed."""
         try:
             names = await list_mirrors(self._manager, ASK_S)
         except AresError as error:
@@ -130,7 +136,7 @@ class MirrorPatrol:
             each.trouble = trouble
 
     async def _followed(self, each: _Followed) -> str:
-        """Make a pass, or empty what was removed; what went wrong for single objects."""
+        """Make a pass, or empty a removed mirror; return the trouble with single objects."""
         mirror = await opened(self._manager, each.name, ASK_S)
         if mirror is None:
             return "it cannot be opened"

@@ -1,12 +1,14 @@
-"""The autopilot: in the consensus member that leads, it watches the servers, and replaces those that are gone (ares/autopilot/judge.py decides).
+"""The autopilot: watches the servers from the leading consensus member, and replaces them.
 
-One member leads at a time, so one autopilot works at a time. That two do for a moment, when the lead changes, costs work and nothing else. A
-leader tells the other members what it has counted (ares/autopilot/handover.py), and a new one continues that.
+ares/autopilot/judge.py decides. A single member leads at a time, hence a single autopilot works at
+a time. Two may overlap when the leader changes; the overlap costs work and has no further effect. A
+leader tells its counts to the members (ares/autopilot/handover.py), and a new leader continues the
+counts.
 
-A leader looks at the servers, asking every one who it is, and makes rounds: a round looks every
-domain up and then repairs those that need it, some at once, which share the bytes a second. The two
-run side by side, so that what a long round does is judged by who is there now. Logs are seen to by
-a patrol of their own (ares/autopilot/log_patrol.py), and so are mirrors
+A leader looks at the servers, asking each for its identity, and makes rounds. A round looks up
+every domain and repairs the domains in need; some repairs run at once and share the bytes a second.
+Looks and rounds run side by side, hence a long round is judged by the servers present now. Logs
+have a patrol of their own (ares/autopilot/log_patrol.py), and mirrors, too
 (ares/autopilot/mirror_patrol.py).
 """
 
@@ -54,32 +56,39 @@ from ares.reconfig.reconfigure import Reconfigured
 from ares.reconfig.throttle import Throttle
 
 LEADS_S = 1.0
-"""How often it is asked who leads, at least."""
+"""Longest time between two questions for the leader."""
 
 LOOK_UP_S = 5.0
-"""How long a domain may take to say which configurations it has."""
+"""Seconds for a domain to tell the configurations."""
 
 LOOK_UPS_AT_ONCE = 64
 STUCK_S_MAX = 3600.0
-"""A domain with objects that cannot be moved is tried again after a round's time, then after twice as long, and so on, at most after so long."""
+"""Longest wait between two tries to move a domain with immovable objects.
+
+The first wait is a round's time, and each wait is twice the last.
+"""
 
 ROUND_S = 60.0
-"""Domains are looked up at least so often: somebody may have made or moved some, or left one in the middle of a move."""
+"""Longest time between two rounds.
+
+Another client may have made or moved domains, or left a domain in the middle of a move.
+"""
 
 DOMAINS_NAMED_MAX = 3
 REPAIRS_AT_ONCE = 4
-"""Domains that are repaired at once: a large one, or one that stands still, does not hold up the rest."""
+"""Domains repaired at once, so that a large domain or a repair at a standstill blocks no domain."""
 
 CONFIRMING_LOOKS = 2
-"""Time of its own looks, at least, for which a leader counts, whatever the one before it told."""
+"""Least number of a leader's own looks before it acts, with any counts told by the last leader."""
 
 log = logging.getLogger(__name__)
 
 
 class Bulletin:
-    """What the autopilot says of itself, in its log and in a sentence for `status`: deeds and troubles of one round after another.
+    """The autopilot's reports, in the log and in a sentence for `status`.
 
-    What is wrong is logged when it is new, and may be told again after it was not.
+    Actions and troubles of successive rounds. A trouble is logged when new, and again when the
+    trouble returns.
     """
 
     def __init__(self, counted: Autopiloted) -> None:
@@ -93,7 +102,7 @@ class Bulletin:
         self._gone: set[Member] = set()
 
     def sentence(self, absent: str) -> str:
-        """What is done now, else what cannot be done, else which servers are ``absent``; and what was done last."""
+        """Return the present actions, else the troubles or absent servers; and the last action."""
         if self._doing:
             shown = list(self._doing.values())[:DOMAINS_NAMED_MAX]
             more = len(self._doing) - len(shown)
@@ -115,7 +124,7 @@ class Bulletin:
         self._gone = gone
 
     def begin(self, domain: DomainName, verdict: Verdict) -> None:
-        """A domain's turn has come."""
+        """Note the start of a domain's repair."""
         match verdict:
             case Replace(wished, _, unfilled):
                 action = f"replacing {verdict.describe()}" + (
@@ -134,7 +143,7 @@ class Bulletin:
         )
 
     def show(self, domain: DomainName, progress: Progress) -> None:
-        """Tell how far the repair of a domain is."""
+        """Note the progress of a domain's repair."""
         self._progress[domain] = progress
         self._count_progress()
         if (doing := self._doing.get(domain)) is not None:
@@ -150,11 +159,11 @@ class Bulletin:
         self.counted.total = sum(each.total for each in told)
 
     def _ended(self, domain: DomainName) -> None:
-        """Forget what is done for a domain now."""
+        """Forget the present action for a domain."""
         self._doing.pop(domain, None)
 
     def done(self, domain: DomainName, verdict: Verdict, result: Reconfigured) -> None:
-        """Tell that the domain has its configuration."""
+        """Note that a domain has its configuration."""
         self._ended(domain)
         own = (
             f"replaced {verdict.describe()}"
@@ -176,12 +185,12 @@ class Bulletin:
         )
 
     def trouble(self, why: str, domain: DomainName) -> None:
-        """Tell that something should be done for the domain and cannot be."""
+        """Note that a domain needs an action which is impossible."""
         self._ended(domain)
         self._troubles.setdefault(why, []).append(domain)
 
     def end_round(self) -> None:
-        """All that is wrong was told."""
+        """End a round: log new troubles and ended troubles."""
         for why, domains in self._troubles.items():
             if why not in self._standing:
                 log.warning(
@@ -209,7 +218,7 @@ def _now() -> str:
 
 
 class _Stuck(Struct, frozen=True):
-    """A domain with objects that could not be moved, and when the rest of its move is tried again."""
+    """A domain with immovable objects, and the time of the next try to move the rest."""
 
     why: str
     wait_s: float
@@ -217,8 +226,11 @@ class _Stuck(Struct, frozen=True):
 
 
 class _Patrol:
-    """What the autopilot does and knows while its member leads. ``manager`` stays open; ``book``: the servers of the cluster file; ``sites``: where
-    they are. ``manner``: how data moves."""
+    """The work and the knowledge of the autopilot while its member leads.
+
+    ``manager`` stays open. ``book``: the servers of the cluster file. ``sites``: the sites of
+    servers. ``manner``: the way of moving data.
+    """
 
     def __init__(
         self,
@@ -255,7 +267,7 @@ class _Patrol:
         self._turn = asyncio.Semaphore(REPAIRS_AT_ONCE)
 
     def sentence(self) -> str:
-        """What it does now, else what is wrong, else what it did last."""
+        """Return a sentence about the present action, else a trouble, else the last action."""
         absent = {
             server.id: self._watch.absent_s(server)
             for server in self._members()
@@ -266,7 +278,7 @@ class _Patrol:
         return self._bulletin.sentence(waits) or f"watches {len(self._book)} servers"
 
     async def run(self) -> None:
-        """Look every few seconds, and go round whenever something changed, until cancelled."""
+        """Look every few seconds, and make a round when something changed, until cancelled."""
         working: asyncio.Task[None] | None = None
         try:
             while True:
@@ -297,7 +309,7 @@ class _Patrol:
         self._bulletin.counted.absent = sum(not self._watch.is_here(server) for server in members)
 
     def _hand_over(self, members: Set[Server]) -> None:
-        """Tell the other members what was counted, as long as anything is amiss."""
+        """Tell the members the counts, while a server is absent or a move pending."""
         counts, now = self._watch.counts(), self._loop.time()
         pending = {id: now - since for id, since in self._pending_since.items()}
         amiss = counts.absent or pending
@@ -311,7 +323,7 @@ class _Patrol:
             self._note = note
 
     def _members(self) -> set[Server]:
-        """Every member of a configuration in use."""
+        """Return every member of a configuration in use."""
         return {
             server
             for active in self._domains.values()
@@ -320,7 +332,7 @@ class _Patrol:
         }
 
     def _is_due(self) -> bool:
-        """Whether something changed that a round might do something about, or the last one is long ago."""
+        """Return whether a change calls for a round, or the last round is long ago."""
         gone = {
             (server.id, server.identity)
             for server in self._members()
@@ -347,12 +359,12 @@ class _Patrol:
             self._round_at = self._loop.time()
 
     def _next(self, judged: asyncio.Event, _: asyncio.Task[None]) -> None:
-        """Let the next repair begin after one that ended."""
+        """Let the next repair begin after a repair ended."""
         self._turn.release()
         judged.set()
 
     def _todo(self) -> list[DomainName]:
-        """The domains for which something can be done, the most endangered first."""
+        """Return the domains that can be repaired, the most endangered first."""
         todo = []
         for domain, active in self._domains.items():
             verdict = self._judged(active)
@@ -376,7 +388,10 @@ class _Patrol:
         return judge(active, self._watch, Roster(self._book, self._loads, lingering, self._sites))
 
     async def _look_up_all(self) -> None:
-        """Which configurations every domain has. One that does not say keeps those that are known."""
+        """Look up the configurations of every domain.
+
+        A silent domain keeps the known configurations.
+        """
         self._silent = {}
         names = set(self._domains)
         try:
@@ -392,7 +407,7 @@ class _Patrol:
             async with turn:
                 try:
                     store = await self._manager.domain_or_log(domain, timeout_s=LOOK_UP_S)
-                    if isinstance(store, Log):  # the other patrol sees to those
+                    if isinstance(store, Log):  # the patrol of logs sees to logs
                         return
                     self._domains[domain], trouble = await store.run(
                         look_up, "read-config", timeout_s=LOOK_UP_S
@@ -453,9 +468,13 @@ async def _end(works: Sequence[asyncio.Task[None]]) -> None:
 
 
 class Autopilot:
-    """Works while ``leads()`` is true, over a ``manager`` of its own, which it closes. ``book``: the servers of the cluster file; ``sites``: where
-    they are, of those that say it. ``placed``: what a domain may have at a site; None: none follows its users. ``notes``: how members tell each
-    other what they count; None: this one is alone."""
+    """The autopilot of a member, which works while ``leads()`` is true.
+
+    ``manager``: used by the autopilot alone, which closes it. ``book``: the servers of the cluster
+    file. ``sites``: the known sites of servers. ``placed``: gives a domain's configuration at a
+    site; None: no domain follows its users. ``notes``: the exchange of counts among members; None:
+    this member is alone.
+    """
 
     def __init__(
         self,
@@ -485,7 +504,7 @@ class Autopilot:
         )
 
     def sentence(self) -> str:
-        """What it does, or did last."""
+        """Return a sentence about the present or the last action."""
         if self._patrol is None or self._of_mirrors is None:
             return "ready, for when this member leads"
         follows = self._follows.sentence() if self._follows is not None else ""
@@ -502,7 +521,7 @@ class Autopilot:
         )
 
     def followed(self) -> tuple[Followed, ...]:
-        """What was decided of the domains that follow their users; nothing where this member does not lead."""
+        """Return the decisions about following domains; empty while another member leads."""
         return self._follows.followed() if self._follows is not None else ()
 
     async def run(self) -> None:
@@ -526,7 +545,10 @@ class Autopilot:
             await asyncio.sleep(min(self._settings.every_s, LEADS_S))
 
     async def _lead(self) -> None:
-        """Until another member leads. A reconfiguration that is broken off then is pending; the next leader finishes it."""
+        """Work until another member leads.
+
+        A reconfiguration cut off by the change is pending; the next leader finishes it.
+        """
         log.info(
             "this member leads: its autopilot watches %d servers",
             len(self._book),
