@@ -14,7 +14,7 @@ LANES := -n 4 --dist loadfile --no-loadscope-reorder
 CORELESS := $(addprefix --ignore=tests/,architecture consensus verify protocol results paper chain tracing journal/test_torn.py fuzz/test_command_line.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv core demo test test-pure check docs dashboards bench bench-quick bench-scale bench-moving experiments experiments-quick clean
+.PHONY: help venv core demo test test-pure check docs dashboards collection bench bench-quick bench-scale bench-moving experiments experiments-quick clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,6 +49,9 @@ docs: $(DOCS_STAMP) ## build the pages from docs/ and the docstrings into build/
 
 dashboards: ## write the dashboards for Grafana, packaging/grafana/*.json
 	@$(PYTHON) packaging/grafana/dashboards.py && ls packaging/grafana/*.json
+
+collection: $(STAMP) dashboards ## build the collection of Ansible with the dashboards, dist/ares-storage-*.tar.gz
+	@$(VENV)/bin/ansible-galaxy collection build ansible --output-path dist --force
 
 bench: $(BENCH_STAMP) ## measure ares beside every other store that is installed, half an hour; results/bench/report.html
 	@$(VENV)/bin/python -m experiments.bench

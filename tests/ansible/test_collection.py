@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from .playing import CHECKOUT, COLLECTION, MISSING, PLAYBOOKS, PROGRAMS, environment
+from .playing import CHECKOUT, COLLECTION, MISSING, PLAYBOOKS, PROGRAMS, PYTHON, environment
 
 pytest.importorskip("ansible.release", reason=MISSING)
 import yaml
@@ -74,7 +74,13 @@ def test_a_built_collection_plays_by_names(tmp_path):
             command, capture_output=True, text=True, env=chosen, cwd=tmp_path, check=False
         )
 
-    built = run("ansible-galaxy", "collection", "build", COLLECTION, "--output-path", tmp_path)
+    checkout = tmp_path / "checkout"  # where `make collection` may write the dashboards
+    for part in ("ansible", "playbooks", "packaging"):
+        shutil.copytree(CHECKOUT / part, checkout / part, symlinks=True)
+    shutil.copy(CHECKOUT / "LICENSE", checkout)
+    subprocess.run([PYTHON, checkout / "packaging/grafana/dashboards.py"], check=True)
+    source = ("build", checkout / "ansible", "--output-path", tmp_path)
+    built = run("ansible-galaxy", "collection", *source)
     assert built.returncode == 0, built.stderr
     (archive,) = tmp_path.glob("ares-storage-*.tar.gz")
     to = ("--offline", "-p", tmp_path / "installed")
@@ -90,6 +96,8 @@ def test_a_built_collection_plays_by_names(tmp_path):
     )
     assert done.returncode == 0, done.stderr[-4000:]
     assert done.stdout.count("playbook: ") == len(names)
+    dashboards = tmp_path / "installed/ansible_collections/ares/storage/roles/observability/files"
+    assert {path.name for path in dashboards.glob("*.json")} == {"live.json", "experiments.json"}
 
 
 @pytest.mark.parametrize("role", ROLES)
