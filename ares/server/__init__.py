@@ -1,1 +1,1 @@
-"""A storage server: a pure replica of the protocols, and the shell that gives it a store and a network."""
+"""A storage server: a pure replica, and a shell with a store and a network."""

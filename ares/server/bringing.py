@@ -1,8 +1,12 @@
-"""Versions that a server is told to get from other servers, so that large values of a moving domain travel past the mover: the ARES paper's
-optimisation of state transfer (docs/protocol.md, reconfig).
+"""Versions that a server gets from other servers at the request of a mover.
 
-The mover found the version, by its tag, in a configuration that it names. This server asks that for its element, and then does what it would do had
-the mover sent it in a PutData: it is verified, journaled, and acknowledged when it is durable. What it cannot get it refuses; the mover carries that.
+In this way large values of a moving domain travel past the mover: the ARES paper's optimisation of
+state transfer (docs/protocol.md, reconfig).
+
+The mover found the version, by tag, in a configuration named in the request. This server asks the
+configuration for its own element, and acts as if the mover had sent the element in a PutData: the
+element is verified, journaled, and acknowledged when durable. The server refuses a version which
+cannot be brought; the mover carries the version.
 """
 
 from collections import deque
@@ -23,13 +27,16 @@ from ares.replica.replica import Replica
 
 AT_ONCE = 4
 AT_ONCE_BYTES = 64 * 1024 * 1024
-"""So many versions are fetched side by side, and values of so many bytes; one of any size."""
+"""Limits of versions fetched side by side, and of bytes of values; a single value of any size."""
 
 WAITING_MAX, SENDERS_MAX = 256, 16
-"""Versions that wait for others, and movers that wait for one; what they ask beyond that is refused."""
+"""Limits of waiting versions, and of movers that wait for a version; beyond, a server refuses."""
 
 Fetch = Callable[[Bring, Configuration, Callable[[Element | None, str], None]], None]
-"""Begin to get this server's element of what was asked for, for a configuration; told of it, or of why it cannot be had."""
+"""A function which begins to get this server's element of a version, for a configuration.
+
+The last argument is called with the element, or with the reason why the element is missing.
+"""
 
 
 class _Errand(Struct, eq=False):
@@ -39,9 +46,11 @@ class _Errand(Struct, eq=False):
 
 
 class Bringing:
-    """``put``: does what a PutData of this sender asks for, and answers it. ``respond``: answers something else. ``fetch``: asks other servers.
+    """The bringing of versions for a server.
 
-    ``is_crowded``: whether the disk has too much to do already. Nothing is fetched then, until :meth:`begin` is called.
+    ``put``: handles and answers a PutData of a sender. ``respond``: sends a reply. ``fetch``: asks
+    other servers. ``is_crowded``: the disk has too much to do already; no version is fetched until
+    :meth:`begin` is called.
     """
 
     def __init__(
@@ -64,7 +73,10 @@ class Bringing:
         self._beginning = False
 
     def answer(self, sender: Sender, request: Bring) -> Reply | None:
-        """The reply, or None: it follows. One that acknowledges what is here waits until that is durable."""
+        """Return the reply, or None if the reply follows.
+
+        An acknowledgement of a present version waits until the version is durable.
+        """
         hosting = self._replica.hosted.get(request.configuration)
         if hosting is None:
             return Refused(request.call, Reason.UNKNOWN_CONFIGURATION, "introduce it")
@@ -92,8 +104,8 @@ class Bringing:
         return None
 
     def begin(self) -> None:
-        """Fetch as much of what waits as may be under way."""
-        if self._beginning:  # what cannot be fetched says so at once, and is called from here
+        """Fetch as many waiting versions as may be under way."""
+        if self._beginning:  # a fetch that fails at once calls this method from within
             return
         self._beginning = True
         try:
@@ -112,7 +124,7 @@ class Bringing:
         self._bytes += request.length
         if errand.hosting.knows(
             request.object, request.tag
-        ):  # the mover carried it meanwhile, and waits no more
+        ):  # the mover carried the version and does not wait any more
             done(None, "it is here")
         else:
             self._fetch(request, errand.hosting.configuration, done)
@@ -131,12 +143,12 @@ class Bringing:
                     )
                 else:
                     self._respond(sender, [Refused(call, Reason.NOT_BROUGHT, why)])
-        finally:  # whatever became of this one, the next has its turn
+        finally:  # the next version has its turn after any outcome
             self.begin()
 
 
 def _unfit(request: Bring, target: Configuration) -> str:
-    """Why it is no request of a mover; empty if it may be one."""
+    """Return why the request is not a mover's; empty if it may be."""
     source = request.source
     if (
         not 0 <= source.index < target.index

@@ -1,15 +1,21 @@
-"""A storage server on the event loop: requests from a listener, through the replica and the journal, back (docs/protocol.md, Rules).
+"""A storage server on the event loop: from a listener through replica and journal, and back.
 
-Where the server has a journal, what its replies promise is on stable storage before they leave. The requests of a turn of the event loop are one
-group commit, and while one is under way the next gathers. It begins a turn after the replies of the one before were sent: the loop itself may wait
-for the disk (ares/store/journal/writer.py), and they must have left before it does. Replies that depend on a commit wait for it: those to requests
-that changed something, and those that show what others changed and is not durable yet. A read of an object without such changes waits for no commit,
-except that nothing is read or answered while the loop itself waits for the disk.
+See docs/protocol.md, Rules.
 
-A disk that is full refuses what would change something and leaves the rest as it is; a disk that fails ends the server.
+With a journal, the promises of a reply are on stable storage before the reply leaves. The requests
+of a turn of the event loop are a group commit; while a commit is under way the next commit gathers.
+The next commit begins a turn after the replies of the last were sent: the loop itself may wait for
+the disk (ares/store/journal/writer.py), and the replies must have left before. A reply which
+depends on a commit waits for the commit: the reply to a request that changed a version, and a reply
+with another client's change before the change is durable. A read of an object without such changes
+waits for no commit, except that no request is read or answered while the loop itself waits for the
+disk.
 
-A server that keeps everything in memory has a journal that keeps nothing (:class:`ares.store.port.NoJournal`) and a replica that makes no facts: no
-request leaves anything to commit, so no reply waits.
+A full disk refuses changes and leaves the remaining work as it is; a failing disk ends the server.
+
+A server with all data in memory has a journal that keeps no facts
+(:class:`ares.store.port.NoJournal`) and a replica that makes no facts: no request leaves a fact to
+commit, hence no reply waits.
 """
 
 import asyncio
@@ -69,10 +75,10 @@ if TYPE_CHECKING:
     from ares._core import Server as CoreServer
 
 _ROOM_BYTES = 64 * 1024
-"""A disk without room for so much is told to be full."""
+"""Room of a disk below which the disk counts as full."""
 
 GATHERED_BYTES_MAX = 64 * 1024 * 1024
-"""What may wait for the next commit; then no more is taken before that begins."""
+"""Bytes that may wait for the next commit; beyond, requests wait until the commit begins."""
 
 Respond = Callable[[Sender, Sequence[Outgoing]], None]
 
@@ -87,22 +93,27 @@ _KEYED: frozenset[type[AnyMessage]] = frozenset(get_args(Keyed)) - OF_EITHER - {
 
 
 def _nobody(sender: Sender, replies: Sequence[Outgoing]) -> None:
-    """Where no reply ever waits."""
+    """Send no reply: without a journal no reply ever waits."""
 
 
 class Host:
-    """Serves ``replica``, which was restored from ``journal``. What comes in one batch is answered in one batch.
+    """The host of ``replica``, which was restored from ``journal``.
 
-    ``respond``: the listener's reply, for what has to wait. ``fail`` is called once, when the disk fails. ``admission``: what each client may ask;
-    None: everything. ``loop``: where it is called; None: asyncio's, which is running. ``throttle``: keeps requests away while too much waits for the
-    disk. ``traffic``: what the listener counts, for descriptions. ``scrub``: answers requests to verify the disk. ``traced`` is told of every request
-    that was traced, when its reply leaves. ``bring``: answers requests to get a version from other servers, at once or later; ``committed``
-    is called when the disk has less to do. ``logs``: the logs of the server; None: it takes none. ``sites``: those of the cluster file; what clients
-    there ask is counted where the listener tells ``users`` of it. ``meter``: the listener's; requests cost what their replies have and what was verified.
+    A batch of requests is answered with a batch. ``respond``: sends a waiting reply through the
+    listener. ``fail``: called once, when the disk fails. ``admission``: the permissions of clients;
+    None: all requests are allowed. ``loop``: the event loop; None: asyncio's running loop.
+    ``throttle``: keeps requests away while too many bytes wait for the disk. ``traffic``: the
+    listener's counts, for descriptions. ``scrub``: answers requests to verify the disk. ``traced``:
+    called with every traced request, when the reply leaves. ``bring``: answers requests to get a
+    version from other servers, at once or later. ``committed``: called when the disk has less to
+    do. ``logs``: the logs of the server; None: no logs. ``sites``: the sites of the cluster file;
+    requests of clients at these sites are counted if the listener tells ``users``. ``meter``: the
+    listener's; the cost of a request is the bytes of the reply and the verified bytes.
 
-    ``_at_once``: kinds of requests that need no look at the journal: without one, all but introductions, descriptions and listings.
-    At most one commit is under way: ``_syncing``; ``_gathering`` is the next. ``_busy``: the next must not begin yet. ``_ending``: nothing more is
-    taken.
+    ``_at_once``: kinds of requests that need no look at the journal; without a journal, all but
+    introductions, descriptions and listings. At most one commit is under way, ``_syncing``;
+    ``_gathering`` is the next. ``_busy``: the next commit must not begin yet. ``_ending``: no more
+    requests are taken.
     """
 
     def __init__(
@@ -157,11 +168,11 @@ class Host:
         self._batch_s = self._commit_begun_s = 0.0
         self._commits = Histogram(DISK_S) if replica.journaled else None
 
-    # -- requests -------------------------------------------------------------------------------------------------------
+    # -- requests ----------------------------------------------------------------------------------
 
     @property
     def handler(self) -> Handle:
-        """For a listener: :meth:`handle` of what is admitted."""
+        """The listener's handler: :meth:`handle` of the admitted requests."""
         admission, handle = self._admission, self.handle
         of_logs: Any = self._logs.hosted if self._logs is not None else {}
         hosted = ChainMap[Any, Any](cast(Any, self.replica.hosted), of_logs)
@@ -177,11 +188,15 @@ class Host:
 
     @property
     def core(self) -> "Callable[[Sender, Came], CoreServed | None] | None":
-        """For a listener: :meth:`serve`, where something is compiled."""
+        """The listener's fast handler, :meth:`serve`, if a core is compiled."""
         return None if self._core is None else self.serve
 
     def handle(self, sender: Sender, messages: Iterable[AnyMessage]) -> list[AnyMessage]:
-        """The replies that need not wait; the others follow. What is no request of a storage server is refused. At its end nothing is answered."""
+        """Return the replies which need not wait; the remaining replies follow.
+
+        A message that is no request to a storage server is refused. At the end of the server no
+        request is answered.
+        """
         if self._ending:
             deque(messages, 0)
             return []
@@ -203,7 +218,7 @@ class Host:
         return replies
 
     def _take_traced(self, sender: Sender, message: AnyMessage, replies: list[AnyMessage]) -> bool:
-        """:meth:`_take`, of a request whose client wants to know how long it took."""
+        """Take a request, as :meth:`_take`, whose client asks for the time it took."""
         served = served_of(message, self._batch_s)
         before = len(replies)
         goes_on = self._take(sender, msgspec.structs.replace(message, trace=None), replies, served)
@@ -220,7 +235,10 @@ class Host:
         replies: list[AnyMessage],
         served: Served | None = None,
     ) -> bool:
-        """Answer at once, or after the commit that the reply waits for; whether the client's turn goes on."""
+        """Answer at once, or after the commit on which the reply depends.
+
+        Returns whether the client's turn continues.
+        """
         if served is None and getattr(message, "trace", None) is not None:
             return self._take_traced(sender, message, replies)
         if type(message) is GetTag or (type(message) is GetData and message.successor is None):
@@ -256,8 +274,11 @@ class Host:
         return not self._failed
 
     def serve(self, sender: Sender, came: Came) -> "CoreServed | None":
-        """What a read brought, through the compiled core: :meth:`handler` of all that is in it, and ``users`` are told. None: nothing was done, for
-        something in it is unusual."""
+        """Serve a read from the network through the compiled core.
+
+        The effect is :meth:`handler` of all messages, and ``users`` are told. None if a message is
+        unusual: no message was handled.
+        """
         core, admission = self._core, self._admission
         if core is None or self._ending or self._full:
             return None
@@ -286,7 +307,7 @@ class Host:
         return served
 
     def _commit_served(self, sender: Sender, served: "CoreServed") -> None:
-        """What the core changed is to be durable, and replies wait for it."""
+        """Append the core's facts to the journal, and keep the replies waiting for the facts."""
         if served.facts is not None:
             self._journal.extend(Encoded(*served.facts), served.fact_bytes)
             self._gather(served.fact_bytes)
@@ -334,7 +355,7 @@ class Host:
         return reply
 
     def _gather(self, bytes: int) -> None:
-        """Facts of so many bytes were appended."""
+        """Count ``bytes`` of appended facts."""
         gathering = self._gathering
         gathering.appended = True
         gathering.bytes += bytes
@@ -345,7 +366,7 @@ class Host:
     def _waits(
         self, sender: Sender, request: Request, reply: Reply, served: Served | None = None
     ) -> bool:
-        """Keep the reply until what it shows is durable."""
+        """Keep the reply until the versions in it are durable; return whether the reply waits."""
         gathering, syncing = self._gathering, self._syncing
         if gathering.appended and gathering.shown_by(request):
             gathering.keep(sender, reply, self._batch_s, served)
@@ -356,17 +377,23 @@ class Host:
         return True
 
     def put_for(self, sender: Sender, put: PutData) -> None:
-        """What was brought here for ``sender``, as if that had sent it."""
+        """Handle a version brought for ``sender`` as if ``sender`` had sent the version."""
         if replies := self.handle(sender, [put]):
             self._respond(sender, replies)
 
     def _located(self, request: Where) -> Reply:
-        """It waits for no commit: that a configuration is finalized stays true if this server forgets it."""
+        """Answer where a domain is, without waiting for a commit.
+
+        A finalized configuration stays finalized if this server forgets the fact.
+        """
         log = self._logs.located(request.domain) if self._logs is not None else None
         return self.replica.handle(request) if log is None else Located(request.call, log)  # type: ignore[return-value]
 
     def _upkeep(self, message: AnyMessage) -> Reply:
-        """The reply to what is no request of the replica's: upkeep, or a message that is for somebody else."""
+        """Return the reply to a message which the replica does not take.
+
+        The message asks for upkeep, or is for another kind of process.
+        """
         match message:
             case SetLogLevel():
                 try:
@@ -384,11 +411,11 @@ class Host:
 
     @property
     def log_journals(self) -> Sequence[Journal]:
-        """Those of its logs."""
+        """Return the journals of the server's logs."""
         return self._logs.journals if self._logs is not None else ()
 
     def _asked(self) -> int:
-        """How many tags and values users asked for; 0 if nobody counts."""
+        """Return how many tags and values users asked for; 0 without counts."""
         asked = self._traffic.requests if self._traffic is not None else {GetTag: 0, GetData: 0}
         return max(
             0,
@@ -397,10 +424,10 @@ class Host:
             - sum([hosting.carried for hosting in self.replica.hosted.values()]),
         )
 
-    # -- how it is ------------------------------------------------------------------------------------------------------
+    # -- state -------------------------------------------------------------------------------------
 
     def vitals(self) -> Vitals:
-        """How it is now, for whoever watches the process."""
+        """Return the present state, for an observer of the process."""
         description = self._with_vitals(self.replica.describe(Describe(CallId(0), brief=True)))
         return Vitals(
             description,
@@ -456,7 +483,7 @@ class Host:
         )
 
     def _trouble(self) -> str:
-        """Why it cannot do all that it is for; empty if it can."""
+        """Return why the server cannot do all of its work; empty if it can."""
         if self._failed:
             return "its disk failed"
         try:
@@ -465,7 +492,7 @@ class Host:
             self._stop(error)
             return f"its disk failed: {error.strerror}"
 
-    # -- commits --------------------------------------------------------------------------------------------------------
+    # -- commits -----------------------------------------------------------------------------------
 
     def _schedule(self) -> None:
         if not self._scheduled:
@@ -524,7 +551,7 @@ class Host:
                 self.traced(served)
 
     def _count(self, synced: Unsynced) -> None:
-        """How long the replies took that left just now."""
+        """Count the waiting time of the replies sent just now."""
         if self._traffic is not None:
             now_s = time.perf_counter()
             for came_s, reads, writes in synced.waited:
@@ -537,25 +564,32 @@ class Host:
 
     @property
     def gathered_bytes(self) -> int:
-        """Of what is not durable yet."""
+        """Return the bytes of facts not yet durable."""
         return self._gathering.bytes + (self._syncing.bytes if self._syncing is not None else 0)
 
     def _stop(self, error: OSError) -> None:
-        """Nothing that waits is ever answered: it may or may not be durable, and what is read from now on may not be what is on the disk."""
+        """Stop after a failure of the disk. No waiting request is ever answered.
+
+        The facts may or may not be durable, and a later read may differ from the content of the
+        disk.
+        """
         if not self._failed:
             self._failed = self._ending = True
             self._wake()
             self._fail(error)
 
     async def settle(self) -> None:
-        """Until nothing waits for the disk, compaction included."""
+        """Wait until no work waits for the disk, compaction included."""
         if (self._busy or self._scheduled) and not self._failed:
             waker = asyncio.get_running_loop().create_future()
             self._wakers.append(waker)
             await waker
 
     async def finish(self) -> None:
-        """Take nothing more, as if the network had lost it, and reply to what was taken. What compaction has not done is left to the next start."""
+        """Take no more requests, as if the network had lost them, and answer the requests taken.
+
+        Unfinished compaction is left to the next start.
+        """
         self._ending = True
         await self.settle()
 
@@ -565,7 +599,7 @@ class Host:
             if not waker.done():
                 waker.set_result(None)
 
-    # -- the state of the store -----------------------------------------------------------------------------------------
+    # -- the state of the store --------------------------------------------------------------------
 
     def _reclaim(self) -> None:
         step = self._reclaiming.step()
@@ -575,7 +609,7 @@ class Host:
             self._schedule()
 
     def leave(self, place: int, readable: Container[Key] | None = None) -> None:
-        """The file of ``place`` was found damaged: journal again, from memory, what is alive there, and give the place up.
+        """Give up ``place``, whose file is damaged: journal its live facts again from memory.
 
         ``readable``: see :class:`ares.store.port.Verdict`.
         """
@@ -583,23 +617,27 @@ class Host:
         self._schedule()
 
     def go_on(self) -> None:
-        """Try again to leave damaged places: there may be room now, or a place by which to make some."""
+        """Try again to leave damaged places: the disk may have room now, or a place to free."""
         if self.leaving:
             self._reclaiming.look_again()
             self._schedule()
 
     @property
     def leaving(self) -> int:
-        """How many damaged places are not left yet."""
+        """Return the number of damaged places not yet left."""
         return self._reclaiming.damaged
 
     @property
     def lacks_room(self) -> bool:
-        """Whether damaged places cannot be left, for the disk is full."""
+        """Return whether damaged places cannot be left because the disk is full."""
         return self._reclaiming.lacks_room
 
     def repair(self, put: PutData) -> bool:
-        """Take a quarantined element that others rebuilt; whether it is here now, and durable soon. One that is not missed any more is not taken."""
+        """Take a quarantined element rebuilt from other servers.
+
+        Returns whether the element is present now, and durable soon. An element that is no longer
+        missing is not taken.
+        """
         if self._ending or not self.replica.is_quarantined(
             (put.configuration, put.object, put.tag)
         ):

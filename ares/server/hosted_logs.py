@@ -1,8 +1,10 @@
-"""The logs of a storage server: nodes of chains between clients, other servers and the disk (ares/chain/node.py, docs/log.md).
+"""The logs of a storage server: nodes of chains between clients, servers and the disk.
 
-What comes within one turn of the event loop is put out together: one batch for each client and server, and one commit of each log's journal. Requests
-of other servers come as those of clients do; what a node asks of another server goes over a connection of this server's own, and is answered there.
-A server that keeps everything in memory has no journals: whatever a node takes counts as durable.
+See ares/chain/node.py and docs/log.md. Outputs of a turn of the event loop leave together: a batch
+for each client and server, and a commit of each log's journal. Requests of servers come in like
+requests of clients; a node's question to another server goes over this server's own connection, and
+is answered over it. A server with everything in memory has no journals: all facts of a node count
+as durable.
 """
 
 import logging
@@ -51,18 +53,18 @@ from ares.store.port import LogJournals, OrderedJournal
 TICK_S = 0.05
 TICK_WORK = 6 * 1024
 TICK_WORK_MAX = 4 * 1024 * 1024
-"""Work of an idle log's timer (ares/model/work.py), and of all timers at a stretch.
+"""Work of an idle log's timer (ares/model/work.py), and of all timers without a pause.
 
 With 10,000 idle logs each log has its turn every 0.75 s.
 """
 
 PENDING_BYTES_MAX = 1024 * 1024
-"""What a node is given before its facts are gathered."""
+"""Bytes given to a node before its facts are gathered."""
 
 LOGS_MAX = 10_000
 FILES_EACH = 3
 NEW_LOG_BYTES = 64 * 1024
-"""What a log that is new finds room for: chains, and what is known of them."""
+"""Room needed for a new log: its chains, and their known state."""
 
 _NODE_CALLS = 1 << 40
 
@@ -70,11 +72,11 @@ OF_LOGS: frozenset[type] = frozenset([*get_args(ChainRequest)])
 OF_EITHER: frozenset[type] = frozenset(
     [Introduce, ReadConfig, WriteConfig, CollectConfig, Finalize]
 )
-"""Requests about configurations, of objects and of logs."""
+"""Requests about configurations, of objects or of logs."""
 
 _REPLIES: frozenset[type] = frozenset([*get_args(ChainReply), Refused])
 FULL_S = 10.0
-"""A node before a full one sends again at least that often."""
+"""Longest time after which the node before a full node sends again."""
 
 _NO_MORE = "it has no room for one more log: its disk is full, or it keeps as many logs as it can (docs/limits.md)"
 
@@ -82,10 +84,13 @@ log = logging.getLogger(__name__)
 
 
 class Logs:
-    """``initial``: c0 of the cluster file. ``respond``: the listener's reply. ``fail``: told that the disk failed. ``links``: to other servers.
+    """The logs of a server.
 
-    ``journals``: None keeps everything in memory; else their places have ``place_bytes``. ``fetch_bytes_per_s``: of all nodes together.
-    ``hosted``: what it keeps, by chain; for looking at. ``meter``: the listener's.
+    ``initial``: c0 of the cluster file. ``respond``: the listener's reply. ``fail``: called when
+    the disk failed. ``links``: connections to other servers. ``journals``: None keeps everything in
+    memory; otherwise journals have places of ``place_bytes``. ``fetch_bytes_per_s``: the rate of
+    all nodes together. ``hosted``: the stretches by chain, for inspection. ``meter``: the
+    listener's.
     """
 
     def __init__(
@@ -125,26 +130,29 @@ class Logs:
         links.open(self.receive)
 
     def restore(self) -> None:
-        """Open every log that is there. Raises what recovering a journal does."""
+        """Open every existing log. Raises the errors of a journal's recovery."""
         for journal in self._journals.there() if self._journals is not None else ():
             hosted = self._made(journal)
             hosted.begin()
             if hosted.node.state.chains:
                 self._add(hosted)
-            elif hosted.journal is not None:  # the process ended before it knew anything
+            elif hosted.journal is not None:  # the process ended before a chain was known
                 hosted.journal.close()
 
     def describe(self) -> list[Hosted]:
-        """A description for each chain: entries of its stretch, and of all old ones with the last one."""
+        """Return a description for each chain: the entries of the stretch.
+
+        The last chain of a log also counts all old entries.
+        """
         return [hosted for one in self._logs for hosted in one.node.state.describe()]
 
     def held(self) -> HeldLogs:
-        """Summed up."""
+        """Return the totals of all logs."""
         return held_logs([one.node.state for one in self._logs])
 
     @property
     def full(self) -> bool:
-        """Whether the disk lacked room for what a log was to take, in the last FULL_S."""
+        """Return whether the disk lacked room for a log's entries in the last FULL_S."""
         return self._loop.time() - self._lacked_room_at < FULL_S
 
     @property
@@ -159,12 +167,12 @@ class Logs:
     def journals(self) -> list[OrderedJournal]:
         return [one.journal for one in self._logs if one.journal is not None]
 
-    # -- what comes -------------------------------------------------------------------------------------------------------
+    # -- requests and replies ----------------------------------------------------------------------
 
     def takes(
         self, message: Introduce | ReadConfig | WriteConfig | CollectConfig | Finalize
     ) -> bool:
-        """Whether it is about a log."""
+        """Return whether the message is about a log."""
         return (
             message.configuration.dap == "chain"
             if isinstance(message, Introduce)
@@ -172,12 +180,15 @@ class Logs:
         )
 
     def located(self, name: DomainName) -> Configuration | None:
-        """The newest chain of that log which may be named (rule R21)."""
+        """Return the newest chain of the log that may be named to clients (rule R21)."""
         hosted = self._by_name.get(name)
         return None if hosted is None else hosted.node.state.located
 
     def handle(self, sender: Sender, message: Any) -> None:
-        """A request about a log, of a client or of another server. Answers leave when this turn of the event loop ends, or later."""
+        """Handle a request about a log, of a client or a server.
+
+        Answers leave at the end of this turn of the event loop, or later.
+        """
         if self._ending:
             return
         if isinstance(message, Introduce):
@@ -191,7 +202,7 @@ class Logs:
             return
         if isinstance(message, Forward | Committed):
             stretch = self.hosted.get(message.configuration)
-            if stretch is not None:  # else the refusal goes to whoever sent it
+            if stretch is not None:  # else the refusal goes to the sender
                 if message.server not in stretch.servers:
                     return
                 self._heard[message.server] = sender
@@ -199,7 +210,7 @@ class Logs:
         self._hand(hosted, sender, message)
 
     def receive(self, server: ServerId, messages: Sequence[AnyMessage]) -> None:
-        """Answers of another server to what nodes of this one asked."""
+        """Hand the answers of another server to the nodes that asked."""
         for message in messages:
             number = message.call // _NODE_CALLS
             if 0 <= number < len(self._logs):
@@ -243,7 +254,10 @@ class Logs:
             self._respond(sender, [Refused(message.call, Reason.STORAGE, FULL)])
 
     def _do(self, hosted: HostedLog, action: Callable[..., None], *arguments: Any) -> None:
-        """Something that the node is told, and what comes of it. It puts its answers out when this turn of the event loop ends."""
+        """Call ``action`` of a node and handle the effects.
+
+        The node's answers leave at the end of this turn of the event loop.
+        """
         node = hosted.node
         try:
             waiting = node.waiting_bytes if hosted.journal is not None else 0
@@ -263,14 +277,14 @@ class Logs:
             )
             node.state.damage = None
         if len(node.state.chains) != hosted.known:
-            self._know(hosted)  # at once: the next request may be about it
+            self._know(hosted)  # at once: the next request may be about the new chain
         if node.outbox_bytes > OUTBOX_BYTES_MAX:
             self._put_out(hosted)
         elif node.has_output or hosted.outbox or hosted.appended:
             self._wake(hosted)
 
     def _introduce(self, sender: Sender, message: Introduce) -> None:
-        """A log begins here if one of its chains names this server."""
+        """Hand a chain to a log, and begin the log if a chain names this server."""
         name = message.configuration.domain
         foreign = any(
             chain.cluster_id != self._cluster or chain.domain != name
@@ -302,7 +316,10 @@ class Logs:
             self._respond(sender, [Refused(message.call, Reason.STORAGE, _NO_MORE)])
 
     def _begun(self, name: DomainName) -> HostedLog | None:
-        """A log that is new here, if there is room for it: one on a disk keeps FILES_EACH files open, and clients need some, too."""
+        """Return a new log, or None without room.
+
+        A log on a disk keeps FILES_EACH files open, and clients need files, too.
+        """
         files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         if len(self._logs) >= (
             LOGS_MAX if self._journals is None else min(LOGS_MAX, files // (2 * FILES_EACH))
@@ -341,19 +358,19 @@ class Logs:
         self._know(hosted)
 
     def _know(self, hosted: HostedLog) -> None:
-        """Chains of the log that are new: where their servers are."""
+        """Learn the new chains of a log, and the addresses of their servers."""
         state = hosted.node.state
         for chain in islice(state.chains.values(), hosted.known, None):
             if chain.id in state.stretches:
                 self.hosted[chain.id] = state.stretches[chain.id]
             self._by_name[chain.domain] = self._by_chain[chain.id] = (
-                hosted  # it may be asked for what it fetched of chains that it was not in
+                hosted  # a server may ask for fetched records of chains without this server
             )
             for server in chain.servers:
                 self._links.learn(server.id, server.address)
         hosted.known = len(state.chains)
 
-    # -- what leaves ------------------------------------------------------------------------------------------------------
+    # -- output ------------------------------------------------------------------------------------
 
     def _wake(self, hosted: HostedLog) -> None:
         if not self._dirty:
@@ -366,7 +383,10 @@ class Logs:
             self._put_out(hosted)
 
     def _put_out(self, hosted: HostedLog) -> None:
-        """Send what may leave, and store what is to be stored: what came within one turn of the event loop is one fact."""
+        """Send the messages that may leave, and append the facts to be stored.
+
+        The facts of a turn of the event loop are one fact.
+        """
         node, journal = hosted.node, hosted.journal
         if not hosted.gather():
             self._fail(OSError(0, FULL))
@@ -401,7 +421,7 @@ class Logs:
             self._respond(sender, batch)
 
     async def close(self) -> None:
-        """Take nothing more. What is not durable was promised to nobody."""
+        """Take no more requests. A fact that is not durable was promised to no process."""
         self._ending = True
         await self._links.close()
         for hosted in self._logs:

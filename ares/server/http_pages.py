@@ -60,7 +60,7 @@ class HttpPage(Struct, frozen=True):
 
 
 Answer = Callable[[], Awaitable[HttpPage]]
-"""Makes a page, on the thread's own event loop."""
+"""A function that makes a page, on the thread's own event loop."""
 
 _FAILED = HttpPage(
     HTTPStatus.INTERNAL_SERVER_ERROR,
@@ -73,7 +73,7 @@ _ONLY_READ = HttpPage(
 
 
 class SharedPage:
-    """A page for all waiting requests; after it was made, it rests in proportion."""
+    """A page for all waiting requests; after each making it rests in proportion."""
 
     def __init__(self, path: str, answer: Answer) -> None:
         self._path = path
@@ -104,27 +104,27 @@ class SharedPage:
 
 
 class Connection:
-    """A connection, the received part of its request, and the task that answers."""
+    """A connection, the received part of a request, and the answering task."""
 
     def __init__(self, taken: socket.socket, host: str) -> None:
         self.socket = taken
         self.descriptor = taken.fileno()
-        """Number for the event loop, which describes a socket at length when it looks it up."""
+        """Number for the event loop, which describes a socket at length when looking it up."""
         self.local = host == "::1" or host.startswith(("127.", "::ffff:127."))
         self.since_s = time.monotonic()
         self.head = bytearray()
         self.asked = False
-        """Whether the request is complete."""
+        """The request is complete."""
         self.task: asyncio.Task[None] | None = None
         self.end: asyncio.TimerHandle | None = None
 
     def worth(self, now_s: float) -> int:
-        """Return the order of connections: the least gives its place, the oldest of equals."""
+        """Return the rank of a connection: the lowest gives its place, the oldest of equals."""
         return 4 * (now_s - self.since_s < SLOW_S) + 2 * self.local + self.asked
 
 
 class HttpStatus:
-    """Serves `pages`, by path, at `address` (`host:port`) from `start` to `close`."""
+    """The server of `pages`, by path, at `address` (`host:port`) from `start` to `close`."""
 
     def __init__(self, address: str, pages: Mapping[str, Answer]) -> None:
         self._address = address
@@ -228,7 +228,7 @@ class HttpStatus:
         self._loop.remove_reader(connection.descriptor)
         connection.socket.close()
 
-    # -- a request -----------------------------------------------------------------------------------
+    # -- a request ---------------------------------------------------------------------------------
 
     def _read(self, connection: Connection) -> None:
         try:

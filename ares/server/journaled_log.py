@@ -1,7 +1,8 @@
-"""One log of a storage server: its node, and its journal unless everything is in memory (docs/log.md, On a disk).
+"""A log of a storage server: its node and its journal (docs/log.md, On a disk).
 
-A journal of its own means that trimming gives back whole places, the oldest first. Before a place is full another one is begun, with all that is
-known but the records: a log is put together again from any such place on.
+Without a journal all entries are in memory. With a journal for each log, trimming gives back whole
+places, the oldest first. Before a place is full the next is begun, with all known state except the
+records: a log can be restored from any such place on.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,16 +21,16 @@ from ares.model.messages import AnyMessage, Introduce
 from ares.store.port import OrderedJournal, Use
 
 PLACE_BYTES = 8 * 1024 * 1024
-"""Of a log's journal."""
+"""Size of a place in a log's journal."""
 
 FULL_SHARE = 0.75
-"""From this part of PLACE_BYTES on another place is begun."""
+"""Share of PLACE_BYTES from which the next place is begun."""
 
 DISCARDED_MAX = 32
-"""Places that one batch gives back: it tells them where next to no room may be left."""
+"""Places given back by a batch; the batch names them where hardly any room may be left."""
 
 FACT_BYTES = 256
-"""What any fact takes in a journal at most, beside records."""
+"""Most bytes of a fact in a journal, without records."""
 
 FULL = "its disk is full: it answers reads, and takes changes again when there is space"
 
@@ -38,11 +39,13 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class HostedLog:
-    """One log: its node and, unless everything is in memory, its journal. ``place``: where facts are appended, ``place_bytes`` of them so far.
+    """A log: a node and, unless all data are in memory, a journal.
 
-    ``known``: how many chains the server heard of. ``standings``: places that begin with all that is known; ``stands``: the last one does.
-    ``committing``: a commit is under way; ``appended``: there is something for the next. ``outbox``: messages that may leave.
-    ``pending``: bytes of what the node was given since facts were gathered.
+    ``place``: the place to which facts are appended, with ``place_bytes`` at present. ``known``:
+    the number of chains known to the server. ``standings``: the places that begin with a standing.
+    ``stands``: the last place does. ``committing``: a commit is under way. ``appended``: the next
+    commit has facts. ``outbox``: messages that may leave. ``pending``: bytes given to the node
+    since the last gathering.
     """
 
     def __init__(
@@ -65,11 +68,11 @@ class HostedLog:
         self._size = size
 
     def scan(self, mark: BatchPlace) -> Iterator[Sequence[object]]:
-        """See :class:`ares.chain.stored_entries.Reader`."""
+        """Yield batches; see :class:`ares.chain.stored_entries.Reader`."""
         return self.journal.scan(mark) if self.journal is not None else iter(())
 
     def begin(self) -> None:
-        """Open the journal, and go on with what it tells. Raises what recovering a journal does."""
+        """Open the journal and restore the node. Raises the errors of a journal's recovery."""
         if self._open is None or self.journal is not None:
             return
         self.journal = self._open()
@@ -94,7 +97,7 @@ class HostedLog:
                 self.stands = not before or place in self.standings
 
     def _stand(self, standing: LogStanding) -> None:
-        """Where nothing was told before, it says what that came to."""
+        """Begin with a standing, or pass by it if earlier facts were told."""
         state = self.node.state
         if state.chains:
             state.pass_by(standing)
@@ -109,13 +112,16 @@ class HostedLog:
         )
 
     def _settle(self, place: int) -> None:
-        """Records in places up to this one leave memory."""
+        """Drop from memory the records in places up to ``place``."""
         self.shelf.settle(place)
         for entries in self._kept():
             entries.settle()
 
     def _first_needed(self) -> int:
-        """The place that a start may begin with, once what is appended now is durable: from there on it finds all that is left."""
+        """Return the first place needed by a start, once all appended facts are durable.
+
+        From this place on a start finds all remaining facts.
+        """
         needed = min(
             [
                 self.place,
@@ -129,7 +135,10 @@ class HostedLog:
         return max((place for place in self.standings if place <= needed), default=0)
 
     def _give_back(self, journal: OrderedJournal, begin: int) -> None:
-        """Earlier places go, some at a time: a batch tells which. Raises OSError."""
+        """Give back the places before ``begin``, some at a time, named in a batch.
+
+        Raises OSError.
+        """
         gone = [place for place in journal.places() if place < begin][:DISCARDED_MAX]
         if gone and self._reserve(journal, FACT_BYTES, Use.COMPACTION):
             for place in gone:
@@ -144,7 +153,10 @@ class HostedLog:
         )
 
     def fitting(self, message: Any) -> Any:
-        """What of ``message`` the disk has room for; None if nothing. Seals, pointers and trims may use what is left beyond that for data."""
+        """Return the part of ``message`` for which the disk has room, or None.
+
+        Seals, pointers and trims may use the room left beyond the room for data.
+        """
         if isinstance(message, Append | Forward | Fetched) and not self.has_room(room_for(message)):
             trims = (
                 isinstance(message, Forward)
@@ -159,15 +171,17 @@ class HostedLog:
     def _reserve(self, journal: OrderedJournal, bytes: int, use: Use) -> bool:
         place = journal.reserve(bytes, use)
         if place is not None and place != self.place:
-            self.shelf.batch(journal.mark)  # what was appended before is encoded by now
+            self.shelf.batch(journal.mark)  # facts appended before are encoded by now
             self.stands = not self.place
             self.place, self.place_bytes = place, 0
         return place is not None
 
     def gather(self) -> bool:
-        """Take what the node gives out, and append the facts; False when the disk has no room for them, which it had when they were asked for.
+        """Take the node's output and append the facts.
 
-        Before a commit begins, and when one ends: then all that the node knows is in the journal.
+        Returns False if the disk has no room for the facts, although room was reserved. Called
+        before a commit begins and when a commit ends: afterwards all known facts are in the
+        journal.
         """
         self.pending = 0
         facts, messages = self.node.take()
@@ -193,7 +207,7 @@ class HostedLog:
         ):
             self.stands = self._put(
                 journal, self.node.state.standing()
-            )  # without room for it a later place has one
+            )  # without room for it a later place has a standing
             if self.stands:
                 self.standings.append(self.place)
         return True
@@ -208,7 +222,7 @@ class HostedLog:
         return True
 
     def commit(self, journal: OrderedJournal, done: Callable[[OSError | None], None]) -> None:
-        """``done`` is called when everything appended so far is durable."""
+        """Commit, and call ``done`` when all facts appended before this call are durable."""
         self.committing, self.appended = True, False
         begin = self._first_needed()
 
@@ -229,7 +243,7 @@ class HostedLog:
 
 
 def _bytes_of(fact: LogFact | LogStanding) -> int:
-    """What a fact takes in a journal at most, about."""
+    """Return about the most bytes that a fact takes in a journal."""
     if isinstance(fact, RecordsTaken | PieceFetched):
         return FACT_BYTES + _bytes_of_records(fact.records)
     return FACT_BYTES + len(_encode(fact))
@@ -242,7 +256,7 @@ def _bytes_of_records(records: Iterable[LogRecord]) -> int:
 
 
 def room_for(message: Append | Forward | Fetched) -> int:
-    """What the facts take that come of a message that brings data, but for what any fact takes."""
+    """Return the bytes of the facts from a message with data, without FACT_BYTES."""
     if isinstance(message, Append):
         return _RECORD_BYTES + _ENTRY_BYTES * len(message.entries) + sum(map(len, message.entries))
     return _bytes_of_records(message.records)

@@ -1,8 +1,8 @@
-"""The state of a server or a consensus member over HTTP: /health for probes, /metrics for Prometheus.
+"""The state of a server or consensus member over HTTP.
 
-The pages are made by a thread of their own (ares/server/http_pages.py): an event loop that does not
-answer that thread within a second is what /health is there to find. The pages show no secrets, and
-nothing can be changed by them.
+/health is for probes, /metrics for Prometheus. A thread of their own makes the pages
+(ares/server/http_pages.py): /health must find an event loop which does not answer this thread
+within a second. The pages show no secrets, and change no state.
 """
 
 import asyncio
@@ -22,17 +22,18 @@ if TYPE_CHECKING:
     from ares.server.host import Host
 
 LOOK_S = 1.0
-"""An event loop that does not answer for so long cannot serve."""
+"""Seconds without an answer after which an event loop counts as unable to serve."""
 
 _JSON = "application/json"
 _NO_LEADER = "it knows no leader: is a majority of the members running? Reads and writes do not need one; reconfiguring and creating domains do"
-# -- what is watched ----------------------------------------------------------------------------------------------------
+# -- subjects ----------------------------------------------------------------------------------
 
 
 class Condition(Struct, frozen=True):
-    """The condition of a process at one look. ``trouble``: why it cannot serve; empty if it can.
+    """The condition of a process at a look. ``trouble``: why it cannot serve; empty if it can.
 
-    ``facts``: for /health. ``numbers``: for /metrics, the arguments of what makes them (ares/server/prometheus.py, OF_KIND).
+    ``facts``: for /health. ``numbers``: for /metrics, the arguments of the functions in OF_KIND
+    (ares/server/prometheus.py).
     """
 
     trouble: str
@@ -41,7 +42,7 @@ class Condition(Struct, frozen=True):
 
 
 class WatchedServer:
-    """A storage server; looked at on the event loop of the process."""
+    """A watched storage server, looked at on the event loop of the process."""
 
     kind = "server"
 
@@ -64,7 +65,7 @@ class WatchedServer:
 
 
 class WatchedMember:
-    """A consensus member; looked at like a server."""
+    """A watched consensus member, looked at on the event loop of the process."""
 
     kind = "consensus"
 
@@ -89,9 +90,11 @@ Subject = WatchedServer | WatchedMember
 
 
 class Monitor:
-    """From :meth:`start` on it says that ``id``, at ``site``, starts; that it serves after :meth:`watch`; that it ends after :meth:`ending`.
+    """The monitor of the process ``id`` at ``site``.
 
-    ``listener``: what it serves at. Make it, and call everything, on the event loop of the process.
+    From :meth:`start` on the monitor reports the process as starting, after :meth:`watch` as
+    serving, after :meth:`ending` as ending. ``listener``: the listener of the process. Make the
+    monitor, and call every method, on the event loop of the process.
     """
 
     def __init__(
@@ -108,7 +111,7 @@ class Monitor:
         self._http = HttpStatus(address, {"/health": self._health, "/metrics": self._metrics})
 
     def start(self) -> None:
-        """Raises :class:`ares.BadInput` if the address cannot be listened on."""
+        """Start to answer. Raises :class:`ares.BadInput` if the address cannot be listened on."""
         self._http.start()
 
     def watch(self, subject: Subject) -> None:
@@ -120,10 +123,13 @@ class Monitor:
     def close(self) -> None:
         self._http.close()
 
-    # -- on the thread that answers -------------------------------------------------------------------------------------
+    # -- on the thread that answers ----------------------------------------------------------------
 
     async def _look(self, subject: Subject) -> tuple[Condition | None, str]:
-        """What there is to see, and why the process cannot serve. One look at a time: an event loop that is stuck must not find a queue of them."""
+        """Return the condition of the process, and why the process cannot serve.
+
+        Looks do not overlap: a stuck event loop must not find a queue of looks.
+        """
         if self._under_way is None or self._under_way.done():
             self._under_way = asyncio.run_coroutine_threadsafe(subject.look(), self._loop)
         try:

@@ -1,10 +1,12 @@
-"""What the commands `server` and `consensus` run: one process, put together from the cluster file, from its start to a clean end.
+"""The process of the commands `server` and `consensus`, from the start to a clean end.
 
-SIGTERM and SIGINT end a process cleanly, and the second one at once. Cleanly means that it takes nothing more, finishes what it took (requests
-handled, commits on the disk, replies sent) and exits with status 0. Ending at once is what a crash is, and safe: what was acknowledged outlasts it
-where the cluster file says so. Before it serves, a process owes nobody anything, and the first signal ends it at once, too.
+SIGTERM and SIGINT end a process cleanly, and the second signal at once. A clean end takes no more
+requests, finishes the requests taken (requests handled, commits on the disk, replies sent) and
+exits with status 0. An end at once is like a crash, and safe: acknowledged writes outlast the
+process if the cluster file says so. Before serving, a process has promised no client anything, and
+the first signal ends the process at once, too.
 
-What only some processes need is imported by these alone.
+Modules needed by some processes are imported by these alone.
 """
 
 import asyncio
@@ -66,13 +68,14 @@ _MEMORY_LOST = (
 
 log = logging.getLogger(__name__)
 
-# -- keys ---------------------------------------------------------------------------------------------------------------
+# -- keys --------------------------------------------------------------------------------------
 
 
 class Guard(Struct, frozen=True):
-    """What a process of a cluster with keys guards itself with.
+    """The protection of a process in a cluster with keys.
 
-    ``lock``: for the listener; ``admission``: for what serves its clients. Both None in a cluster without keys.
+    ``lock``: for the listener; ``admission``: for the requests of clients. Both are None in a
+    cluster without keys.
     """
 
     lock: Lock | None = None
@@ -80,7 +83,10 @@ class Guard(Struct, frozen=True):
 
 
 def guard_of(settings: Settings, id: str, public_key: str) -> Guard:
-    """For the server or consensus member ``id``. Raises :class:`ares.BadInput` when its secret or the list of clients cannot be used."""
+    """Return the guard of the server or consensus member ``id``.
+
+    Raises :class:`ares.BadInput` if the secret or the list of clients cannot be used.
+    """
     security = settings.security
     if security is None:
         return Guard()
@@ -92,9 +98,11 @@ def guard_of(settings: Settings, id: str, public_key: str) -> Guard:
 
 
 def processes_as_clients(settings: Settings) -> dict[str, Client]:
-    """The cluster's own processes, by key: servers read from each other to repair what rotted, and consensus members may reconfigure (autopilot).
+    """Return the cluster's own processes as clients, by key.
 
-    Whoever writes the cluster file names them there, by their public keys; a server that was broken into can so read what others hold, no more.
+    Servers read from each other to repair damaged elements, and consensus members may reconfigure
+    (autopilot). The writer of the cluster file names these processes, by public key; an attacker in
+    a server can therefore read the elements of all servers, and no more.
     """
     servers = [
         Client(server.id, server.public_key, Role.READ, server.id)
@@ -108,7 +116,10 @@ def processes_as_clients(settings: Settings) -> dict[str, Client]:
 
 
 def certifying(settings: Settings) -> Callable[[Consensus], Consensus] | None:
-    """What puts certificates on a member's decisions. Raises :class:`ares.BadInput` when the key for that cannot be used."""
+    """Return a function that puts certificates on a member's decisions.
+
+    Raises :class:`ares.BadInput` if the key for certificates cannot be used.
+    """
     security = settings.security
     if security is None:
         return None
@@ -121,13 +132,14 @@ def certifying(settings: Settings) -> Callable[[Consensus], Consensus] | None:
     return lambda consensus: CertifiedConsensus(consensus, settings.initial, signer, verifier)
 
 
-# -- clients inside processes -------------------------------------------------------------------------------------------
+# -- clients inside processes ------------------------------------------------------------------
 
 
 class Asking:
-    """How ``server`` gets at the elements that others hold, to repair its own or to take over theirs: as a client, connected only once it has to ask.
+    """The client through which ``server`` asks other servers for elements.
 
-    Close it at the end.
+    The elements are for a repair of the server's own element, or for bringing. The client connects
+    at the first question. Close it at the end.
     """
 
     def __init__(self, settings: Settings, server: ServerSettings) -> None:
@@ -139,7 +151,7 @@ class Asking:
     async def rebuilt(
         self, configuration: Configuration, object: ObjectName, tag: Tag, length: int
     ) -> Element | None:
-        """See :data:`ares.server.scrub.Pull`."""
+        """Return a rebuilt element; see :data:`ares.server.scrub.Pull`."""
         from ares.objects.repair import rebuild_element
 
         runner = self._connected()
@@ -151,7 +163,11 @@ class Asking:
     def fetch(
         self, request: Bring, target: Configuration, done: Callable[[Element | None, str], None]
     ) -> None:
-        """See :data:`ares.server.bringing.Fetch`. Where no certificate proves who told of it, only servers of the cluster file are asked."""
+        """Fetch an element; see :data:`ares.server.bringing.Fetch`.
+
+        Without certificates, which prove the origin of a configuration, only servers of the cluster
+        file are asked.
+        """
         strangers = [
             server for server in request.source.server_ids if server not in self._settings.servers
         ]
@@ -179,9 +195,7 @@ class Asking:
             element = await runner.run(brought, f"bringing of {request.object!r}", REPAIR_TIMEOUT_S)
         except AresError as error:
             why = str(error)[:DETAIL_CHARACTERS_MAX]
-        except (
-            Exception
-        ) as error:  # whatever a peer sent: the mover gets an answer, and the next errand its turn
+        except Exception as error:  # the mover needs an answer to any peer's message
             why = f"a mistake in ares: {error!r}"[:DETAIL_CHARACTERS_MAX]
             log.exception("a version could not be brought here")
         done(element, why)
@@ -199,7 +213,7 @@ class Asking:
             )
             nobody = (
                 LocalConsensus()
-            )  # what rotted is asked for where it was, not in configurations that followed
+            )  # a damaged element is asked for in its own configuration, not in later ones
             tracer = tracer_of(tracing_of(settings.tracing, os.environ), "ares-repair")
             self._runner = Runner(
                 ClientId(secrets.randbits(64)), connections(key, settings.transport), nobody, tracer
@@ -217,9 +231,11 @@ class Asking:
 def piloted(
     settings: Settings, member: MemberSettings
 ) -> "Callable[[Consensus, Callable[[], bool], Notes], Autopilot] | None":
-    """What makes the autopilot of ``member``, on the event loop; None where the cluster file asks for none. It decides over the member itself.
+    """Return a function that makes the autopilot of ``member`` on the event loop.
 
-    Raises :class:`ares.BadInput` when the member's secret cannot be used: with keys, it is a client of the servers under its own.
+    None if the cluster file has no autopilot. The autopilot decides through the member itself. With
+    keys, the autopilot is a client of the servers under the member's key. Raises
+    :class:`ares.BadInput` if the member's secret cannot be used.
     """
     asked = settings.autopilot
     if asked is None:
@@ -257,13 +273,14 @@ def piloted(
     return make
 
 
-# -- a process ----------------------------------------------------------------------------------------------------------
+# -- a process ---------------------------------------------------------------------------------
 
 
 class Life:
-    """What one process does beside its work: says that it starts, serves and stops, to systemd and over HTTP, and hears when it is to stop.
+    """The frame of a process: it reports start, service and end, and hears the signal to stop.
 
-    ``listener`` is for the work, ``traffic`` what it counts, ``stop`` is set when it is to end.
+    Reports go to systemd and over HTTP. ``listener``: for the work. ``traffic``: the counts of the
+    work. ``stop``: set when the process is to end.
     """
 
     def __init__(
@@ -286,7 +303,7 @@ class Life:
 
     @contextlib.contextmanager
     def told(self) -> Iterator[None]:
-        """Probe the event loop, and answer over HTTP, as long as this lasts.
+        """Probe the event loop, and answer over HTTP, while the block runs.
 
         Raises:
             BadInput: The address for HTTP cannot be used.
@@ -300,14 +317,14 @@ class Life:
             yield
 
     def serving(self, subject: Subject) -> None:
-        """Say READY, the process's id and the address bound: whoever started the process waits for that line."""
+        """Write READY, the process's id and the bound address, for which the starter waits."""
         loop = asyncio.get_running_loop()
         for number in _STOPPING:
             loop.add_signal_handler(number, self._end, number)
         try:
             sys.stdout.write(f"READY {self._id} {self.listener.address}\n")
             sys.stdout.flush()
-        except OSError as error:  # a server serves, whatever became of its standard output
+        except OSError as error:  # a server serves, even without a standard output
             log.warning("READY could not be written to standard output: %s", error)
         if self._monitor is not None:
             self._monitor.watch(subject)
@@ -326,9 +343,10 @@ class Life:
 
 
 def run_storage_server(file: Path, id: str, forget: bool = False) -> None:
-    """Serve as the storage server ``id`` of the cluster file until SIGTERM or SIGINT. Raises :class:`BadInput` and what home.py does.
+    """Serve as the storage server ``id`` of the cluster file until SIGTERM or SIGINT.
 
-    ``forget``: begin empty and under a new identity, whatever an earlier run left or did not leave.
+    ``forget``: begin empty and under a new identity, even if an earlier run left a store. Raises
+    :class:`BadInput` and the errors of home.py.
     """
     settings = Settings.load(file)
     server = settings.servers.get(ServerId(id))
@@ -342,7 +360,7 @@ def run_storage_server(file: Path, id: str, forget: bool = False) -> None:
     with _named(settings, server), held(server.data):
         for address in filter(
             None, (server.address, server.http)
-        ):  # found now, not when the identity is spent
+        ):  # found now, before the identity is claimed
             if not is_free(*split_address(address)):
                 raise BadInput(
                     f"{id} cannot listen on {address}: another program does, or it is no address of this machine; nothing was started"
@@ -359,7 +377,10 @@ def run_storage_server(file: Path, id: str, forget: bool = False) -> None:
 
 
 def run_consensus_member(file: Path, id: str) -> None:
-    """Serve as the consensus member ``id`` of the cluster file until SIGTERM or SIGINT. Raises :class:`BadInput` and :class:`DirectoryLost`."""
+    """Serve as the consensus member ``id`` of the cluster file until SIGTERM or SIGINT.
+
+    Raises :class:`BadInput` and :class:`DirectoryLost`.
+    """
     settings = Settings.load(file)
     member = settings.members.get(ServerId(id))
     if member is None:
@@ -374,7 +395,7 @@ def run_consensus_member(file: Path, id: str) -> None:
 
 @contextlib.contextmanager
 def _named(settings: Settings, own: ServerSettings | MemberSettings) -> Iterator[None]:
-    """What is said of a lost directory names the process and its cluster file."""
+    """Add the process and the cluster file to the error of a lost directory."""
     try:
         yield
     except DirectoryLost as error:

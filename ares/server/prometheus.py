@@ -1,6 +1,8 @@
-"""Numbers of this process as Prometheus reads them. Made when somebody asks, out of what is counted anyway (ares/machine/metrics.py).
+"""Numbers of this process in the format of Prometheus.
 
-No label ever has a value that a client chose: the names of domains and objects are for `ares-cli status`, and there may be millions.
+The page is made on request, out of counts kept anyway (ares/machine/metrics.py). No label ever has
+a value chosen by a client: the names of domains and objects are for `ares-cli status`, and may be
+millions.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -33,14 +35,17 @@ class _Families(Collector):
 
 
 def render(families: Iterable[Metric]) -> bytes:
-    """The page, with what the kernel says of the process at its end."""
+    """Return the page, with the kernel's numbers of the process at the end."""
     return generate_latest(_Families(families))
 
 
 def of_process(
     id: str, kind: str, serving: bool, queueing: Histogram, site: str = ""
 ) -> Iterator[Metric]:
-    """``kind``: server or consensus. ``queueing``: waits for a turn on its event loop."""
+    """Yield the numbers of a process. ``kind``: server or consensus.
+
+    ``queueing``: waits for a turn on the event loop.
+    """
     info = Gauge(
         "ares_info",
         "Which process this is, at which site, with which core; always 1.",
@@ -250,7 +255,10 @@ OF_KIND: Mapping[str, Callable[..., Iterator[Metric]]] = {
     "server": of_server,
     "consensus": of_member,
 }
-"""Of a process of this kind; both take the numbers that a look at it shows (ares/server/monitor.py)."""
+"""The functions for the numbers of each kind of process.
+
+The arguments are the numbers of a look at the process (ares/server/monitor.py).
+"""
 
 
 def _labelled(name: str, what: str, label: str, values: dict[str, int]) -> Metric:

@@ -1,8 +1,9 @@
-"""Measuring the wait of a request for its turn on the event loop.
+"""The measurement of a request's wait for a turn on the event loop.
 
-The code that serves a request cannot see that wait: the request is in a buffer of the kernel until
-the loop reads it. A thread therefore asks the loop for a turn ten times a second, as a connection
-does when a request arrives, and counts the wait. Requests cost no more than without the thread.
+The code that serves a request cannot see this wait: the request is in a buffer of the kernel until
+the loop reads the request. A thread therefore asks the loop for a turn ten times a second, as a
+connection does when a request arrives, and counts the wait. Requests cost no more than without the
+thread.
 """
 
 import asyncio

@@ -1,11 +1,15 @@
-"""Giving space back, and leaving places that went bad: a slice between two commits (what to keep says ares/replica/compaction.py).
+"""The return of space, and the leaving of damaged places: a slice between two commits.
 
-A place is *damaged* when its file is not what was written, however little of it: what is alive there is journaled again, from memory, and the
-place is given up. So a store heals before a restart would have to refuse it. What had rotted in memory, too, is journaled hollow, and waits to be
-repaired from other servers (ares/server/scrub.py).
+ares/replica/compaction.py decides which facts to keep.
 
-All of a damaged place may be alive, and the spare holds only what survives of one worth giving back. Until it is worth that, room for it is what
-clients' data might take; and one that waits for room is in nobody's way: giving back others is what makes room.
+A place is *damaged* when the file differs in any byte from the written content: the live facts are
+journaled again, from memory, and the place is given up. In this way a store heals before a restart
+would have to refuse the store. A fact with damage in memory, too, is journaled hollow, and waits
+for a repair from other servers (ares/server/scrub.py).
+
+All facts of a damaged place may be alive, and the spare holds only the live facts of a place worth
+giving back. Until a damaged place is worth the work, a copy takes room which clients' data might
+take. A place waiting for room blocks no second place: giving back places makes room.
 """
 
 import enum
@@ -22,7 +26,11 @@ log = logging.getLogger(__name__)
 
 
 class Reclaimed(enum.Enum):
-    """What a step did: nothing; it looked, and there is more to look at; it left something to commit before the next step."""
+    """The result of a step.
+
+    NOTHING: no work. LOOKED: the step looked, and more is left to look at. APPENDED: facts must be
+    committed before the next step.
+    """
 
     NOTHING = enum.auto()
     LOOKED = enum.auto()
@@ -30,9 +38,10 @@ class Reclaimed(enum.Enum):
 
 
 class Reclaiming:
-    """Of ``journal``, whose facts made ``replica``. ``lacks_room``: a place could not be given back, for the disk is full.
+    """The reclaiming of space in ``journal``, the source of ``replica``'s facts.
 
-    Whenever a step did nothing and damaged places are left, it is set.
+    ``lacks_room``: a place could not be given back because the disk is full. Set whenever a step
+    did no work while damaged places are left.
     """
 
     def __init__(
@@ -49,11 +58,11 @@ class Reclaiming:
 
     @property
     def damaged(self) -> int:
-        """How many places went bad and are not left yet."""
+        """Return the number of damaged places not yet left."""
         return len(self._damaged)
 
     def leave(self, place: int, readable: Container[Key] | None = None) -> None:
-        """``place`` is damaged. ``readable``: see :class:`ares.store.port.Verdict`."""
+        """Note that ``place`` is damaged. ``readable``: see :class:`ares.store.port.Verdict`."""
         if place not in self._damaged:
             log.error(
                 "place %d of the store is damaged; what is alive there is journaled again from memory",
@@ -67,13 +76,14 @@ class Reclaiming:
             self._waiting = None
 
     def look_again(self) -> None:
-        """Look for what can be given back, however little died since the last time."""
+        """Look for places to give back at the next step, even if few facts died since."""
         self._looked_at_died = self._replica.account.died - self._limits.look_bytes
 
     def step(self) -> Reclaimed:
-        """One slice, if there is a place to give back. Call it while no commit is under way, so that every slice before it is durable.
+        """Do a slice of work, if a place is to be given back.
 
-        Raises OSError.
+        Call this method while no commit is under way: every earlier slice must be durable. Raises
+        OSError.
         """
         if self._compaction is None and not self._damaged and not self._may_be_worth_it:
             self.lacks_room = False
@@ -114,7 +124,11 @@ class Reclaiming:
         return Reclaimed.APPENDED
 
     def _wait(self, compaction: Compaction) -> Reclaimed:
-        """There is no room for the next slice. Once, and not again until there was some, look for another place than a damaged one."""
+        """Wait for room for the next slice: the disk is full.
+
+        If the place is damaged, look once for an undamaged place, and not again until the disk had
+        room.
+        """
         lacked_room, self.lacks_room = self.lacks_room, True
         if compaction.place not in self._damaged:
             return Reclaimed.NOTHING
@@ -125,7 +139,11 @@ class Reclaiming:
         return Reclaimed.LOOKED
 
     def _chosen(self) -> Compaction | None:
-        """A damaged place that nothing is appended to any more, else one that is worth it; the other way round while there is no room."""
+        """Return the work on the next place to give back.
+
+        A damaged place closed for appends comes first, followed by a place worth the work; in the
+        opposite order while the disk is full.
+        """
         places = self._journal.places()
         chosen = next((place for place in self._damaged if place in places), None)
         if (chosen is None or self.lacks_room) and self._may_be_worth_it:
@@ -147,15 +165,15 @@ class Reclaiming:
 
     @property
     def _may_be_worth_it(self) -> bool:
-        """Whether so much died since the last time that it is time to look again."""
+        """Return whether enough facts died since the last look to look again."""
         return self._replica.account.died - self._looked_at_died >= self._limits.look_bytes
 
     def _sealed(self) -> Reclaimed:
-        """See to it that nothing more is appended to damaged places."""
+        """Close damaged places for appends."""
         self.lacks_room = False
         for place in list(self._damaged):
             if place not in self._journal.durable():
-                del self._damaged[place]  # it was given back meanwhile
+                del self._damaged[place]  # the place was given back since
             elif self._journal.seal(place):
                 return Reclaimed.APPENDED
             else:

@@ -1,10 +1,12 @@
-"""A durable server looks after its own disk: it reads everything once in a while, leaves what went bad, and has the lost elements rebuilt.
+"""The care of a server for the disk: verify all places, leave damaged places, repair elements.
 
-One *round* verifies every place, in a thread of its own and no faster than it was told to; waits until what is alive at damaged places was journaled
-again (ares/server/reclaiming.py); and tries to repair every quarantined element once, from those of other servers. Between rounds it repairs at once
-what is found missing, and again as long as some are.
+A *round* verifies every place, in a thread and at a limited rate; waits until the live facts of
+damaged places have been journaled again (ares/server/reclaiming.py); and tries once to repair every
+quarantined element, from the elements of other servers. Between rounds the server repairs a newly
+missing element at once, and tries again while elements are missing.
 
-The time of the last round outlasts the server in a file beside its store: one that is restarted every week is verified, too.
+The time of the last round outlasts the server in a file beside the store: a server restarted every
+week is verified, too.
 """
 
 import asyncio
@@ -31,32 +33,33 @@ from ares.store.port import Journal
 log = logging.getLogger(__name__)
 
 LOOK_S = 1.0
-"""How often it looks whether there is something to do."""
+"""Seconds between two looks for work."""
 
 FIRST_AFTER_S = 60.0
-"""A round that is due when the server starts begins so much later."""
+"""Seconds from the server's start to a round which is due at the start."""
 
 RETRY_S = 5.0
 RETRY_S_MAX = 900.0
 AT_ONCE = 16
 AT_ONCE_BYTES = 64 * 1024 * 1024
-"""So many elements are asked for side by side, and values of so many bytes."""
+"""Limits of elements asked for side by side, and of the bytes of their values."""
 
 FAILURES_MAX = 3
-"""After so many elements of a configuration of which too few servers answered, the others are left for the next time."""
+"""Unanswered elements of a configuration after which its elements wait for the next time."""
 
 Pull = Callable[[Configuration, ObjectName, Tag, int], Awaitable[Element | None]]
-"""This server's element of a version (of a value of so many bytes), rebuilt from those of the others; None if it cannot be had.
+"""A function to rebuild this server's element of a version from other servers' elements.
 
-Raises :class:`ares.AresError`.
+The last argument is the length of the value. Returns None if the element cannot be rebuilt. Raises
+:class:`ares.AresError`.
 """
 
 
 class ScrubPlan(Struct, frozen=True):
-    """How a server looks after its disk.
+    """The plan of a server's care for its disk.
 
-    ``every_s``: from the end of one round to the next one's beginning; 0: only when asked for. ``told``: the file with the time of the last.
-    ``pull``: None where there is nobody to ask.
+    ``every_s``: from the end of a round to the begin of the next; 0: only when asked for. ``told``:
+    the file with the time of the last round. ``pull``: None if no server can be asked.
     """
 
     every_s: float
@@ -66,17 +69,17 @@ class ScrubPlan(Struct, frozen=True):
 
 
 class _Ended(Exception):
-    """The server stops."""
+    """The end of the server."""
 
 
 NAP_S_MAX = 0.5
-"""How long a thread that is held back sleeps at most, before it looks at the rate again."""
+"""Longest sleep of a thread on the brake, before the thread looks at the rate again."""
 
 
 class _Pace:
-    """Holds a thread back: called before so many bytes are read, it waits until those before them have taken their time.
+    """A brake for a thread: a call before a read waits for the time of the earlier bytes.
 
-    Another rate counts at once, also for what is waited for.
+    A new rate counts at once, also for the present wait.
     """
 
     def __init__(self, bytes_per_s: int) -> None:
@@ -87,7 +90,7 @@ class _Pace:
         self._ended = threading.Event()
 
     def begin(self) -> None:
-        """What was read before is nobody's concern any more."""
+        """Forget the bytes of earlier reads."""
         self.bytes, self._owed_bytes = 0, 0.0
 
     def __call__(self, bytes: int) -> None:
@@ -111,7 +114,7 @@ class _Pace:
 
 
 class _Repairs:
-    """Of what ``host`` misses. ``pull``: None where there is nobody to ask."""
+    """The repairs of ``host``'s missing elements. ``pull``: None if no server can be asked."""
 
     def __init__(self, host: Host, pull: Pull | None) -> None:
         self._host = host
@@ -121,7 +124,7 @@ class _Repairs:
         self._retry_at_s = 0.0
 
     async def try_again(self, now_s: float) -> None:
-        """Try all, if some are new or it is time to."""
+        """Try all repairs, if new elements are missing or the time has come."""
         missed = frozenset(self._host.replica.quarantined)
         if missed - self._missed:
             self._retry_s = RETRY_S
@@ -180,7 +183,7 @@ class _Repairs:
 
 
 class Scrubbing:
-    """Of ``host``, over ``journal``. Use :meth:`run` as a task, and cancel it."""
+    """The scrubbing of ``host`` and ``journal``. Use :meth:`run` as a task, and cancel it."""
 
     def __init__(self, host: Host, journal: Journal, plan: ScrubPlan) -> None:
         self._host = host
@@ -196,7 +199,7 @@ class Scrubbing:
         host.scrub = self.answer
 
     def answer(self, request: Scrub) -> ScrubReply:
-        """Begin if it is asked for, and tell how far it is."""
+        """Begin a round if asked for, and return the progress."""
         if request.begin:
             self._pace.bytes_per_s = (
                 request.bytes_per_s if request.bytes_per_s > 0 else self._plan.bytes_per_s
@@ -226,7 +229,7 @@ class Scrubbing:
         )
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Scrub and repair until cancelled."""
         due_s = time.time() + max(self._until_due_s(), FIRST_AFTER_S)
         with ThreadPoolExecutor(1, "scrub") as threads:
             try:
@@ -254,11 +257,14 @@ class Scrubbing:
         except Exception:
             log.exception("looking after the store failed; it is tried again")
         finally:
-            if is_round:  # else one may have been asked for meanwhile
+            if is_round:  # else a round may have been asked for since
                 self._running = False
 
     def _until_due_s(self) -> float:
-        """Not known when the last round was: this counts as one, for a store that is new needs none."""
+        """Return the seconds until the next round is due.
+
+        Without a known last round, now counts as the last round: a new store needs no round.
+        """
         try:
             return (
                 min(float(self._plan.told.read_text(encoding="ascii")) - time.time(), 0.0)
@@ -274,7 +280,7 @@ class Scrubbing:
         except OSError as error:
             log.warning("the time of the scrub could not be written: %s", error)
 
-    # -- a round --------------------------------------------------------------------------------------------------------
+    # -- a round -----------------------------------------------------------------------------------
 
     async def _round(self, threads: ThreadPoolExecutor) -> None:
         log.info("scrub: %d bytes to verify", self._total)
@@ -310,7 +316,7 @@ class Scrubbing:
             return
         if (
             not verdict.whole and place in journal.durable()
-        ):  # it may have been given back meanwhile
+        ):  # the place may have been given back since
             if journal is not self._journal:
                 self._damaged_in_logs += 1
                 log.error(

@@ -1,4 +1,4 @@
-"""A storage server from its start to its end: what its journal tells, then serving, then a journal that is whole."""
+"""A storage server from start to end: recovery, service, and a clean end of the journal."""
 
 import asyncio
 import gc
@@ -31,13 +31,16 @@ def restored(
     journal: Journal,
     clock: Clock = no_clock,
 ) -> Replica:
-    """The server's state as ``journal`` tells it, once in a process: the garbage collector never looks at it, nor at what else is there already.
+    """Return the server's state from ``journal``, with the state hidden from the collector.
 
-    Servers of one domain grow alike and look for garbage at the same time, so no quorum hides it: let it be a short look.
+    To be called once in a process: the garbage collector never looks at the state, nor at any
+    object that exists already. Servers of a domain grow alike and look for garbage at the same
+    time, hence no quorum hides the look: the look must be short.
 
-    Raises :class:`ares.model.errors.StoreDamaged`, :class:`ares.model.errors.ForeignStore` or :class:`ares.BadInput`.
+    Raises :class:`ares.model.errors.StoreDamaged`, :class:`ares.model.errors.ForeignStore` or
+    :class:`ares.BadInput`.
     """
-    gc.disable()  # millions of objects come and none goes: looking for garbage among them takes most of the time
+    gc.disable()  # millions of new objects and no garbage: a search would take most of the time
     try:
         replica = recovered(server, identity, initial, journal, clock)
     finally:
@@ -53,7 +56,7 @@ def recovered(
     journal: Journal,
     clock: Clock = no_clock,
 ) -> Replica:
-    """:func:`restored`, as often as you like."""
+    """Return the server's state from ``journal``, as often as called; see :func:`restored`."""
     replica = Replica(server, identity, initial, clock, journal.keeps)
     replica.begin_restoring()
     for place, facts in journal.recover():
@@ -79,13 +82,17 @@ async def run_server(
     fetch_bytes_per_s: float = math.inf,
     sites: Iterable[str] = (),
 ) -> None:
-    """Serve until ``stop`` is set (if the disk fails, it is set here), and reply to what was taken; the journal is closed then.
+    """Serve until ``stop`` is set, reply to the requests taken, and close the journal.
 
-    ``initial``: c0 of the cluster file. ``journal``: None keeps everything in memory. ``admission``: what each client may ask. ``serving`` is told of
-    the host. ``plan``: how it looks after its disk; None: not at all. ``traffic``: what the listener counts. ``links``: to other servers, for logs;
-    None: it keeps none. ``log_journals``: where they are; None: in memory. ``fetch_bytes_per_s``: for old entries. ``sites``: of clients that count.
+    A failing disk sets ``stop``, too. ``initial``: c0 of the cluster file. ``journal``: None keeps
+    everything in memory. ``admission``: the permissions of clients. ``serving``: called with the
+    host. ``plan``: the care for the disk; None: no care. ``traffic``: the listener's counts.
+    ``links``: connections to other servers, for logs; None: no logs. ``log_journals``: the journals
+    of logs; None: in memory. ``fetch_bytes_per_s``: the rate for old entries. ``sites``: the sites
+    of counted clients.
 
-    Raises what :func:`restored` and ``listener.serve`` do, and :class:`StoreFailed` when the disk fails.
+    Raises the errors of :func:`restored` and ``listener.serve``, and :class:`StoreFailed` when the
+    disk fails.
     """
     journal = journal or NoJournal()
     failure: list[OSError] = []

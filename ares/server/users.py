@@ -1,7 +1,8 @@
-"""Who uses which domain: a server counts the requests of its clients by domain and by the site where they say they are (docs/sites.md).
+"""The use of domains: a server counts requests by domain and by the client's site.
 
-Counts decay, so that they say how it is of late. They are bounded: only sites and configurations that the server knows are counted, and only so many
-pairs of them. No name of a key is kept.
+A client says its site itself (docs/sites.md). Counts decay, and therefore show recent use. Counts
+are bounded: only known sites and configurations are counted, and a limited number of pairs. No name
+of a key is kept.
 """
 
 import math
@@ -24,22 +25,23 @@ from ares.replica.hosting import Hosting
 
 HALF_LIFE_S = 5.0
 DECAY_S = 1.0
-"""How often counts decay."""
+"""Seconds between two decays of the counts."""
 
 PAIRS_MAX = 4096
-"""Of a configuration and a site, that are counted at once."""
+"""Pairs of a configuration and a site that are counted at once."""
 
 NEGLIGIBLE = 0.1
-"""Counts that are smaller are dropped."""
+"""Size below which a count is dropped."""
 
 _COUNTED = frozenset({GetTag, GetData, PutData})
 _PER_S = math.log(2) / HALF_LIFE_S
 
 
 class Users:
-    """Counts what clients at ``sites`` ask of the configurations in ``hosted``. ``clock``: seconds. ``chance``: a number from 0 to 1, below 1.
+    """The counts of requests by clients at ``sites`` about the configurations in ``hosted``.
 
-    ``any``: whether there are sites, and anybody is counted.
+    ``clock``: seconds. ``chance``: a random number from 0 to 1, below 1. ``any``: sites exist, and
+    requests are counted.
     """
 
     def __init__(
@@ -58,9 +60,11 @@ class Users:
         self._decayed_at = clock()
 
     def seen(self, sender: Sender, messages: Sequence[AnyMessage]) -> None:
-        """A batch came. One of its messages, whichever, counts for all: looking at each takes half as long as answering it.
+        """Count a batch. A message of the batch, chosen by chance, counts for all.
 
-        With keys, nothing of a client is read before its key was found to be known. What moves data carries a successor, and is not counted.
+        To look at each message takes half as long as to answer the message. With keys, no byte of a
+        client is read before the key is known. A request of a mover carries a successor, and is not
+        counted.
         """
         if not (self.any and self.counts(sender) and messages):
             return
@@ -73,11 +77,11 @@ class Users:
         self.count(sender, message.configuration, number)
 
     def counts(self, sender: Sender) -> bool:
-        """Whether what this client asks is counted."""
+        """Return whether this client's requests are counted."""
         return getattr(sender, "site", "") in self._counts
 
     def count(self, sender: Sender, id: ConfigurationId, number: int) -> None:
-        """So many requests about a configuration came from a client whose requests are counted."""
+        """Count ``number`` requests about a configuration, of a client at a counted site."""
         self._decay()
         counts = self._counts[sender.site]  # type: ignore[attr-defined]
         if id in counts:
@@ -87,7 +91,10 @@ class Users:
             self._pairs += 1
 
     def usage(self, domains: Sequence[DomainName]) -> tuple[Usage, ...]:
-        """How these are used, of those that are here; takes as long as going through all configurations that are."""
+        """Return the use of the ``domains`` of this server.
+
+        The time is proportional to the number of all configurations of this server.
+        """
         self._decay()
         hosted: dict[DomainName, list[Hosting]] = {domain: [] for domain in domains}
         for hosting in self._hosted.values():
@@ -108,7 +115,7 @@ class Users:
         return tuple(AskedFrom(site, per_s) for site, per_s in most if per_s > 0)
 
     def _decay(self) -> None:
-        """A clock that went backwards costs nothing: counts stay as they are."""
+        """Let the counts decay. After a step back of the clock the counts stay as they are."""
         now = self._clock()
         passed_s = now - self._decayed_at
         if 0 <= passed_s < DECAY_S:
