@@ -37,7 +37,7 @@ class NoLinks:
 
 @pytest.fixture
 def ticked(monkeypatch: pytest.MonkeyPatch) -> Counter[LogNode]:
-    """Number of ticks of each node."""
+    """Return the number of ticks of each node."""
     found: Counter[LogNode] = Counter()
     monkeypatch.setattr(LogNode, "tick", lambda node, now: found.update([node]))
     monkeypatch.setattr(hosted_logs, "TICK_WORK_MAX", AT_ONCE * TICK_WORK)

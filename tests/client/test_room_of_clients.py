@@ -1,4 +1,7 @@
-"""Bytes that a client has under way are bounded: what is beyond waits in order, and everything gives its room back."""
+"""The bound of a client's bytes under way: further operations wait in order.
+
+Every operation gives its room back.
+"""
 
 import asyncio
 import contextlib
@@ -29,7 +32,7 @@ def runner_of(user):
 
 
 def limited(user, limit=ROOM):
-    """Return `user`, with so many bytes of room."""
+    """Return `user` after setting the bytes of room to `limit`."""
     runner_of(user).room.limit = limit
     return user
 
@@ -183,7 +186,10 @@ async def test_a_full_room_does_not_hold_up_what_frees_the_cluster(cluster):
 
 @contextlib.asynccontextmanager
 async def over_tcp():
-    """A client of three servers over TCP, where the compiled core runs small operations if it is there, and their listeners."""
+    """Run a client of three servers over TCP; yield the client and the listeners.
+
+    The compiled core runs small operations if present.
+    """
     book = [
         Server(f"s{number}", address, f"{number:032x}")
         for number, address in enumerate(free_addresses(3))

@@ -1,4 +1,7 @@
-"""Room for the bytes that a client has under way (ares/operation/room.py): bounded, in order, and given back whatever happens."""
+"""Room for the bytes that a client has under way: bounded, in order, and always given back.
+
+See ares/operation/room.py.
+"""
 
 import random
 
