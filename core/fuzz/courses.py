@@ -1,7 +1,8 @@
-"""What the fuzzer's inputs stand for: courses of events that twins go through, one with the compiled core and one in Python, who must not differ.
+"""The courses of events encoded by the fuzzer's inputs, for twins that must not differ.
 
-An input is read as decisions, byte by byte, so that a small change of it is a small change of the course. Seals of what is put are right unless the
-input decides otherwise: no fuzzer finds a hash.
+A course runs on two twins, with the compiled core and in Python. An input is read as decisions,
+byte by byte, so that a small change of the input is a small change of the course. Seals of put
+elements are right unless the input decides otherwise: no fuzzer finds a hash.
 """
 
 from collections.abc import Sequence
@@ -34,7 +35,7 @@ BETWEEN_STARTS_S = 2 * TICK_S
 MESSAGES_MAX = 6
 EDITS_MAX = 4
 ODDS = 16
-"""One in so many is what hardly anybody sends."""
+"""Rarity of messages which hardly any peer sends: one in ODDS."""
 
 OBJECTS = ("a", "b", "ü" * 20, "\0file", "\0domain/x", "n" * 1024, "é" * 513, "")
 NUMBERS = (1, 2, 3, 4, 5, 6, 7, 70_000, 0, 1 << 48, (1 << 48) + 1, 2**64 - 1)
@@ -50,7 +51,7 @@ SENDERS = [
 
 
 class Decisions:
-    """Made by the bytes of an input; after its end all are the first one."""
+    """Decisions made by the bytes of an input; after the end, always the first choice."""
 
     def __init__(self, data: bytes) -> None:
         self._data, self._at = data, 0
@@ -90,7 +91,7 @@ def _element(
         length, parts = some.one(LENGTHS), some.one((parts, (), (b"",), (*parts, b"more")))
     try:
         element = sealed(configuration.id, name, tag, index, length, parts)
-    except Exception:  # a name or number that nothing is sealed with
+    except Exception:  # a name or number that cannot be sealed
         return Element(index, length, 1, parts)
     return Element(index, length, element.checksum ^ 1, parts) if some.rarely() else element
 
@@ -161,9 +162,9 @@ def _frames(some: Decisions) -> list[bytes]:
 
 @patch(
     "ares.server.host.time", SimpleNamespace(perf_counter=lambda: 0.0)
-)  # replies that are traced say how long they took
+)  # replies to traced requests have times
 def server(data: bytes) -> None:
-    """Twin servers, with a journal or without, with keys or without, are sent batches."""
+    """Send batches to twin servers, with or without a journal, with or without keys."""
     some = Decisions(data)
     compiled, pure = twins(bool(some.below(2)), bool(some.below(2)))
     for _ in range(EVENTS_MAX):
@@ -195,7 +196,7 @@ def server(data: bytes) -> None:
 
 
 def _torn(some: Decisions, compiled: Half, frames: list[bytes]) -> None:
-    """A read of a connection that is no whole number of messages, or none at all, is left alone."""
+    """Check that the core leaves a read alone which is no whole number of messages, or empty."""
     before = compiled.state
     read = _edited(some, b"".join(frames))
     if compiled.host.serve(SENDERS[-2], memoryview(read[: 1 + some.below(9)])) is not None:
@@ -204,9 +205,11 @@ def _torn(some: Decisions, compiled: Half, frames: list[bytes]) -> None:
 
 
 class Pair(Both):
-    """``forged``: the tag, the length and the bytes of what several servers may say that nobody wrote.
+    """Twin clients. ``forged``: a tag, a length and bytes which no client wrote, from several
+    servers.
 
-    Time passes in ticks, and between the starts of operations: what ends at the same tick may end in any order.
+    Time passes in ticks, and between the starts of operations: operations that end at the same tick
+    may end in any order.
     """
 
     forged: tuple[Tag, int, int] | None = None
@@ -225,7 +228,7 @@ class Pair(Both):
 
 
 def client(data: bytes) -> None:
-    """Twin clients, of replicas or of an erasure code, whose servers answer as they should, or not."""
+    """Run twin clients, of replicas or an erasure code, with servers that answer well or oddly."""
     some = Decisions(data)
     both = Pair(some.one(CONFIGURATIONS))
     both.forged = (
@@ -273,7 +276,7 @@ def client(data: bytes) -> None:
 def _forged(
     some: Decisions, both: Pair, server: str, request: GetData, reply: DataReply
 ) -> DataReply:
-    """With seals that are right."""
+    """Return a forged reply with right seals."""
     assert both.forged is not None
     tag, length, size = both.forged
     index = (
@@ -292,7 +295,7 @@ def _forged(
 
 
 def _answer_oddly(some: Decisions, both: Pair) -> None:
-    """Replies with other tags and elements than the server has, or whose bytes are others."""
+    """Reply with tags and elements unlike the server's, or with changed bytes."""
     both.post()
     server = some.one(SERVERS).id
     count = 1 + some.below(3)

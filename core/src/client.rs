@@ -1,10 +1,9 @@
-//! The client half: small reads and writes in one known configuration, as ares/objects/operations.py and ares/operation/session.py run them, with the same
-//! calls, requests, bytes and results.
-//!
-//! Whatever is unusual is given to the Python session, as it was before that happened ([`Handed`]): a reply that names a successor or refuses, tags that
-//! differ, an element that is missing or bad, time for another request or the deadline. What both share is the session's: calls, tags, who is ready.
-//!
-//! The state is locked for moments only, and never while Python may run: `done` begins new operations.
+//! The client half: small reads and writes in a known configuration, with the calls, requests,
+//! bytes and results of ares/objects/operations.py and ares/operation/session.py.
+//! An unusual operation goes to the Python session in its last usual state ([`Handed`]): after a
+//! successor, refusal, differing tags or missing element, at a resend or deadline. Calls, tags and
+//! readiness are the session's. The state is locked for moments only, and never while Python may
+//! run: `done` begins new operations.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,14 +24,14 @@ type Held = Py<PyAny>;
 const RESEND_S: f64 = 0.5;
 const SEND_BYTES_PER_S_EXPECTED: f64 = 50e6;
 const USUAL_ROUNDS: f64 = 64.0;
-/// As in ares/net/batching.py: what is more is cut there.
+/// As in ares/net/batching.py: a larger batch is cut by that module.
 const BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// As in ares/model/codec.py.
 const HEADER_BYTES_MAX: usize = 32 * 1024 * 1024;
 const KEY_BYTES_MAX: usize = 1024;
-/// Of the room for what is to be sent to a server, once that was sent.
+/// Room kept in a server's slot after the messages were sent.
 const CHUNK_KEPT_BYTES: usize = 64 * 1024;
-/// Servers of a configuration are counted in the bits of a number.
+/// Bits of the number that counts the servers of a configuration.
 const SERVERS_MAX: usize = 64;
 /// Lengths of values whose fragments' headers are kept.
 const LENGTHS_KNOWN_MAX: usize = 256;
@@ -40,22 +39,22 @@ const TAGS_MAX: usize = 1001;
 /// As in ares/operation/room.py.
 const OPERATIONS_MAX: usize = 2048;
 const NUMBER_LAST: u64 = u64::MAX;
-/// Room for those of most operations.
+/// Room for the answers of most operations.
 const ANSWERS_BYTES: usize = 256;
 const ANSWERS: usize = 8;
-/// What no name of a domain has: between that and an object's, in the name of a queue of writes.
+/// Text that no domain's name has: separates domain and object in the name of a queue of writes.
 const BETWEEN: &str = "\0";
 const DELETED: i64 = -1;
 const NEVER_WRITTEN: Tag = Tag { number: 0, writer: 0 };
 
-// -- replies ---------------------------------------------------------------------------------------------------------------
+// -- replies --------------------------------------------------------------------------------------
 
 #[derive(Clone, Copy)]
 enum Reply<'a> {
     Tag(Tag),
     Data(Data<'a>),
     Ack,
-    /// Anything else, and what names a successor or says how long it took.
+    /// Any other reply, and a reply with a successor or with times.
     Other,
 }
 
@@ -73,7 +72,7 @@ struct Message<'a> {
     bytes: &'a [u8],
 }
 
-/// The messages of a batch's first frame. None: not one that is understood here; whether it is a batch at all the Python twin says.
+/// The messages of a batch's first frame, or None: the Python twin checks any unknown form.
 fn messages(frame: &[u8]) -> Option<Vec<Message<'_>>> {
     let mut cursor = Cursor::new(frame, 1);
     let count = if *frame.first()? == wire::VERSION { cursor.array()? } else { return None };
@@ -135,9 +134,9 @@ fn data<'a>(cursor: &mut Cursor<'a>) -> Option<Data<'a>> {
     Some(Data { newest, length, trimmed, element })
 }
 
-// -- operations under way --------------------------------------------------------------------------------------------------
+// -- operations under way -------------------------------------------------------------------------
 
-/// In what order servers are asked in one turn (ares/operation/readiness.py). `wanted`: bits of those that send their elements.
+/// The order of servers in a turn (ares/operation/readiness.py). `wanted`: bits of element senders.
 struct Order {
     python: Held,
     first: Vec<usize>,
@@ -145,7 +144,7 @@ struct Order {
     wanted: u64,
 }
 
-/// A configuration that was met. `servers`: their places among the client's.
+/// A known configuration. `servers`: indexes among the client's servers.
 struct Place {
     configuration: Held,
     id: Vec<u8>,
@@ -158,7 +157,7 @@ struct Place {
     preferred: usize,
 }
 
-/// Of erasure-coded elements. `own`: small ones are coded here; what they begin with depends on the length of the value only.
+/// Erasure coding. `own`: small elements are coded here; headers depend on the value's length only.
 struct Coding {
     python: Held,
     more_bytes: usize,
@@ -174,7 +173,7 @@ enum Phase {
     PutData,
 }
 
-/// What only a write has. `highest`: the number that its get-tag found, once it is over.
+/// The fields of a write. `highest`: the number found by the get-tag, once complete.
 struct Write {
     queue: String,
     value: Py<PyBytes>,
@@ -199,7 +198,7 @@ struct Operation {
     unasked: bool,
     started: f64,
     resend_at: f64,
-    /// The replies that count, joined, and the positions of the servers whose they are.
+    /// The replies that count, joined, and the positions of their servers.
     answers: Vec<u8>,
     answered: Vec<u8>,
 }
@@ -214,14 +213,13 @@ impl Operation {
         self.answered.clear();
     }
 
-    /// The replies so far.
     fn replies(&self) -> impl Iterator<Item = Reply<'_>> {
         let mut cursor = Cursor::new(&self.answers, 0);
         self.answered.iter().map_while(move |_| reply(&mut cursor).map(|(_, reply)| reply))
     }
 }
 
-/// A server, and what is to be sent to it.
+/// A server, and the messages to be sent to the server.
 struct Slot {
     name: Py<PyString>,
     chunk: Vec<u8>,
@@ -230,7 +228,7 @@ struct Slot {
 }
 
 impl Slot {
-    /// The first frame of a batch of what is to be sent, which is then forgotten.
+    /// Take the messages to be sent, as the first frame of a batch.
     fn take<'py>(&mut self, py: Python<'py>) -> Bound<'py, PyBytes> {
         let mut frame = Vec::with_capacity(self.chunk.len() + 6);
         frame.push(wire::VERSION);
@@ -250,13 +248,13 @@ struct State {
     slots: Vec<Slot>,
     by_name: HashMap<String, usize>,
     operations: BTreeMap<u64, Box<Operation>>,
-    /// Of each object that is being written, the writes that come after that.
+    /// For each object under a write, the writes that follow.
     queues: HashMap<String, VecDeque<Box<Operation>>>,
     scratch: Vec<u8>,
 }
 
 impl State {
-    /// The same message to servers of a configuration; returns those for which there was none before.
+    /// Append a message for servers; put the servers without earlier messages into `fresh`.
     fn post(
         &mut self,
         place: &Place,
@@ -276,7 +274,7 @@ impl State {
         }
     }
 
-    /// Ask those that an operation's query asks first, or those that were spared; it is under way from now on.
+    /// Send a query to `positions`, and count the operation as under way; return fresh servers.
     fn post_query(
         &mut self,
         operation: Box<Operation>,
@@ -323,9 +321,9 @@ fn head(
     wire::put_text(message, object);
 }
 
-// -- what Python sees --------------------------------------------------------------------------------------------------------
+// -- Python's view --------------------------------------------------------------------------------
 
-/// An operation as the Python session is to go on with it; ares/operation/handed.py does. ``call`` 0: it waits for its turn.
+/// An operation for the Python session (ares/operation/handed.py). `call` 0: waits for its turn.
 #[pyclass(frozen, get_all, module = "ares._core")]
 pub struct Handed {
     make: Held,
@@ -347,11 +345,11 @@ pub struct Handed {
     highest: Option<u64>,
 }
 
-/// The small operations of one session, and what is to be sent for them.
+/// The small operations of a session, and their messages.
 #[pyclass(frozen, module = "ares._core")]
 pub struct Client {
     state: Mutex<State>,
-    /// Every operation has a copy, those that wait for their turn as well.
+    /// A counter: each operation has a copy, also an operation that waits for its turn.
     counted: Arc<()>,
     decode_replies: Held,
     decode_own: Held,
@@ -360,7 +358,7 @@ pub struct Client {
     tombstone: Held,
 }
 
-/// The objects of one domain: where small reads and writes begin.
+/// The objects of a domain: the entry of small reads and writes.
 #[pyclass(frozen, module = "ares._core")]
 pub struct Objects {
     client: Py<Client>,
@@ -380,7 +378,7 @@ pub struct Objects {
     known: Mutex<Known>,
 }
 
-/// What there is around a session on an event loop: results go into futures, and it wants to know when there is something to send.
+/// The session's shell on an event loop: takes results into futures, and is told of messages.
 #[derive(FromPyObject)]
 struct Shell {
     create_future: Held,
@@ -388,7 +386,7 @@ struct Shell {
     settle: Held,
 }
 
-/// The configuration that was asked last, and in what orders in which turn: for large values, and others.
+/// The last configuration, and the orders of a turn: for large values, and for others.
 #[derive(Default)]
 struct Known {
     place: Option<Arc<Place>>,
@@ -400,7 +398,7 @@ pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Objects {
-    /// The only configuration that there is to ask, if it is one and servers were told of it.
+    /// The only active configuration, if the servers of the session were told of it.
     fn place(&self, py: Python<'_>) -> PyResult<Option<Arc<Place>>> {
         let sequence = self.sequence.bind(py);
         let last = sequence.getattr(intern!(py, "last_known"))?;
@@ -550,7 +548,8 @@ impl Objects {
 
 #[pymethods]
 impl Objects {
-    /// Begin a read; what comes of it goes to `done`, which is returned, or into a new future (None). Returns None if it is none that is run here.
+    /// Begin a read for `done`, or for a new future, and return it; None: the core does no such
+    /// read.
     fn read(
         slf: &Bound<'_, Self>,
         key: &Any<'_>,
@@ -561,7 +560,7 @@ impl Objects {
         Self::begin(slf, key, None, done, now, timeout_s)
     }
 
-    /// As `read`.
+    /// Begin a write, as `read` begins a read.
     fn write(
         slf: &Bound<'_, Self>,
         key: &Any<'_>,
@@ -574,7 +573,7 @@ impl Objects {
         Self::begin(slf, key, Some(value.clone().unbind()), done, now, timeout_s)
     }
 
-    /// For the garbage collector: the shell around the session knows who has this.
+    /// For the garbage collector: the shell around the session holds this object.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         for held in
             [&self.session, &self.view, &self.make, &self.sequence, &self.tags, &self.readiness]
@@ -612,7 +611,7 @@ impl Client {
         Ok(found)
     }
 
-    /// These servers are in the session's outbox from now on, in this order.
+    /// Enter these servers into the session's outbox, in this order.
     fn enter(&self, session: &Any<'_>, fresh: &[usize]) -> PyResult<()> {
         for slot in fresh {
             let name = locked(&self.state).slots[*slot].name.clone_ref(session.py());
@@ -621,7 +620,7 @@ impl Client {
         Ok(())
     }
 
-    /// Begin the first round of an operation; whether there was nothing to send to one of its servers before.
+    /// Begin an operation's first round; return whether a server had no earlier message.
     fn query(&self, py: Python<'_>, mut operation: Box<Operation>, now: f64) -> PyResult<bool> {
         let objects_kept = operation.objects.clone_ref(py);
         let objects = objects_kept.get();
@@ -656,7 +655,7 @@ impl Client {
         Ok(!fresh.is_empty())
     }
 
-    /// Take a reply for an operation that is run here. The operation, if it now has a quorum; an error: somebody else has to see to it.
+    /// Count a reply. `Quorum`: the operation is complete; `Unusual`: the session must handle it.
     fn count(&self, server: usize, message: &Message<'_>) -> Counted {
         let mut state = locked(&self.state);
         let Some(operation) = state.operations.get_mut(&message.call) else {
@@ -684,7 +683,7 @@ impl Client {
         state.operations.remove(&message.call).map_or(Counted::NotHere, Counted::Quorum)
     }
 
-    /// Go on after the round whose quorum is complete with `last`. The operation again: it is for the Python session.
+    /// Continue after a quorum, complete with `last`. Return an operation left to the session.
     fn conclude(
         &self,
         session: &Any<'_>,
@@ -780,7 +779,7 @@ impl Client {
             None => None,
             Some(coding) => match coding.encoded(py, place.k, value) {
                 Ok(fragments) => Some(fragments),
-                Err(_) => return Ok(Some(operation)), // the Python twin says what is wrong
+                Err(_) => return Ok(Some(operation)), // the Python twin gives the error
             },
         };
         let Some(elements) = elements(&place, object, tag, value, fragments.as_deref()) else {
@@ -847,7 +846,7 @@ impl Client {
         left.map(|()| None)
     }
 
-    /// A write of the object has ended: let the next one begin.
+    /// Begin the next write of an object after the end of a write.
     fn leave(&self, session: &Any<'_>, queue: &str, now: f64) -> PyResult<()> {
         let py = session.py();
         let Some(mut next) =
@@ -861,7 +860,7 @@ impl Client {
         self.query(py, next, now).map(|_| ())
     }
 
-    /// Give an operation, which is no longer among those here, to the Python session, and with a write all that wait for it.
+    /// Give a removed operation to the Python session, and with a write all following writes.
     fn give(&self, session: &Any<'_>, operation: Box<Operation>) -> PyResult<()> {
         let py = session.py();
         let waiting = operation
@@ -940,7 +939,8 @@ impl Client {
         })
     }
 
-    /// The objects that `view` is of. `make(name, value)`: the Python operation, a read without a value. `shell`: see there (ares/client/runner.py).
+    /// The objects of `view`. `make(name, value)` makes the Python operation; without a value, a
+    /// read.
     #[pyo3(signature = (session, view, make, shell=None))]
     fn objects(
         slf: Py<Self>,
@@ -974,7 +974,7 @@ impl Client {
         Arc::strong_count(&self.counted) - 1
     }
 
-    /// Replies that came in one batch. What is for the session goes to its `take`; raises what its decoder raises, before anything is used.
+    /// Take a batch of replies; the session's `take` gets its own. Decoding errors come first.
     fn feed(
         &self,
         session: &Any<'_>,
@@ -997,7 +997,7 @@ impl Client {
             (None, Some(decoded)) => {
                 let call = |message: PyResult<Any<'_>>| {
                     Ok(message?.getattr(intern!(py, "call"))?.extract().unwrap_or(0))
-                }; // a negative one is nobody's
+                }; // no operation has a negative call
                 let calls = decoded.try_iter()?.map(call).collect::<PyResult<Vec<u64>>>()?;
                 calls
                     .into_iter()
@@ -1037,7 +1037,7 @@ impl Client {
         Ok(())
     }
 
-    /// Whatever is to be sent goes into `outbox`: the frame of a batch, or, where the session has something for the server, messages after that.
+    /// Move the messages into `outbox`: as a batch's frame, or as messages after the session's.
     fn take(&self, outbox: &Bound<'_, PyDict>, sent: &Bound<'_, PyDict>) -> PyResult<()> {
         let py = outbox.py();
         let full = {
@@ -1072,7 +1072,7 @@ impl Client {
         Ok(())
     }
 
-    /// The session has a message for `server`: what is here for it comes first, after the `messages` that the session has already.
+    /// Append the messages for `server` to `messages`, before the session's next message.
     fn precede(&self, server: &Bound<'_, PyString>, messages: &Bound<'_, PyList>) -> PyResult<()> {
         let text = server.to_str()?;
         let frame = {
@@ -1085,12 +1085,12 @@ impl Client {
         self.add(messages, frame)
     }
 
-    /// Of the rounds under way, in order.
+    /// The calls of the rounds under way, in order.
     fn calls(&self) -> Vec<u64> {
         locked(&self.state).operations.keys().copied().collect()
     }
 
-    /// Time passes for the round of this call, if it is one of those here. When it is to ask again, or to end, it is the session's from then on.
+    /// Let time pass for a round of this core; give it to the session to ask again or to end.
     fn age(&self, session: &Any<'_>, call: u64, now: f64, hedge_after_s: f64) -> PyResult<()> {
         let mut state = locked(&self.state);
         let Some(operation) = state.operations.get_mut(&call) else { return Ok(()) };
@@ -1112,13 +1112,13 @@ impl Client {
         self.enter(session, &fresh)
     }
 
-    /// Give what this call is of to the session, if it is one of those here.
+    /// Give the operation of this call to the session, if the core has it.
     fn hand_over(&self, session: &Any<'_>, call: u64) -> PyResult<()> {
         let operation = locked(&self.state).operations.remove(&call);
         operation.map_or(Ok(()), |operation| self.give(session, operation))
     }
 
-    /// As `hand_over`, for whoever writes this object.
+    /// As `hand_over`, for the writes of this object.
     fn hand_over_writes(&self, session: &Any<'_>, domain: &str, object: &str) -> PyResult<()> {
         let queue = [domain, object].join(BETWEEN);
         if !locked(&self.state).queues.contains_key(&queue) {
@@ -1129,14 +1129,14 @@ impl Client {
         })
     }
 
-    /// As `hand_over`, for writes that waited too long for their turn.
+    /// As `hand_over`, for writes whose deadline passed while they waited.
     fn hand_over_overdue(&self, session: &Any<'_>, now: f64) -> PyResult<()> {
         self.hand_over_those(session, |operation| {
             operation.phase == Phase::Waiting && operation.deadline <= now
         })
     }
 
-    /// As `hand_over`, for the operation that `done` is of.
+    /// As `hand_over`, for the operation of `done`.
     fn hand_over_for(&self, session: &Any<'_>, done: &Any<'_>) -> PyResult<()> {
         let wanted = |operation: &Operation| operation.done.is(done);
         let call = locked(&self.state)
@@ -1150,14 +1150,13 @@ impl Client {
         )
     }
 
-    /// Begin no more.
     fn close(&self) {
         locked(&self.state).closed = true;
     }
 }
 
 impl Client {
-    /// As `hand_over`, for those wanted, or whose queue has one that is.
+    /// As `hand_over`, for wanted operations, and for operations before a wanted write.
     fn hand_over_those(
         &self,
         session: &Any<'_>,
@@ -1190,7 +1189,7 @@ impl Client {
     }
 }
 
-// -- steps ---------------------------------------------------------------------------------------------------------------------
+// -- steps ----------------------------------------------------------------------------------------
 
 fn next_call(session: &Any<'_>) -> PyResult<u64> {
     let name = intern!(session.py(), "_last_call");
@@ -1205,7 +1204,7 @@ fn learn_usual(session: &Any<'_>, took_s: f64) -> PyResult<()> {
     session.setattr(name, usual_s + (took_s - usual_s) / USUAL_ROUNDS)
 }
 
-/// Call `done`, or settle the future that it is.
+/// Call `done`, or settle the future `done`.
 fn finish(operation: &Operation, result: Any<'_>) -> PyResult<()> {
     let py = result.py();
     let done = operation.done.bind(py);
@@ -1219,7 +1218,8 @@ fn finish(operation: &Operation, result: Any<'_>) -> PyResult<()> {
 
 type Settled<'a> = (Tag, i64, Vec<Element<'a>>);
 
-/// The version that a quorum's Lists all begin with, its length, and k intact elements of it (ares/dap/reading.py); none of a tombstone.
+/// The version first in each List of a quorum, its length, and k intact elements of the version
+/// (ares/dap/reading.py); a tombstone has no elements.
 fn settled<'a>(operation: &Operation, replies: &[Data<'a>], object: &str) -> Option<Settled<'a>> {
     let place = &operation.place;
     if replies.iter().all(|reply| reply.newest.is_none() && reply.trimmed == NEVER_WRITTEN) {
@@ -1266,7 +1266,7 @@ fn settled<'a>(operation: &Operation, replies: &[Data<'a>], object: &str) -> Opt
     }
 }
 
-/// The value of these elements; None: the Python twin says what is wrong.
+/// The value of these elements, or None: the Python twin gives the error.
 fn decoded(
     py: Python<'_>,
     place: &Place,
@@ -1308,11 +1308,11 @@ impl Coding {
             Coding { more_bytes, own, headers: Mutex::default(), python: python.unbind() };
         let probe: [u8; 100] = std::array::from_fn(|index| (37 * index) as u8);
         coding.encoded(py, configuration.getattr(intern!(py, "k"))?.extract()?, &probe)?;
-        coding.own = locked(&coding.headers).contains_key(&probe.len()); // the library of this machine makes the same of it
+        coding.own = locked(&coding.headers).contains_key(&probe.len()); // as the library here does
         Ok(coding)
     }
 
-    /// One fragment for each server; None where it has no bytes.
+    /// The fragments, one for each server; None for a server without bytes.
     fn encoded(&self, py: Python<'_>, k: usize, value: &[u8]) -> PyResult<Vec<Option<Vec<u8>>>> {
         let known = locked(&self.headers).get(&value.len()).cloned();
         if let Some(headers) = known {
@@ -1336,7 +1336,7 @@ impl Coding {
     }
 }
 
-/// The elements of a value, sealed: one for all servers (ABD), or one for each, of these fragments. None: they are none that travel in one frame.
+/// The sealed elements: one for all servers (ABD), or one for each. None if too large for a frame.
 fn elements<'a>(
     place: &Place,
     object: &str,

@@ -1,8 +1,9 @@
-//! The erasure code of small values, as PyECLib's backend isa_l_rs_cauchy has it: elements 0 to k-1 hold the value in slices, the others sums of those over
-//! GF(256), with the coefficients of a Cauchy matrix. For large slices the library is quicker, and other backends are its own (ares/dap/coding.py).
+//! The erasure code of small values, equal to PyECLib's isa_l_rs_cauchy: elements 0 to k-1 are
+//! slices of the value, the others sums over GF(256) with a Cauchy matrix. For large slices the
+//! library is quicker, and it has the other backends (ares/dap/coding.py).
 
 pub const BACKEND: &str = "isa_l_rs_cauchy";
-/// What a fragment begins with: its index, the bytes of its slice, of what a backend adds, and of the whole value; the rest tells nothing of the value.
+/// Header of a fragment: index, bytes of slice, of backend and of value; the rest is constant.
 pub const HEADER_BYTES: usize = 80;
 const SLICE_BYTES_MAX: usize = 256;
 const POLYNOMIAL: usize = 0x11d;
@@ -49,10 +50,10 @@ fn add(sum: &mut [u8], factor: u8, slice: &[u8]) {
     }
 }
 
-/// A fragment: its index, its bytes.
+/// A fragment: index and bytes.
 pub type Fragment<'a> = (usize, &'a [u8]);
 
-/// The value of `length` bytes from k fragments, in the order of their indexes. None: they are not what their headers say, or the library is to do it.
+/// The value from k fragments by index; None for wrong headers, or where the library decodes.
 pub fn decoded(
     fragments: &[Fragment<'_>],
     length: usize,
@@ -127,14 +128,14 @@ fn inverted(mut rows: Vec<Vec<u8>>) -> Option<Vec<Vec<u8>>> {
     Some(rows.into_iter().map(|row| row[k..].to_vec()).collect())
 }
 
-/// What the fragments of values of one length begin with.
+/// The headers of fragments of values with the same length.
 pub struct Headers {
     size: usize,
     headers: Vec<[u8; HEADER_BYTES]>,
 }
 
 impl Headers {
-    /// As the library made them of this value; None: such values are for it, or it makes something else of them than this does.
+    /// The library's headers; None if this code makes other fragments, or leaves such values.
     pub fn of(k: usize, value: &[u8], fragments: &[Option<Vec<u8>>]) -> Option<Self> {
         let size = fragments.first()?.as_ref()?.len().checked_sub(HEADER_BYTES)?;
         if size == 0 || size > SLICE_BYTES_MAX {
@@ -147,7 +148,7 @@ impl Headers {
         if headers.fragments(k, value) == fragments { Some(headers) } else { None }
     }
 
-    /// The fragments of a value of that length.
+    /// The fragments of a value of this length.
     pub fn fragments(&self, k: usize, value: &[u8]) -> Vec<Option<Vec<u8>>> {
         let mut padded = value.to_vec();
         padded.resize(self.size * k, 0);

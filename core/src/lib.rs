@@ -1,5 +1,6 @@
-//! The compiled core of ares: what small reads and writes do most, without Python in between. The Python path beside it says the same, is complete, and is
-//! what runs where nothing is compiled (docs/performance.md). Whatever is unusual is left to it.
+//! The compiled core of ares: the frequent work of small reads and writes, without Python. The
+//! Python path does the same, takes all unusual requests, and runs alone without a core
+//! (docs/performance.md).
 
 use pyo3::prelude::*;
 

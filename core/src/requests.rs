@@ -1,13 +1,13 @@
-//! The requests that small reads and writes consist of, as they come over the wire. No Python in it: it is read before anything is known to be usual.
+//! The requests of small reads and writes on the wire, without Python: parsed before all checks.
 
 use crate::wire::{
     BATCH_MESSAGES_MAX, Cursor, Element, GET_DATA, GET_TAG, NIL, PUT_DATA, Tag, VERSION,
 };
 
-/// As many small ones end a client's turn: TURN_WORK / REQUEST_WORK of ares/net/batching.py.
+/// Small messages that end a client's turn: TURN_WORK / REQUEST_WORK of ares/net/batching.py.
 const TURN_MESSAGES_MAX: usize = 512;
 
-/// Small elements come whether they are asked for or not. `carried`: the bytes of a successor.
+/// Small elements come with or without being asked for. `carried`: the bytes of a successor.
 pub enum Asked<'a> {
     Tag,
     Data { wanted: Option<Tag>, carried: Option<&'a [u8]>, held: Option<Tag> },
@@ -19,7 +19,7 @@ pub struct Request<'a> {
     pub configuration: &'a [u8],
     pub object: &'a str,
     pub asked: Asked<'a>,
-    /// Its own bytes: the fact of a put.
+    /// The bytes of the request: the fact of a put.
     pub bytes: &'a [u8],
 }
 
@@ -48,7 +48,7 @@ fn optional_tag(cursor: &mut Cursor) -> Option<Option<Tag>> {
     if cursor.is_nil()? { Some(None) } else { Some(Some(cursor.tag()?)) }
 }
 
-/// The requests of one batch join the others.
+/// Parse a batch and append its requests.
 pub fn parse_batch<'a>(batch: &'a [u8], requests: &mut Vec<Request<'a>>) -> Option<()> {
     let mut cursor = Cursor::new(batch, 1);
     if *batch.first()? != VERSION {
@@ -64,7 +64,7 @@ pub fn parse_batch<'a>(batch: &'a [u8], requests: &mut Vec<Request<'a>>) -> Opti
     if cursor.at == batch.len() { Some(()) } else { None }
 }
 
-/// The only frame of each message, if there is nothing else: no command, no message in several frames, none that is not here to its end.
+/// The frame of each message. None unless all are whole messages of one frame, without commands.
 pub fn divided(read: &[u8]) -> Option<Vec<&[u8]>> {
     let mut frames = Vec::new();
     let mut rest = read;

@@ -5,8 +5,8 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 const NUMBERS_BYTES: usize = 28;
 const NAMED_BYTES_MAX: usize = 1536;
 
-/// 64 bits over the data, seeded with the digest of all that is not data. Elements without data (tombstones) have none.
-/// None: what cannot be sealed here (the Python twin can, or says why not).
+/// 64 bits over the data, seeded with the digest of the other fields; tombstones have no seal. None
+/// if not computed here: the Python twin computes the seal, or gives the error.
 pub fn checksum(
     configuration: &[u8],
     object: &[u8],

@@ -1,8 +1,8 @@
-//! What a server does with small reads and writes: ares/replica/hosting.py (`get_tag`, `get_data`, `put`) for all that one read brought.
-//!
-//! There is one table, that of the Python objects: `Hosting`, `Versions`, `Tag` and `Element` are read and written here as Python does it, so either
-//! path goes on where the other stopped. First everything is parsed and looked at, and nothing changes that Python could tell. What is unusual ends
-//! that with None, and the Python path does the whole of it. Then it is applied and answered, in order, and nothing refuses any more.
+//! The server half of small reads and writes: `get_tag`, `get_data` and `put` of
+//! ares/replica/hosting.py for all requests of a read. Core and Python share one table, `Hosting`,
+//! `Versions`, `Tag` and `Element`: either path continues after the other. First all requests are
+//! parsed and checked, with no change that Python can see; an unusual request ends this with None,
+//! and the Python path serves all. Then all are applied and answered, in order, without refusals.
 
 use crate::client::locked;
 use crate::requests::{Asked, Request, divided, parse_batch};
@@ -20,7 +20,7 @@ use pyo3::types::{PyBytes, PyDict, PyList, PySet, PyString};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-/// More is the beginning of something large, mostly, and is not copied to be looked at.
+/// Larger reads mostly begin large values, and are not copied to be looked at.
 const READ_BYTES_MAX: usize = 64 * 1024;
 const KEY_BYTES_MAX: usize = 1024;
 const NUMBER_FLOOR: u64 = 1 << 48;
@@ -34,7 +34,7 @@ const PUT_BYTES_MAX: usize = 176;
 const PART_BYTES_MAX: usize = 16;
 const CHARACTER_BYTES_MAX: usize = 4;
 
-/// What became of one read of the network. `reply`: the batch that is due at once.
+/// The result of a network read. `reply`: the batch due at once.
 #[pyclass(frozen, get_all, module = "ares._core")]
 pub struct Served {
     reply: Option<Py<PyBytes>>,
@@ -50,8 +50,7 @@ pub struct Served {
     asked: Vec<(Py<PyBytes>, usize)>,
 }
 
-/// Answers for what is in `hosted`. `at_hand`: of a server with a journal, where there is room for so many bytes of facts, if nothing has to be done
-/// for it.
+/// Answers for `hosted`. `at_hand`: gives the place with room for facts; None without a journal.
 #[pyclass(frozen, module = "ares._core")]
 pub struct Server {
     hosted: Py<PyDict>,
@@ -69,9 +68,9 @@ impl Server {
         Ok(Server { hosted, known: Mutex::default(), at_hand, versions })
     }
 
-    /// What one read brought: the bytes of a ZMTP connection without keys (anything with a buffer), or the batches that were in it, each a list of
-    /// its frames. `writes`: whether the client may. `gathering`, `syncing`: the commits that replies may wait for, in at most `rows_max` rows.
-    /// None: nothing was done.
+    /// Serve a read: the bytes of a connection without keys (a buffer), or batches as lists of
+    /// frames. `writes`: the client may write. `gathering`, `syncing`: commits on which replies may
+    /// wait, in at most `rows_max` rows. None: no request was served.
     #[pyo3(signature = (came, writes, gathering = None, syncing = None, rows_max = 0))]
     fn serve<'py>(
         &self,
@@ -90,7 +89,7 @@ impl Server {
 }
 
 impl Server {
-    /// A configuration that is hosted once stays.
+    /// The known configuration: a hosted configuration stays.
     fn known(&self, py: Python, id: &[u8]) -> Looked<Arc<Known>> {
         let seen = locked(&self.known).get(id).cloned();
         if let Some(known) = seen {
@@ -152,7 +151,7 @@ impl Server {
     }
 }
 
-/// One call: all that came at a time from one client.
+/// A call: all requests of a client that came at a time.
 struct Turn<'a, 'py> {
     server: &'a Server,
     py: Python<'py>,
@@ -168,7 +167,7 @@ struct Turn<'a, 'py> {
 }
 
 impl<'py> Turn<'_, 'py> {
-    // -- looking, which applies nothing ------------------------------------------------------------------------------------
+    // -- checks, without a change -----------------------------------------------------------------
 
     fn look(
         &mut self,
@@ -189,7 +188,7 @@ impl<'py> Turn<'_, 'py> {
                             home.successor
                                 .as_ref()
                                 .is_some_and(|(bytes, _)| bytes.as_slice() == *carried),
-                        )?; // it is known
+                        )?; // the server knows the successor
                         home.carried += 1;
                         home.asked -= 1;
                     }
@@ -276,7 +275,7 @@ impl<'py> Turn<'_, 'py> {
         usual(sealed == Some(element.checksum))
     }
 
-    // -- doing it ----------------------------------------------------------------------------------------------------------
+    // -- application ------------------------------------------------------------------------------
 
     fn apply(
         mut self,
@@ -335,7 +334,7 @@ impl<'py> Turn<'_, 'py> {
         Ok(Some(PyBytes::new(self.py, &batch).unbind()))
     }
 
-    /// The reply goes to the end of what is to be sent; returns of how many rows it is.
+    /// Apply a request, and append the reply to `out`; return the reply's rows.
     fn perform(&mut self, request: &Request, found: &mut Found<'py>) -> Looked<usize> {
         if found.list.is_none() {
             found.list = self.homes[found.home]
@@ -412,7 +411,7 @@ impl<'py> Turn<'_, 'py> {
         Ok(1 + count)
     }
 
-    /// `Hosting.put`, of what was checked.
+    /// `Hosting.put` of a checked version.
     fn put(
         &mut self,
         request: &Request,
@@ -459,7 +458,7 @@ impl<'py> Turn<'_, 'py> {
         Ok(())
     }
 
-    /// Drop what is beyond the List's capacity after one was put in, and count.
+    /// Count a put, and drop the version beyond the List's capacity.
     fn count_put(&mut self, found: &Found<'py>, list: &List<'py>, size: i64) -> Looked<()> {
         let (place, characters) = (self.place, found.characters as i64);
         let home = &mut self.homes[found.home];
@@ -491,7 +490,7 @@ impl<'py> Turn<'_, 'py> {
         Ok(())
     }
 
-    /// The put is older than all that are held, of which there are enough.
+    /// Trim a put that is older than all versions of a full List.
     fn trim(
         &mut self,
         request: &Request,
@@ -518,9 +517,9 @@ impl<'py> Turn<'_, 'py> {
         Ok(())
     }
 
-    // -- what waits for a commit -------------------------------------------------------------------------------------------
+    // -- replies that wait for a commit -----------------------------------------------------------
 
-    /// `Unsynced.note`, of the fact that was written last.
+    /// `Unsynced.note` of the fact written last.
     fn note(&mut self, found: &Found<'py>, element: &Element) -> Looked<()> {
         self.fact_count += 1;
         self.fact_bytes += fact_bytes_max(found.characters, element);
@@ -537,7 +536,7 @@ impl<'py> Turn<'_, 'py> {
         Ok(())
     }
 
-    /// `Host._waits`: whether the reply that begins at `start` waits for a commit; then it is kept.
+    /// `Host._waits`: keep the reply from `start` on if it waits for a commit; return whether.
     fn keep(
         &mut self,
         found: &Found<'py>,

@@ -1,4 +1,4 @@
-//! The table of a server: the Python objects (ares/replica/hosting.py, ares/dap/list.py, ares/model/messages.py), read and written as Python does it.
+//! The Python objects of a server, used as in ares/replica/hosting.py and ares/dap/list.py.
 
 use crate::client::locked;
 use crate::wire::{DETACHED_BYTES_MIN, Element, NIL, Tag, put_element};
@@ -14,7 +14,7 @@ type Bytes = Arc<Vec<u8>>;
 /// In the journal: ares/replica/facts.py.
 const TRIMMED_BYTES: i64 = 48;
 
-/// What ends a pass: it is the Python path's, or Python raised.
+/// The end of a pass: the Python path takes the requests, or Python raised.
 pub enum Unusual {
     Left,
     Raised(PyErr),
@@ -44,7 +44,7 @@ pub fn usual(condition: bool) -> Looked<()> {
     if condition { Ok(()) } else { Err(Unusual::Left) }
 }
 
-/// One configuration, and what never changes of it.
+/// A configuration, and its constant fields.
 pub struct Known {
     pub id: Py<PyBytes>,
     pub hosting: Py<PyAny>,
@@ -71,7 +71,7 @@ impl Known {
         })
     }
 
-    /// The bytes of the successor, if there is one. One that is finalized withholds data.
+    /// The bytes of the pending successor, if any; a finalized successor withholds data.
     fn successor(&self, py: Python) -> Looked<Option<Bytes>> {
         static ENCODE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
         let successor = self.hosting.bind(py).getattr(intern!(py, "successor"))?;
@@ -94,26 +94,26 @@ impl Known {
     }
 }
 
-/// One configuration that a call is about, and what the call changes of it.
+/// A configuration in a call, and the changes that the call makes.
 pub struct Home<'py> {
     pub known: Arc<Known>,
     pub id: Bound<'py, PyBytes>,
-    /// Its bytes, and the objects that something was put of since it is known.
+    /// The successor's bytes, and the objects put since the successor is known.
     pub successor: Option<(Bytes, Bound<'py, PySet>)>,
     pub order_known: bool,
     pub asked: usize,
     pub carried: i64,
     pub elements: i64,
     pub bytes: i64,
-    /// Of the journal, by place: what is needed there from now on, and what is needed there no more.
+    /// Bytes in the journal by place: newly needed, and no longer needed.
     pub live: Vec<(i64, i64, i64)>,
-    /// Of each commit: whether it changes the pointer, and the objects that it changes.
+    /// For each commit: whether the pointer changes, and which objects change.
     pub pointed: [bool; 2],
     pub noted: [Option<Bound<'py, PySet>>; 2],
 }
 
 impl<'py> Home<'py> {
-    /// Only while no successor is finalized, and so nothing was collected.
+    /// Collect the state; no successor is finalized, hence no data were collected.
     pub fn of(
         py: Python<'py>,
         known: Arc<Known>,
@@ -151,7 +151,7 @@ impl<'py> Home<'py> {
         })
     }
 
-    /// As `Share.add` of so many bytes at `place`; fewer, when they are needed no more.
+    /// `Share.add` of bytes at `place`; negative bytes are no longer needed.
     pub fn account(&mut self, place: i64, bytes: i64) {
         let position = self.live.iter().position(|row| row.0 == place).unwrap_or_else(|| {
             self.live.push((place, 0, 0));
@@ -190,10 +190,10 @@ impl<'py> Home<'py> {
     }
 }
 
-/// Replies of so many rows that wait for a commit; how many are tags or values, and acknowledgements.
+/// Replies that wait for a commit: the commit, the replies, their rows, and their reads and writes.
 pub type Kept = (Py<PyAny>, Py<PyBytes>, usize, usize, usize);
 
-/// One group commit (ares/replica/unsynced.py), and the replies that wait for it now.
+/// A group commit (ares/replica/unsynced.py), and the replies that wait for it now.
 pub struct Commit<'py> {
     pub unsynced: Bound<'py, PyAny>,
     pub objects: Bound<'py, PyDict>,
@@ -229,8 +229,8 @@ impl<'py> Commit<'py> {
     }
 }
 
-/// A small version as it is put here: what it is to Python, the tuple of its tag, its element, and its place in the journal (ares/dap/list.py), is made
-/// when Python looks at it.
+/// A small version. Python sees it as the tuple of tag, element and place (ares/dap/list.py), made
+/// when Python looks.
 #[pyclass(frozen, sequence, module = "ares._core")]
 pub struct Entry {
     pub tag: Tag,
@@ -267,7 +267,7 @@ impl Entry {
         self.data.as_ref().map_or(0, |data| data.as_bytes(py).len())
     }
 
-    /// The same as a tuple that Python made, if it is small and whole.
+    /// The entry equal to a tuple made by Python, if the version is small and whole.
     fn of(given: &Bound<PyTuple>) -> Looked<Option<Self>> {
         let py = given.py();
         let element = given.get_borrowed_item(1)?;
@@ -317,7 +317,7 @@ fn tag_of(tag: &Bound<PyAny>) -> PyResult<Tag> {
     })
 }
 
-/// The table's row that a request is about.
+/// The row of the table for a request.
 pub struct Found<'py> {
     pub home: usize,
     pub object: Bound<'py, PyString>,
@@ -334,14 +334,14 @@ impl Found<'_> {
     }
 }
 
-/// `Versions`, and its entries.
+/// `Versions` and their entries.
 pub struct List<'py> {
     pub versions: Bound<'py, PyAny>,
     pub entries: Bound<'py, PyList>,
 }
 
 impl<'py> List<'py> {
-    /// All of its versions are small and whole; those that Python put are made entries, which are the same to Python.
+    /// The list, if all versions are small and whole; tuples become entries, equal for Python.
     pub fn of(versions: Bound<'py, PyAny>) -> Looked<Self> {
         let py = versions.py();
         let entries: Bound<PyList> = versions.getattr(intern!(py, "entries"))?.cast_into()?;
@@ -368,7 +368,7 @@ impl<'py> List<'py> {
         self.versions.setattr(intern!(self.versions.py(), "trimmed"), tag)
     }
 
-    /// Where the version of this tag is, or else where it would be.
+    /// The position of a version, or the position at which to insert it.
     pub fn position(&self, tag: Tag) -> Looked<Result<usize, usize>> {
         for (position, entry) in self.entries.iter().enumerate() {
             let held = entry.cast::<Entry>()?.get().tag;

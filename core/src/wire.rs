@@ -1,14 +1,13 @@
-//! Bytes of the wire: what ares/model/codec.py writes for the few messages that small reads and writes consist of, and nothing else.
-//!
-//! Only the shortest form of each number and text is read, which is the one that every release writes; None: it is something else, and the Python twin
-//! sees to it. Nothing here allocates because of what a peer says.
+//! Bytes of the wire: the messages of small reads and writes, as ares/model/codec.py writes them.
+//! Only the shortest form of a number or text is read, which every release writes; None for any
+//! other form, which the Python twin handles. No allocation depends on a peer's claims.
 
 use std::ops::RangeInclusive;
 
-/// The version byte of a batch, before the array of its messages.
+/// The version byte of a batch, before the array of messages.
 pub const VERSION: u8 = 1;
 pub const BATCH_MESSAGES_MAX: usize = 4096;
-/// An element of this size and more travels in frames of its own.
+/// Size from which an element travels in a frame of its own.
 pub const DETACHED_BYTES_MIN: usize = 8 * 1024;
 
 pub const GET_TAG: u64 = 1;
@@ -30,13 +29,13 @@ pub struct Tag {
     pub writer: u64,
 }
 
-/// An element whose data, in at most one part, are here.
+/// An element with its data, in at most one part.
 #[derive(Clone, Copy, Debug)]
 pub struct Element<'a> {
     pub index: i64,
     pub length: i64,
     pub checksum: u64,
-    /// None: it has no part at all, as a tombstone.
+    /// None: no part, as of a tombstone.
     pub data: Option<&'a [u8]>,
 }
 
@@ -76,14 +75,14 @@ impl<'a> Cursor<'a> {
         Some(self.take(count)?.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte)))
     }
 
-    /// A length that is at least `least`: the shortest form.
+    /// A length of at least `least`: the shortest form.
     #[inline]
     fn length(&mut self, count: usize, least: u64) -> Option<usize> {
         let length = self.big_endian(count)?;
         if length >= least { usize::try_from(length).ok() } else { None }
     }
 
-    /// How many items follow.
+    /// The number of items that follow.
     #[inline]
     pub fn array(&mut self) -> Option<usize> {
         match self.byte()? {
@@ -94,7 +93,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The items that follow are as many as they must be.
+    /// Check the number of items that follow.
     #[inline]
     pub fn array_of(&mut self, count: usize) -> Option<()> {
         if self.array()? == count { Some(()) } else { None }
@@ -168,7 +167,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Whether nil is next; then it is passed.
+    /// Whether the next item is nil, which is passed over.
     #[inline]
     pub fn is_nil(&mut self) -> Option<bool> {
         let nil = *self.data.get(self.at)? == NIL;
@@ -197,7 +196,7 @@ impl<'a> Cursor<'a> {
         self.within(VALUE_LENGTHS)
     }
 
-    /// One with its data in at most one part, smaller than what travels in a frame of its own.
+    /// An element with at most one part of data, too small for a frame of its own.
     #[inline]
     pub fn element(&mut self) -> Option<Element<'a>> {
         self.array_of(5)?;
@@ -214,7 +213,7 @@ impl<'a> Cursor<'a> {
         Some(Element { index, length, checksum, data })
     }
 
-    /// Past whatever is next, in any form.
+    /// Pass over the next item, of any form.
     pub fn skip(&mut self) -> Option<()> {
         self.skip_within(DEPTH_MAX)
     }
@@ -247,7 +246,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-// -- writing ---------------------------------------------------------------------------------------------------------------
+// -- writing --------------------------------------------------------------------------------------
 
 #[inline]
 fn put_headed(out: &mut Vec<u8>, head: u8, number: &[u8]) {

@@ -1,5 +1,6 @@
-//! libFuzzer on the compiled core, with Python in the same process: every input is a course of events that a core and its Python twin both go through
-//! (courses.py). `ARES_FUZZ` says whose: server or client. docs/limits.md says how to run it.
+//! libFuzzer on the compiled core, with Python in the same process: every input is a course of
+//! events for a core and its Python twin (courses.py). `ARES_FUZZ` selects server or client.
+//! docs/limits.md says how to run the fuzzer.
 
 #![no_main]
 
