@@ -11,7 +11,7 @@ EXPERIMENTS := $(VENV)/bin/python -m experiments
 # Tests wait while they compute, so four lanes fit two processors. The tests of a file share what it sets up; the last files are short.
 LANES := -n 4 --dist loadfile --no-loadscope-reorder
 # Where no process has a compiled core anyhow, and the fuzzer of command lines.
-CORELESS := $(addprefix --ignore=tests/,architecture consensus verify protocol results paper chain tracing journal/test_torn.py fuzz/test_command_line.py)
+CORELESS := $(addprefix --ignore=tests/,architecture consensus verify protocol results paper chain tracing journal/test_torn.py fuzz/test_command_line.py simulation/test_log_controls.py simulation/test_log_scenario.py)
 
 .DEFAULT_GOAL := help
 .PHONY: help venv core demo test test-pure check docs dashboards collection bench bench-quick bench-scale bench-moving experiments experiments-quick clean
