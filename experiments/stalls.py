@@ -5,8 +5,9 @@
 
 Each kind of attack runs from a single process and from ten. A cluster with a single server and a
 single consensus member is started for each durability. Attackers are separate processes. They write
-frames of ZMTP to plain sockets as fast as TCP takes them, and read every reply. During the attack
-an honest client writes and reads a small object, or asks a member for a hint, every PAUSE_S. The
+frames of ZMTP to plain sockets as fast as TCP takes them, and read every reply; for `http-slow`
+they hold connections to the pages with requests that do not end. During the attack an honest client
+writes and reads a small object, asks a member for a hint, or probes /health, every PAUSE_S. The
 table has the longest time that a request of that client waited, and the most processor time that
 the process under attack used while a request waited; other work on the machine does not lengthen
 the latter. The remaining columns are the processor time and the largest memory of that process, and
@@ -25,7 +26,9 @@ import sys
 import tempfile
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -81,6 +84,12 @@ LARGE = 60
 
 SMALL = 40
 """Number of appends of 4,096 empty entries in the log of small entries."""
+
+HTTP = "http"
+"""Beginning of the names of attacks on the pages of a server over HTTP."""
+
+SLOW_CONNECTIONS = 64
+PROBE = b"GET /health HTTP/1.1\r\nHost: ares\r\n\r\n"
 
 MEMBER = "member"
 """Beginning of the names of attacks on a consensus member."""
@@ -244,6 +253,7 @@ ATTACKS: dict[str, Callable[[Target], Frames]] = {
     f"{MEMBER}-describe": lambda target: again([DescribeConsensus(CallId(1))] * 4096),
     f"{MEMBER}-frames": lambda target: itertools.repeat(b"\1\0" * 65_535 + b"\0\0"),
     f"{MEMBER}-look": lambda target: again([Look(CallId(1), target.small)] * 4096),
+    f"{HTTP}-slow": lambda target: iter(()),
 }
 
 
@@ -285,6 +295,8 @@ class Raw:
 
 def attack(target: Target) -> None:
     """Write until the process is killed; reconnect when the server hangs up."""
+    if target.kind.startswith(HTTP):
+        _hold_open(target.address)
     frames = ATTACKS[target.kind](target)
     while True:
         with contextlib.suppress(OSError):
@@ -294,6 +306,31 @@ def attack(target: Target) -> None:
             for each in frames:
                 raw.socket.sendall(each)
         time.sleep(0.05 if target.kind != "nothing" else 60)
+
+
+def _hold_open(address: str) -> None:
+    """Hold connections with half a request, and open new ones when the server closes some."""
+    host, _, port = address.rpartition(":")
+    held: deque[socket.socket] = deque()
+    while True:
+        with contextlib.suppress(OSError):
+            held.append(socket.create_connection((host, int(port)), timeout=60))
+            held[-1].sendall(PROBE[:-2])
+        if len(held) == SLOW_CONNECTIONS:
+            print("attacking", flush=True)
+        if len(held) >= SLOW_CONNECTIONS:
+            held.popleft().close()
+            time.sleep(0.01)
+
+
+def probe(address: str) -> None:
+    """Ask for /health. Raises OSError when the connection is refused or reset."""
+    host, _, port = address.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=60) as connection:
+        connection.sendall(PROBE)
+        answer = b"".join(iter(lambda: connection.recv(MIB), b""))
+    if not answer.startswith(b"HTTP/1.1 200"):
+        raise ConnectionError("no answer")
 
 
 def _read_all(reader: socket.socket) -> None:
@@ -320,21 +357,24 @@ class Process:
 
 
 class Waits(threading.Thread):
-    """The honest client: sends requests sequentially until ``ended``."""
+    """The honest client: calls ``ask`` sequentially until ``ended``."""
 
-    def __init__(self, address: str, process: Process, requests: Sequence[AnyMessage]) -> None:
+    def __init__(self, process: Process, ask: Callable[[], object]) -> None:
         super().__init__(daemon=True)
         self.waits_s: list[float] = []
         self.busy_s: list[float] = []
+        self.failed = 0
         self._process = process
         self.ended = threading.Event()
-        self._raw = Raw(address)
-        self._requests = itertools.cycle(requests)
+        self._ask = ask
 
     def run(self) -> None:
         while not self.ended.wait(PAUSE_S):
             begin_s, busy_s = time.perf_counter(), self._process.processor_s()
-            self._raw.ask(next(self._requests))
+            try:
+                self._ask()
+            except OSError:
+                self.failed += 1
             self.waits_s.append(time.perf_counter() - begin_s)
             self.busy_s.append(self._process.processor_s() - busy_s)
 
@@ -351,6 +391,8 @@ class Line(msgspec.Struct):
     processor_s: float
     after_s: float
     peak_mib: float
+    failed: int
+    """Number of the honest client's requests that were refused or reset."""
 
 
 class Scene:
@@ -360,10 +402,8 @@ class Scene:
         settings = cluster.settings
         self.durability = durability
         self.cluster = cluster
-        self.addresses = {
-            False: settings.servers[ServerId("s0")].address,
-            True: settings.members[ServerId("r0")].address,
-        }
+        self._server = settings.servers[ServerId("s0")]
+        self._member = settings.members[ServerId("r0")]
         self.configuration = settings.initial
         server = settings.servers[ServerId("s0")]
         itself = Server(server.id, server.address, cluster.identity(server.id))
@@ -371,7 +411,7 @@ class Scene:
 
     def prepare(self) -> None:
         """Store the objects and logs that requests ask for."""
-        raw = Raw(self.addresses[False])
+        raw = Raw(self._server.address)
         id = self.configuration.id
         for first in range(0, OBJECTS, 100):
             names = [f"{n:06}".ljust(NAME_BYTES, "n") for n in range(first, first + 100)]
@@ -395,11 +435,13 @@ class Scene:
     def measure(self, kind: str, attackers: int, seconds: float) -> Line:
         """Attack for ``seconds``, and measure."""
         on_member = kind.startswith(MEMBER)
-        log = self.log(Raw(self.addresses[False]), f"{kind} {attackers}")
+        attacked = self._member if on_member else self._server
+        address = attacked.http if kind.startswith(HTTP) else attacked.address
+        log = self.log(Raw(self._server.address), f"{kind} {attackers}")
         process = Process(self.cluster.pid(ServerId("r0" if on_member else "s0")))
         targets = [
             Target(
-                self.addresses[on_member],
+                address,
                 kind,
                 number,
                 self.configuration,
@@ -410,7 +452,7 @@ class Scene:
             for number in range(attackers)
         ]
         before_s = process.processor_s()
-        other = Waits(self.addresses[on_member], process, self._asked(on_member))
+        other = Waits(process, self._asking(kind, address))
         other.start()
         running = [_started(target) for target in targets]
         try:
@@ -435,14 +477,20 @@ class Scene:
             spent_s,
             process.processor_s() - after_s,
             process.peak_mib(),
+            other.failed,
         )
 
-    def _asked(self, on_member: bool) -> list[AnyMessage]:
-        if on_member:
-            return [GetHint(CallId(1), self.configuration.domain)]
-        id = self.configuration.id
+    def _asking(self, kind: str, address: str) -> Callable[[], object]:
+        """Return the next request of the honest client."""
+        if kind.startswith(HTTP):
+            return partial(probe, address)
+        id, raw = self.configuration.id, Raw(address)
         put = _put(id, ObjectName("small"), 1, b"0123456789")
-        return [put, GetData(CallId(2), id, ObjectName("small"), True)]
+        asked: list[AnyMessage] = [put, GetData(CallId(2), id, ObjectName("small"), True)]
+        if kind.startswith(MEMBER):
+            asked = [GetHint(CallId(1), self.configuration.domain)]
+        requests = itertools.cycle(asked)
+        return lambda: raw.ask(next(requests))
 
 
 def _started(target: Target) -> subprocess.Popen[bytes]:
@@ -505,6 +553,7 @@ def _told(line: Line, as_json: bool) -> str:
         f"{line.durability:6} {line.kind:17} x {line.attackers:<2} the other client waited at most "
         f"{line.longest_ms:7.1f} ms, of processor {line.busy_ms:7.1f} ms (median {line.median_ms:6.1f}); {line.processor_s:5.1f} s of processor, "
         f"{line.after_s:4.1f} s afterwards, {line.peak_mib:6.0f} MiB at most"
+        + (f"; {line.failed} requests failed" if line.failed else "")
     )
 
 

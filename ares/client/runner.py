@@ -53,6 +53,8 @@ HINT_ATTEMPTS = 3
 The consensus service may be electing a leader at that moment.
 """
 
+ASKING = "asking the consensus service"
+
 Result = TypeVar("Result")
 
 log = logging.getLogger(__name__)
@@ -393,11 +395,19 @@ class Runner:
         self.schedule()
 
     def _help(self, work: Coroutine[Any, Any, None]) -> None:
-        helper = tasks.begin(work, "asking the consensus service")
+        helper = tasks.begin(work, ASKING)
         self._helpers.add(helper)
         helper.add_done_callback(self._helpers.discard)
 
     async def _hint(self, domain: DomainName) -> None:
+        newer = None
+        with tasks.supervised(ASKING):
+            newer = await self._newer(domain)
+        self.session.hinted(domain, newer, monotonic())
+        self.schedule()
+
+    async def _newer(self, domain: DomainName) -> Configuration | None:
+        """Return a finalized configuration of the domain, or None without an answer."""
         newer = None
         if self.look_near is not None and domain != NO_DOMAIN:
             newer = await self.look_near(domain)
@@ -406,14 +416,12 @@ class Runner:
                 self.schedule()
         for _ in range(HINT_ATTEMPTS):
             try:
-                newer = await self._consensus.hint(domain, HINT_TIMEOUT_S)
-                break
+                return await self._consensus.hint(domain, HINT_TIMEOUT_S)
             except (ConsensusUnavailable, NotAuthorized) as error:
                 log.debug("no hint for %s: %s", domain, error)
                 if isinstance(error, NotAuthorized):
                     break
-        self.session.hinted(domain, newer, monotonic())
-        self.schedule()
+        return newer
 
     async def _consult(self, what: Agree | Announce, task: Task) -> None:
         timeout_s = task.job.timeout_s
@@ -440,6 +448,9 @@ class Runner:
                 self.session.resume(task, False, monotonic())
             else:
                 self.session.fail(task, error, monotonic())
+        except Exception as error:
+            tasks.failures.report(ASKING, error)
+            self.session.fail(task, ConsensusUnavailable(tasks.MISTAKE), monotonic())
         self.schedule()
 
 

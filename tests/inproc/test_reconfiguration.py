@@ -6,7 +6,9 @@ import itertools
 import msgspec
 import pytest
 
-from ares.client.runner import HINT_ATTEMPTS
+from ares.client.runner import ASKING, HINT_ATTEMPTS
+from ares.consensus.local import LocalConsensus
+from ares.machine import tasks
 from ares.model.configuration import Configuration
 from ares.model.errors import (
     BadInput,
@@ -238,6 +240,31 @@ async def test_a_new_client_is_told_where_the_domain_is_when_a_leader_is_elected
     )
     with pytest.raises(Unavailable, match="lost its memory"):
         await cluster.manager(consensus=Electing(cluster.consensus, HINT_ATTEMPTS)).read("key")
+
+
+class Mistaken(LocalConsensus):
+    """A consensus service whose client has a mistake."""
+
+    async def propose(self, configuration, proposer, timeout_s):
+        raise RuntimeError("a mistake")
+
+    async def hint(self, domain, timeout_s):
+        raise RuntimeError("a mistake")
+
+
+async def test_a_mistake_beside_an_operation_ends_the_operation(cluster):
+    """Without an end the operation would wait for its timeout, with nothing in the log."""
+    store = cluster.manager(consensus=Mistaken(), timeout_s=10_000.0)
+    await store.write("key", b"v")
+    before = tasks.failures.counts[ASKING]
+    async with asyncio.timeout(60):
+        with pytest.raises(ConsensusUnavailable, match="a mistake in ares itself"):
+            await store.reconfigure(EC)
+        await cluster.manager().reconfigure(Configuration.abd(["s3", "s4", "s5"]))
+        await forgotten(cluster, "s0", "s1", "s2")
+        with pytest.raises(Unavailable, match="lost its memory"):
+            await cluster.manager(consensus=Mistaken(), timeout_s=10_000.0).read("key")
+    assert tasks.failures.counts[ASKING] >= before + 2
 
 
 async def test_a_cancelled_reconfiguration_is_finished_by_the_next(cluster):
