@@ -1,0 +1,66 @@
+"""Tests of the wheel that README.md shows: it installs the whole package, with its commands."""
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).parents[2]
+BUILD = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
+
+
+def run(directory: Path, *words: str | Path) -> str:
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    return subprocess.run(
+        words,
+        cwd=directory,
+        env=environment | {"ARES_PURE": "1"},
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=540,
+    ).stdout
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return an environment with the wheel of this checkout, and with what the suite has installed."""
+    pytest.importorskip("setuptools_rust")
+    directory = tmp_path_factory.mktemp("wheel")
+    source, wheels, environment = (directory / name for name in ("source", "wheels", "venv"))
+    compiled = shutil.ignore_patterns("_core*.so", "__pycache__")
+    shutil.copytree(CHECKOUT / "ares", source / "ares", ignore=compiled)
+    for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE"):
+        shutil.copy(CHECKOUT / name, source)
+    wheels.mkdir()
+    run(source, sys.executable, "-P", "-c", BUILD, wheels)
+    venv.create(environment, symlinks=True)
+    python = environment / "bin/python"
+    [wheel] = wheels.glob("ares_storage-*.whl")
+    words = ("--quiet", "--disable-pip-version-check", "--python", python, "install")
+    run(directory, sys.executable, "-m", "pip", *words, "--no-index", "--no-deps", wheel)
+    packages = run(
+        directory, python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"
+    )
+    Path(packages.strip(), "suite.pth").write_text(sysconfig.get_path("purelib"))
+    return environment
+
+
+def test_the_wheel_has_every_module_and_the_types(installed):
+    here = {path.relative_to(CHECKOUT) for path in (CHECKOUT / "ares").rglob("*.py")}
+    [package] = installed.glob("lib/*/site-packages/ares")
+    assert {path.relative_to(package.parent) for path in package.rglob("*.py")} == here
+    assert (package / "py.typed").exists()
+
+
+def test_its_command_and_its_package_are_those_of_the_wheel(installed, tmp_path):
+    assert "(python core)" in run(tmp_path, installed / "bin/ares-cli", "--version")
+    where = run(tmp_path, installed / "bin/python", "-c", "import ares; print(ares.__file__)")
+    assert Path(where.strip()).is_relative_to(installed)
+    run(tmp_path, installed / "bin/ares-cli", "init", tmp_path / "c", "--base-port", "0")
+    assert (tmp_path / "c/cluster.toml").exists()
