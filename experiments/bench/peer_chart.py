@@ -24,7 +24,7 @@ PANELS = {
     },
 }
 
-WIDTH, MARGIN, LABELS, VALUES = 760, 16, 150, 70
+WIDTH, MARGIN, LABELS, WORDS = 560, 16, 116, 176
 BAR, GAP, HEAD = 15, 14, 34
 STYLE = """
 text { font: 13px system-ui, sans-serif; fill: #1f2328 }
@@ -106,7 +106,7 @@ def drawing(panels: dict[str, dict[str, list[Bar]]]) -> str:
 def _group(load: str, group: list[Bar], most: float, y: int) -> Iterator[str]:
     yield f'<text class="faint" x="{MARGIN}" y="{y + BAR - 3}">{escape(load)}</text>'
     start = MARGIN + LABELS
-    longest = WIDTH - start - MARGIN - VALUES - LABELS
+    longest = WIDTH - start - MARGIN - WORDS
     for place, bar in enumerate(group):
         kind = "ares" if bar.store == "ares" else f"other{place - 1}"
         top, length = y + place * BAR, max(round(longest * bar.rate / most, 1), 1)

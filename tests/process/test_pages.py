@@ -13,7 +13,7 @@ import pytest
 
 CHECKOUT = Path(__file__).parents[2]
 REFERENCE = sorted(CHECKOUT.glob("docs/api*.md"))
-PAGES = [CHECKOUT / "README.md", *sorted(CHECKOUT.glob("docs/learn-*.md")), *REFERENCE]
+STORIES = [CHECKOUT / "README.md", *sorted(CHECKOUT.glob("docs/learn-*.md"))]
 AROUND = "ares-cli init c\nares-cli up c --detach\nexport ARES_CLUSTER=$PWD/c/cluster.toml\n{}ares-cli down c"
 ENDS_S = 540
 BLOCK = re.compile(r"^```(\w*)\n((?:[^`].*\n|\n)*)```$|((?:^    .*\n|^\n(?=    ))+)", re.MULTILINE)
@@ -33,23 +33,34 @@ def blocks(page: Path) -> Iterator[str]:
             yield textwrap.dedent(indented)
 
 
-def script(page: Path) -> str:
-    """Return a page as a script with a cluster.
-
-    The Python of README.md runs before the cluster goes down; pages of reference have no shell.
-    """
+def story(page: Path) -> str:
+    """Return a page as a script; the Python of README.md runs before the cluster goes down."""
     found = list(blocks(page))
     if page.name == "README.md":
         shell, python = found
         found = [shell.replace("ares-cli down", python + "ares-cli down")]
-    elif page in REFERENCE:
-        found = [AROUND.format("".join(found))]
-    whole = "\n".join(found).replace(". .venv/bin/activate\n", "")
-    return whole.replace("ares-cli init", "ares-cli init --base-port 0").replace("/tmp/", "$HOME/")
+    return "\n".join(found)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def reference() -> str:
+    """Return the examples of the reference as a script with a cluster for all of them."""
+    return AROUND.format("".join(block for page in REFERENCE for block in blocks(page)))
+
+
+@pytest.mark.parametrize("page", STORIES, ids=lambda page: page.stem)
 def test_the_commands_of_a_page_run(page: Path, tmp_path: Path) -> None:
+    said = run(story(page), tmp_path)
+    if page.stem == "learn-replicated-map":
+        assert said.count("blue\n20\n") == 1
+
+
+def test_the_examples_of_the_reference_run(tmp_path: Path) -> None:
+    assert len(REFERENCE) == 6
+    assert "survives 1 crash" in run(reference(), tmp_path)
+
+
+def run(script: str, tmp_path: Path) -> str:
+    """Run a script in an empty directory that is also the home and /tmp; return what it printed."""
     shutil.copy(CHECKOUT / "LICENSE", tmp_path)
     commands = tmp_path / "bin"
     commands.mkdir()
@@ -64,10 +75,11 @@ def test_the_commands_of_a_page_run(page: Path, tmp_path: Path) -> None:
         "PATH": f"{commands}:{os.environ['PATH']}",
         "PYTHONPATH": str(CHECKOUT),
     }
-    text = script(page)
+    script = script.replace(". .venv/bin/activate\n", "").replace("/tmp/", "$HOME/")
+    script = script.replace("ares-cli init", "ares-cli init --base-port 0")
     try:
         ended = subprocess.run(
-            ["bash", "-eux", "-o", "pipefail", "-c", text],
+            ["bash", "-eux", "-o", "pipefail", "-c", script],
             cwd=tmp_path,
             env=environment,
             capture_output=True,
@@ -75,8 +87,7 @@ def test_the_commands_of_a_page_run(page: Path, tmp_path: Path) -> None:
             timeout=ENDS_S,
         )
         assert ended.returncode == 0, ended.stdout + ended.stderr
-        if "visits" in text:
-            assert ended.stdout.count("blue\n20\n") == 1
+        return ended.stdout
     finally:
         for made in {path.parent for path in tmp_path.glob("*/cluster.toml")}:
             subprocess.run(
