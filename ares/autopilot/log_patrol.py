@@ -50,7 +50,7 @@ AGAIN_S_MAX = 30.0
 LENGTH_MIN = 3
 AT_ONCE = 16
 LEFT_OUT_S = 6 * 3600.0
-"""Seconds for which it counts that a server was left out."""
+"""Age in seconds up to which a server's being left out counts."""
 
 log = logging.getLogger(__name__)
 

@@ -163,7 +163,7 @@ class Bulletin:
         self._doing.pop(domain, None)
 
     def done(self, domain: DomainName, verdict: Verdict, result: Reconfigured) -> None:
-        """Note that a domain has its configuration."""
+        """Note that a domain got its configuration."""
         self._ended(domain)
         own = (
             f"replaced {verdict.describe()}"

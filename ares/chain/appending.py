@@ -223,7 +223,7 @@ class Appender:
             self._launch(flight)
 
     def forget(self, flight: Flight) -> None:
-        """End an append whose caller stopped waiting, unless it was sent or is about to be."""
+        """End an append whose caller stopped waiting, unless the append was or will be sent."""
         if flight.number or not flight.wanted or not flight.callers:
             return
         flight.wanted = False

@@ -80,9 +80,10 @@ class Evidence(NamedTuple):
 
 
 def evidence(chain: Configuration, looks: Iterable[LookDone]) -> Evidence | None:
-    """Return the evidence of the looks at a chain's nodes, or None if the looks prove nothing.
+    """Return the evidence of the looks at a chain's nodes.
 
-    A majority of nodes without a seal proves that the chain was the last chain.
+    A majority of nodes without a seal proves that the chain was the last chain; with fewer such
+    nodes the result is None.
     """
     open_ones = [seen for seen in looks if not seen.sealed and seen.successor is None]
     if len(open_ones) < chain.quorum_size:

@@ -147,10 +147,11 @@ def _taken(facts: Sequence[object], chain: Source) -> list[Sequence[LogRecord]]:
 
 
 def _fetched(facts: Sequence[object]) -> list[Sequence[LogRecord]]:
-    """Return the fetched pieces of a batch, without those that a collection made invalid.
+    """Return the fetched pieces of a batch, without pieces made invalid by a collection.
 
-    After a collection the old records are fetched from their beginning once more. Both fetches
-    can be in one batch: a piece that begins before the end of its predecessor starts the second.
+    After a collection the old records are fetched from the beginning once more. Both fetches can be
+    in one batch: a piece which begins before the end of the preceding piece starts the second
+    fetch.
     """
     pieces: list[Sequence[LogRecord]] = []
     for fact in facts:

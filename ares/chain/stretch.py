@@ -156,7 +156,7 @@ class Stretch:
             self.conditional_bytes = bytes + waiting_bytes(request)
 
     def take_conditional(self) -> list[tuple[Sender, BoundAppend]]:
-        """Return the appends that wait for a position; none waits afterwards."""
+        """Return the appends that wait for a position, and clear the list."""
         conditional, self.conditional, self.conditional_bytes = self.conditional, [], 0
         return conditional
 

@@ -350,7 +350,7 @@ class File:
     ) -> Result:
         """Run an operation. With ``queue``, the writes of a file by one client run in turn.
 
-        ``moving``: bytes of the blocks that it moves, of which BYTES_MAX move at a time.
+        ``moving``: bytes of the blocks to be moved, of which BYTES_MAX move at a time.
         """
         store = await self._locate(False)
         key = genesis_name(self.name) if queue else None

@@ -132,9 +132,9 @@ class Runner:
     ) -> Result:
         """Return the operation's result, or raise its error.
 
-        Cancelling ends the operation; a write may have taken effect or not. ``size``: bytes that
-        the operation needs room for; 0: it does not wait for room, because it may free a cluster.
-        Raises :class:`BadInput` on an event loop other than the connection's.
+        Cancelling ends the operation; a write may have taken effect or not. ``size``: bytes of room
+        for which the operation waits; 0: no wait, because the operation may free a cluster. Raises
+        :class:`BadInput` on an event loop other than the connection's.
         """
         self.check_loop()
         if self._closed:
@@ -196,7 +196,7 @@ class Runner:
     async def enter(self, size: int, label: object, timeout_s: float) -> float:
         """Take room for ``size`` bytes, which the caller gives back. Return the time left.
 
-        Raises :class:`Unavailable` when there is none in time.
+        Raises :class:`Unavailable` without room in time.
         """
         self.check_loop()
         if self._closed:
@@ -239,7 +239,7 @@ class Runner:
     ) -> asyncio.Future[Any]:
         """Return a future for the result of ``start(future, done, now, timeout_s, *arguments)``.
 
-        It costs no task, and starts when there is room for ``size`` bytes. ``label`` names the
+        The operation costs no task, and starts when ``size`` bytes have room. ``label`` names the
         operation in a trace. Raises :class:`BadInput` on an event loop other than the connection's.
         """
         self.check_loop()
@@ -264,7 +264,7 @@ class Runner:
     def _done(
         self, label: About, size: int, future: asyncio.Future[Any]
     ) -> Callable[[Any, BaseException | None], None]:
-        """Return what is to be called once, when the operation has ended."""
+        """Return the function to be called once, at the end of the operation."""
         if self._tracer is not None and (traced := self._tracer.begin(label)) is not None:
             if isinstance(self._whole, LogSession):
                 traced.recording.waits_for_chain(label.what, self._whole.appender.chain)
@@ -273,7 +273,7 @@ class Runner:
         return partial(_settle_and_leave, self.room, size, future)
 
     def _entered(self, waiter: Waiter, error: BaseException | None) -> None:
-        """Go on with an operation of :meth:`begin` that waited: it has its room, or there is an error."""
+        """Continue an operation of :meth:`begin` that waited, with its room or with an error."""
         future, start, label = waiter.future, waiter.start, waiter.label
         assert start is not None, "an operation of begin"
         assert isinstance(label, About), "an operation of begin"

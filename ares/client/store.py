@@ -202,7 +202,7 @@ class ObjectStore(Domain):
             room.leave(size)
 
     async def _result(self, future: asyncio.Future[Result]) -> Result:
-        """Return what becomes of an operation of the compiled core."""
+        """Return the result of an operation of the compiled core."""
         try:
             return await future
         except asyncio.CancelledError:
@@ -252,7 +252,7 @@ class ObjectStore(Domain):
         return value
 
     async def _counted_read(self, key: str, timeout_s: float | None) -> Answered:
-        """Read, counting as many bytes as the last reply had."""
+        """Read with room for as many bytes as the last reply had."""
         name = checked_key(key)
         size = OBJECT_OPERATION_BYTES + self._reply_bytes
         left_s = await self._runner.enter(size, About("read", name), self._timeout(timeout_s))
@@ -537,7 +537,7 @@ def checked_value(value: bytes | bytearray | memoryview) -> bytes:
 def is_tag(version: object) -> bool:
     """Return whether ``version`` is a tag that can be sent.
 
-    A tag that cannot be encoded would take all of its batch with it.
+    A tag without an encoding would take the whole batch with it.
     """
     if not isinstance(version, Tag):
         return False

@@ -347,8 +347,8 @@ def _file(plan: Plan, keys: Mapping[str, str], configuration: Configuration) -> 
 def _free_ports(plan: Plan) -> list[int]:
     """Return free ports, next to each other.
 
-    Neighbouring ports make it less likely that two clusters made at the same time want the same
-    port than independently chosen ports.
+    With neighbouring ports two clusters made at the same time are less likely to want the same port
+    than with ports chosen independently.
     """
     first, wanted = secrets.randbelow(len(_PORTS)), plan.ports
     free: list[int] = []

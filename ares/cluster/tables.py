@@ -70,7 +70,7 @@ class Table(Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     def checks(self) -> Checks:
-        """Yield the checks of the table's values that need no other table."""
+        """Yield the checks of this table's values, independent of all other tables."""
         yield from ()
 
 

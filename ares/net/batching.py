@@ -53,8 +53,7 @@ if TYPE_CHECKING:
     from ares._core import Served
 
 BATCH_BYTES_MAX = 16 * 1024 * 1024
-"""Most bytes of a batch of several messages: its receiver sees no message before it has them all.
-"""
+"""Most bytes of a batch of several messages: the receiver sees no message before the last."""
 
 WAITING_MESSAGES_MAX = 4096
 WAITING_BYTES_MAX = 128 * 1024 * 1024
@@ -71,7 +70,7 @@ LOOK_WORK = TURN_WORK // 128
 """Work after which the clock is read."""
 
 LEFT_MAX = 64
-"""Clients that have left and whose requests in line are still carried out."""
+"""Clients that have left, with requests in line that are still carried out."""
 
 LINE_BATCHES_MAX = 256
 """Batches of a client that stands in line and sends more."""
@@ -465,10 +464,10 @@ class BatchListener(ABC):
             self._stands(sender, bytes)
 
     def _leave(self, sender: Sender) -> None:
-        """Note that a client has left, and carry out its requests in line nevertheless.
+        """Note that a client has left, and carry out the client's requests in line nevertheless.
 
-        A write counts on them: it may have ended with a quorum, and its client with it, before the
-        turn of the last server.
+        A write counts on these requests: the write may have ended with a quorum, and the client
+        with the write, before the turn of the last server.
         """
         if sender in self._lines:
             self._left[sender] = None

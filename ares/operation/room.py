@@ -1,7 +1,8 @@
-"""Room for the bytes that one client has under way. What does not fit waits, in order. No I/O and no clock: ``now`` is given.
+"""Room for the bytes under way of a client; operations beyond the room wait, in order.
 
-Values, entries and expected replies count, and each operation counts OPERATION_BYTES for its own objects. An operation keeps its room
-until it has ended, whatever ended it: a result, an error, its deadline, its caller, the end of the client.
+No I/O and no clock: ``now`` is given. Values, entries and expected replies count, and each
+operation counts OPERATION_BYTES for its own objects. An operation keeps its room until the
+operation has ended, by a result, an error, the deadline, the caller or the end of the client.
 """
 
 from collections import deque
@@ -20,26 +21,26 @@ OPERATION_BYTES = 2048
 """Size of the own objects of an append, or of a read of a log."""
 
 UNKNOWN_REPLY_BYTES = 1024 * 1024
-"""Size that a reply counts as long as no reply of its kind was seen."""
+"""Size counted for a reply until a reply of the same kind was seen."""
 
 SMALL_REPLY_BYTES = 32 * 1024
-"""Largest value whose reads are not counted one by one where the compiled core runs them."""
+"""Largest value whose reads the compiled core counts by number and not by size."""
 
 OPERATIONS_MAX = 2048
-"""Operations on objects that are under way at once; the compiled core keeps to it, too."""
+"""Most operations on objects under way at once; the compiled core keeps this limit, too."""
 
 OBJECT_OPERATION_BYTES = ROOM_BYTES // OPERATIONS_MAX
-"""Size of an operation on objects without its value: its own objects, and its small messages."""
+"""Size of an operation on objects without the value: its own objects and small messages."""
 
 LOOK_S = 0.1
 """Time between two looks for operations that waited too long."""
 
 
 class Waiter(Struct, eq=False):
-    """An operation that waits for room, as small as it can be: a program may begin a million of them.
+    """An operation that waits for room; a small object, of which a program may make a million.
 
-    ``told`` is the function that ends the wait: with None when the operation has its room, else
-    with an error. ``future``, ``start`` and ``arguments`` belong to that function.
+    ``told`` is the function that ends the wait: with None when the operation has room, else with an
+    error. ``future``, ``start`` and ``arguments`` belong to this function.
     """
 
     room: "Room"
@@ -52,7 +53,7 @@ class Waiter(Struct, eq=False):
     arguments: tuple[Any, ...] = ()
     entered: bool = False
     ended: bool = False
-    """Whether the wait is over."""
+    """State of the wait: over or not."""
 
     def give_up(self, _: object) -> None:
         """End the wait of an operation whose future is done, which was cancelled."""
@@ -63,10 +64,10 @@ class Waiter(Struct, eq=False):
 class Room:
     """Room for ``limit`` bytes, and for OPERATIONS_MAX operations on objects.
 
-    Operations enter in the order in which they came; one that is larger than the room enters
-    alone. ``under_way``: number of operations on objects that were begun. The small ones of the
-    compiled core are counted there and nowhere else: to count their bytes as well would take
-    4 % of the time of a write.
+    Operations enter in the order of their arrival; an operation larger than the room enters alone.
+    ``under_way``: the number of operations on objects that were begun. Small operations of the
+    compiled core are counted by this number only: to count their bytes as well would take 4 % of
+    the time of a write.
     """
 
     __slots__ = ("_given_up", "_look_at", "_under_way", "limit", "taken", "waiting")
@@ -80,13 +81,16 @@ class Room:
         self._look_at = inf
 
     def fits(self, size: int) -> bool:
-        """Return whether an operation of `size` bytes has room now if none waits before it."""
+        """Return whether `size` bytes have room now, if no operation waits before them."""
         if self._under_way() >= OPERATIONS_MAX:
             return False
         return not self.taken or self.taken + size <= self.limit
 
     def enter(self, size: int) -> bool:
-        """Take room for `size` bytes; False, and none is taken, where the operation has to :meth:`wait`."""
+        """Take room for `size` bytes, and return True.
+
+        Returns False, and takes no room, if the operation has to :meth:`wait`.
+        """
         if self.waiting or not self.fits(size):
             return False
         self.taken += size
@@ -120,14 +124,17 @@ class Room:
         told: Callable[[Waiter, BaseException | None], None],
         *rest: Any,
     ) -> Waiter:
-        """Wait for room for `size` bytes behind the operations that wait already; see :class:`Waiter`."""
+        """Wait for room for `size` bytes behind the waiting operations; see :class:`Waiter`."""
         waiter = Waiter(self, size, deadline, label, told, *rest)
         self.waiting.append(waiter)
         self._look_at = min(self._look_at, deadline)
         return waiter
 
     def give_up(self, waiter: Waiter) -> None:
-        """End the wait of an operation that its caller does not want any more; it gives back the room that it may have."""
+        """End the wait of an operation which the caller no longer wants.
+
+        An operation that has room gives the room back.
+        """
         if waiter.entered:
             waiter.entered = False
             self.leave(waiter.size)
@@ -140,7 +147,7 @@ class Room:
                 self.admit()
 
     def tick(self, now: float) -> None:
-        """Let in the operations that have room, and end the waits that took too long."""
+        """Let in the operations that have room, and end the waits after their deadline."""
         self.admit()
         if now < self._look_at:
             return
@@ -157,6 +164,6 @@ class Room:
             self._fail(waiter, error())
 
     def _fail(self, waiter: Waiter, error: Uncertain) -> None:
-        if not waiter.ended:  # else it entered meanwhile, or its caller gave it up
+        if not waiter.ended:  # else the operation entered, or was given up
             self.give_up(waiter)
             waiter.told(waiter, error)

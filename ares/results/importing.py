@@ -193,7 +193,7 @@ def import_runs(
 
 
 class _Importer:
-    """The import of runs, one after the other."""
+    """The import of several runs, in sequence."""
 
     def __init__(self, database: sqlite3.Connection, total: int, progress: Progress) -> None:
         self.report = ImportReport()

@@ -218,7 +218,7 @@ class Host:
         return replies
 
     def _take_traced(self, sender: Sender, message: AnyMessage, replies: list[AnyMessage]) -> bool:
-        """Take a request, as :meth:`_take`, whose client asks for the time it took."""
+        """Take a request, as :meth:`_take`; the client asks for the time taken."""
         served = served_of(message, self._batch_s)
         before = len(replies)
         goes_on = self._take(sender, msgspec.structs.replace(message, trace=None), replies, served)

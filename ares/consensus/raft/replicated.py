@@ -45,7 +45,7 @@ COMPACT_AFTER_ENTRIES = 10_000
 _DAY_S = 86_400.0
 
 NOTE_BYTES_MAX = 8 * 1024
-"""A longer note is not sent; one that comes is cut, and so is not understood."""
+"""Longest note that is sent; a longer note from a peer is cut, and hence not understood."""
 
 GREETINGS_BEATS = 10
 """Beats of silence towards another member after which a member greets it."""
@@ -98,10 +98,10 @@ class ReplicatedTable(SyncObj):  # type: ignore[misc]
     ) -> None:
         self.greeting_s = GREETINGS_BEATS * beat_s
         self.note: tuple[int, bytes] = (0, b"")
-        """This member's note for the others, and its number; 0: none yet."""
+        """This member's note for the other members, and the note's number; 0: no note yet."""
 
         self.noted: dict[str, tuple[bytes, float]] = {}
-        """The last note of each other member, by address, and when it came."""
+        """The last note of each other member, by address, and the time of arrival."""
 
         self.table: DecisionTable[bytes] = DecisionTable()
         self._directory = directory

@@ -30,9 +30,7 @@ from pysyncobj.transport import TCPTransport
 CONNECT_S = 2.0
 
 STRANGER_BYTES_MAX = 16 * 1024
-"""Most bytes of a stranger; a member's first messages, its random key and its address, take a few
-hundred.
-"""
+"""Most bytes of a stranger; a member's first messages, key and address, take a few hundred."""
 
 STRANGER_S = 5.0
 STRANGERS_MAX = 64
@@ -53,7 +51,7 @@ class Transport(TCPTransport):  # type: ignore[misc]
         self._came_at_s: dict[Any, float] = {}
         self._sent: dict[Any, int] = {}
         self._noted: dict[Any, int] = {}
-        """Number of the note that each member was sent over its connection."""
+        """Number of the note last sent to each member over the present connection."""
 
         self._heard: dict[Any, int | None] = {}
         self._claims: dict[Any, Any] = {}

@@ -46,7 +46,7 @@ from ares.net.zmtp.frames import (
 )
 
 BOX_BYTES_MORE = 16
-"""Size of a box beyond its content: its authenticator, which comes first."""
+"""Size of a box beyond the content: the authenticator, which comes first."""
 
 _from_buffer = ffi.from_buffer
 _seal = lib.crypto_box_easy_afternm
@@ -354,7 +354,7 @@ class CurveCipher:
         return self._sealed(command, _SEALED_COMMAND)
 
     def _sealed(self, frame: Frame, flags: int) -> bytearray:
-        """Return a sealed frame, copied once to its place and sealed there."""
+        """Return a sealed frame; the content is copied once, to the place of sealing."""
         self._sent += 1
         count = self._sent.to_bytes(_COUNT, "big")
         size = _CONTENT_AT + len(frame)
