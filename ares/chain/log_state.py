@@ -494,7 +494,7 @@ class LogState:
     def each(self, positions: Sequence[int], uncommitted: bool = False) -> tuple[bytes | None, ...]:
         """Return the entry at each position, or None where the entry is absent or not to be shown.
 
-        The answer stops early when more than ANSWER_BYTES_MAX of records would have to be read.
+        After ANSWER_BYTES_MAX of records the remaining entries are None, too.
         """
         found, left = list[bytes | None](), ANSWER_BYTES_MAX
         entries, first, held = self.base, 0, 0

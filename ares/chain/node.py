@@ -639,7 +639,8 @@ class LogNode:
     def _point(self, stretch: Stretch, successor: Successor, collect: bool = False) -> None:
         """Take the successor of a stretch.
 
-        Raises :class:`ConflictingSuccessor`: a silent refusal would lose committed entries.
+        Raises :class:`ConflictingSuccessor`, which the server reports loudly: such a successor
+        would lose committed entries.
         """
         fact = self.state.pointed(stretch, successor, collect)
         if fact is None:

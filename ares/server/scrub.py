@@ -45,7 +45,7 @@ AT_ONCE_BYTES = 64 * 1024 * 1024
 """Limits of elements asked for side by side, and of the bytes of their values."""
 
 FAILURES_MAX = 3
-"""Unanswered elements of a configuration after which its elements wait for the next time."""
+"""Unanswered elements of a configuration after which the remaining elements wait for later."""
 
 Pull = Callable[[Configuration, ObjectName, Tag, int], Awaitable[Element | None]]
 """A function to rebuild this server's element of a version from other servers' elements.
