@@ -146,7 +146,7 @@ def test_another_size_is_another_view(terminal: Terminal) -> None:
     assert b"uptime" not in terminal.came
     terminal.resize(140, 40)
     terminal.process.send_signal(signal.SIGWINCH)
-    terminal.wait_for(b"uptime")
+    terminal.wait_for(b"uptime", b"last 3 min", b"at most")
     terminal.resize(40, 8)
     terminal.process.send_signal(signal.SIGWINCH)
     terminal.wait_for(b"needs 72 x 14")

@@ -409,6 +409,11 @@ def test_names_cannot_write_to_the_terminal():
     assert "\x1b" not in shown
     assert "\u202e" not in shown
     assert "evil" in shown
+    tree = told(heard)
+    tree["servers"][0]["id"] = "s0 \x1b[2J,\n\u202e"
+    printed = line(tree)
+    assert printed.endswith("  s0???2J???")
+    assert len(printed.split()) == len(header().split())
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ Spaces separate the columns. An unknown value is ``-``. No value contains a unit
 suits ``awk``. A later release adds columns before the last.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -38,7 +39,7 @@ def line(told: Mapping[str, Any]) -> str:
         str(len(servers)),
         str(min((domain["writes_survive"] for domain in told["domains"]), default="-")),
         str(len(told["moves"])),
-        ",".join(silent) or "-",
+        ",".join(map(_word, silent)) or "-",
     )
     return _aligned(values)
 
@@ -47,6 +48,11 @@ def _aligned(values: tuple[str, ...]) -> str:
     first, *rest, last = values
     middle = (value.rjust(len(head)) for value, head in zip(rest, _HEADS[1:-1], strict=True))
     return "  ".join((first.ljust(_TIME_WIDTH), *middle, last))
+
+
+def _word(name: str) -> str:
+    """Return a name without characters that break a column or a terminal; peers choose names."""
+    return re.sub(r"[^\w.:-]", "?", name)
 
 
 def _decimal(value: float | None, places: int, times: int = 1) -> str:
