@@ -150,6 +150,12 @@ class Plan(Struct, frozen=True):
         )
 
     @property
+    def member_sites(self) -> list[str]:
+        """Sites of the consensus members, which are spread over all sites; nothing without sites."""
+        sites = [site for site, _ in self.sites] or [""]
+        return [sites[number % len(sites)] for number in range(self.consensus)]
+
+    @property
     def server_ids(self) -> list[str]:
         """The ids of the initial configuration's servers, followed by the spares."""
         return [f"s{index}" for index in range(self.servers + self.spares)]
@@ -327,8 +333,9 @@ def _file(plan: Plan, keys: Mapping[str, str], configuration: Configuration) -> 
                 next(addresses),
                 public_key=keys.get(id, ""),
                 http=next(https),
+                site=site,
             )
-            for id in plan.member_ids
+            for id, site in zip(plan.member_ids, plan.member_sites, strict=True)
         ],
         etcd=EtcdTable(plan.etcd) if plan.etcd else None,
         autopilot=AutopilotSettings() if plan.autopilot else None,

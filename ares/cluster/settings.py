@@ -240,7 +240,7 @@ class _Checks:
             etcd=None if file.etcd is None else self._etcd(file.etcd),
             security=security,
             notes=_notes(len(file.consensus), file.etcd),
-            beat_s=file.consensus_beat_s,
+            beat_s=file.beat_s,
             durable=file.durability == "fsync",
             limits=file.limits,
             scrub=file.scrub,

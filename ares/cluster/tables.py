@@ -39,6 +39,9 @@ The store, the log, the threads, the connections to consensus members.
 
 EVERY_S_MIN = 0.1
 BEAT_S, BEAT_S_BOUNDS = 0.1, (0.1, 10.0)
+SITES_BEAT_S = 2.0
+"""The beat of consensus members at several sites, unless the file has another one."""
+
 _IDENTITY = re.compile(r"[0-9a-f]{32}")
 _PREFIX = re.compile(r"[A-Za-z0-9_./-]{1,200}")
 
@@ -294,7 +297,7 @@ class ServerSettings(Table, frozen=True):
 class MemberSettings(Table, frozen=True):
     """A consensus member: its addresses for clients and members, its directory, its monitor.
 
-    ``address``: for clients. ``raft``: for the other members. ``http``: as of a server.
+    ``address``: for clients. ``raft``: for the other members. ``http`` and ``site``: as of a server.
     """
 
     id: ServerId
@@ -303,9 +306,11 @@ class MemberSettings(Table, frozen=True):
     data: Path = NO_PATH
     public_key: Given = ""
     http: Given = ""
+    site: Given = ""
 
     def checks(self) -> Checks:
         yield _of_name("id", self.id)
+        yield _of_name("site", self.site or "none")
 
 
 class EtcdTable(Table, frozen=True, rename={"password_path": "password"}):
@@ -425,7 +430,7 @@ class FileTable(Table, frozen=True, kw_only=True):
     keys: str | None = None
     decision_key: str | None = None
     consensus_password: str | None = None
-    consensus_beat_s: float = BEAT_S
+    consensus_beat_s: float | None = None
     server: list[ServerSettings] = []
     consensus: list[MemberSettings] = []
     etcd: EtcdTable | None = None
@@ -462,11 +467,18 @@ class FileTable(Table, frozen=True, kw_only=True):
         yield "etcd", etcd is None or not members, why
         low, high = BEAT_S_BOUNDS
         why = f"expected seconds from {low} to {high:g} between two signs of life of the leading consensus member, found {self.consensus_beat_s!r}"
-        yield "consensus_beat_s", low <= self.consensus_beat_s <= high, why
+        yield "consensus_beat_s", low <= self.beat_s <= high, why
         why = "expected only with [[consensus]] tables, and here etcd decides"
         yield "consensus_password", etcd is None or self.consensus_password is None, why
         why = f"expected only with [[consensus]] tables: one of them leads and flies it{'' if etcd is None else ', and etcd runs nothing of ares'}"
         yield "autopilot", self.autopilot is None or bool(members), why
+
+    @property
+    def beat_s(self) -> float:
+        """Seconds between two signs of life of the leading consensus member."""
+        if self.consensus_beat_s is not None:
+            return self.consensus_beat_s
+        return SITES_BEAT_S if len({member.site for member in self.consensus}) > 1 else BEAT_S
 
     def tables(self) -> Iterator[tuple[str, Table]]:
         """Yield this table and the tables in it, each with a key path.

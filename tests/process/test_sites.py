@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import ares
+from ares.cluster.tables import SITES_BEAT_S
 from ares.machine.interpreter import python
 from ares.reconfig.mover import Progress
 
@@ -54,6 +55,12 @@ def test_a_domain_is_made_at_a_site_and_moves_with_what_it_holds(cli: Cli) -> No
     assert set(moved["after"]["servers"]) < {"s0", "s1", "s2", "s3"}
     assert cli.ok("read", "k", "--domain", "photos") == b"value"
     assert "nothing to do" in cli.ok("domain", "move", "photos", "--site", "nantes").decode()
+
+
+def test_members_are_spread_over_the_sites(cli: Cli) -> None:
+    sites = [member.site for member in cli.settings.members.values()]
+    assert sites == ["nantes", "rennes", "lyon"]
+    assert cli.settings.beat_s == SITES_BEAT_S
 
 
 def test_a_log_moves_too(cli: Cli) -> None:

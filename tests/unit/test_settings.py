@@ -127,6 +127,11 @@ def test_defaults_need_no_tables() -> None:
 def test_the_beat_of_consensus_members_is_bounded() -> None:
     assert Settings.parse(GOOD, Path("cluster.toml")).beat_s == 0.1
     assert Settings.parse("consensus_beat_s = 1\n" + GOOD, Path("cluster.toml")).beat_s == 1.0
+    other = '[[consensus]]\nid = "r1"\naddress = "127.0.0.1:7420"\nraft = "127.0.0.1:7421"\n'
+    at_sites = GOOD.replace("[initial]", f'site = "a"\n\n{other}site = "b"\n\n[initial]')
+    assert Settings.parse(at_sites, PATH).beat_s == 2.0
+    assert [member.site for member in Settings.parse(at_sites, PATH).members.values()] == ["a", "b"]
+    assert Settings.parse("consensus_beat_s = 0.1\n" + at_sites, PATH).beat_s == 0.1
     for wrong in ("0.05", "11", "nan", "inf", "-1"):
         with pytest.raises(BadInput, match=r"consensus_beat_s: expected seconds from 0.1 to 10"):
             Settings.parse(f"consensus_beat_s = {wrong}\n" + GOOD, Path("cluster.toml"))

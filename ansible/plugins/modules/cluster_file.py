@@ -30,7 +30,7 @@ options:
     elements: dict
     required: true
   members:
-    description: A dictionary each for the consensus members, with V(id), V(address), V(raft), V(http) and V(data).
+    description: A dictionary each for the consensus members, with V(id), V(address), V(raft), V(http), V(data) and V(site).
     type: list
     elements: dict
     default: []

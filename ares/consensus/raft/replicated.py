@@ -20,12 +20,14 @@ peer. This module closes the gaps of PySyncObj 0.3.17:
 import asyncio
 import contextlib
 import logging
+import random
 import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
 from pysyncobj import (
     FAIL_REASON,
     SERIALIZER_STATE,
@@ -35,7 +37,9 @@ from pysyncobj import (
     replicated,
 )
 from pysyncobj.journal import FileJournal, MetaStorer
+from pysyncobj.monotonic import monotonic
 
+from ares.cluster.tables import BEAT_S
 from ares.consensus.raft.directory import Dump, Entry, MemberDirectory
 from ares.consensus.raft.transport import Transport
 from ares.model.decision import Decision, DecisionTable
@@ -47,8 +51,32 @@ _DAY_S = 86_400.0
 NOTE_BYTES_MAX = 8 * 1024
 """Longest note that is sent; a longer note from a peer is cut, and hence not understood."""
 
-GREETINGS_BEATS = 10
-"""Beats of silence towards another member after which a member greets it."""
+QUICK_ELECTION_S = 0.6
+"""A member that is not connected with a leader elects one after this time, or twice as long."""
+
+
+class RaftTimes(Struct, frozen=True):
+    """Durations that follow from the time between two signs of life of the leader.
+
+    A member that is merely slow is late by seconds, however seldom the leader speaks. So an election
+    takes six silent beats where beats are short, and fewer where they are long.
+    """
+
+    election_s: float
+    """A member that heard nothing of a leader for this time, or twice as long, elects another one."""
+
+    fallback_s: float
+    """A leader that no majority answers for this time stops to lead."""
+
+    greeting_s: float
+    """A member that said nothing to another one for this time greets it."""
+
+    @classmethod
+    def of_beat(cls, beat_s: float) -> "RaftTimes":
+        """Return the durations for this beat."""
+        short_s = min(beat_s, BEAT_S)
+        return cls(3 * beat_s + 3 * short_s, 10 * beat_s + 10 * short_s, 5 * beat_s + 5 * short_s)
+
 
 _REASONS = {
     FAIL_REASON.SUCCESS: "",
@@ -88,6 +116,8 @@ class ReplicatedTable(SyncObj):  # type: ignore[misc]
     are numbered in journals. Use :meth:`open` to make a table.
     """
 
+    _SyncObj__raftElectionDeadline: float
+
     def __init__(
         self,
         address: str,
@@ -96,7 +126,7 @@ class ReplicatedTable(SyncObj):  # type: ignore[misc]
         password: str,
         beat_s: float,
     ) -> None:
-        self.greeting_s = GREETINGS_BEATS * beat_s
+        self.times = RaftTimes.of_beat(beat_s)
         self.note: tuple[int, bytes] = (0, b"")
         """This member's note for the other members, and the note's number; 0: no note yet."""
 
@@ -112,6 +142,7 @@ class ReplicatedTable(SyncObj):  # type: ignore[misc]
             address, others, self._settings(address, password, beat_s), transportClass=Transport
         )
         self.addOnTickCallback(self._make_own_entries_durable)
+        self.addOnTickCallback(self._elect_soon)
 
     @classmethod
     def open(
@@ -162,10 +193,10 @@ class ReplicatedTable(SyncObj):  # type: ignore[misc]
             dynamicMembershipChange=False,
             useFork=False,
             appendEntriesPeriod=beat_s,
-            raftMinTimeout=6 * beat_s,
-            raftMaxTimeout=12 * beat_s,
-            leaderFallbackTimeout=20 * beat_s,
-            connectionTimeout=3 * self.greeting_s,
+            raftMinTimeout=self.times.election_s,
+            raftMaxTimeout=2 * self.times.election_s,
+            leaderFallbackTimeout=self.times.fallback_s,
+            connectionTimeout=3 * self.times.greeting_s,
             connectionRetryTime=0.5,
             dnsCacheTime=60.0,
             dnsFailCacheTime=5.0,
@@ -178,6 +209,19 @@ class ReplicatedTable(SyncObj):  # type: ignore[misc]
     @replicated  # type: ignore[untyped-decorator]
     def tell_finalized(self, domain: str, index: int, content: bytes) -> bytes:
         return self.table.tell_finalized(domain, index, content)
+
+    def beat_soon(self) -> None:
+        """Let the members hear of a leader before its next beat: one has just connected."""
+        self._SyncObj__newAppendEntriesTime = 0.0
+
+    def _elect_soon(self) -> None:
+        """Do not wait for beats of a leader that this member has no connection with."""
+        leader = self._getLeader()
+        if leader is None or not (leader == self.selfNode or self.isNodeConnected(leader)):
+            now_s = monotonic()
+            if self._SyncObj__raftElectionDeadline > now_s + 2 * QUICK_ELECTION_S:
+                wait_s = QUICK_ELECTION_S * (1 + random.random())
+                self._SyncObj__raftElectionDeadline = now_s + wait_s
 
     def make_durable(self, message: dict[str, Any]) -> None:
         """Make durable the votes and entries promised by ``message``, before the message leaves."""

@@ -110,6 +110,7 @@ class Transport(TCPTransport):  # type: ignore[misc]
     def _onNodeConnected(self, node: Any) -> None:
         self._sent[node] = self._heard[node] = self._noted[node] = 0
         super()._onNodeConnected(node)
+        self._syncObj.beat_soon()
 
     def _onIncomingMessageReceived(self, conn: Any, message: Any) -> None:
         """Take a message from an incoming connection.
@@ -157,7 +158,7 @@ class Transport(TCPTransport):  # type: ignore[misc]
             if number != self._noted.get(node, 0):
                 if self.send(node, {"type": "greeting", "note": note}):
                     self._noted[node] = number
-            elif now - self._spoke_at_s.get(node, 0.0) >= self._syncObj.greeting_s:
+            elif now - self._spoke_at_s.get(node, 0.0) >= self._syncObj.times.greeting_s:
                 self._spoke_at_s[node] = now
                 self.send(node, {"type": "greeting"})
 
