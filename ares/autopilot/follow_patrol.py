@@ -9,9 +9,11 @@ another client is never undone.
 import asyncio
 import contextlib
 import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
 
 from ares.autopilot.following import MOVES, MOVING, FollowDecision, FollowPolicy, UsageSeen, usual
+from ares.autopilot.lookout import Lookout
 from ares.client.manager import Manager
 from ares.client.store import ObjectStore
 from ares.cluster.tables import AutopilotSettings
@@ -66,6 +68,7 @@ class FollowPatrol:
         settings: AutopilotSettings,
         manner: Manner,
         counted: Autopiloted,
+        lookout: Lookout,
     ) -> None:
         self._manager = manager
         self._sites = sites
@@ -73,13 +76,14 @@ class FollowPatrol:
         self._leads = leads
         self._manner = manner
         self._counted = counted
+        self._lookout = lookout
         self._loop = asyncio.get_running_loop()
         self._policy = FollowPolicy(
             settings.follow_rest_s, settings.follow_bytes_per_hour, gap_s=2 * LOOK_S
         )
         self._stores: dict[DomainName, ObjectStore] = {}
         self._beyond = 0
-        self._listed_at = -LIST_S
+        self._listed_at = -math.inf
         self._decisions: dict[DomainName, tuple[str, FollowDecision]] = {}
         self._within_reach: dict[tuple[DomainName, str], str] = {}
         """Reason why a domain's servers at the users' site would not serve the domain; empty if
@@ -112,7 +116,7 @@ class FollowPatrol:
                 if self._leads():
                     await self._look()
                 elif self._decisions:
-                    self._stores, self._decisions, self._listed_at = {}, {}, -LIST_S
+                    self._stores, self._decisions, self._listed_at = {}, {}, -math.inf
                     self._policy.stand_down()
                 if self._move is not None and (self._move.done() or not self._leads()):
                     await self._ended(self._move)
@@ -134,7 +138,7 @@ class FollowPatrol:
 
     async def _look(self) -> None:
         now = self._loop.time()
-        if now - self._listed_at >= LIST_S:
+        if now - self._listed_at >= self._lookout.list_every_s(LIST_S):
             await self._list()
             self._listed_at = now
         self._policy.look(now, self._stores.keys())

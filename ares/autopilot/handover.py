@@ -7,12 +7,14 @@ that the new leader has not heard itself, never for as long as needed
 and no times: clocks of members need not agree.
 """
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Annotated, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
 
+from ares.consensus.port import Notes
 from ares.model.identity import ConfigurationId, ServerId
 
 Member = tuple[ServerId, str]
@@ -20,6 +22,9 @@ Member = tuple[ServerId, str]
 
 HANDOVER_ROWS_MAX = 24
 """Rows of each kind in a handover; the longest durations are told."""
+
+ALARM_S = 20.0
+"""An alarm ends after this time, unless it is told again."""
 
 Key = TypeVar("Key")
 
@@ -43,6 +48,7 @@ class _Handover(Struct, frozen=True, array_like=True):
     absent: Annotated[tuple[ServerFor, ...], Meta(max_length=HANDOVER_ROWS_MAX)] = ()
     present: Annotated[tuple[ServerFor, ...], Meta(max_length=HANDOVER_ROWS_MAX)] = ()
     pending: Annotated[tuple[PendingFor, ...], Meta(max_length=HANDOVER_ROWS_MAX)] = ()
+    alarm: str = ""
 
 
 _decoder = msgspec.msgpack.Decoder(_Handover)
@@ -56,13 +62,14 @@ class WatchCounts(Struct, frozen=True):
     pending: Mapping[ConfigurationId, float] = {}
 
 
-def encode(counts: WatchCounts) -> bytes:
-    """Return the note with the ``counts`` to hand over."""
+def encode(counts: WatchCounts, alarm: str = "") -> bytes:
+    """Return the note that hands ``counts`` over; ``alarm``: the site where a log is amiss."""
     return msgspec.msgpack.encode(
         _Handover(
             tuple(ServerFor(*member, for_s) for member, for_s in _longest(counts.absent)),
             tuple(ServerFor(*member, for_s) for member, for_s in _longest(counts.present)),
             tuple(PendingFor(id, for_s) for id, for_s in _longest(counts.pending)),
+            alarm,
         )
     )
 
@@ -79,7 +86,7 @@ def merge(notes: Sequence[tuple[bytes, float]], gap_s: float, old_s: float) -> W
     ordered = [
         (handover, min(age_s, gap_s))
         for handover, age_s in sorted(told, key=lambda pair: pair[1])
-        if handover is not None
+        if handover is not None and not handover.alarm  # else it is no leader's
     ]
     absent = [
         {(row.server, row.identity): row.for_s + more_s for row in handover.absent}
@@ -94,6 +101,48 @@ def merge(notes: Sequence[tuple[bytes, float]], gap_s: float, old_s: float) -> W
         for handover, more_s in ordered
     ]
     return WatchCounts(_newest(absent), _newest(present), _newest(pending))
+
+
+def alarms(notes: Sequence[tuple[bytes, float]], old_s: float) -> frozenset[str]:
+    """Return the sites for which a note raises an alarm, unless it is as old as ``old_s``."""
+    told = [_decoded(note) for note, age_s in notes if 0 <= age_s < old_s]
+    return frozenset(note.alarm for note in told if note is not None and note.alarm)
+
+
+class Notebook:
+    """The note of one member, which its autopilots write together."""
+
+    def __init__(self, notes: Notes) -> None:
+        self._notes = notes
+        self._alarm = ""
+        self._note = encode(WatchCounts())
+        self._told_at = 0.0
+        self._loop = asyncio.get_running_loop()
+
+    def hand_over(self, counts: WatchCounts) -> None:
+        """Tell the counts of the leader."""
+        self._tell(encode(counts))
+
+    def raise_alarm(self, site: str) -> None:
+        """Tell that a log at ``site`` is amiss; empty: not any more. Call it again and again."""
+        if site or self._alarm:
+            self._alarm = site
+            self._tell(encode(WatchCounts(), site))
+
+    def _tell(self, note: bytes) -> None:
+        now = self._loop.time()
+        again = self._alarm and now - self._told_at >= ALARM_S / 2
+        if note != self._note or again:
+            self._notes.tell(note)
+            self._note, self._told_at = note, now
+
+    def counts(self, gap_s: float, old_s: float) -> WatchCounts:
+        """Return the counts that other members handed over: see :func:`merge`."""
+        return merge(self._notes.told(), gap_s, old_s)
+
+    def alarms(self) -> frozenset[str]:
+        """Return the sites for which other members raise an alarm."""
+        return alarms(self._notes.told(), ALARM_S)
 
 
 def _longest(durations: Mapping[Key, float]) -> list[tuple[Key, float]]:

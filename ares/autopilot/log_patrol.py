@@ -15,6 +15,7 @@ before a server was lost: a chain of two servers gets a third, unless the log be
 
 import asyncio
 import logging
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -22,7 +23,9 @@ from datetime import UTC, datetime
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ares.autopilot.handover import Notebook
 from ares.autopilot.judge import FinishMove, LogSeen, Reform, Stuck, Watch, judge_log
+from ares.autopilot.lookout import REMOTE_S, Lookout
 from ares.client.manager import Manager
 from ares.client.shared_log import Log
 from ares.cluster.tables import AutopilotSettings
@@ -80,6 +83,7 @@ class _Watched(Struct):
     again_at: float = 0.0
     wait_s: float = AGAIN_S
     trouble: str = ""
+    inspected_at: float = -math.inf
 
 
 class LogPatrol:
@@ -97,6 +101,8 @@ class LogPatrol:
         leads: Callable[[], bool],
         settings: AutopilotSettings,
         counted: Autopiloted,
+        notebook: Notebook,
+        lookout: Lookout,
     ) -> None:
         self._manager = manager
         self._book = book
@@ -104,6 +110,8 @@ class LogPatrol:
         self._leads = leads
         self._settings = settings
         self._counted = counted
+        self._notebook = notebook
+        self._lookout = lookout
         self._loop = asyncio.get_running_loop()
         self._pace_s = settings.log_after_s / LOOKS
         self._watch = Watch(settings.log_after_s, gap_s=2 * self._pace_s)
@@ -152,6 +160,7 @@ class LogPatrol:
                 group.create_task(self._inspect_for_ever())
                 while True:
                     begun = self._loop.time()
+                    self._lookout.alarms = self._notebook.alarms()
                     await self._look()
                     leads = self._leads()
                     for name, each in self._logs.items():
@@ -159,6 +168,9 @@ class LogPatrol:
                             self._see_to(name, each)
                         elif each.task is not None:  # the next leader finishes pending moves
                             each.task.cancel()
+                    self._notebook.raise_alarm("" if leads else self._alarm())
+                    if not leads:
+                        await self._forget_remote()
                     self._counted.troubled_logs = (
                         sum(bool(each.trouble) for each in self._logs.values()) if leads else 0
                     )
@@ -173,50 +185,81 @@ class LogPatrol:
     # -- looks -------------------------------------------------------------------------------------
 
     def _members(self) -> set[Server]:
+        """Return the servers of chains; in a member that does not lead, the near servers."""
         return {
             server
             for each in self._logs.values()
             for chain in each.active
             for server in chain.servers
+            if self._leads() or self._lookout.is_near(server.id)
         }
+
+    def _alarm(self) -> str:
+        """Return the member's site, if a log there needs the leader; else nothing."""
+        amiss = any(self._watch.absent_s(server) > 0 for server in self._members()) or any(
+            each.sealed_at is not None or each.pending_at is not None
+            for each in self._logs.values()
+        )
+        return self._lookout.site if amiss else ""
+
+    async def _forget_remote(self) -> None:
+        """Close logs without a near server: the leader watches those."""
+        for name, each in list(self._logs.items()):
+            if each.task is not None and each.task.done():
+                each.task = None
+            near = any(map(self._lookout.is_near, each.active[-1].server_ids))
+            if not near and each.task is None:
+                del self._logs[name]
+                await each.store.close()
 
     async def _look(self) -> None:
         if not self._logs:
             return
         members = self._members()
-        known = {server.id: server for server in members} | dict(self._book)
-        described = await self._manager.describe(
-            list(known.values()), brief=True, patience_s=self._pace_s
-        )
-        cluster = self._manager.configuration.cluster_id
-        answers = {
-            id: says.identity
-            for id, says in described.items()
-            if says.server == id and says.cluster == cluster
+        known = {server.id: server for server in members}
+        known |= {
+            id: server
+            for id, server in self._book.items()
+            if self._leads() or self._lookout.is_near(id)
         }
+        answers = await self._lookout.look(known.values(), members, self._pace_s)
         for watch in (self._watch, self._steady):
             watch.look(self._loop.time(), answers, members)
 
     async def _inspect_for_ever(self) -> None:
         listed_at = float("-inf")
+        led = False
         while True:
-            begun = self._loop.time()
-            if begun - listed_at >= LIST_S:
+            begun, leads = self._loop.time(), self._leads()
+            every_s = self._lookout.list_every_s(LIST_S) if leads else LIST_S
+            if begun - listed_at >= every_s or leads > led:
                 listed_at = begun
                 await self._list()
-            await asyncio.gather(*[self._inspect(each) for each in self._logs.values()])
+            led = leads
+            due = [each for each in self._logs.values() if self._is_due(each, begun)]
+            await asyncio.gather(*map(self._inspect, due))
             every_s = max(INSPECT_S, len(self._logs) / INSPECTED_A_SECOND) * (
-                1 if self._leads() else IDLE_TIMES
+                1 if leads else IDLE_TIMES
             )
             await asyncio.sleep(max(begun + every_s - self._loop.time(), 0.05))
 
+    def _is_due(self, each: _Watched, now: float) -> bool:
+        """Return whether the nodes of a log are asked now: seldom at other sites, if all is well."""
+        chain = each.active[-1]
+        amiss = each.sealed_at is not None or each.pending_at is not None
+        often = amiss or self._lookout.has_near(chain) or self._lookout.has_alarm(chain)
+        return often or now - each.inspected_at >= REMOTE_S
+
     async def _list(self) -> None:
-        """Find new logs."""
+        """Find new logs: the leader all of them, another member the logs at its site."""
         try:
-            names = [
-                DomainName(name.removeprefix(DIRECTORY))
-                async for name in self._manager.list_named(DIRECTORY, ASK_S)
-            ]
+            if self._leads() or not self._lookout.site:
+                names = [
+                    DomainName(name.removeprefix(DIRECTORY))
+                    async for name in self._manager.list_named(DIRECTORY, ASK_S)
+                ]
+            else:
+                names = await self._lookout.logs_near()
         except AresError:  # the other patrol reports this error
             return
         for name in names:
@@ -237,6 +280,7 @@ class LogPatrol:
         """Take the answers of a log's nodes. With too few answers the known state stays."""
         if each.task is not None and not each.finishing:
             return
+        each.inspected_at = self._loop.time()
         async with self._turn:
             try:
                 sealed = await each.store.operate(

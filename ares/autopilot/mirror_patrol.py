@@ -9,10 +9,12 @@ leads.
 
 import asyncio
 import logging
+import math
 import time
 
 from msgspec import Struct
 
+from ares.autopilot.lookout import Lookout
 from ares.client.manager import Manager
 from ares.client.mirrors import is_removed, list_mirrors, opened
 from ares.cluster.tables import AutopilotSettings
@@ -54,8 +56,10 @@ class _Followed(Struct):
 class MirrorPatrol:
     """The patrol of mirrors, which copies while :meth:`run` runs. ``manager`` stays open."""
 
-    def __init__(self, manager: Manager, settings: AutopilotSettings) -> None:
+    def __init__(self, manager: Manager, settings: AutopilotSettings, lookout: Lookout) -> None:
         self._manager = manager
+        self._lookout = lookout
+        self._listed_at = -math.inf
         self._every_s = settings.mirror_every_s
         self._throttle = Throttle(settings.bytes_per_s)
         self._loop = asyncio.get_running_loop()
@@ -88,7 +92,10 @@ class MirrorPatrol:
         """List the mirrors and begin the passes that are due, until cancelled."""
         try:
             while True:
-                await self._list()
+                now = self._loop.time()
+                if now - self._listed_at >= self._lookout.list_every_s(0.0):
+                    self._listed_at = now
+                    await self._list()
                 for each in self._mirrors.values():
                     if each.task is not None and each.task.done():
                         each.task = None

@@ -23,7 +23,7 @@ from types import MappingProxyType
 from msgspec import Struct
 
 from ares.autopilot.follow_patrol import FollowPatrol, Placed
-from ares.autopilot.handover import Member, WatchCounts, encode, merge
+from ares.autopilot.handover import Member, Notebook, WatchCounts
 from ares.autopilot.judge import (
     NOTHING_TOLD,
     Finish,
@@ -40,6 +40,7 @@ from ares.autopilot.judge import (
     urgency,
 )
 from ares.autopilot.log_patrol import LogPatrol
+from ares.autopilot.lookout import Lookout
 from ares.autopilot.mirror_patrol import MirrorPatrol
 from ares.client.manager import DESCRIBE_S, Manager
 from ares.client.shared_log import Log
@@ -240,14 +241,15 @@ class _Patrol:
         settings: AutopilotSettings,
         manner: Manner,
         counted: Autopiloted,
-        notes: Notes,
+        notebook: Notebook,
+        lookout: Lookout,
     ) -> None:
         self._manager = manager
         self._book = book
         self._sites = sites
         self._settings = settings
-        self._notes = notes
-        self._note = b""
+        self._notebook = notebook
+        self._lookout = lookout
         self._told = NOTHING_TOLD
         self._loop = asyncio.get_running_loop()
         self._gap_s = settings.every_s + 3 * DESCRIBE_S
@@ -296,14 +298,8 @@ class _Patrol:
     async def _look(self) -> None:
         members = self._members()
         known = {server.id: server for server in members} | dict(self._book)
-        described = await self._manager.describe(list(known.values()), brief=True)
-        cluster = self._manager.configuration.cluster_id
-        answers = {
-            id: says.identity
-            for id, says in described.items()
-            if says.server == id and says.cluster == cluster
-        }
-        self._told = merge(self._notes.told(), self._gap_s, self._settings.after_s)
+        answers = await self._lookout.look(known.values(), known.values())
+        self._told = self._notebook.counts(self._gap_s, self._settings.after_s)
         self._watch.look(self._loop.time(), answers, members, self._told)
         self._hand_over(members)
         self._bulletin.counted.absent = sum(not self._watch.is_here(server) for server in members)
@@ -317,10 +313,8 @@ class _Patrol:
         spares = {
             member: for_s for member, for_s in counts.present.items() if member[0] not in busy
         }
-        note = encode(WatchCounts(counts.absent, spares, pending) if amiss else NOTHING_TOLD)
-        if note != self._note:
-            self._notes.tell(note)
-            self._note = note
+        handed = WatchCounts(counts.absent, spares, pending)
+        self._notebook.hand_over(handed if amiss else NOTHING_TOLD)
 
     def _members(self) -> set[Server]:
         """Return every member of a configuration in use."""
@@ -473,7 +467,7 @@ class Autopilot:
     ``manager``: used by the autopilot alone, which closes it. ``book``: the servers of the cluster
     file. ``sites``: the known sites of servers. ``placed``: gives a domain's configuration at a
     site; None: no domain follows its users. ``notes``: the exchange of counts among members; None:
-    this member is alone.
+    this member is alone. ``site``: the site of the member, or nothing.
     """
 
     def __init__(
@@ -485,22 +479,42 @@ class Autopilot:
         sites: Mapping[ServerId, str] = MappingProxyType({}),
         placed: Placed | None = None,
         notes: Notes | None = None,
+        site: str = "",
     ) -> None:
         self._manager = manager
         self._book = book
         self._sites = sites
         self._leads = leads
         self._settings = settings
-        self._notes = notes or Unheard()
+        self._notebook = Notebook(notes or Unheard())
+        self._lookout = Lookout(manager, book, sites, site)
         self._patrol: _Patrol | None = None
         self._of_mirrors: MirrorPatrol | None = None
         self.counted = Autopiloted()
         self._manner = Manner(Throttle(settings.bytes_per_s), transfer=settings.transfer)
-        self._of_logs = LogPatrol(manager, book, sites, leads, settings, self.counted)
+        self._of_logs = LogPatrol(
+            manager,
+            book,
+            sites,
+            leads,
+            settings,
+            self.counted,
+            self._notebook,
+            self._lookout,
+        )
         self._follows = (
             None
             if placed is None
-            else FollowPatrol(manager, sites, placed, leads, settings, self._manner, self.counted)
+            else FollowPatrol(
+                manager,
+                sites,
+                placed,
+                leads,
+                settings,
+                self._manner,
+                self.counted,
+                self._lookout,
+            )
         )
 
     def sentence(self) -> str:
@@ -561,9 +575,10 @@ class Autopilot:
             self._settings,
             self._manner,
             self.counted,
-            self._notes,
+            self._notebook,
+            self._lookout,
         )
-        self._of_mirrors = MirrorPatrol(self._manager, self._settings)
+        self._of_mirrors = MirrorPatrol(self._manager, self._settings, self._lookout)
         works = [
             tasks.keep(self._patrol.run, "patrol of domains"),
             tasks.keep(self._of_mirrors.run, "patrol of mirrors"),

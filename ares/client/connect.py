@@ -97,7 +97,7 @@ def manager_of(
         log = None if client.operation_log is None else OperationLog(client.operation_log, id)
         tracer = tracer_of(tracing_of(settings.tracing, os.environ), service, log, client.site)
     remote = remote_servers(settings)
-    whereabouts = whereabouts_of(settings) if remembers else None
+    whereabouts = whereabouts_of(settings, remembers)
     book, timeout_s = settings.book(), client.timeout_s
     return Manager(
         connect,
@@ -115,18 +115,15 @@ def manager_of(
     )
 
 
-def whereabouts_of(settings: Settings) -> Whereabouts | None:
+def whereabouts_of(settings: Settings, remembers: bool = True) -> Whereabouts | None:
     """Return the servers and the memory with which a client looks for domains.
 
-    None in a cluster without sites.
+    None in a cluster without sites. ``remembers``: the memory is kept in a file.
     """
     if not any(server.site for server in settings.servers.values()):
         return None
-    return Whereabouts(
-        settings.book(),
-        servers_near(settings),
-        KnownDomains(known_domains_path(settings.initial.cluster_id, os.environ)),
-    )
+    path = known_domains_path(settings.initial.cluster_id, os.environ) if remembers else None
+    return Whereabouts(settings.book(), servers_near(settings), KnownDomains(path))
 
 
 def decided_by(settings: Settings) -> Callable[[Configuration], bool] | None:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ares.cluster.cluster_file import is_free
 from ares.cluster.home import SCRUBBED_NAME, STORE_NAME, Claim, claim_identity, held, store_identity
@@ -251,9 +252,12 @@ def piloted(
         else settings.security.process_key(member.id, member.public_key)
     )
 
+    site = member.site if member.site in sites_of(settings) else None
+    own = replace(settings, client=replace(settings.client, site=site))
+
     def make(consensus: Consensus, leads: Callable[[], bool], notes: Notes) -> Autopilot:
         manager = manager_of(
-            settings,
+            own,
             lambda: connections(key, settings.transport),
             consensus,
             Switches(),
@@ -268,6 +272,7 @@ def piloted(
             labels_of(settings),
             partial(at_site, settings),
             notes,
+            member.site,
         )
 
     return make

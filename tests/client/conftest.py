@@ -1,6 +1,7 @@
 """A cluster of real servers in an event loop, with logs in memory; closed afterwards."""
 
 import asyncio
+from functools import partial
 
 import pytest
 
@@ -19,12 +20,12 @@ class LogCluster:
     ``stop`` and ``restart`` affect their messages.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, count: int = 6) -> None:
         self.network, self.consensus = InprocNetwork(), LocalConsensus()
         self.book = {
             server.id: server
             for server in (
-                Server(f"s{number}", f"host{number}:1", f"{number:032x}") for number in range(6)
+                Server(f"s{number}", f"host{number}:1", f"{number:032x}") for number in range(count)
             )
         }
         self.initial = Configuration.abd([self.book[f"s{number}"] for number in range(3)]).at(
@@ -48,8 +49,9 @@ class LogCluster:
             self._stops.append(stop)
         await asyncio.sleep(0.01)
 
-    def manager(self, timeout_s=60.0, tracer=None) -> Manager:
-        client, connect = ClientId(len(self.managers) + 1), lambda: InprocConnections(self.network)
+    def manager(self, timeout_s=60.0, tracer=None, site="") -> Manager:
+        client = ClientId(len(self.managers) + 1)
+        connect = partial(InprocConnections, self.network, site)
         self.managers.append(
             Manager(
                 connect,

@@ -1,0 +1,112 @@
+"""The looks of an autopilot at servers: often at those of its own site, seldom at other sites.
+
+Bytes between sites are dear (docs/sites.md). Each member watches the servers and the logs of its own
+site, and its note raises an alarm when something is amiss with a log there. The leader looks at
+other sites every REMOTE_S, and as often as at its own while there is an alarm. Where the member or a
+server has no site, the server counts as near.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Set
+
+from ares.client.manager import Manager
+from ares.model.configuration import Configuration, Server
+from ares.model.identity import DomainName, ServerId
+
+REMOTE_S = 10.0
+"""Seconds between two looks at a server, or a log, of another site."""
+
+REMOTE_LIST_S = 60.0
+"""Seconds between two listings of names that servers of another site keep."""
+
+
+class Lookout:
+    """Answers of servers, as one member hears them, over a ``manager`` that stays open.
+
+    ``book``: the servers of the cluster file; ``sites``: the site of each server that has one;
+    ``site``: the member's own, or nothing.
+    """
+
+    def __init__(
+        self,
+        manager: Manager,
+        book: Mapping[ServerId, Server],
+        sites: Mapping[ServerId, str],
+        site: str,
+    ) -> None:
+        self._manager = manager
+        self._book = book
+        self._sites = sites
+        self.site = site
+        self.alarms: Set[str] = frozenset()
+        """Sites where something is amiss, as their members tell."""
+
+        self._loop = asyncio.get_running_loop()
+        self._asked_at: dict[ServerId, float] = {}
+        self._answers: dict[ServerId, str] = {}
+
+    def is_near(self, server: ServerId) -> bool:
+        """Return whether looks at the server stay within the member's site."""
+        return not self.site or self._sites.get(server, self.site) == self.site
+
+    def has_near(self, configuration: Configuration) -> bool:
+        """Return whether all its servers are near."""
+        return all(map(self.is_near, configuration.server_ids))
+
+    def has_alarm(self, configuration: Configuration) -> bool:
+        """Return whether one of its servers is at a site with an alarm."""
+        return any(self._sites.get(id) in self.alarms for id in configuration.server_ids)
+
+    def list_every_s(self, near_s: float) -> float:
+        """Return the seconds between two listings of `default`.
+
+        ``near_s``: if it is near, or something is amiss, perhaps with a log that is not known yet.
+        """
+        often = bool(self.alarms) or self.has_near(self._manager.configuration)
+        return near_s if often else max(near_s, REMOTE_LIST_S)
+
+    async def look(
+        self, servers: Iterable[Server], closely: Iterable[Server], patience_s: float | None = None
+    ) -> dict[ServerId, str]:
+        """Return the identities under which servers answer, or answered the last look at them.
+
+        Args:
+            servers: The servers to look at.
+            closely: Servers that are asked in every look while they are silent, remote ones too.
+            patience_s: The time in which a server has to answer.
+        """
+        asked = {server.id: server for server in servers}
+        now = self._loop.time()
+        silent = {server.id for server in closely} - self._answers.keys()
+        due = [server for id, server in asked.items() if id in silent or self._is_due(id, now)]
+        self._asked_at.update({server.id: now for server in due})
+        described = await self._manager.describe(due, brief=True, patience_s=patience_s)
+        cluster = self._manager.configuration.cluster_id
+        for server in due:
+            self._answers.pop(server.id, None)
+        self._answers |= {
+            id: says.identity
+            for id, says in described.items()
+            if says.server == id and says.cluster == cluster
+        }
+        return {id: self._answers[id] for id in asked if id in self._answers}
+
+    def _is_due(self, server: ServerId, now: float) -> bool:
+        return (
+            self.is_near(server)
+            or self._sites.get(server) in self.alarms
+            or now - self._asked_at.get(server, -REMOTE_S) >= REMOTE_S
+        )
+
+    async def logs_near(self) -> list[DomainName]:
+        """Return the names of the logs that near servers host, as they tell."""
+        near = [server for id, server in self._book.items() if self.is_near(id)]
+        described = await self._manager.describe(near)
+        return sorted(
+            {
+                hosted.configuration.domain
+                for says in described.values()
+                for hosted in says.hosted
+                if hosted.configuration.dap == "chain" and not hosted.collected
+            }
+        )
