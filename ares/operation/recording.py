@@ -208,8 +208,8 @@ class Recording:
     def concluded(self, round: "Round", error: Exception | None = None) -> None:
         """Record the end of a round, or its failure.
 
-        The time after the last reply, or after the wait for silent servers, was spent on judging the
-        replies.
+        The time after the last reply, or after the wait for silent servers, was spent on judging
+        the replies.
         """
         part = self._rounds.pop(round.call)
         if error is not None:
