@@ -1,6 +1,8 @@
-"""Network namespaces of this machine and links between them, by `ip`; for whoever wants a network that can be cut, with processes of its own in it.
+"""Network namespaces of this machine and links between them, made with `ip`.
 
-A namespace has a name that is its maker's own (``ip netns`` shows it) and is removed by that name; its interfaces and its rules go with it.
+They serve programs that need a network that can be cut, with processes of their own in it. A
+namespace has a name that its maker chose (``ip netns`` shows it) and is removed by that name; its
+interfaces and its rules go with it.
 """
 
 import os
@@ -20,7 +22,10 @@ class NamespaceFailed(AresError):
 
 
 def obstacle(tools: Mapping[str, str] = NETWORK_TOOLS) -> str | None:
-    """Why there can be no network of our own here, and what to do about it; None if there can. ``tools``: as NETWORK_TOOLS."""
+    """Return why this machine cannot make a network, with the remedy; None if it can.
+
+    ``tools``: programs and packages, as in NETWORK_TOOLS.
+    """
     missing = [tool for tool in tools if shutil.which(tool) is None]
     if missing:
         packages = dict.fromkeys(tools[tool] for tool in missing)
@@ -40,30 +45,36 @@ def obstacle(tools: Mapping[str, str] = NETWORK_TOOLS) -> str | None:
 
 
 def add(namespace: str) -> None:
-    """Make it. Raises NamespaceFailed, as everything here does."""
+    """Make a namespace. Raises NamespaceFailed, as every function of this module does."""
     run("ip", "netns", "add", namespace)
 
 
 def remove(namespace: str) -> None:
-    """With its interfaces and rules, once no process is in it; it need not be there."""
+    """Remove a namespace with its interfaces and rules; no process is in it, and it may be absent."""
     subprocess.run(
         ["ip", "netns", "del", namespace], capture_output=True, check=False, timeout=_COMMAND_S
     )
 
 
 def inside(namespace: str) -> list[str]:
-    """What a command begins with that is to run there; the command takes the place of `ip`, pid and all."""
+    """Return the words that begin a command that runs in the namespace.
+
+    The command takes the place of `ip`, including its process id.
+    """
     return ["ip", "netns", "exec", namespace]
 
 
 def bridge(hub: str, name: str) -> None:
-    """A bridge in the namespace ``hub``."""
+    """Make a bridge in the namespace ``hub``."""
     run("ip", "-n", hub, "link", "add", name, "type", "bridge")
     run("ip", "-n", hub, "link", "set", name, "up")
 
 
 def plug(namespace: str, address: str, hub: str, bridge: str, port: str) -> None:
-    """An interface ``eth0`` in ``namespace`` with ``address`` (``10.0.0.1/24``), whose other end is ``port`` of a bridge in ``hub``; and loopback."""
+    """Make an interface ``eth0`` in ``namespace`` with ``address`` (``10.0.0.1/24``).
+
+    Its peer is ``port`` of ``bridge`` in ``hub``. The loopback interface is set up too.
+    """
     run(
         "ip",
         "-n",
@@ -86,7 +97,7 @@ def plug(namespace: str, address: str, hub: str, bridge: str, port: str) -> None
 
 
 def run(*command: str, given: str = "") -> str:
-    """What the command prints; ``given``: its standard input."""
+    """Run a command and return its output; ``given``: its standard input."""
     done = subprocess.run(
         command, input=given, capture_output=True, text=True, check=False, timeout=_COMMAND_S
     )

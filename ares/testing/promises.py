@@ -1,10 +1,13 @@
-"""What a server told its clients must be true of it for ever, however often it is killed: the book of its promises. No I/O.
+"""The promises of a server: its replies must stay true, however often it is killed. No I/O.
 
-A quorum hides what one server forgets, so each server is held to its own words: the tags that it acknowledged or showed, how far its pointers had
-moved, what it had collected. A restart may forget what nobody was told of. Everything else is for ever, so what was told need not be kept in order:
-tags are held, or were dropped and count as that; pointers move forward only; what was collected stays so (docs/protocol.md, Invariants).
+A quorum hides data that one server forgets, therefore each server is held to its own words: the
+tags that it acknowledged or showed, the positions of its pointers, its collected configurations. A
+restart may lose facts that no client was told. Every told fact stays true for ever, therefore the
+order of promises need not be kept: tags are held, or were dropped and count as dropped; pointers
+move forward only; a collected configuration stays collected (docs/protocol.md, Invariants).
 
-Replies are noted as they leave a simulated server, or as clients get them (:class:`Witness`); after a restart the server is asked again.
+Replies are noted as they leave a simulated server, or as clients get them (:class:`Witness`); after
+a restart the server is asked again.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -38,7 +41,11 @@ _ASKED_MAX = 100_000
 
 
 class PromisedVersions(Struct, frozen=True):
-    """``told``: tags acknowledged or shown that no answer has yet said to be dropped. ``newest``: the highest ever."""
+    """The promised tags of one object in one configuration.
+
+    ``told``: tags acknowledged or shown, without tags that an answer has reported as dropped.
+    ``newest``: the highest tag ever told.
+    """
 
     configuration: ConfigurationId
     object: ObjectName
@@ -48,7 +55,7 @@ class PromisedVersions(Struct, frozen=True):
 
 
 class Promises:
-    """The words of one server. ``count``: the replies that were noted."""
+    """The promises of one server. ``count``: the replies that were noted."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -60,12 +67,14 @@ class Promises:
         self._collected: set[ConfigurationId] = set()
 
     def asked(self, request: AnyMessage) -> None:
-        """A client is about to send ``request``. What may be collected from then on need not be there."""
+        """Note that a client will now send ``request``: a configuration under collection may
+        vanish.
+        """
         if isinstance(request, CollectConfig):
             self._collecting.add(request.configuration)
 
     def told(self, request: AnyMessage, reply: AnyMessage) -> None:
-        """The server answered ``request``."""
+        """Note the server's reply to ``request``."""
         if not isinstance(request, Keyed | Bring) or not isinstance(
             reply, Ack | TagReply | DataReply | ObjectsReply
         ):
@@ -96,16 +105,17 @@ class Promises:
                 self._told.setdefault(key, set()).add(tag)
                 self._newest[key] = max(self._newest.get(key, TAG_ZERO), tag)
 
-    # -- what must be true ----------------------------------------------------------------------------------------------
+    # -- checks
+    # ---------------------------------------------------------------------------------------------------------
 
     def pointers(
         self,
     ) -> tuple[dict[ConfigurationId, Successor | None], frozenset[ConfigurationId]]:
-        """How far the pointer of each configuration that it spoke of had moved, and what was collected, as it stands now."""
+        """Return the promised pointer of each configuration, and the collected ones, as of now."""
         return dict(self._pointers), frozenset(self._collected)
 
     def versions(self) -> list[PromisedVersions]:
-        """Of every object that the server spoke of and that was not collected, as it stands now."""
+        """Return the promised versions of each object that was not collected, as of now."""
         for tags in (self._told, self._newest, self._trimmed):
             for key in [key for key in tags if key[0] in self._collected]:
                 del tags[key]
@@ -122,7 +132,10 @@ class Promises:
         pointers: Mapping[ConfigurationId, Successor | None],
         collected: frozenset[ConfigurationId],
     ) -> list[str]:
-        """What of the pointers and collections, noted before it was asked, ``description`` contradicts, in words."""
+        """Return how ``description`` breaks the promised pointers and collections, in words.
+
+        The promises were noted before the server was asked.
+        """
         hosted = {each.configuration.id: each for each in description.hosted}
         broken = []
         for id, promised in pointers.items():
@@ -141,9 +154,10 @@ class Promises:
     def broken_by_data(
         self, versions: PromisedVersions, reply: AnyMessage, *, element: bool = True
     ) -> str:
-        """What of ``versions``, noted before it was asked, the answer to a get-data contradicts; nothing if it is right.
+        """Return how a reply to get-data breaks the promised versions; empty if the reply is right.
 
-        ``element``: the newest one was asked for, and must be whole.
+        ``versions`` were noted before the server was asked. ``element``: the newest element was
+        asked for, and must be whole.
         """
         key = (versions.configuration, versions.object)
         if isinstance(reply, DataReply) and key in self._told:
@@ -152,7 +166,7 @@ class Promises:
 
 
 def rank(successor: Successor | None) -> tuple[int, int]:
-    """nextC moves to higher ones only."""
+    """Return the rank of a pointer: nextC moves only to higher ranks."""
     return (-1, -1) if successor is None else (successor.configuration.index, int(successor.status))
 
 
@@ -180,7 +194,9 @@ def _broken(versions: PromisedVersions, reply: AnyMessage, may_be_gone: bool, el
 
 
 class Witness:
-    """``connections`` (the port) of a client whose servers are taken at their words: replies go into ``promises``, by server."""
+    """The ``connections`` (the port) of a client that notes the replies of each server in
+    ``promises``.
+    """
 
     def __init__(self, connections: Connections, promises: Mapping[ServerId, Promises]) -> None:
         self._connections = connections
@@ -212,7 +228,7 @@ class Witness:
 
 
 def _without_data(request: AnyMessage) -> AnyMessage:
-    """What must be kept of a request until it is answered: not its data."""
+    """Return the request without its data: the part that is kept until it is answered."""
     if not isinstance(request, PutData):
         return request
     return PutData(

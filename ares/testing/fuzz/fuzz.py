@@ -1,7 +1,9 @@
-"""``python -P -m ares.testing.fuzz.fuzz``: garbage by the million on live ports. Exit status 1 if anything gave way.
+"""``python -P -m ares.testing.fuzz.fuzz``: garbage by the million on live ports.
 
-Without --address it makes small clusters of its own, without keys and with, and attacks a storage server and a consensus member of each in turn.
-Afterwards each must run, answer, hold no more memory and no more descriptors than before, and have counted the batches that it could not read.
+The exit status is 1 if any check fails. Without --address the program makes small clusters of its
+own, without keys and with keys, and attacks a storage server and a consensus member of each in
+turn. Afterwards each process must run, answer, hold no more memory and no more descriptors than
+before, and have counted the batches that it could not read.
 """
 
 import argparse
@@ -41,10 +43,12 @@ from ares.testing.torture.cluster import Cluster
 
 AT_ONCE = 8
 WARM_UP_SHARE = 0.05
-"""What is thrown before memory is looked at for the first time: the allocator has its working set then."""
+"""The share of frames thrown before memory is first measured: the allocator then has its working
+set.
+"""
 
 SECURED_SHARE = 0.02
-"""Of the frames, on each port that asks for keys: there every frame takes a connection, for it is the last."""
+"""The share of frames for each port with keys: there each frame takes a connection of its own."""
 
 STRANGERS = 300
 STRANGERS_AT_ONCE = 10
@@ -60,7 +64,11 @@ _BAD_BATCHES = re.compile(r"^ares_bad_batches_total(?:{.*})? ([0-9.e+]+)$", re.M
 
 
 class FuzzTarget(Struct, frozen=True):
-    """``address``: host:port. ``key``: its public one; empty where there are none. ``client``: a key that it knows. ``http``: its pages."""
+    """A port to attack.
+
+    ``address``: host:port. ``key``: the public key of the process; empty without keys. ``client``:
+    a secret key that the process knows. ``http``: the address of its pages.
+    """
 
     kind: str
     address: str
@@ -71,7 +79,7 @@ class FuzzTarget(Struct, frozen=True):
 
 
 class ProcessSize(Struct, frozen=True):
-    """What a process has at a moment; -1: not known."""
+    """The resources of a process at one moment; -1: not known."""
 
     memory_bytes: int = -1
     descriptors: int = -1
@@ -79,7 +87,10 @@ class ProcessSize(Struct, frozen=True):
 
 
 class PortReport(Struct, frozen=True):
-    """Of one port. ``strangers``: keys that it did not know and had no service for. ``findings``: what gave way."""
+    """The outcome for one port.
+
+    ``strangers``: unknown keys that the process refused. ``findings``: failed checks, in sentences.
+    """
 
     target: str
     frames: int
@@ -92,7 +103,7 @@ class PortReport(Struct, frozen=True):
 
 
 def judge(before: ProcessSize, after: ProcessSize, answers: bool, batches: int) -> list[str]:
-    """What gave way under ``batches`` frames of batches, in sentences."""
+    """Return the failed checks after ``batches`` frames of batches, in sentences."""
     findings = [] if answers else ["it does not answer any more"]
     grown = after.memory_bytes - before.memory_bytes
     if grown > GROWN_BYTES_MAX:
@@ -108,7 +119,10 @@ def judge(before: ProcessSize, after: ProcessSize, answers: bool, batches: int) 
 async def asked(
     target: FuzzTarget, key: SecretKey | None, patience_s: float = ANSWER_S
 ) -> AnyMessage | None:
-    """What it answers to the question who it is; None: nothing within ``patience_s``. ``key``: the client's, None for one without."""
+    """Return the target's answer to Describe, or None if no answer comes within ``patience_s``.
+
+    ``key``: the client's secret key; None for a client without a key.
+    """
     answers: asyncio.Queue[AnyMessage] = asyncio.Queue()
     connections = ZmqConnections(key)
     connections.open(lambda _, messages: answers.put_nowait(messages[0]))
@@ -129,19 +143,19 @@ async def asked(
 
 
 async def serves(target: FuzzTarget, patience_s: float = ANSWER_S) -> AnyMessage | None:
-    """Its description of itself, if it gives one."""
+    """Return the target's description of itself; None if it refuses or does not answer."""
     answer = await asked(target, target.client, patience_s)
     return None if isinstance(answer, Refused) else answer
 
 
 async def refuses(target: FuzzTarget) -> bool:
-    """Whether it has no service for a key made up just now."""
+    """Return whether the target refuses a client with a newly made key."""
     answer = await asked(target, SecretKey.generate())
     return isinstance(answer, Refused) and answer.reason is Reason.NOT_AUTHORIZED
 
 
 def held(target: FuzzTarget) -> ProcessSize:
-    """What it holds now; of its memory what is resident."""
+    """Return the resources of the target now; its memory is the resident memory."""
     memory_bytes = descriptors = bad_batches = -1
     if target.pid:
         pages = int(Path(f"/proc/{target.pid}/statm").read_text(encoding="ascii").split()[1])
@@ -159,7 +173,7 @@ def held(target: FuzzTarget) -> ProcessSize:
 async def fuzz(
     target: FuzzTarget, frames: int, seed: int, strangers: int = STRANGERS
 ) -> PortReport:
-    """Throw so many at one port; if it asks for keys, try so many of one's own making."""
+    """Throw ``frames`` at one port; if it asks for keys, try ``strangers`` newly made keys."""
     description = await serves(target, SERVES_S)
     known = log = None
     if isinstance(description, Description):
@@ -212,13 +226,13 @@ async def _throw(
     for result in results:
         if isinstance(result, BaseException) and not isinstance(
             result, OSError | TimeoutError
-        ):  # those: it does not take connections any more
+        ):  # OSError, TimeoutError: the target takes no more connections
             raise result
     return sum((attacker.frames for attacker in attackers), Counter())
 
 
 async def _strangers(target: FuzzTarget, many: int) -> int:
-    """How many of so many unknown keys were refused."""
+    """Return how many of ``many`` unknown keys the target refused."""
     refused = 0
     for begun in range(0, many, STRANGERS_AT_ONCE):
         refused += sum(
@@ -230,7 +244,7 @@ async def _strangers(target: FuzzTarget, many: int) -> int:
 
 
 def _settled(target: FuzzTarget, descriptors_max: int) -> ProcessSize:
-    """What it holds, once it has had time to find out who has left."""
+    """Return the target's resources after it has had time to notice closed connections."""
     deadline_s = time.monotonic() + SETTLE_S
     while (now := held(target)).descriptors > descriptors_max and time.monotonic() < deadline_s:
         time.sleep(0.1)
@@ -238,7 +252,7 @@ def _settled(target: FuzzTarget, descriptors_max: int) -> ProcessSize:
 
 
 def targets(settings: Settings, cluster: Cluster) -> list[FuzzTarget]:
-    """What runs."""
+    """Return the servers and consensus members of the running cluster."""
     security = settings.security
     client = None if security is None else security.client_key(settings.client.key)
     servers = [
@@ -255,7 +269,7 @@ def targets(settings: Settings, cluster: Cluster) -> list[FuzzTarget]:
 def fuzz_processes(
     settings: Settings, frames: int, seed: int, strangers: int = STRANGERS
 ) -> list[PortReport]:
-    """Start the processes of a cluster file, and throw so many at each, one after the other."""
+    """Start the processes of a cluster file and throw ``frames`` at each, one after the other."""
     return run(_fuzz_processes(settings, frames, seed, strangers))
 
 
@@ -278,7 +292,7 @@ async def _fuzz_processes(
 
 
 def fuzz_clusters(directory: Path, frames: int, seed: int) -> list[PortReport]:
-    """So many at a server and a consensus member, half at each, and a share of them at two with keys."""
+    """Attack a server and a consensus member with half the frames each; with keys, a small share."""
     outcomes: list[PortReport] = []
     for security, share in (("none", 0.5), ("curve", SECURED_SHARE)):
         plan = Plan(1, 1, base_port=0, security=security, allow_no_faults=True, durability="memory")

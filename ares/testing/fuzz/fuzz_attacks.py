@@ -1,9 +1,10 @@
-"""What nobody should send, and how it is brought to a port.
+"""Batches that no correct client sends, and attackers that bring them to a port.
 
-A mint makes batches of garbage, of real messages with anything in them, and of real ones damaged. Messages are made by their types
-(ares/model/messages.py), so that a new kind of message is fuzzed from its first day. All is chance, from a seed. Attackers have plain TCP
-connections that speak ZMTP well, badly, slowly, or not at all. Everything that is written in one piece counts as a frame: a frame of ZMTP, or a
-piece of garbage where no frame is possible.
+A mint makes batches of garbage, of real messages with random content, and of real messages damaged.
+Messages are made by their types (ares/model/messages.py), therefore a new kind of message is fuzzed
+from its first day. Every choice is random, from a seed. Attackers have plain TCP connections that
+speak ZMTP well, badly, slowly, or not at all. Each piece written at once counts as a frame: a frame
+of ZMTP, or a piece of garbage where no frame is possible.
 """
 
 import asyncio
@@ -55,7 +56,7 @@ ENDLESS_FRAME_BYTES = 16 * 1024
 CONNECT_S = 10.0
 LEAVE_S = 5.0
 HALF_OPEN_S = 0.3
-"""How long a connection stands there and says no more; now and then until the server has enough of it."""
+"""Seconds that a half-open connection stays silent; a few wait until the server closes them."""
 
 _INTEGERS = (
     0,
@@ -95,7 +96,7 @@ _ABOUT_ONE = (GetTag, GetData, PutData, ReadConfig, ListObjects)
 """Requests about one configuration that need no successor."""
 
 _ABOUT_LOGS = (Append, ReadLog, ReadEach, Look, Trim, Stand, Forward, Committed, LookRow, Fetch)
-"""The same about a chain; but not Seal, for it ends what can be done to the log."""
+"""Requests about a chain that need no successor; without Seal, which ends operations on the log."""
 
 LOG = DomainName("fuzzed")
 
@@ -112,21 +113,23 @@ _CONFIGURATIONS: list[object] = [
     )
     for index in (0, 1, 7)
 ]
-"""Made up, but possible: most that chance makes are not."""
+"""Made-up but possible configurations: most random ones are not possible."""
 
 _KINDS = [
     kind
     for kind in inspect.type_info(AnyMessage).types  # type: ignore[attr-defined]
-    if kind.cls
-    is not SetLogLevel  # the only one that works for anybody, and what it does is to fill the log
+    if kind.cls is not SetLogLevel  # works for any client, and would fill the process's own log
 ]
 
 
 class Mint:
-    """Makes batches (their frames). ``known``: the id of a configuration that the server serves, so that some requests get further than its door;
-    ``log``: a chain that it takes when it is introduced.
+    """A maker of random batches; a batch is a list of frames.
 
-    Requests about these carry no successor: a server without keys would believe it, and serve no more.
+    ``known``: the id of a configuration that the server serves, for requests that pass the server's
+    first check. ``log``: a chain that the server accepts when it is introduced.
+
+    Requests about these two carry no successor: a server without keys would believe it and stop
+    serving.
     """
 
     def __init__(
@@ -145,7 +148,7 @@ class Mint:
         )
 
     def batch(self) -> list[bytes]:
-        """Some batch; one in a hundred may even be right."""
+        """Return a random batch; about 1 in 100 may even be right."""
         return self._chance.choice(self._makers)()
 
     def _garbage(self) -> list[bytes]:
@@ -159,7 +162,7 @@ class Mint:
         return frames
 
     def _invented(self) -> list[bytes]:
-        """Messages of the right shape, but for a slip here and there in every third batch."""
+        """Return messages of the right shape; every third batch has a few wrong values."""
         self._slips = self._chance.choice([0.0, 0.0, 0.02])
         messages = [self._message() for _ in range(self._chance.randint(1, _MESSAGES_MAX))]
         more = [
@@ -261,7 +264,9 @@ class Mint:
                 return None
 
     def _integer(self, least: int | None, most: int | None) -> int:
-        """Choose a number within the bounds of a field, often at them, and now and then just beyond."""
+        """Choose a number within the bounds of a field, often at them, and now and then just
+        beyond.
+        """
         chance = self._chance
         lowest, highest = 0 if least is None else least, 2**64 - 1 if most is None else most
         if chance.random() < 0.02:
@@ -270,12 +275,12 @@ class Mint:
 
 
 def greeting(mechanism: bytes = b"NULL") -> bytes:
-    """How every connection of ZMTP 3 begins."""
+    """Return the greeting that begins each connection of ZMTP 3."""
     return _SIGNATURE + b"\x03\x00" + mechanism.ljust(20, b"\0") + bytes(32)
 
 
 def framed(body: bytes, more: bool) -> bytes:
-    """A frame as ZMTP has it."""
+    """Return a frame in ZMTP's form."""
     flags = _MORE if more else 0
     return (
         bytes([flags, len(body)]) + body
@@ -285,9 +290,10 @@ def framed(body: bytes, more: bool) -> bytes:
 
 
 class RawConnection(asyncio.Protocol):
-    """One connection to the port; what comes back is counted and thrown away. ``met``: the other side has said who it is, or is gone.
+    """A TCP connection to the port; received bytes are counted and thrown away.
 
-    A client that sends a batch before that is hung up on.
+    ``met``: the peer has greeted and said READY, or has closed. The server closes a connection that
+    sends a batch before that.
     """
 
     def __init__(self) -> None:
@@ -317,16 +323,17 @@ class RawConnection(asyncio.Protocol):
         self._writable.set()
 
     async def write(self, data: bytes) -> None:
-        """Returns when there is room for more, or nobody to write to."""
+        """Write, and return when the peer takes more or the connection is closed."""
         if not self.gone.is_set():
             self.transport.write(data)
             await self._writable.wait()
 
 
 class Attacker:
-    """Attacks ``address`` (host:port). ``secured``: there one needs a key, and nothing that comes without gets as far as a batch.
+    """A source of attacks on ``address`` (host:port).
 
-    ``frames`` counts what was thrown, by attack.
+    ``secured``: the port asks for keys; without a key no frame gets as far as a batch. ``frames``
+    counts the frames thrown, by attack.
     """
 
     def __init__(self, address: str, chance: random.Random, mint: Mint, secured: bool) -> None:
@@ -346,14 +353,14 @@ class Attacker:
         self._attacks = rude if secured else [*rude, *polite, *([self._batches] * 25)]
 
     async def attack(self, frames: int) -> None:
-        """Until so many are thrown. Raises OSError when nobody listens."""
+        """Attack until ``frames`` are thrown. Raises OSError when no process listens."""
         while self.frames.total() < frames:
             with contextlib.suppress(ConnectionResetError, BrokenPipeError):
                 await self._chance.choice(self._attacks)()
 
     @contextlib.asynccontextmanager
     async def _line(self, shaken_hands: bool = False) -> AsyncIterator[RawConnection]:
-        """A connection; most of the time, what was written is sent before it ends."""
+        """Open a connection; in most cases, all written bytes are sent before it ends."""
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(CONNECT_S):
             transport, line = await loop.create_connection(RawConnection, self._host, self._port)
@@ -395,7 +402,7 @@ class Attacker:
                 await asyncio.sleep(0.001)
 
     async def _batches(self) -> None:
-        """Of one connection, most of the time with somebody who reads what the server thinks of it."""
+        """Send batches on one connection; in most cases the answers are read."""
         async with self._line(shaken_hands=True) as line:
             if self._chance.random() < 0.1:
                 line.transport.pause_reading()

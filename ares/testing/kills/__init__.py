@@ -1,1 +1,1 @@
-"""kill -9 by the thousand, and what was lost."""
+"""kill -9 by the thousand, and a report of lost data."""

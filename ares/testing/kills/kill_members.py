@@ -1,4 +1,7 @@
-"""Consensus members killed by the thousand while clients propose: one index never has two decisions, whichever member is asked."""
+"""Consensus members killed by the thousand while clients propose.
+
+One index never has two decisions, whichever member is asked.
+"""
 
 import asyncio
 import itertools
@@ -20,7 +23,10 @@ PROPOSERS = 4
 DOMAINS = 3
 AT_ONCE_S = (0.0, 0.1)
 AT_ONCE = 0.4
-"""This part of the rounds comes at once after the one before; the others when something was decided, for which a leader must have been elected."""
+"""The share of rounds that follow the last round at once.
+
+The other rounds wait for decisions, for which a leader must have been elected.
+"""
 
 DECISIONS_MAX = 20
 STANDSTILL_S = 5.0
@@ -32,7 +38,11 @@ Place = tuple[DomainName, int]
 
 
 class MembersReport(Struct, frozen=True):
-    """``proposals``: answered ones, each of which was told the decision for its place. ``checked``: decisions asked for again, of one member."""
+    """The outcome of a run.
+
+    ``proposals``: answered proposals; each answer told the decision for its place. ``checked``:
+    decisions asked for again, of one member each time.
+    """
 
     seconds: float
     toll: Toll
@@ -44,7 +54,7 @@ class MembersReport(Struct, frozen=True):
 
 
 class Decisions:
-    """What was decided, as proposers were told; ``findings``: what contradicts it."""
+    """The decisions that proposers were told; ``findings``: contradictions among them."""
 
     def __init__(self) -> None:
         self.known: dict[Place, Configuration] = {}
@@ -54,7 +64,7 @@ class Decisions:
         self._enough = asyncio.Event()
 
     def hear(self, place: Place, decided: Configuration, whose: str) -> None:
-        """``whose`` word it is that ``decided`` has this place."""
+        """Note that ``whose`` (a proposer or member) was told that ``decided`` has this place."""
         self.told += 1
         before = self.known.setdefault(place, decided)
         if before.id != decided.id or place != (decided.domain, decided.index):
@@ -65,18 +75,18 @@ class Decisions:
             self._enough.set()
 
     async def more(self, count: int) -> None:
-        """Until so many more places are decided. One may wait for that at a time."""
+        """Wait until ``count`` more places are decided; only one task may wait at a time."""
         self._wanted = len(self.known) + count
         self._enough.clear()
         await self._enough.wait()
 
     def next_index(self, domain: DomainName) -> int:
-        """The first place of ``domain`` that nobody is known to have."""
+        """Return the first place of ``domain`` without a known decision."""
         return next(index for index in itertools.count(1) if (domain, index) not in self.known)
 
 
 class MembersRun:
-    """On the cluster of ``settings``, which is set up and not started; its storage servers stay out of it."""
+    """A run on the cluster of ``settings``, set up and not started, without its storage servers."""
 
     def __init__(
         self, settings: Settings, limits: StormLimits, seed: int, compact_after: int
@@ -90,7 +100,7 @@ class MembersRun:
         self._checked = 0
 
     async def perform(self) -> MembersReport:
-        """All of it. An interruption leaves nothing running."""
+        """Perform the whole run. An interruption leaves no process running."""
         begin = time.monotonic()
         members = list(self._settings.members)
         storm = Storm(self._processes, members, self._chance, self._rest, self._audit_some)
@@ -135,7 +145,9 @@ class MembersRun:
     # -- proposing ------------------------------------------------------------------------------------------------------
 
     async def _keep_proposing(self, number: int) -> None:
-        """Each a client of its own; all of them want the same places, for different configurations."""
+        """Propose as a client of its own; all proposers want the same places, with different
+        choices.
+        """
         consensus = RemoteConsensus(
             connections_of(self._settings), self._settings.member_addresses()
         )
@@ -158,7 +170,7 @@ class MembersRun:
             await consensus.close()
 
     def _anything(self, place: Place, chance: Random) -> Configuration:
-        """A configuration for ``place`` that hardly anybody else wants."""
+        """Return a configuration for ``place`` that other proposers are unlikely to choose."""
         servers = chance.sample(list(self._settings.servers.values()), 3)
         named = Configuration.ec([server.id for server in servers], 1, chance.randint(1, 1000))
         return named.at(*place, self._settings.initial.id)
@@ -166,7 +178,7 @@ class MembersRun:
     # -- asking each member ---------------------------------------------------------------------------------------------
 
     async def _audit_some(self, member: ServerId) -> list[str]:
-        """Only whether it runs: with others dead it need not be able to answer."""
+        """Check only that the member runs: while other members are dead it may be unable to answer."""
         await asyncio.sleep(0)
         return (
             [f"it does not start: {self._processes.last_words(member)}"]
@@ -175,7 +187,10 @@ class MembersRun:
         )
 
     async def _audit(self, member: ServerId, places: list[Place]) -> list[str]:
-        """Propose something else for every place, to this member alone: it must tell what it applied for the place before."""
+        """Propose a new configuration for every place, to this member alone.
+
+        The member must answer with the decision that it applied for the place before.
+        """
         consensus = RemoteConsensus(
             connections_of(self._settings), {member: self._settings.members[member].address}
         )

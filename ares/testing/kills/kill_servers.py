@@ -1,4 +1,7 @@
-"""Storage servers under load, killed by the thousand: nothing that one of them acknowledged or showed may be gone when it runs again."""
+"""Storage servers under load, killed by the thousand.
+
+After a restart, a server must still have all data that it acknowledged or showed.
+"""
 
 import asyncio
 import itertools
@@ -27,7 +30,7 @@ from ares.testing.torture.verdict import judge
 
 KEEPERS = 6
 ALONE_S = (0.0, 0.25)
-"""How long the servers are left alone between two rounds of kills."""
+"""Seconds that the servers are left alone between two rounds of kills."""
 
 BETWEEN_RECONFIGURATIONS_S = (0.5, 2.5)
 RECONFIGURATION_S = 20.0
@@ -44,7 +47,10 @@ TIMEOUT_S = 30.0
 
 
 class KeeperTally(Struct):
-    """Of all keepers together. ``unanswered``: operations that were given up; each may be done or not."""
+    """Counts of all keepers together.
+
+    ``unanswered``: operations that were given up; each may have taken effect or not.
+    """
 
     writes: int = 0
     deletes: int = 0
@@ -54,7 +60,11 @@ class KeeperTally(Struct):
 
 
 class ServersReport(Struct, frozen=True):
-    """``replies``: of servers, each of which is a promise; ``checked``: questions asked after restarts. ``findings``: what was lost, in words."""
+    """The outcome of a run.
+
+    ``replies``: replies of servers, each of which is a promise. ``checked``: questions asked after
+    restarts. ``findings``: lost data, in words.
+    """
 
     seconds: float
     toll: Toll
@@ -66,7 +76,7 @@ class ServersReport(Struct, frozen=True):
 
 
 class ServersRun:
-    """On the cluster of ``settings``, which is set up and not started. Its consensus members are left alone."""
+    """A run on the cluster of ``settings``, set up and not started; its consensus members live on."""
 
     def __init__(self, settings: Settings, limits: StormLimits, seed: int) -> None:
         self._settings = settings
@@ -81,7 +91,7 @@ class ServersRun:
         self._checked = 0
 
     async def perform(self) -> ServersReport:
-        """All of it. An interruption leaves nothing running."""
+        """Perform the whole run. An interruption leaves no process running."""
         begin = time.monotonic()
         try:
             for process in self._settings.processes():
@@ -111,7 +121,9 @@ class ServersRun:
         )
 
     async def _under_load(self, storm: Storm) -> list[str]:
-        """What the storm found, and what is wrong with what keepers saw: clients that each have keys to themselves."""
+        """Return the findings of the storm and of the keepers: clients that each have their own
+        keys.
+        """
         stores = [self._client() for _ in range(KEEPERS + 2)]
         over = asyncio.Event()
         keeping = [
@@ -142,7 +154,7 @@ class ServersRun:
         return client
 
     async def _keep(self, name: str, store: Manager, over: asyncio.Event) -> None:
-        """An operation after the other."""
+        """Run one operation after the other until ``over`` is set."""
         chance, client = Random(f"{self._chance.random()}"), self._recorded(name, store)
         while not over.is_set():
             large = chance.random() < LARGE
@@ -177,7 +189,7 @@ class ServersRun:
         return manager_of(self._settings, connect, consensus_of(self._settings), Switches())
 
     async def _keep_reconfiguring(self, store: Manager) -> None:
-        """Each with its collection, which is a promise too."""
+        """Reconfigure again and again; the collection after each is a promise too."""
         chance, servers = Random(f"{self._chance.random()}"), list(self._settings.servers)
         for number in itertools.count(1):
             await asyncio.sleep(chance.uniform(*BETWEEN_RECONFIGURATIONS_S))
@@ -185,16 +197,17 @@ class ServersRun:
             try:
                 await store.reconfigure(wish.configuration(), timeout_s=RECONFIGURATION_S)
             except ConfigurationRefused:
-                continue  # one of its servers was dead when it was asked
+                continue  # a server of the new configuration was dead when it was asked
             except AresError:
                 self._unanswered += 1
                 continue
             self._reconfigurations += 1
 
-    # -- asking servers that were started again whether their words are still true ----------------------------------------
+    # -- asking restarted servers whether their promises are still true
+    # ---------------------------------------------------
 
     async def _audit(self, server: ServerId) -> list[str]:
-        """What it does not remember, in words."""
+        """Return the broken promises of the server, in words."""
         promises = self._promises[server]
         pointers, versions = promises.pointers(), promises.versions()
         data = [
@@ -217,7 +230,10 @@ class ServersRun:
         return findings
 
     async def _ask(self, server: ServerId, questions: list[Describe | GetData]) -> list[AnyMessage]:
-        """The reply to each, as soon as the server listens. Raises TimeoutError if it ended by itself."""
+        """Return the reply to each question, as soon as the server listens.
+
+        Raises TimeoutError if the server ended by itself.
+        """
         host, port = split_address(self._settings.servers[server].address)
         while True:
             with suppress(OSError):

@@ -1,4 +1,7 @@
-"""``python -P -m ares.testing.kills.kills``: kill -9 by the thousand, and a report of what was lost. Exit status 1 if anything was."""
+"""``python -P -m ares.testing.kills.kills``: kill -9 by the thousand, and a report of lost data.
+
+The exit status is 1 if data was lost.
+"""
 
 import argparse
 import math
@@ -17,7 +20,7 @@ from ares.testing.kills.kill_servers import ServersReport, ServersRun
 from ares.testing.kills.storm import StormLimits
 
 DUMP_AFTER_ENTRIES = 200
-"""Consensus members dump their table this often here, so that they are killed while they do."""
+"""Entries after which a consensus member dumps its table: few, to be killed while it dumps."""
 
 
 def kill_servers(

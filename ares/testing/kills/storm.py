@@ -1,8 +1,10 @@
-"""kill -9 at random instants, again and again: one process, some or all at once, and some again while they start.
+"""kill -9 at random instants, again and again: one process, some or all, also while they start.
 
-The processes are servers and consensus members that start in milliseconds: forked from a process that has imported everything, then like any other.
-Starting one the usual way takes about half a second, nearly all of it imports, which is too long where thousands are to be killed within minutes.
-What runs after the fork is what `ares-cli server` and `ares-cli consensus` run, down to the lock of the data directory.
+The processes are servers and consensus members that start in milliseconds: forked from a process
+that has imported all modules, then like any other process. The usual start takes about half a
+second, nearly all of it imports, which is too long where thousands of processes are to be killed
+within minutes. The code after the fork is the code of `ares-cli server` and `ares-cli consensus`,
+down to the lock of the data directory.
 """
 
 import asyncio
@@ -25,11 +27,11 @@ from ares.model.identity import ServerId
 from ares.testing.torture.cluster import last_words
 
 STARTING_S = (0.0, 0.15)
-"""How long after its start a process is killed that shall not come to serve, or hardly."""
+"""Seconds from the start of a process to a kill that hits it before, or just as, it serves."""
 
 DIES_AGAIN = 0.3
 VICTIMS = (60, 25, 15)
-"""How often one process is killed, some, or all."""
+"""Weights of killing one process, some, or all."""
 
 _PRELOADED = [
     "ares.server.process",
@@ -45,14 +47,18 @@ _PRELOADED = [
 
 
 class StormLimits(Struct, frozen=True):
-    """A storm ends at either."""
+    """The limits of a storm: it ends at the first that is reached."""
 
     kills: int
     seconds: float = math.inf
 
 
 class Toll(Struct):
-    """``starting``: those of ``kills`` that hit a process while it started. ``all_at_once``: those of ``rounds`` that left nobody running."""
+    """Counts of a storm.
+
+    ``starting``: kills that hit a process while it started. ``all_at_once``: rounds that left no
+    process running.
+    """
 
     kills: int = 0
     starting: int = 0
@@ -61,9 +67,12 @@ class Toll(Struct):
 
 
 class ForkedProcesses:
-    """The processes of a cluster file. ``compact_after``: consensus members dump their table after so many entries; None: when they usually do.
+    """The processes of a cluster file.
 
-    Close it at the end; its processes end by themselves if this one dies first.
+    ``compact_after``: entries after which consensus members dump their table; None: the usual
+    number.
+
+    Close the object at the end; its processes end by themselves if the creating process dies first.
     """
 
     def __init__(self, settings: Settings, compact_after: int | None = None) -> None:
@@ -84,11 +93,11 @@ class ForkedProcesses:
         self._running[id] = process
 
     def ended(self, id: ServerId) -> bool:
-        """Whether it ended by itself."""
+        """Return whether the process ended by itself."""
         return self._running[id].exitcode is not None
 
     async def kill(self, *ids: ServerId) -> None:
-        """kill -9, all at once; they are gone when this returns."""
+        """Kill the processes with signal 9, all at once, and return when they are gone."""
         processes = [self._running.pop(id) for id in ids]
         for process in processes:
             process.kill()
@@ -118,7 +127,11 @@ async def _end_of(sentinel: int) -> None:
 
 
 def _end_with_parent() -> None:
-    """The process that forked this one does not end before it does, so the kernel's signal for that would not come."""
+    """Wait for the end of the parent, then kill this process.
+
+    The fork server does not end before this process, therefore the kernel's signal for a parent's
+    death would not come.
+    """
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()
@@ -126,7 +139,7 @@ def _end_with_parent() -> None:
 
 
 def _serve(kind: str, file: str, id: str, log: str, compact_after: int | None) -> None:
-    """What a forked process does."""
+    """Run a server or consensus member in a forked process."""
     from ares.consensus.raft import replicated as raft_consensus
     from ares.server.process import run_consensus_member, run_storage_server
 
@@ -143,7 +156,7 @@ def _serve(kind: str, file: str, id: str, log: str, compact_after: int | None) -
 
 
 async def end(tasks: list[asyncio.Task[None]]) -> None:
-    """Cancel what never ends by itself. Raises what any of it raised before."""
+    """Cancel tasks that never end by themselves. Raises the error that any task raised before."""
     for task in tasks:
         task.cancel()
     for outcome in await asyncio.gather(*tasks, return_exceptions=True):
@@ -152,10 +165,11 @@ async def end(tasks: list[asyncio.Task[None]]) -> None:
 
 
 class Storm:
-    """Over those of ``processes`` that ``ids`` names, which run.
+    """A storm over the running processes of ``processes`` that ``ids`` names.
 
-    ``rest`` is awaited before each round: how long they are left alone. ``audit(id)`` is awaited when a process was started again, and returns what
-    is wrong with it, in words; it must end early if the process did.
+    ``rest`` is awaited before each round: it decides how long the processes are left alone.
+    ``audit(id)`` is awaited after a process was started again, and returns its failed checks, in
+    words; it must end early if the process did.
     """
 
     def __init__(
@@ -175,7 +189,7 @@ class Storm:
         self._audit = audit
 
     async def rage(self, limits: StormLimits) -> None:
-        """Until a limit is reached, or something is wrong; all run then."""
+        """Kill until a limit is reached or a check fails; all processes run afterwards."""
         end_s = time.monotonic() + limits.seconds
         while self.toll.kills < limits.kills and time.monotonic() < end_s and not self.findings:
             await self._rest()

@@ -1,1 +1,1 @@
-"""Judging histories from outside: linearizability of what clients saw in a simulation, a torture run or a real cluster."""
+"""Judges of histories: linearizability of the replies that clients saw, simulated or real."""

@@ -1,27 +1,38 @@
-"""Coverability of versioned objects, judged by the versions that clients were told (N. Nicolaou, A. Fernandez Anta, C. Georgiou, "CoVerability:
-consistent versioning"; CoARES). Versions are tags, so their order is that of tags; objects that nobody gave a base are not judged.
+"""Coverability of versioned objects, judged by the versions that clients were told.
 
-What is demanded of the operations on an object, where *changed* writes are those that made a version:
+See N. Nicolaou, A. Fernandez Anta, C. Georgiou, "CoVerability: consistent versioning"; CoARES.
+Versions are tags, with the order of tags. Objects without any base are not judged.
 
-- *validity*: a version belongs to one write and one value; nobody is told a version that no write made. The initial version, zero, is "absent";
-- *continuity*: the base of a changed write is the initial version or one made by a write that was invoked before this one responded;
+The operations on an object must keep these properties; *changed* writes are the writes that made a
+version:
+
+- *validity*: a version belongs to one write and one value; no client is told a version that no write made. The initial version, zero, is "absent";
+- *continuity*: the base of a changed write is the initial version, or a version
+  made by a write that was invoked before the changed write responded;
 - *evolution*: a new version is higher than its base. Numbers may be skipped: a write of unknown outcome spends its number;
-- *consolidation*: if a version was told before an operation was invoked, the operation is told no lower one; if it is a changed write, its base is no
-  lower and its version is higher. So of two changed writes over one base none comes before the other, and none loses to one that came before it;
+- *consolidation*: if a version was told before an operation was invoked, the operation is
+  told no lower version; if the operation is a changed write, its base is no lower and its
+  version is higher. Hence of two changed writes over one base neither comes before the other, and neither loses to a write that came before it;
 - *unchanged* writes are told a higher version than their base, made by a write that was invoked before they responded.
 
-This is as much as a register can promise whose changed writes look (the base is the latest version) and later put (the latest version becomes
-the higher of the two), each at one moment of their interval. *Sketch:* let a version be the latest from its start to that of the next higher one. The
-looks, puts and reads bound every start from below by invocations and from above by responses; starts in the order of versions exist if and only if no
-lower bound of a version exceeds an upper bound of the same or a higher one. Each such pair breaks one of the properties above.
+A register can promise exactly this if its changed writes look (the base is the latest version) and
+later put (the latest version becomes the higher of the two), each at one moment of their interval.
+*Sketch:* let a version be the latest from its start to the start of the next higher version. The
+looks, puts and reads bound every start from below by invocations and from above by responses;
+starts in the order of versions exist if and only if no lower bound of a version exceeds an upper
+bound of the same or a higher version. Each such pair breaks one of the properties above.
 
-Weak coverability allows concurrent changed writes over one base: these *forks* are told, and no violation.
+Weak coverability allows concurrent changed writes over one base: these *forks* are reported, and
+are no violation.
 
-Validity and the order of what was told are those of tags (tag_order.py); if all operations tell versions, they make the order of versions a
-linearization of the values. Where some do not, linearizability.py says more.
+Validity and the order of told versions are the properties of tags (tag_order.py). If all operations
+tell versions, these properties make the order of versions a linearization of the values. If some
+operations do not, linearizability.py finds more.
 
-A write that does not tell its version (mostly of unknown outcome) is known by its value: if it is the only such write of the value, and readers were
-told one version that nobody else made, it made that one. Where more than one write may have made a version, only the number of them is judged.
+A write that does not tell its version (in most cases its outcome is unknown) is known by its value:
+if the value has only this write of that kind, and readers were told one version that no other write
+made, this write made that version. Where more than one write may have made a version, only the
+number of writes is judged.
 """
 
 from bisect import bisect_left, bisect_right
@@ -37,9 +48,9 @@ from ares.testing.verify.tag_order import ZERO, check_tags
 
 
 class Unexplained(NamedTuple):
-    """A version that ``event`` shows and that no write is left to have made.
+    """A version that ``event`` shows although no write can have made it.
 
-    ``others``: the only write that there was, and what shows that it made another version.
+    ``others``: the only candidate write, and the event that shows that it made another version.
     """
 
     version: Pair
@@ -48,7 +59,7 @@ class Unexplained(NamedTuple):
 
 
 def is_changed(event: Event) -> bool:
-    """Whether this is a coverable write that made a version."""
+    """Return whether the event is a coverable write that made a version."""
     return (
         is_write(event)
         and event.base is not None
@@ -57,10 +68,11 @@ def is_changed(event: Event) -> bool:
 
 
 class VersionHistory:
-    """The operations on one object that count, with the versions that are known or can be told.
+    """The operations on one object that count, with their known or derived versions.
 
-    ``made``: the write of each version; ``told``: for each version, the first operation to end that returned it; ``silent``: writes whose version is
-    unknown; ``ownerless``: versions told that no write can have made.
+    ``made``: the write of each version. ``told``: for each version, the first operation to end that
+    returned it. ``silent``: writes of unknown version. ``ownerless``: told versions that no write
+    can have made.
     """
 
     def __init__(self, events: Sequence[Event]) -> None:
@@ -87,7 +99,9 @@ class VersionHistory:
         self.operations = [linked.get(event, event) for event in counted] if linked else counted
 
     def _link(self) -> dict[Event, Event]:
-        """Writes that do not tell their version, with the one that readers were told with their value."""
+        """Return the silent writes whose version a reader was told, mapped to copies with the
+        version.
+        """
         wanted: dict[str | None, dict[Pair, Event]] = {}
         for version, event in self.told.items():
             if version in self.made or version == ZERO:
@@ -111,13 +125,16 @@ class VersionHistory:
         return linked
 
     def recorded(self, events: Iterable[Event]) -> tuple[Event, ...]:
-        """The events as the history has them, by time of invocation, and with a write that does not tell its version the read that does."""
+        """Return the events as recorded, by time of invocation.
+
+        For a write without a told version, the read that shows its version is added.
+        """
         found = {origin for event in events for origin in self._origins.get(event, (event,))}
         return tuple(sorted(found, key=lambda event: event.invoked))
 
 
 def earliest(shown: Iterable[tuple[Pair, Event]]) -> dict[Pair, Event]:
-    """For each version the event that ended first."""
+    """Return for each version the event that ended first."""
     found: dict[Pair, Event] = {}
     for version, event in shown:
         if version not in found or response(event) < response(found[version]):
@@ -126,7 +143,10 @@ def earliest(shown: Iterable[tuple[Pair, Event]]) -> dict[Pair, Event]:
 
 
 def unexplained(wanted: Mapping[Pair, Event], writes: Sequence[Event]) -> Iterator[Unexplained]:
-    """Versions for which there is no write left that was invoked before the event that shows the version had ended."""
+    """Yield the versions that no free write can have made.
+
+    A write can make a version if it was invoked before the event that shows the version ended.
+    """
     invoked = sorted(write.invoked for write in writes)
     explained: list[Event] = []
     for version, event in sorted(wanted.items(), key=lambda item: response(item[1])):
@@ -143,8 +163,8 @@ def unexplained(wanted: Mapping[Pair, Event], writes: Sequence[Event]) -> Iterat
 class Fork(Struct, frozen=True):
     """Versions that concurrent writes made over one base.
 
-    ``lost``: those that the latest version does not descend from, so that what they wrote may be in no version that follows. A plain write counts as
-    a descendant of the version below its own.
+    ``lost``: versions that the latest version does not descend from; later versions may lack their
+    content. A plain write counts as a descendant of the version below its own.
     """
 
     key: str
@@ -157,7 +177,10 @@ class Fork(Struct, frozen=True):
 
 
 class CoverabilityReport(HistoryReport, frozen=True):
-    """The outcome of a check; ``operations`` and ``keys`` count those of coverable objects. ``unjudged``: completed operations of unknown version."""
+    """The outcome of a check; ``operations`` and ``keys`` count coverable objects only.
+
+    ``unjudged``: completed operations of unknown version.
+    """
 
     forks: tuple[Fork, ...] = ()
     unjudged: int = 0
@@ -186,7 +209,11 @@ def check_coverability(events: Iterable[Event]) -> CoverabilityReport:
 
 
 def _violations(key: str, versions: VersionHistory) -> Iterator[Violation]:
-    """What is at odds. The last event of a contradiction is the one at fault: it is told once, and what it says is no evidence against others."""
+    """Yield the violations of the rules.
+
+    The last event of a contradiction is the event at fault: it is reported once, and later rules do
+    not use it as evidence against other events.
+    """
     sound = versions.operations
     for rule in (_made_up, _devolving, _discontinuous, _stale):
         at_fault: set[Event] = set()
@@ -201,7 +228,7 @@ def _violations(key: str, versions: VersionHistory) -> Iterator[Violation]:
 
 
 def _made_up(versions: VersionHistory, _: Sequence[Event]) -> Iterator[Contradiction]:
-    """Versions that were returned and that no write had made."""
+    """Yield the versions that were returned and that no write had made."""
     writes = {written(write): write for write in reversed(versions.made.values())}
     for version, event, others in versions.ownerless:
         why = f"{_subject(event)} returned version {shown(version)}"
@@ -223,7 +250,7 @@ def _made_up(versions: VersionHistory, _: Sequence[Event]) -> Iterator[Contradic
 
 
 def _devolving(_: VersionHistory, sound: Sequence[Event]) -> Iterator[Contradiction]:
-    """Evolution; and unchanged writes that were not told a newer version."""
+    """Yield breaches of evolution, and unchanged writes that were told no newer version."""
     for event in sound:
         if event.base is not None and event.tag is not None and event.tag <= event.base:
             did = "made" if is_write(event) else "returned"
@@ -238,7 +265,7 @@ def _devolving(_: VersionHistory, sound: Sequence[Event]) -> Iterator[Contradict
 
 
 def _discontinuous(versions: VersionHistory, sound: Sequence[Event]) -> Iterator[Contradiction]:
-    """Changed writes whose base no write had made."""
+    """Yield changed writes whose base no write had made."""
     unowned: dict[Event, Pair] = {}
     for event in filter(is_changed, sound):
         base = event.base
@@ -266,7 +293,10 @@ def _nobodys(others: tuple[Event, ...]) -> str:
 
 
 def _stale(_: VersionHistory, sound: Sequence[Event]) -> Iterator[Contradiction]:
-    """Consolidation: changed writes over a base that was known not to be the latest before they were invoked."""
+    """Yield breaches of consolidation.
+
+    Before the changed write was invoked, a version above its base was known.
+    """
     ended = sorted(
         ((event.tag, event) for event in sound if event.tag is not None),
         key=lambda told: response(told[1]),
@@ -286,7 +316,7 @@ def _higher(one: tuple[Pair, Event], other: tuple[Pair, Event]) -> tuple[Pair, E
 
 
 def _forks(key: str, versions: VersionHistory) -> Iterator[Fork]:
-    """Bases with more than one version over them that certainly came to be."""
+    """Yield the bases with two or more versions over them that certainly exist."""
     seen = {*versions.told, *(event.base for event in versions.operations if is_changed(event))}
     made = {
         version: event
@@ -309,7 +339,7 @@ def _forks(key: str, versions: VersionHistory) -> Iterator[Fork]:
 
 
 def _ancestors(made: Mapping[Pair, Event]) -> set[Pair]:
-    """The latest version, and what it descends from."""
+    """Return the latest version and its ancestors."""
     order = sorted(made)
     ancestors = set()
     place = len(order) - 1
@@ -325,7 +355,7 @@ def _ancestors(made: Mapping[Pair, Event]) -> set[Pair]:
 
 
 def _subject(event: Event) -> str:
-    """Who did what, in a sentence."""
+    """Return the client and its operation, as a part of a sentence."""
     return f"{event.client}'s {'unchanged write' if event.base is not None and not is_write(event) else event.operation}"
 
 

@@ -1,18 +1,20 @@
-"""Histories: what clients asked and what they were told, one JSON object a line; and what a check of one found.
+"""Histories: the operations and replies of clients, one JSON object a line; and the check's report.
 
     {"client":"w1","operation":"write","key":"k","value":"w1-17","invoked":1.25,"responded":1.31,"outcome":"ok","tag":[4,9]}
 
-``value`` is the value or a digest of it, null for absent (a delete, or a read that found nothing). ``outcome``: ``ok``; ``failed``: certainly
-without effect; ``unknown``: a write or delete that may have taken effect, now or at any later time, and a read that said nothing. Times are
-seconds of one clock.
-``tag`` is for the separate checks of tag order and of coverability only; linearizability is judged without it.
+``value`` is the value or a digest of it, null for absent (a delete, or a read that found no value).
+``outcome``: ``ok``; ``failed``: certainly without effect; ``unknown``: a write or delete that may
+have taken effect, now or at any later time, or a read without a reply. Times are seconds of one
+clock. ``tag`` is for the separate checks of tag order and of coverability only; linearizability is
+judged without tags.
 
 Operations on coverable objects (CoARES) carry versions, which are tags:
 
     {"client":"w1","operation":"write","key":"k","value":"w1-17","invoked":1.25,"responded":1.31,"base":[3,2],"tag":[4,9]}
 
-``base`` is the version that a coverable write was given. One that took place, ``changed``, is a write (or delete) and ``tag`` the version that it
-made. One that came back ``unchanged`` is recorded as a read with a base, ``value`` and ``tag`` being the latest ones that it returned.
+``base`` is the version that a coverable write was given. A ``changed`` write is recorded as a write
+(or delete), and ``tag`` is the version that it made. An ``unchanged`` write is recorded as a read
+with a base; ``value`` and ``tag`` are the latest ones that it returned.
 """
 
 from collections.abc import Iterable, Iterator
@@ -26,16 +28,19 @@ from ares.model.errors import BadInput
 Operation = Literal["read", "write", "delete"]
 Outcome = Literal["ok", "failed", "unknown"]
 Pair = tuple[int, int]
-"""A tag as histories have it: number and writer."""
+"""A tag in a history: number and writer."""
 
 
 def shown(tag: Pair) -> str:
-    """A tag in a sentence."""
+    """Return a tag as text for a sentence."""
     return f"{tag[0]}.{tag[1]:x}"
 
 
 class Event(Struct, frozen=True, omit_defaults=True):
-    """One operation of one client on one key; ``responded`` is None unless the outcome is ok or failed."""
+    """One operation of one client on one key.
+
+    ``responded`` is None unless the outcome is ok or failed.
+    """
 
     client: str
     operation: Operation
@@ -67,7 +72,7 @@ def dump(events: Iterable[Event]) -> bytes:
 
 
 def load(text: bytes, name: str) -> list[Event]:
-    """The events in JSON lines. Raises :class:`BadInput` naming the line of ``name`` that is none."""
+    """Parse the events in JSON lines. Raises :class:`BadInput` with ``name`` and the bad line."""
     return list(_parsed(text, name))
 
 
@@ -88,14 +93,17 @@ def _parsed(text: bytes, name: str) -> Iterator[Event]:
 
 
 class Violation(Struct, frozen=True):
-    """Operations on one key that cannot all have happened as recorded; ``events`` are few, by time of invocation."""
+    """Operations on one key that cannot all have happened as recorded.
+
+    ``events`` are few, by time of invocation.
+    """
 
     key: str
     why: str
     events: tuple[Event, ...]
 
     def describe(self) -> str:
-        """The contradiction and its operations, a line each."""
+        """Return the contradiction and its operations, a line each."""
         return "\n".join(
             [f"key {self.key!r}: {self.why}", *(f"  {event.describe()}" for event in self.events)]
         )
@@ -112,7 +120,7 @@ class UndecidedKey(Struct, frozen=True):
 
 
 class HistoryReport(Struct, frozen=True):
-    """The outcome of a check; ``operations`` counts all events given, ``keys`` the different keys among them."""
+    """The outcome of a check; ``operations`` counts the events, ``keys`` the different keys."""
 
     operations: int
     keys: int
@@ -121,5 +129,5 @@ class HistoryReport(Struct, frozen=True):
 
     @property
     def ok(self) -> bool:
-        """Whether every key was decided, and found right."""
+        """Return whether every key was decided, and found right."""
         return not self.violations and not self.undecided

@@ -1,14 +1,18 @@
-"""Linearizability of read/write registers, judged from outside: by invocations, responses and values alone, never by tags.
+"""Linearizability of read/write registers, judged by invocations, responses and values alone.
 
-A history is linearizable if and only if that of every key is (Herlihy and Wing), so each key is judged for itself. Operation A comes before B if it
-responded before B was invoked; at the same time is no order. Values written once are judged in n log n steps (register.py); if a key's reads
-return values that were written more than once, such as "absent" after two deletes, an exact search follows (search.py), and if its budget is
-spent the key is *undecided*.
+Tags are never used. A history is linearizable if and only if the history of every key is (Herlihy
+and Wing), therefore each key is judged separately. Operation A comes before B if A responded before
+B was invoked; equal times give no order. Values written once are judged in n log n steps
+(register.py). If a key's reads return values that were written more than once, such as "absent"
+after two deletes, an exact search follows (search.py); if its budget is spent the key is
+*undecided*.
 
-A history that contradicts itself is made smaller, to few operations of it that still do. What may be left out is reads, and writes that none of the
-reads left can have got its value from: because all reads of the value ended before the write was invoked, or because one of the writes left surely
-lies between the write and all of them. Then the operations left contradict each other whatever the rest of the history is. The last write of a
-value before it was read stays in any case, lest it looked as if there was none.
+A history that contradicts itself is reduced to few operations that still contradict each other. Two
+kinds of operations may be left out: reads, and writes whose value no remaining read can have got.
+The latter holds if all reads of the value ended before the write was invoked, or if a remaining
+write surely lies between the write and all these reads. Then the remaining operations contradict
+each other whatever the rest of the history is. The last write of a value before its first read
+stays in any case; without it the value would seem never written.
 """
 
 from bisect import bisect_left, bisect_right
@@ -33,17 +37,18 @@ from ares.testing.verify.register import (
 from ares.testing.verify.search import Search
 
 STATES_MAX = 500_000
-"""How many states the search looks at for a key, unless told otherwise."""
+"""The default limit of states that the search visits for a key."""
 
 _SHRINKING_STATES_MAX = 20_000
 _WINDOW = 32
 
 
 def check(events: Iterable[Event], states_max: int = STATES_MAX) -> HistoryReport:
-    """Judge a history; each violation names few operations that contradict each other by themselves.
+    """Judge a history; each violation names few operations that contradict each other by
+    themselves.
 
-    ``states_max`` bounds the search on a key with repeated values. Raises :class:`ares.BadInput` if a completed operation has no
-    response.
+    ``states_max`` bounds the search on a key with repeated values. Raises :class:`ares.BadInput` if
+    a completed operation has no response.
     """
     keys = by_key(events)
     violations: list[Violation] = []
@@ -60,7 +65,7 @@ def check(events: Iterable[Event], states_max: int = STATES_MAX) -> HistoryRepor
 
 
 def _judge(events: Sequence[Event], states_max: int) -> Iterator[Contradiction | str]:
-    """Contradictions on one key, or why there is no saying."""
+    """Yield the contradictions on one key, or the reason why the key is undecided."""
     register = Register(events)
     unexplained = list(register.unexplained())
     if unexplained:
@@ -91,7 +96,7 @@ def _polynomial(register: Register) -> Iterator[Contradiction]:
 
 
 def _contradictory(events: Sequence[Event]) -> bool:
-    """Whether there surely is no linearization."""
+    """Return whether the events certainly have no linearization."""
     register = Register(events)
     if any(_polynomial(register)):
         return True
@@ -102,7 +107,7 @@ def _contradictory(events: Sequence[Event]) -> bool:
 
 
 def _explained(events: Sequence[Event]) -> Contradiction:
-    """The contradiction of few events, in words."""
+    """Return the contradiction of few events, in words."""
     why = next(
         (found.why for found in _polynomial(Register(events))),
         "no order of these operations explains every read",
@@ -111,15 +116,17 @@ def _explained(events: Sequence[Event]) -> Contradiction:
 
 
 def shrink(events: Iterable[Event], reached: float = inf) -> list[Event]:
-    """Operations out of contradictory ``events``, by time of invocation, that contradict each other, but not with a read less.
+    """Reduce contradictory ``events`` until no read can be left out without losing the
+    contradiction.
 
-    ``reached``: the contradiction is likely to be found in what was invoked until then.
+    Returns them by time of invocation. ``reached``: a time; the contradiction is likely among
+    operations invoked until then.
     """
     return _Shrinking(sorted(events, key=attrgetter("invoked"))).run(reached)
 
 
 class _Shrinking:
-    """Operations are known here by their place in the history."""
+    """The reduction of one history; an operation is known by its place in the history."""
 
     def __init__(self, events: list[Event]) -> None:
         self._events = events
@@ -140,7 +147,9 @@ class _Shrinking:
             found, size = smaller, max(size // 2, 1)
 
     def _narrow(self, stop: int) -> list[int]:
-        """The shortest stretch before ``stop`` that is contradictory, tried in powers of two; everything if none is."""
+        """Return the shortest contradictory stretch before ``stop``, in powers of two; else all
+        places.
+        """
         size = _WINDOW
         while size < 2 * stop:
             stretch = self._with_writes(range(max(stop - size, 0), stop))
@@ -160,7 +169,7 @@ class _Shrinking:
         return found
 
     def _with_writes(self, places: Sequence[int]) -> list[int]:
-        """The operations, and the writes that a read among them may have got its value from."""
+        """Return the places, and the writes whose value a read among them may have got."""
         reads: dict[str | None, list[Event]] = {}
         for event in self._at(places):
             if event.operation == "read" and event.outcome == "ok":
@@ -172,13 +181,13 @@ class _Shrinking:
         over = [response(write) for write in sure]
         latest = list(
             accumulate((write.invoked for write in sure), max, initial=-inf)
-        )  # the last to be invoked of the first n writes to end
+        )  # per n: the latest invocation among the first n writes to end
         wanted = set(places)
         for value, own in reads.items():
             writes = self._writes.get(value, [])
             hidden = latest[
                 bisect_left(over, own[0].invoked)
-            ]  # a write that ended before this lies before another one, and that before all reads
+            ]  # a write that ended before this lies before another write that ended before all reads
             ended = max(map(response, own))
             wanted.update(
                 place

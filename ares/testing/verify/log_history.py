@@ -1,14 +1,16 @@
-"""Histories of logs: what clients asked and were told, one JSON object a line (docs/log.md, Histories).
+"""Histories of logs: operations and replies of clients, one JSON object a line (docs/log.md,
+Histories).
 
     {"client":"w1","operation":"append","log":"events","position":17,"entries":["w1-5","w1-6"],"invoked":1.25,"responded":1.31}
 
-``entries`` are the entries or digests of them; each is appended once in a log, so they name the append. Operations:
+``entries`` are the entries or digests of them; each is appended once in a log, therefore they name
+the append. Operations:
 
-- ``append``: ``position`` is that of the first entry. Of unknown outcome it may be in the log, now or later, and has no position; ``failed``: it
-  certainly is not. With ``at``, and ``failed``: it did not get that position, for another entry has it.
-  Appends of one client stand in the order of their invocation: who takes another name after an unknown outcome says so by another ``client``.
-- ``read``: the entries from ``position`` on. With none: nothing is there. ``trimmed``: the position is below that, and gone.
-- ``tail``: ``position`` comes next.
+- ``append``: ``position`` is the position of the first entry. An append of unknown outcome may be in the log, now or later, and has no position; a
+  ``failed`` append certainly is not. With ``at``, and ``failed``: the append did not get that position, because another entry has it.
+  Appends of one client stand in the order of their invocation: a client that takes a new name after an unknown outcome is recorded as another ``client``.
+- ``read``: the entries from ``position`` on. Without entries: the position is empty. ``trimmed``: the position is below ``trimmed``, and gone.
+- ``tail``: ``position`` is the next free position.
 - ``follow``: as read, one line for each piece; the pieces of one client follow each other without a gap.
 - ``trim``: positions below ``position`` may go.
 
@@ -28,7 +30,10 @@ LogOperation = Literal["append", "read", "tail", "follow", "trim"]
 
 
 class LogEvent(Struct, frozen=True, omit_defaults=True):
-    """One operation of one client on one log; ``responded`` is None exactly if the outcome is unknown."""
+    """One operation of one client on one log.
+
+    ``responded`` is None exactly if the outcome is unknown.
+    """
 
     client: str
     operation: LogOperation
@@ -61,7 +66,7 @@ class LogViolation(Struct, frozen=True):
     events: tuple[LogEvent, ...]
 
     def describe(self) -> str:
-        """The contradiction and its operations, a line each."""
+        """Return the contradiction and its operations, a line each."""
         return "\n".join(
             [f"log {self.log!r}: {self.why}", *(f"  {event.describe()}" for event in self.events)]
         )
@@ -88,7 +93,7 @@ def dump_log(events: Iterable[LogEvent]) -> bytes:
 
 
 def is_log_history(text: bytes) -> bool:
-    """Whether the first line that is not empty is of a log and not of keys."""
+    """Return whether the first line that is not empty is of a log and not of keys."""
     first = next((line for line in text[: 1 << 20].splitlines() if line.strip()), b"")
     try:
         return "log" in msgspec.json.decode(first, type=dict[str, msgspec.Raw])
@@ -97,7 +102,7 @@ def is_log_history(text: bytes) -> bool:
 
 
 def load_log(text: bytes, name: str) -> list[LogEvent]:
-    """The events in JSON lines. Raises :class:`BadInput` naming the line of ``name`` that is none."""
+    """Parse the events in JSON lines. Raises :class:`BadInput` with ``name`` and the bad line."""
     events = []
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip():
@@ -112,7 +117,7 @@ def load_log(text: bytes, name: str) -> list[LogEvent]:
 
 
 def _wrong(event: LogEvent) -> str:
-    """What makes it no event; empty if it is one."""
+    """Return why the event is invalid; empty if it is valid."""
     if event.responded is not None and event.responded < event.invoked:
         return "responded before it was invoked"
     if (event.responded is None) != (event.outcome == "unknown"):

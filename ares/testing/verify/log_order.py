@@ -1,13 +1,18 @@
-"""Whether a history of a log is one that a log can show: judged from outside, by positions, entries and times (docs/log.md, What must hold).
+"""A check that a history of a log is possible, by positions, entries and times only.
 
-The log is a register of its length: an append at p of k entries takes it from p to p + k, tail() reads it, a read of an entry says that it is above
-that position, and "nothing there" that it is not. So each operation says how long the log was at least *after* it (``least``) and at most *before*
-it (``most``). Of two operations the one whose ``most`` is less than the ``least`` of the other must come first; it cannot if it began after that one
-had ended. A history is right exactly if there is no such pair, entries and positions fit, and appends of unknown outcome can fill the positions that
-nobody told. (tests/verify compares this with the definition.)
+See docs/log.md, "What must hold". The log is a register of its length: an append at p of k entries
+takes it from p to p + k, tail() reads it, a read of an entry says that the length is above the
+entry's position, and an empty read says that it is not. Hence each operation says how long the log
+was at least *after* it (``least``) and at most *before* it (``most``). If the ``most`` of operation
+A is less than the ``least`` of operation B, A must come first; A cannot if it began after B had
+ended. A history is right exactly if it has no such pair, entries and positions fit, and appends of
+unknown outcome can fill the positions that no operation named. (tests/verify compares this with the
+definition.)
 
-An append of unknown outcome that somebody read is one that never ended, at its place. One that nobody read may fill positions that nobody named. They
-are given out in order, the first invoked to the first position. That is exact if each of them has one entry; of larger ones the entries are counted.
+An append of unknown outcome whose entries were read is treated as an append that never ended, at
+its place. An unread append of unknown outcome may fill unnamed positions. These positions are given
+out in order, the first invoked append to the first position. This is exact if each of these appends
+has one entry; of larger appends the entries are counted.
 """
 
 from bisect import bisect_left
@@ -56,7 +61,11 @@ def _judge(events: Sequence[LogEvent]) -> Iterator[_Contradiction]:
 
 
 class _Log:
-    """What stands where. ``starts``: of the appends that are known to be in the log, by position; ``unread``: of unknown outcome, read by nobody."""
+    """The known places of appends in one log.
+
+    ``starts``: the appends that are known to be in the log, by position. ``unread``: the appends of
+    unknown outcome whose entries were never read.
+    """
 
     def __init__(self, events: Sequence[LogEvent]) -> None:
         self.contradictions: list[_Contradiction] = []
@@ -115,11 +124,11 @@ class _Log:
                 self._place(append, position - offset, read)
 
     def position_of(self, append: LogEvent) -> int | None:
-        """Where the append is, if somebody knows."""
+        """Return the position of the append, if it is known."""
         return self._placed.get(id(append))
 
     def around(self, position: int) -> tuple[int, int]:
-        """The append that holds the position: its begin and end; the position alone if none is known to."""
+        """Return the begin and end of the append that holds the position, or of the position alone."""
         index = bisect_left(self.order, position + 1) - 1
         if index >= 0:
             begin = self.order[index]
@@ -181,9 +190,12 @@ class _Log:
 
 
 def _disordered(bounds: Sequence[Bounds]) -> Iterator[_Contradiction]:
-    """Operations that must come before others, and began after those had ended."""
+    """Yield pairs of operations in the wrong order.
+
+    The second operation must come first, and began after the first had ended.
+    """
     before = sorted((bound for bound in bounds if bound.most < inf), key=lambda bound: bound.most)
-    latest: list[Bounds] = []  # of the first n, the last to begin
+    latest: list[Bounds] = []  # per n: the last to begin among the first n
     for bound in before:
         latest.append(bound if not latest or bound.invoked > latest[-1].invoked else latest[-1])
     mosts = [bound.most for bound in before]
@@ -205,7 +217,7 @@ def _disordered(bounds: Sequence[Bounds]) -> Iterator[_Contradiction]:
 
 
 def _out_of_turn(log: _Log) -> Iterator[_Contradiction]:
-    """Appends of one client in another order than they were invoked."""
+    """Yield appends of one client that are not in the order of their invocation."""
     last: dict[str, tuple[int, LogEvent]] = {}
     for event in sorted(log.starts.values(), key=lambda event: event.invoked):
         place = log.position_of(event)
@@ -221,7 +233,7 @@ def _out_of_turn(log: _Log) -> Iterator[_Contradiction]:
 
 
 def _gaps(events: Sequence[LogEvent]) -> Iterator[_Contradiction]:
-    """Pieces of one follower that do not follow each other."""
+    """Yield pieces of one follower that do not follow each other."""
     last: dict[str, LogEvent] = {}
     for event in events:
         if event.operation == "follow" and event.outcome == "ok" and event.entries:
@@ -235,7 +247,7 @@ def _gaps(events: Sequence[LogEvent]) -> Iterator[_Contradiction]:
 
 
 def _untrimmed(events: Sequence[LogEvent]) -> Iterator[_Contradiction]:
-    """Positions that were told to be trimmed, and that nobody had asked to."""
+    """Yield operations that report a trim that no client had asked for."""
     trims = sorted(
         (event for event in events if event.operation == "trim" and event.position is not None),
         key=lambda event: event.invoked,
@@ -253,14 +265,14 @@ def _untrimmed(events: Sequence[LogEvent]) -> Iterator[_Contradiction]:
 
 
 def _unfilled(log: _Log, bounds: Sequence[Bounds]) -> Iterator[_Contradiction]:
-    """Positions that are in the log, and that no append can have filled in time."""
+    """Yield a position in the log that no append can have filled in time."""
     needing = sorted(bounds, key=lambda bound: -bound.least)
     holes = _holes(log, needing[0].least if needing else 0)
     free = [event for event in log.unread for _ in event.entries]
     index, first = 0, None
     checked: list[
         tuple[int, Bounds]
-    ] = []  # holes from the last to the first, each with the first operation to end that needs it
+    ] = []  # holes from the last to the first, each with the first operation to end that needs the hole
     for hole in reversed(holes):
         while index < len(needing) and needing[index].least > hole:
             first = (
@@ -280,7 +292,7 @@ def _unfilled(log: _Log, bounds: Sequence[Bounds]) -> Iterator[_Contradiction]:
 
 
 def _holes(log: _Log, upto: int) -> list[int]:
-    """Positions below ``upto`` that belong to no append that is known to be in the log."""
+    """Return the positions below ``upto`` that belong to no append known to be in the log."""
     holes: list[int] = []
     position = 0
     for start in log.order:

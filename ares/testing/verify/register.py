@@ -1,26 +1,34 @@
-"""One key's operations as operations on a read/write register, arranged by value; and a check of values that were written once.
+"""One key's operations as a read/write register, arranged by value; a check of values written once.
 
-A delete writes None, "absent", which is also the initial value. What has no say is left out: failed operations, and reads of unknown outcome.
-A write of unknown outcome may take effect at any time after its invocation, or never: it counts as a write that has not responded.
+A delete writes None, "absent", which is also the initial value. Operations without meaning for the
+order are left out: failed operations, and reads of unknown outcome. A write of unknown outcome may
+take effect at any time after its invocation, or never: it counts as a write that has not responded.
 
-The check of values written once is polynomial, by zones (Gibbons and Korach, "Testing shared memories", SIAM J. Comput. 26(4), 1997).
+The check of values written once is polynomial, by zones (Gibbons and Korach, "Testing shared
+memories", SIAM J. Comput. 26(4), 1997).
 
-If a value was written once, its write and the reads of it, a cluster, stand next to each other in every linearization: the write, then the reads.
-So clusters are put in order as a whole, and cluster A must precede B if and only if some operation of A ended before some operation of B
-began: if ``A.ended``, the earliest response in A, is less than ``B.begun``, the latest invocation in B. In short, a cluster is like one
-operation invoked at ``begun`` that responds at ``ended``, except that ``ended < begun`` is possible: then the register held the value all the
-time between the two, the *forward zone* of the cluster. Otherwise the time from ``begun`` to ``ended`` is its *backward zone*, in which the
-whole cluster can take place at one moment.
+If a value was written once, its write and its reads form a cluster: they stand next to each other
+in every linearization, the write first. Hence clusters are put in order as a whole, and cluster A
+must precede B if and only if some operation of A ended before some operation of B began: if
+``A.ended``, the earliest response in A, is less than ``B.begun``, the latest invocation in B. In
+short, a cluster is like one operation invoked at ``begun`` that responds at ``ended``, except that
+``ended < begun`` is possible: then the register held the value all the time between the two, the
+*forward zone* of the cluster. Otherwise the time from ``begun`` to ``ended`` is its *backward
+zone*, in which the whole cluster can take place at one moment.
 
-*An order exists if and only if no two clusters must precede each other*, that is never A.ended < B.begun and B.ended < A.begun. For two forward
-zones this says that they overlap, for a forward and a backward one that the latter lies within the former; for two backward ones it is
-impossible. Why pairs suffice: in a shortest cycle A1 -> A2 -> ... -> Ak -> A1 of "must precede" without a pair, A(i).ended < A(i+1).begun, and
-A(i+1).begun <= A(i+2).ended since A(i+2) need not precede A(i+1); so A(i).ended < A(i+2).ended all the way round, which is absurd.
+*An order exists if and only if no two clusters must precede each other*, that is never A.ended <
+B.begun and B.ended < A.begun. For two forward zones this says that they overlap, for a forward and
+a backward zone that the latter lies within the former; for two backward zones it is impossible. Why
+pairs suffice: in a shortest cycle A1 -> A2 -> ... -> Ak -> A1 of "must precede" without a pair,
+A(i).ended < A(i+1).begun, and A(i+1).begun <= A(i+2).ended since A(i+2) need not precede A(i+1);
+hence A(i).ended < A(i+2).ended all the way round, which is absurd.
 
-Within a cluster, the write can come first unless a read ended before the write was invoked (:meth:`Register.unexplained` reports that).
+Within a cluster, the write can come first unless a read ended before the write was invoked
+(:meth:`Register.unexplained` reports that).
 
-What ends the write of unknown outcome is the first of its reads to end, since by then it has taken effect; unread, it is left out. The initial
-value was written before everything: its cluster ended at minus infinity.
+A write of unknown outcome ends when the first of its reads ends, since by then it has taken effect;
+unread, it is left out. The initial value was written before every operation: its cluster ended at
+minus infinity.
 """
 
 from bisect import bisect_left
@@ -34,18 +42,18 @@ from ares.testing.verify.history import Event, Violation
 
 
 class Contradiction(NamedTuple):
-    """Operations that no order explains, and why."""
+    """Operations that no order explains, and the reason."""
 
     why: str
     events: tuple[Event, ...]
 
     def on(self, key: str) -> Violation:
-        """As it is told of a key."""
+        """Return the contradiction as a violation on ``key``."""
         return Violation(key, self.why, tuple(sorted(self.events, key=lambda event: event.invoked)))
 
 
 def by_key(events: Iterable[Event]) -> dict[str, list[Event]]:
-    """The events of each key, in the order given."""
+    """Return the events of each key, in the order given."""
     keys: dict[str, list[Event]] = {}
     for event in events:
         keys.setdefault(event.key, []).append(event)
@@ -53,29 +61,33 @@ def by_key(events: Iterable[Event]) -> dict[str, list[Event]]:
 
 
 def response(event: Event) -> float:
-    """When the operation was over: an operation that begins later comes after it. Infinite if nobody knows."""
+    """Return the time of the response, or infinity if it is unknown.
+
+    An operation that begins later comes after this operation.
+    """
     return inf if event.outcome == "unknown" or event.responded is None else event.responded
 
 
 def is_write(event: Event) -> bool:
-    """Whether the operation changes the register."""
+    """Return whether the operation changes the register."""
     return event.operation != "read"
 
 
 def written(event: Event) -> str | None:
-    """The value that a write or delete leaves."""
+    """Return the value that a write or delete leaves."""
     return None if event.operation == "delete" else event.value
 
 
 def named(value: str | None) -> str:
-    """A value in a sentence."""
+    """Return a value as text for a sentence."""
     return "absent" if value is None else repr(value) if len(value) <= 40 else f"{value[:40]!r}..."
 
 
 class Register:
-    """``writes`` and ``reads`` by value: writes that took or may take effect, and reads that returned.
+    """The operations on one key, arranged by value.
 
-    Raises :class:`BadInput` if an operation that ended, well or not, has no response.
+    ``writes``: writes that took effect or may take effect. ``reads``: reads that returned. Raises
+    :class:`BadInput` if an operation that ended, well or not, has no response.
     """
 
     def __init__(self, events: Iterable[Event]) -> None:
@@ -95,7 +107,9 @@ class Register:
                 self.reads.setdefault(event.value, []).append(event)
 
     def is_repeated(self, value: str | None) -> bool:
-        """Whether a read of the value may have got it from more than one write (the initial value counts as one)."""
+        """Return whether the value was read and has more than one write (the initial value counts
+        as a write).
+        """
         return value in self.reads and len(self.writes.get(value, ())) + (value is None) > 1
 
     @property
@@ -103,7 +117,10 @@ class Register:
         return [value for value in self.reads if self.is_repeated(value)]
 
     def unexplained(self) -> Iterator[Contradiction]:
-        """Reads of what was not there to be read: a value that nobody wrote, or whose every write was invoked after the read had ended."""
+        """Yield reads of a value that no write can have left.
+
+        The value was never written, or its every write was invoked after the read had ended.
+        """
         for value, reads in self.reads.items():
             if value is None:
                 continue
@@ -129,9 +146,10 @@ class Register:
 
 
 class Zone(NamedTuple):
-    """The cluster of a value, or of one write that nobody can have read.
+    """The cluster of a value, or of one write that no client can have read.
 
-    ``write`` is None for the initial value; ``first`` is the operation that ended at ``ended``, ``last`` the one that began at ``begun``.
+    ``write`` is None for the initial value; ``first`` is the operation that ended at ``ended``,
+    ``last`` the operation that began at ``begun``.
     """
 
     value: str | None
@@ -143,12 +161,12 @@ class Zone(NamedTuple):
 
     @property
     def events(self) -> set[Event]:
-        """The operations that make the zone what it is."""
+        """The operations that define the zone."""
         return {event for event in (self.write, self.first, self.last) if event is not None}
 
 
 def zones_of(register: Register) -> list[Zone]:
-    """The zones of all values but the repeated ones, and of the writes of all values that were never read."""
+    """Return the zones of all values but repeated ones, and of the writes of values never read."""
     zones = []
     for value, writes in register.writes.items():
         if value not in register.reads:
@@ -172,9 +190,10 @@ def _last(operations: Sequence[Event]) -> Event:
 
 
 def conflicts(zones: Sequence[Zone]) -> Iterator[tuple[Zone, Zone]]:
-    """Pairs of clusters that must precede each other: at least one if there is any, and each cluster in at most one.
+    """Yield pairs of clusters that must precede each other.
 
-    So one stale read is told once, not again with every value written in the meantime.
+    At least one pair is yielded if any exists, and each cluster is in at most one pair. Hence one
+    stale read is reported once, not again with every value written in the meantime.
     """
     apart: list[Zone] = []  # forward zones, one after the other
     for zone in sorted(
@@ -198,7 +217,7 @@ def conflicts(zones: Sequence[Zone]) -> Iterator[tuple[Zone, Zone]]:
 
 
 def contradiction(one: Zone, other: Zone) -> Contradiction:
-    """The conflict of two zones in words, and the operations that make it."""
+    """Return the conflict of two zones in words, and the operations that make it."""
     if other.first is None:
         one, other = other, one
     why = f"{named(one.value)} must come before {named(other.value)} ({_before(one, other)}) and after it ({_before(other, one)})"
@@ -206,7 +225,7 @@ def contradiction(one: Zone, other: Zone) -> Contradiction:
 
 
 def _before(one: Zone, other: Zone) -> str:
-    """Why one cluster must precede the other."""
+    """Return why one cluster must precede the other."""
     if one.first is None:
         return "as it was from the start"
     return f"{one.first.client}'s {one.first.operation} ended before {other.last.client}'s {other.last.operation} began"

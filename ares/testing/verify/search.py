@@ -1,17 +1,20 @@
-"""Values written more than once (deletes, for a start): an exact search for a linearization, with a budget, since the problem is NP-complete.
+"""An exact search for a linearization of values written more than once, with a budget.
 
-The search builds the linearization from its beginning (Wing and Gong; Lowe, "Testing for linearizability"): an *item* may come next if no other
-item left must precede it. Items are the clusters of values written once, each as a whole (register.py: invoked at ``begun``, responding at
-``ended``), and single reads and writes of the repeated values. These rules leave few choices; each keeps a linearization if there is one:
+Deletes are the usual case. The problem is NP-complete, hence the budget. The search builds the
+linearization from its beginning (Wing and Gong; Lowe, "Testing for linearizability"): an *item* may
+come next if no other item left must precede it. Items are the clusters of values written once, each
+as a whole (register.py: invoked at ``begun``, responding at ``ended``), and single reads and writes
+of the repeated values. These rules leave few choices; each keeps a linearization if one exists:
 
-- A value that no read left can return is as good as any other such: all of them are one value, OTHER, and every cluster writes OTHER.
-- A read of the present value goes next, and so does a write of OTHER if OTHER is the present value: neither takes anything from what follows.
-- Of several writes of one value that may come next, the one with the earliest response does: two of them can be exchanged.
+- All values that no remaining read can return are equally good: they count as one value, OTHER, and every cluster writes OTHER.
+- A read of the present value goes next, and a write of OTHER if OTHER is the present value: neither restricts the operations that follow.
+- Of several writes of one value that may come next, the write with the earliest response is taken: two such writes can be exchanged.
 - A write of unknown outcome is left out unless a read of it follows at once. Of several with one value, the first invoked is used.
 
-So a choice is only which value to write next, whatever the present one is. A state is which items are left (told by those that may come next and the
-one with the earliest response: all later ones are left, all earlier ones done), and how many writes of unknown outcome are used up: fewer is
-better. States met before are not tried again.
+Hence a choice is only which value to write next, whatever the present value is. A state is the set
+of items left (identified by the items that may come next and the item with the earliest response:
+all later items are left, all earlier items done), and the number of used writes of unknown outcome:
+fewer is better. States met before are not tried again.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,7 +24,7 @@ from typing import NamedTuple
 from ares.testing.verify.register import Register, Zone, is_write, response
 
 OTHER = 0
-"""The number of all values that no read left can return; repeated values count from 1."""
+"""The number of all values that no remaining read can return; repeated values count from 1."""
 
 
 class _Item(NamedTuple):
@@ -32,7 +35,7 @@ class _Item(NamedTuple):
 
 
 class _Choice(NamedTuple):
-    """What to do next: an item, or a write of unknown outcome of ``value`` if ``item`` is negative."""
+    """The next step: an item, or a write of unknown outcome of ``value`` if ``item`` is negative."""
 
     ended: float
     item: int
@@ -40,7 +43,7 @@ class _Choice(NamedTuple):
 
 
 class _Order:
-    """Items in an order, less those taken out; they are put back in reverse. The last index, ``end``, is no item."""
+    """Items in an order, without taken items; these are put back in reverse. ``end`` is no item."""
 
     def __init__(self, order: Sequence[int]) -> None:
         self.end = len(order)
@@ -58,7 +61,10 @@ class _Order:
 
 
 class Search:
-    """The search for a linearization of one key. ``reached`` tells how far it got: no operation invoked later played a part."""
+    """The search for a linearization of one key.
+
+    ``reached``: the time that the search got to; operations invoked later played no part.
+    """
 
     def __init__(self, register: Register, zones: Sequence[Zone]) -> None:
         numbers = {value: number for number, value in enumerate(register.repeated, 1)}
@@ -81,16 +87,16 @@ class Search:
         self._present = numbers.get(None, OTHER)
         self._used = (0,) * len(
             self._unknown
-        )  # how many writes of unknown outcome of each value; states share it
+        )  # used writes of unknown outcome of each value; shared by states
         self._trail: list[
             int | tuple[int, ...]
-        ] = []  # what was done: items taken, and what ``_used`` was before it changed
+        ] = []  # steps done: items taken, and ``_used`` before each change
         self._seen: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
         self.states = 0
         self.reached = -inf
 
     def run(self, states_max: int) -> bool | None:
-        """Whether there is a linearization; None if ``states_max`` states did not tell."""
+        """Return whether a linearization exists; None if ``states_max`` states did not decide."""
         choices: list[tuple[int, Iterator[_Choice]]] = []
         while (candidates := self._settle()) or self._left():
             if self._is_new(candidates):
@@ -113,7 +119,10 @@ class Search:
         return self._by_begun.after[-1] != self._by_begun.end
 
     def _candidates(self) -> list[int]:
-        """The items that may come next. All but one of them were begun before the earliest response of the items left."""
+        """Return the items that may come next.
+
+        All of them but one began before the earliest response of the items left.
+        """
         begun, ended, after = self._begun, self._ended, self._by_begun.after
         first = self._by_ended.after[-1]
         second = self._by_ended.after[first]
@@ -128,7 +137,7 @@ class Search:
         return found
 
     def _settle(self) -> list[int]:
-        """Do what needs no choice; returns the items that may come next then."""
+        """Take the items that need no choice, and return the items that may come next."""
         while True:
             candidates = self._candidates()
             if not self._reads_left[self._present]:
@@ -149,7 +158,7 @@ class Search:
         return value if self._reads_left[value] else OTHER
 
     def _choices(self, candidates: Sequence[int]) -> list[_Choice]:
-        """For each value the write of it to be tried, the most urgent first."""
+        """Return for each value the write to try, the most urgent first."""
         best: dict[int, _Choice] = {}
         readable = set()
         for item in candidates:
@@ -167,12 +176,16 @@ class Search:
         return sorted(best.values()) + unknown
 
     def _unused(self, value: int, until: float) -> bool:
-        """Whether a write of unknown outcome of the value, begun by then, is left."""
+        """Return whether an unused write of unknown outcome of the value began by ``until``."""
         invoked, used = self._unknown[value], self._used[value]
         return used < len(invoked) and invoked[used] <= until
 
     def _is_new(self, candidates: Sequence[int]) -> bool:
-        """Whether the state was not met before, nor one like it with fewer writes of unknown outcome used; makes it a state met."""
+        """Return whether the state is new, and note it as met.
+
+        A state is not new if a met state has the same items and no more used writes of unknown
+        outcome.
+        """
         first = self._by_ended.after[-1]
         second = self._by_ended.after[first]
         self.reached = max(

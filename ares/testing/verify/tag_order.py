@@ -1,8 +1,10 @@
-"""The order of tags: a stronger property than linearizability, which our protocol promises and a client can see (ARES II section 2, A1 to A3).
+"""The order of tags: a property stronger than linearizability that ares promises its clients.
 
-Every operation that returned tells the tag of what it wrote or read. The tag of an operation is at least as high as that of every operation on the
-key that had ended before it began, and strictly higher if it is a write (or delete); a tag belongs to one write and so to one value; the tag
-of zero is that of the initial value, "absent". A write of unknown outcome may tell the tag that it chose. Operations without a tag are not judged.
+See ARES II section 2, A1 to A3. Every operation that returned tells the tag that it wrote or read.
+The tag of an operation is at least as high as the tag of every operation on the key that had ended
+before it began, and strictly higher if the operation is a write (or delete); a tag belongs to one
+write and hence to one value; tag zero is the tag of the initial value, "absent". A write of unknown
+outcome may tell the tag that it chose. Operations without a tag are not judged.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,7 +23,7 @@ class _Tagged(NamedTuple):
 
 
 def check_tags(events: Iterable[Event]) -> list[Violation]:
-    """Where the order of tags is broken; at most two violations for an operation."""
+    """Return the breaches of the order of tags; at most two violations for an operation."""
     violations: list[Violation] = []
     for key, own in by_key(events).items():
         tagged = [
@@ -36,11 +38,11 @@ def _counts(event: Event) -> bool:
 
 
 def _shared(tagged: Sequence[_Tagged]) -> Iterator[Contradiction]:
-    """Tags of two writes, or of two values."""
+    """Yield tags that belong to two writes, or to two values."""
     owners: dict[Pair, Event] = {}
     for tag, event in sorted(
         tagged, key=lambda one: not is_write(one.event)
-    ):  # writes first: of two readers it is the wrong one that is told
+    ):  # writes first: the reader that disagrees with the write is reported
         owner = owners.setdefault(tag, event)
         if tag == ZERO and (is_write(event) or event.value is not None):
             yield Contradiction(f"tag {shown(tag)} is that of the initial value, absent", (event,))
@@ -54,7 +56,7 @@ def _shared(tagged: Sequence[_Tagged]) -> Iterator[Contradiction]:
 
 
 def _disordered(tagged: Sequence[_Tagged]) -> Iterator[Contradiction]:
-    """Operations whose tag is too low for what had ended before they began."""
+    """Yield operations whose tag is too low for the operations that had ended before they began."""
     ended = sorted(tagged, key=lambda one: response(one.event))
     count, highest = 0, None
     for tag, event in sorted(tagged, key=lambda one: one.event.invoked):
