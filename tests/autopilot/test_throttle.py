@@ -151,16 +151,16 @@ async def test_every_object_that_moves_is_counted(cluster: Cluster, monkeypatch)
 
 
 async def test_a_slow_move_outlasts_the_timeout_of_a_standstill(cluster: Cluster):
-    """The move has four pauses of 0.3 s, without other events for half of the timeout."""
-    store = cluster.manager(timeout_s=0.6)
-    for number in range(5):
+    """The move has eleven pauses of 0.3 s, which together are longer than the timeout."""
+    store = cluster.manager(timeout_s=3.0)
+    for number in range(12):
         await store.write(f"key{number}", bytes(30_000))
     told = []
     result = await store.reconfigure(
         Configuration.abd(["s3", "s4", "s5"]), bytes_per_s=100_000, progress=told.append
     )
-    assert (result.moved, result.bytes) == (5, 150_000)
-    assert told[-1].moved == 5
+    assert (result.moved, result.bytes) == (12, 360_000)
+    assert told[-1].moved == 12
 
 
 async def test_a_rate_that_is_none_is_refused_before_anything_is_sent(cluster: Cluster):

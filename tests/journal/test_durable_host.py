@@ -278,7 +278,7 @@ async def test_a_full_server_counts_as_missing_with_its_reason(cluster):
     cluster.disks = {name: SmallDisk(800 * KIB) for name in ("s0", "s1", "s2")}
     cluster.disks["s2"].room = 10**9
     await cluster.start()
-    store = cluster.manager(timeout_s=2.0)
+    store = cluster.manager(timeout_s=10.0)
     written = []
 
     async def write_until_refused():
