@@ -1,1 +1,4 @@
-"""A deterministic simulator: the real replica, session, operations and codec in a world with virtual time and one seed, and faults of every kind."""
+"""A deterministic simulator with virtual time, one seed, and faults of every kind.
+
+The real replica, session, operations and codec run in the simulated world.
+"""

@@ -1,4 +1,4 @@
-"""``python -P -m ares.sim``: run seeds, report the first that breaks a promise, tell its story, make it smaller.
+"""``python -P -m ares.sim``: run seeds, report the first broken promise with a story, and shrink.
 
 python -P -m ares.sim --runs 20000 --jobs 2
 python -P -m ares.sim --seed 42 --scenario partition --story

@@ -1,4 +1,4 @@
-"""A simulated server as a client of the others: it asks for elements, to repair its own or to take over theirs."""
+"""A simulated server as a client: the server asks peers for elements, to repair or take over."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -21,14 +21,14 @@ PATIENCE_S = 30.0
 
 
 def told(error: BaseException | None) -> str:
-    """Why an element cannot be had. Raises what no server may make of what it was told."""
+    """Return the reason why an element cannot be had. Raises errors other than AresError."""
     if error is not None and not isinstance(error, AresError):
         raise error
     return str(error or "")
 
 
 class Asker:
-    """Of ``server``. ``name``: as a client of the other servers."""
+    """The client side of ``server``. ``name``: the name of this client."""
 
     def __init__(self, run: "SimRun", server: SimServer, what: str = "asker") -> None:
         self.name = f"{server.name}'s {what}"
@@ -41,7 +41,7 @@ class Asker:
     def fetch(
         self, request: Bring, target: Configuration, done: Callable[[Element | None, str], None]
     ) -> None:
-        """See :data:`ares.server.bringing.Fetch`."""
+        """Fetch an element, as :data:`ares.server.bringing.Fetch` says."""
         own = self._server.replica.server
         self.ask(
             bring_element(request.source, target, request.object, request.tag, request.length, own),

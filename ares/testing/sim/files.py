@@ -1,9 +1,11 @@
-"""A simulated client's files: the real fm_read, fm_update, fm_put, fm_remove and fm_collect, each over what the client last saw of the file.
+"""A simulated client's files: the real fm_read, fm_update, fm_put, fm_remove and fm_collect.
 
-A file whose name begins with ATOMIC is atomic, others are shared. As with real clients, the base of a put is what the last get or put left behind,
-and its content is what the client has, whether or not all of that is in the file.
+Each operation works over the client's last view of the file. A file is atomic if the name begins
+with ATOMIC, else shared. As with real clients, the base of a put is the state after the last get or
+put, and the content is the client's copy, whether or not all of it is in the file.
 
-A chronicle has every operation on a file, and below it every coverable operation on a block, with what it was told.
+A chronicle has every operation on a file, with every coverable operation on a block below, and the
+answers.
 """
 
 import re
@@ -46,22 +48,25 @@ from ares.testing.verify.history import Event, Pair
 SIZES = Sizes(64, 256, 1024)
 EPOCH_S = 1_000_000
 SECONDS_PER_S = 20
-"""The clocks of clients go fast, so that a run has blocks of different ages. Retired blocks stay for 45 s of a run."""
+"""The speed of the clients' clocks: fast, for blocks of different ages. Retired blocks stay 45 s.
+"""
 
 TOKEN_BYTES = 16
-"""Files are made of tokens, each written by one put, so that their content shows what became of every piece."""
+"""Size of a token. A file is made of tokens, each written by a single put, to trace every piece."""
 
 FIRST_TOKENS = 90
-"""How much more a put writes that makes a file, or rewrites it: some eight blocks."""
+"""Extra tokens of a put that makes or rewrites a file: about eight blocks."""
 
 _token = re.compile(rb"<[0-9a-f]{14}>")
 Kind = Literal["get", "put", "remove", "collect"]
 
 
 class BlockOperation(Struct, eq=False):
-    """One operation on a block. ``base``: the version that a write was given, or covered. ``tag``: what it was told.
+    """An operation on a block.
 
-    ``responded`` is None as long as it is under way, and for ever if its client died: a write may take effect then or not.
+    ``base``: the version that a write was given, or covered. ``tag``: the version in the answer.
+    ``responded`` is ``None`` while the operation is under way, and for ever if the client died: a
+    write may take effect after that or not.
     """
 
     name: ObjectName
@@ -74,10 +79,11 @@ class BlockOperation(Struct, eq=False):
 
 
 class FileOperation(Struct, eq=False):
-    """One operation on a file. ``wanted``: what a put is to leave, over ``base``, from ``began`` on. ``state`` and ``content``: what there was in the
-    end. ``names``: the blocks that were left after a collection.
+    """An operation on a file.
 
-    ``responded`` is None for operations whose client died.
+    ``wanted``: the content that a put is to leave, over ``base``, from ``began`` on. ``state`` and
+    ``content``: the final state. ``names``: the blocks left after a collection. ``responded`` is
+    ``None`` for operations of dead clients.
     """
 
     client: str
@@ -96,7 +102,7 @@ class FileOperation(Struct, eq=False):
 
     @property
     def writes(self) -> Iterator[BlockOperation]:
-        """The writes that took place for certain."""
+        """The writes that certainly took place."""
         return (block for block in self.blocks if block.writes and block.tag is not None)
 
     def describe(self) -> str:
@@ -107,7 +113,11 @@ class FileOperation(Struct, eq=False):
 
 
 class FileChronicle:
-    """``values``: of every version of a block that anybody saw or wrote; None for a tombstone. ``dead``: clients that go on with nothing."""
+    """All operations on files in a run.
+
+    ``values``: the value of every version of a block ever seen or written; ``None`` for a
+    tombstone. ``dead``: clients that will do no more.
+    """
 
     def __init__(self) -> None:
         self.operations: list[FileOperation] = []
@@ -115,7 +125,7 @@ class FileChronicle:
         self.values: dict[tuple[ObjectName, Tag], Value] = {}
 
     def puts_under_way(self) -> Iterator[float]:
-        """When the puts and removals began that may still publish something."""
+        """Yield the start times of puts and removals that may still publish."""
         for operation in self.operations:
             if (
                 operation.kind in ("put", "remove")
@@ -125,24 +135,24 @@ class FileChronicle:
                 yield operation.began
 
     def learn(self, name: ObjectName, tag: Tag, value: Value) -> None:
-        """A version has one value."""
+        """Note the value of a version; every version has a single value."""
         if self.values.setdefault((name, tag), value) != value:
             raise PromiseBroken(f"version {tag} of {name!r} has two values")
 
     def data(self, name: ObjectName, tag: Tag) -> bytes | None:
-        """What a version of a block holds, if anybody knows."""
+        """Return the data of a version of a block, if known."""
         value = self.values.get((name, tag))
         return bytes(decode_block(value, name).data) if isinstance(value, bytes) else None
 
     def content(self, state: FileState) -> bytes | None:
-        """The file as it was at ``state``, if anybody knows."""
+        """Return the content of the file at ``state``, if known."""
         data = [
             self.data(block_name(state.genesis.file, part.id), part.tag) for part in state.parts
         ]
         return None if None in data else b"".join(piece for piece in data if piece is not None)
 
     def genesis(self, name: ObjectName, tag: Tag) -> Genesis | None:
-        """The genesis block at a version, if that is one and anybody knows it."""
+        """Return the genesis block at a version, if known."""
         value = self.values.get((name, tag))
         return (
             decode_genesis(value, name)
@@ -151,14 +161,14 @@ class FileChronicle:
         )
 
     def geneses(self) -> Iterator[tuple[ObjectName, Tag, Genesis]]:
-        """Every version of every genesis block."""
+        """Yield every version of every genesis block."""
         for name, tag in self.values:
             genesis = self.genesis(name, tag)
             if genesis is not None:
                 yield name, tag, genesis
 
     def lineage(self, name: ObjectName, tag: Tag) -> list[Tag]:
-        """The versions that one was built on, itself first, as far as they are known."""
+        """Return the version and the known versions below, newest first."""
         tags: list[Tag] = []
         while (value := self.values.get((name, tag))) is not None and tag not in tags:
             tags.append(tag)
@@ -172,7 +182,7 @@ class FileChronicle:
         return tags
 
     def follows(self, name: ObjectName, tag: Tag, earlier: Tag) -> bool | None:
-        """Whether a version was built on an ``earlier`` one, directly or not; None if nobody knows."""
+        """Return whether a version was built on ``earlier``, directly or not; ``None`` if unknown."""
         lineage = self.lineage(name, tag)
         if earlier in lineage:
             return True
@@ -183,7 +193,7 @@ class FileChronicle:
         return False if created or (lineage and lineage[-1] < earlier) else None
 
     def events(self) -> Iterator[Event]:
-        """The history of every block. Reads of a version whose value nobody knows say nothing."""
+        """Yield the history of every block; reads of a version of unknown value are left out."""
         for operation in self.operations:
             for block in operation.blocks:
                 event = self._event(operation.client, block)
@@ -215,12 +225,12 @@ class FileChronicle:
 
 
 def pair(tag: Tag | None) -> Pair | None:
-    """As histories have it."""
+    """Return a tag in the form of histories."""
     return None if tag is None else (tag.number, tag.writer)
 
 
 class Recorder(Blocks):
-    """The blocks of a domain, writing down what ``operation`` does there."""
+    """The blocks of a domain; every operation on them is recorded in ``operation``."""
 
     def __init__(
         self, view: View, operation: FileOperation, chronicle: FileChronicle, world: World
@@ -278,14 +288,16 @@ class Recorder(Blocks):
         return begun
 
     def _end(self, begun: BlockOperation, tag: Tag, value: Answered) -> None:
-        tag = tag if tag.number else TAG_ZERO  # what was only mentioned was never written
+        tag = (
+            tag if tag.number else TAG_ZERO
+        )  # a tag without a number was only mentioned, never written
         begun.responded, begun.tag = self._world.now, tag
         if value is not WITHHELD and tag != TAG_ZERO:
             self._chronicle.learn(begun.name, tag, value)
 
 
 class FileCopy(Struct, frozen=True):
-    """A client's copy of a file: what it is based on, what it holds, and the blocks of the last get."""
+    """A client's copy of a file: the base state, the content, and the blocks of the last get."""
 
     state: FileState
     content: bytes
@@ -293,7 +305,7 @@ class FileCopy(Struct, frozen=True):
 
 
 class BlockSink(Sink):
-    """A sink that keeps the blocks, and wants those that it does not know ``before``."""
+    """A sink that keeps the blocks, and wants the blocks not known ``before``."""
 
     def __init__(self, before: dict[Part, bytes]) -> None:
         self.blocks: list[tuple[Part, bytes]] = []
@@ -310,7 +322,7 @@ class BlockSink(Sink):
 
 
 class Files:
-    """The files of the client ``name``; ``number`` tells its blocks and tokens from others'."""
+    """The files of the client ``name``; ``number`` makes the client's blocks and tokens unique."""
 
     def __init__(
         self, name: str, number: int, view: View, world: World, chronicle: FileChronicle
@@ -325,7 +337,7 @@ class Files:
         self._held: dict[str, FileCopy] = {}
 
     def operation(self, step: SimStep) -> Operation[FileOperation]:
-        """What a step of a plan does."""
+        """Return the operation of a step of a plan."""
         match step.operation:
             case "put-file":
                 return self._put(step)
@@ -360,7 +372,7 @@ class Files:
         return operation
 
     def _put(self, step: SimStep) -> Operation[FileOperation]:
-        """A client without a copy gets one first; a file that is not there is made."""
+        """Put a file. A client without a copy first gets the file; a missing file is made."""
         file, change = step.key, step.change
         assert change is not None, "a put changes something"
         if file not in self._held:
@@ -385,7 +397,7 @@ class Files:
         operation.report, operation.state, operation.responded = report, state, self._world.now
         if any(
             conflict.whole_file for conflict in report.conflicts
-        ):  # another replaced or made the file: there is no copy of that here
+        ):  # another client replaced or made the file: the client has no copy of it
             self._held.pop(file, None)
         else:
             self._held[file] = FileCopy(state, wanted, held.blocks)
@@ -402,7 +414,9 @@ class Files:
         return operation
 
     def _collect(self) -> Operation[FileOperation]:
-        """With a grace just longer than the longest put under way; those of the dead are never waited for."""
+        """Collect, with a grace just longer than the longest put under way, puts of the dead
+        excepted.
+        """
         operation, blocks = self._open("collect", "")
         now_s = self._now_s()
         oldest_s = _seconds(min(self._chronicle.puts_under_way(), default=self._world.now))
@@ -419,7 +433,7 @@ class Files:
 
 
 def content_of(data: bytes) -> Content:
-    """``data`` cut into chunks."""
+    """Cut ``data`` into chunks."""
     chunks = list(divide(lambda offset, count: data[offset : offset + count], SIZES))
     return Content(chunks, lambda chunk: data[chunk.offset : chunk.offset + chunk.length])
 
@@ -429,7 +443,7 @@ def _seconds(now: float) -> int:
 
 
 def apply(change: Change, content: bytes, new: Callable[[int], bytes]) -> bytes:
-    """The changed content; ``new(count)`` gives tokens that nobody has written before."""
+    """Return the changed content; ``new(count)`` gives tokens never written before."""
     start = int(change.at * (len(content) // TOKEN_BYTES)) * TOKEN_BYTES
     stop = start + change.tokens * TOKEN_BYTES
     match change.kind:
@@ -448,7 +462,10 @@ def apply(change: Change, content: bytes, new: Callable[[int], bytes]) -> bytes:
 
 
 def make_tokens(client: int, put: int, count: int) -> bytes:
-    """``count`` tokens of a client's put; half of each is a digest, for the sake of the rolling hash that cuts files."""
+    """Make ``count`` tokens of a client's put.
+
+    Half of each token is a digest, for the rolling hash that cuts files.
+    """
     names = (f"{client:02x}{put:02x}{number:03x}" for number in range(count))
     return b"".join(f"<{name}{digest(name.encode()).hex()[:7]}>".encode() for name in names)
 

@@ -1,4 +1,7 @@
-"""What must hold after every step at every server, and everywhere (docs/protocol.md, Invariants); and that a server stands by its words."""
+"""Invariants checked after every step at every server, and globally; and the promises of a server.
+
+See docs/protocol.md, Invariants.
+"""
 
 from collections.abc import Sequence
 
@@ -35,7 +38,7 @@ class PromiseBroken(AresError):
 
 
 class Places:
-    """One configuration for each (domain, index), everywhere."""
+    """The invariant: each (domain, index) has a single configuration, everywhere."""
 
     def __init__(self) -> None:
         self._ids: dict[tuple[DomainName, int], ConfigurationId] = {}
@@ -49,9 +52,11 @@ class Places:
 
 
 class Values:
-    """One tag, one value: over all servers and configurations, ever, whatever became of the write.
+    """The invariant: each tag has a single value.
 
-    Coded elements tell their value as soon as k of them came; the code is a function of the value, so every other element must be what it gives.
+    The invariant holds over all servers and configurations, for ever, even for failed writes. Coded
+    elements tell their value as soon as k of them came; the code is a function of the value,
+    therefore every further element must equal the encoded value.
     """
 
     def __init__(self) -> None:
@@ -59,7 +64,7 @@ class Values:
         self._elements: dict[tuple[ConfigurationId, ObjectName, Tag], dict[int, Parts]] = {}
 
     def see(self, configuration: Configuration, put: PutData) -> None:
-        """A server took this."""
+        """Check an element that a server accepted."""
         key = (configuration.domain, put.object, put.tag)
         if key not in self._values:
             value = self._assembled(configuration, put)
@@ -70,7 +75,7 @@ class Values:
             raise PromiseBroken(f"tag {put.tag} of {put.object!r} stands for two values")
 
     def of(self, domain: DomainName, object: ObjectName, tag: Tag) -> Value | None:
-        """The value of a version, if enough of it ever came to a server."""
+        """Return the value of a version, if enough elements ever came to a server."""
         return TOMBSTONE if tag == TAG_ZERO else self._values.get((domain, object, tag))
 
     def _assembled(self, configuration: Configuration, put: PutData) -> Value | None:
@@ -90,7 +95,11 @@ class Values:
 
 
 class ServerWatch:
-    """One server: tags never decrease, pointers move only forward, Lists are bounded, what was collected is gone. ``values``: of all servers."""
+    """The invariants of a single server.
+
+    Tags never decrease, pointers move only forward, Lists are bounded, collected data is gone.
+    ``values``: of all servers.
+    """
 
     def __init__(self, places: Places, values: Values) -> None:
         self._places = places
@@ -99,7 +108,7 @@ class ServerWatch:
         self._pointers: dict[ConfigurationId, Successor] = {}
 
     def look(self, replica: Replica, request: Request) -> None:
-        """After ``replica`` handled ``request``, which may have changed something."""
+        """Check ``replica`` after a ``request`` that may have changed it."""
         if isinstance(request, Introduce):
             if request.configuration.id in replica.hosted:
                 self._places.see(request.configuration)
@@ -117,7 +126,9 @@ class ServerWatch:
                 )
 
     def restarted(self, replica: Replica) -> None:
-        """Unsynced changes are gone, and nobody was told of them: start over from what is there."""
+        """Start over from the present state: unsynced changes are gone, and no client was told of
+        them.
+        """
         self._newest = {
             (id, name): versions.newest
             for id, hosting in replica.hosted.items()
@@ -159,9 +170,10 @@ class ServerWatch:
 
 
 class SimPromises:
-    """What one server told, in one life: it still stands by it after a restart, and never tells or holds what nobody gave it.
+    """The replies of a server in a single life.
 
-    ``rotten``: bits of its disk turned over: what it holds may be damaged, and still nothing that it tells.
+    The server keeps its word after a restart, and never tells or holds data that no client gave.
+    ``rotten``: bits of the server's disk flipped: the stored data may be damaged, but no reply may.
     """
 
     def __init__(self, server: str) -> None:
@@ -172,11 +184,11 @@ class SimPromises:
         self._given: set[tuple[ConfigurationId, ObjectName, Tag, int]] = set()
 
     def asked(self, client: str, requests: Sequence[Request | Bring]) -> None:
-        """What came, before it is handled."""
+        """Note requests before they are handled."""
         for request in requests:
             if not isinstance(
                 request, Introduce
-            ):  # it is answered only when it is refused, and has the call of another request
+            ):  # answered only when refused, with the call of another request
                 self._asked[client, request.call] = request
             if isinstance(request, PutData):
                 self._given.add(
@@ -184,7 +196,7 @@ class SimPromises:
                 )
 
     def told(self, client: str, replies: Sequence[AnyMessage]) -> None:
-        """What leaves. Raises :class:`PromiseBroken` if it has data that nobody gave."""
+        """Check replies. Raises :class:`PromiseBroken` for data that no client gave."""
         for reply in replies:
             if isinstance(reply, Ack | TagReply | DataReply | ObjectsReply):
                 request = self._asked[client, reply.call]
@@ -202,7 +214,9 @@ class SimPromises:
                     )
 
     def kept(self, replica: Replica) -> None:
-        """Raises :class:`PromiseBroken` if ``replica``, put together from the disk, does not stand by what was told."""
+        """Check ``replica``, rebuilt from the disk. Raises :class:`PromiseBroken` if a reply is
+        broken.
+        """
         broken = self._book.broken_by(replica.describe(Describe(CallId(1))), *self._book.pointers())
         for versions in self._book.versions() if not broken else ():
             if not replica.hosted[versions.configuration].collected:

@@ -1,9 +1,11 @@
-"""A simulated server over the real store: the host, the state, and the journal that a durable server runs, on a model of a disk.
+"""A simulated server over the real store: the host, the state, and the journal of a durable server.
 
-The journal's thread does a commit's work at once, some time after it was told to, and is heard of later still. A crash in between leaves what the
-work had come to at any moment: as many of its changes to the disk as chance will have it, and of a write a part.
+The store runs on a model of a disk. The journal's thread does a commit's work at once, some time
+after the request, and reports later still. A crash in between leaves the state of a random moment
+of the work: a random number of the changes to the disk, and a part of a write.
 
-A scrubber is ares/server/scrub.py in virtual time; examination, reclaiming and repairs are the real ones.
+A scrubber is ares/server/scrub.py in virtual time; examination, reclaiming and repairs are the real
+code.
 """
 
 import contextlib
@@ -40,38 +42,41 @@ if TYPE_CHECKING:
 DIRECTORY = Path("store")
 
 CHANGES_MAX = (2, 2, 12)
-"""Changes to the disk that a commit's work comes to: mostly a write and a sync."""
+"""Disk changes of a commit's work: in most cases a write and a sync."""
 
 ROTTEN_SHARE = 0.5
-"""How many of the full places get a bit that turned over."""
+"""The share of full places that get a flipped bit."""
 
 CACHED_SHARE = 0.7
-"""How many of these bits memory still has as they were."""
+"""The share of flipped bits that memory still has right."""
 
 AGAIN = 0.15
-"""How often the power fails while a server starts."""
+"""The probability that the power fails while a server starts."""
 
 LEFT_BYTES_MAX = 8 * 1024
-"""How much room a disk may have left that counts as full."""
+"""Free bytes of a full disk, at most."""
 
 TOLD_SHARE = 0.5
-"""How long after its work is done a commit may be told of, in units of what a sync takes."""
+"""Delay of a commit's report, in units of a sync's duration."""
 
 SCRUB_EVERY_S = 0.4
 
 
 def disk_changes(rng: Random) -> int:
-    """How many a commit gets done, or a start, before the power fails."""
+    """Draw the number of disk changes that a commit or a start completes before the power fails."""
     return rng.randint(0, rng.choice(CHANGES_MAX))
 
 
 def _is_broken(error: BaseException | None) -> bool:
-    """Whether this is what a broken disk says; anything else is a journal's fault."""
+    """Return whether a broken disk raises this error; any further error is a fault of the journal."""
     return isinstance(error, OSError) and error.errno == errno.EIO
 
 
 class Process:
-    """What a server's process has of the world: an event loop, and a thread for the journal. After it died, nothing happens any more."""
+    """The surroundings of a server's process: an event loop, and a thread for the journal.
+
+    After the process died, no callback runs any more.
+    """
 
     def __init__(self, world: World, disk: ModelDisk) -> None:
         self.alive = True
@@ -128,7 +133,7 @@ class Process:
             callback()
 
     def die(self) -> None:
-        """In the middle of its work on the disk, if there is any."""
+        """Die, in the middle of work on the disk if work is under way."""
         self.alive = False
         for job, _ in self._jobs[:1]:
             self._disk.patience = disk_changes(self._world.rng)
@@ -138,10 +143,11 @@ class Process:
 
 
 class JournalServer(SimServer):
-    """``segment_bytes``: of its journal. A store that rotted so far that it is refused, or lacks files, is given up: the server begins again,
-    with a new identity.
+    """A server with a real journal.
 
-    ``host``, ``journal``: of the process that runs, or ran last.
+    ``segment_bytes``: of the journal. A store that is refused because of rot, or lacks files, is
+    given up: the server begins again, with a new identity. ``host``, ``journal``: of the present
+    process, or the last.
     """
 
     _disk: ModelDisk
@@ -164,19 +170,19 @@ class JournalServer(SimServer):
         self._begin()
 
     def fill(self) -> None:
-        """Next to nothing fits on its disk any more."""
+        """Fill the disk: almost no bytes are free any more."""
         self._disk.room = self._disk.used + self._world.rng.randint(0, LEFT_BYTES_MAX)
 
     def empty(self) -> None:
-        """There is room on its disk."""
+        """Make room on the disk."""
         self._disk.room = None
 
     def break_down(self) -> None:
-        """The next sync fails, and the process ends."""
+        """Make the next sync fail, which ends the process."""
         self._disk.failing = True
 
     def rot(self) -> None:
-        """Bits turn over in places that are full: what is broken in the last one may look like what a crash leaves."""
+        """Flip bits in full places: damage in the last place may look like the trace of a crash."""
         rng, files = self._world.rng, self._disk.files
         for name in sorted(name for name in files if name.endswith(SUFFIX))[:-1]:
             if rng.random() < ROTTEN_SHARE:
@@ -189,7 +195,9 @@ class JournalServer(SimServer):
                 )
 
     def lose_segments(self) -> None:
-        """It crashes, and of its segments all are gone, or the newest, or any one; or the newest is cut short."""
+        """Crash, and lose all segments, or the newest, or a random segment; or cut the newest
+        short.
+        """
         rng = self._world.rng
         self.crash(rng.random() < 0.5)
         names = sorted(name for name in self._disk.files if name.endswith(SUFFIX))
@@ -215,7 +223,7 @@ class JournalServer(SimServer):
             self._world.tell(f"{self.name} ENDS while it starts")
 
     def _began(self) -> bool:
-        """Whether it started; otherwise it lost its power or its disk failed, as it may."""
+        """Start, and return whether the server runs; the power or the disk may fail meanwhile."""
         server = member(self.number, self.life)
         self._process = Process(self._world, self._disk)
         owner = Owner(self._c0.id, server.id, server.identity)
@@ -283,7 +291,7 @@ class JournalServer(SimServer):
 
 
 class Scrubber(Asker):
-    """Of ``server``."""
+    """The scrubber of ``server``."""
 
     _server: JournalServer
 
@@ -293,7 +301,9 @@ class Scrubber(Asker):
         self._world.after(SCRUB_EVERY_S * self._world.rng.random(), self._look)
 
     def done(self, servers: Sequence[SimServer]) -> bool:
-        """No damaged place is left, and whatever can be rebuilt from what ``servers`` hold is."""
+        """Return whether all damage is repaired that can be rebuilt from the elements of
+        ``servers``.
+        """
         own = self._server
         return not own.up or not (
             own.host.leaving
@@ -301,7 +311,11 @@ class Scrubber(Asker):
         )
 
     def _can_rebuild(self, key: Key, servers: Sequence[SimServer]) -> bool:
-        """Not where another server says that the successor is finalized: then it is not needed any more, though this server may not have heard."""
+        """Return whether an element can be rebuilt.
+
+        If another server says that the successor is finalized, the element is not needed any more,
+        though this server may not know.
+        """
         id, object, tag = key
         held = 0
         for server in servers:

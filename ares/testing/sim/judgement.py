@@ -1,21 +1,26 @@
-"""Were the promises about files kept? Judged by what clients were told, after the blocks were judged one by one (ares/testing/sim/run.py).
+"""A check that the promises about files were kept, from the answers that clients got.
 
-Of shared files, over and above the coverability of every block:
+The blocks are judged separately before (ares/testing/sim/run.py). For shared files, beyond the
+coverability of every block:
 
-- a *get* returns blocks as somebody wrote them whole, at versions that it was told while it ran, linked one to the next, each once;
-- a *list* of blocks, in a genesis block or in what a client remembers, never lies about the versions that it names;
-- a *put* covers only versions that its client had seen, unless it is to go over others' changes (``mine``); what it does not report as a conflict
-  got in, and was not overtaken by a version that was there when it looked again;
-- what is there in the end is what the *lineages* of its blocks lead to. Every block tells which version it was written over, so the version that
-  stands in the end has a lineage, back to the creation of the block. A version outside of it was replaced by a write over the same version at the
-  same time (weak coverability), which its writer could not see in every case: where a put lost one like that without being told, nothing is judged
-  but the chain. Whatever the lineage of a block in the file ever pointed to, once it was published, is in the file. A token that a put without
-  conflicts brought, and that no such put took out, is in the file once; one that such a put took out is not. Tokens in blocks that a put touched
-  which had conflicts, or whose client died, may have got in, moved or gone or not; so may those in blocks that two puts changed in the same way.
+- a *get* returns whole blocks as written, at versions told during the get, linked in order, each once;
+- a *list* of blocks, in a genesis block or in a client's memory, never lies about the named versions;
+- a *put* covers only versions that the client had seen, unless the put may cover the changes of
+  others (``mine``); every part not reported as a conflict got in, and was not overtaken by a version already present at the second look;
+- the final content follows from the *lineages* of the blocks. Every block tells the version
+  below, therefore the final version has a lineage, back to the creation of the block. A version
+  outside the lineage was replaced by a concurrent write over the same version (weak
+  coverability), which the writer could not see in every case: if a put lost a version this
+  way without a report, only the chain is judged. Each pointer in the lineage of a block in the
+  file, once published, points into the file. A token brought by a put without conflicts, and
+  removed by no such put, is in the file once; a token removed by such a put is absent. Tokens
+  in blocks touched by a put with conflicts, or by a dead client, may be in, moved, gone or
+  not; likewise tokens in blocks that two puts changed in the same way.
 
-Atomic files are registers of whole contents: gets and publications are linearizable, so every get returns the content of one put, and a put that
-reports a conflict without having published is never seen. After a collection with nothing under way every block that a file names is there, and no
-other.
+Atomic files are registers of whole contents: gets and publications are linearizable, hence every
+get returns the content of a single put, and a put that reports a conflict without publishing is
+never seen. After a collection with no operation under way, every block named by a file exists, and
+no further block.
 """
 
 from collections import Counter
@@ -45,7 +50,7 @@ from ares.testing.verify.tag_order import check_tags
 
 
 def judge_files(chronicle: FileChronicle) -> None:
-    """Raises :class:`PromiseBroken`."""
+    """Judge the files of a run. Raises :class:`PromiseBroken`."""
     if not chronicle.operations:
         return
     for name, tag, genesis in chronicle.geneses():
@@ -71,7 +76,10 @@ def judge_files(chronicle: FileChronicle) -> None:
 
 
 def judge_history(events: list[Event], undecided: str) -> None:
-    """Are the operations linearizable, and in the order of their tags? Raises :class:`PromiseBroken`; ``undecided``: what it says if nobody knows."""
+    """Check that the operations are linearizable, and in the order of their tags.
+
+    Raises :class:`PromiseBroken`; ``undecided``: the message if the search gave up.
+    """
     report = check(events)
     if not report.ok:
         raise PromiseBroken(
@@ -81,11 +89,12 @@ def judge_history(events: list[Event], undecided: str) -> None:
         raise PromiseBroken("; ".join(violation.describe() for violation in disordered[:3]))
 
 
-# -- gets and lists -----------------------------------------------------------------------------------------------------------
+# -- gets and lists
+# -----------------------------------------------------------------------------------------------
 
 
 def _judge_list(chronicle: FileChronicle, state: FileState, what: str) -> None:
-    """Every block is described as it was at that version, as far as anybody knows that."""
+    """Check that every block is described as in the given version, as far as known."""
     for part in state.parts:
         name = block_name(state.genesis.file, part.id)
         value = chronicle.values.get((name, part.tag))
@@ -140,7 +149,8 @@ def _judge_links(state: FileState, what: str) -> None:
         raise PromiseBroken(f"{what}: the chain of blocks is broken")
 
 
-# -- puts of shared files -----------------------------------------------------------------------------------------------------
+# -- puts of shared files
+# -----------------------------------------------------------------------------------------
 
 
 def _judge_put(chronicle: FileChronicle, operation: FileOperation) -> None:
@@ -169,9 +179,11 @@ def _judge_put(chronicle: FileChronicle, operation: FileOperation) -> None:
 def _had_seen(
     chronicle: FileChronicle, operation: FileOperation, base: FileState, block: BlockOperation
 ) -> bool:
-    """Whether the version that a write covered is of the client's last look at the file, or of the same put.
+    """Return whether the covered version is of the client's last look at the file, or of the same
+    put.
 
-    Of a genesis block of a shared file only the first pointer matters: others may have written a new hint.
+    In a genesis block of a shared file only the first pointer matters: another client may have
+    written a new hint.
     """
     if block.base in (None, TAG_ZERO) or any(
         own.name == block.name and own.tag == block.base for own in operation.writes
@@ -191,7 +203,7 @@ def _had_seen(
 
 
 def _judge_report(operation: FileOperation, base: FileState, wanted: bytes) -> None:
-    """What is not told as a conflict is in the blocks that the put left."""
+    """Check that every part not reported as a conflict is in the blocks that the put left."""
     assert operation.report is not None
     assert operation.state is not None
     conflicts = operation.report.conflicts
@@ -229,9 +241,9 @@ def _judge_report(operation: FileOperation, base: FileState, wanted: bytes) -> N
 
 
 def _judge_look(chronicle: FileChronicle, operation: FileOperation, name: ObjectName) -> None:
-    """The writer of a block looked at it once more, and a version that stood there instead of the write was told.
+    """Check the writer's second look: if the write had been replaced, the version was told.
 
-    Versions only tell the one that they were written over: behind two of them one cannot see.
+    A version tells only the version below: two versions away, the writer cannot see.
     """
     own = [block for block in operation.writes if block.name == name]
     if not own:
@@ -257,11 +269,12 @@ def _judge_look(chronicle: FileChronicle, operation: FileOperation, name: Object
         )
 
 
-# -- atomic files -------------------------------------------------------------------------------------------------------------
+# -- atomic files
+# -------------------------------------------------------------------------------------------------
 
 
 def _register_events(chronicle: FileChronicle) -> Iterator[Event]:
-    """Publications and gets of atomic files; values are named after the puts."""
+    """Yield publications and gets of atomic files; values are named after the puts."""
     names: dict[bytes, str] = {}
     for number, operation in enumerate(chronicle.operations):
         if operation.wanted is not None:
@@ -294,7 +307,7 @@ def _register_events(chronicle: FileChronicle) -> Iterator[Event]:
             ):  # a collection's fence has no file: it must change nothing
                 published = (
                     operation.wanted is not None and block.value is not TOMBSTONE
-                )  # a put may have to withdraw what it published
+                )  # a put may have to withdraw its publication
                 value = (
                     names.get(operation.wanted)
                     if published and operation.wanted is not None
@@ -316,11 +329,12 @@ def _register_events(chronicle: FileChronicle) -> Iterator[Event]:
                 )
 
 
-# -- collections --------------------------------------------------------------------------------------------------------------
+# -- collections
+# --------------------------------------------------------------------------------------------------
 
 
 def _judge_collections(chronicle: FileChronicle) -> None:
-    """Before and after the last collection the files are the same, and no block that none of them names holds data."""
+    """Check that the last collection left the files unchanged, and no data in unnamed blocks."""
     places = [
         place
         for place, operation in enumerate(chronicle.operations)
@@ -376,11 +390,12 @@ def _versions(operation: FileOperation) -> set[tuple[ObjectName, Tag]]:
     }
 
 
-# -- the lineage of a shared file ---------------------------------------------------------------------------------------------
+# -- the lineage of a shared file
+# ---------------------------------------------------------------------------------
 
 
 def judge_end(chronicle: FileChronicle, file: str) -> None:
-    """Judge a file by the last get of it. Raises :class:`PromiseBroken`."""
+    """Judge a file by the last get. Raises :class:`PromiseBroken`."""
     gets = [
         operation
         for operation in chronicle.operations
@@ -414,7 +429,7 @@ def _standing(file: str, state: FileState) -> Iterator[tuple[ObjectName, Tag]]:
 def _judge_pointers(
     chronicle: FileChronicle, last: FileState, lineages: dict[ObjectName, list[Tag]]
 ) -> None:
-    """No pointer of a lineage leads out of the file."""
+    """Check that no pointer of a lineage leads out of the file."""
     reached = {part.id for part in last.parts}
     makers = {
         (block.name, block.tag): operation
@@ -450,7 +465,7 @@ def _pointer(
 
 
 def _lost_unseen(put: FileOperation, lineages: dict[ObjectName, list[Tag]]) -> bool:
-    """Whether something that the put published, and does not know to be lost, does not stand in the end."""
+    """Return whether a publication of the put is missing at the end, unknown to the put."""
     if put.report is None or put.base is None:
         return False
     refused = {conflict.block for conflict in put.report.conflicts}
@@ -466,7 +481,7 @@ def _lost_unseen(put: FileOperation, lineages: dict[ObjectName, list[Tag]]) -> b
 
 
 def _went_over_others(put: FileOperation) -> bool:
-    """Whether it may have covered versions that its client had not seen."""
+    """Return whether the put may have covered versions that the client had not seen."""
     if not put.mine or put.base is None:
         return False
     seen: set[tuple[ObjectName, Tag | None]] = {
@@ -519,13 +534,16 @@ def _in_new_chunks(base: FileState, wanted: bytes) -> set[bytes]:
 
 
 def _touched(base: FileState, wanted: bytes) -> set[BlockId]:
-    """Blocks that a put was to change."""
+    """Return the blocks that a put was to change."""
     kept = {chunk.digest for chunk in content_of(wanted).chunks}
     return {part.id for part in base.parts if part.digest not in kept}
 
 
 def _found_as_wanted(put: FileOperation) -> set[BlockId]:
-    """Blocks that somebody else had changed as this put was to: no conflict, though what it moved from there the other may have deleted."""
+    """Return the blocks that another client had changed exactly as this put wanted.
+
+    They are no conflict, though the other client may have deleted parts that this put moved away.
+    """
     assert put.base is not None
     assert put.state is not None
     known = {(part.id, part.tag) for part in put.base.parts}
@@ -539,7 +557,7 @@ def _found_as_wanted(put: FileOperation) -> set[BlockId]:
 
 
 def _in_blocks(chronicle: FileChronicle, state: FileState, ids: set[BlockId]) -> set[bytes]:
-    """The tokens that the file had at least a byte of in one of these blocks."""
+    """Return the tokens of the file with at least a byte in the given blocks."""
     content, offset, found = chronicle.content(state) or b"", 0, set()
     for part in state.parts:
         if part.id in ids:

@@ -1,10 +1,13 @@
-"""A disk in memory under the real journal, and what a crash may leave of it.
+"""A disk in memory under the real journal, and the possible states after a crash.
 
-What is written lies in blocks. Until a file is synced, each block may be on the disk as it was after any of the writes to it, whatever became of
-others: lost, torn and reordered writes; so may its size. Entries of the directory become durable in order, the synced ones at least. A sync that
-fails leaves what it was for readable and never written, as Linux does: the next sync of the file succeeds and writes only what came after.
+Written data lies in blocks. Until a file is synced, each block may be on the disk as after any of
+the writes to the block, independently of further blocks: lost, torn and reordered writes; the same
+holds for the file's size. Entries of the directory become durable in order, at least the synced
+entries. A failed sync leaves the data readable and never written, as Linux does: the next sync of
+the file succeeds and writes only later data.
 
-Room is what files were promised (``allocate``): a full disk is noticed there. A write that was promised none, and finds none, is a journal's mistake.
+Files reserve room (``allocate``): a full disk is noticed at that moment. A write without a
+reservation that finds no room is a mistake of the journal.
 """
 
 import errno
@@ -19,13 +22,15 @@ BLOCK_BYTES = 512
 
 
 class PowerLost(BaseException):
-    """The process ended in the middle of its work on the disk. Not an Exception: nothing that runs there could catch it."""
+    """The end of the process in the middle of disk work; no Exception, to pass every handler."""
 
 
 class _File:
-    """``content`` is what is read, ``durable`` what is on the disk for certain; both longer than ``size`` perhaps, then with zeros.
+    """A file.
 
-    ``unsynced``: writes, as (offset, data), since the last sync; ``sizes``: those it had since then.
+    ``content`` is read, ``durable`` is certainly on the disk; both may be longer than ``size``,
+    padded with zeros. ``unsynced``: writes since the last sync, as (offset, data); ``sizes``: the
+    sizes since then.
     """
 
     def __init__(self, content: bytes) -> None:
@@ -53,9 +58,9 @@ class _File:
             self.sizes.append(end)
 
     def _reach(self, size: int) -> None:
-        if (
-            size > len(self.content)
-        ):  # a new one, since it may be mapped: a map sees no more than what was there when it was made
+        if size > len(
+            self.content
+        ):  # a new bytearray, since the old may be mapped: a map keeps its length
             self.content = bytearray(self.content).ljust(size, b"\0")
             self.durable.extend(bytes(size - len(self.durable)))
 
@@ -69,7 +74,7 @@ class _File:
         self.forget()
 
     def fail(self, rng: Random) -> None:
-        """A sync failed: of what was written since the last one, some was, and the rest never will be."""
+        """Fail a sync: a random part of the writes since the last sync is written, the rest never."""
         self.durable[:] = self._torn(rng, None)
         self.forget()
 
@@ -78,14 +83,14 @@ class _File:
         del self.sizes[:-1]
 
     def on_disk(self, offset: int, size: int) -> bytes:
-        """What is read past the cache, which is written back for that."""
+        """Return bytes read past the cache, which is written back first."""
         there = bytearray(self.durable)
         for start, data in self.unsynced:
             there[start : start + len(data)] = data
         return bytes(there[offset : min(offset + size, self.size)])
 
     def torn(self, rng: Random, loss: float | None) -> bytes:
-        """What a power failure leaves."""
+        """Return the content after a power failure."""
         size = self.sizes[_chosen(rng, 0, len(self.sizes) - 1, loss)]
         return bytes(self._torn(rng, loss)[:size])
 
@@ -108,9 +113,10 @@ def _chosen(rng: Random, least: int, most: int, loss: float | None) -> int:
 
 
 class ModelDisk(Disk):
-    """One directory, whatever it is called. ``room``: bytes for all its files; ``failing``: the next sync of a file fails.
+    """A single directory, whatever the name.
 
-    ``patience``: after so many more changes the power is lost (:class:`PowerLost`); None: it is not.
+    ``room``: bytes for all files; ``failing``: the next sync of a file fails. ``patience``: changes
+    until the power is lost (:class:`PowerLost`); ``None``: never.
     """
 
     def __init__(self, rng: Random) -> None:
@@ -124,25 +130,30 @@ class ModelDisk(Disk):
         self._open: dict[int, _File] = {}
         self._last = 2
 
-    # -- what happens to it ---------------------------------------------------------------------------------------------
+    # -- faults
+    # -------------------------------------------------------------------------------------------------------
 
     @property
     def used(self) -> int:
-        """Bytes that its files were promised."""
+        """Bytes that the files reserved."""
         return sum(file.allocated for file in self._names.values())
 
     @property
     def files(self) -> dict[str, bytes]:
-        """What is read of every file."""
+        """The readable content of every file."""
         return {name: bytes(file.content[: file.size]) for name, file in self._names.items()}
 
     def lose_process(self) -> None:
-        """The process that used it is gone; what was written stays readable, and unsynced as far as it was."""
+        """Lose the process: written data stays readable, and unsynced as before."""
         self._open.clear()
         self.patience = None
 
     def lose_power(self, loss: float | None = None) -> None:
-        """``loss``: 0 keeps everything that was done, 1 loses everything that may be lost; None: each block, name and size as chance will have it."""
+        """Lose the power.
+
+        ``loss``: 0 keeps all writes, 1 loses all that may be lost; ``None``: random for each block,
+        name and size.
+        """
         self.lose_process()
         states = [self._durable_names, *self._entries]
         names = states[_chosen(self._rng, 0, len(states) - 1, loss)]
@@ -153,18 +164,18 @@ class ModelDisk(Disk):
         self._durable_names, self._entries = dict(self._names), []
 
     def flip(self, name: str, at: int, bit: int, cached: bool) -> None:
-        """A bit of what is durable turns over. ``cached``: memory has it as it was, until the power fails."""
+        """Flip a durable bit. ``cached``: memory has the right bit, until the power fails."""
         file = self._names[name]
         for content in [file.durable] if cached else [file.durable, file.content]:
             content[at] ^= 1 << bit
 
     def lose_file(self, name: str) -> None:
-        """It is gone, as if it had never been there."""
+        """Remove a file without a trace."""
         for names in [self._names, self._durable_names, *self._entries]:
             names.pop(name, None)
 
     def cut(self, name: str, size: int) -> None:
-        """It has its first ``size`` bytes only, durably."""
+        """Cut a file to the first ``size`` bytes, durably."""
         file = self._names[name]
         file.resize(size)
         file.sync()
@@ -175,7 +186,8 @@ class ModelDisk(Disk):
                 raise PowerLost
             self.patience -= 1
 
-    # -- what a journal asks of it --------------------------------------------------------------------------------------
+    # -- the journal's calls
+    # ------------------------------------------------------------------------------------------
 
     def salt(self) -> int:
         return self._rng.getrandbits(64)

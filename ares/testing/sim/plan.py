@@ -1,7 +1,7 @@
-"""What a run is to be: who does what, which faults strike when; and the scenarios that plans are drawn for. A plan is drawn from a seed and is plain
-data, so that it can be printed and made smaller.
+"""Plans of runs: clients' steps and the faults; and the scenarios for drawing plans.
 
-The network's own chances come from a second generator: leaving out a step of the plan does not reshuffle the rest.
+A plan is drawn from a seed and is plain data, to be printed and made smaller. The network draws
+from a second generator: leaving out a step of the plan does not reshuffle the rest.
 """
 
 from collections.abc import Callable
@@ -18,13 +18,15 @@ from ares.reconfig.mover import Transfer
 from ares.reconfig.view import Switches
 
 VERSIONED = "v"
-"""Keys that begin so are for versioned operations."""
+"""The prefix of keys for versioned operations."""
 
 IDENTITY = "{:08x}{:024x}"
 
 
 def member(number: int, life: int = 0) -> Server:
-    """Server ``number`` under the identity of its ``life``: a new one after every loss of its disk."""
+    """Return server ``number`` under the identity of its ``life``: a new life after every disk
+    loss.
+    """
     return Server(ServerId(f"s{number}"), f"s{number}:1", IDENTITY.format(life, number))
 
 
@@ -32,7 +34,10 @@ TOKENS_MAX = 24
 
 
 class Change(Struct, frozen=True):
-    """What a put does to the content that its client has: ``tokens`` tokens from the fraction ``at`` of it on. A truncation drops all that follow."""
+    """The change of a put to the client's content: ``tokens`` tokens from the fraction ``at`` on.
+
+    A truncation drops all later tokens.
+    """
 
     kind: Literal["replace", "insert", "delete", "truncate", "append", "rewrite"]
     at: float
@@ -40,7 +45,7 @@ class Change(Struct, frozen=True):
 
 
 def draw_change(rng: Random) -> Change:
-    """Edits in the middle are the most common."""
+    """Draw a change; edits in the middle are the most common."""
     kind = rng.choice(
         [
             "replace",
@@ -61,7 +66,7 @@ def draw_change(rng: Random) -> Change:
 
 
 class SimWish(Struct, frozen=True):
-    """A configuration that a reconfigurer would like; identities are those of the moment it asks."""
+    """A configuration that a reconfigurer proposes, with the identities of that moment."""
 
     dap: Literal["abd", "ec"]
     servers: tuple[int, ...]
@@ -78,11 +83,13 @@ class SimWish(Struct, frozen=True):
 
 
 class SimStep(Struct, frozen=True):
-    """One operation of a client, ``pause_s`` after the one before it. A versioned write is over what the client last saw of the key.
+    """An operation of a client, ``pause_s`` after the last.
 
-    A key is for versioned operations, for files or for the others, throughout a plan. A put of a file makes ``change`` in the client's copy;
-    ``mine``: over what others changed, too. ``value_bytes``: what a written value has at least. A listing is judged by what it settles of the key.
-    With ``locate`` another client goes on with the rest: all that it knows of the domain is what the servers ``asked`` name.
+    A versioned write is over the client's last view of the key. A key is for versioned operations,
+    for files or for plain operations, throughout a plan. A put of a file makes ``change`` in the
+    client's copy; ``mine``: even over changes of other clients. ``value_bytes``: the least size of
+    a written value. A listing is judged by its statement about the key. With ``locate`` a new
+    client takes over: it knows the domain only from the answers of the servers ``asked``.
     """
 
     pause_s: float
@@ -99,7 +106,10 @@ class SimStep(Struct, frozen=True):
 
 
 class SimClientPlan(Struct, frozen=True):
-    """``lanes``: how many of its steps a client has under way at once; they share its session and its configuration sequence."""
+    """The plan of a client.
+
+    ``lanes``: steps under way at once; they share the session and the configuration sequence.
+    """
 
     name: str
     switches: Switches
@@ -109,12 +119,14 @@ class SimClientPlan(Struct, frozen=True):
 
 
 class Fault(Struct, frozen=True):
-    """``kind`` strikes ``servers`` (or the consensus service) at ``at`` and lasts ``lasts_s``.
+    """A fault: ``kind`` strikes ``servers`` (or the consensus service) at ``at`` for ``lasts_s``.
 
-    crash: everything unsynced is lost, the rest is there after the restart. kill: the process dies, what it wrote may be synced or not.
-    disk: a restart with a new identity, once in a run. cut: nothing passes between ``servers`` and everybody else; cut-in, cut-out: in one
-    direction. slow: messages take 50 times as long. consensus: no leader. Of servers with journals: full: no room on the disk; broken: a sync
-    fails, and the process ends; rot: bits turn over; gone: it crashes, and files of its journal are gone, or the last one is cut.
+    crash: all unsynced data is lost, the rest is back after the restart. kill: the process dies,
+    written data may be synced or not. disk: a restart with a new identity, once in a run. cut: no
+    message passes between ``servers`` and the rest; cut-in, cut-out: in a single direction. slow:
+    messages take 50 times as long. consensus: no leader. For servers with journals: full: no room
+    on the disk; broken: a sync fails, and the process ends; rot: bits flip; gone: a crash, and
+    files of the journal are gone, or the last is cut.
     """
 
     kind: Literal[
@@ -137,9 +149,10 @@ class Fault(Struct, frozen=True):
 
 
 class Chances(Struct, frozen=True):
-    """The network: least one-way delay, how heavy its tail is (1: very; 3: light), what is lost and doubled, how long a sync takes.
+    """The network: least one-way delay, weight of the tail, loss, doubling, and sync time.
 
-    ``bad_links``: how many of the one-way links are bad for the whole run, and lose most of what they carry.
+    ``tail``: 1 is very heavy; 3 is light. ``bad_links``: the number of one-way links that lose most
+    messages for the whole run.
     """
 
     delay_s: float
@@ -151,10 +164,12 @@ class Chances(Struct, frozen=True):
 
 
 class SimPlan(Struct, frozen=True):
-    """A whole run. ``chaos_s``: when faults end and everything must complete. ``live``: whether reads must complete too (delta suffices).
+    """A whole run.
 
-    ``segment_bytes``: of the servers' journals; 0: what they sync is simulated, too (ares/testing/sim/simulated_server.py). ``scrubs``: they verify
-    their disks all the time. ``transfer``: how reconfigurers move large values.
+    ``chaos_s``: the end of faults; afterwards every operation must complete. ``live``: whether
+    reads must complete too (delta suffices). ``segment_bytes``: of the servers' journals; 0: syncs
+    are simulated, too (ares/testing/sim/simulated_server.py). ``scrubs``: servers verify their
+    disks all the time. ``transfer``: how reconfigurers move large values.
     """
 
     scenario: str
@@ -179,13 +194,17 @@ class SimPlan(Struct, frozen=True):
 
 
 SHARED, ATOMIC = "f", "a"
-"""Keys that begin so are names of files."""
+"""The prefix of keys that are names of files."""
 
 
 class Shape(Struct, frozen=True):
-    """A scenario: bounds from which plans are drawn. ``frail``: how many servers faults strike; None: all. ``listings``, ``collections``: how
-    many of the steps of readers, and of clients that put files, are such. ``by_servers``: in how many plans values travel from server to server.
-    ``lookups``: how many of the steps ask servers where the domain is."""
+    """A scenario: bounds for drawing plans.
+
+    ``frail``: the number of servers that faults strike; ``None``: all. ``listings``,
+    ``collections``: the share of listings in the steps of readers, and of collections in the steps
+    of clients that put files. ``by_servers``: the share of plans in which values travel from server
+    to server. ``lookups``: the share of steps that ask servers for the domain's place.
+    """
 
     servers: tuple[int, int] = (5, 5)
     writers: tuple[int, int] = (1, 3)
@@ -301,7 +320,7 @@ SCENARIOS: dict[str, Shape] = {
 
 
 def draw(seed: int, scenario: str) -> SimPlan:
-    """The plan of a seed."""
+    """Draw the plan of a seed."""
     rng, shape = Random(f"plan {scenario} {seed}"), SCENARIOS[scenario]
     servers = rng.randint(*shape.servers)
     keys = [f"k{number}" for number in range(rng.randint(*shape.keys))]
@@ -380,7 +399,7 @@ def _client(
 
 
 def _collector(rng: Random, shape: Shape, name: str) -> SimClientPlan:
-    """A client that does nothing but collect; its id is higher than those of the others."""
+    """Draw a client that only collects; its id is above all further ids."""
     pauses_s = [rng.expovariate(1 / (4 * shape.pause_s)) for _ in range(rng.randint(*shape.steps))]
     return SimClientPlan(
         name, Switches(), tuple(SimStep(pause_s, "collect-files") for pause_s in pauses_s)

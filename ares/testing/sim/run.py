@@ -1,4 +1,4 @@
-"""One run of a plan: chaos, then healing, then a look at everything from outside. Also many runs on many processors, and smaller plans that fail.
+"""A run of a plan: chaos, healing, and an inspection; also many runs, and smaller failing plans.
 
 Worker processes import this module: they cannot import from a package's ``__main__``.
 """
@@ -34,7 +34,7 @@ from ares.testing.verify.history import Event
 
 LOG = "log"
 ALL_SCENARIOS = (*SCENARIOS, LOG)
-"""Those that plans of objects and files are drawn for, and that of the shared log."""
+"""The scenarios of objects and files, and the scenario of the shared log."""
 
 Plan = TypeVar("Plan", bound=SimPlan | LogPlan)
 
@@ -43,7 +43,11 @@ STEPS_MAX = 400_000
 
 
 class SimVerdict(Struct, frozen=True):
-    """``violation``: what was broken, or None. ``digest``: of everything that happened; the same plan gives the same."""
+    """The verdict on a run.
+
+    ``violation``: the broken promise, or ``None``. ``digest``: of all events; equal plans give
+    equal digests.
+    """
 
     violation: str | None
     digest: str
@@ -54,7 +58,7 @@ class SimVerdict(Struct, frozen=True):
 
 
 def drawn(seed: int, scenario: str) -> SimPlan | LogPlan:
-    """The plan of a seed, of any scenario."""
+    """Draw the plan of a seed, of any scenario."""
     return draw_log(seed) if scenario == LOG else draw(seed, scenario)
 
 
@@ -125,13 +129,14 @@ class SimRun:
         client.begin()
         return client
 
-    # -- what clients need ------------------------------------------------------------------------------------------------
+    # -- services for clients
+    # -----------------------------------------------------------------------------------------
 
     def post(self, client: SimClient | Asker, server: str, frames: list[bytes]) -> None:
         self.world.send(client.name, server, frames, self._by_name[server].receive)
 
     def _respond(self, server: str, client: str, replies: Sequence[Outgoing]) -> None:
-        # A network copies what it carries: the parts of elements may be views of a store.
+        # A network copies its messages: the parts of elements may be views of a store.
         receive = (
             self.clients[client].receive if client in self.clients else self._askers[client].receive
         )
@@ -149,7 +154,8 @@ class SimRun:
         else:
             self.consensus.tell_finalized(what.configuration, answer)
 
-    # -- faults -----------------------------------------------------------------------------------------------------------
+    # -- faults
+    # -------------------------------------------------------------------------------------------------------
 
     def _strike(self, fault: Fault) -> None:
         if self.consensus.healed:
@@ -194,14 +200,15 @@ class SimRun:
             self.world.tell(f"{server.name} RESTARTS")
             server.restart()
 
-    # -- the course of a run ------------------------------------------------------------------------------------------------
+    # -- the course of a run
+    # ------------------------------------------------------------------------------------------
 
     def chaos(self) -> None:
-        """Safety first: let everything happen that the plan has."""
+        """Test safety: run the plan with all faults."""
         self._until(lambda: self.world.now >= self.plan.chaos_s or self._all_done())
 
     def heal(self) -> None:
-        """Then liveness: with everybody back and a good network, every operation completes."""
+        """Test liveness: with all servers back and a good network, every operation completes."""
         self.world.tell("HEALING")
         self.world.heal()
         self.consensus.healed = True
@@ -221,9 +228,10 @@ class SimRun:
             client.die()
 
     def look_back(self) -> None:
-        """Every key is read, then as many servers crash for good as each live configuration survives, and it is read again.
+        """Read every key, crash as many servers as each live configuration survives, and read
+        again.
 
-        Files are read once more after a collection, with nothing under way any more that could need what it deletes.
+        Files are read again after a collection; no operation under way may need the deleted blocks.
         """
         steps = {
             step.key: step for client in self.plan.clients for step in client.steps if step.key
@@ -305,7 +313,7 @@ class SimRun:
 
 
 def _look(step: SimStep) -> SimStep:
-    """The reading of what the step is about."""
+    """Return the read of the step's key or file."""
     if step.operation.endswith("-file"):
         return SimStep(0.001, "get-file", step.key)
     return SimStep(0.001, "read-versioned" if "versioned" in step.operation else "read", step.key)
@@ -319,7 +327,10 @@ Named = tuple[str, int]
 def run_many(
     scenarios: list[str], first: int, runs: int | None, until: float | None, jobs: int
 ) -> Iterator[tuple[Named, SimVerdict]]:
-    """The verdicts of seeds from ``first`` on, in any order: ``runs`` of them, or as many as fit until the monotonic time ``until``."""
+    """Yield the verdicts of seeds from ``first`` on, in any order.
+
+    The end: ``runs`` seeds, or the monotonic time ``until``.
+    """
     ahead = threading.Semaphore(jobs * 2)
     with multiprocessing.get_context("spawn").Pool(jobs, quiet) as pool:
         for verdicts in pool.imap_unordered(
@@ -330,7 +341,7 @@ def run_many(
 
 
 def quiet() -> None:
-    """Servers whose disks fail log it; nobody wants to read that of thousands."""
+    """Silence the log of servers with failing disks: thousands of lines without use."""
     logging.getLogger("ares").addHandler(logging.NullHandler())
 
 
@@ -341,7 +352,10 @@ def _chunks(
     until: float | None,
     ahead: threading.Semaphore,
 ) -> Iterator[list[Named]]:
-    """Work in small portions, never far ``ahead`` of what was done: the pool would take an endless supply at once."""
+    """Yield work in small portions, little ``ahead`` of the results.
+
+    The pool would take an endless supply at once.
+    """
     names = itertools.islice(
         ((scenario, seed) for seed in itertools.count(first) for scenario in scenarios), runs
     )
@@ -360,7 +374,7 @@ ATTEMPTS_MAX = 2000
 
 
 def shrink(plan: Plan) -> Plan:
-    """The smallest plan that still breaks a promise, found by leaving things out one at a time."""
+    """Return the smallest plan that still breaks a promise, by leaving out parts in turn."""
     attempts = 0
     smaller = True
     while smaller and attempts < ATTEMPTS_MAX:
@@ -374,7 +388,7 @@ def shrink(plan: Plan) -> Plan:
 
 
 def _smaller(plan: Plan) -> Iterator[Plan]:
-    """Every plan with one thing less; large things first."""
+    """Yield every plan without a single part; large parts first."""
     replace = msgspec.structs.replace
     for index in range(len(plan.clients)):
         yield replace(plan, clients=plan.clients[:index] + plan.clients[index + 1 :])

@@ -1,6 +1,7 @@
-"""A simulated client: the real session and operations, one step of its plan after the other, recorded as a history.
+"""A simulated client: the real session and operations, the steps of a plan, a recorded history.
 
-Versioned writes are over the version that the client last saw of the key: t0 in the beginning, none (None) after a read that found a tombstone.
+Versioned writes are over the version that the client last saw of the key: t0 in the beginning,
+``None`` after a read that found a tombstone.
 """
 
 from collections.abc import Callable
@@ -35,21 +36,24 @@ if TYPE_CHECKING:
     from ares.testing.sim.run import SimRun
 
 PATIENCE_S = 100_000.0
-"""Operations do not give up in a simulation: what a client cannot finish in the end is a finding."""
+"""Time limit of operations: none gives up; an unfinished operation at the end is a finding."""
 
 FULL = "disk is full"
-"""Operations may fail for this reason."""
+"""Errors with which an operation may fail."""
 
 LIFE = 1 << 32
-"""Between the ids of clients that go on one after the other."""
+"""Distance between the ids of successive clients."""
 
 PADDING = b"."
-"""What makes values longer than the history needs."""
+"""Padding that makes values longer than in the history."""
 
 
 class SimCaller:
-    """A client with a session, in a run: what the session wants said is posted, what it asks is put to the run, and time passes for it while it is
-    busy. ``dead``: it crashed; nobody hears of it again. ``asking``: the session of its operations, the same or one within.
+    """A client with a session, in a run.
+
+    The session's messages are posted, its questions are put to the run, and time passes for the
+    session while it is busy. ``dead``: the client crashed and gets no more calls. ``asking``: the
+    session of the operations, the same or an inner session.
     """
 
     session: Any
@@ -64,11 +68,11 @@ class SimCaller:
         self._ticking = False
 
     def _post_all(self) -> None:
-        """Post what the session wants said."""
+        """Post the session's messages."""
         raise NotImplementedError
 
     def flush(self) -> None:
-        """Post what the session wants said, and pass on what it asks."""
+        """Post the session's messages, and pass on the session's questions."""
         self._post_all()
         asking = self.asking
         asking.contacts.clear()
@@ -100,7 +104,7 @@ class SimCaller:
 
 
 class SimClient(SimCaller):
-    """``done``: its plan is finished. ``running``: what each lane has under way."""
+    """A client. ``done``: the plan is finished. ``running``: the operation of each lane."""
 
     def __init__(self, run: "SimRun", plan: SimClientPlan, number: int, c0: Configuration) -> None:
         super().__init__(run, plan.name)
@@ -128,7 +132,7 @@ class SimClient(SimCaller):
             self._next(lane)
 
     def _next(self, lane: int) -> None:
-        """Take the next step of the plan, after its pause."""
+        """Take the next step of the plan, after a pause."""
         if self._steps and not self.dead:
             self._pausing += 1
             step = self._steps.pop(0)
@@ -181,7 +185,7 @@ class SimClient(SimCaller):
     def _starts_small(
         self, step: SimStep, value: str | None, done: Callable[[Any, BaseException | None], None]
     ) -> bool:
-        """Whether the compiled core runs it, as it would for users."""
+        """Return whether the compiled core runs the step, as in a real client."""
         small, now = self._small, self._world.now
         if small is not None and step.operation == "read":
             return small.read(step.key, done, now, PATIENCE_S) is not None
@@ -247,7 +251,7 @@ class SimClient(SimCaller):
         self._next(lane)
 
     def _begin_at(self, named: Configuration) -> None:
-        """Another client goes on, which knows nothing of the domain but what was named."""
+        """Continue as a new client that knows only the ``named`` configuration of the domain."""
         self._see_with(
             View(
                 ClientId(int(self.view.client) + LIFE),
@@ -258,7 +262,7 @@ class SimClient(SimCaller):
         )
 
     def _judge_listing(self, event: Event, names: Names) -> None:
-        """What a listing settles of a key counts as a read of it; so does that nobody knows the key."""
+        """Count a listing's statement about a key as a read of the key, an absent key included."""
         name = ObjectName(event.key)
         settled = names.newest.get(name)
         if settled is None and name in names.newest:
@@ -279,7 +283,7 @@ class SimClient(SimCaller):
         )
 
     def _see(self, key: str, result: Any) -> None:
-        """Keep the version for the next write of the key. What a read did not find has none, as far as users are told."""
+        """Keep the version for the next write of the key; an absent value has no version for users."""
         if isinstance(result, Found):
             self._versions[key] = (
                 None if result.value is TOMBSTONE and result.tag != TAG_ZERO else result.tag
@@ -288,13 +292,13 @@ class SimClient(SimCaller):
             self._versions[key] = result.tag
 
     def extend(self, steps: list[SimStep]) -> None:
-        """More to do, after the plan is done."""
+        """Add steps after the plan is done."""
         assert self.done
         self._steps.extend(steps)
         self.begin()
 
     def die(self) -> None:
-        """Stop in the middle of whatever it does; a write under way may take effect or not."""
+        """Stop in the middle of any work; a write under way may take effect or not."""
         if not self.dead:
             self.dead = True
             self._run.chronicle.dead.add(self.name)
@@ -355,7 +359,7 @@ def _event(event: Event, result: Tag | Found | Covered, now: float) -> Event:
 
 
 def _text(value: bytes) -> str:
-    """As histories have it."""
+    """Return a value in the form of histories."""
     return value.rstrip(PADDING).decode()
 
 

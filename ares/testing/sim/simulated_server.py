@@ -1,8 +1,11 @@
-"""Simulated servers: the real replica over a disk. What a crash takes from it is what was not synced; nobody was told of that.
+"""Simulated servers: the real replica over a disk. A crash takes unsynced changes, told to no
+client.
 
-:class:`LateServer` is quick: it keeps the requests. The replica is a deterministic function of those that it handled, so its durable state is the
-synced prefix of the ones that changed something; a restart handles them again. Nothing is answered before what was handled so far is synced, reads
-included: they may show what is not. With a real journal in place of that: ares/testing/sim/journal_server.py.
+:class:`LateServer` is quick: the server keeps the requests. The replica is a deterministic function
+of the handled requests, therefore the durable state is the synced prefix of the requests with
+changes; a restart handles these again. No reply leaves before all handled requests are synced,
+reads included: a read may show unsynced changes. The variant with a real journal:
+ares/testing/sim/journal_server.py.
 """
 
 from abc import ABC, abstractmethod
@@ -27,9 +30,10 @@ Respond = Callable[[str, str, Sequence[Outgoing]], None]
 
 
 class SimServer(ABC):
-    """``respond(server, client, replies)`` puts replies on the network. ``replica``: what it knows now; for looking at.
+    """A simulated server.
 
-    ``fetch``: asks other servers for what a mover wants brought here.
+    ``respond(server, client, replies)`` puts replies on the network. ``replica``: the present
+    state, for inspection. ``fetch``: asks peers for the elements that a mover wants here.
     """
 
     replica: Replica
@@ -60,41 +64,41 @@ class SimServer(ABC):
             )
 
     def crash(self, lose_unsynced: bool) -> None:
-        """The process dies; so does what it did not sync, or only some of that."""
+        """Kill the process, and lose all unsynced changes, or only a part."""
         if self.up:
             self.up = False
             self._die(lose_unsynced)
 
     def restart(self) -> None:
-        """Back with what was synced."""
+        """Start again with the synced state."""
         if not self.up:
             self.up = True
             self._begin()
             self._watch.restarted(self.replica)
 
     def lose_disk(self) -> None:
-        """Everything is gone; the server comes back as somebody else."""
+        """Lose the whole disk; the server comes back with a new identity."""
         self.crash(True)
         self.life += 1
         self._erase()
         self.restart()
 
     def heal(self) -> None:
-        """Whatever was wrong with its disk is not any more; and it is up."""
+        """Repair the disk, and start the server."""
         self.restart()
 
     @abstractmethod
     def _begin(self) -> None:
-        """Make the replica of what is on the disk."""
+        """Make the replica from the disk."""
 
     @abstractmethod
     def _take(
         self, client: str, requests: list[Request | Bring], frames: Sequence[Frame] = ()
     ) -> None:
-        """Handle what came in one batch. ``frames``: as it came; empty: it crossed no network."""
+        """Handle the requests of a batch. ``frames``: as received; empty: no network was crossed."""
 
     def _bringing(self) -> Bringing:
-        """Of the process that begins now; what it is brought after its end is lost."""
+        """Return the Bringing of the new process; elements after the end of the process are lost."""
         process = self.replica
 
         def put(sender: Sender, put: PutData) -> None:
@@ -109,15 +113,15 @@ class SimServer(ABC):
 
     @abstractmethod
     def _die(self, lose_unsynced: bool) -> None:
-        """Lose what a crash takes."""
+        """Lose the unsynced changes of a crash."""
 
     @abstractmethod
     def _erase(self) -> None:
-        """Lose all that is on the disk."""
+        """Lose all data on the disk."""
 
 
 class LateServer(SimServer):
-    """A server whose disk syncs some time later, a prefix of the requests at a time."""
+    """A server with late syncs, a prefix of the requests at a time."""
 
     def __init__(
         self, world: World, number: int, c0: Configuration, watch: ServerWatch, respond: Respond
@@ -192,14 +196,17 @@ class LateServer(SimServer):
 
 
 def changes(request: Request) -> bool:
-    """Whether handling it may change what the replica holds."""
+    """Return whether handling the request may change the replica."""
     return REQUESTS[type(request)].changes or (
         isinstance(request, Carrier) and request.successor is not None
     )
 
 
 def answered(served: "Served") -> list[Outgoing]:
-    """The replies that the compiled core gives at once. Raises :class:`PromiseBroken` if their bytes are not those that any program writes."""
+    """Return the replies that the compiled core gives at once.
+
+    Raises :class:`PromiseBroken` if their bytes differ from the standard encoding.
+    """
     if served.reply is None:
         return []
     replies: list[Outgoing] = list(decode_replies([served.reply]))
@@ -209,7 +216,7 @@ def answered(served: "Served") -> list[Outgoing]:
 
 
 def decoded(replies: Sequence[Outgoing]) -> list[AnyMessage]:
-    """Those that are encoded already are read; large data are not copied."""
+    """Return the replies as messages; encoded replies are decoded, without copies of large data."""
     return [
         message
         for reply in replies

@@ -1,4 +1,4 @@
-"""The world that a plan runs in: virtual time, one random generator, the network, the consensus service, and the story of a run for a person."""
+"""The world of a run: virtual time, a random generator, the network, consensus, and the story."""
 
 import hashlib
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ BAD_LINK_LOSS = 0.8
 
 
 class Course(Protocol):
-    """What the world needs of a plan."""
+    """The parts of a plan that the world needs."""
 
     @property
     def scenario(self) -> str: ...
@@ -35,9 +35,11 @@ class Course(Protocol):
 
 
 class World:
-    """An event heap over virtual seconds. ``story`` is kept only when asked for; ``digest`` covers every message that arrived, and when.
+    """An event heap over virtual seconds.
 
-    ``read`` makes messages of frames, for the story. ``cuts``: the faults that separate servers now. ``slow``: servers whose messages take longer.
+    ``story`` is kept only when asked for; ``digest`` covers every arrived message, with the time.
+    ``read`` makes messages of frames, for the story. ``cuts``: the faults that separate servers
+    now. ``slow``: servers with slow messages.
     """
 
     def __init__(
@@ -65,7 +67,7 @@ class World:
         heappush(self._heap, (self.now + delay_s, self._count, action, arguments))
 
     def step(self) -> bool:
-        """Let the next thing happen; False if there is none."""
+        """Run the next event; return False if the heap is empty."""
         if not self._heap:
             return False
         self.now, _, action, arguments = heappop(self._heap)
@@ -84,7 +86,7 @@ class World:
         deliver: Callable[[str, list[bytes]], None],
         once: bool = False,
     ) -> None:
-        """Put a batch on its way: once, twice or not at all, and late. ``once``: never twice."""
+        """Send a batch: once, twice or not at all, and late. ``once``: never twice."""
         rng, chances = self.rng, self.chances
         loss = self._loss(source, target)
         if loss and rng.random() < loss:
@@ -145,7 +147,7 @@ class World:
             self.cuts.remove(fault)
 
     def heal(self) -> None:
-        """From now on the network is a good one."""
+        """Make the network good from now on."""
         self.chances = Chances(self.chances.delay_s, 3.0, 0.0, 0.0, self.chances.sync_s)
         self.cuts.clear()
         self.slow.clear()
@@ -155,14 +157,14 @@ _names: dict[bytes, str] = {}
 
 
 def name_configuration(configuration: Configuration) -> str:
-    """``c2(ec s0,s1,s2)``; remembers the id, so that messages that carry only the id can be told."""
+    """Return ``c2(ec s0,s1,s2)``; remember the id, for messages that carry only the id."""
     short = f"c{configuration.index}"
     _names[configuration.id] = short
     return f"{short}({configuration.dap} {','.join(configuration.server_ids)})"
 
 
 def describe_message(message: AnyMessage) -> str:
-    """``PutData c0 k 3.1``: the kind, then the fields that matter."""
+    """Return ``PutData c0 k 3.1``: the kind, followed by the important fields."""
     words = [type(message).__name__]
     for field in message.__struct_fields__:
         value = getattr(message, field)
@@ -196,13 +198,13 @@ def _described(value: object) -> str:
 
 
 GIVES_UP = 0.05
-"""How often a client gives up on a proposal that is decided nevertheless."""
+"""Probability that a client gives up on a proposal that is decided nevertheless."""
 
 
 class SimConsensus:
-    """The consensus service as a client sees it: right, slow, sometimes without a leader, and its answers get lost.
+    """The consensus service for clients: right, slow, at times without a leader, with lost answers.
 
-    ``down_until``: no leader before then; proposals wait.
+    ``down_until``: no leader before this time; proposals wait.
     """
 
     def __init__(self, world: World, places: Places) -> None:

@@ -1,4 +1,4 @@
-"""A simulated client of a log: the real session, one step of its plan after the other, recorded as a history."""
+"""A simulated client of a log: the real session, the steps of a plan in turn, a recorded history."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +37,7 @@ READS = ("read", "read-range", "read-uncommitted")
 
 
 class LogClient(SimCaller):
-    """``running``: what it has under way. ``tail``: the end of the log as far as it knows."""
+    """A client of a log. ``running``: operations under way. ``tail``: the known end of the log."""
 
     session: LogSession
     tick_s = 0.05
@@ -72,7 +72,7 @@ class LogClient(SimCaller):
 
     @property
     def has_all(self) -> bool:
-        """Whether it followed the log to the end that it knows."""
+        """Return whether the client followed the log to the known end."""
         return self._follower is None or self._follower.position >= self.tail
 
     def extend(self, steps: list[LogStep]) -> None:
@@ -80,7 +80,7 @@ class LogClient(SimCaller):
         self.next()
 
     def next(self) -> None:
-        """Take the next step of the plan, after its pause."""
+        """Take the next step of the plan, after a pause."""
         if self._steps and not self.dead and not self._pausing:
             self._pausing = True
             step = self._steps.pop(0)
@@ -97,7 +97,7 @@ class LogClient(SimCaller):
         self.flush()
 
     def _call(self, step: LogStep, place: int) -> None:
-        """One of the calls that are made together: reads are of neighbours, the last position first."""
+        """Make a call of a joint step: reads are of neighbouring positions, the last first."""
         self._count += 1
         number, now, position = self._count, self._world.now, int(self.tail * step.where)
         position = max(position - place, 0) if step.operation in READS else position
@@ -155,7 +155,7 @@ class LogClient(SimCaller):
                 return operations.tail()
 
     def _follow(self, position: int) -> Operation[Any]:
-        """One piece; none where a follower would wait."""
+        """Follow for a single piece; an empty piece where a follower would wait."""
         if self._follower is None:
             self._follower = Follower(self.session.operations, position)
             self._followers += 1
@@ -235,7 +235,7 @@ class LogClient(SimCaller):
                 position, entries = self._told(step, position, entries, result)
         at, place = event.at, position if outcome == "ok" else None
         if isinstance(error, PositionTaken) and error.tail <= error.position:
-            at = None  # the log was shorter than that: nothing says that somebody has the position
+            at = None  # the log was shorter: no reply says that the position is taken
         if event.operation == "follow":
             client = f"{self.name} follows {self._followers}"
         if event.operation != "follow" or entries:
@@ -272,7 +272,7 @@ class LogClient(SimCaller):
         return position, entries
 
     def die(self) -> None:
-        """Stop in the middle of whatever it does."""
+        """Stop in the middle of any work."""
         if not self.dead:
             self.dead = True
             self._world.tell(f"{self.name} DIES")

@@ -1,4 +1,7 @@
-"""Simulated servers of a log over the real store: hosted logs and their journals, as a durable server runs them, on a model of a disk."""
+"""Simulated servers of a log over the real store, on a model of a disk.
+
+Hosted logs and journals run as on a durable server.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -29,7 +32,7 @@ _REPLIES = frozenset([*get_args(ChainReply), Refused])
 
 
 class SimLinks:
-    """:class:`ares.net.port.Connections` of a server. ``post``: see there."""
+    """The :class:`ares.net.port.Connections` of a server."""
 
     troubles: Mapping[ServerId, str] = {}
     connected_s: Mapping[ServerId, float] = {}
@@ -55,18 +58,22 @@ class SimLinks:
 
 
 class DiskLogServer(LogServer):
-    """A server of a single log. What a power failure leaves of what was not synced, chance decides; another one may follow while it starts."""
+    """A server of a single log.
+
+    Chance decides which unsynced data survives a power failure; a second failure may follow during
+    the start.
+    """
 
     def __init__(self, run: "LogRun", number: int) -> None:
         self._files = ModelDisk(run.world.rng)
         super().__init__(run, number)
 
     def fill(self) -> None:
-        """Next to nothing fits on its disk any more."""
+        """Fill the disk: almost no bytes are free any more."""
         self._files.room = self._files.used + self._world.rng.randint(0, LEFT_BYTES_MAX)
 
     def empty(self) -> None:
-        """There is room on its disk."""
+        """Make room on the disk."""
         self._files.room = None
 
     def _begin(self) -> None:
@@ -74,7 +81,7 @@ class DiskLogServer(LogServer):
             self._world.tell(f"{self.name} ENDS while it starts")
 
     def _began(self) -> bool:
-        """Whether it started, or lost its power."""
+        """Start, and return whether the server runs; the power may fail."""
         own, world = member(self.number), self._world
         self._process, self._links = Process(world, self._files), SimLinks(self._post)
         plan = self._run.plan
@@ -106,7 +113,8 @@ class DiskLogServer(LogServer):
     def _know(self) -> None:
         self.node = next(iter(self._logs.nodes), self.node)
 
-    # -- its journals, as :class:`ares.store.port.LogJournals` ----------------------------------------------------------------
+    # -- the journals, as :class:`ares.store.port.LogJournals`
+    # --------------------------------------------------------
 
     def there(self) -> Iterable[Callable[[], LogJournal]]:
         return [self._journal] if self._files.files else []
@@ -124,7 +132,8 @@ class DiskLogServer(LogServer):
             self._run.plan.place_bytes,
         )
 
-    # -- messages -------------------------------------------------------------------------------------------------------------
+    # -- messages
+    # -----------------------------------------------------------------------------------------------------
 
     def receive(self, sender: str, frames: list[bytes]) -> None:
         if not self.up:
@@ -158,7 +167,8 @@ class DiskLogServer(LogServer):
             self._look()
             self._world.after(TICK_S, self._tick, life)
 
-    # -- crashes --------------------------------------------------------------------------------------------------------------
+    # -- crashes
+    # ------------------------------------------------------------------------------------------------------
 
     def _fail(self, error: OSError) -> None:
         raise PromiseBroken(f"the store of {self.name} failed: {error}") from error

@@ -1,4 +1,4 @@
-"""What a run of the scenario `log` is to be: plain data, drawn from a seed (docs/log.md, What must hold)."""
+"""The plan of a run of the scenario `log`: plain data from a seed (docs/log.md, What must hold)."""
 
 from random import Random
 from typing import Literal
@@ -12,7 +12,7 @@ from ares.testing.sim.plan import Chances, Fault, member
 
 LOG = DomainName("events")
 STRANGE_EVERY, THEFTS_FIRST, UPGRADES_FIRST = 11, 5, 6
-"""Seeds of runs with a thief, and of runs with an upgrade of all servers: every STRANGE_EVERY-th."""
+"""Distance between seeds of runs with a thief, and of runs with an upgrade of all servers."""
 
 LogKind = Literal[
     "append",
@@ -28,10 +28,12 @@ LogKind = Literal[
 
 
 class LogStep(Struct, frozen=True):
-    """One operation of a client, ``pause_s`` after the one before began, or ended if that is not ``ahead``.
+    """An operation of a client.
 
-    ``where``: a position, as a fraction of what the client knows of the log. ``servers``: of a new chain, head first. ``entries``: in one append;
-    ``calls``: so many are called together, appends if they are ``ahead``.
+    ``pause_s``: seconds after the start of the last operation if ``ahead``, else after the end.
+    ``where``: a position, as a fraction of the client's known log. ``servers``: of a new chain,
+    head first. ``entries``: in a single append; ``calls``: the number of calls made together,
+    appends if ``ahead``.
     """
 
     pause_s: float
@@ -44,7 +46,7 @@ class LogStep(Struct, frozen=True):
 
 
 class LogClientPlan(Struct, frozen=True):
-    """``from_tail``: reads by CR."""
+    """The plan of a client. ``from_tail``: reads by CR."""
 
     name: str
     steps: tuple[LogStep, ...]
@@ -53,10 +55,11 @@ class LogClientPlan(Struct, frozen=True):
 
 
 class LogPlan(Struct, frozen=True):
-    """A whole run. ``dead``: a server that crashes for good, and when. ``timeout_s``: of appends, so that some end uncertain.
+    """A whole run.
 
-    ``fetch_pause_s``: how long nodes wait before each piece that they fetch. ``place_bytes``: of the journals of the servers; 0: facts in a list,
-    and no pause otherwise.
+    ``dead``: a server that crashes for good, and the time. ``timeout_s``: of appends, to leave some
+    uncertain. ``fetch_pause_s``: the pause of nodes before each fetched piece. ``place_bytes``: of
+    the journals of the servers; 0: facts in a list, and no pause otherwise.
     """
 
     scenario: str
@@ -75,7 +78,7 @@ class LogPlan(Struct, frozen=True):
     """Times at which a thief appends under the id and the next number of another client."""
 
     keyless: bool = False
-    """Whether clients prove no key. Then the thief does not know the secret."""
+    """True if clients prove no key; a thief in such a run does not know the secret."""
 
     upgraded_at: float = 0.0
     """Time until which servers keep client ids as an earlier release did."""
@@ -93,8 +96,11 @@ def chain_of(servers: tuple[int, ...]) -> Configuration:
 
 
 class Flavour(Struct, frozen=True):
-    """What plans are drawn from. ``steps``: of writers, and of readers. ``loss``, ``bad_links``: of the network; ``deaths``: of reconfigurers;
-    ``pause_s``: between steps. ``apart``: a new chain mostly has none of the servers of another one. ``ahead``: how many appends are not waited for.
+    """Bounds for drawing plans.
+
+    ``steps``: of writers, and of readers. ``loss``, ``bad_links``: of the network; ``deaths``: of
+    reconfigurers; ``pause_s``: between steps. ``apart``: a new chain in most cases shares no server
+    with another chain. ``ahead``: the number of appends under way without waiting.
     """
 
     writing: tuple[LogKind, ...] = (
@@ -175,12 +181,15 @@ FLAVOURS = (
         kinds=("crash", "cut", "cut-out", "slow"), steps=((6, 14), (4, 10)), apart=True, ahead=0.9,
     ),
 )  # fmt: skip
-"""General; moves one after the other while messages are lost; trims; conditional appends; sealed chains that wait; nodes left behind;
-chains that share no servers."""
+"""The flavours of runs.
+
+General; moves in quick succession while messages are lost; trims; conditional appends; sealed
+chains that wait; nodes left behind; chains that share no servers.
+"""
 
 
 def draw_log(seed: int) -> LogPlan:
-    """The plan of a seed."""
+    """Draw the plan of a seed."""
     rng, flavour = Random(f"plan log {seed}"), FLAVOURS[seed % len(FLAVOURS)]
     servers = rng.randint(*flavour.servers)
     dead = (rng.randrange(servers), rng.uniform(0.0, 1.0)) if rng.random() < 0.25 else None
@@ -239,7 +248,7 @@ APART: tuple[LogKind, ...] = ("read", "read-uncommitted")
 
 
 def _with_calls(plan: LogPlan) -> LogPlan:
-    """Some appends that are not waited for are called together with others, and so are some reads."""
+    """Join some appends that are not waited for with more calls, and some reads."""
     rng, replace = Random(f"calls of plan log {plan.seed}"), msgspec.structs.replace
     clients = [
         replace(
@@ -257,7 +266,7 @@ def _with_calls(plan: LogPlan) -> LogPlan:
 
 
 def _with_strangers(plan: LogPlan) -> LogPlan:
-    """Add a thief to one run in STRANGE_EVERY, and an upgrade to another one."""
+    """Add a thief to 1 run in STRANGE_EVERY, and an upgrade to another run."""
     rng, replace = Random(f"thefts of plan log {plan.seed}"), msgspec.structs.replace
     times = tuple(rng.uniform(0.0, 0.4) for _ in range(rng.choice([2, 5])))
     turn, kind = divmod(plan.seed, STRANGE_EVERY)
@@ -269,7 +278,7 @@ def _with_strangers(plan: LogPlan) -> LogPlan:
 
 
 def _with_disks(plan: LogPlan) -> LogPlan:
-    """Its servers keep journals in small places; some disks are full for a while, and there are more crashes."""
+    """Give the servers journals in small places; some disks fill for a while, with more crashes."""
     rng = Random(f"disks of plan log {plan.seed}")
     flavour = Flavour(kinds=("crash", "crash", "kill", "full"))
     faults = tuple(_fault(rng, flavour, plan.servers) for _ in range(rng.choice([0, 1, 2, 4])))
@@ -279,7 +288,7 @@ def _with_disks(plan: LogPlan) -> LogPlan:
 
 
 class _Chains:
-    """Draws the servers of chains, at least ``smallest`` of ``servers``."""
+    """A source of chains, of at least ``smallest`` of ``servers``."""
 
     def __init__(self, rng: Random, flavour: Flavour, servers: int, smallest: int) -> None:
         self._rng = rng

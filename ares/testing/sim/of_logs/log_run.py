@@ -1,4 +1,4 @@
-"""One run of the scenario `log`: chaos, then healing, then a look at everything from outside."""
+"""A run of the scenario `log`: chaos, healing, and an inspection from outside."""
 
 from collections.abc import Callable
 from typing import Any
@@ -27,7 +27,7 @@ THIEF = "thief"
 
 
 class LogRun:
-    """``events``: the history. ``uncommitted``: entries that were read without being known to be committed."""
+    """A run. ``events``: the history. ``uncommitted``: entries read before a known commit."""
 
     def __init__(self, plan: LogPlan, keep_story: bool) -> None:
         self.plan = plan
@@ -61,7 +61,10 @@ class LogRun:
         return client
 
     def post(self, sender: str, receiver: str, messages: list[AnyMessage]) -> None:
-        """Appends are not doubled by the network (docs/log.md, Each append once); clients send them again often enough."""
+        """Send messages; the network does not double appends (docs/log.md, Each append once).
+
+        Clients send appends again often enough.
+        """
         if receiver == THIEF:
             return
         deliver = (
@@ -88,9 +91,9 @@ class LogRun:
             self.consensus.tell_finalized(what.configuration, answer)
 
     def _steal(self) -> None:
-        """Append in the place of the client whose append was sent last.
+        """Append in the place of the client that sent the last append.
 
-        With keys the thief knows all that the append has, and uses another key. Without keys it
+        With keys, the thief knows the whole append and uses another key. Without keys, the thief
         knows the id, or the digest, and not the secret.
         """
         if self._seen is None:
@@ -113,7 +116,8 @@ class LogRun:
         )
         self.post(THIEF, head, [stolen])
 
-    # -- faults -----------------------------------------------------------------------------------------------------------
+    # -- faults
+    # -------------------------------------------------------------------------------------------------------
 
     def _strike(self, fault: Fault) -> None:
         world = self.world
@@ -152,14 +156,17 @@ class LogRun:
         self.servers[name].gone = True
         self.servers[name].crash(True)
 
-    # -- the course of a run ------------------------------------------------------------------------------------------------
+    # -- the course of a run
+    # ------------------------------------------------------------------------------------------
 
     def chaos(self) -> None:
-        """Safety first: let everything happen that the plan has."""
+        """Test safety: run the plan with all faults."""
         self._until(lambda: self.world.now >= self.plan.chaos_s or self._all_done())
 
     def heal(self) -> None:
-        """Then liveness: a chain of servers that live is made, everybody is answered, and the last chain is finalized."""
+        """Test liveness: decide a chain of live servers, answer all clients, finalize the last
+        chain.
+        """
         self.world.tell("HEALING")
         self.world.heal()
         self.consensus.healed, self.consensus.down_until = True, 0.0
@@ -181,7 +188,7 @@ class LogRun:
             client.die()
 
     def look_back(self) -> None:
-        """Everything that is not trimmed is read, from a new client; then all that anybody was told is judged."""
+        """Read all entries that are not trimmed, from a new client, and judge all replies."""
         last = self._join(LogClientPlan("z", (LogStep(0.001, "tail"),)))
         self._wait(lambda: last.done, "could not be read")
         trimmed = max(server.node.state.trimmed for server in self.servers.values())
@@ -204,7 +211,7 @@ class LogRun:
             raise PromiseBroken(f"{strange[0]!r} was read, and nobody appended it")
 
     def _finalized(self) -> bool:
-        """The last chain that was decided is finalized."""
+        """Return whether the last decided chain is finalized."""
         decided = self.consensus.table.decisions.get(self.plan.first_chain.domain, {})
         hint = self.consensus.table.hint(self.plan.first_chain.domain)
         return not decided or (hint is not None and hint.index == max(decided))

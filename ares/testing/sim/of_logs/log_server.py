@@ -1,4 +1,4 @@
-"""Simulated servers of a log: the real node over a disk that syncs some time later; and what must hold at all of them after every step."""
+"""Simulated servers of a log: the real node over a disk with late syncs; and the invariants."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -37,7 +37,11 @@ def unbound(append: Append) -> BoundAppend:
 
 
 class LogServer:
-    """``node``: what it knows; while it is down, what its disk has. ``disk``: the facts in the order in which they were written."""
+    """A server of a log.
+
+    ``node``: the present knowledge; while the server is down, the knowledge on disk. ``disk``: the
+    facts in the order of writing.
+    """
 
     def __init__(self, run: "LogRun", number: int) -> None:
         self.number = number
@@ -118,7 +122,7 @@ class LogServer:
             self._put_out()
 
     def crash(self, lose_unsynced: bool) -> None:
-        """The process dies; so does what it did not sync, or only some of that."""
+        """Kill the process, and lose all unsynced facts, or only a part."""
         if self.up:
             self.up, self._syncing = False, False
             self._life += 1
@@ -134,12 +138,14 @@ class LogServer:
 
 
 class LogWatch:
-    """What holds at every node at every step. ``decided``: the chains that consensus decided, by index.
+    """The invariants of every node at every step.
 
-    - Every node holds a prefix of what the node before it has durably, of the same records.
-    - What a node knows to be committed is durable at every node, and is one record at one place, for ever, over all chains.
-    - A chain is finalized only when all of its nodes have everything below its start.
-    - An append is answered only when a majority of the chain before knows the chain. Who said that it is sealed stays sealed.
+    ``decided``: the chains that consensus decided, by index.
+
+    - Every node holds a prefix of the durable records of the previous node.
+    - A record known as committed is durable at every node, and keeps its place for ever, over all chains.
+    - A chain is finalized only when all nodes have every record below the chain's start.
+    - An append is answered only when a majority of the previous chain knows the chain. A node that reported a seal stays sealed.
     """
 
     def __init__(self, server_of: Callable[[str], LogServer]) -> None:
@@ -153,7 +159,7 @@ class LogWatch:
         self._complete: dict[ConfigurationId, bool] = {}
 
     def look(self, server: LogServer) -> None:
-        """After anything that may have changed this server."""
+        """Check the state after any event that may have changed this server."""
         state = server.node.state
         for id, stretch in state.stretches.items():
             seen = self._seen.get((server.name, id), (stretch.start, stretch.start))
@@ -173,7 +179,10 @@ class LogWatch:
                 self._finalize(server, record)
 
     def _look_at_finalized(self, server: LogServer, chain: Configuration) -> None:
-        """All nodes of a finalized chain have everything below its start. (Whether a server was collected since does not matter.)"""
+        """Check that all nodes of a finalized chain have every record below the start.
+
+        A later collection of a server does not matter.
+        """
         if chain.id in self._complete:
             return
         self._complete[chain.id] = True
@@ -238,7 +247,7 @@ class LogWatch:
             )
 
     def told(self, server: LogServer, messages: Sequence[AnyMessage]) -> None:
-        """What leaves."""
+        """Check the replies of a server."""
         for message in messages:
             if isinstance(message, Appended) and message.outcome is AppendOutcome.DONE:
                 self._look_at_answer(server, message.position)
@@ -249,7 +258,7 @@ class LogWatch:
 
     def _look_at_answer(self, server: LogServer, position: int) -> None:
         chains = [chain for chain in server.node.state.chains.values() if chain.start <= position]
-        if not chains:  # a repetition of what is in earlier chains
+        if not chains:  # a repetition of a record in earlier chains
             return
         chain = max(chains, key=lambda chain: chain.index)
         before = self.decided.get(chain.index - 1)
@@ -265,7 +274,7 @@ class LogWatch:
             )
 
     def restarted(self, server: LogServer) -> None:
-        """What was not synced is gone, and nobody was told of it."""
+        """Forget unsynced facts: no client was told of them."""
         for id, stretch in server.node.state.stretches.items():
             self._seen[server.name, id] = (stretch.length, stretch.committed)
             if stretch.live and self._sealed.get((server.name, id)):
