@@ -24,7 +24,7 @@ HANDOVER_ROWS_MAX = 24
 """Rows of each kind in a handover; the longest durations are told."""
 
 ALARM_S = 20.0
-"""An alarm ends after this time, unless it is told again."""
+"""Seconds after which an alarm ends, unless the alarm is told again."""
 
 Key = TypeVar("Key")
 
@@ -86,7 +86,8 @@ def merge(notes: Sequence[tuple[bytes, float]], gap_s: float, old_s: float) -> W
     ordered = [
         (handover, min(age_s, gap_s))
         for handover, age_s in sorted(told, key=lambda pair: pair[1])
-        if handover is not None and not handover.alarm  # else it is no leader's
+        if handover is not None
+        and not handover.alarm  # a note with an alarm is not from the leader
     ]
     absent = [
         {(row.server, row.identity): row.for_s + more_s for row in handover.absent}
@@ -110,7 +111,7 @@ def alarms(notes: Sequence[tuple[bytes, float]], old_s: float) -> frozenset[str]
 
 
 class Notebook:
-    """The note of one member, which its autopilots write together."""
+    """The note of a member, written by the member's autopilots."""
 
     def __init__(self, notes: Notes) -> None:
         self._notes = notes
@@ -124,7 +125,10 @@ class Notebook:
         self._tell(encode(counts))
 
     def raise_alarm(self, site: str) -> None:
-        """Tell that a log at ``site`` is amiss; empty: not any more. Call it again and again."""
+        """Tell that a log at ``site`` needs the leader; empty: the alarm is over.
+
+        To be called repeatedly while the alarm lasts.
+        """
         if site or self._alarm:
             self._alarm = site
             self._tell(encode(WatchCounts(), site))
@@ -137,7 +141,7 @@ class Notebook:
             self._note, self._told_at = note, now
 
     def counts(self, gap_s: float, old_s: float) -> WatchCounts:
-        """Return the counts that other members handed over: see :func:`merge`."""
+        """Return the counts handed over by the other members: see :func:`merge`."""
         return merge(self._notes.told(), gap_s, old_s)
 
     def alarms(self) -> frozenset[str]:

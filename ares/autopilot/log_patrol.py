@@ -2,11 +2,12 @@
 
 A single silent server stops the appends of its chain.
 
-Every server of a chain is asked for its identity, four times in ``log_after_s``. A server without
-an answer for ``log_after_s``, in three looks or more, is gone (ares/autopilot/judge.py decides the
-action). A server that was slow for a moment stays. A server that was left out comes back, if a
-spare is needed, after answering for ``after_s``, and for twice as long after each further time: a
-server which comes and goes does not move logs.
+Every server of a chain is asked for its identity, four times in ``log_after_s``; a server at
+another site less often (ares/autopilot/lookout.py). A server without an answer for ``log_after_s``,
+in three looks or more, is gone (ares/autopilot/judge.py decides the action). A server that was slow
+for a moment stays. A server that was left out comes back, if a spare is needed, after answering for
+``after_s``, and for twice as long after each further time: a server which comes and goes does not
+move logs.
 
 Seals without a decision and unfinished moves are found by asking the nodes of each log, once a
 second, or at a rate of a hundred logs a second. A new leader does not know the length of a chain
@@ -89,8 +90,8 @@ class _Watched(Struct):
 class LogPatrol:
     """The patrol of logs, which watches in every member and acts while ``leads()`` is true.
 
-    Hence the next leader knows at once which servers are gone. ``manager`` stays open. ``book``:
-    the servers of the cluster file. ``sites``: the sites of servers.
+    Hence the next leader knows at once which near servers are gone. ``manager`` stays open.
+    ``book``: the servers of the cluster file. ``sites``: the sites of servers.
     """
 
     def __init__(
@@ -195,7 +196,7 @@ class LogPatrol:
         }
 
     def _alarm(self) -> str:
-        """Return the member's site, if a log there needs the leader; else nothing."""
+        """Return the member's site, if a log at this site needs the leader; else an empty text."""
         amiss = any(self._watch.absent_s(server) > 0 for server in self._members()) or any(
             each.sealed_at is not None or each.pending_at is not None
             for each in self._logs.values()
@@ -203,7 +204,7 @@ class LogPatrol:
         return self._lookout.site if amiss else ""
 
     async def _forget_remote(self) -> None:
-        """Close logs without a near server: the leader watches those."""
+        """Close the logs without a near server, which the leader watches."""
         for name, each in list(self._logs.items()):
             if each.task is not None and each.task.done():
                 each.task = None
@@ -244,14 +245,17 @@ class LogPatrol:
             await asyncio.sleep(max(begun + every_s - self._loop.time(), 0.05))
 
     def _is_due(self, each: _Watched, now: float) -> bool:
-        """Return whether the nodes of a log are asked now: seldom at other sites, if all is well."""
+        """Return whether a log's nodes are asked now.
+
+        Nodes at other sites are asked seldom, if all is well.
+        """
         chain = each.active[-1]
         amiss = each.sealed_at is not None or each.pending_at is not None
         often = amiss or self._lookout.has_near(chain) or self._lookout.has_alarm(chain)
         return often or now - each.inspected_at >= REMOTE_S
 
     async def _list(self) -> None:
-        """Find new logs: the leader all of them, another member the logs at its site."""
+        """Find new logs: all logs in the leader, the logs of the member's site elsewhere."""
         try:
             if self._leads() or not self._lookout.site:
                 names = [

@@ -1,9 +1,9 @@
-"""The looks of an autopilot at servers: often at those of its own site, seldom at other sites.
+"""The looks of an autopilot at servers: often at its own site, seldom at other sites.
 
-Bytes between sites are dear (docs/sites.md). Each member watches the servers and the logs of its own
-site, and its note raises an alarm when something is amiss with a log there. The leader looks at
-other sites every REMOTE_S, and as often as at its own while there is an alarm. Where the member or a
-server has no site, the server counts as near.
+Bytes between sites are dear (docs/sites.md). Each member watches the servers and the logs of the
+member's site. The member's note raises an alarm when a log at this site needs the leader. The
+leader looks at other sites every REMOTE_S, and as often as at its own site during an alarm. A
+server counts as near if the server or the member has no site.
 """
 
 import asyncio
@@ -17,14 +17,14 @@ REMOTE_S = 10.0
 """Seconds between two looks at a server, or a log, of another site."""
 
 REMOTE_LIST_S = 60.0
-"""Seconds between two listings of names that servers of another site keep."""
+"""Seconds between two listings of the names kept by servers of another site."""
 
 
 class Lookout:
-    """Answers of servers, as one member hears them, over a ``manager`` that stays open.
+    """The answers of servers to a member, over a ``manager`` that stays open.
 
-    ``book``: the servers of the cluster file; ``sites``: the site of each server that has one;
-    ``site``: the member's own, or nothing.
+    ``book``: the servers of the cluster file. ``sites``: the known sites of servers. ``site``: the
+    member's own site; empty: unknown.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Lookout:
         self._sites = sites
         self.site = site
         self.alarms: Set[str] = frozenset()
-        """Sites where something is amiss, as their members tell."""
+        """Sites with an alarm, as told by their members."""
 
         self._loop = asyncio.get_running_loop()
         self._asked_at: dict[ServerId, float] = {}
@@ -50,17 +50,18 @@ class Lookout:
         return not self.site or self._sites.get(server, self.site) == self.site
 
     def has_near(self, configuration: Configuration) -> bool:
-        """Return whether all its servers are near."""
+        """Return whether all servers of the configuration are near."""
         return all(map(self.is_near, configuration.server_ids))
 
     def has_alarm(self, configuration: Configuration) -> bool:
-        """Return whether one of its servers is at a site with an alarm."""
+        """Return whether a server of the configuration is at a site with an alarm."""
         return any(self._sites.get(id) in self.alarms for id in configuration.server_ids)
 
     def list_every_s(self, near_s: float) -> float:
         """Return the seconds between two listings of `default`.
 
-        ``near_s``: if it is near, or something is amiss, perhaps with a log that is not known yet.
+        ``near_s``: the result if `default` is near, or during an alarm, which may be about a log
+        not known yet.
         """
         often = bool(self.alarms) or self.has_near(self._manager.configuration)
         return near_s if often else max(near_s, REMOTE_LIST_S)
@@ -68,12 +69,12 @@ class Lookout:
     async def look(
         self, servers: Iterable[Server], closely: Iterable[Server], patience_s: float | None = None
     ) -> dict[ServerId, str]:
-        """Return the identities under which servers answer, or answered the last look at them.
+        """Return the identities of servers in their last answers.
 
         Args:
             servers: The servers to look at.
-            closely: Servers that are asked in every look while they are silent, remote ones too.
-            patience_s: The time in which a server has to answer.
+            closely: Servers asked in every look while silent, also at other sites.
+            patience_s: The time for a server to answer.
         """
         asked = {server.id: server for server in servers}
         now = self._loop.time()
@@ -99,7 +100,7 @@ class Lookout:
         )
 
     async def logs_near(self) -> list[DomainName]:
-        """Return the names of the logs that near servers host, as they tell."""
+        """Return the names of the logs at near servers, as told by the servers."""
         near = [server for id, server in self._book.items() if self.is_near(id)]
         described = await self._manager.describe(near)
         return sorted(

@@ -151,7 +151,7 @@ class Plan(Struct, frozen=True):
 
     @property
     def member_sites(self) -> list[str]:
-        """Sites of the consensus members, which are spread over all sites; nothing without sites."""
+        """Sites of the consensus members, spread over all sites; empty names without sites."""
         sites = [site for site, _ in self.sites] or [""]
         return [sites[number % len(sites)] for number in range(self.consensus)]
 

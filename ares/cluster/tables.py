@@ -297,7 +297,7 @@ class ServerSettings(Table, frozen=True):
 class MemberSettings(Table, frozen=True):
     """A consensus member: its addresses for clients and members, its directory, its monitor.
 
-    ``address``: for clients. ``raft``: for the other members. ``http`` and ``site``: as of a server.
+    ``address``: for clients. ``raft``: for members. ``http`` and ``site``: as of a server.
     """
 
     id: ServerId

@@ -52,24 +52,27 @@ NOTE_BYTES_MAX = 8 * 1024
 """Longest note that is sent; a longer note from a peer is cut, and hence not understood."""
 
 QUICK_ELECTION_S = 0.6
-"""A member that is not connected with a leader elects one after this time, or twice as long."""
+"""Seconds without a connection to the leader after which a member elects a leader.
+
+The time varies up to twice as long.
+"""
 
 
 class RaftTimes(Struct, frozen=True):
     """Durations that follow from the time between two signs of life of the leader.
 
-    A member that is merely slow is late by seconds, however seldom the leader speaks. So an election
-    takes six silent beats where beats are short, and fewer where they are long.
+    A slow member is late by seconds, even if the leader speaks seldom. Therefore an election takes
+    six silent beats if beats are short, and fewer if beats are long.
     """
 
     election_s: float
-    """A member that heard nothing of a leader for this time, or twice as long, elects another one."""
+    """Silence of the leader after which a member elects a leader; varies up to twice as long."""
 
     fallback_s: float
-    """A leader that no majority answers for this time stops to lead."""
+    """Time without answers of a majority after which a leader stops to lead."""
 
     greeting_s: float
-    """A member that said nothing to another one for this time greets it."""
+    """Silence towards another member after which a member greets it."""
 
     @classmethod
     def of_beat(cls, beat_s: float) -> "RaftTimes":
@@ -211,7 +214,7 @@ class ReplicatedTable(SyncObj):  # type: ignore[misc]
         return self.table.tell_finalized(domain, index, content)
 
     def beat_soon(self) -> None:
-        """Let the members hear of a leader before its next beat: one has just connected."""
+        """Let the members hear of the leader before the next beat, for a newly connected member."""
         self._SyncObj__newAppendEntriesTime = 0.0
 
     def _elect_soon(self) -> None:
