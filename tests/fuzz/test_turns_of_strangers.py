@@ -128,3 +128,19 @@ def attacked(attacker: Stranger, content: bytes) -> tuple[float, float]:
                 at_s[answer[1]] = answer[UPTIME]
     sending.join()
     return at_s[1], at_s[3]
+
+
+def test_requests_in_line_are_carried_out_after_their_client_has_left(server: Server) -> None:
+    """Before, the first reply to a closed connection dropped the rest: 1,200 of 4,000 writes."""
+    log = server.made("left")
+    heavy = [append(log, number, [b""] * 4096) for number in range(1, 501)]
+    with Stranger(server.address) as client:
+        client.socket.sendall(batch(*heavy))
+        assert client.answers(1)
+    last = 500 * 4096 - 1
+    with Stranger(server.address) as other:
+        for call in range(1, 12):
+            answer = other.ask([READ, call, log, last, 1, 1 << 20, False, 5.0])
+            if answer[3]:
+                break
+    assert answer[3] == [b""]
