@@ -1,1 +1,1 @@
-"""Programs that test ares: the simulator, torture of real processes, fuzzing, judges of histories."""
+"""Test programs: the simulator, torture of real processes, fuzzing, judges of histories."""

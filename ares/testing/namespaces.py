@@ -1,8 +1,7 @@
 """Network namespaces of this machine and links between them, made with `ip`.
 
-They serve programs that need a network that can be cut, with processes of their own in it. A
-namespace has a name that its maker chose (``ip netns`` shows it) and is removed by that name; its
-interfaces and its rules go with it.
+They give a program a network with cuts on demand, and processes inside. A namespace is named by the
+maker (``ip netns`` shows the name) and removed by name; the interfaces and rules inside go too.
 """
 
 import os
@@ -14,7 +13,7 @@ from ares.model.errors import AresError
 
 _COMMAND_S = 20.0
 NETWORK_TOOLS = {"ip": "iproute2", "iptables": "iptables"}
-"""Programs, and the packages of Debian that have them."""
+"""Programs, and the packages of Debian with them."""
 
 
 class NamespaceFailed(AresError):
@@ -22,7 +21,8 @@ class NamespaceFailed(AresError):
 
 
 def obstacle(tools: Mapping[str, str] = NETWORK_TOOLS) -> str | None:
-    """Return why this machine cannot make a network, with the remedy; None if it can.
+    """Return why this machine cannot make a network, with the remedy; ``None`` if no obstacle
+    exists.
 
     ``tools``: programs and packages, as in NETWORK_TOOLS.
     """
@@ -50,16 +50,16 @@ def add(namespace: str) -> None:
 
 
 def remove(namespace: str) -> None:
-    """Remove a namespace with its interfaces and rules; no process is in it, and it may be absent."""
+    """Remove a namespace without processes, with all interfaces and rules; absence is no error."""
     subprocess.run(
         ["ip", "netns", "del", namespace], capture_output=True, check=False, timeout=_COMMAND_S
     )
 
 
 def inside(namespace: str) -> list[str]:
-    """Return the words that begin a command that runs in the namespace.
+    """Return the first words of a command in the namespace.
 
-    The command takes the place of `ip`, including its process id.
+    The command takes the place of `ip`, including the process id.
     """
     return ["ip", "netns", "exec", namespace]
 
@@ -73,7 +73,7 @@ def bridge(hub: str, name: str) -> None:
 def plug(namespace: str, address: str, hub: str, bridge: str, port: str) -> None:
     """Make an interface ``eth0`` in ``namespace`` with ``address`` (``10.0.0.1/24``).
 
-    Its peer is ``port`` of ``bridge`` in ``hub``. The loopback interface is set up too.
+    The peer is ``port`` of ``bridge`` in ``hub``. The loopback interface is set up too.
     """
     run(
         "ip",
@@ -97,7 +97,7 @@ def plug(namespace: str, address: str, hub: str, bridge: str, port: str) -> None
 
 
 def run(*command: str, given: str = "") -> str:
-    """Run a command and return its output; ``given``: its standard input."""
+    """Run a command and return the output; ``given``: the standard input."""
     done = subprocess.run(
         command, input=given, capture_output=True, text=True, check=False, timeout=_COMMAND_S
     )

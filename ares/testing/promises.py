@@ -1,10 +1,10 @@
-"""The promises of a server: its replies must stay true, however often it is killed. No I/O.
+"""The promises of a server: replies must stay true through any number of kills. No I/O.
 
-A quorum hides data that one server forgets, therefore each server is held to its own words: the
-tags that it acknowledged or showed, the positions of its pointers, its collected configurations. A
-restart may lose facts that no client was told. Every told fact stays true for ever, therefore the
-order of promises need not be kept: tags are held, or were dropped and count as dropped; pointers
-move forward only; a collected configuration stays collected (docs/protocol.md, Invariants).
+A quorum hides the forgotten data of a server, therefore each server is checked against all replies
+of the same server: acknowledged or shown tags, positions of pointers, collected configurations. A
+restart may lose facts without a reply. Every told fact stays true for ever, therefore the order of
+promises need not be kept: tags are held, or were dropped and count as dropped; pointers move
+forward only; a collected configuration stays collected (docs/protocol.md, Invariants).
 
 Replies are noted as they leave a simulated server, or as clients get them (:class:`Witness`); after
 a restart the server is asked again.
@@ -41,10 +41,10 @@ _ASKED_MAX = 100_000
 
 
 class PromisedVersions(Struct, frozen=True):
-    """The promised tags of one object in one configuration.
+    """The promised tags of an object in a configuration.
 
-    ``told``: tags acknowledged or shown, without tags that an answer has reported as dropped.
-    ``newest``: the highest tag ever told.
+    ``told``: tags acknowledged or shown, without tags reported as dropped. ``newest``: the highest
+    tag ever told.
     """
 
     configuration: ConfigurationId
@@ -55,7 +55,7 @@ class PromisedVersions(Struct, frozen=True):
 
 
 class Promises:
-    """The promises of one server. ``count``: the replies that were noted."""
+    """The promises of a single server. ``count``: the noted replies."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -67,9 +67,7 @@ class Promises:
         self._collected: set[ConfigurationId] = set()
 
     def asked(self, request: AnyMessage) -> None:
-        """Note that a client will now send ``request``: a configuration under collection may
-        vanish.
-        """
+        """Note a ``request`` before sending: a configuration under collection may vanish."""
         if isinstance(request, CollectConfig):
             self._collecting.add(request.configuration)
 
@@ -105,17 +103,18 @@ class Promises:
                 self._told.setdefault(key, set()).add(tag)
                 self._newest[key] = max(self._newest.get(key, TAG_ZERO), tag)
 
-    # -- checks
-    # ---------------------------------------------------------------------------------------------------------
+    # -- checks ------------------------------------------------------------------------------------
 
     def pointers(
         self,
     ) -> tuple[dict[ConfigurationId, Successor | None], frozenset[ConfigurationId]]:
-        """Return the promised pointer of each configuration, and the collected ones, as of now."""
+        """Return the promised pointer of each configuration, and the collected configurations, as
+        of now.
+        """
         return dict(self._pointers), frozenset(self._collected)
 
     def versions(self) -> list[PromisedVersions]:
-        """Return the promised versions of each object that was not collected, as of now."""
+        """Return the promised versions of each uncollected object, as of now."""
         for tags in (self._told, self._newest, self._trimmed):
             for key in [key for key in tags if key[0] in self._collected]:
                 del tags[key]
@@ -228,7 +227,7 @@ class Witness:
 
 
 def _without_data(request: AnyMessage) -> AnyMessage:
-    """Return the request without its data: the part that is kept until it is answered."""
+    """Return the request without data: the part to keep until the answer."""
     if not isinstance(request, PutData):
         return request
     return PutData(

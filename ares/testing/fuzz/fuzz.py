@@ -3,7 +3,7 @@
 The exit status is 1 if any check fails. Without --address the program makes small clusters of its
 own, without keys and with keys, and attacks a storage server and a consensus member of each in
 turn. Afterwards each process must run, answer, hold no more memory and no more descriptors than
-before, and have counted the batches that it could not read.
+before, and have counted unreadable batches.
 """
 
 import argparse
@@ -43,12 +43,12 @@ from ares.testing.torture.cluster import Cluster
 
 AT_ONCE = 8
 WARM_UP_SHARE = 0.05
-"""The share of frames thrown before memory is first measured: the allocator then has its working
-set.
+"""The share of frames thrown before memory is first measured: the allocator has a full working set
+by that time.
 """
 
 SECURED_SHARE = 0.02
-"""The share of frames for each port with keys: there each frame takes a connection of its own."""
+"""The share of frames for each port with keys: each frame takes a new connection."""
 
 STRANGERS = 300
 STRANGERS_AT_ONCE = 10
@@ -67,7 +67,7 @@ class FuzzTarget(Struct, frozen=True):
     """A port to attack.
 
     ``address``: host:port. ``key``: the public key of the process; empty without keys. ``client``:
-    a secret key that the process knows. ``http``: the address of its pages.
+    a secret key known to the process. ``http``: the address of the pages.
     """
 
     kind: str
@@ -79,7 +79,7 @@ class FuzzTarget(Struct, frozen=True):
 
 
 class ProcessSize(Struct, frozen=True):
-    """The resources of a process at one moment; -1: not known."""
+    """The resources of a process at a moment; -1: unknown."""
 
     memory_bytes: int = -1
     descriptors: int = -1
@@ -87,9 +87,9 @@ class ProcessSize(Struct, frozen=True):
 
 
 class PortReport(Struct, frozen=True):
-    """The outcome for one port.
+    """The outcome for a port.
 
-    ``strangers``: unknown keys that the process refused. ``findings``: failed checks, in sentences.
+    ``strangers``: refused unknown keys. ``findings``: failed checks, in sentences.
     """
 
     target: str
@@ -119,9 +119,9 @@ def judge(before: ProcessSize, after: ProcessSize, answers: bool, batches: int) 
 async def asked(
     target: FuzzTarget, key: SecretKey | None, patience_s: float = ANSWER_S
 ) -> AnyMessage | None:
-    """Return the target's answer to Describe, or None if no answer comes within ``patience_s``.
+    """Return the target's answer to Describe, or ``None`` if no answer comes within ``patience_s``.
 
-    ``key``: the client's secret key; None for a client without a key.
+    ``key``: the client's secret key; ``None`` for a client without a key.
     """
     answers: asyncio.Queue[AnyMessage] = asyncio.Queue()
     connections = ZmqConnections(key)
@@ -143,7 +143,7 @@ async def asked(
 
 
 async def serves(target: FuzzTarget, patience_s: float = ANSWER_S) -> AnyMessage | None:
-    """Return the target's description of itself; None if it refuses or does not answer."""
+    """Return the target's description; ``None`` after a refusal or silence."""
     answer = await asked(target, target.client, patience_s)
     return None if isinstance(answer, Refused) else answer
 
@@ -155,7 +155,7 @@ async def refuses(target: FuzzTarget) -> bool:
 
 
 def held(target: FuzzTarget) -> ProcessSize:
-    """Return the resources of the target now; its memory is the resident memory."""
+    """Return the present resources of the target; memory means resident memory."""
     memory_bytes = descriptors = bad_batches = -1
     if target.pid:
         pages = int(Path(f"/proc/{target.pid}/statm").read_text(encoding="ascii").split()[1])
@@ -173,7 +173,7 @@ def held(target: FuzzTarget) -> ProcessSize:
 async def fuzz(
     target: FuzzTarget, frames: int, seed: int, strangers: int = STRANGERS
 ) -> PortReport:
-    """Throw ``frames`` at one port; if it asks for keys, try ``strangers`` newly made keys."""
+    """Throw ``frames`` at a port; on a port with keys, try ``strangers`` newly made keys."""
     description = await serves(target, SERVES_S)
     known = log = None
     if isinstance(description, Description):
@@ -244,7 +244,7 @@ async def _strangers(target: FuzzTarget, many: int) -> int:
 
 
 def _settled(target: FuzzTarget, descriptors_max: int) -> ProcessSize:
-    """Return the target's resources after it has had time to notice closed connections."""
+    """Return the target's resources, with time to notice closed connections."""
     deadline_s = time.monotonic() + SETTLE_S
     while (now := held(target)).descriptors > descriptors_max and time.monotonic() < deadline_s:
         time.sleep(0.1)
@@ -269,7 +269,7 @@ def targets(settings: Settings, cluster: Cluster) -> list[FuzzTarget]:
 def fuzz_processes(
     settings: Settings, frames: int, seed: int, strangers: int = STRANGERS
 ) -> list[PortReport]:
-    """Start the processes of a cluster file and throw ``frames`` at each, one after the other."""
+    """Start the processes of a cluster file and throw ``frames`` at each in turn."""
     return run(_fuzz_processes(settings, frames, seed, strangers))
 
 
@@ -292,7 +292,7 @@ async def _fuzz_processes(
 
 
 def fuzz_clusters(directory: Path, frames: int, seed: int) -> list[PortReport]:
-    """Attack a server and a consensus member with half the frames each; with keys, a small share."""
+    """Attack a server and a consensus member with half the frames each; few frames with keys."""
     outcomes: list[PortReport] = []
     for security, share in (("none", 0.5), ("curve", SECURED_SHARE)):
         plan = Plan(1, 1, base_port=0, security=security, allow_no_faults=True, durability="memory")

@@ -1,10 +1,10 @@
-"""Batches that no correct client sends, and attackers that bring them to a port.
+"""Batches never sent by a correct client, and attackers to bring them to a port.
 
 A mint makes batches of garbage, of real messages with random content, and of real messages damaged.
-Messages are made by their types (ares/model/messages.py), therefore a new kind of message is fuzzed
-from its first day. Every choice is random, from a seed. Attackers have plain TCP connections that
-speak ZMTP well, badly, slowly, or not at all. Each piece written at once counts as a frame: a frame
-of ZMTP, or a piece of garbage where no frame is possible.
+Messages are made by type (ares/model/messages.py), therefore a new kind of message is fuzzed from
+its first day. Every choice is random, from a seed. Attackers have plain TCP connections and speak
+ZMTP well, badly, slowly, or not at all. Each piece written at once counts as a frame: a frame of
+ZMTP, or a piece of garbage where no frame is possible.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ ENDLESS_FRAME_BYTES = 16 * 1024
 CONNECT_S = 10.0
 LEAVE_S = 5.0
 HALF_OPEN_S = 0.3
-"""Seconds that a half-open connection stays silent; a few wait until the server closes them."""
+"""Seconds of silence of a half-open connection; a few wait until the server closes them."""
 
 _INTEGERS = (
     0,
@@ -93,10 +93,12 @@ _GARBAGE_BYTES_MAX = 2000
 _MESSAGES_MAX = 6
 _PREFIX = bytes([VERSION])
 _ABOUT_ONE = (GetTag, GetData, PutData, ReadConfig, ListObjects)
-"""Requests about one configuration that need no successor."""
+"""Requests about a single configuration, without need of a successor."""
 
 _ABOUT_LOGS = (Append, ReadLog, ReadEach, Look, Trim, Stand, Forward, Committed, LookRow, Fetch)
-"""Requests about a chain that need no successor; without Seal, which ends operations on the log."""
+"""Requests about a chain, without need of a successor; without Seal, which ends operations on the
+log.
+"""
 
 LOG = DomainName("fuzzed")
 
@@ -113,7 +115,7 @@ _CONFIGURATIONS: list[object] = [
     )
     for index in (0, 1, 7)
 ]
-"""Made-up but possible configurations: most random ones are not possible."""
+"""Made-up but possible configurations: most random configurations are impossible."""
 
 _KINDS = [
     kind
@@ -125,11 +127,11 @@ _KINDS = [
 class Mint:
     """A maker of random batches; a batch is a list of frames.
 
-    ``known``: the id of a configuration that the server serves, for requests that pass the server's
-    first check. ``log``: a chain that the server accepts when it is introduced.
+    ``known``: the id of a served configuration, to pass the server's first check. ``log``: a chain
+    that the server accepts in Introduce.
 
-    Requests about these two carry no successor: a server without keys would believe it and stop
-    serving.
+    Requests about these two carry no successor: a server without keys would believe the successor
+    and stop serving.
     """
 
     def __init__(
@@ -264,7 +266,7 @@ class Mint:
                 return None
 
     def _integer(self, least: int | None, most: int | None) -> int:
-        """Choose a number within the bounds of a field, often at them, and now and then just
+        """Choose a number within the bounds of a field, often the bounds themselves, sometimes just
         beyond.
         """
         chance = self._chance
@@ -275,7 +277,7 @@ class Mint:
 
 
 def greeting(mechanism: bytes = b"NULL") -> bytes:
-    """Return the greeting that begins each connection of ZMTP 3."""
+    """Return the greeting at the begin of each connection of ZMTP 3."""
     return _SIGNATURE + b"\x03\x00" + mechanism.ljust(20, b"\0") + bytes(32)
 
 
@@ -292,8 +294,8 @@ def framed(body: bytes, more: bool) -> bytes:
 class RawConnection(asyncio.Protocol):
     """A TCP connection to the port; received bytes are counted and thrown away.
 
-    ``met``: the peer has greeted and said READY, or has closed. The server closes a connection that
-    sends a batch before that.
+    ``met``: the peer has greeted and said READY, or has closed. The server closes a connection with
+    an earlier batch.
     """
 
     def __init__(self) -> None:
@@ -360,7 +362,7 @@ class Attacker:
 
     @contextlib.asynccontextmanager
     async def _line(self, shaken_hands: bool = False) -> AsyncIterator[RawConnection]:
-        """Open a connection; in most cases, all written bytes are sent before it ends."""
+        """Open a connection; in most cases, all written bytes are sent before the end."""
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(CONNECT_S):
             transport, line = await loop.create_connection(RawConnection, self._host, self._port)
@@ -402,7 +404,7 @@ class Attacker:
                 await asyncio.sleep(0.001)
 
     async def _batches(self) -> None:
-        """Send batches on one connection; in most cases the answers are read."""
+        """Send batches on a connection; in most cases the answers are read."""
         async with self._line(shaken_hands=True) as line:
             if self._chance.random() < 0.1:
                 line.transport.pause_reading()

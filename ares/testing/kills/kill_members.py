@@ -1,6 +1,6 @@
 """Consensus members killed by the thousand while clients propose.
 
-One index never has two decisions, whichever member is asked.
+An index never has two decisions, whichever member is asked.
 """
 
 import asyncio
@@ -23,9 +23,9 @@ PROPOSERS = 4
 DOMAINS = 3
 AT_ONCE_S = (0.0, 0.1)
 AT_ONCE = 0.4
-"""The share of rounds that follow the last round at once.
+"""The share of rounds without a pause before them.
 
-The other rounds wait for decisions, for which a leader must have been elected.
+Further rounds wait for decisions, for which a leader must have been elected.
 """
 
 DECISIONS_MAX = 20
@@ -40,8 +40,8 @@ Place = tuple[DomainName, int]
 class MembersReport(Struct, frozen=True):
     """The outcome of a run.
 
-    ``proposals``: answered proposals; each answer told the decision for its place. ``checked``:
-    decisions asked for again, of one member each time.
+    ``proposals``: answered proposals; each answer told the decision for the place. ``checked``:
+    decisions asked for again, of a single member each time.
     """
 
     seconds: float
@@ -54,7 +54,7 @@ class MembersReport(Struct, frozen=True):
 
 
 class Decisions:
-    """The decisions that proposers were told; ``findings``: contradictions among them."""
+    """The decisions in proposers' answers; ``findings``: contradictions among them."""
 
     def __init__(self) -> None:
         self.known: dict[Place, Configuration] = {}
@@ -64,7 +64,7 @@ class Decisions:
         self._enough = asyncio.Event()
 
     def hear(self, place: Place, decided: Configuration, whose: str) -> None:
-        """Note that ``whose`` (a proposer or member) was told that ``decided`` has this place."""
+        """Note an answer to ``whose`` (a proposer or member): ``decided`` has this place."""
         self.told += 1
         before = self.known.setdefault(place, decided)
         if before.id != decided.id or place != (decided.domain, decided.index):
@@ -75,7 +75,7 @@ class Decisions:
             self._enough.set()
 
     async def more(self, count: int) -> None:
-        """Wait until ``count`` more places are decided; only one task may wait at a time."""
+        """Wait until ``count`` more places are decided; a single task may wait at a time."""
         self._wanted = len(self.known) + count
         self._enough.clear()
         await self._enough.wait()
@@ -142,12 +142,10 @@ class MembersRun:
             async with asyncio.timeout(STANDSTILL_S):
                 await self._decisions.more(self._chance.randint(1, DECISIONS_MAX))
 
-    # -- proposing ------------------------------------------------------------------------------------------------------
+    # -- proposing ---------------------------------------------------------------------------------
 
     async def _keep_proposing(self, number: int) -> None:
-        """Propose as a client of its own; all proposers want the same places, with different
-        choices.
-        """
+        """Propose as a separate client; proposers want the same places, with different choices."""
         consensus = RemoteConsensus(
             connections_of(self._settings), self._settings.member_addresses()
         )
@@ -170,15 +168,15 @@ class MembersRun:
             await consensus.close()
 
     def _anything(self, place: Place, chance: Random) -> Configuration:
-        """Return a configuration for ``place`` that other proposers are unlikely to choose."""
+        """Return a configuration for ``place`` that further proposers are unlikely to choose."""
         servers = chance.sample(list(self._settings.servers.values()), 3)
         named = Configuration.ec([server.id for server in servers], 1, chance.randint(1, 1000))
         return named.at(*place, self._settings.initial.id)
 
-    # -- asking each member ---------------------------------------------------------------------------------------------
+    # -- asking each member ------------------------------------------------------------------------
 
     async def _audit_some(self, member: ServerId) -> list[str]:
-        """Check only that the member runs: while other members are dead it may be unable to answer."""
+        """Check only that the member runs: while more members are dead, no answer may come."""
         await asyncio.sleep(0)
         return (
             [f"it does not start: {self._processes.last_words(member)}"]
@@ -189,7 +187,7 @@ class MembersRun:
     async def _audit(self, member: ServerId, places: list[Place]) -> list[str]:
         """Propose a new configuration for every place, to this member alone.
 
-        The member must answer with the decision that it applied for the place before.
+        The member must answer with the decision applied before.
         """
         consensus = RemoteConsensus(
             connections_of(self._settings), {member: self._settings.members[member].address}

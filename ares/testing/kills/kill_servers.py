@@ -1,6 +1,6 @@
 """Storage servers under load, killed by the thousand.
 
-After a restart, a server must still have all data that it acknowledged or showed.
+After a restart, a server must still have all data acknowledged or shown before.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from ares.testing.torture.verdict import judge
 
 KEEPERS = 6
 ALONE_S = (0.0, 0.25)
-"""Seconds that the servers are left alone between two rounds of kills."""
+"""Seconds without kills between two rounds of kills."""
 
 BETWEEN_RECONFIGURATIONS_S = (0.5, 2.5)
 RECONFIGURATION_S = 20.0
@@ -49,7 +49,7 @@ TIMEOUT_S = 30.0
 class KeeperTally(Struct):
     """Counts of all keepers together.
 
-    ``unanswered``: operations that were given up; each may have taken effect or not.
+    ``unanswered``: abandoned operations; each may have taken effect or not.
     """
 
     writes: int = 0
@@ -76,7 +76,7 @@ class ServersReport(Struct, frozen=True):
 
 
 class ServersRun:
-    """A run on the cluster of ``settings``, set up and not started; its consensus members live on."""
+    """A run on the cluster of ``settings``, not yet started; the consensus members live on."""
 
     def __init__(self, settings: Settings, limits: StormLimits, seed: int) -> None:
         self._settings = settings
@@ -121,9 +121,7 @@ class ServersRun:
         )
 
     async def _under_load(self, storm: Storm) -> list[str]:
-        """Return the findings of the storm and of the keepers: clients that each have their own
-        keys.
-        """
+        """Return the findings of the storm and of the keepers: clients with disjoint keys."""
         stores = [self._client() for _ in range(KEEPERS + 2)]
         over = asyncio.Event()
         keeping = [
@@ -154,7 +152,7 @@ class ServersRun:
         return client
 
     async def _keep(self, name: str, store: Manager, over: asyncio.Event) -> None:
-        """Run one operation after the other until ``over`` is set."""
+        """Run operations in turn until ``over`` is set."""
         chance, client = Random(f"{self._chance.random()}"), self._recorded(name, store)
         while not over.is_set():
             large = chance.random() < LARGE
@@ -203,8 +201,7 @@ class ServersRun:
                 continue
             self._reconfigurations += 1
 
-    # -- asking restarted servers whether their promises are still true
-    # ---------------------------------------------------
+    # -- asking restarted servers whether their promises are still true ----------------------------
 
     async def _audit(self, server: ServerId) -> list[str]:
         """Return the broken promises of the server, in words."""

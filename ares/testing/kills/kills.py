@@ -20,7 +20,7 @@ from ares.testing.kills.kill_servers import ServersReport, ServersRun
 from ares.testing.kills.storm import StormLimits
 
 DUMP_AFTER_ENTRIES = 200
-"""Entries after which a consensus member dumps its table: few, to be killed while it dumps."""
+"""Entries after which a consensus member dumps the table: few, for kills during a dump."""
 
 
 def kill_servers(

@@ -1,10 +1,10 @@
-"""kill -9 at random instants, again and again: one process, some or all, also while they start.
+"""kill -9 at random instants, again and again: a process, some or all, also during their start.
 
-The processes are servers and consensus members that start in milliseconds: forked from a process
-that has imported all modules, then like any other process. The usual start takes about half a
-second, nearly all of it imports, which is too long where thousands of processes are to be killed
-within minutes. The code after the fork is the code of `ares-cli server` and `ares-cli consensus`,
-down to the lock of the data directory.
+The processes are servers and consensus members with a start of milliseconds: forked from a process
+with all modules imported, afterwards like any process. The usual start takes about half a second,
+nearly all for imports, which is too long where thousands of processes are to be killed within
+minutes. The code after the fork is the code of `ares-cli server` and `ares-cli consensus`, down to
+the lock of the data directory.
 """
 
 import asyncio
@@ -27,11 +27,11 @@ from ares.model.identity import ServerId
 from ares.testing.torture.cluster import last_words
 
 STARTING_S = (0.0, 0.15)
-"""Seconds from the start of a process to a kill that hits it before, or just as, it serves."""
+"""Seconds from the start of a process to a kill before, or just at, the first service."""
 
 DIES_AGAIN = 0.3
 VICTIMS = (60, 25, 15)
-"""Weights of killing one process, some, or all."""
+"""Weights of killing a process, some, or all."""
 
 _PRELOADED = [
     "ares.server.process",
@@ -47,7 +47,7 @@ _PRELOADED = [
 
 
 class StormLimits(Struct, frozen=True):
-    """The limits of a storm: it ends at the first that is reached."""
+    """The limits of a storm: the first reached limit ends the storm."""
 
     kills: int
     seconds: float = math.inf
@@ -56,8 +56,7 @@ class StormLimits(Struct, frozen=True):
 class Toll(Struct):
     """Counts of a storm.
 
-    ``starting``: kills that hit a process while it started. ``all_at_once``: rounds that left no
-    process running.
+    ``starting``: kills of a starting process. ``all_at_once``: rounds that killed all processes.
     """
 
     kills: int = 0
@@ -69,10 +68,10 @@ class Toll(Struct):
 class ForkedProcesses:
     """The processes of a cluster file.
 
-    ``compact_after``: entries after which consensus members dump their table; None: the usual
+    ``compact_after``: entries after which consensus members dump their table; ``None``: the usual
     number.
 
-    Close the object at the end; its processes end by themselves if the creating process dies first.
+    Close the object at the end; the processes end by themselves if the creating process dies first.
     """
 
     def __init__(self, settings: Settings, compact_after: int | None = None) -> None:
@@ -85,7 +84,7 @@ class ForkedProcesses:
         self._running: dict[ServerId, multiprocessing.context.ForkServerProcess] = {}
 
     def start(self, id: ServerId) -> None:
-        """Start a process that does not run; it may end at once, see :meth:`ended`."""
+        """Start a stopped process; the process may end at once, see :meth:`ended`."""
         kind = "server" if id in self._settings.servers else "consensus"
         words = (kind, str(self._settings.path), str(id), str(self._log(id)), self._compact_after)
         process = self._context.Process(target=_serve, args=words, daemon=True)
@@ -127,7 +126,7 @@ async def _end_of(sentinel: int) -> None:
 
 
 def _end_with_parent() -> None:
-    """Wait for the end of the parent, then kill this process.
+    """Wait for the end of the parent, and kill this process.
 
     The fork server does not end before this process, therefore the kernel's signal for a parent's
     death would not come.
@@ -156,7 +155,7 @@ def _serve(kind: str, file: str, id: str, log: str, compact_after: int | None) -
 
 
 async def end(tasks: list[asyncio.Task[None]]) -> None:
-    """Cancel tasks that never end by themselves. Raises the error that any task raised before."""
+    """Cancel endless tasks. Raises an error of any task before the cancellation."""
     for task in tasks:
         task.cancel()
     for outcome in await asyncio.gather(*tasks, return_exceptions=True):
@@ -165,11 +164,11 @@ async def end(tasks: list[asyncio.Task[None]]) -> None:
 
 
 class Storm:
-    """A storm over the running processes of ``processes`` that ``ids`` names.
+    """A storm over the running processes in ``processes`` with these ``ids``.
 
-    ``rest`` is awaited before each round: it decides how long the processes are left alone.
-    ``audit(id)`` is awaited after a process was started again, and returns its failed checks, in
-    words; it must end early if the process did.
+    ``rest`` is awaited before each round, as a pause without kills. ``audit(id)`` is awaited after
+    a process was started again, and returns failed checks, in words; the audit must end early if
+    the process did.
     """
 
     def __init__(

@@ -182,7 +182,9 @@ class FileChronicle:
         return tags
 
     def follows(self, name: ObjectName, tag: Tag, earlier: Tag) -> bool | None:
-        """Return whether a version was built on ``earlier``, directly or not; ``None`` if unknown."""
+        """Return whether a version was built on ``earlier``, directly or not, or ``None`` if
+        unknown.
+        """
         lineage = self.lineage(name, tag)
         if earlier in lineage:
             return True

@@ -68,7 +68,7 @@ def disk_changes(rng: Random) -> int:
 
 
 def _is_broken(error: BaseException | None) -> bool:
-    """Return whether a broken disk raises this error; any further error is a fault of the journal."""
+    """Return whether a broken disk raises this error; others are faults of the journal."""
     return isinstance(error, OSError) and error.errno == errno.EIO
 
 

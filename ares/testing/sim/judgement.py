@@ -89,8 +89,7 @@ def judge_history(events: list[Event], undecided: str) -> None:
         raise PromiseBroken("; ".join(violation.describe() for violation in disordered[:3]))
 
 
-# -- gets and lists
-# -----------------------------------------------------------------------------------------------
+# -- gets and lists --------------------------------------------------------------------------------
 
 
 def _judge_list(chronicle: FileChronicle, state: FileState, what: str) -> None:
@@ -149,8 +148,7 @@ def _judge_links(state: FileState, what: str) -> None:
         raise PromiseBroken(f"{what}: the chain of blocks is broken")
 
 
-# -- puts of shared files
-# -----------------------------------------------------------------------------------------
+# -- puts of shared files --------------------------------------------------------------------------
 
 
 def _judge_put(chronicle: FileChronicle, operation: FileOperation) -> None:
@@ -269,8 +267,7 @@ def _judge_look(chronicle: FileChronicle, operation: FileOperation, name: Object
         )
 
 
-# -- atomic files
-# -------------------------------------------------------------------------------------------------
+# -- atomic files ----------------------------------------------------------------------------------
 
 
 def _register_events(chronicle: FileChronicle) -> Iterator[Event]:
@@ -329,8 +326,7 @@ def _register_events(chronicle: FileChronicle) -> Iterator[Event]:
                 )
 
 
-# -- collections
-# --------------------------------------------------------------------------------------------------
+# -- collections -----------------------------------------------------------------------------------
 
 
 def _judge_collections(chronicle: FileChronicle) -> None:
@@ -390,8 +386,7 @@ def _versions(operation: FileOperation) -> set[tuple[ObjectName, Tag]]:
     }
 
 
-# -- the lineage of a shared file
-# ---------------------------------------------------------------------------------
+# -- the lineage of a shared file ------------------------------------------------------------------
 
 
 def judge_end(chronicle: FileChronicle, file: str) -> None:

@@ -74,7 +74,7 @@ class _File:
         self.forget()
 
     def fail(self, rng: Random) -> None:
-        """Fail a sync: a random part of the writes since the last sync is written, the rest never."""
+        """Fail a sync: a random part of the writes since the last sync is kept, the rest lost."""
         self.durable[:] = self._torn(rng, None)
         self.forget()
 
@@ -130,8 +130,7 @@ class ModelDisk(Disk):
         self._open: dict[int, _File] = {}
         self._last = 2
 
-    # -- faults
-    # -------------------------------------------------------------------------------------------------------
+    # -- faults ------------------------------------------------------------------------------------
 
     @property
     def used(self) -> int:
@@ -186,8 +185,7 @@ class ModelDisk(Disk):
                 raise PowerLost
             self.patience -= 1
 
-    # -- the journal's calls
-    # ------------------------------------------------------------------------------------------
+    # -- the journal's calls -----------------------------------------------------------------------
 
     def salt(self) -> int:
         return self._rng.getrandbits(64)

@@ -129,8 +129,7 @@ class SimRun:
         client.begin()
         return client
 
-    # -- services for clients
-    # -----------------------------------------------------------------------------------------
+    # -- services for clients ----------------------------------------------------------------------
 
     def post(self, client: SimClient | Asker, server: str, frames: list[bytes]) -> None:
         self.world.send(client.name, server, frames, self._by_name[server].receive)
@@ -154,8 +153,7 @@ class SimRun:
         else:
             self.consensus.tell_finalized(what.configuration, answer)
 
-    # -- faults
-    # -------------------------------------------------------------------------------------------------------
+    # -- faults ------------------------------------------------------------------------------------
 
     def _strike(self, fault: Fault) -> None:
         if self.consensus.healed:
@@ -200,8 +198,7 @@ class SimRun:
             self.world.tell(f"{server.name} RESTARTS")
             server.restart()
 
-    # -- the course of a run
-    # ------------------------------------------------------------------------------------------
+    # -- the course of a run -----------------------------------------------------------------------
 
     def chaos(self) -> None:
         """Test safety: run the plan with all faults."""

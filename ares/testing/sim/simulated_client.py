@@ -283,7 +283,7 @@ class SimClient(SimCaller):
         )
 
     def _see(self, key: str, result: Any) -> None:
-        """Keep the version for the next write of the key; an absent value has no version for users."""
+        """Keep the version for the next write; for users an absent value has no version."""
         if isinstance(result, Found):
             self._versions[key] = (
                 None if result.value is TOMBSTONE and result.tag != TAG_ZERO else result.tag

@@ -95,10 +95,10 @@ class SimServer(ABC):
     def _take(
         self, client: str, requests: list[Request | Bring], frames: Sequence[Frame] = ()
     ) -> None:
-        """Handle the requests of a batch. ``frames``: as received; empty: no network was crossed."""
+        """Handle the requests of a batch. ``frames``: as received; empty without a network."""
 
     def _bringing(self) -> Bringing:
-        """Return the Bringing of the new process; elements after the end of the process are lost."""
+        """Return the Bringing of the new process; elements are lost after the process ends."""
         process = self.replica
 
         def put(sender: Sender, put: PutData) -> None:

@@ -1,4 +1,7 @@
-"""The processes of clients in a torture run: ``python -P -m ares.testing.torture ROLE JSON``. For people there is `ares-cli torture`."""
+"""Client processes of a torture run: ``python -P -m ares.testing.torture ROLE JSON``.
+
+People use `ares-cli torture`.
+"""
 
 import sys
 
@@ -12,7 +15,7 @@ from ares.testing.torture.slow_disk import serve_slowly
 
 
 def main(role: str, plan: str) -> None:
-    """Be what ``role`` says until the work is done, stdin ends, or SIGTERM."""
+    """Run ``role`` until the work is done, stdin ends, or SIGTERM."""
     match role:
         case "clients":
             run(run_clients(msgspec.json.decode(plan, type=TrafficPlan)))

@@ -1,7 +1,8 @@
-"""A process of clients that read, write and delete at a bounded rate and record what they were told.
+"""A process of clients that read, write and delete at a bounded rate, and record the answers.
 
-Each client has a connection of its own and does one operation at a time. Now and then one walks away from an operation after a moment, as a
-client that crashes does: what it began to write stays half done, and its outcome is unknown.
+Each client has a connection of its own and does one operation at a time. Sometimes a client walks
+away from an operation after a moment, as a crashed client does: the write stays half done, with an
+unknown outcome.
 """
 
 import asyncio
@@ -34,13 +35,13 @@ from ares.testing.torture.records import (
 from ares.testing.verify.history import Event, Operation, Outcome
 
 HOT = tuple(f"hot/{number}" for number in range(6))
-"""Keys that everybody writes."""
+"""Keys that every client writes."""
 
 MORTAL = tuple(f"mortal/{number}" for number in range(2))
-"""Keys that are also deleted: few operations, because deciding whether these fit together takes a search."""
+"""Keys with deletes: few operations, because the check of deletes takes a search."""
 
 COLD_EACH = 24
-"""Keys of each process that are written once, at the beginning, and must be there ever after."""
+"""Keys that each process writes once, at the beginning; they must exist ever after."""
 
 ABANDONED = 0.02
 ABANDONED_AFTER_S = (0.0, 0.003)
@@ -49,7 +50,9 @@ REPORT_S = 0.5
 
 
 class TrafficPlan(Struct, frozen=True):
-    """``host`` begins the names of the process's clients; ``out``: the file for their records."""
+    """The work of a process. ``host``: the prefix of the clients' names; ``out``: the file of
+    records.
+    """
 
     cluster: str
     host: str
@@ -60,7 +63,7 @@ class TrafficPlan(Struct, frozen=True):
 
 
 class ClientKind(Struct, frozen=True):
-    """How often a kind of client does what (weights), with which switches, and its share of the rate."""
+    """A kind of client: weights of operations, switches, and the share of the rate."""
 
     name: str
     weights: Mapping[Operation, int]
@@ -80,7 +83,7 @@ ROLES = (
 
 
 class RecordLog:
-    """The file of records at ``path``, and how many there are. Use it as a context manager."""
+    """The file of records at ``path``, with a count. Use it as a context manager."""
 
     def __init__(self, path: str) -> None:
         self._file = open(path, "wb")  # noqa: SIM115 - closed by __exit__
@@ -99,13 +102,16 @@ class RecordLog:
         self._file.write(encoder.encode(record) + b"\n")
 
     def report(self) -> None:
-        """Let the parent know."""
+        """Report the counts to the parent process."""
         self._file.flush()
         tell(Counts(**self._counts))
 
 
 class RecordedClient:
-    """One client: ``name`` is unique in the run. ``record`` is told of each operation. ``faults``: errors that no client may raise."""
+    """A client; ``name`` is unique in the run.
+
+    ``record`` is called with each operation. ``faults``: errors that no client may raise.
+    """
 
     def __init__(
         self,
@@ -126,7 +132,7 @@ class RecordedClient:
     async def work(
         self, role: ClientKind, cold: tuple[str, ...], interval_s: float, over: asyncio.Event
     ) -> None:
-        """Do what the role says, an operation every ``interval_s`` on average, until ``over``."""
+        """Work as the role says, an operation every ``interval_s`` on average, until ``over``."""
         kinds, weights = list(role.weights), list(role.weights.values())
         while not over.is_set():
             kind = self._chance.choices(kinds, weights)[0]
@@ -148,7 +154,10 @@ class RecordedClient:
         patience_s: float | None = None,
         size_bytes: int | None = None,
     ) -> None:
-        """One operation, recorded whatever becomes of it; ``patience_s``: abandon it after so long. ``size_bytes``: of what it writes."""
+        """Perform an operation and record the outcome.
+
+        ``patience_s``: abandon the operation after this time. ``size_bytes``: of a written value.
+        """
         value = self._next_value(size_bytes) if kind == "write" else None
         outcome: Outcome = "unknown"
         tag: Tag | None = None
@@ -162,9 +171,11 @@ class RecordedClient:
                 value = found
         except TimeoutError:
             abandoned = True
-        except ObjectNotFound:  # a delete that saw that there was nothing
+        except ObjectNotFound:  # a delete that found the object absent
             kind, outcome = "read", "ok"
-        except Exception as problem:  # the loop must go on, and a fault of the client library is a finding like any other
+        except (
+            Exception
+        ) as problem:  # the loop must go on; a fault of the client library is a finding too
             error = f"{type(problem).__name__}: {problem}"
             if not isinstance(problem, AresError):
                 self.faults.append(f"{self.name} {kind} {key!r}: {error}")
@@ -210,12 +221,12 @@ class RecordedClient:
 
 
 def cold_keys(host: str) -> tuple[str, ...]:
-    """The keys that the process ``host`` writes once."""
+    """Return the keys that the process ``host`` writes once."""
     return tuple(f"cold/{host}/{number}" for number in range(COLD_EACH))
 
 
 async def run_clients(plan: TrafficPlan) -> None:
-    """Work until SIGTERM, then let the operations under way end."""
+    """Work until SIGTERM, and let the operations under way end."""
     over = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, over.set)
     settings = Settings.load(plan.cluster)
@@ -247,7 +258,10 @@ async def run_clients(plan: TrafficPlan) -> None:
 
 
 async def run_final_reader(plan: TrafficPlan) -> None:
-    """Read every key once, with a client that knows nothing; ``plan.host``: a letter for each process of clients there was."""
+    """Read every key once, with a fresh client.
+
+    ``plan.host``: a letter for each process of clients in the run.
+    """
     keys = [*HOT, *MORTAL, *(key for host in plan.host for key in cold_keys(host))]
     with RecordLog(plan.out) as log:
         async with connect(Settings.load(plan.cluster)) as store:
@@ -257,7 +271,7 @@ async def run_final_reader(plan: TrafficPlan) -> None:
 
 
 async def keep_reporting(log: RecordLog) -> None:
-    """Until it is cancelled."""
+    """Report the counts again and again, until cancelled."""
     while True:
         await asyncio.sleep(REPORT_S)
         log.report()

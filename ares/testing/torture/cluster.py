@@ -1,6 +1,7 @@
-"""The processes of a run: servers, consensus members (or members of an etcd) that can be hurt, and the processes of clients. None outlives the run.
+"""The processes of a run: servers, consensus members (or an etcd's), and clients.
 
-Every process is a child in a session of its own, so that a Ctrl-C in the terminal does not reach it, and the kernel kills it when the run dies.
+Each can be hurt; no process outlives the run. Every process is a child in a session of its own: a
+Ctrl-C in the terminal does not reach it, and the kernel kills it when the run dies.
 """
 
 import asyncio
@@ -32,7 +33,7 @@ READY_S = 60.0
 STOP_S = 5.0
 ETCD = "etcd"
 ETCD_READY = b"ready to serve client requests"
-"""What a member writes when it has joined the others."""
+"""The text that a member writes after joining."""
 
 CLIENT_PORT, PEER_PORT = 2379, 2380
 _POLL_S = 0.02
@@ -43,19 +44,20 @@ _libc = ctypes.CDLL(None)
 
 
 def last_words(log: Path) -> str:
-    """The end of a process's log."""
+    """Return the end of a process's log."""
     return "\n".join(log.read_text(errors="replace").splitlines()[-_LOG_LINES:])
 
 
 def die_with_parent() -> None:
-    """Called in a child before it becomes its program: end when the parent does, however that ends."""
+    """End when the parent ends, however it ends; called in a child before the program begins."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class Cluster:
-    """The servers and consensus members of a cluster file, each by its id. ``network``: where each has a host of its own, if there is one.
+    """The servers and consensus members of a cluster file, each by id.
 
-    ``etcd``: what runs the members of an etcd that decides, by id, if the cluster file names one.
+    ``network``: the network with a host for each process, if any. ``etcd``: the commands of the
+    members of a deciding etcd, by id, if the cluster file names an etcd.
     """
 
     def __init__(
@@ -75,15 +77,18 @@ class Cluster:
         self._logs.mkdir(exist_ok=True)
 
     async def start(self) -> None:
-        """Start everything; returns when all serve. Raises :class:`TortureFailed`."""
+        """Start all processes, and return when all serve. Raises :class:`TortureFailed`."""
         await asyncio.gather(*map(self.launch, self.processes()))
 
     def processes(self) -> list[ServerId]:
-        """Servers, and the members that decide."""
+        """Return the ids of the servers and of the deciding members."""
         return [*self.settings.servers, *self.deciders]
 
     async def launch(self, id: ServerId, slow: bool = False) -> None:
-        """Start a process that does not run, ``slow``: a server with a slow disk; returns when it serves. Raises :class:`TortureFailed`."""
+        """Start a stopped process, and return when it serves. Raises :class:`TortureFailed`.
+
+        ``slow``: a server with a slow disk.
+        """
         loop = asyncio.get_running_loop()
         begin, deadline = self._spawn(id, slow), loop.time() + READY_S
         ready = ETCD_READY if id in self._etcd else f"READY {id} ".encode()
@@ -95,19 +100,19 @@ class Cluster:
             await asyncio.sleep(_POLL_S)
 
     def inside(self, host: str) -> list[str]:
-        """What a command begins with that is to run where ``host`` is."""
+        """Return the words that begin a command on the place of ``host``."""
         return [] if self._network is None else self._network.inside(host)
 
     def identity(self, server: ServerId) -> str:
-        """Under which identity the server serves."""
+        """Return the identity under which the server serves."""
         return (self.settings.servers[server].data / CLAIM_NAME).read_text(encoding="ascii").strip()
 
     def pid(self, id: ServerId) -> int:
-        """Of a process that runs."""
+        """Return the pid of a running process."""
         return self._children[id].pid
 
     def kill(self, id: ServerId) -> None:
-        """kill -9; it is gone when this returns."""
+        """Kill with signal 9, and return when the process is gone."""
         child = self._children.pop(id)
         child.kill()
         child.wait(STOP_S)
@@ -129,7 +134,7 @@ class Cluster:
         self._network.mend(id)
 
     def ended(self) -> list[ServerId]:
-        """Those that ended by themselves, each told once."""
+        """Return the processes that ended by themselves, each reported once."""
         ended = [id for id, child in self._children.items() if child.poll() is not None]
         for id in ended:
             del self._children[id]
@@ -143,7 +148,7 @@ class Cluster:
             self.kill(id)
 
     def _spawn(self, id: ServerId, slow: bool) -> int:
-        """Start the process; returns where in its log it begins."""
+        """Start the process, and return the start of the new output in the log."""
         kind = "server" if id in self.settings.servers else "consensus"
         command = self._etcd.get(id) or python("-m", "ares", kind, self.settings.path, "--id", id)
         if slow:
@@ -171,7 +176,9 @@ class Cluster:
 
 
 class Helper:
-    """A process of clients (``python -P -m ares.testing.torture ROLE PLAN``), spoken with in JSON lines."""
+    """A process of clients (``python -P -m ares.testing.torture ROLE PLAN``) that speaks JSON
+    lines.
+    """
 
     def __init__(self, process: asyncio.subprocess.Process, log: Path) -> None:
         self._process = process
@@ -179,7 +186,7 @@ class Helper:
 
     @staticmethod
     async def start(prefix: Sequence[str], role: str, plan: bytes, log: Path) -> "Helper":
-        """Start it; what it has to say on stderr goes to ``log``."""
+        """Start the process; stderr goes to ``log``."""
         with log.open("ab") as stderr:
             process = await asyncio.create_subprocess_exec(
                 *prefix,
@@ -201,7 +208,7 @@ class Helper:
         self._process.stdin.write(line + b"\n")
 
     async def hear(self) -> bytes:
-        """The next line, or nothing when the process has ended."""
+        """Return the next line; empty when the process has ended."""
         assert self._process.stdout is not None
         line = await self._process.stdout.readline()
         return line if line.endswith(b"\n") else b""
@@ -211,31 +218,32 @@ class Helper:
             self._process.terminate()
 
     async def end(self) -> int:
-        """Its exit status, when it has ended."""
+        """Wait for the end, and return the exit status."""
         return await self._process.wait()
 
     async def kill(self) -> None:
-        """kill -9; it is gone when this returns."""
+        """Kill with signal 9, and return when the process is gone."""
         if self.alive:
             self._process.kill()
         await self._process.wait()
 
     def last_words(self) -> str:
-        """The end of what it said on stderr."""
+        """Return the end of the output on stderr."""
         return last_words(self._log)
 
 
 def etcd_ids(count: int) -> list[ServerId]:
-    """The names of so many members of an etcd."""
+    """Return the names of ``count`` members of an etcd."""
     return [ServerId(f"e{index}") for index in range(count)]
 
 
 def etcd_members(
     directory: Path, count: int, network: Network | None
 ) -> tuple[tuple[str, ...], dict[ServerId, list[str]]]:
-    """Where clients reach ``count`` members of an etcd, and by id what runs each of them, the first time and again.
+    """Return the client addresses of ``count`` members of an etcd, and the commands by id.
 
-    Each is at its host's address in ``network`` or on loopback. Raises :class:`TortureFailed` without etcd.
+    Each command starts a member, the first time and again. Each address is of the member's host in
+    ``network`` or on loopback. Raises :class:`TortureFailed` without etcd.
     """
     if shutil.which(ETCD) is None:
         raise TortureFailed(

@@ -1,7 +1,9 @@
-"""A process of clients of one log: they append singly, in batches, many at once and conditionally, read, follow, ask where it ends, and trim.
+"""A process of clients of a log: they append, read, follow, ask for the tail, and trim.
 
-Each has a connection of its own. Entries say whose they are, so a history names every append. An append that may be there or not ends the name under
-which its client appends; so the order of one name is the order of its appends, also of those that nobody knows of.
+Appends are single, in batches, many at once and conditional. Each client has a connection of its
+own. Entries name their client, hence a history names every append. An append of unknown outcome
+ends the name under which the client appends; hence the order of a name is the order of its appends,
+unknown appends included.
 """
 
 import asyncio
@@ -33,17 +35,20 @@ AT_ONCE_MAX = 30
 BATCH_MAX = 6
 READ_MAX = 50
 KEPT = 150
-"""Entries that a trim leaves, most of the time."""
+"""Entries that a trim leaves, in most cases."""
 
 TRIM_SHARE = 0.02
 PATIENT = 0.8
-"""Of the time that an operation has: what took longer, and is uncertain, is a failure of the cluster."""
+"""The share of an operation's time limit after which an uncertain end is a failure of the cluster.
+"""
 
 SIZES_BYTES = ((32, 80), (2_000, 15), (40_000, 4), (400_000, 1))
 
 
 class LogWorker:
-    """``name`` is unique in the run. ``faults``: errors that no client may raise."""
+    """A client of a log; ``name`` is unique in the run. ``faults``: errors that no client may
+    raise.
+    """
 
     def __init__(
         self,
@@ -61,7 +66,7 @@ class LogWorker:
         self._timeout_s = timeout_s
         self._written = self._life = self._first = self._tail = 0
 
-    # -- what it does ---------------------------------------------------------------------------------------------------
+    # -- operations --------------------------------------------------------------------------------
 
     async def append_one(self) -> None:
         await self._append(1)
@@ -75,7 +80,7 @@ class LogWorker:
         await self._append(self._chance.randint(2, BATCH_MAX))
 
     async def append_conditionally(self) -> None:
-        """Where the log ends, as this client knows; now and then where something is."""
+        """Append at the known end of the log; sometimes at a taken position."""
         if self._chance.random() < 0.7:
             await self.tail()
         await self._append(
@@ -86,20 +91,22 @@ class LogWorker:
         invoked = time.monotonic()
         try:
             self._tail = await self._log.tail(timeout_s=self._timeout_s)
-        except Exception as problem:  # the loop must go on, and a fault of the client library is a finding like any other
+        except (
+            Exception
+        ) as problem:  # the loop must go on; a fault of the client library is a finding too
             self._failed("tail", invoked, problem)
         else:
             self._note("tail", invoked, self._tail)
 
     async def read(self) -> None:
-        """Somewhere, also a little beyond the end and below the beginning."""
+        """Read at a random place, also a little beyond the end and below the beginning."""
         await self.read_at(
             self._chance.randint(max(0, self._first - 5), max(self._first, self._tail) + 3),
             self._chance.randint(1, READ_MAX),
         )
 
     async def read_at(self, first: int, count: int) -> int:
-        """Read and record; the position after what was there, or ``first`` if nothing was."""
+        """Read and record; return the next position, or ``first`` without entries."""
         invoked = time.monotonic()
         reads: Reads = "craq" if self._chance.random() < 0.7 else "cr"
         entries: Sequence[bytes] = ()
@@ -126,17 +133,17 @@ class LogWorker:
         return first + len(entries)
 
     async def read_all(self) -> None:
-        """From the beginning to the end, once."""
+        """Read once from the beginning to the end."""
         await self.tail()
         position = 0
         while position < self._tail:
             after = await self.read_at(position, READ_MAX)
             if after == position and self._first <= position:
-                return  # the history says that something is missing
+                return  # the history shows the missing entries
             position = max(after, self._first)
 
     async def trim(self) -> None:
-        """Give up what is old; rarely all that is committed."""
+        """Trim old entries; rarely all committed entries."""
         if self._chance.random() > TRIM_SHARE:
             return await self.tail()
         upto, invoked = (
@@ -152,7 +159,7 @@ class LogWorker:
         return None
 
     async def follow(self, over: asyncio.Event) -> None:
-        """For a while from somewhere, then again: each time under another name."""
+        """Follow for a while from a random place, again and again, each time under a new name."""
         while not over.is_set():
             self._life += 1
             name, last_s = f"{self._name}/{self._life}", time.monotonic()
@@ -171,7 +178,7 @@ class LogWorker:
                 self._failed("follow", last_s, problem)
             await asyncio.sleep(0.05)
 
-    # -- how it is told -------------------------------------------------------------------------------------------------
+    # -- recording ---------------------------------------------------------------------------------
 
     async def _append(self, count: int, at: int | None = None) -> None:
         entries, name, life = [self._next_entry() for _ in range(count)], self._name, self._life
@@ -258,11 +265,11 @@ ROLES: dict[str, tuple[tuple[str, ...], float]] = {
     "trimmer": (("trim", "read"), 0.5),
     "follower": ((), 0.0),
 }
-"""What each does, in turn by chance, and its share of the rate."""
+"""Kinds of work, each with a share of the rate; a client takes them at random."""
 
 
 async def run_log_clients(plan: TrafficPlan) -> None:
-    """Work until SIGTERM, then let the operations under way end."""
+    """Work until SIGTERM, and let the operations under way end."""
     over = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, over.set)
     settings, shares = Settings.load(plan.cluster), sum(share for _, share in ROLES.values())
@@ -309,7 +316,7 @@ async def _work(
 
 
 async def _until(following: Awaitable[None], over: asyncio.Event) -> None:
-    """A follower waits for ever for what comes next."""
+    """Follow until ``over``: a follower waits for ever for the next entry."""
     task, ended = asyncio.ensure_future(following), asyncio.ensure_future(over.wait())
     await asyncio.wait([task, ended], return_when=asyncio.FIRST_COMPLETED)
     task.cancel()
@@ -318,7 +325,7 @@ async def _until(following: Awaitable[None], over: asyncio.Event) -> None:
 
 
 def first_chain(settings: Settings) -> list[ServerId]:
-    """The servers that the log begins on: of those that are in no configuration in the beginning."""
+    """Return the servers of the log's first chain: servers outside the initial configuration."""
     return [server for server in settings.servers if server not in settings.initial.server_ids][
         :FIRST_SERVERS
     ]
@@ -332,7 +339,7 @@ async def make_log(plan: TrafficPlan) -> None:
 
 
 async def run_final_log_reader(plan: TrafficPlan) -> None:
-    """Read all that there is, with a client that knows nothing."""
+    """Read the whole log, with a fresh client."""
     with RecordLog(plan.out) as records:
         async with connect(Settings.load(plan.cluster)) as store:
             client = LogWorker(

@@ -1,12 +1,14 @@
-"""The nemesis: hurts servers and consensus members at random, and reconfigures all the time, within what its ledger allows.
+"""The nemesis: random faults and steady reconfiguration, within the limits of a ledger.
 
-All chance comes from one seeded generator, so a seed gives the same intentions; real processes answer when they answer, so it does not give the
-same run.
+All choices come from a single seeded generator, therefore a seed gives the same intentions; real
+processes answer in their own time, therefore a seed does not give the same run.
 
-The ledger knows which process may be hurt without breaking what the configurations in use promise to survive. A server that keeps everything in
-memory has lost it when it was killed. It comes back with a new identity and stays lost, for ever, to every configuration that names the old one;
-with a store it comes back as the same. So for each configuration in use, the last finalized one and all that are or may yet become decided, the
-members that are in trouble *or* are not who they were are counted, and never more than ``crashes_survived`` of them are allowed at once.
+The ledger knows which process may be hurt without breaking the promises of the configurations in
+use. A server with all data in memory loses the data when killed. Such a server returns with a new
+identity and stays lost, for ever, to every configuration that names the old identity; a server with
+a store returns with the old identity. Configurations in use are the last finalized configuration
+and all decided or possibly later decided ones. For each, the ledger counts the members in trouble
+*or* with a new identity, and never allows more than ``crashes_survived`` of them at once.
 """
 
 import asyncio
@@ -40,10 +42,13 @@ BETWEEN_FAULTS_S = (0.1, 1.2)
 AILING_S = (0.3, 5.0)
 BETWEEN_RECONFIGURATIONS_S = (0.0, 0.6)
 REIGN_S = (2.0, 8.0)
-"""Now and then a configuration stays for so long: each new one brings everything to a quorum, and would hide what had gone missing in the last.
+"""Seconds of a long reign.
 
-Half of these reigns are deadly: one server after the other is killed and started again at once. Of a configuration only ``crashes_survived`` may
-lose their memory, so this is soon over, unless servers come back as what they were: because they have a store, or because they are taken for it.
+Sometimes a configuration stays this long: each new configuration brings all data to a quorum, and
+would hide losses of the last. Half of these reigns are deadly: servers are killed in turn and
+started again at once. Only ``crashes_survived`` of a configuration may lose their memory, therefore
+a deadly reign ends soon, unless servers return with the old identity: because they have a store, or
+because a server is wrongly taken for the old server.
 """
 
 QUICKLY_S = (0.0, 0.2)
@@ -56,7 +61,10 @@ Trouble = Literal["dead", "stopped", "partitioned"]
 
 
 class _Pending(Struct):
-    """A configuration that somebody wants or wanted; ``begun`` and ``ended`` count beginnings and ends of attempts (None: still at it)."""
+    """A configuration that an attempt proposes or proposed.
+
+    ``begun`` and ``ended`` count beginnings and ends of attempts (``None``: under way).
+    """
 
     configuration: Configuration
     begun: int
@@ -64,7 +72,7 @@ class _Pending(Struct):
 
 
 class NemesisLedger:
-    """``initial``: c0, under the identities that its servers have at first."""
+    """The state of servers, members and configurations. ``initial``: c0, first identities."""
 
     def __init__(
         self,
@@ -75,11 +83,11 @@ class NemesisLedger:
         self.identities = dict(identities)
         self.trouble: dict[ServerId, Trouble] = {}
         self._members = tuple(members)
-        self._finalized = {initial.index: initial}  # from the last that was announced on
+        self._finalized = {initial.index: initial}  # from the last announced configuration on
         self._pending: dict[int, _Pending] = {}
         self._clock = 0
 
-    # -- servers and members --------------------------------------------------------------------------------------------
+    # -- servers and members -----------------------------------------------------------------------
 
     @property
     def well(self) -> list[ServerId]:
@@ -92,7 +100,7 @@ class NemesisLedger:
         return [member for member in self._members if member not in self.trouble]
 
     def lost(self, configuration: Configuration) -> set[ServerId]:
-        """The members of ``configuration`` that cannot answer in it now."""
+        """Return the members of ``configuration`` that cannot answer in it now."""
         return {
             server.id
             for server in configuration.servers
@@ -100,7 +108,9 @@ class NemesisLedger:
         }
 
     def may_hurt(self, who: ServerId) -> bool:
-        """Whether a server or consensus member that is well may be killed, stopped or cut off now."""
+        """Return whether a healthy server or consensus member may be killed, stopped or cut off
+        now.
+        """
         if who in self.trouble:
             return False
         if who in self._members:
@@ -111,16 +121,19 @@ class NemesisLedger:
         )
 
     def hurt(self, who: ServerId, how: Trouble) -> None:
-        """It is in trouble from now on. Ask :meth:`may_hurt` first. One in trouble may get into worse: dying costs nobody more than silence."""
+        """Note the start of trouble. Ask :meth:`may_hurt` first.
+
+        A process in trouble may get into worse trouble: death costs no more than silence.
+        """
         self.trouble[who] = how
 
     def recovered(self, who: ServerId, identity: str | None = None) -> None:
-        """It is well again; ``identity``: that of a server's new life."""
+        """Note the end of trouble; ``identity``: of a server's new life."""
         del self.trouble[who]
         if identity is not None:
             self.identities[who] = identity
 
-    # -- configurations -------------------------------------------------------------------------------------------------
+    # -- configurations ----------------------------------------------------------------------------
 
     @property
     def in_use(self) -> list[Configuration]:
@@ -131,25 +144,29 @@ class NemesisLedger:
         ]
 
     def wished(self, number: int, configuration: Configuration) -> None:
-        """Attempt ``number`` to install ``configuration`` begins."""
+        """Note the begin of attempt ``number`` to install ``configuration``."""
         servers = tuple(Server(id, identity=self.identities[id]) for id in configuration.server_ids)
         self._pending[number] = _Pending(
             structs.replace(configuration, servers=servers), self._tick()
         )
 
     def refused(self, number: int) -> None:
-        """The attempt ended before anything was proposed."""
+        """Note an attempt ended before any proposal."""
         del self._pending[number]
 
     def left(self, number: int) -> None:
-        """The attempt ended nobody knows where; its configuration may be decided, and then somebody must finish it."""
+        """Note an attempt of unknown end: the configuration may be decided, and a later attempt
+        must finish.
+        """
         self._pending[number].ended = self._tick()
 
     def done(self, number: int, result: Installed) -> None:
-        """The attempt ended with ``result``. If that was announced, what came before is out of use: a client that is left behind finds its way.
+        """Note an attempt that ended with ``result``.
 
-        So are the configurations of all attempts that had ended before this one began, since it found and finished what they had left. An attempt
-        that still goes on, or ended later, may yet have its own decided after this one.
+        If the result was announced, all earlier configurations are out of use: a client left behind
+        finds the way. The configurations of all attempts that had ended before this attempt began
+        are out of use too, since this attempt found and finished them. An attempt under way, or
+        with a later end, may yet have its configuration decided after this attempt.
         """
         begun = self._pending.pop(number).begun
         index = result.configuration.index
@@ -182,14 +199,18 @@ class NemesisLedger:
 
 
 Reconfigure = Callable[[Wish, float | None], Awaitable[Outcome]]
-"""Has a wish tried; with a number of seconds, the process that tries it is killed so long after it was asked to, if it is still at it."""
+"""Tries a wish; with a number of seconds, the process is killed this long after the request.
+
+A process that has finished is not killed.
+"""
 
 
 class Nemesis:
-    """``problems`` are findings, in words: what went wrong although the ledger says that it should not.
+    """A source of faults and reconfigurations.
 
-    ``log``: it is reconfigured, instead of the objects. ``spared``: servers that are never hurt, and in no configuration that is wished for.
-    ``between_s``: how long it waits between two faults.
+    ``problems``: findings, in words: failures excluded by the ledger. ``log``: the log is
+    reconfigured, instead of the objects. ``spared``: servers never hurt, and in no proposed
+    configuration. ``between_s``: the pause between two faults.
     """
 
     def __init__(
@@ -219,7 +240,10 @@ class Nemesis:
         self._between_s = between_s
 
     async def rage(self, seconds: float) -> None:
-        """Hurt and reconfigure for so long; then heal everything, and install one more configuration, which finishes what may be left."""
+        """Hurt and reconfigure for ``seconds``; heal all; install a last configuration.
+
+        The last configuration finishes any attempt left behind.
+        """
         end = self._now() + seconds
         try:
             async with asyncio.TaskGroup() as group:
@@ -231,13 +255,17 @@ class Nemesis:
         await self._finish()
 
     async def heal(self) -> None:
-        """Everything is well when this returns."""
+        """Heal all processes, and return when all are well."""
         self._peace.set()
         while self._recoveries:
             await asyncio.gather(*self._recoveries)
 
     async def _finish(self) -> None:
-        """A server that was cut off takes a moment to be heard again, as long as TCP waits before it sends again, and is refused until then."""
+        """Install a last configuration, with more attempts for formerly cut-off servers.
+
+        A cut-off server is unheard for a moment more, the wait of TCP before a retransmission, and
+        is refused during this moment.
+        """
         outcome: Outcome | None = None
         for _ in range(FINISH_ATTEMPTS):
             outcome = await self._reconfigure()
@@ -252,7 +280,7 @@ class Nemesis:
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
 
-    # -- faults ---------------------------------------------------------------------------------------------------------
+    # -- faults ------------------------------------------------------------------------------------
 
     async def _keep_hurting(self, end: float) -> None:
         while self._now() < end:
@@ -262,7 +290,7 @@ class Nemesis:
             self.strike()
 
     def strike(self) -> None:
-        """One fault, if there is anybody who may be hurt."""
+        """Cause a fault, if any process may be hurt."""
         server = self._deadly or self._chance.random() < 0.8
         candidates = self._well() if server else self._ledger.members_well
         allowed = [id for id in candidates if self._ledger.may_hurt(id)]
@@ -312,7 +340,7 @@ class Nemesis:
             if not recovering:
                 self._recover(partial(self._relaunch, who))
 
-    # -- recoveries -----------------------------------------------------------------------------------------------------
+    # -- recoveries --------------------------------------------------------------------------------
 
     def _recover(self, how: Callable[[], Awaitable[None]]) -> None:
         recovery = asyncio.get_running_loop().create_task(
@@ -362,7 +390,7 @@ class Nemesis:
         await self._well_again(who, "connected")
 
     async def _well_again(self, who: ServerId, kind: str) -> None:
-        """Unless it ended by itself in the meantime."""
+        """Note the recovery, unless the process ended by itself meanwhile."""
         if self._ledger.trouble[who] == "dead":
             await self._relaunch(who)
         else:
@@ -370,7 +398,7 @@ class Nemesis:
             self._timeline.mark(kind, who)
             self._timeline.state(who, "up")
 
-    # -- reconfigurations -----------------------------------------------------------------------------------------------
+    # -- reconfigurations --------------------------------------------------------------------------
 
     async def _keep_reconfiguring(self, end: float) -> None:
         while self._now() < end:
@@ -403,7 +431,9 @@ class Nemesis:
         return outcome
 
     def wish(self, dangerous: bool = False) -> Wish | None:
-        """Any configuration of servers that are well, which survives a crash; None if too few are well."""
+        """Return a configuration of healthy servers that survives a crash; ``None`` with too few
+        servers.
+        """
         well = self._well()
         if len(well) < SERVERS_MIN:
             return None
@@ -438,7 +468,7 @@ class Nemesis:
                     self._ledger.refused(wish.number)
             case Failed(error):
                 self._count("failed", f"{text}: {error}")
-                if not self._log:  # a chain is finalized when all of its servers have everything, and one of them may have died for good
+                if not self._log:  # a chain needs all its servers to be finalized, and a server may have died for good
                     self.problems.append(f"a reconfiguration to {text} failed: {error}")
                 self._ledger.left(wish.number)
 
@@ -453,15 +483,15 @@ class Nemesis:
 
 
 SERVERS_MIN = 3
-"""Fewer survive no crash."""
+"""Servers of a configuration, at least; fewer survive no crash."""
 
 DELTAS = (8, 12, 16)
-"""At least the number of clients that write one object at once."""
+"""Values of delta: at least the number of clients that write an object at once."""
 
 OBJECTS_BEFORE_DEATH_MAX = 20
 CHAIN_MAX = 5
 SLOW_SHARE = 0.25
-"""Of the servers of a log that are started again: their disks are slow in that life."""
+"""The share of a log's restarted servers with slow disks in the new life."""
 
 _STAGES: tuple[Stage, ...] = (
     "read-config",
@@ -473,7 +503,10 @@ _STAGES: tuple[Stage, ...] = (
 
 
 def random_wish(number: int, well: Sequence[ServerId], dangerous: bool, chance: Random) -> Wish:
-    """Some of the servers, at least SERVERS_MIN, under any algorithm and parameters that survive a crash; ``dangerous``: its reconfigurer may die."""
+    """Choose at least SERVERS_MIN servers, an algorithm and parameters that survive a crash.
+
+    ``dangerous``: the reconfigurer may die.
+    """
     servers = tuple(chance.sample(well, chance.randint(SERVERS_MIN, len(well))))
     wish = Wish(
         number,
@@ -505,7 +538,10 @@ _CHAIN_STAGES: tuple[Stage, ...] = ("seal", "fetch", "finalize-config", "gc-conf
 def random_chain(
     number: int, well: Sequence[ServerId], dangerous: bool, chance: Random, log: str
 ) -> Wish:
-    """Some of the servers in any order; its reconfigurer may die after each of its steps: when it has sealed, decided, pointed, finalized."""
+    """Choose servers in any order.
+
+    The reconfigurer may die after each step: when it has sealed, decided, pointed, finalized.
+    """
     servers = tuple(chance.sample(well, chance.randint(SERVERS_MIN, min(CHAIN_MAX, len(well)))))
     dies_in = chance.choice(_CHAIN_STAGES) if dangerous and chance.random() < 0.2 else None
     return Wish(number, "chain", servers, fresh=chance.random() < 0.3, dies_in=dies_in, domain=log)

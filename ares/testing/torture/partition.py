@@ -1,9 +1,10 @@
-"""A network of the run's own, so that it can be cut: each process in a network namespace, all of them joined by a bridge in one more namespace.
+"""A network of the run that can be cut: a network namespace for each process, joined by a bridge.
 
-Addresses (10.77.0.0/24) exist inside these namespaces only; nothing is sent to or from anywhere else, and the machine's own interfaces and rules stay
-as they are. Names carry the pid of the run: ``ip netns`` shows what a run that was killed left behind, and ``ip netns del NAME`` removes it.
+The bridge is in a further namespace. Addresses (10.77.0.0/24) exist inside these namespaces only;
+no packet leaves them, and the machine's own interfaces and rules stay unchanged. Names carry the
+pid of the run: ``ip netns`` shows the rest of a killed run, and ``ip netns del NAME`` removes it.
 
-Packets are dropped in the namespace of the process that is cut off, by iptables.
+Packets are dropped in the namespace of the cut-off process, by iptables.
 """
 
 import os
@@ -17,17 +18,20 @@ HOSTS_MAX = 250
 _NETWORK = "10.77.0"
 
 Direction = Literal["in", "out", "both"]
-"""Seen from the one that is cut off: ``in``: it hears nothing, ``out``: it is not heard."""
+"""Direction for the cut-off process: ``in``: it hears no peer, ``out``: no peer hears it."""
 
 
 def obstacle() -> str | None:
-    """Why there can be no network of our own here, and what to do about it; None if there can."""
+    """Return why this machine cannot make a network, with the remedy; ``None`` if it can."""
     why = namespaces.obstacle()
     return f"no partitions: {why}" if why else None
 
 
 class Network:
-    """``hosts``: their names, at most HOSTS_MAX. Use it as a context manager: at the end of it everything is removed, also after a failure."""
+    """The network of a run. ``hosts``: their names, at most HOSTS_MAX.
+
+    Use it as a context manager: at the end all parts are removed, also after a failure.
+    """
 
     def __init__(self, hosts: Sequence[str]) -> None:
         if len(hosts) > HOSTS_MAX:
@@ -65,15 +69,17 @@ class Network:
         self._remove()
 
     def address(self, host: str) -> str:
-        """The IPv4 address of ``host``, in its namespace."""
+        """Return the IPv4 address of ``host``, in the namespace of ``host``."""
         return f"{_NETWORK}.{self._places[host]}"
 
     def inside(self, host: str) -> list[str]:
-        """What a command begins with that is to run there; the command takes the place of `ip`, pid and all."""
+        """Return the words that begin a command on ``host``; the command replaces `ip`, pid
+        included.
+        """
         return namespaces.inside(self._namespace(host))
 
     def cut(self, host: str, peers: Iterable[str], direction: Direction) -> None:
-        """From now on drop what ``peers`` send to ``host``, or it to them, or both."""
+        """Drop from now on packets from ``peers`` to ``host``, the reverse, or both."""
         for peer in peers:
             if direction in ("in", "both"):
                 self._filter(host, "-A", "INPUT", "-s", self.address(peer), "-j", "DROP")
@@ -81,7 +87,7 @@ class Network:
                 self._filter(host, "-A", "OUTPUT", "-d", self.address(peer), "-j", "DROP")
 
     def mend(self, host: str) -> None:
-        """Drop nothing more at ``host``."""
+        """Drop no more packets at ``host``."""
         self._filter(host, "-F")
 
     def _filter(self, host: str, *rule: str) -> None:
@@ -98,6 +104,6 @@ class Network:
         self._made.append(namespace)
 
     def _remove(self) -> None:
-        """The interfaces go with their namespaces."""
+        """Remove the namespaces, and with them the interfaces."""
         while self._made:
             namespaces.remove(self._made.pop())

@@ -1,6 +1,8 @@
-"""Processes that reconfigure as they are told, and may be killed in the middle: the next one has to finish what one left.
+"""Processes that reconfigure on request, and may be killed in the middle.
 
-Each takes a :class:`ares.testing.torture.records.Wish` a line on stdin and answers with replies, a line each, of which the last tells the outcome.
+The next process must finish the work of a killed process. Each takes a
+:class:`ares.testing.torture.records.Wish` a line on stdin and answers with replies, a line each;
+the last reply tells the outcome.
 """
 
 import asyncio
@@ -35,11 +37,11 @@ from ares.testing.torture.records import (
 
 HINT_S = 5.0
 BEFORE_SEAL = ("read-config", "prepare")
-"""What a reconfigurer of a log reports first: until then nothing is changed, and nothing proposed."""
+"""The early stages of a log's reconfigurer: up to them, no change and no proposal is made."""
 
 
 class ReconfigurerPlan(Struct, frozen=True):
-    """``timeout_s`` bounds a standstill."""
+    """The settings of a reconfigurer. ``timeout_s`` bounds a standstill."""
 
     cluster: str
     timeout_s: float
@@ -69,7 +71,7 @@ async def _fulfil(wish: Wish, store: Manager, consensus: Consensus, timeout_s: f
     begun = False
 
     def report(progress: Progress) -> None:
-        """Tell the parent that the wish may be decided from now on; die here if that is wished for."""
+        """Tell the parent of a possible decision from now on; die here if the wish demands."""
         nonlocal begun
         if not begun and not (wish.dap == "chain" and progress.stage in BEFORE_SEAL):
             begun = True
@@ -96,7 +98,10 @@ async def _fulfil(wish: Wish, store: Manager, consensus: Consensus, timeout_s: f
 
 
 async def _is_announced(result: Reconfigured, consensus: Consensus) -> bool:
-    """A reconfiguration succeeds also when nobody in the consensus service heard of it."""
+    """Return whether consensus announces the result.
+
+    A reconfiguration succeeds even when no consensus member heard of the end.
+    """
     try:
         hint = await consensus.hint(result.configuration.domain, HINT_S)
     except ConsensusUnavailable:
@@ -110,7 +115,9 @@ _reply_decoder: msgspec.json.Decoder[Reply] = msgspec.json.Decoder(Reply)
 
 
 class Reconfigurers:
-    """Processes that reconfigure, one for each wish at a time; they are kept for the next wish if they live."""
+    """Processes that reconfigure, one for each wish at a time; live processes are kept for later
+    wishes.
+    """
 
     def __init__(self, cluster: Cluster, timeout_s: float) -> None:
         self._cluster = cluster
@@ -120,7 +127,10 @@ class Reconfigurers:
         self._busy: set[Helper] = set()
 
     async def reconfigure(self, wish: Wish, kill_after_s: float | None) -> Outcome:
-        """Have the wish tried; ``kill_after_s``: its process is killed so long after it was asked to, if it is still at it."""
+        """Have the wish tried, and return the outcome.
+
+        ``kill_after_s``: seconds from the request to the kill of a process that is still working.
+        """
         helper = (
             self._idle.pop()
             if self._idle
@@ -156,7 +166,7 @@ class Reconfigurers:
             await helper.kill()
 
     async def _listen(self, helper: Helper, heard: list[Reply]) -> None:
-        """Until the outcome or the end of the process, which is then reaped."""
+        """Listen until the outcome or the end of the process, and reap an ended process."""
         while line := await helper.hear():
             reply = _reply_decoder.decode(line)
             heard.append(reply)

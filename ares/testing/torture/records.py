@@ -1,6 +1,7 @@
-"""What the processes of a torture run tell each other, as JSON lines; what happened during a run, and when; and the values that clients write.
+"""Messages between the processes of a torture run, as JSON lines; timelines; and written values.
 
-Clients take times from CLOCK_MONOTONIC, which all processes of a machine share. In a timeline, times are seconds since the run began.
+Clients take times from CLOCK_MONOTONIC, which all processes of a machine share. In a timeline,
+times are seconds since the run began.
 """
 
 import hashlib
@@ -26,13 +27,15 @@ Seen = TypeVar("Seen", Event, LogEvent)
 
 
 class TortureFailed(AresError):
-    """The run itself could not be carried out; that says nothing about the cluster's correctness."""
+    """The run itself could not be carried out; the cluster's correctness is not in question."""
 
 
 class Recorded(Struct, Generic[Seen], frozen=True, omit_defaults=True):
-    """One operation, on an object or on a log: the event of the history, when the client stopped waiting for it, and the error if there was one.
+    """An operation on an object or on a log.
 
-    ``abandoned``: the client left by itself, after a moment, as a client that dies does. That is no failure of the cluster.
+    The record has the event of the history, the time when the client stopped waiting, and the
+    error, if any. ``abandoned``: the client left by itself, after a moment, as a dying client does.
+    This is no failure of the cluster.
     """
 
     event: Seen
@@ -46,7 +49,7 @@ LogRecorded = Recorded[LogEvent]
 
 
 class Counts(Struct, frozen=True):
-    """What one client process has done so far; ``errors`` counts the operations that failed for any reason but their client's own."""
+    """The counts of a client process; ``errors``: failed operations, abandoned ones excepted."""
 
     operations: int = 0
     errors: int = 0
@@ -56,9 +59,10 @@ Stage = Literal["read-config", "update-config", "finalize-config", "gc-config", 
 
 
 class Wish(Struct, frozen=True):
-    """A reconfiguration to be tried. ``fresh``: by a client that knows nothing but the cluster file.
+    """A reconfiguration to try. ``fresh``: by a client that knows only the cluster file.
 
-    ``dies_in``: the reconfigurer kills itself (-9) when it reports that stage for the ``dies_after``-th time. ``transfer``: of objects.
+    ``dies_in``: the reconfigurer kills itself (-9) at the ``dies_after``-th report of this stage.
+    ``transfer``: of objects.
     """
 
     number: int
@@ -83,11 +87,14 @@ class Wish(Struct, frozen=True):
 
 
 class Begun(Struct, frozen=True, tag="begun"):
-    """The wish's servers answered and a place is looked for: from now on the wish may be decided."""
+    """The wish's servers answered and a place is sought: from now on the wish may be decided."""
 
 
 class Installed(Struct, frozen=True, tag="done"):
-    """``configuration`` is finalized. ``announced``: the consensus service names it, or a later one, to clients that are lost."""
+    """``configuration`` is finalized.
+
+    ``announced``: the consensus service names this configuration, or a later one, to lost clients.
+    """
 
     configuration: Configuration
     ours: bool
@@ -96,7 +103,7 @@ class Installed(Struct, frozen=True, tag="done"):
 
 
 class Declined(Struct, frozen=True, tag="refused"):
-    """A server that the wish names did not answer: nothing was proposed."""
+    """A server of the wish did not answer: no proposal was made."""
 
     error: str
 
@@ -108,7 +115,7 @@ class Failed(Struct, frozen=True, tag="failed"):
 
 
 class Killed(Struct, frozen=True, tag="killed"):
-    """The reconfigurer was killed, by itself or by the nemesis; ``begun``: the wish may be decided."""
+    """The reconfigurer was killed, by itself or the nemesis; ``begun``: the wish may be decided."""
 
     begun: bool
 
@@ -122,21 +129,24 @@ _log_decoder = msgspec.json.Decoder(LogRecorded)
 
 
 def tell(message: Counts | Reply) -> None:
-    """Let the parent process know."""
+    """Report to the parent process."""
     sys.stdout.buffer.write(encoder.encode(message) + b"\n")
     sys.stdout.buffer.flush()
 
 
 def load_records(paths: Iterable[Path], origin: float) -> list[Record]:
-    """Every record of the files, in the order of invocation, with times since ``origin``.
+    """Return every record of the files, in the order of invocation, with times since ``origin``.
 
-    A line that is cut off is none: its client was killed while it wrote.
+    A line that is cut off is skipped: its client was killed during the write.
     """
     return _in_order(map(_record_decoder.decode, _lines(paths)), origin)
 
 
 def load_log_records(paths: Iterable[Path], origin: float) -> list[LogRecorded]:
-    """As :func:`load_records`, of a log. Pieces of one follower that came together stay in their order."""
+    """Return the records of a log, as :func:`load_records` does.
+
+    Pieces of a follower that came together stay in their order.
+    """
     return _in_order(map(_log_decoder.decode, _lines(paths)), origin)
 
 
@@ -166,13 +176,16 @@ def _since(origin: float, record: Recorded[Seen]) -> Recorded[Seen]:
 
 
 def value_of(name: str, size_bytes: int) -> bytes:
-    """The value called ``name``: all of its bytes, of which there are at least as many as the name has, follow from the name."""
+    """Return the value called ``name``; all bytes follow from the name.
+
+    The value has at least as many bytes as the name.
+    """
     head = f"{name} ".encode()
     return head + hashlib.shake_128(head).digest(max(size_bytes - len(head), 0))
 
 
 def name_of(value: bytes) -> str:
-    """What ``value`` is called; of bytes that are no such value, a name that nobody wrote."""
+    """Return the name of ``value``; for unknown bytes, a name that no client wrote."""
     name = value.partition(b" ")[0].decode(errors="replace")
     return (
         name
@@ -185,7 +198,7 @@ State = Literal["up", "dead", "stopped", "partitioned"]
 
 
 class Moment(Struct, frozen=True):
-    """Something that happened at a moment. ``fault``: it was done to hurt."""
+    """An event of a run. ``fault``: the nemesis caused it."""
 
     at: float
     kind: str
@@ -195,7 +208,7 @@ class Moment(Struct, frozen=True):
 
 
 class Spell(Struct, frozen=True):
-    """How long a process was in a state; ``life`` counts its starts from 1."""
+    """A period of a process in a single state; ``life`` counts starts from 1."""
 
     target: str
     state: State
@@ -205,7 +218,9 @@ class Spell(Struct, frozen=True):
 
 
 class Reign(Struct, frozen=True):
-    """A configuration: ``wished`` when its attempt began (None: not seen), ``finalized`` when it was told to be."""
+    """A configuration: ``wished``: the begin of the attempt (``None``: unseen); ``finalized``: the
+    reported end.
+    """
 
     index: int
     text: str
@@ -214,39 +229,39 @@ class Reign(Struct, frozen=True):
 
 
 class Timeline:
-    """Append-only; the run begins when it is made: ``origin``, on CLOCK_MONOTONIC."""
+    """An append-only timeline; the run begins at creation: ``origin``, on CLOCK_MONOTONIC."""
 
     def __init__(self) -> None:
         self.origin = time.monotonic()
         self.end = 0.0
         self.marks: list[Moment] = []
         self.reigns: list[Reign] = []
-        self.spells: list[Spell] = []  # in the order in which they ended
+        self.spells: list[Spell] = []  # in the order of their ends
         self._now: dict[str, tuple[State, int, float]] = {}
 
     def now(self) -> float:
-        """Seconds since the run began."""
+        """Return the seconds since the run began."""
         return time.monotonic() - self.origin
 
     def mark(self, kind: str, target: str, detail: str = "", *, fault: bool = False) -> None:
         self.marks.append(Moment(self.now(), kind, target, detail, fault))
 
     def state(self, target: ServerId, state: State, *, new_life: bool = False) -> None:
-        """A process is in this state from now on."""
+        """Note the new state of a process."""
         now = self.now()
         _, life, _ = self._now.get(target, (state, 0, now))
         self._close(target, now)
         self._now[target] = (state, life + new_life, now)
 
     def reigns_now(self, configuration: Configuration, wished: float | None) -> None:
-        """A configuration was finalized."""
+        """Note a finalized configuration."""
         if not self.reigns or configuration.index > self.reigns[-1].index:
             self.reigns.append(
                 Reign(configuration.index, configuration.describe(), wished, self.now())
             )
 
     def close(self) -> None:
-        """Nothing follows."""
+        """Close all open periods: the end of the timeline."""
         self.end = self.now()
         for target in list(self._now):
             self._close(target, self.end)
@@ -256,7 +271,7 @@ class Timeline:
         return Counter(mark.kind for mark in self.marks if mark.fault)
 
     def troubled(self) -> list[tuple[float, float]]:
-        """When at least one process was not up: intervals in order, apart from each other."""
+        """Return the times with some process not up: disjoint intervals in order."""
         merged: list[tuple[float, float]] = []
         for begin, end in sorted(
             (spell.begin, spell.end) for spell in self.spells if spell.state != "up"

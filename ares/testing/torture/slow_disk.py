@@ -1,4 +1,4 @@
-"""A storage server whose disk is slow: each call to fdatasync takes up to SLOW_S longer."""
+"""A storage server with a slow disk: each call to fdatasync takes up to SLOW_S longer."""
 
 import os
 import random
@@ -11,7 +11,7 @@ SLOW_S = 0.3
 
 
 def serve_slowly(words: str) -> None:
-    """`ares server CLUSTER --id ID`, for ``words`` CLUSTER and ID, divided by a line feed."""
+    """Run `ares server CLUSTER --id ID`, for ``words`` CLUSTER and ID, divided by a line feed."""
     sync = os.fdatasync
 
     def slowed(descriptor: int) -> None:

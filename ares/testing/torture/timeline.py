@@ -1,6 +1,7 @@
-"""What every client and server was doing, on one page for a person: timeline.html beside this file has its looks and its few lines of JavaScript.
+"""A page for a person, with all clients and servers over time.
 
-Data goes into the page as JSON; times are milliseconds since the run began.
+timeline.html beside this file has the style and the few lines of JavaScript. Data goes into the
+page as JSON; times are milliseconds since the run began.
 """
 
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ SHOWN_ENTRIES_MAX = 3
 
 
 def render(records: Sequence[Recorded[Seen]], timeline: Timeline, summary: Summary) -> str:
-    """The page: complete in itself, nothing is loaded from elsewhere."""
+    """Return the page: complete, with no loads from elsewhere."""
     end = max([timeline.end, *(record.ended for record in records)])
     data = {
         "end": _ms(end),
@@ -50,7 +51,11 @@ def render(records: Sequence[Recorded[Seen]], timeline: Timeline, summary: Summa
 
 
 def _clients(records: Sequence[Recorded[Seen]]) -> dict[str, Any]:
-    """``operations``: for each client, ``[begin, length, kind, outcome, key, value, error]`` in order; the last two are left out if empty."""
+    """Return ``operations``: for each client, a list of operations in order.
+
+    An operation is ``[begin, length, kind, outcome, key, value, error]``; the last two are left out
+    if empty.
+    """
     names = sorted({record.event.client for record in records})
     operations: dict[str, list[list[Any]]] = {name: [] for name in names}
     for record in records:
@@ -75,7 +80,7 @@ def _clients(records: Sequence[Recorded[Seen]]) -> dict[str, Any]:
 
 
 def _processes(timeline: Timeline) -> dict[str, Any]:
-    """``spells``: for each process, ``[begin, end, state, life]`` in order."""
+    """Return ``spells``: for each process, ``[begin, end, state, life]`` in order."""
     names = sorted(
         {spell.target for spell in timeline.spells},
         key=lambda name: (not name.startswith("s"), len(name), name),
@@ -89,7 +94,7 @@ def _processes(timeline: Timeline) -> dict[str, Any]:
 
 
 def _configurations(timeline: Timeline) -> list[list[Any]]:
-    """``[wished or null, finalized, until, index, text]``."""
+    """Return ``[wished or null, finalized, until, index, text]`` for each configuration."""
     reigns = timeline.reigns
     ends = [*(reign.finalized for reign in reigns[1:]), timeline.end]
     return [

@@ -1,6 +1,7 @@
 """A torture run: a place of its own, the processes, clients, the nemesis, the verdict.
 
-The place is a temporary directory with a cluster file, and a network if there can be one. Nothing of it is left afterwards.
+The place is a temporary directory with a cluster file, and a network if possible. All of it is
+removed afterwards.
 """
 
 import asyncio
@@ -59,7 +60,7 @@ from ares.testing.verify.log_history import dump_log
 
 TIMEOUT_S = 20.0
 OPERATIONS_PER_S = 160.0
-"""Of all clients together, at most."""
+"""Rate limit of all clients together."""
 
 CALM_S = 1.0
 _PROGRESS_S = 0.5
@@ -69,15 +70,21 @@ ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 Workload = Literal["objects", "log"]
 DIRECTORY_SERVERS = 3
 STANDSTILL_S, BETWEEN_FAULTS_OF_LOG_S = 2.0, (0.5, 4.0)
-"""A log takes appends when all servers of its chain are well, and a chain is finalized when all have everything: a move to one with a dead server
-gives up after so long, and the next one is tried, as the autopilot would. There is time for one between faults."""
+"""Patience and pauses of a log's moves.
+
+A log takes appends when all servers of the chain are well, and a chain is finalized when all its
+servers have all records. A move to a chain with a dead server gives up after the first time, and
+the next chain is tried, as the autopilot does. The pause between faults leaves time for a move.
+"""
 
 
 class Options(Struct, frozen=True):
-    """``out``: where history.jsonl and timeline.html go.
+    """The options of a run. ``out``: the place for history.jsonl and timeline.html.
 
-    ``etcd``: it decides, with so many members, instead of consensus members. ``durability``: whether servers that were killed come back with what
-    they had, or as somebody new. ``workload``: what clients use. The names of logs are kept by servers more that nobody hurts.
+    ``etcd``: an etcd decides, with ``consensus`` members, instead of consensus members.
+    ``durability``: whether killed servers return with their data, or with a new identity.
+    ``workload``: the clients' operations. Names of logs are kept by additional servers that are
+    never hurt.
     """
 
     seconds: float
@@ -100,7 +107,7 @@ class TortureProgress(Struct, frozen=True):
 
 
 class TortureRun:
-    """One run on a cluster that is set up and not started."""
+    """A run on a cluster that is set up and not started."""
 
     def __init__(
         self,
@@ -124,7 +131,7 @@ class TortureRun:
         self._problems: list[str] = []
 
     async def perform(self) -> Summary:
-        """Everything but the place. An ending signal cancels it, once."""
+        """Perform the run, without making the place. An ending signal cancels the run, once."""
         self._listen_for_endings()
         try:
             await self._cluster.start()
@@ -148,7 +155,7 @@ class TortureRun:
         return self._report(nemesis)
 
     async def _nemesis(self) -> Nemesis:
-        """For what the clients use, which is there when this returns."""
+        """Make the nemesis for the workload; the log, if any, exists on return."""
         settings = self._cluster.settings
         first, log, spared = settings.initial, "", tuple[ServerId, ...]()
         identities = {server: self._cluster.identity(server) for server in settings.servers}
@@ -318,10 +325,11 @@ class TortureRun:
 def torture(
     options: Options, show: Callable[[TortureProgress], None], say: Callable[[str], None]
 ) -> Summary:
-    """Make a place for the run, carry it out, write what came of it, and clear up. Raises :class:`ares.testing.torture.records.TortureFailed`.
+    """Make a place for the run, carry it out, write the results, and clear up.
 
-    ``show`` is called with the progress twice a second, ``say`` with what a person should know at once. SIGINT, SIGTERM and SIGHUP end it with
-    KeyboardInterrupt, when everything is stopped and removed.
+    ``show`` is called with the progress twice a second, ``say`` with urgent messages for a person.
+    SIGINT, SIGTERM and SIGHUP end the run with KeyboardInterrupt, after all processes are stopped
+    and removed. Raises :class:`ares.testing.torture.records.TortureFailed`.
     """
     notes: list[str] = []
     options.out.mkdir(parents=True, exist_ok=True)
@@ -347,7 +355,7 @@ def torture(
 
 @contextlib.contextmanager
 def _signals(handler: signal.Handlers | Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Meanwhile ``handler`` sees to Ctrl-C, to being asked to end, and to the end of the terminal."""
+    """Handle Ctrl-C, SIGTERM and the end of the terminal by ``handler`` inside the context."""
     before = {number: signal.signal(number, handler) for number in ENDINGS}
     try:
         yield
@@ -361,7 +369,7 @@ def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def _hosts(options: Options) -> list[str]:
-    """Everybody who has an address of its own."""
+    """Return the names of all hosts with an address of their own."""
     deciders = (
         etcd_ids(options.consensus)
         if options.etcd
@@ -372,7 +380,7 @@ def _hosts(options: Options) -> list[str]:
 
 
 def _cluster(home: Path, options: Options, network: Network | None) -> Cluster:
-    """Not yet started."""
+    """Return the cluster, not yet started."""
     endpoints, etcd = (
         etcd_members(home / "etcd", options.consensus, network) if options.etcd else ((), {})
     )
@@ -398,7 +406,7 @@ def _cluster(home: Path, options: Options, network: Network | None) -> Cluster:
 
 
 def _moved(settings: Settings, network: Network) -> Settings:
-    """The same cluster with every process at its host's address."""
+    """Return the same cluster with every process at the address of its host."""
     text = settings.path.read_text(encoding="utf-8")
     for server in settings.servers.values():
         text = text.replace(f'"{server.address}"', f'"{network.address(server.id)}:7400"')

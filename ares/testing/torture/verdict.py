@@ -1,4 +1,4 @@
-"""What a run amounts to: the history judged, counts, latencies, and whether the run was clean."""
+"""The result of a run: the judged history, counts, latencies, and the verdict."""
 
 from bisect import bisect_right
 from collections import Counter
@@ -16,7 +16,7 @@ from ares.testing.verify.tag_order import check_tags
 
 
 class Latency(Struct, frozen=True):
-    """Milliseconds, of operations that succeeded; None where there were none."""
+    """Milliseconds of successful operations; ``None`` without operations."""
 
     count: int
     p50_ms: float | None
@@ -25,10 +25,12 @@ class Latency(Struct, frozen=True):
 
 
 class Summary(Struct, frozen=True):
-    """``operations``: kind to outcome to count. ``liveness_failures``: operations that failed although enough servers were well.
+    """The summary of a run.
 
-    ``violations``: contradictions in the history, each of which is a lost write or a stale read. ``problems``: whatever else must not be.
-    ``longest_pause_s``: the longest time in which no operation of any client succeeded.
+    ``operations``: kind to outcome to count. ``liveness_failures``: operations that failed although
+    enough servers were well. ``violations``: contradictions in the history, each of which is a lost
+    write or a stale read. ``problems``: all further findings. ``longest_pause_s``: the longest time
+    without a successful operation of any client.
     """
 
     seed: int
@@ -77,7 +79,7 @@ class Summary(Struct, frozen=True):
 
 
 class Findings(Struct, frozen=True):
-    """What a history shows, in words."""
+    """The findings of a history, in words."""
 
     violations: list[str]
     undecided: list[str]
@@ -85,7 +87,7 @@ class Findings(Struct, frozen=True):
 
 
 def judge(records: Sequence[Record]) -> Findings:
-    """Judge what clients recorded."""
+    """Judge the records of clients."""
     events = [record.event for record in records]
     report = check(events)
     violations = [violation.describe() for violation in (*report.violations, *check_tags(events))]
@@ -93,7 +95,10 @@ def judge(records: Sequence[Record]) -> Findings:
 
 
 def judge_log(records: Sequence[LogRecorded]) -> Findings:
-    """Judge what clients of a log recorded: each violation says which append was lost, doubled or moved, or which answer was not true."""
+    """Judge the records of a log's clients.
+
+    Each violation names the append that was lost, doubled or moved, or the answer that was false.
+    """
     return Findings(
         [
             violation.describe()
@@ -105,7 +110,7 @@ def judge_log(records: Sequence[LogRecorded]) -> Findings:
 
 
 def place_of(event: Event | LogEvent) -> str:
-    """The key of an operation on an object, the position of one on a log."""
+    """Return the key of an operation on an object, or the position of an operation on a log."""
     if isinstance(event, Event):
         return event.key
     place = event.position if event.at is None else event.at
@@ -122,7 +127,7 @@ def _failures(records: Sequence[Recorded[Seen]]) -> list[str]:
 
 
 def count_operations(records: Sequence[Recorded[Seen]]) -> dict[str, dict[str, int]]:
-    """By kind and outcome; ``abandoned``: of unknown outcome because the client left by itself."""
+    """Count by kind and outcome; ``abandoned``: unknown because the client left by itself."""
     counts: dict[str, Counter[str]] = {}
     for record in records:
         counts.setdefault(record.event.operation, Counter())[
@@ -132,7 +137,7 @@ def count_operations(records: Sequence[Recorded[Seen]]) -> dict[str, dict[str, i
 
 
 def latencies(records: Sequence[Recorded[Seen]], timeline: Timeline) -> tuple[Latency, Latency]:
-    """Of all operations that succeeded, and of those during which at least one process was in trouble."""
+    """Return latencies of all successful operations, and of those during trouble of any process."""
     troubled = timeline.troubled()
     ends = [end for _, end in troubled]
     everything, during = [], []
@@ -147,7 +152,7 @@ def latencies(records: Sequence[Recorded[Seen]], timeline: Timeline) -> tuple[La
 
 
 def longest_pause_s(records: Sequence[Recorded[Seen]]) -> float:
-    """The longest time between one success and the next, of any clients."""
+    """Return the longest time between two successive successes of any clients."""
     ends = sorted(record.ended for record in records if record.event.outcome == "ok")
     return max((later - earlier for earlier, later in pairwise(ends)), default=0.0)
 

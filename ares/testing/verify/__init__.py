@@ -1,1 +1,1 @@
-"""Judges of histories: linearizability of the replies that clients saw, simulated or real."""
+"""Judges of histories: linearizability of replies to clients, simulated or real."""

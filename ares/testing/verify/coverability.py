@@ -1,38 +1,37 @@
-"""Coverability of versioned objects, judged by the versions that clients were told.
+"""Coverability of versioned objects, judged by the versions in clients' replies.
 
 See N. Nicolaou, A. Fernandez Anta, C. Georgiou, "CoVerability: consistent versioning"; CoARES.
 Versions are tags, with the order of tags. Objects without any base are not judged.
 
-The operations on an object must keep these properties; *changed* writes are the writes that made a
-version:
+The operations on an object must keep these properties; a *changed* write made a version:
 
-- *validity*: a version belongs to one write and one value; no client is told a version that no write made. The initial version, zero, is "absent";
+- *validity*: a version belongs to a single write and value; no client is told a version without a write. The initial version, zero, is "absent";
 - *continuity*: the base of a changed write is the initial version, or a version
-  made by a write that was invoked before the changed write responded;
-- *evolution*: a new version is higher than its base. Numbers may be skipped: a write of unknown outcome spends its number;
+  of a write invoked before the changed write responded;
+- *evolution*: a new version is higher than the base. Numbers may be skipped: a write of unknown outcome spends a number;
 - *consolidation*: if a version was told before an operation was invoked, the operation is
-  told no lower version; if the operation is a changed write, its base is no lower and its
-  version is higher. Hence of two changed writes over one base neither comes before the other, and neither loses to a write that came before it;
-- *unchanged* writes are told a higher version than their base, made by a write that was invoked before they responded.
+  told no lower version; if the operation is a changed write, the base is no lower and the
+  version is higher. Hence two changed writes over the same base are concurrent, and neither loses to an earlier write;
+- *unchanged* writes are told a higher version than their base, of a write invoked before they responded.
 
-A register can promise exactly this if its changed writes look (the base is the latest version) and
+A register can promise exactly this if changed writes look (the base is the latest version) and
 later put (the latest version becomes the higher of the two), each at one moment of their interval.
-*Sketch:* let a version be the latest from its start to the start of the next higher version. The
+*Sketch:* let a version be the latest from a start to the start of the next higher version. The
 looks, puts and reads bound every start from below by invocations and from above by responses;
 starts in the order of versions exist if and only if no lower bound of a version exceeds an upper
-bound of the same or a higher version. Each such pair breaks one of the properties above.
+bound of the same or a higher version. Each such pair breaks a property above.
 
-Weak coverability allows concurrent changed writes over one base: these *forks* are reported, and
-are no violation.
+Weak coverability allows concurrent changed writes over the same base: these *forks* are reported,
+and are no violation.
 
 Validity and the order of told versions are the properties of tags (tag_order.py). If all operations
 tell versions, these properties make the order of versions a linearization of the values. If some
 operations do not, linearizability.py finds more.
 
-A write that does not tell its version (in most cases its outcome is unknown) is known by its value:
-if the value has only this write of that kind, and readers were told one version that no other write
-made, this write made that version. Where more than one write may have made a version, only the
-number of writes is judged.
+A write without a told version (in most cases of unknown outcome) is known by the value: if the
+value has a single such write, and readers were told a single version without a known write, this
+write made the version. Where two or more writes may have made a version, only the number of writes
+is judged.
 """
 
 from bisect import bisect_left, bisect_right
@@ -48,9 +47,9 @@ from ares.testing.verify.tag_order import ZERO, check_tags
 
 
 class Unexplained(NamedTuple):
-    """A version that ``event`` shows although no write can have made it.
+    """A version shown by ``event`` although no write can have made the version.
 
-    ``others``: the only candidate write, and the event that shows that it made another version.
+    ``others``: the only candidate write, and the proof of a different version by this write.
     """
 
     version: Pair
@@ -59,7 +58,7 @@ class Unexplained(NamedTuple):
 
 
 def is_changed(event: Event) -> bool:
-    """Return whether the event is a coverable write that made a version."""
+    """Return whether the event is a coverable write with a new version."""
     return (
         is_write(event)
         and event.base is not None
@@ -68,11 +67,11 @@ def is_changed(event: Event) -> bool:
 
 
 class VersionHistory:
-    """The operations on one object that count, with their known or derived versions.
+    """The relevant operations on an object, with known or derived versions.
 
-    ``made``: the write of each version. ``told``: for each version, the first operation to end that
-    returned it. ``silent``: writes of unknown version. ``ownerless``: told versions that no write
-    can have made.
+    ``made``: the write of each version. ``told``: for each version, the first operation to end with
+    this version. ``silent``: writes of unknown version. ``ownerless``: told versions without a
+    possible write.
     """
 
     def __init__(self, events: Sequence[Event]) -> None:
@@ -99,9 +98,7 @@ class VersionHistory:
         self.operations = [linked.get(event, event) for event in counted] if linked else counted
 
     def _link(self) -> dict[Event, Event]:
-        """Return the silent writes whose version a reader was told, mapped to copies with the
-        version.
-        """
+        """Map silent writes with a version known from a reader to copies with the version."""
         wanted: dict[str | None, dict[Pair, Event]] = {}
         for version, event in self.told.items():
             if version in self.made or version == ZERO:
@@ -127,7 +124,7 @@ class VersionHistory:
     def recorded(self, events: Iterable[Event]) -> tuple[Event, ...]:
         """Return the events as recorded, by time of invocation.
 
-        For a write without a told version, the read that shows its version is added.
+        For a write without a told version, the read with the version is added.
         """
         found = {origin for event in events for origin in self._origins.get(event, (event,))}
         return tuple(sorted(found, key=lambda event: event.invoked))
@@ -143,9 +140,9 @@ def earliest(shown: Iterable[tuple[Pair, Event]]) -> dict[Pair, Event]:
 
 
 def unexplained(wanted: Mapping[Pair, Event], writes: Sequence[Event]) -> Iterator[Unexplained]:
-    """Yield the versions that no free write can have made.
+    """Yield the versions without a possible free write.
 
-    A write can make a version if it was invoked before the event that shows the version ended.
+    A write can make a version if the event with the version ended after the write's invocation.
     """
     invoked = sorted(write.invoked for write in writes)
     explained: list[Event] = []
@@ -161,10 +158,10 @@ def unexplained(wanted: Mapping[Pair, Event], writes: Sequence[Event]) -> Iterat
 
 
 class Fork(Struct, frozen=True):
-    """Versions that concurrent writes made over one base.
+    """Versions of concurrent writes over the same base.
 
-    ``lost``: versions that the latest version does not descend from; later versions may lack their
-    content. A plain write counts as a descendant of the version below its own.
+    ``lost``: versions outside the ancestry of the latest version; later versions may lack their
+    content. A plain write counts as a descendant of the version below.
     """
 
     key: str
@@ -187,7 +184,7 @@ class CoverabilityReport(HistoryReport, frozen=True):
 
 
 def check_coverability(events: Iterable[Event]) -> CoverabilityReport:
-    """Judge the objects that have an operation with a base; each violation names few operations."""
+    """Judge the objects with a base in any operation; each violation names few operations."""
     keys = {
         key: own
         for key, own in by_key(events).items()
@@ -211,8 +208,8 @@ def check_coverability(events: Iterable[Event]) -> CoverabilityReport:
 def _violations(key: str, versions: VersionHistory) -> Iterator[Violation]:
     """Yield the violations of the rules.
 
-    The last event of a contradiction is the event at fault: it is reported once, and later rules do
-    not use it as evidence against other events.
+    The last event of a contradiction is the event at fault: each fault is reported once, and later
+    rules do not use the event as evidence against more events.
     """
     sound = versions.operations
     for rule in (_made_up, _devolving, _discontinuous, _stale):
@@ -228,7 +225,7 @@ def _violations(key: str, versions: VersionHistory) -> Iterator[Violation]:
 
 
 def _made_up(versions: VersionHistory, _: Sequence[Event]) -> Iterator[Contradiction]:
-    """Yield the versions that were returned and that no write had made."""
+    """Yield the returned versions without a write."""
     writes = {written(write): write for write in reversed(versions.made.values())}
     for version, event, others in versions.ownerless:
         why = f"{_subject(event)} returned version {shown(version)}"
@@ -250,7 +247,7 @@ def _made_up(versions: VersionHistory, _: Sequence[Event]) -> Iterator[Contradic
 
 
 def _devolving(_: VersionHistory, sound: Sequence[Event]) -> Iterator[Contradiction]:
-    """Yield breaches of evolution, and unchanged writes that were told no newer version."""
+    """Yield breaches of evolution, and unchanged writes without a newer version."""
     for event in sound:
         if event.base is not None and event.tag is not None and event.tag <= event.base:
             did = "made" if is_write(event) else "returned"
@@ -265,7 +262,7 @@ def _devolving(_: VersionHistory, sound: Sequence[Event]) -> Iterator[Contradict
 
 
 def _discontinuous(versions: VersionHistory, sound: Sequence[Event]) -> Iterator[Contradiction]:
-    """Yield changed writes whose base no write had made."""
+    """Yield changed writes over a base without a write."""
     unowned: dict[Event, Pair] = {}
     for event in filter(is_changed, sound):
         base = event.base
@@ -295,7 +292,7 @@ def _nobodys(others: tuple[Event, ...]) -> str:
 def _stale(_: VersionHistory, sound: Sequence[Event]) -> Iterator[Contradiction]:
     """Yield breaches of consolidation.
 
-    Before the changed write was invoked, a version above its base was known.
+    Before the changed write was invoked, a version above the base was known.
     """
     ended = sorted(
         ((event.tag, event) for event in sound if event.tag is not None),
@@ -316,7 +313,7 @@ def _higher(one: tuple[Pair, Event], other: tuple[Pair, Event]) -> tuple[Pair, E
 
 
 def _forks(key: str, versions: VersionHistory) -> Iterator[Fork]:
-    """Yield the bases with two or more versions over them that certainly exist."""
+    """Yield the bases with two or more certain versions over them."""
     seen = {*versions.told, *(event.base for event in versions.operations if is_changed(event))}
     made = {
         version: event
@@ -339,7 +336,7 @@ def _forks(key: str, versions: VersionHistory) -> Iterator[Fork]:
 
 
 def _ancestors(made: Mapping[Pair, Event]) -> set[Pair]:
-    """Return the latest version and its ancestors."""
+    """Return the latest version and all ancestors."""
     order = sorted(made)
     ancestors = set()
     place = len(order) - 1
@@ -355,7 +352,7 @@ def _ancestors(made: Mapping[Pair, Event]) -> set[Pair]:
 
 
 def _subject(event: Event) -> str:
-    """Return the client and its operation, as a part of a sentence."""
+    """Return the client and the operation, as a part of a sentence."""
     return f"{event.client}'s {'unchanged write' if event.base is not None and not is_write(event) else event.operation}"
 
 

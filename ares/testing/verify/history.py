@@ -1,10 +1,10 @@
-"""Histories: the operations and replies of clients, one JSON object a line; and the check's report.
+"""Histories: the operations and replies of clients, a JSON object per line; and the check's report.
 
     {"client":"w1","operation":"write","key":"k","value":"w1-17","invoked":1.25,"responded":1.31,"outcome":"ok","tag":[4,9]}
 
-``value`` is the value or a digest of it, null for absent (a delete, or a read that found no value).
-``outcome``: ``ok``; ``failed``: certainly without effect; ``unknown``: a write or delete that may
-have taken effect, now or at any later time, or a read without a reply. Times are seconds of one
+``value`` is the value or a digest, null for absent (a delete, or a read that found no value).
+``outcome``: ``ok``; ``failed``: certainly without effect; ``unknown``: a write or delete with a
+possible effect, now or at any later time, or a read without a reply. Times are seconds of the same
 clock. ``tag`` is for the separate checks of tag order and of coverability only; linearizability is
 judged without tags.
 
@@ -12,9 +12,9 @@ Operations on coverable objects (CoARES) carry versions, which are tags:
 
     {"client":"w1","operation":"write","key":"k","value":"w1-17","invoked":1.25,"responded":1.31,"base":[3,2],"tag":[4,9]}
 
-``base`` is the version that a coverable write was given. A ``changed`` write is recorded as a write
-(or delete), and ``tag`` is the version that it made. An ``unchanged`` write is recorded as a read
-with a base; ``value`` and ``tag`` are the latest ones that it returned.
+``base`` is the version given to a coverable write. A ``changed`` write is recorded as a write (or
+delete), and ``tag`` is the new version. An ``unchanged`` write is recorded as a read with a base;
+``value`` and ``tag`` are the returned latest value and version.
 """
 
 from collections.abc import Iterable, Iterator
@@ -37,9 +37,9 @@ def shown(tag: Pair) -> str:
 
 
 class Event(Struct, frozen=True, omit_defaults=True):
-    """One operation of one client on one key.
+    """An operation of a client on a key.
 
-    ``responded`` is None unless the outcome is ok or failed.
+    ``responded`` is ``None`` unless the outcome is ok or failed.
     """
 
     client: str
@@ -93,7 +93,7 @@ def _parsed(text: bytes, name: str) -> Iterator[Event]:
 
 
 class Violation(Struct, frozen=True):
-    """Operations on one key that cannot all have happened as recorded.
+    """Contradictory operations on a key: not all can have happened as recorded.
 
     ``events`` are few, by time of invocation.
     """
@@ -103,14 +103,14 @@ class Violation(Struct, frozen=True):
     events: tuple[Event, ...]
 
     def describe(self) -> str:
-        """Return the contradiction and its operations, a line each."""
+        """Return the contradiction and the operations, a line each."""
         return "\n".join(
             [f"key {self.key!r}: {self.why}", *(f"  {event.describe()}" for event in self.events)]
         )
 
 
 class UndecidedKey(Struct, frozen=True):
-    """A key that was neither found right nor wrong."""
+    """A key found neither right nor wrong."""
 
     key: str
     why: str

@@ -3,16 +3,15 @@
 Tags are never used. A history is linearizable if and only if the history of every key is (Herlihy
 and Wing), therefore each key is judged separately. Operation A comes before B if A responded before
 B was invoked; equal times give no order. Values written once are judged in n log n steps
-(register.py). If a key's reads return values that were written more than once, such as "absent"
-after two deletes, an exact search follows (search.py); if its budget is spent the key is
-*undecided*.
+(register.py). If a key's reads return values written more than once, such as "absent" after two
+deletes, an exact search follows (search.py); if the budget is spent the key is *undecided*.
 
-A history that contradicts itself is reduced to few operations that still contradict each other. Two
-kinds of operations may be left out: reads, and writes whose value no remaining read can have got.
-The latter holds if all reads of the value ended before the write was invoked, or if a remaining
-write surely lies between the write and all these reads. Then the remaining operations contradict
-each other whatever the rest of the history is. The last write of a value before its first read
-stays in any case; without it the value would seem never written.
+A contradictory history is reduced to few operations, still contradictory. Two kinds of operations
+may be left out: reads, and writes without a remaining read of their value. The latter holds if all
+reads of the value ended before the write was invoked, or if a remaining write surely lies between
+the write and all these reads. With only such omissions, the remaining operations are contradictory
+with any rest of the history. The last write of a value before the first read stays in any case, or
+the value would seem never written.
 """
 
 from bisect import bisect_left, bisect_right
@@ -37,15 +36,14 @@ from ares.testing.verify.register import (
 from ares.testing.verify.search import Search
 
 STATES_MAX = 500_000
-"""The default limit of states that the search visits for a key."""
+"""The default limit of visited states in the search for a key."""
 
 _SHRINKING_STATES_MAX = 20_000
 _WINDOW = 32
 
 
 def check(events: Iterable[Event], states_max: int = STATES_MAX) -> HistoryReport:
-    """Judge a history; each violation names few operations that contradict each other by
-    themselves.
+    """Judge a history; each violation names few operations, contradictory by themselves.
 
     ``states_max`` bounds the search on a key with repeated values. Raises :class:`ares.BadInput` if
     a completed operation has no response.
@@ -65,7 +63,7 @@ def check(events: Iterable[Event], states_max: int = STATES_MAX) -> HistoryRepor
 
 
 def _judge(events: Sequence[Event], states_max: int) -> Iterator[Contradiction | str]:
-    """Yield the contradictions on one key, or the reason why the key is undecided."""
+    """Yield the contradictions on a key, or the reason why the key is undecided."""
     register = Register(events)
     unexplained = list(register.unexplained())
     if unexplained:
@@ -120,13 +118,13 @@ def shrink(events: Iterable[Event], reached: float = inf) -> list[Event]:
     contradiction.
 
     Returns them by time of invocation. ``reached``: a time; the contradiction is likely among
-    operations invoked until then.
+    operations invoked up to this time.
     """
     return _Shrinking(sorted(events, key=attrgetter("invoked"))).run(reached)
 
 
 class _Shrinking:
-    """The reduction of one history; an operation is known by its place in the history."""
+    """The reduction of a history; an operation is known by the place in the history."""
 
     def __init__(self, events: list[Event]) -> None:
         self._events = events
@@ -169,7 +167,7 @@ class _Shrinking:
         return found
 
     def _with_writes(self, places: Sequence[int]) -> list[int]:
-        """Return the places, and the writes whose value a read among them may have got."""
+        """Return the places, and the writes that may have given a read among them the value."""
         reads: dict[str | None, list[Event]] = {}
         for event in self._at(places):
             if event.operation == "read" and event.outcome == "ok":

@@ -1,4 +1,4 @@
-"""Histories of logs: operations and replies of clients, one JSON object a line (docs/log.md,
+"""Histories of logs: operations and replies of clients, a JSON object per line (docs/log.md,
 Histories).
 
     {"client":"w1","operation":"append","log":"events","position":17,"entries":["w1-5","w1-6"],"invoked":1.25,"responded":1.31}
@@ -7,14 +7,14 @@ Histories).
 the append. Operations:
 
 - ``append``: ``position`` is the position of the first entry. An append of unknown outcome may be in the log, now or later, and has no position; a
-  ``failed`` append certainly is not. With ``at``, and ``failed``: the append did not get that position, because another entry has it.
-  Appends of one client stand in the order of their invocation: a client that takes a new name after an unknown outcome is recorded as another ``client``.
+  ``failed`` append certainly is not. With ``at``, and ``failed``: the append did not get position ``at``, because another entry is at this place.
+  Appends of one client stand in the order of their invocation: a client with a new name after an unknown outcome is recorded as another ``client``.
 - ``read``: the entries from ``position`` on. Without entries: the position is empty. ``trimmed``: the position is below ``trimmed``, and gone.
 - ``tail``: ``position`` is the next free position.
-- ``follow``: as read, one line for each piece; the pieces of one client follow each other without a gap.
+- ``follow``: as read, a line for each piece; the pieces of a client are consecutive, without a gap.
 - ``trim``: positions below ``position`` may go.
 
-Times are seconds of one clock.
+Times are seconds of the same clock.
 """
 
 from collections.abc import Iterable
@@ -30,9 +30,9 @@ LogOperation = Literal["append", "read", "tail", "follow", "trim"]
 
 
 class LogEvent(Struct, frozen=True, omit_defaults=True):
-    """One operation of one client on one log.
+    """An operation of a client on a log.
 
-    ``responded`` is None exactly if the outcome is unknown.
+    ``responded`` is ``None`` exactly if the outcome is unknown.
     """
 
     client: str
@@ -59,14 +59,14 @@ class LogEvent(Struct, frozen=True, omit_defaults=True):
 
 
 class LogViolation(Struct, frozen=True):
-    """Operations on one log that cannot all have happened as recorded."""
+    """Contradictory operations on a log: not all can have happened as recorded."""
 
     log: str
     why: str
     events: tuple[LogEvent, ...]
 
     def describe(self) -> str:
-        """Return the contradiction and its operations, a line each."""
+        """Return the contradiction and the operations, a line each."""
         return "\n".join(
             [f"log {self.log!r}: {self.why}", *(f"  {event.describe()}" for event in self.events)]
         )
@@ -93,7 +93,7 @@ def dump_log(events: Iterable[LogEvent]) -> bytes:
 
 
 def is_log_history(text: bytes) -> bool:
-    """Return whether the first line that is not empty is of a log and not of keys."""
+    """Return whether the first line with content is of a log and not of keys."""
     first = next((line for line in text[: 1 << 20].splitlines() if line.strip()), b"")
     try:
         return "log" in msgspec.json.decode(first, type=dict[str, msgspec.Raw])
@@ -117,7 +117,7 @@ def load_log(text: bytes, name: str) -> list[LogEvent]:
 
 
 def _wrong(event: LogEvent) -> str:
-    """Return why the event is invalid; empty if it is valid."""
+    """Return why the event is invalid; empty for a valid event."""
     if event.responded is not None and event.responded < event.invoked:
         return "responded before it was invoked"
     if (event.responded is None) != (event.outcome == "unknown"):

@@ -1,18 +1,18 @@
-"""A check that a history of a log is possible, by positions, entries and times only.
+"""A check of a log's history, by positions, entries and times only.
 
-See docs/log.md, "What must hold". The log is a register of its length: an append at p of k entries
-takes it from p to p + k, tail() reads it, a read of an entry says that the length is above the
-entry's position, and an empty read says that it is not. Hence each operation says how long the log
-was at least *after* it (``least``) and at most *before* it (``most``). If the ``most`` of operation
-A is less than the ``least`` of operation B, A must come first; A cannot if it began after B had
-ended. A history is right exactly if it has no such pair, entries and positions fit, and appends of
-unknown outcome can fill the positions that no operation named. (tests/verify compares this with the
-definition.)
+See docs/log.md, "What must hold". The log is a register of a length: an append at p of k entries
+takes the length from p to p + k, tail() reads the length, a read of an entry shows a length above
+the entry's position, and an empty read the contrary. Hence each operation gives the least length
+*after* the operation (``least``) and the greatest length *before* (``most``). If the ``most`` of
+operation A is less than the ``least`` of operation B, A must come first; a begin of A after the end
+of B makes this impossible. A history is right exactly if no such pair exists, entries and positions
+fit, and appends of unknown outcome can fill the positions not named by any operation. (tests/verify
+compares this with the definition.)
 
-An append of unknown outcome whose entries were read is treated as an append that never ended, at
-its place. An unread append of unknown outcome may fill unnamed positions. These positions are given
+An append of unknown outcome with a read entry is treated as an append without end, at the place of
+the entry. An unread append of unknown outcome may fill unnamed positions. These positions are given
 out in order, the first invoked append to the first position. This is exact if each of these appends
-has one entry; of larger appends the entries are counted.
+has a single entry; of larger appends the entries are counted.
 """
 
 from bisect import bisect_left
@@ -26,7 +26,7 @@ from ares.testing.verify.log_history import LogEvent, LogReport, LogViolation
 
 
 class Bounds(NamedTuple):
-    """The length of the log: at most ``most`` before the operation, at least ``least`` after it."""
+    """The length of the log: at most ``most`` before the operation, at least ``least`` after."""
 
     most: float
     least: int
@@ -61,10 +61,10 @@ def _judge(events: Sequence[LogEvent]) -> Iterator[_Contradiction]:
 
 
 class _Log:
-    """The known places of appends in one log.
+    """The known places of appends in a log.
 
-    ``starts``: the appends that are known to be in the log, by position. ``unread``: the appends of
-    unknown outcome whose entries were never read.
+    ``starts``: the appends known to be in the log, by position. ``unread``: the appends of unknown
+    outcome with entries never read.
     """
 
     def __init__(self, events: Sequence[LogEvent]) -> None:
@@ -124,11 +124,11 @@ class _Log:
                 self._place(append, position - offset, read)
 
     def position_of(self, append: LogEvent) -> int | None:
-        """Return the position of the append, if it is known."""
+        """Return the position of the append, if known."""
         return self._placed.get(id(append))
 
     def around(self, position: int) -> tuple[int, int]:
-        """Return the begin and end of the append that holds the position, or of the position alone."""
+        """Return the begin and end of the append at the position, or of the position alone."""
         index = bisect_left(self.order, position + 1) - 1
         if index >= 0:
             begin = self.order[index]
@@ -217,7 +217,7 @@ def _disordered(bounds: Sequence[Bounds]) -> Iterator[_Contradiction]:
 
 
 def _out_of_turn(log: _Log) -> Iterator[_Contradiction]:
-    """Yield appends of one client that are not in the order of their invocation."""
+    """Yield appends of a client out of the order of invocation."""
     last: dict[str, tuple[int, LogEvent]] = {}
     for event in sorted(log.starts.values(), key=lambda event: event.invoked):
         place = log.position_of(event)
@@ -233,7 +233,7 @@ def _out_of_turn(log: _Log) -> Iterator[_Contradiction]:
 
 
 def _gaps(events: Sequence[LogEvent]) -> Iterator[_Contradiction]:
-    """Yield pieces of one follower that do not follow each other."""
+    """Yield pieces of a follower with a gap or overlap."""
     last: dict[str, LogEvent] = {}
     for event in events:
         if event.operation == "follow" and event.outcome == "ok" and event.entries:
@@ -247,7 +247,7 @@ def _gaps(events: Sequence[LogEvent]) -> Iterator[_Contradiction]:
 
 
 def _untrimmed(events: Sequence[LogEvent]) -> Iterator[_Contradiction]:
-    """Yield operations that report a trim that no client had asked for."""
+    """Yield operations with a report of a trim never asked for."""
     trims = sorted(
         (event for event in events if event.operation == "trim" and event.position is not None),
         key=lambda event: event.invoked,
@@ -265,7 +265,7 @@ def _untrimmed(events: Sequence[LogEvent]) -> Iterator[_Contradiction]:
 
 
 def _unfilled(log: _Log, bounds: Sequence[Bounds]) -> Iterator[_Contradiction]:
-    """Yield a position in the log that no append can have filled in time."""
+    """Yield a position in the log without a possible append in time."""
     needing = sorted(bounds, key=lambda bound: -bound.least)
     holes = _holes(log, needing[0].least if needing else 0)
     free = [event for event in log.unread for _ in event.entries]
@@ -292,7 +292,7 @@ def _unfilled(log: _Log, bounds: Sequence[Bounds]) -> Iterator[_Contradiction]:
 
 
 def _holes(log: _Log, upto: int) -> list[int]:
-    """Return the positions below ``upto`` that belong to no append known to be in the log."""
+    """Return the positions below ``upto`` outside all appends known to be in the log."""
     holes: list[int] = []
     position = 0
     for start in log.order:

@@ -1,34 +1,34 @@
-"""One key's operations as a read/write register, arranged by value; a check of values written once.
+"""A key's operations as a read/write register, arranged by value; a check of values written once.
 
-A delete writes None, "absent", which is also the initial value. Operations without meaning for the
-order are left out: failed operations, and reads of unknown outcome. A write of unknown outcome may
-take effect at any time after its invocation, or never: it counts as a write that has not responded.
+A delete writes ``None``, "absent", which is also the initial value. Operations without meaning for
+the order are left out: failed operations, and reads of unknown outcome. A write of unknown outcome
+may take effect at any time after its invocation, or never: such a write counts as not responded.
 
 The check of values written once is polynomial, by zones (Gibbons and Korach, "Testing shared
 memories", SIAM J. Comput. 26(4), 1997).
 
-If a value was written once, its write and its reads form a cluster: they stand next to each other
+If a value was written once, the write and the reads of the value form a cluster: they are adjacent
 in every linearization, the write first. Hence clusters are put in order as a whole, and cluster A
 must precede B if and only if some operation of A ended before some operation of B began: if
 ``A.ended``, the earliest response in A, is less than ``B.begun``, the latest invocation in B. In
-short, a cluster is like one operation invoked at ``begun`` that responds at ``ended``, except that
-``ended < begun`` is possible: then the register held the value all the time between the two, the
-*forward zone* of the cluster. Otherwise the time from ``begun`` to ``ended`` is its *backward
-zone*, in which the whole cluster can take place at one moment.
+short, a cluster is like an operation invoked at ``begun`` and responding at ``ended``, except for
+the possible case ``ended < begun``: in this case the register held the value all the time between
+the two, the *forward zone* of the cluster. Otherwise the time from ``begun`` to ``ended`` is the
+*backward zone*: the whole cluster can take place at any moment inside.
 
-*An order exists if and only if no two clusters must precede each other*, that is never A.ended <
-B.begun and B.ended < A.begun. For two forward zones this says that they overlap, for a forward and
-a backward zone that the latter lies within the former; for two backward zones it is impossible. Why
-pairs suffice: in a shortest cycle A1 -> A2 -> ... -> Ak -> A1 of "must precede" without a pair,
-A(i).ended < A(i+1).begun, and A(i+1).begun <= A(i+2).ended since A(i+2) need not precede A(i+1);
-hence A(i).ended < A(i+2).ended all the way round, which is absurd.
+*An order exists if and only if no two clusters must mutually precede*: never A.ended < B.begun and
+B.ended < A.begun. Mutual precedence of two forward zones means an overlap, of a forward and a
+backward zone means the latter within the former; for two backward zones mutual precedence is
+impossible. Why pairs suffice: in a shortest cycle A1 -> A2 -> ... -> Ak -> A1 of "must precede"
+without a pair, A(i).ended < A(i+1).begun, and A(i+1).begun <= A(i+2).ended since A(i+2) need not
+precede A(i+1); hence A(i).ended < A(i+2).ended all the way round, which is absurd.
 
 Within a cluster, the write can come first unless a read ended before the write was invoked
-(:meth:`Register.unexplained` reports that).
+(:meth:`Register.unexplained` reports the case).
 
-A write of unknown outcome ends when the first of its reads ends, since by then it has taken effect;
-unread, it is left out. The initial value was written before every operation: its cluster ended at
-minus infinity.
+A write of unknown outcome ends when the first of the reads ends, since the write has taken effect
+by this time; an unread write is left out. The initial value was written before every operation:
+this cluster ended at minus infinity.
 """
 
 from bisect import bisect_left
@@ -42,7 +42,7 @@ from ares.testing.verify.history import Event, Violation
 
 
 class Contradiction(NamedTuple):
-    """Operations that no order explains, and the reason."""
+    """Operations without any possible order, and the reason."""
 
     why: str
     events: tuple[Event, ...]
@@ -61,9 +61,9 @@ def by_key(events: Iterable[Event]) -> dict[str, list[Event]]:
 
 
 def response(event: Event) -> float:
-    """Return the time of the response, or infinity if it is unknown.
+    """Return the time of the response, or infinity if unknown.
 
-    An operation that begins later comes after this operation.
+    Any later-begun operation comes after this operation.
     """
     return inf if event.outcome == "unknown" or event.responded is None else event.responded
 
@@ -74,7 +74,7 @@ def is_write(event: Event) -> bool:
 
 
 def written(event: Event) -> str | None:
-    """Return the value that a write or delete leaves."""
+    """Return the value left by a write or delete."""
     return None if event.operation == "delete" else event.value
 
 
@@ -84,10 +84,10 @@ def named(value: str | None) -> str:
 
 
 class Register:
-    """The operations on one key, arranged by value.
+    """The operations on a key, arranged by value.
 
-    ``writes``: writes that took effect or may take effect. ``reads``: reads that returned. Raises
-    :class:`BadInput` if an operation that ended, well or not, has no response.
+    ``writes``: writes with a certain or possible effect. ``reads``: returned reads. Raises
+    :class:`BadInput` if an ended operation, successful or failed, has no response.
     """
 
     def __init__(self, events: Iterable[Event]) -> None:
@@ -107,8 +107,8 @@ class Register:
                 self.reads.setdefault(event.value, []).append(event)
 
     def is_repeated(self, value: str | None) -> bool:
-        """Return whether the value was read and has more than one write (the initial value counts
-        as a write).
+        """Return whether the value was read and has two or more writes (the initial value counts as
+        a write).
         """
         return value in self.reads and len(self.writes.get(value, ())) + (value is None) > 1
 
@@ -117,9 +117,9 @@ class Register:
         return [value for value in self.reads if self.is_repeated(value)]
 
     def unexplained(self) -> Iterator[Contradiction]:
-        """Yield reads of a value that no write can have left.
+        """Yield reads of a value without a possible write.
 
-        The value was never written, or its every write was invoked after the read had ended.
+        The value was never written, or every write was invoked after the read had ended.
         """
         for value, reads in self.reads.items():
             if value is None:
@@ -146,10 +146,10 @@ class Register:
 
 
 class Zone(NamedTuple):
-    """The cluster of a value, or of one write that no client can have read.
+    """The cluster of a value, or of a single unreadable write.
 
-    ``write`` is None for the initial value; ``first`` is the operation that ended at ``ended``,
-    ``last`` the operation that began at ``begun``.
+    ``write`` is ``None`` for the initial value; ``first`` is the operation with the response at
+    ``ended``, ``last`` the operation with the invocation at ``begun``.
     """
 
     value: str | None
@@ -161,12 +161,12 @@ class Zone(NamedTuple):
 
     @property
     def events(self) -> set[Event]:
-        """The operations that define the zone."""
+        """The defining operations of the zone."""
         return {event for event in (self.write, self.first, self.last) if event is not None}
 
 
 def zones_of(register: Register) -> list[Zone]:
-    """Return the zones of all values but repeated ones, and of the writes of values never read."""
+    """Return the zones of all unrepeated values, and of the writes of values never read."""
     zones = []
     for value, writes in register.writes.items():
         if value not in register.reads:
@@ -190,10 +190,10 @@ def _last(operations: Sequence[Event]) -> Event:
 
 
 def conflicts(zones: Sequence[Zone]) -> Iterator[tuple[Zone, Zone]]:
-    """Yield pairs of clusters that must precede each other.
+    """Yield pairs of clusters with mutual precedence.
 
-    At least one pair is yielded if any exists, and each cluster is in at most one pair. Hence one
-    stale read is reported once, not again with every value written in the meantime.
+    Some pair is yielded if any exists, and each cluster is in at most a single pair. Hence a stale
+    read is reported once, not again with every value written in the meantime.
     """
     apart: list[Zone] = []  # forward zones, one after the other
     for zone in sorted(
@@ -217,7 +217,7 @@ def conflicts(zones: Sequence[Zone]) -> Iterator[tuple[Zone, Zone]]:
 
 
 def contradiction(one: Zone, other: Zone) -> Contradiction:
-    """Return the conflict of two zones in words, and the operations that make it."""
+    """Return the conflict of two zones in words, with the causing operations."""
     if other.first is None:
         one, other = other, one
     why = f"{named(one.value)} must come before {named(other.value)} ({_before(one, other)}) and after it ({_before(other, one)})"
@@ -225,7 +225,7 @@ def contradiction(one: Zone, other: Zone) -> Contradiction:
 
 
 def _before(one: Zone, other: Zone) -> str:
-    """Return why one cluster must precede the other."""
+    """Return why the first cluster must precede the second."""
     if one.first is None:
         return "as it was from the start"
     return f"{one.first.client}'s {one.first.operation} ended before {other.last.client}'s {other.last.operation} began"

@@ -1,18 +1,18 @@
 """An exact search for a linearization of values written more than once, with a budget.
 
 Deletes are the usual case. The problem is NP-complete, hence the budget. The search builds the
-linearization from its beginning (Wing and Gong; Lowe, "Testing for linearizability"): an *item* may
-come next if no other item left must precede it. Items are the clusters of values written once, each
+linearization from the beginning (Wing and Gong; Lowe, "Testing for linearizability"): an *item* may
+come next if no further item left must precede. Items are the clusters of values written once, each
 as a whole (register.py: invoked at ``begun``, responding at ``ended``), and single reads and writes
-of the repeated values. These rules leave few choices; each keeps a linearization if one exists:
+of the repeated values. These rules leave few choices; each keeps a linearization if any exists:
 
-- All values that no remaining read can return are equally good: they count as one value, OTHER, and every cluster writes OTHER.
-- A read of the present value goes next, and a write of OTHER if OTHER is the present value: neither restricts the operations that follow.
-- Of several writes of one value that may come next, the write with the earliest response is taken: two such writes can be exchanged.
-- A write of unknown outcome is left out unless a read of it follows at once. Of several with one value, the first invoked is used.
+- All values without a remaining read are equally good: they count as a single value, ``OTHER``, and every cluster writes ``OTHER``.
+- A read of the present value goes next, and a write of ``OTHER`` if ``OTHER`` is the present value: neither restricts later operations.
+- Of several possible next writes of a value, the write with the earliest response is taken: two such writes can be exchanged.
+- A write of unknown outcome is left out unless a read of the value follows at once. Of several with the same value, the first invoked is used.
 
-Hence a choice is only which value to write next, whatever the present value is. A state is the set
-of items left (identified by the items that may come next and the item with the earliest response:
+Hence a choice is only which value to write next, independent of the present value. A state is the
+set of items left (identified by the possible next items and the item with the earliest response:
 all later items are left, all earlier items done), and the number of used writes of unknown outcome:
 fewer is better. States met before are not tried again.
 """
@@ -24,7 +24,7 @@ from typing import NamedTuple
 from ares.testing.verify.register import Register, Zone, is_write, response
 
 OTHER = 0
-"""The number of all values that no remaining read can return; repeated values count from 1."""
+"""The number of all values without a remaining read; repeated values count from 1."""
 
 
 class _Item(NamedTuple):
@@ -35,7 +35,7 @@ class _Item(NamedTuple):
 
 
 class _Choice(NamedTuple):
-    """The next step: an item, or a write of unknown outcome of ``value`` if ``item`` is negative."""
+    """The next step: an item; for a negative ``item``, a write of unknown outcome of ``value``."""
 
     ended: float
     item: int
@@ -61,9 +61,9 @@ class _Order:
 
 
 class Search:
-    """The search for a linearization of one key.
+    """The search for a linearization of a key.
 
-    ``reached``: the time that the search got to; operations invoked later played no part.
+    ``reached``: the latest time seen by the search; operations invoked later played no part.
     """
 
     def __init__(self, register: Register, zones: Sequence[Zone]) -> None:
@@ -96,7 +96,7 @@ class Search:
         self.reached = -inf
 
     def run(self, states_max: int) -> bool | None:
-        """Return whether a linearization exists; None if ``states_max`` states did not decide."""
+        """Return whether a linearization exists; ``None`` after ``states_max`` undecided states."""
         choices: list[tuple[int, Iterator[_Choice]]] = []
         while (candidates := self._settle()) or self._left():
             if self._is_new(candidates):
@@ -119,9 +119,9 @@ class Search:
         return self._by_begun.after[-1] != self._by_begun.end
 
     def _candidates(self) -> list[int]:
-        """Return the items that may come next.
+        """Return the possible next items.
 
-        All of them but one began before the earliest response of the items left.
+        All of them except a single item began before the earliest response of the items left.
         """
         begun, ended, after = self._begun, self._ended, self._by_begun.after
         first = self._by_ended.after[-1]
@@ -137,7 +137,7 @@ class Search:
         return found
 
     def _settle(self) -> list[int]:
-        """Take the items that need no choice, and return the items that may come next."""
+        """Take the items without a choice, and return the possible next items."""
         while True:
             candidates = self._candidates()
             if not self._reads_left[self._present]:
@@ -181,7 +181,7 @@ class Search:
         return used < len(invoked) and invoked[used] <= until
 
     def _is_new(self, candidates: Sequence[int]) -> bool:
-        """Return whether the state is new, and note it as met.
+        """Return whether the state is new, and note the state as met.
 
         A state is not new if a met state has the same items and no more used writes of unknown
         outcome.

@@ -1,10 +1,10 @@
-"""The order of tags: a property stronger than linearizability that ares promises its clients.
+"""The order of tags: a promise of ares, stronger than linearizability.
 
-See ARES II section 2, A1 to A3. Every operation that returned tells the tag that it wrote or read.
-The tag of an operation is at least as high as the tag of every operation on the key that had ended
-before it began, and strictly higher if the operation is a write (or delete); a tag belongs to one
-write and hence to one value; tag zero is the tag of the initial value, "absent". A write of unknown
-outcome may tell the tag that it chose. Operations without a tag are not judged.
+See ARES II section 2, A1 to A3. Every returned operation tells a tag, written or read. The tag of
+an operation is at least as high as the tag of every earlier-ended operation on the key, and
+strictly higher if the operation is a write (or delete); a tag belongs to a single write and hence
+to a single value; tag zero is the tag of the initial value, "absent". A write of unknown outcome
+may tell the chosen tag. Operations without a tag are not judged.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -38,7 +38,7 @@ def _counts(event: Event) -> bool:
 
 
 def _shared(tagged: Sequence[_Tagged]) -> Iterator[Contradiction]:
-    """Yield tags that belong to two writes, or to two values."""
+    """Yield tags with two writes, or with two values."""
     owners: dict[Pair, Event] = {}
     for tag, event in sorted(
         tagged, key=lambda one: not is_write(one.event)
@@ -56,7 +56,7 @@ def _shared(tagged: Sequence[_Tagged]) -> Iterator[Contradiction]:
 
 
 def _disordered(tagged: Sequence[_Tagged]) -> Iterator[Contradiction]:
-    """Yield operations whose tag is too low for the operations that had ended before they began."""
+    """Yield operations with a tag too low for the operations ended before they began."""
     ended = sorted(tagged, key=lambda one: response(one.event))
     count, highest = 0, None
     for tag, event in sorted(tagged, key=lambda one: one.event.invoked):

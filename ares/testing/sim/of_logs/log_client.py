@@ -1,4 +1,4 @@
-"""A simulated client of a log: the real session, the steps of a plan in turn, a recorded history."""
+"""A simulated client of a log: the real session, a plan's steps in turn, a recorded history."""
 
 from typing import TYPE_CHECKING, Any
 

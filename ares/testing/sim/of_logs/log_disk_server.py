@@ -113,8 +113,7 @@ class DiskLogServer(LogServer):
     def _know(self) -> None:
         self.node = next(iter(self._logs.nodes), self.node)
 
-    # -- the journals, as :class:`ares.store.port.LogJournals`
-    # --------------------------------------------------------
+    # -- the journals, as :class:`ares.store.port.LogJournals` -------------------------------------
 
     def there(self) -> Iterable[Callable[[], LogJournal]]:
         return [self._journal] if self._files.files else []
@@ -132,8 +131,7 @@ class DiskLogServer(LogServer):
             self._run.plan.place_bytes,
         )
 
-    # -- messages
-    # -----------------------------------------------------------------------------------------------------
+    # -- messages ----------------------------------------------------------------------------------
 
     def receive(self, sender: str, frames: list[bytes]) -> None:
         if not self.up:
@@ -167,8 +165,7 @@ class DiskLogServer(LogServer):
             self._look()
             self._world.after(TICK_S, self._tick, life)
 
-    # -- crashes
-    # ------------------------------------------------------------------------------------------------------
+    # -- crashes -----------------------------------------------------------------------------------
 
     def _fail(self, error: OSError) -> None:
         raise PromiseBroken(f"the store of {self.name} failed: {error}") from error

@@ -116,8 +116,7 @@ class LogRun:
         )
         self.post(THIEF, head, [stolen])
 
-    # -- faults
-    # -------------------------------------------------------------------------------------------------------
+    # -- faults ------------------------------------------------------------------------------------
 
     def _strike(self, fault: Fault) -> None:
         world = self.world
@@ -156,8 +155,7 @@ class LogRun:
         self.servers[name].gone = True
         self.servers[name].crash(True)
 
-    # -- the course of a run
-    # ------------------------------------------------------------------------------------------
+    # -- the course of a run -----------------------------------------------------------------------
 
     def chaos(self) -> None:
         """Test safety: run the plan with all faults."""
