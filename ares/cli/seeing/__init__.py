@@ -1,1 +1,1 @@
-"""Seeing inside: traces, a live view of a cluster, and the results of runs."""
+"""Views of a cluster: traces, a live view, and the results of runs."""

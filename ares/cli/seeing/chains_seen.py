@@ -1,4 +1,7 @@
-"""What servers say of the chains of a log, put together for `status` and `top`. It is what those know that answer: `ares-cli log stat` has proof."""
+"""The state of a log's chains, for `status` and `top`, merged from the reports of servers.
+
+Only the answering servers contribute: `ares-cli log stat` has proof.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -11,10 +14,14 @@ from ares.model.messages import Hosted, HostedChain
 
 
 class ChainsSeen(Struct, frozen=True):
-    """``chain``: the last one. ``first``: entries are there from this position on; ``upcoming``: those below are committed.
+    """The state of a log's chains.
 
-    ``sealed``: who of the chain takes no appends, while nobody knows what comes next. ``fetched``: while older entries move, how far each of its
-    servers has them; None if that is not known. ``needed``: who must stay up until they have moved.
+    ``chain``: the last chain. ``first``: the first position with an entry; ``upcoming``: entries
+    below this position are committed.
+
+    ``sealed``: servers of the chain that refuse appends while no next chain is decided.
+    ``fetched``: while older entries move, the position up to which each server of the chain has
+    them; None if unknown. ``needed``: servers that must stay up until the older entries have moved.
     """
 
     chain: Configuration
@@ -26,7 +33,7 @@ class ChainsSeen(Struct, frozen=True):
 
     @property
     def moved(self) -> int:
-        """How many older entries every server of the chain has."""
+        """Return the number of older entries that every server of the chain has."""
         start = self.chain.start
         return max(
             min((min(upto or 0, start) for upto in self.fetched.values()), default=start)
@@ -36,11 +43,11 @@ class ChainsSeen(Struct, frozen=True):
 
     @property
     def total(self) -> int:
-        """How many there are to have."""
+        """Return the number of older entries that every server of the chain needs."""
         return max(self.chain.start - self.first, 0)
 
     def lines(self) -> list[str]:
-        """For a person."""
+        """Return the state as lines for a person."""
         ids = self.chain.server_ids
         ends = {0: " (head)", len(ids) - 1: " (tail)"} if len(ids) > 1 else {}
         order = ", ".join(f"{id}{ends.get(place, '')}" for place, id in enumerate(ids))
@@ -86,7 +93,11 @@ class ChainsSeen(Struct, frozen=True):
 def chains_seen(
     active: Sequence[Configuration], said: Mapping[ServerId, Iterable[Hosted]]
 ) -> ChainsSeen | None:
-    """Of the log with these chains, the last finalized one first; None if they are none. ``said``: what each server holds."""
+    """Return the state of the log with the chains ``active``, the last finalized chain first.
+
+    Returns None if the last configuration is no chain. ``said``: the configurations that each
+    server holds.
+    """
     last = active[-1]
     if last.dap != "chain":
         return None

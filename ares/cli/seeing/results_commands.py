@@ -1,4 +1,4 @@
-"""Operation logs of runs into a database, the figures in it, and a page of them."""
+"""Commands that import operation logs of runs into a database and show their figures."""
 
 import csv
 import io
@@ -59,9 +59,11 @@ def import_(
         ),
     ] = "",
 ) -> None:
-    """Import operation logs into a database: our own, and those that the authors of ARES published.
+    """Import operation logs into a database: our own, and the logs published by the authors of
+    ARES.
 
-    Importing again adds only what is new; what was interrupted goes on where it was. INFLUXDB_V2_TOKEN is the token for --influx.
+    Importing again adds only new operations; an interrupted import continues where it stopped.
+    INFLUXDB_V2_TOKEN is the token for --influx.
     """
     from ares.results.database import ResultsFailed, opened
     from ares.results.importing import import_runs, with_logs
@@ -93,7 +95,7 @@ def import_(
 
             try:
                 send(database, target, so_far)
-            except ResultsFailed as error:  # what was imported is told all the same
+            except ResultsFailed as error:  # the imported operations are still reported
                 failed = error
     sending = [f"{sent} operations were sent to {target.shown}"] if target else []
     common.report(to_builtins(report) | {"sent": sent}, "\n".join([*_told(report), *sending]))
@@ -135,7 +137,7 @@ def _told(report: "ImportReport") -> list[str]:
 
 
 def _flawed(what: str, flaws: "Flaws") -> list[str]:
-    """Return how many there are, and a line for each file."""
+    """Return the number of operations, and a line for each file."""
     lines = [f"{flaws.count} {what}:"] if flaws.count else []
     for path, line, why in flaws.first:
         more = flaws.files[path] - 1
@@ -175,7 +177,7 @@ def summary(
 
 
 def _table(rows: list[dict[str, Any]]) -> list[str]:
-    """By scenario; a run by the last part of its path."""
+    """Group the figures by scenario; a run is named by the last part of its path."""
     table = [("run", "op", *_COUNTS, *_FIGURES, "client ops/s")]
     for row in rows:
         figures = [

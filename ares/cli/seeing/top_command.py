@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 INTERVAL_S, INTERVAL_S_MIN, INTERVAL_S_MAX = 1.0, 0.2, 3600.0
 SIGNALLED = 128
-"""What the exit status of a program that a signal ended is above the signal's number."""
+"""The difference between the exit status of a program ended by a signal and the signal's number."""
 
 
 def top(
@@ -74,7 +74,7 @@ async def _once(common: Common, watch: "TopWatch") -> int:
 
     looks = watch.looks()
     await anext(looks)
-    told = await anext(looks)  # a rate is of two
+    told = await anext(looks)  # a rate needs two looks
     await looks.aclose()
     columns, rows = (
         max(shutil.get_terminal_size().columns, COLUMNS_MIN),
@@ -91,7 +91,7 @@ async def _by_lines(watch: "TopWatch") -> int:
     from ares.cli.seeing.top_lines import header, line
 
     looks = watch.looks()
-    await anext(looks)  # it has no rates
+    await anext(looks)  # the first look has no rates
     say(header())
     async for told in looks:
         say(line(told))

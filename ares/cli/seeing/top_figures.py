@@ -1,7 +1,9 @@
-"""What `top` shows, as one tree of plain data (`ares-cli top --once --json` prints it; docs/operation.md has the shape), from what servers said.
+"""The figures of `top` as one tree of plain data, computed from the answers of servers.
 
-Servers count since they were started; rates and percentiles are of the time between the first and the last of their answers of some seconds. An
-operation asks several servers: so many operations as the servers were asked, divided by how many a quorum is. Nothing here does anything.
+`ares-cli top --once --json` prints the tree; docs/operation.md has its shape. Servers count from
+their start; rates and percentiles cover the time between the first and the last answer of the last
+seconds. An operation asks several servers: the number of operations is the number of requests to
+servers, divided by the size of a quorum. This module is pure.
 """
 
 from collections import deque
@@ -22,21 +24,23 @@ from ares.model.quorum import NO_ANSWER
 
 SLOW_S = 0.02
 SLOW_TIMES = 4
-"""A server is slow that takes longer than that to answer, and so many times as long as the others do."""
+"""A server is slow if it takes longer than `SLOW_S` to answer and `SLOW_TIMES` as long as its
+peers.
+"""
 
 
 LATENCIES = {"read": "reading", "write": "writing", "queue": "queueing", "commit": "committing"}
-"""Histograms of a server's work, by the begin of the names of their percentiles."""
+"""Histograms of a server's work, by the prefix of their percentiles' names."""
 
 UPTIME_S_MIN = 0.001
-"""Answers of less time apart have no rate."""
+"""The smallest uptime between two answers that gives a rate."""
 
 UPTIME_S_MAX, AMOUNT_MAX = 1e10, 2**60
-"""No server says more of itself."""
+"""Upper limits of an uptime and of an amount in a credible answer."""
 
 
 class DatedAnswer(Struct, frozen=True):
-    """``at_s``: when it came; ``took_s``: how long the server took."""
+    """An answer of a server. ``at_s``: its arrival; ``took_s``: seconds until the server answered."""
 
     at_s: float
     took_s: float
@@ -44,7 +48,10 @@ class DatedAnswer(Struct, frozen=True):
 
 
 class HeardOf(Struct):
-    """Of one server: its last answers, and what it last said that it holds. ``silent_s``: for how long it has not answered; 0: it does."""
+    """The last answers of one server, and the last report of the configurations held.
+
+    ``silent_s``: seconds without an answer; 0 while the server answers.
+    """
 
     address: str
     answers: deque[DatedAnswer]
@@ -53,7 +60,7 @@ class HeardOf(Struct):
     why: str = ""
 
     def take(self, answer: DatedAnswer, since_s: float) -> None:
-        """Keep it, and of the ones before those that came at ``since_s`` or later, of the same run of the server."""
+        """Keep ``answer``, and drop earlier answers older than ``since_s`` or of an earlier run."""
         if self.answers and not _follows(answer.said, self.answers[-1].said):
             self.answers.clear()
         while self.answers and self.answers[0].at_s < since_s:
@@ -62,11 +69,14 @@ class HeardOf(Struct):
 
     @property
     def last(self) -> Description | None:
-        """What it said, if it answers."""
+        """Return the last answer, or None while the server is silent."""
         return self.answers[-1].said if self.answers and not self.silent_s else None
 
     def difference(self) -> "tuple[float, ServerWork, ServerWork] | None":
-        """Seconds, and what it had done at their begin and at their end; None if that is not known."""
+        """Return the seconds between the first and the last answer, and the work done at each.
+
+        Returns None if the difference is unknown.
+        """
         if self.last is None or len(self.answers) < 2:
             return None
         first, last = self.answers[0].said, self.answers[-1].said
@@ -76,9 +86,10 @@ class HeardOf(Struct):
 
 
 class ClusterSeen(Struct):
-    """All that was heard. ``begun``: of a configuration that is being moved to, an earlier moment, and how many objects it had then.
+    """The answers of all servers.
 
-    ``sites``: where servers are, of those that say it.
+    ``begun``: for each target of a move, earlier moments with the number of objects at the target.
+    ``sites``: the sites of the servers, where known.
     """
 
     servers: dict[ServerId, HeardOf]
@@ -89,7 +100,7 @@ class ClusterSeen(Struct):
 
 
 def figures(seen: ClusterSeen) -> dict[str, Any]:
-    """The parts of the tree that servers tell: operations, servers, domains, files, moves."""
+    """Return the parts of the tree that servers report: operations, servers, domains, files, moves."""
     heard = seen.servers
     standings = standings_of(seen)
     files = [standing for standing in standings if is_of_file(standing.domain)]
@@ -137,7 +148,10 @@ def figures(seen: ClusterSeen) -> dict[str, Any]:
 
 
 def is_credible(said: Description) -> bool:
-    """Whether a server can be what it says: its amounts are finite and not negative, and its histograms have a count for each step."""
+    """Return whether the answer of a server is possible.
+
+    Amounts must be finite and not negative, and histograms must have a count for each step.
+    """
     amounts = [
         said.memory_bytes,
         *(amount for hosted in said.hosted for amount in (hosted.objects, hosted.bytes)),
@@ -167,13 +181,13 @@ def _is_histogram(durations: Durations) -> bool:
 
 
 def _histograms(work: ServerWork) -> list[Durations]:
-    """Return the histograms that a server told."""
+    """Return the histograms that a server reported."""
     told = (work.reading, work.writing, work.queueing, work.committing)
     return [durations for durations in told if durations is not None]
 
 
 def _counted(work: ServerWork) -> tuple[int, ...]:
-    """All that only grows while a server runs."""
+    """Return all counters that only grow while a server runs."""
     return (
         work.queries,
         work.fetches,
@@ -185,7 +199,7 @@ def _counted(work: ServerWork) -> tuple[int, ...]:
 
 
 def _follows(later: Description, earlier: Description) -> bool:
-    """Whether both are of the same run of the server: nothing that it counts has become less."""
+    """Return whether both answers are of the same run of the server: no counter has decreased."""
     if later.work is None or earlier.work is None:
         return later.uptime_s >= earlier.uptime_s
     grown = all(
@@ -196,7 +210,7 @@ def _follows(later: Description, earlier: Description) -> bool:
 
 
 def standings_of(seen: ClusterSeen) -> list[Standing]:
-    """How each domain that was heard of stands, `default` first."""
+    """Return the standing of each known domain, `default` first."""
     described = {id: server.last for id, server in seen.servers.items()}
     identities = {id: said.identity for id, said in described.items() if said is not None}
     full = {
@@ -215,7 +229,10 @@ def standings_of(seen: ClusterSeen) -> list[Standing]:
 
 
 def percentile(share: float, bounds: Sequence[float], counts: Sequence[int]) -> float | None:
-    """The duration that ``share`` of all are at most, on a straight line within its step of the histogram; None of nothing."""
+    """Return the duration that a ``share`` of all operations do not exceed.
+
+    The value lies on a straight line within its step of the histogram; None without operations.
+    """
     rank = share * sum(counts)
     if rank <= 0:
         return None
@@ -260,7 +277,10 @@ def _latencies(
 
 
 def _reply_s(server: HeardOf) -> float | None:
-    """The first answer is passed over where there are more: a connection was made for it."""
+    """Return the median reply time of a server.
+
+    The first of several answers is left out: a connection was made for it.
+    """
     if server.last is None:
         return None
     return median([answer.took_s for answer in server.answers][1:] or [server.answers[0].took_s])
@@ -314,7 +334,7 @@ def _server(
 
 
 def _held(configuration: Configuration, servers: Iterable[HeardOf]) -> list[Hosted]:
-    """What each server that holds anything for it says, the most objects first."""
+    """Return the reports of the servers that hold ``configuration``, the most objects first."""
     held = [
         hosted
         for server in servers
@@ -325,7 +345,11 @@ def _held(configuration: Configuration, servers: Iterable[HeardOf]) -> list[Host
 
 
 def _domain(standing: Standing, servers: Iterable[HeardOf]) -> dict[str, Any]:
-    """``objects``: as many as the server that has most has, or the entries of a log; ``bytes``: on all servers together."""
+    """Return the figures of a domain.
+
+    ``objects``: the largest number on any server, or the entries of a log; ``bytes``: the sum over
+    all servers.
+    """
     finalized = standing.active[0]
     held = _held(finalized, servers)
     return {
@@ -348,7 +372,7 @@ def _domain(standing: Standing, servers: Iterable[HeardOf]) -> dict[str, Any]:
 
 
 def _move(standing: Standing, seen: ClusterSeen) -> dict[str, Any]:
-    """How far it is. ``remaining_s``: None if none arrive."""
+    """Return the progress of a move. ``remaining_s`` is None if no objects arrive."""
     source, target = standing.active[0], standing.active[-1]
     total, moved = (
         objects_of(source, 1, seen) if standing.log is None else standing.log.total,
@@ -371,7 +395,10 @@ def _move(standing: Standing, seen: ClusterSeen) -> dict[str, Any]:
 
 
 def moved_of(standing: Standing, seen: ClusterSeen) -> int:
-    """How many objects a quorum of the target has; of a log, how many of the older entries all servers of the last chain have."""
+    """Return the number of objects that a quorum of the target has.
+
+    For a log: the number of older entries that all servers of the last chain have.
+    """
     target = standing.active[-1]
     return (
         objects_of(target, target.quorum_size, seen) if standing.log is None else standing.log.moved
@@ -379,6 +406,6 @@ def moved_of(standing: Standing, seen: ClusterSeen) -> int:
 
 
 def objects_of(configuration: Configuration, servers: int, seen: ClusterSeen) -> int:
-    """How many objects at least so many servers hold for it."""
+    """Return the largest number of objects that at least ``servers`` servers hold."""
     held = _held(configuration, seen.servers.values())
     return held[servers - 1].objects if len(held) >= servers else 0

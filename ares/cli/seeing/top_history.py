@@ -12,7 +12,7 @@ STEPS_MAX = 60
 SERIES = ("reads_per_s", "writes_per_s", "read_p99_s", "write_p99_s")
 BLOCKS = "▁▂▃▄▅▆▇█"
 NOTHING = " "
-"""Shown for a step in which a value was not known."""
+"""The character for a step without a known value."""
 
 
 class TopHistory:

@@ -1,7 +1,7 @@
-"""A terminal that is painted line by line, and whose keys are read as they are pressed; it is given back as it was, however that ends.
+"""A terminal painted line by line, with keys read as they are pressed.
 
-Only lines that changed are written, so that a refresh is some hundred bytes over SSH. A terminal that takes nothing (Ctrl-S) misses what would have
-been painted, and holds up nothing.
+The terminal is restored at every end. Only changed lines are written: a refresh is some hundred
+bytes over SSH. A terminal that takes no output (Ctrl-S) misses the paint and delays nothing.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ import tty
 from collections.abc import Callable, Iterator, Sequence
 
 _CLEAR = "\x1b[2J"
-_ENTER = f"\x1b[?1049h\x1b[?25l{_CLEAR}"  # the other screen, no cursor, nothing there
+_ENTER = f"\x1b[?1049h\x1b[?25l{_CLEAR}"  # the alternate screen, no cursor, empty
 _LEAVE = "\x1b[?25h\x1b[?1049l"
 USUAL = (80, 24)
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
@@ -27,7 +27,10 @@ def can_be_painted() -> bool:
 
 
 class TopScreen:
-    """Standard output, which :func:`can_be_painted`, from :meth:`shown` on. ``ended``: set by q, Ctrl-C or another signal to end, which is ``signal`` then."""
+    """Standard output, for which :func:`can_be_painted` is true, while :meth:`shown` runs.
+
+    ``ended``: set by q, Ctrl-C or another ending signal, whose number ``signal`` holds.
+    """
 
     def __init__(self) -> None:
         self._out = sys.stdout.fileno()
@@ -38,7 +41,7 @@ class TopScreen:
 
     @property
     def size(self) -> tuple[int, int]:
-        """Columns and rows."""
+        """Return the columns and rows."""
         with contextlib.suppress(OSError):
             columns, rows = os.get_terminal_size(self._out)
             return columns or USUAL[0], rows or USUAL[1]
@@ -46,7 +49,7 @@ class TopScreen:
 
     @contextlib.contextmanager
     def shown(self, changed: Callable[[], None]) -> Iterator[None]:
-        """``changed`` is called when everything has to be painted again."""
+        """Show the screen; call ``changed`` when all lines must be painted again."""
         loop = asyncio.get_running_loop()
         before = None if self._keys is None else termios.tcgetattr(self._keys)
 
@@ -57,7 +60,7 @@ class TopScreen:
             self._write(_ENTER)
 
         def leave() -> None:
-            with contextlib.suppress(OSError, termios.error):  # it may be gone
+            with contextlib.suppress(OSError, termios.error):  # the terminal may be gone
                 termios.tcflow(self._out, termios.TCOON)
             self._write(_LEAVE)
             if self._keys is not None and before is not None:
@@ -88,7 +91,7 @@ class TopScreen:
             leave()
 
     def paint(self, lines: Sequence[str]) -> None:
-        """Make it show these, which are as many as it has rows at most."""
+        """Show ``lines``, at most as many as the terminal has rows."""
         before = self._painted
         changes = [
             f"\x1b[{row};1H{line}\x1b[K"
@@ -101,7 +104,7 @@ class TopScreen:
             self._painted = list(lines)
 
     def _write(self, text: str) -> bool:
-        """Whether the terminal took it."""
+        """Write ``text``; return whether the terminal took it."""
         try:
             if not select.select([], [self._out], [], 0)[1]:
                 return False

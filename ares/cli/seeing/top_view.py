@@ -1,4 +1,4 @@
-"""The view of `top` as lines of text, as wide and as many as the terminal has: a function of the figures alone."""
+"""The view of `top` as lines of text that fit the terminal: a function of the figures alone."""
 
 import io
 from collections.abc import Mapping, Sequence
@@ -14,13 +14,13 @@ from ares.cli.terminal import printable, size
 
 COLUMNS_MIN, ROWS_MIN = 72, 14
 WIDE = 112
-"""Columns from which on the view shows what a server holds, and the last minutes."""
+"""The narrowest terminals for which the view shows servers' holdings, and the last minutes."""
 
 _BESIDE_HISTORY = 76
-"""Columns of a line of history that its two series do not take."""
+"""Columns of a line of history outside its two series."""
 
 SILENT_MAX = 3
-"""Lines that say why servers are silent."""
+"""The largest number of lines with reasons of silent servers."""
 
 MOVES_MAX = 3
 BAR = 20
@@ -30,7 +30,10 @@ _COLOURS = {"up": "green", "slow": "yellow"}
 def lines(
     told: Mapping[str, Any], columns: int, rows: int, colours: bool = True, live: bool = True
 ) -> list[str]:
-    """At most ``rows``. ``live``: q ends it. Names cannot contain control characters here, whoever chose them."""
+    """Return at most ``rows`` lines. ``live``: mention the key q.
+
+    Names cannot contain control characters here, whatever the peers chose.
+    """
     if columns < COLUMNS_MIN or rows < ROWS_MIN:
         return [
             f"needs {COLUMNS_MIN} x {ROWS_MIN}, this is"[:columns],
@@ -124,7 +127,7 @@ def _waits(done: Mapping[str, Any], what: str) -> str:
 
 
 def _table(*heads: str) -> Table:
-    """The first two columns are words."""
+    """Return a table with the columns ``heads``; the first two hold words."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", expand=False)
     for position, head in enumerate(heads):
         table.add_column(
@@ -191,7 +194,7 @@ def _servers(servers: Sequence[Mapping[str, Any]], room: int, columns: int) -> R
 
 
 def _silent(servers: Sequence[Mapping[str, Any]]) -> list[Text]:
-    """Return lines on the servers that do not answer, and why, at most ``SILENT_MAX``."""
+    """Return lines on the silent servers, with reasons, at most ``SILENT_MAX``."""
     silent = [server for server in servers if server["state"] == "silent"]
     shown = silent if len(silent) <= SILENT_MAX else silent[: SILENT_MAX - 1]
     told = [
@@ -258,7 +261,7 @@ def _domains(domains: Sequence[Mapping[str, Any]], room: int, columns: int) -> R
 
 
 def _placed(name: str, told: Mapping[str, Any]) -> Text:
-    """With its site, if it has one."""
+    """Return the name of the server, with the site if known."""
     return (
         Text.assemble(printable(name), (f" {printable(told['site'])}", "dim"))
         if told["site"]
@@ -302,7 +305,7 @@ def _cut(name: str, characters: int) -> str:
 
 
 def ms(seconds: float | None) -> str:
-    """Three digits: ``0.12ms``, ``12.3ms``, ``1.23s``."""
+    """Return a duration in three digits: ``0.12ms``, ``12.3ms``, ``1.23s``."""
     if seconds is None:
         return "-"
     return (
@@ -315,7 +318,7 @@ def ms(seconds: float | None) -> str:
 
 
 def in_words(seconds: float) -> str:
-    """``12 s``, ``3 min``, ``2.5 h``."""
+    """Return a duration in words: ``12 s``, ``3 min``, ``2.5 h``."""
     return (
         f"{seconds:.0f} s"
         if seconds < 120
@@ -326,14 +329,14 @@ def in_words(seconds: float) -> str:
 
 
 def number(count: float | None) -> str:
-    """Of operations a second."""
+    """Return a rate of operations a second."""
     if count is None:
         return "-"
     return f"{count:.0f}" if count >= 10 or count == 0 else f"{count:.1f}"
 
 
 def brief(count: int | None) -> str:
-    """Bytes: ``12.3G``."""
+    """Return a number of bytes: ``12.3G``."""
     if count is None:
         return ""
     for unit, name in ((2**40, "T"), (2**30, "G"), (2**20, "M"), (2**10, "K")):

@@ -1,7 +1,8 @@
-"""Asks every server and consensus member who they are, again and again; one that does not answer holds up nothing but its own figures.
+"""A watch that asks every server and consensus member for a description, again and again.
 
-The question is `Describe` in its brief form, which costs a server some tens of microseconds. What a server holds for every configuration is asked
-for seldom where there are many.
+A silent server delays only its own figures. The question is `Describe` in the brief form, which
+costs a server some tens of microseconds. Servers with many configurations are seldom asked for the
+full form.
 """
 
 import asyncio
@@ -34,20 +35,22 @@ if TYPE_CHECKING:
     from ares.cluster.settings import Settings
 
 SILENT_S = 0.8
-"""A server that has not answered for so long counts as silent until it does."""
+"""Seconds without an answer after which a server counts as silent."""
 
 LOOK_S = 0.85
-"""A look waits so long for servers that answered before."""
+"""Seconds that a look waits for servers that answered before."""
 
 WINDOW_S = 5.0
-"""Rates and percentiles are of the last so many seconds, or two intervals if that is longer."""
+"""Seconds covered by rates and percentiles, or two intervals if longer."""
 
 HOLDING_S = 0.005
-"""A server is asked what it holds not before so many seconds have passed for each configuration that it told of last: a thousandth of its time."""
+"""Seconds for each reported configuration before the next full question: a thousandth of a server's
+time.
+"""
 
 
 class TopWatch:
-    """Of the cluster of ``manager``, one look each ``interval_s``."""
+    """A watch of the cluster of ``manager``, with a look every ``interval_s``."""
 
     def __init__(self, manager: "Manager", settings: "Settings", interval_s: float) -> None:
         self._manager = manager
@@ -64,9 +67,12 @@ class TopWatch:
         self._denied: NotAuthorized | None = None
 
     async def looks(self) -> AsyncGenerator[dict[str, Any], None]:
-        """For ever: what docs/operation.md says under "ares-cli top", each within ``LOOK_S`` of its beginning.
+        """Yield a look each interval, for ever, within ``LOOK_S`` of the look's beginning.
 
-        Raises :class:`ares.NotAuthorized` when no server has ever answered, and one says that the key is not known.
+        docs/operation.md describes a look under "ares-cli top".
+
+        Raises :class:`ares.NotAuthorized` when no server has ever answered, and a server refused
+        the key as unknown.
         """
         try:
             while True:
@@ -89,7 +95,7 @@ class TopWatch:
                 task.cancel()
 
     def _begin(self, id: ServerId, question: Coroutine[Any, Any, None]) -> None:
-        """Unless the one before is not answered yet."""
+        """Begin the question, unless the previous question is still open."""
         if id in self._asking and not self._asking[id].done():
             question.close()
         else:

@@ -1,4 +1,4 @@
-"""Where the time of an operation went: of one that is run for it, or of those in a file of traces."""
+"""Commands that show the time spent in the phases of an operation, run now or read from a file."""
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -83,7 +83,7 @@ def show(
 
 
 def _traced(common: Common, domain: str, use: "Callable[[ObjectStore], Awaitable[object]]") -> None:
-    """Run it, and show where the time went, also if it failed."""
+    """Run the operation and show its time by phase, also after a failure."""
     from ares.client.connect import Connecting
     from ares.cluster.tables import TracingSettings
     from ares.tracing.tracer import Tracer
@@ -103,7 +103,7 @@ def _traced(common: Common, domain: str, use: "Callable[[ObjectStore], Awaitable
     loop.run(work())
     if roots := [
         span for span in spans if not span.parent
-    ]:  # none where it was refused before it began
+    ]:  # no spans if the operation was refused before it began
         last = max(roots, key=lambda span: span.began_ns)
         _print(common, [[span for span in spans if span.trace == last.trace]])
     if failed:
@@ -111,7 +111,7 @@ def _traced(common: Common, domain: str, use: "Callable[[ObjectStore], Awaitable
 
 
 def _print(common: Common, traces: "list[list[Span]]") -> None:
-    """With --json: a list of spans for each trace."""
+    """Print the traces; with --json, a list of spans for each trace."""
     from ares.tracing.export import as_otlp
     from ares.tracing.tree import LEGEND, Tree
 
