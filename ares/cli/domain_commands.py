@@ -1,4 +1,7 @@
-"""Commands about domains and their configurations: domain create, ls, move and mirror, reconfig; and the options that name a configuration."""
+"""Commands about domains and their configurations: domain create, ls, move, mirror; reconfig.
+
+The module also has the options that name a configuration.
+"""
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -90,10 +93,10 @@ FollowUsers = Annotated[
 
 
 class DomainExists(AresError):
-    """Somebody else was first; what they decided is in force."""
+    """Another client made the domain first; the first decision is in force."""
 
     kind = "Conflict"
-    """What earlier releases call it in JSON."""
+    """The name of this error in the JSON of earlier releases."""
 
 
 def create(
@@ -109,9 +112,10 @@ def create(
     allow_no_faults: AllowNoFaults = False,
     follow_users: FollowUsers = False,
 ) -> None:
-    """Make a domain: a set of objects with a configuration of its own. Without options: the configuration that `default` has.
+    """Make a domain: a set of objects with a separate configuration.
 
-    A log is made by `ares-cli log create`.
+    Without options, the domain gets the configuration of `default`. A log is made by `ares-cli log
+    create`.
     """
     from ares.cluster.sites import at_site
 
@@ -152,9 +156,10 @@ def follow(
         bool, typer.Option("--off", help="Let it stay where it is from now on.")
     ] = False,
 ) -> None:
-    """Let a domain follow its users: the autopilot moves it to the site whose clients ask most of it. `status` says why it moves, or does not.
+    """Let a domain follow its users: the autopilot moves it to the site with most requests.
 
-    Clients count that say where they are (--site, ARES_SITE, or `site` in the cluster file).
+    `status` says why the domain moves, or does not. Clients count if they name their site (--site,
+    ARES_SITE, or `site` in the cluster file).
     """
     with_manager(common, lambda manager: manager.follow_users(name, not off))
     what = "stays where it is" if off else followed(common.settings())
@@ -162,7 +167,7 @@ def follow(
 
 
 def followed(settings: "Settings") -> str:
-    """What is said of a domain that follows its users: why nothing will move it, too, where that is so."""
+    """Return the message for a domain that follows its users, with any obstacle to moves."""
     from ares.cluster.sites import sites_of
 
     but = ""
@@ -181,7 +186,10 @@ def ls(
         bool, typer.Option("--all", help="List the domains of single files, too.")
     ] = False,
 ) -> None:
-    """List the domains, the configuration that each has now, at which site, and mirrors with their age. Domains of single files are only counted."""
+    """List the domains, with present configuration, site, and mirrors with their age.
+
+    Domains of single files are only counted.
+    """
     from ares.cluster.sites import labels_of, site_of
 
     labels = labels_of(common.settings())
@@ -255,12 +263,14 @@ def reconfig(
 ) -> None:
     """Move a domain to other servers, another redundancy or other data access primitives.
 
-    Reads and writes go on meanwhile, while a quorum of the old servers and one of the new ones
-    answer. A log (`ares-cli log create`) is moved to another chain, --dap chain; appends wait for
-    a moment.
+    Reads and writes go on meanwhile, while a quorum of the old servers and a quorum of the new
+    servers answer. A log (`ares-cli log create`) is moved to another chain, --dap chain; appends
+    wait for a moment.
 
-    Nothing is done where that is the configuration already. A server that lost its memory is another one, and is taken in. Objects that cannot be
-    decoded stop neither the others nor, with --all, other domains; but without --skip-undecodable the move is not final, and the exit status is 1.
+    A domain with this configuration already is left unchanged. A server with lost memory counts as
+    a new server, and is taken in. Undecodable objects stop neither the remaining objects nor, with
+    --all, further domains; but without --skip-undecodable the move is not final, and the exit
+    status is 1.
     """
     if every and domain is not None:
         raise BadInput("--domain and --all exclude each other")
@@ -298,7 +308,7 @@ def reconfig(
 
     try:
         with_manager(common, use, as_user=False)
-    finally:  # with --all, what was done before a failure is done
+    finally:  # with --all, moves before a failure stay done
         if common.json and outcomes:
             common.report({"dry_run": dry_run, "domains": outcomes}, "")
     if not all(outcome.get("ours", True) for outcome in outcomes):
@@ -317,10 +327,10 @@ def move(
     transfer: Transferred = "client",
     allow_no_faults: AllowNoFaults = False,
 ) -> None:
-    """Move a domain to the servers of a site, with the redundancy that it has if they are enough.
+    """Move a domain to the servers of a site, with the same redundancy if the servers suffice.
 
-    Reads and writes go on meanwhile, while a quorum of the old servers and one of the new ones
-    answer.
+    Reads and writes go on meanwhile, while a quorum of the old servers and a quorum of the new
+    servers answer.
     """
     from ares.cluster.sites import at_site
 
@@ -366,7 +376,10 @@ def mirror(
     ] = False,
     allow_no_faults: AllowNoFaults = False,
 ) -> None:
-    """Keep a read-only copy of a domain at another site, for `ares-cli read --stale-ok` there. The autopilot brings it up to date."""
+    """Keep a read-only copy of a domain at another site, for `ares-cli read --stale-ok`.
+
+    The autopilot brings the copy up to date.
+    """
     from ares.cluster.sites import mirror_at
 
     settings = common.settings()
@@ -423,7 +436,10 @@ def wished_configuration(
     servers: str | None,
     allow_no_faults: bool,
 ) -> Configuration:
-    """The configuration that the options name, with the servers' addresses of the cluster file. Raises :class:`BadInput`."""
+    """Return the configuration of the options, with the servers' addresses of the cluster file.
+
+    Raises :class:`BadInput`.
+    """
     from ares.cluster.cluster_file import largest_k
 
     book = common.settings().book()
@@ -450,7 +466,7 @@ def wished_configuration(
 
 
 def named_servers(servers: str | None) -> list[str]:
-    """The ids of --servers. Raises :class:`BadInput`."""
+    """Return the ids of --servers. Raises :class:`BadInput`."""
     if servers is None:
         raise BadInput("--servers is missing: name the servers, for example --servers s0,s1,s2")
     names = [name.strip() for name in servers.split(",")]
@@ -467,7 +483,7 @@ async def _move(
     anyway: bool,
     **how: Any,
 ) -> dict[str, Any]:
-    """``how``: of objects, see `ObjectStore.reconfigure`."""
+    """Move a domain and show the progress. ``how``: of objects, see `ObjectStore.reconfigure`."""
     from ares.client.shared_log import Log
     from ares.reconfig.reconfigure import Reconfigured
 
@@ -486,7 +502,7 @@ async def _move(
         )
 
     def say(text: str) -> None:
-        if not common.json:  # which has one object at the end and nothing before
+        if not common.json:  # which has a single object at the end and none before
             typer.echo(text)
 
     say(f"domain {printable(store.name)}\n  now   {before.describe()}\n  then  {wished.describe()}")
@@ -528,7 +544,7 @@ async def _move(
 
 
 def _outlook(wished: Configuration) -> str:
-    """Say what a move to ``wished``, whose servers all answered just now, needs until its end."""
+    """Return the needs of a move to ``wished`` until its end; all new servers answered just now."""
     answer = f"{'all ' * (wished.n > 1)}{wished.n} of its servers answer now"
     if wished.dap == "chain":
         return (
@@ -585,7 +601,10 @@ def _told(result: "Reconfigured") -> str:
 
 
 def described(domain: str, configuration: Configuration) -> dict[str, Any]:
-    """A configuration of ``domain``, as JSON has it. ``index`` is -1 for a configuration that has no place in the sequence yet."""
+    """Return a configuration of ``domain`` as JSON shows it.
+
+    ``index`` is -1 for a configuration without a place in the sequence yet.
+    """
     return {
         "domain": domain,
         "configuration": configuration.describe(),

@@ -1,7 +1,9 @@
-"""Where `ares-cli` begins and ends: what must hold before any command is imported, and after the last one.
+"""The begin and end of `ares-cli`: preparations before any import of a command, and the last flush.
 
-A signal before that ends the process at once and silently, as nothing has begun. The three standard streams are open, whatever the process was given:
-a file or socket that got one of their numbers would be written to as if it were the stream, and libuv ends a process that closes one of them.
+A signal before the imports ends the process at once and silently, as no work has begun. The three
+standard streams are open, even if the process was started without them: a file or socket with a
+stream's number would be written to as if it were the stream, and libuv ends a process that closes a
+standard stream.
 """
 
 import os
@@ -15,7 +17,7 @@ from typing import Any, Literal, TextIO
 
 
 def main() -> None:
-    """The entry point of `ares-cli`."""
+    """Run `ares-cli`: the entry point."""
     interrupt = signal.getsignal(signal.SIGINT)
     _end_silently()
     open_standard_streams()
@@ -25,7 +27,7 @@ def main() -> None:
 
 
 def _run_command(interrupt: Any) -> int:
-    """``interrupt``: what SIGINT did."""
+    """Run the command line. ``interrupt``: the earlier action of SIGINT."""
     from ares.cli.main import Ending, run
 
     ending = Ending()
@@ -33,7 +35,7 @@ def _run_command(interrupt: Any) -> int:
         signal.signal(signal.SIGTERM, ending)
         signal.signal(signal.SIGINT, interrupt)
         return run(sys.argv[1:], ending)
-    except KeyboardInterrupt:  # a second one, when the first was being told
+    except KeyboardInterrupt:  # a second interrupt, during the report of the first
         return ending.status
     finally:
         _end_silently()
@@ -50,9 +52,11 @@ def _run_process(process: Callable[[], None]) -> int:
 
 
 def _process(words: Sequence[str]) -> Callable[[], None] | None:
-    """What `server FILE --id ID` and `consensus FILE --id ID` run, in just these words, which supervisors write; None for other command lines.
+    """Return the process of `server FILE --id ID` or `consensus FILE --id ID`; ``None`` otherwise.
 
-    It is what ares/cli/local/cluster_commands.py runs, without what reads command lines: that takes a third of the time in which a process starts.
+    Only these exact words count, which supervisors write. The process is the code of
+    ares/cli/local/cluster_commands.py, without the parser of command lines: the parser takes a
+    third of a process's start.
     """
     match words:
         case ["server" | "consensus" as kind, file, "--id", id] if not (
@@ -69,14 +73,17 @@ def _process(words: Sequence[str]) -> Callable[[], None] | None:
 
 
 def _end_silently() -> None:
-    """What signals do while no command runs."""
+    """End the process at once: the action of signals while no command runs."""
     for number in (signal.SIGINT, signal.SIGTERM):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
 
 
 def open_standard_streams() -> None:
-    """Open those that are closed, so that using one fails as it should. What the encoding of an output lacks is written with backslashes."""
+    """Open closed standard streams, to make their use fail properly.
+
+    Characters outside the encoding of an output are written with backslashes.
+    """
     sys.stdin = sys.stdin or _failing("r", os.O_WRONLY)
     sys.stdout = sys.stdout or _failing("w", os.O_RDONLY)
     sys.stderr = sys.stderr or _failing("w", os.O_RDONLY)
@@ -85,14 +92,19 @@ def open_standard_streams() -> None:
 
 
 def _failing(use: Literal["r", "w"], mode: int) -> TextIO:
-    """A stream on the lowest descriptor, which is that of a stream that is closed; ``mode`` does not allow the ``use``."""
+    """Open a stream on the lowest descriptor, the closed one's; ``mode`` does not allow the
+    ``use``.
+    """
     descriptor = os.open(os.devnull, mode)
     os.set_inheritable(descriptor, True)
     return open(descriptor, use, encoding="utf-8", errors="backslashreplace", closefd=False)
 
 
 def _flushed() -> bool:
-    """Whether everything that was written went out. What did not is dropped: Python would complain about it at its end."""
+    """Flush all output, and return whether it was written.
+
+    Unwritten output is dropped: Python would complain about it at the end.
+    """
     whole = True
     for stream in (sys.stdout, sys.stderr):
         try:

@@ -1,4 +1,7 @@
-"""Commands about large files: put, get, files, rm, collect. How a file is reached, what its local copy was made from, and what conflicts are told."""
+"""Commands about large files: put, get, files, rm, collect.
+
+The module opens files, remembers the base of local copies, and reports conflicts.
+"""
 
 import asyncio
 import os
@@ -60,18 +63,18 @@ STATS_AT_ONCE = 16
 
 
 class NoSuchFile(ObjectNotFound):
-    """As a person calls it who knows of files only."""
+    """A missing object under the name that a user of files knows: a file."""
 
     text = "there is no file {object!r} in domain {domain!r}; `ares-cli files` lists what is there"
 
 
 class Edited(AresError):
-    """The local file holds what would be lost."""
+    """The local file holds changes that would be lost."""
 
 
 @contextmanager
 def speaking_of_files() -> Iterator[None]:
-    """What is not found is called a file."""
+    """Report missing objects as missing files."""
     try:
         yield
     except ObjectNotFound as error:
@@ -79,7 +82,7 @@ def speaking_of_files() -> Iterator[None]:
 
 
 class Access(Struct, frozen=True):
-    """A file, based on what its local copy was made from; of a stream nothing is remembered."""
+    """A file, with the base of the local copy; for a stream no base is remembered."""
 
     file: "File"
     domain: str
@@ -87,14 +90,15 @@ class Access(Struct, frozen=True):
     remembered: "Remembered"
 
     def keep(self, content: bytes) -> None:
-        """Keep what the copy is based on now, and the digest of its content."""
+        """Remember the present base of the copy, and the digest of the content."""
         if self.file.state is not None:
             self.remembered.remember(self.copy, self.file.state, content)
 
     def check_unedited(self, copy: int, what: str, local: str) -> None:
-        """Raise :class:`Edited` if there is something in ``copy`` (a descriptor) that no put or get left; nobody knows where nothing is kept.
+        """Raise :class:`Edited` if ``copy`` (a descriptor) has content that no put or get left.
 
-        ``what``, ``local``: the file in the cluster and the copy, as words of a command line.
+        Without a remembered base, the origin of the content is unknown. ``what``, ``local``: the
+        file in the cluster and the copy, as words of a command line.
         """
         from ares.client.local_copy import digest_of_file
 
@@ -119,7 +123,7 @@ class Access(Struct, frozen=True):
 
 
 def content_of(path: Path) -> bytes:
-    """The digest of what is in a local copy."""
+    """Return the digest of a local copy's content."""
     from ares.client.local_copy import digest_of_file
 
     with path.open("rb") as copy:
@@ -136,7 +140,10 @@ async def open_file(
     atomic: bool = False,
     sizes: "Sizes | None" = None,
 ) -> Access:
-    """The file ``name`` of ``domain`` (None: one of its own), with the copy at ``path`` (None: there is none)."""
+    """Open the file ``name`` of ``domain`` (``None``: a domain for this file alone).
+
+    ``path``: the local copy (``None``: no copy).
+    """
     from ares.client.local_copy import LocalName, Remembered, cache_directory
     from ares.client.store import ObjectStore
 
@@ -154,7 +161,10 @@ async def open_file(
 
 
 async def check_kind(access: Access, atomic: bool, sizes: "Sizes | None") -> None:
-    """Raises :class:`BadInput` if a file that is there was made otherwise than is asked for now: that would be passed over in silence."""
+    """Raise :class:`BadInput` if an existing file has another kind or other sizes than asked for.
+
+    Without this check the wish would be ignored in silence.
+    """
     if not atomic and sizes is None:
         return
     try:
@@ -171,12 +181,15 @@ async def check_kind(access: Access, atomic: bool, sizes: "Sizes | None") -> Non
 
 
 def kind(atomic: bool) -> str:
-    """What a person is told of a file's guarantee."""
+    """Return the words for a file's guarantee."""
     return "atomic" if atomic else "shared"
 
 
 def parse_sizes(low: str | None, average: str | None, high: str | None) -> "Sizes | None":
-    """The block sizes asked for; those left out are as far from the average as the defaults are. None: nothing was asked for."""
+    """Return the block sizes asked for; ``None`` without any.
+
+    Missing sizes keep the defaults' distance from the average.
+    """
     from ares.fragment.divide import Sizes
 
     if (low, average, high) == (None, None, None):
@@ -190,7 +203,10 @@ def parse_sizes(low: str | None, average: str | None, high: str | None) -> "Size
 
 
 class Transfer:
-    """What moved, from the progress of an operation, which is shown as well. ``stage``: "" before anything moved."""
+    """The moved amounts from an operation's progress, which is shown too.
+
+    ``stage``: "" before the first move.
+    """
 
     def __init__(self, show: Show, size_bytes: int | None) -> None:
         self.stage = ""
@@ -200,7 +216,10 @@ class Transfer:
         self._last_bytes = 0
 
     def follow(self, now: "FileProgress") -> None:
-        """One more block; an operation that begins again counts from 0, and what it moved before has moved all the same."""
+        """Count another block.
+
+        An operation that begins again counts from 0; the earlier moves stay counted.
+        """
         self.stage = now.stage
         came = (
             now.moved_bytes - self._last_bytes
@@ -214,7 +233,7 @@ class Transfer:
 
 
 SHOWN_MAX = 20
-"""How many conflicts a person is shown; --json has them all."""
+"""The number of conflicts shown to a person; --json has all."""
 
 NAME_CHARACTERS_MAX = 100
 COPY_BYTES = 2**20
@@ -223,7 +242,7 @@ COPY_BYTES = 2**20
 def told(
     conflicts: "Sequence[Conflict]", name: str, domain: str | None, file: Path, theirs: bool
 ) -> str:
-    """A paragraph for stderr: which ranges of ``file``, what was and was not lost, what there is to do."""
+    """Return a paragraph for stderr: conflicting ranges of ``file``, losses, and remedies."""
     from ares.fragment.report import DELETED_MEANWHILE
 
     whole = len(conflicts) == 1 and conflicts[0].block is None and conflicts[0].whole_file
@@ -256,7 +275,7 @@ def told(
 
 
 def shell_words(name: str, domain: str | None) -> str:
-    """How a file of the cluster is named on the command line."""
+    """Return a file's name in words of a command line."""
     return (
         f"{shlex.quote(name)} --domain {shlex.quote(domain)}"
         if domain is not None
@@ -271,12 +290,15 @@ def _range(conflict: "Conflict") -> str:
 
 
 def save(conflicts: "Sequence[Conflict]", directory: Path, name: str, content: Path) -> list[str]:
-    """Write NAME.OFFSET.mine, the range of the local ``content``, and NAME.OFFSET.theirs, where there is one; their paths."""
+    """Write NAME.OFFSET.mine, the range of the local ``content``, and NAME.OFFSET.theirs.
+
+    The latter is written only if it exists. Returns the paths.
+    """
     if not conflicts:
         return []
     directory.mkdir(parents=True, exist_ok=True)
     stem = re.sub(r"[^A-Za-z0-9._-]", "_", name).lstrip(".-")[:NAME_CHARACTERS_MAX]
-    if stem != name:  # no other name's files may be called so
+    if stem != name:  # files of other names may not get these names
         stem += f"-{blake3(name.encode()).hexdigest(4)}"
     used, paths = set[str](), []
     with content.open("rb") as stream:
@@ -284,7 +306,7 @@ def save(conflicts: "Sequence[Conflict]", directory: Path, name: str, content: P
             place = f"{stem}.{conflict.offset}"
             while (
                 place in used
-            ):  # two edits may stand at one place of the local file: what one takes out there, and the other puts in
+            ):  # two edits may share a place of the local file: a removal and an insertion by the other client
                 place += "+"
             used.add(place)
             mine = directory / f"{place}.mine"
@@ -303,7 +325,7 @@ def save(conflicts: "Sequence[Conflict]", directory: Path, name: str, content: P
 
 
 def report_data(report: "WriteReport") -> dict[str, object]:
-    """The report, for programs."""
+    """Return the report, for programs."""
     conflicts = [
         {name: getattr(conflict, name) for name in ("offset", "length", "why")}
         | {"theirs_bytes": len(conflict.theirs) if conflict.theirs is not None else None}
@@ -361,11 +383,13 @@ def put(
     ] = None,
     cache: Cache = True,
 ) -> None:
-    """Bring the file NAME in the cluster up to date with a local one. Only blocks that differ from what FILE was made from move.
+    """Bring the file NAME in the cluster up to date with a local file. Only changed blocks move.
 
-    What FILE was made from is what the last `put` of it or `get` into it left, kept on this machine; where nothing is known, and with standard input,
-    FILE replaces what is there. Blocks that others changed meanwhile and FILE did not stay theirs. Where both did, nothing of theirs is overwritten,
-    the ranges of FILE are named, and the exit status is 1.
+    Changed means different from the base of FILE: the version after the last `put` of FILE or `get`
+    into FILE, remembered on this machine. Without a remembered base, and with standard input, FILE
+    replaces the file in the cluster. Blocks changed only by other clients keep their changes. Where
+    both sides changed a block, the other client's change is not overwritten, the ranges of FILE are
+    named, and the exit status is 1.
     """
     if mine and theirs:
         raise BadInput("--mine and --theirs exclude each other")
@@ -390,7 +414,7 @@ def put(
             )
             content = (
                 content_of(source.content) if source.path is not None else b""
-            )  # before: what comes in meanwhile may not be put
+            )  # before: later changes to the file may be absent from the put
             await check_kind(access, atomic, sizes)
             begun.append(access)
             with progress_bar("look") as show, speaking_of_files():
@@ -443,9 +467,10 @@ def _tell_rest(
     saved: list[str],
     source: LocalEnd,
 ) -> None:
-    """What the one line does not say; conflicts on stderr.
+    """Report the rest of a put; conflicts on stderr.
 
-    What is written to a local file behind what was looked at first is no change of that, and nobody else would notice.
+    A write to a local file behind the already read part is not in the put, and would stay unnoticed
+    without this report.
     """
     if report.merged:
         others = (
@@ -484,10 +509,12 @@ def get(
     ] = False,
     cache: Cache = True,
 ) -> None:
-    """Bring a local file up to date with the file NAME in the cluster, wholly or not at all. Only blocks that FILE does not have move.
+    """Bring a local file up to date with the file NAME in the cluster, wholly or not at all.
 
-    A FILE that was edited since its last `put` or `get`, or was there before any, and differs from NAME, is left as it is, and the exit status is 1.
-    With --force it is overwritten, and so it is where nothing is kept that would tell (--no-cache, ARES_CACHE=off).
+    Only blocks missing in FILE move. A FILE that was edited since the last `put` or `get`, or
+    existed before any, and differs from NAME, stays unchanged, and the exit status is 1. With
+    --force FILE is overwritten, and likewise without a memory of earlier versions (--no-cache,
+    ARES_CACHE=off).
     """
     if common.json and is_stream(file):
         raise BadInput("--json and the content cannot both be printed: name a FILE")
@@ -512,7 +539,7 @@ def get(
                 access,
                 cast("FileState", access.file.state),
                 transfer,
-            )  # a read leaves what it saw
+            )  # a read leaves its result
 
         changed, access, state, transfer = with_manager(common, use)
     blocks = sum(1 for part in state.parts if part.length)
@@ -547,9 +574,9 @@ def files(
         ),
     ] = None,
 ) -> None:
-    """List files: name, size, blocks, kind, and when the list of the file's blocks was last written.
+    """List files: name, size, blocks, kind, and the time of the last write of the block list.
 
-    Without --domain those that are domains of their own.
+    Without --domain, files that are domains of their own are listed.
     """
 
     async def use(manager: "Manager") -> "list[FileStat]":
@@ -566,7 +593,7 @@ def files(
             async with turn:
                 try:
                     return await (await open_file(manager, name, domain)).file.stat()
-                except ObjectNotFound:  # somebody deleted it meanwhile
+                except ObjectNotFound:  # deleted meanwhile
                     return None
 
         return [found for found in await asyncio.gather(*map(stat, names)) if found is not None]
@@ -587,7 +614,7 @@ def files(
 
 
 def rm(common: Common, name: Name, domain: FileDomain = None) -> None:
-    """Delete the file NAME and its blocks. What local copies on this machine were made from is forgotten."""
+    """Delete the file NAME and its blocks. Remembered bases of local copies are forgotten."""
 
     async def use(manager: "Manager") -> Access:
         from ares.client.local_copy import Remembered, cache_directory
@@ -626,7 +653,10 @@ def collect(
         ),
     ] = "24h",
 ) -> None:
-    """Delete blocks that no file names, which puts leave that were cut short or overtaken. Without NAME and --domain: of every domain."""
+    """Delete blocks that no file names, left by puts that were cut short or overtaken.
+
+    Without NAME and --domain, blocks of every domain are deleted.
+    """
     grace_s = parse_seconds(grace)
     if name is not None and domain is not None:
         raise BadInput("NAME means its own domain, and --domain another one: give one of them")

@@ -1,4 +1,7 @@
-"""The command check-history: whether what clients saw of a cluster is what one register, or coverable object, for each key could have shown them."""
+"""The command check-history: a check of recorded histories of a cluster.
+
+A register, or a coverable object, for each key must be able to show the recorded answers.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +21,7 @@ if TYPE_CHECKING:
 HISTORY_BYTES_MAX = 512 << 20
 HISTORY_WAIT_S = 3600.0
 SHOWN_MAX = 10
-"""How many violations of one kind a person is shown; --json has them all."""
+"""The number of violations of each kind shown to a person; --json has all."""
 
 
 def check_history(
@@ -33,11 +36,12 @@ def check_history(
         bool, typer.Option("--tags", help="Also check that tags never go back in real time.")
     ] = False,
 ) -> None:
-    """Check that a recorded history is linearizable, and weakly coverable where operations carry a base (the version that a write was given).
+    """Check that a recorded history is linearizable, and weakly coverable where writes have a base.
 
-    A history of logs (lines with a log in place of a key) is checked for what a shared log promises: one order, each append once.
+    A base is the version that a write was given. A history of logs (lines with a log in place of a
+    key) is checked for the promises of a shared log: a single order, each append once.
 
-    Exit status 1 if it is not, or if that could not be decided, with the operations at odds.
+    The exit status is 1 if the check fails or cannot be decided, with the contradictory operations.
     """
     from ares.machine.named_files import read_named
     from ares.testing.verify.coverability import check_coverability
@@ -84,7 +88,10 @@ def check_history(
 
 
 def _check_log_history(common: Common, file: Path, data_read: bytes, tags: bool) -> None:
-    """The history of a log: total order, real-time order, each append once, no read or tail that goes back (docs/log.md, Histories)."""
+    """Check the history of a log: total order, real-time order, each append once.
+
+    No read or tail may go back (docs/log.md, Histories).
+    """
     from ares.testing.verify.log_history import load_log
     from ares.testing.verify.log_order import check_log
 

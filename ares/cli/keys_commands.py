@@ -1,4 +1,7 @@
-"""Commands about the keys of clients: keys new, keys list, keys revoke. They change the file of authorised clients, and never show a secret."""
+"""Commands about the keys of clients: keys new, keys list, keys revoke.
+
+They change the file of authorised clients, and never show a secret.
+"""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -40,9 +43,10 @@ Out = Annotated[
 
 
 def new(common: Common, name: Name, role: RoleOption, output: Out = None) -> None:
-    """Make a key for a client and authorise it. Servers on this machine know it at once; copy clients.toml to the others.
+    """Make a key for a client and authorise it.
 
-    The file with the secret key is for the client; nothing else of ares needs it.
+    Servers on this machine know the key at once; copy clients.toml to further machines. The file
+    with the secret key is for the client; no part of ares needs the file.
     """
     from ares.cluster.cluster_keys import authorise
 
@@ -72,7 +76,10 @@ def list_(common: Common) -> None:
 
 
 def revoke(common: Common, name: Name, allow_no_admin: AllowNoAdmin = False) -> None:
-    """Take a client off the list: within a second servers on this machine refuse what it asks, and no more let it in. Copy the file to the others."""
+    """Take a client off the list: within a second servers on this machine refuse its requests.
+
+    They also refuse new connections of the client. Copy the file to all further machines.
+    """
     from ares.cluster import cluster_keys
 
     cluster_keys.revoke(_security(common), name, allow_no_admin)

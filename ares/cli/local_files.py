@@ -1,4 +1,4 @@
-"""The local end of put and get: a file, or a stream by way of a temporary file; and what an interruption means."""
+"""The local end of put and get: a file, or a stream through a temporary file; and interruptions."""
 
 import errno
 import os
@@ -19,16 +19,16 @@ STANDARD_STREAM = Path("-")
 COPY_BYTES = 2**20
 
 _ENDLESS = {os.makedev(1, minor) for minor in (5, 7, 8, 9)}
-"""zero, full, random, urandom."""
+"""The endless devices: zero, full, random, urandom."""
 
 
 class Interrupted(AresError):
-    """The person had enough; the message says what became of it."""
+    """An interruption by the user; the message tells the outcome."""
 
 
 @contextmanager
 def telling_interruption(outcome: Callable[[], str]) -> Iterator[None]:
-    """Ctrl-C is told with ``outcome``."""
+    """Report Ctrl-C with ``outcome``."""
     try:
         yield
     except KeyboardInterrupt:
@@ -36,9 +36,10 @@ def telling_interruption(outcome: Callable[[], str]) -> Iterator[None]:
 
 
 class LocalEnd(Struct, frozen=True):
-    """What is to be put, or where a file goes. ``content`` is where its bytes are, or are written to; ``size_bytes``: how many are to be put.
+    """The source of a put, or the target of a get.
 
-    ``path`` is None for a stream, which no later put can be based on.
+    ``content`` is the file of the bytes; ``size_bytes``: of a source. ``path`` is ``None`` for a
+    stream, which cannot be the base of a later put.
     """
 
     content: Path
@@ -48,7 +49,10 @@ class LocalEnd(Struct, frozen=True):
 
 @contextmanager
 def local_source(file: Path) -> Iterator[LocalEnd]:
-    """A local file; standard input, a pipe or a device is first kept in a temporary file. Raises :class:`BadInput`."""
+    """Open a local source; a stream is first kept in a temporary file. Raises :class:`BadInput`.
+
+    Streams are standard input, pipes and devices.
+    """
     if is_stream(file):
         with _spooled(file) as content:
             yield LocalEnd(content, None, content.stat().st_size)
@@ -67,7 +71,10 @@ def local_source(file: Path) -> Iterator[LocalEnd]:
 
 @contextmanager
 def local_target(file: Path) -> Iterator[LocalEnd]:
-    """A local file; what goes to standard output, a pipe or a device goes there at the end, from a temporary file. Raises :class:`BadInput`."""
+    """Open a local target; a stream gets the content of a temporary file at the end.
+
+    Streams are standard output, pipes and devices. Raises :class:`BadInput`.
+    """
     if not is_stream(file):
         check_output(file)
         yield LocalEnd(resolved(file), resolved(file))
@@ -84,17 +91,23 @@ def local_target(file: Path) -> Iterator[LocalEnd]:
 
 
 def opened_source(file: Path) -> BinaryIO:
-    """A file, or standard input, to read from."""
+    """Open a file, or standard input, for reading."""
     return open(0 if file == STANDARD_STREAM else file, "rb", closefd=file != STANDARD_STREAM)
 
 
 def is_stream(file: Path) -> bool:
-    """Whether it is standard input or output, a pipe or a device: nothing that has a content of its own."""
+    """Return whether the file is standard input or output, a pipe or a device.
+
+    These have no content of their own.
+    """
     return file == STANDARD_STREAM or (file.exists() and not file.is_file() and not file.is_dir())
 
 
 def resolved(path: Path) -> Path:
-    """``path`` without symbolic links. Raises OSError where they go round, which pathlib tells otherwise."""
+    """Return ``path`` without symbolic links. Raises OSError for a cycle of links.
+
+    pathlib reports such a cycle by another error.
+    """
     try:
         return path.resolve()
     except RuntimeError:
@@ -102,7 +115,7 @@ def resolved(path: Path) -> Path:
 
 
 def check_output(output: Path) -> None:
-    """Find out now, not when the content has been read. Raises :class:`BadInput`."""
+    """Raise :class:`BadInput` for an unusable output now, before the content is read."""
     if output.is_dir():
         raise BadInput(f"{output} is a directory: name the file to write; nothing was read")
     if not output.parent.is_dir():
@@ -112,7 +125,7 @@ def check_output(output: Path) -> None:
 
 
 def write_output(output: Path, value: bytes) -> None:
-    """Through a temporary file in the same directory, unless ``output`` is a device or a pipe."""
+    """Write through a temporary file in the same directory, or directly to a device or a pipe."""
     if output.exists() and not output.is_file():
         output.write_bytes(value)
         return
@@ -126,7 +139,7 @@ def write_output(output: Path, value: bytes) -> None:
         os.replace(temporary, target)
     except BaseException as error:
         if isinstance(error, OSError) and error.filename == os.fspath(temporary):
-            error.filename = str(output)  # the other name is nobody's business
+            error.filename = str(output)  # the temporary name does not concern the user
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise
@@ -134,7 +147,10 @@ def write_output(output: Path, value: bytes) -> None:
 
 @contextmanager
 def naming(file: object) -> Iterator[None]:
-    """An error of the machine's names ``file``, if it names nothing: that a write failed does not say what was written to."""
+    """Add the name ``file`` to an error of the machine without a name.
+
+    A failed write does not name its file.
+    """
     try:
         yield
     except OSError as error:
@@ -145,8 +161,10 @@ def naming(file: object) -> Iterator[None]:
 
 @contextmanager
 def standard_output() -> Iterator[BinaryIO]:
-    """Standard output for bytes. It writes all that it is given, which Python's own does not where PYTHONUNBUFFERED is set: a write to a pipe may be
-    a part, and what it returns is easily passed over.
+    """Open standard output for bytes, with complete writes.
+
+    With PYTHONUNBUFFERED, Python's own stream does not write all bytes: a write to a pipe may be
+    partial, and the returned count is easily overlooked.
     """
     with naming("standard output"), open(sys.stdout.fileno(), "wb", closefd=False) as out:
         yield out

@@ -1,4 +1,6 @@
-"""Commands about logs: log create, append, read, tail, follow, trim, stat (docs/log.md, Using a log)."""
+"""Commands about logs: log create, append, read, tail, follow, trim, stat (docs/log.md, Using a
+log).
+"""
 
 import asyncio
 import base64
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from ares.client.shared_log import Log
 
 READ_BYTES = 256 * 1024
-"""Of a file of lines at a time."""
+"""Bytes read from a file of lines at a time."""
 
 BATCHES_MAX = 16
 """Appends of lines under way at once."""
@@ -75,7 +77,10 @@ At = Annotated[
 def create(
     common: Common, name: Name, servers: Servers = None, allow_no_faults: AllowNoFaults = False
 ) -> None:
-    """Make a log: a totally ordered sequence of entries, kept by a chain of servers. `ares-cli reconfig --dap chain` moves it to another chain."""
+    """Make a log: a totally ordered sequence of entries, kept by a chain of servers.
+
+    `ares-cli reconfig --dap chain` moves it to another chain.
+    """
     wished = wished_configuration(common, "chain", None, None, servers, allow_no_faults)
 
     async def use(manager: "Manager") -> tuple[Configuration, bool]:
@@ -106,9 +111,9 @@ def append(
     ] = False,
     at: At = None,
 ) -> None:
-    """Append a file, or standard input, as one entry, or a line each; prints the position.
+    """Append a file, or standard input, as one entry, or an entry per line; prints the position.
 
-    With --lines and --at all lines are one append: there together, or not at all.
+    With --lines and --at all lines are one append: all are appended, or none.
     """
     try:
         source = opened_source(file)
@@ -131,14 +136,14 @@ def append(
 
 
 class AppendTally(Struct):
-    """``entries``: acknowledged, between the positions ``first`` and ``last``."""
+    """The acknowledged ``entries`` between the positions ``first`` and ``last``."""
 
     entries: int = 0
     first: int | None = None
     last: int | None = None
 
     def take(self, count: int, position: asyncio.Future[int]) -> None:
-        """An append of so many entries has ended."""
+        """Note the end of an append of ``count`` entries; count them if acknowledged."""
         if not position.cancelled() and position.exception() is None:
             self.entries += count
             self.first = position.result() if self.first is None else self.first
@@ -162,7 +167,7 @@ def _append_once(
 
 
 def _append_lines(common: Common, name: str, source: BinaryIO) -> AppendTally:
-    """As they come, many in flight, and no more in memory than those."""
+    """Append lines as they come, many under way at once; only these are in memory."""
     done = AppendTally()
 
     def so_far() -> str:
@@ -213,7 +218,10 @@ async def _feed(log: "Log", source: BinaryIO, done: AppendTally, show: Show) -> 
 
 
 async def _read(source: BinaryIO) -> bytes:
-    """What comes next. A pipe or a terminal is waited for on the event loop: a thread that reads cannot be interrupted."""
+    """Return the next bytes.
+
+    A pipe or a terminal is waited for on the event loop: a reading thread cannot be interrupted.
+    """
     mode = os.fstat(source.fileno()).st_mode
     if stat_module.S_ISFIFO(mode) or stat_module.S_ISSOCK(mode) or source.isatty():
         loop, readable = asyncio.get_running_loop(), asyncio.Event()
@@ -226,7 +234,10 @@ async def _read(source: BinaryIO) -> bytes:
 
 
 def _batches(lines: list[bytes], before: int) -> Iterable[list[bytes]]:
-    """``lines`` in appends as large as they may be. ``before``: how many lines there were before, for an error."""
+    """Yield ``lines`` in appends of the largest allowed size.
+
+    ``before``: the number of earlier lines, for an error message.
+    """
     batch: list[bytes] = []
     filled = 0
     for number, line in enumerate(lines, before + 1):
@@ -263,7 +274,10 @@ def read(
         ),
     ] = False,
 ) -> None:
-    """Print the entry at P, byte for byte; with --to several, each and a line end. With --json a line for each, as base64."""
+    """Print the entry at P, byte for byte; with --to several, each with a line end.
+
+    With --json a line for each, as base64.
+    """
     if to is not None and (uncommitted or to <= position):
         raise BadInput(
             "--to names a position beyond P, and what is read up to there is committed: no --uncommitted"
@@ -290,7 +304,7 @@ def read(
 
 
 def tail(common: Common, name: Name) -> None:
-    """Print the position that comes next: as many entries were ever appended."""
+    """Print the next position of the log: the number of entries ever appended."""
     position = _with_log(common, name, lambda log: log.tail())
     common.report({"log": name, "tail": position}, f"{position}")
 
@@ -308,7 +322,10 @@ def follow(
         ),
     ] = None,
 ) -> None:
-    """Print entries as they come, each and a line end, until Ctrl-C; then the next position is told. With --json a line for each, as base64."""
+    """Print entries as they come, each with a line end, until Ctrl-C.
+
+    The next position is printed at the end. With --json a line for each, as base64.
+    """
     upcoming = first or 0
 
     async def use(log: "Log") -> None:
@@ -357,7 +374,7 @@ def stat(common: Common, name: Name) -> None:
 
 
 def _with_log(common: Common, name: str, use: "Callable[[Log], Awaitable[Result]]") -> Result:
-    """What ``use`` returns, given the log. Raises :class:`ares.DomainNotFound`."""
+    """Return the result of ``use`` with the log. Raises :class:`ares.DomainNotFound`."""
 
     async def opened(manager: "Manager") -> Result:
         return await use(await manager.log(name))

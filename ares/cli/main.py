@@ -1,7 +1,8 @@
-"""The app: which commands there are, and what their errors become.
+"""The app: the table of commands, and the conversion of errors.
 
-Exit status: 0 done; 1 the operation failed; 2 wrong usage or unreadable input; 130 interrupted; 143 ended by SIGTERM, which is told as Ctrl-C is. An
-error is one paragraph on stderr, or one JSON object with --json, and never a traceback: a mistake in this program says where it is.
+Exit status: 0 done; 1 the operation failed; 2 wrong usage or unreadable input; 130 interrupted; 143
+ended by SIGTERM, which is handled as Ctrl-C is. An error is a paragraph on stderr, or a JSON object
+with --json, and never a traceback: a mistake in this program names its place.
 """
 
 import contextlib
@@ -83,9 +84,10 @@ def _shared(
         ),
     ] = False,
 ) -> None:
-    """Store objects and large files on a cluster of servers that may crash and be replaced: ARES and ARES II.
+    """Store objects and large files on a cluster of servers that may crash and be replaced.
 
-    The options below may stand before or after the command's name.
+    The protocols are ARES and ARES II. The options below may stand before or after the command's
+    name.
     """
 
 
@@ -96,8 +98,8 @@ _NO_SITE = tuple(name for name in ALL if name != "site")  # their --site is that
 _KEYS = ("cluster", "json")
 _PROCESSES = ("cluster", "timeout_s", "key_file", "json")
 
-# For each section of the help and each command: its function, the words of its example, and the
-# shared options that it takes.
+# For each section of the help and each command: the function, the example's words, and the
+# command's shared options.
 _COMMANDS: dict[str, dict[str, tuple[Callable[..., None], str, Sequence[str]]]] = {
     "Objects": {
         "write": (object_commands.write, "greeting hello.txt", ALL),
@@ -164,7 +166,10 @@ _COMMANDS: dict[str, dict[str, tuple[Callable[..., None], str, Sequence[str]]]] 
 
 
 class _Traces(GroupPage):
-    """`trace FILE...` is `trace show FILE...`, with options before or behind the files."""
+    """The group `trace`: `trace FILE...` means `trace show FILE...`.
+
+    Options may stand before or behind the files.
+    """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         known = not args or args[0] in {*self.commands, *self.get_help_option_names(ctx)}
@@ -197,7 +202,9 @@ for section, commands in _COMMANDS.items():
 
 
 class Ending:
-    """Handles SIGTERM as Ctrl-C is handled then. ``status``: the exit status of a command that was cut short."""
+    """A handler of SIGTERM that acts as Ctrl-C. ``status``: the exit status of an interrupted
+    command.
+    """
 
     def __init__(self) -> None:
         self.status = INTERRUPTED
@@ -213,7 +220,7 @@ class Ending:
 
 
 def run(arguments: Sequence[str], ending: Ending | None = None) -> int:
-    """Run one command line; returns the exit status."""
+    """Run a command line, and return the exit status."""
     as_json, interrupted = "--json" in arguments, ending or Ending()
     try:
         with (
@@ -230,12 +237,12 @@ def run(arguments: Sequence[str], ending: Ending | None = None) -> int:
 
 
 def told(error: Exception | KeyboardInterrupt, as_json: bool, ending: Ending) -> int:
-    """Tell the user what ended a command; returns the exit status."""
+    """Report the end of a command to the user, and return the exit status."""
     match error:
-        case typer.TyperException():  # what typer itself refuses: an unknown command or option, a missing argument
+        case typer.TyperException():  # errors of typer: an unknown command or option, a missing argument
             from ares.security.keys import (
                 without_keys,
-            )  # a key may have been typed in place of something else
+            )  # a key may have been typed by mistake
 
             return _fail(without_keys(error.format_message()), "BadInput", MISUSED, as_json)
         case typer.Abort() | KeyboardInterrupt():
@@ -256,14 +263,14 @@ def told(error: Exception | KeyboardInterrupt, as_json: bool, ending: Ending) ->
                 as_json,
                 **uncertain,
             )
-        case OSError():  # the machine's doing: a full disk, a directory that may not be written
+        case OSError():  # an error of the machine: a full disk, a directory without write permission
             return _fail(_unusable(error), type(error).__name__, FAILED, as_json)
         case _:
             return _fail(_mistake(error), "Mistake", FAILED, as_json)
 
 
 def _unusable(error: OSError) -> str:
-    """What the machine refused, and of what."""
+    """Return the words for an error of the machine, with the file."""
     if error.filename:
         return f"{error.strerror}: {error.filename}"
     try:
@@ -274,8 +281,8 @@ def _unusable(error: OSError) -> str:
 
 
 def _fail(message: str, kind: str, status: int, as_json: bool, **more: object) -> int:
-    message = without_long_hex(message)  # a key may have been typed in place of something else
-    with contextlib.suppress(OSError):  # nobody can be told, but by the status
+    message = without_long_hex(message)  # a key may have been typed by mistake
+    with contextlib.suppress(OSError):  # no output works, only the status
         typer.echo(
             json.dumps({"error": message, "kind": kind, "status": status} | more)
             if as_json
@@ -286,7 +293,7 @@ def _fail(message: str, kind: str, status: int, as_json: bool, **more: object) -
 
 
 def _mistake(error: BaseException) -> str:
-    """What is said of an error that nobody foresaw; a process that writes a log has all of it there."""
+    """Return the message for an unforeseen error; a log, if any, has the whole error."""
     if logging.getLogger().handlers:
         logging.getLogger(__name__).critical("a mistake in ares ends this process", exc_info=error)
     frames = traceback.extract_tb(error.__traceback__)

@@ -93,7 +93,10 @@ def read(
         ),
     ] = None,
 ) -> None:
-    """Print the object KEY, byte for byte, or write it to a file. With --json and no FILE: as base64."""
+    """Print the object KEY, byte for byte, or write it to a file.
+
+    With --json and no FILE: as base64.
+    """
     if max_age_s is not None and not stale_ok:
         raise BadInput("--max-age belongs to --stale-ok: other reads are never stale")
     if output != STANDARD_STREAM:
@@ -151,7 +154,10 @@ def ls(
     ] = "",
     domain: Domain = DEFAULT_DOMAIN,
 ) -> None:
-    """List the objects of a domain, one name a line, in order. A name with control characters is shown as a Python literal."""
+    """List the objects of a domain, one name per line, in order.
+
+    A name with control characters is shown as a Python literal.
+    """
 
     async def use(store: "ObjectStore") -> list[str]:
         names = []
@@ -191,7 +197,9 @@ def stat(common: Common, key: Key, domain: Domain = DEFAULT_DOMAIN) -> None:
 def _with_store(
     common: Common, domain: str, use: "Callable[[ObjectStore], Awaitable[Result]]"
 ) -> Result:
-    """What ``use`` returns, given the objects of ``domain``. Raises :class:`ares.DomainNotFound`."""
+    """Return the result of ``use`` with the objects of ``domain``. Raises
+    :class:`ares.DomainNotFound`.
+    """
 
     async def opened(manager: "Manager") -> Result:
         return await use(await manager.domain(domain))
@@ -204,7 +212,10 @@ def _about(key: str, domain: str) -> dict[str, object]:
 
 
 def read_input(file: Path) -> bytes:
-    """All of a file or of standard input. Raises :class:`BadInput` when it cannot be read or has more bytes than a value may."""
+    """Return all bytes of a file or of standard input.
+
+    Raises :class:`BadInput` for an unreadable file or more bytes than a value may have.
+    """
     try:
         with opened_source(file) as stream:
             value = stream.read(VALUE_BYTES_MAX + 1)

@@ -1,13 +1,14 @@
-"""The options that commands share, accepted before or after the command's name; what stands after it wins. How a command reaches its cluster.
+"""The shared options of commands, before or after the command's name, and access to the cluster.
 
-A command is a function whose first parameter is a :class:`Common`::
+An option after the name wins. A command is a function whose first parameter is a :class:`Common`::
 
-    def read(common: Common, key: str) -> None:
+    def read(common: Common, key: str) -> ``None``:
         settings = common.settings()  # the cluster file, with the client switches of the command line applied
         ...
         common.report({"key": key, "bytes": size}, f"{size} bytes")
 
-Every shared option is None unless it was given, so that the two places can be laid over each other, and both over the cluster file.
+Every shared option is ``None`` unless given: the two places can be laid over each other, and both
+over the cluster file.
 """
 
 import functools
@@ -49,7 +50,7 @@ def _switch(name: str, help: str) -> Any:
 
 
 class Common(Struct, frozen=True):
-    """The shared options of one invocation; None: not given."""
+    """The shared options of an invocation; ``None``: not given."""
 
     cluster: Annotated[
         Path | None,
@@ -118,13 +119,16 @@ class Common(Struct, frozen=True):
     ] = None
 
     def over(self, other: "Common") -> "Common":
-        """What was given here, else what ``other`` says."""
+        """Return the given values, completed from ``other``."""
         return structs.replace(
             other, **{name: value for name in ALL if (value := getattr(self, name)) is not None}
         )
 
     def settings(self) -> "Settings":
-        """The cluster file named by -c or ARES_CLUSTER, ``client`` as this command line wants it. Raises :class:`BadInput`."""
+        """Return the settings of -c or ARES_CLUSTER, with ``client`` as this command line wants.
+
+        Raises :class:`BadInput`.
+        """
         from ares.cluster.settings import Settings
 
         path = self.cluster or os.environ.get(CLUSTER_VARIABLE)
@@ -147,7 +151,7 @@ class Common(Struct, frozen=True):
         return structs.replace(settings, client=structs.replace(settings.client, **given))
 
     def report(self, data: object, text: str) -> None:
-        """Print the answer: ``data`` on one line with --json, else ``text``."""
+        """Print the answer: ``data`` on a single line with --json, else ``text``."""
         say(json.dumps(data) if self.json else text)
 
 
@@ -159,7 +163,10 @@ _CLIENT = ("timeout_s", *ALL[4:])
 def with_manager(
     common: Common, use: Callable[["Manager"], Awaitable[Result]], as_user: bool = True
 ) -> Result:
-    """What ``use`` returns, given a connection to the cluster of the command line. ``as_user``: what it asks counts as use from its site."""
+    """Return the result of ``use`` with a connection to the cluster of the command line.
+
+    ``as_user``: the requests count as use from the client's site.
+    """
     from ares.client.connect import connections_of, consensus_of, manager_of
     from ares.machine.memory import CLIENT_BYTES, keep_freed_memory
 
@@ -187,7 +194,7 @@ def say(text: str) -> None:
 
 
 def say_which_core() -> None:
-    """Say on standard error that the slower core runs, and what to do, where nobody asked for it."""
+    """Say on standard error that the slower core runs, with a remedy, unless the user chose it."""
     if line := compiled.advice():
         typer.echo(line, err=True)
 
@@ -202,7 +209,7 @@ def command(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Register a command that takes the shared ``options`` (names of :class:`Common`'s fields).
 
-    ``section`` of the group's help names it; ``example`` ends its own help.
+    ``section`` is the section of the group's help; ``example`` ends the command's own help.
     """
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
@@ -215,7 +222,10 @@ def command(
 
 
 def taking_options(function: Callable[..., None], options: Sequence[str]) -> Callable[..., None]:
-    """``function`` with the shared ``options`` in its signature (typer reads it), which become its first argument."""
+    """Return ``function`` with the shared ``options`` in the signature, which typer reads.
+
+    The options become the first argument.
+    """
 
     @functools.wraps(function)
     def with_common(ctx: typer.Context, **arguments: Any) -> None:

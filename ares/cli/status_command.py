@@ -1,7 +1,8 @@
-"""The command status: who answers, which configurations serve each domain, which of their members answer, and what could fail next.
+"""The command status: processes, configurations, answering members, and the next possible failure.
 
-Two sources are put together, so that it works however little of the cluster is left: what a quorum says when asked, and what every server that
-answers says that it holds. A member counts only under the identity that the configuration names; another one means that it lost its memory.
+Two sources are put together, to work with any rest of a cluster: a quorum's answers, and the
+holdings that every answering server reports. A member counts only under the identity that the
+configuration names; a different identity means a server that lost its memory.
 """
 
 import asyncio
@@ -41,12 +42,15 @@ if TYPE_CHECKING:
     from ares.cluster.settings import Settings
 
 PROBE_S = 3.0
-"""How long a domain may take to answer; beyond a second's silence a client asks the consensus service for later configurations."""
+"""Seconds that a domain may take to answer.
+
+After a second of silence a client asks the consensus service for later configurations.
+"""
 
 PROBES_AT_ONCE = 64
 NAMES_SHOWN_MAX = 3
 SHORT = 8
-"""How many characters of an identity a person is shown."""
+"""Characters of an identity shown to a person."""
 
 FORGETFUL = "restarted without its memory"
 FULL = "its disk is full"
@@ -54,11 +58,14 @@ _WORDS = {FORGETFUL: FORGETFUL, FULL: "has a full disk"}
 
 
 class Standing(Struct, frozen=True):
-    """``active``: the last finalized configuration and those that are to follow it. ``missing``: their members that do not count, and why.
+    """The state of a domain.
 
-    ``margin``: how many more crashes the domain survives; negative: so many members short of a quorum. ``reading``: the same for reads alone, for
-    which members count whose disks are full. ``trouble``: what the domain's servers said instead of an answer. ``left``: objects that a move left
-    behind because they could not be decoded, the first of them if there are many. ``log``: None if it is none.
+    ``active``: the last finalized configuration and its planned successors. ``missing``: their
+    members that do not count, with reasons. ``margin``: crashes that the domain still survives;
+    negative: members missing from a quorum. ``reading``: the same for reads alone, for which
+    members with full disks count. ``trouble``: the servers' errors in place of an answer. ``left``:
+    objects that a move left behind because they could not be decoded, only the first of many.
+    ``log``: the log's chains; ``None`` for objects.
     """
 
     domain: str
@@ -72,11 +79,11 @@ class Standing(Struct, frozen=True):
 
     @property
     def serves(self) -> bool:
-        """Reads, at least."""
+        """Return whether the domain serves at least reads."""
         return self.reading >= 0 and not self.trouble
 
     def move_to(self, pending: Configuration) -> str:
-        """Say how the move to a decided configuration stands."""
+        """Return the progress of the move to a decided configuration."""
         silent = [id for id in pending.server_ids if self.missing.get(id, FULL) != FULL]
         if pending.n - len(silent) >= pending.quorum_size:
             return "the move is under way, or was left for the next `ares-cli reconfig` to finish"
@@ -87,7 +94,10 @@ class Standing(Struct, frozen=True):
         )
 
     def outlook(self) -> str:
-        """One sentence: what could fail next. ``default: EC 5/3, survives 0 more crashes: s3 is down``."""
+        """Return a sentence about the next possible failure.
+
+        An example: ``default: EC 5/3, survives 0 more crashes: s3 is down``.
+        """
         absent = ", ".join(
             f"{server} {_WORDS.get(why, 'is down')}" for server, why in sorted(self.missing.items())
         )
@@ -120,12 +130,12 @@ class Standing(Struct, frozen=True):
 
 
 def is_of_file(domain: str) -> bool:
-    """Whether it is the domain of a single file, of which there may be thousands."""
+    """Return whether the domain belongs to a single file; a cluster may have thousands."""
     return domain.startswith(FILE_DOMAINS)
 
 
 def outlook_of_files(standings: Sequence[Standing]) -> str:
-    """One sentence about the domains of all files together."""
+    """Return a sentence about the domains of all files together."""
     many = (
         f"{len(standings)} domains of single files"
         if len(standings) != 1
@@ -146,7 +156,7 @@ def outlook_of_files(standings: Sequence[Standing]) -> str:
 
 
 async def domain_names(manager: "Manager", timeout_s: float | None = None) -> list[str]:
-    """The names of all domains, `default` first."""
+    """Return the names of all domains, `default` first."""
     return [
         manager.name,
         *[name.removeprefix(DIRECTORY) async for name in manager.list_named(DIRECTORY, timeout_s)],
@@ -154,9 +164,11 @@ async def domain_names(manager: "Manager", timeout_s: float | None = None) -> li
 
 
 async def survey(manager: "Manager", every: bool = True) -> "tuple[ClusterStatus, list[Standing]]":
-    """Ask everybody, and tell how every domain stands, `default` first. Takes a few seconds at most, whatever is down; raises nothing for that.
+    """Ask all processes, and return the state of every domain, `default` first.
 
-    Unless ``every``, the domains of single files are not asked one by one: what the servers say that they hold must do.
+    The survey takes a few seconds at most with any processes down, and raises no error for them.
+    Unless ``every``, domains of single files are not asked separately: the servers' reports of
+    their holdings must do.
     """
     status, (stores, troubles, others) = await asyncio.gather(
         manager.status(), _probe(manager, every)
@@ -172,7 +184,7 @@ async def survey(manager: "Manager", every: bool = True) -> "tuple[ClusterStatus
     for unheard in sorted(others - known.domains):
         with contextlib.suppress(
             AresError
-        ):  # then its entry cannot be read, which is told of `default`
+        ):  # its entry cannot be read, which the line of `default` reports
             known.note(
                 (await manager.domain_or_log(unheard, timeout_s=PROBE_S)).configuration, True
             )
@@ -220,7 +232,11 @@ def standing_of(
     left: Sequence[ObjectName] = (),
     log: ChainsSeen | None = None,
 ) -> Standing:
-    """How the domain of these configurations stands. ``identities``: of those that answer; ``full``: whose disks are; ``troubles``: of the others."""
+    """Return the state of the domain with these configurations.
+
+    ``identities``: of answering servers; ``full``: servers with full disks; ``troubles``: of the
+    rest.
+    """
     missing: dict[ServerId, str] = {}
     margins, reading = [], []
     for configuration in active:
@@ -244,7 +260,7 @@ def standing_of(
         ):
             margins[-1] = -len(
                 absent | lacking_room
-            )  # a chain takes appends when all of it is there
+            )  # a chain takes appends only with all of its servers
     if log is not None and log.sealed:
         margins[-1] = min(margins[-1], -1)
     return Standing(
@@ -257,10 +273,10 @@ def _left_behind(
     marks: Mapping[ConfigurationId, Sequence[ObjectName]],
     active: Sequence[Configuration],
 ) -> list[ObjectName]:
-    """The objects of a domain that so many servers say were left behind that no quorum has a later version. ``marks``: each object as often as a
-    server says so.
+    """Return the objects that a move left behind, without a later version at a quorum.
 
-    Who says nothing may say so, too: in doubt it is told.
+    ``marks``: each object as often as a server reports it. A silent server may hold a report too:
+    in doubt the object is returned.
     """
     left: set[ObjectName] = set()
     for configuration in active:
@@ -273,7 +289,7 @@ def _left_behind(
 
 
 class Known:
-    """Every configuration heard of, by domain and index, and the last finalized index of each domain."""
+    """Known configurations, by domain and index, and the last finalized index of each domain."""
 
     def __init__(self) -> None:
         self._seen: dict[DomainName, dict[int, Configuration]] = {}
@@ -290,13 +306,13 @@ class Known:
             self._finalized[domain] = max(index, self._finalized.get(domain, 0))
 
     def note_hosted(self, hosted: Hosted) -> None:
-        """What a server says."""
+        """Note a server's report."""
         self.note(hosted.configuration, hosted.configuration.index == 0)
         if hosted.successor is not None:
             self.note(hosted.successor.configuration, hosted.successor.finalized)
 
     def active(self, domain: DomainName) -> list[Configuration]:
-        """From the last one known to be finalized; from the first one known if none is."""
+        """Return the configurations from the last known finalized on, or all if none is known."""
         seen = self._seen[domain]
         return [seen[index] for index in sorted(seen) if index >= self._finalized.get(domain, 0)]
 
@@ -304,7 +320,10 @@ class Known:
 async def _probe(
     manager: "Manager", every: bool
 ) -> "tuple[list[Domain], dict[DomainName, str], set[DomainName]]":
-    """The domains that can be found, each at its last configuration that answers; what those said that do not; and the domains not asked."""
+    """Probe the domains at their last answering configurations.
+
+    Returns the found domains, the errors of the silent domains, and the domains not asked.
+    """
     stores: list[Domain] = [manager]
     troubles = {}
     others: set[DomainName] = set()
@@ -332,7 +351,7 @@ async def _probe(
 async def _identities_of_others(
     manager: "Manager", status: "ClusterStatus", active: Iterable[list[Configuration]]
 ) -> dict[ServerId, str]:
-    """Identities of members that the cluster file does not name, of those that answer."""
+    """Return identities of answering members that the cluster file does not name."""
     others = {
         server.id: server
         for some in active
@@ -351,7 +370,7 @@ async def _identities_of_others(
     return {server: identity for server, identity in zip(others, found, strict=True) if identity}
 
 
-# -- the command ---------------------------------------------------------------------------------------------------------
+# -- the command -----------------------------------------------------------------------------------
 
 
 def status(
@@ -360,9 +379,10 @@ def status(
         bool, typer.Option("--all", help="Show the domains of single files, too, one by one.")
     ] = False,
 ) -> None:
-    """Show servers, consensus members and domains, and how many crashes each domain survives. Exit status 1 if a domain has no quorum.
+    """Show servers, consensus members and domains, and how many crashes each domain survives.
 
-    The domains of single files are summed up in one line.
+    The exit status is 1 if a domain has no quorum. The domains of single files are summed up in one
+    line.
     """
     settings = common.settings()
     found, standings = with_manager(common, lambda manager: survey(manager, every))
@@ -428,7 +448,7 @@ def _as_data(
 
 
 def autopilot_sentence(settings: "Settings", members: Sequence[ConsensusDescription]) -> str | None:
-    """What the autopilot does, in the words of the member that leads; None where there is none."""
+    """Return the autopilot's actions, in the leader's words; ``None`` without an autopilot."""
     if settings.autopilot is None:
         return None
     said = [
@@ -440,7 +460,7 @@ def autopilot_sentence(settings: "Settings", members: Sequence[ConsensusDescript
 
 
 def followed_by(members: Sequence[ConsensusDescription]) -> dict[str, Followed]:
-    """What the member that leads decided of the domains that follow their users."""
+    """Return the leader's decisions about domains that follow their users."""
     return {
         each.domain: each
         for member in members
@@ -450,19 +470,19 @@ def followed_by(members: Sequence[ConsensusDescription]) -> dict[str, Followed]:
 
 
 def members_of(settings: "Settings") -> dict[ServerId, str]:
-    """Where those who decide serve their clients, by the name that they have in a description."""
+    """Return the client addresses of the deciding members, by the name in a description."""
     if settings.etcd is not None:
         return {ServerId(endpoint): endpoint for endpoint in settings.etcd.endpoints}
     return {id: member.address for id, member in settings.members.items()}
 
 
 def ares_members(settings: "Settings", found: "ClusterStatus") -> list[ConsensusDescription]:
-    """Return the members that are processes of ours: none where an etcd decides."""
+    """Return the members that are processes of ares: none where an etcd decides."""
     return found.members if settings.etcd is None else []
 
 
 def _why(found: "ClusterStatus", id: ServerId) -> str:
-    """Why nothing was heard of a server or member, if nothing was."""
+    """Return why a server or member is silent; empty for an answering process."""
     return found.troubles.get(id, NO_ANSWER)
 
 
@@ -505,7 +525,7 @@ def _show(
 
     console = Console(
         highlight=False, width=shutil.get_terminal_size().columns
-    )  # which knows that COLUMNS=0 says nothing
+    )  # which knows that COLUMNS=0 means no width
     sited = any(server.site for server in settings.servers.values())
     columns = [
         "id",
@@ -653,7 +673,10 @@ def _server_cells(description: Description | None) -> list[str]:
 
 
 def _disks(servers: Mapping[ServerId, Description | None]) -> str:
-    """What stores take on disks, and how much of that is needed: what is not is given back by and by, and some is kept free for new data."""
+    """Return the disk usage of stores, and the needed part.
+
+    Unneeded room is given back gradually; some is kept free for new data.
+    """
     told = {
         id: description.stored
         for id, description in servers.items()
@@ -667,7 +690,7 @@ def _disks(servers: Mapping[ServerId, Description | None]) -> str:
 
 
 def _cores(servers: Mapping[ServerId, Description | None]) -> str:
-    """What the servers run small operations in, where they tell."""
+    """Return the cores that run small operations at the servers, as far as known."""
     told = {
         id: printable(description.core)
         for id, description in servers.items()
@@ -681,7 +704,7 @@ def _cores(servers: Mapping[ServerId, Description | None]) -> str:
 
 
 def _warnings(id: ServerId, description: Description) -> list[str]:
-    """What a person should know of a server that answers."""
+    """Return warnings about an answering server."""
     lines = []
     if description.stored is not None and description.stored.full:
         lines.append(
@@ -714,7 +737,10 @@ def _member_cells(member: ConsensusDescription | None) -> list[str]:
 def consensus_outlook(
     settings: "Settings", members: list[ConsensusDescription], standings: Iterable[Standing]
 ) -> str:
-    """One sentence: whether there are decisions, and what could fail next. ``members``: those that answer."""
+    """Return a sentence on decisions and the next possible failure.
+
+    ``members``: the answering members.
+    """
     total = len(members_of(settings))
     if settings.etcd is not None:
         return _etcd_outlook(members, total)
@@ -722,7 +748,7 @@ def consensus_outlook(
 
 
 def _raft_outlook(answering: int, total: int, serves: bool) -> str:
-    """``serves``: some domain has its quorum."""
+    """Return the sentence for Raft. ``serves``: some domain has a quorum."""
     spare = answering - (total // 2 + 1)
     if spare < 0:
         goes_on = "reads and writes go on, " if serves else ""
@@ -731,7 +757,10 @@ def _raft_outlook(answering: int, total: int, serves: bool) -> str:
 
 
 def _etcd_outlook(members: list[ConsensusDescription], endpoints: int) -> str:
-    """The endpoints in the cluster file need not be all members: one may stand for several."""
+    """Return the sentence for an etcd.
+
+    The endpoints in the cluster file need not be all members: an endpoint may stand for several.
+    """
     waits = "reads and writes go on, reconfiguring and creating domains wait"
     answering = f"consensus: etcd; {len(members)} of {endpoints} endpoints answer"
     if not members:

@@ -1,4 +1,4 @@
-"""What a person types and is shown on a terminal: amounts, names, and how far a long command is."""
+"""Words typed and shown on a terminal: amounts, names, and the progress of a long command."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -11,7 +11,10 @@ _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 24 * 3600}
 
 
 def parse_size(text: str) -> int:
-    """Bytes: a number, with K, M or G for 1024, 1024 * 1024 or 1024 * 1024 * 1024 of them; 512KiB is 512K."""
+    """Return bytes of a number with K, M or G for 1024, 1024 * 1024 or 1024 * 1024 * 1024.
+
+    512KiB equals 512K.
+    """
     short = (
         text.upper().removesuffix("IB")
         if text.upper().endswith(("KIB", "MIB", "GIB"))
@@ -23,7 +26,7 @@ def parse_size(text: str) -> int:
 
 
 def parse_seconds(text: str) -> int:
-    """Seconds: a number, with s, m, h or d."""
+    """Return seconds of a number with s, m, h or d."""
     return _parsed(
         text,
         _SECONDS,
@@ -40,7 +43,7 @@ def _parsed(text: str, units: dict[str, int], expected: str, said: str) -> int:
 
 
 def size(count: int) -> str:
-    """So many bytes, for a person."""
+    """Return an amount of bytes for a person."""
     for unit, name in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
         if count >= unit:
             return f"{count / unit:.1f} {name}"
@@ -48,7 +51,7 @@ def size(count: int) -> str:
 
 
 def printable(text: str) -> str:
-    """``text`` as a terminal may be given it: a name with control characters is shown as a literal."""
+    """Return ``text`` fit for a terminal: a name with control characters as a literal."""
     return text if text.isprintable() else repr(text)
 
 
@@ -57,7 +60,10 @@ Show = Callable[[str, int, int, str], None]
 
 @contextmanager
 def progress_bar(stage: str) -> Iterator[Show]:
-    """On stderr, and only if that is a terminal. What it yields shows a stage, how much of how much is done (0: not known yet), and a text."""
+    """Show the progress on stderr, if stderr is a terminal.
+
+    The yielded function takes a stage, the done amount, the total (0: not known yet), and a text.
+    """
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 

@@ -1,4 +1,4 @@
-"""The command torture: faults on real processes, and a verdict on what clients saw."""
+"""The command torture: faults on real processes, and a verdict on the clients' answers."""
 
 import secrets
 import tempfile
@@ -79,10 +79,11 @@ def torture(
         ),
     ] = True,
 ) -> None:
-    """Kill, stop, cut off and reconfigure a cluster of its own while clients use it, then judge whether they ever saw anything wrong.
+    """Kill, stop, cut off and reconfigure a cluster of its own under load, and judge the answers.
 
-    Everything runs in processes of this machine and in a temporary directory; nothing is left running. Partitions need root, iproute2 and iptables.
-    Exit status 1: a write or an append was lost, a read was stale, or an operation failed although enough servers were well.
+    All processes run on this machine and in a temporary directory; none is left running. Partitions
+    need root, iproute2 and iptables. Exit status 1: a write or an append was lost, a read was
+    stale, or an operation failed although enough servers were well.
     """
     from rich.console import Console
 
@@ -115,7 +116,7 @@ def torture(
 def _progress(
     console: "Console", update: "Callable[[str], None]", name: str
 ) -> "Callable[[TortureProgress], None]":
-    """Shows how it goes: in one line that changes on a terminal, else in a line now and then."""
+    """The progress display: a changing line on a terminal, else an occasional line."""
     next_line_s = PROGRESS_LINE_S
 
     def show(progress: "TortureProgress") -> None:

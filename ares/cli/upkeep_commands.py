@@ -1,4 +1,7 @@
-"""Commands that ask processes of a cluster something about themselves, each by itself (no quorum, no configuration): log-level, scrub."""
+"""Commands that ask each process of a cluster about itself: log-level, scrub.
+
+They need no quorum and no configuration.
+"""
 
 import asyncio
 import contextlib
@@ -21,11 +24,11 @@ if TYPE_CHECKING:
 
 TIMEOUT_S = 5.0
 AGAIN_S = 0.7
-"""Without an answer for so long, the request is sent again: it must be one that does no harm twice."""
+"""Seconds of silence before the request is sent again: a repeated request must do no harm."""
 
 LOOK_S = 0.2
 SILENCES_MAX = 3
-"""A server that was silent so many times in a row is not waited for any more."""
+"""Number of silent rounds after which a server is no longer waited for."""
 
 Level = Annotated[
     str, typer.Argument(metavar="LEVEL", help="debug, info, warning or error.", show_default=False)
@@ -50,17 +53,18 @@ Rate = Annotated[
 ]
 
 Reply = AnyMessage | str
-"""Text: why there is none."""
+"""The reason for a missing answer."""
 
 Replies = Mapping[ServerId, Reply]
 Ask = Callable[[Sequence[ServerId], bool], Awaitable[Replies]]
-"""Asks servers how far they are, or to begin."""
+"""A function that asks servers for their progress, or to begin."""
 
 
 def log_level(common: Common, level: Level, server: Processes = None) -> None:
-    """Have servers and consensus members log from LEVEL on, until told otherwise or restarted. Exit status 1 if one does not answer or refuses.
+    """Have servers and consensus members log from LEVEL on, until told otherwise or restarted.
 
-    In a cluster with keys it takes one with the role admin.
+    The exit status is 1 if a process does not answer or refuses. In a cluster with keys the command
+    needs a key with the role admin.
     """
     from ares.machine.logs import LEVELS
 
@@ -96,10 +100,11 @@ def log_level(common: Common, level: Level, server: Processes = None) -> None:
 
 
 def scrub(common: Common, server: Servers = None, rate: Rate = "") -> None:
-    """Have servers verify everything on their disks now, and repair what is damaged from the others. Servers do it by themselves, too.
+    """Have servers verify all data on their disks now, and repair damage from the other servers.
 
-    Ends when all are done. Exit status 1 if something damaged is not repaired yet (servers go on trying), or a server does not answer. In a cluster
-    with keys it takes one with the role admin.
+    Servers also do this by themselves. The command ends when all are done. The exit status is 1 if
+    damage is not repaired yet (servers go on trying), or a server does not answer. In a cluster
+    with keys the command needs a key with the role admin.
     """
     settings = common.settings()
     bytes_per_s = parse_size(rate) if rate else 0
@@ -145,7 +150,7 @@ def scrub(common: Common, server: Servers = None, rate: Rate = "") -> None:
 
 
 async def _followed(ids: Sequence[ServerId], ask: Ask, show: Show) -> dict[ServerId, Reply]:
-    """What each server says at the end, or said last; why nothing of one that is silent."""
+    """Return the last report of each server; for a silent server, the reason."""
     last: dict[ServerId, Reply] = {**await ask(ids, True)}
     silences = dict.fromkeys(ids, 0)
     while waiting := [
@@ -208,7 +213,7 @@ def _count(number: int, what: str) -> str:
 
 
 def _complaint(reply: Reply) -> str:
-    """Why a process did not do what it was asked for."""
+    """Return why a process did not fulfil the request."""
     if isinstance(reply, str):
         return reply
     return (
@@ -224,9 +229,10 @@ async def _ask_each(
     request: Callable[[CallId], Upkeep],
     timeout_s: float,
 ) -> dict[ServerId, Reply]:
-    """What each of ``processes`` (servers, consensus members) replies to ``request`` within ``timeout_s``, in their order.
+    """Return the reply of each of ``processes`` to ``request`` within ``timeout_s``, in order.
 
-    Raises :class:`BadInput` if one is not in the cluster file; then nobody was asked.
+    ``processes`` are servers and consensus members. Raises :class:`BadInput` if a process is not in
+    the cluster file; no process is asked in this case.
     """
     from ares.client.connect import connections_of
     from ares.security.keys import keyed

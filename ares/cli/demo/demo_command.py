@@ -1,4 +1,4 @@
-"""The command demo: a cluster of its own, taken through crashes and reconfigurations, and nothing left behind."""
+"""The command demo: a temporary cluster, taken through crashes and reconfigurations."""
 
 import contextlib
 import signal
@@ -47,8 +47,9 @@ def demo(
     A server is killed and comes back with its data; all objects move to other servers, twice; the
     leader is lost.
 
-    At the end every process is killed at once and started again: what was written is there. Then all is stopped and removed,
-    but for the trace of a read, a small file in the cache that `ares-cli trace` shows.
+    At the end every process is killed at once and started again: all written data is back.
+    Afterwards the cluster is stopped and removed, except the trace of a read, a small file in the
+    cache for `ares-cli trace`.
     """
     from rich.console import Console
 
@@ -82,7 +83,7 @@ def demo(
 def _cluster(
     narrator: "Narrator", directory: Path | None
 ) -> "Iterator[tuple[Settings, Supervisor]]":
-    """A new cluster in a temporary directory, and its processes, which run. At the end of it neither is left."""
+    """Make a cluster in a temporary directory and run the processes; remove both at the end."""
     from ares.cli.local.supervisor import Supervisor, members_of
     from ares.cluster.cluster_file import Plan, create
 
@@ -122,7 +123,7 @@ def _summary(narrator: "Narrator", story: "Story", begin: float) -> dict[str, An
 def _signals(
     handler: "signal.Handlers | Callable[[int, FrameType | None], None]",
 ) -> Iterator[None]:
-    """Meanwhile ``handler`` sees to Ctrl-C, to being asked to end, and to the end of the terminal."""
+    """Handle Ctrl-C, SIGTERM and the end of the terminal by ``handler`` inside the context."""
     before = {
         number: signal.signal(number, handler)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

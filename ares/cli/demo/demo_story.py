@@ -1,4 +1,7 @@
-"""The demo's story, step by step, told through the Python API against real processes that really die; how it is told; and its traffic."""
+"""The demo's story, step by step, with narration and traffic.
+
+The story uses the Python API against real processes that really die.
+"""
 
 import asyncio
 import hashlib
@@ -39,20 +42,22 @@ from ares.tracing.spans import Span
 from ares.tracing.tracer import Tracer
 from ares.tracing.tree import Tree
 
-# -- how it is told ------------------------------------------------------------------------------------------------------
+# -- narration -------------------------------------------------------------------------------------
 
 REFRESH_S = 0.1
 
 
 class Step(Struct):
-    """One step under way. ``note``: what a person should know of it. ``data``: the same for programs."""
+    """A step under way. ``note``: text for a person. ``data``: the same for programs."""
 
     note: str = ""
     data: dict[str, Any] = {}
 
 
 class Narrator:
-    """``console`` may be a quiet one; ``steps`` holds what was told."""
+    """The narration of the story. ``console`` may be a quiet console; ``steps`` holds the told
+    steps.
+    """
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -63,7 +68,7 @@ class Narrator:
 
     @contextmanager
     def step(self, title: str) -> Iterator[Step]:
-        """Tell of a step, and how it ended."""
+        """Tell of a step and its end."""
         step, begin = Step(), time.perf_counter()
         number = len(self.steps) + 1
         ok = False
@@ -85,14 +90,14 @@ class Narrator:
                 self.console.print(f"      [dim]{escape(line)}[/]", soft_wrap=True)
 
     async def follow(self, line: Callable[[], str]) -> None:
-        """Keep the live line of whatever step is under way up to date, until cancelled."""
+        """Update the live line of the present step, until cancelled."""
         while True:
             if self._live is not None:
                 self._live.update(f"{self._title}\n      {line()}")
             await asyncio.sleep(REFRESH_S)
 
     def close(self, summary: dict[str, Any]) -> None:
-        """Operations and latencies by phase, and what came of it all."""
+        """Print operations and latencies by phase, and the result."""
         table = Table(
             title="The reader and the writer that never paused",
             title_justify="left",
@@ -128,14 +133,14 @@ def _cells(latencies: dict[str, Any]) -> list[str]:
     return [str(latencies["count"]), f"{latencies['p50_ms']:.2f}", f"{latencies['p99_ms']:.2f}"]
 
 
-# -- traffic -------------------------------------------------------------------------------------------------------------
+# -- traffic ---------------------------------------------------------------------------------------
 
 KEYS = 8
 VALUE_BYTES = 1024
 
 
 class Sample(Struct, frozen=True, gc=False):
-    """One operation: ``kind`` is read or write."""
+    """An operation: ``kind`` is read or write."""
 
     phase: str
     kind: str
@@ -143,13 +148,13 @@ class Sample(Struct, frozen=True, gc=False):
 
 
 def value_of(key: str, count: int) -> bytes:
-    """The value that the ``count``-th write of ``key`` stores."""
+    """Return the value that the ``count``-th write of ``key`` stores."""
     head = f"{key} {count} ".encode()
     return head + hashlib.shake_128(head).digest(VALUE_BYTES - len(head))
 
 
 def count_in(key: str, value: bytes) -> int | None:
-    """The number of the write of ``key`` that stored ``value``; None if none did."""
+    """Return the number of the write of ``key`` that stored ``value``; ``None`` if unknown."""
     words = value.split(b" ", 2)
     if len(words) != 3 or not words[1].isdigit() or value != value_of(key, int(words[1])):
         return None
@@ -157,11 +162,12 @@ def count_in(key: str, value: bytes) -> int | None:
 
 
 class DemoTraffic:
-    """A reader and a writer that never pause, each a client of its own, and what they saw.
+    """A reader and a writer that never pause, each a separate client, and their results.
 
-    Every value says which object it is of and how often that was written, and all of its bytes follow from that. So a read that is torn, of another
-    object, older than a write that had returned when the read began, or older than an earlier read, is noticed. ``phase`` names what is going on
-    around the traffic; set it at will. ``failures``: operations that failed or were wrong, in words.
+    Every value names the object and the number of the write, and all bytes follow from both. Hence
+    each bad read is noticed: a torn read, a read of another object, and a read older than a write
+    or a read that had returned when the read began. ``phase`` names the present part of the story;
+    set it at will. ``failures``: failed or wrong operations, in words.
     """
 
     def __init__(self) -> None:
@@ -178,15 +184,15 @@ class DemoTraffic:
 
     @property
     def expected(self) -> dict[str, bytes]:
-        """What each object holds when the traffic has stopped and nothing failed."""
+        """Return the value of each object after the traffic has stopped without failures."""
         return {key: value_of(key, count) for key, count in self._done.items()}
 
     def line(self) -> str:
-        """How it goes, for a person who watches."""
+        """Return a line about the progress, for a person."""
         return f"{len(self.samples)} reads and writes, {len(self.failures)} failed or wrong"
 
     async def start(self, writer: ObjectStore, reader: ObjectStore) -> None:
-        """Write every object once, then go on until :meth:`stop`."""
+        """Write every object once, and go on until :meth:`stop`."""
         for key in self._keys:
             await self._write(writer, key)
         self._going = True
@@ -196,12 +202,12 @@ class DemoTraffic:
         ]
 
     async def stop(self) -> None:
-        """Let the operations under way end, and begin no others; raises what broke a loop."""
+        """Let the operations under way end, begin no more, and raise the error of a broken loop."""
         self._going = False
         await asyncio.gather(*self._tasks)
 
     def summary(self, phase: str) -> dict[str, Any]:
-        """Counts, and latencies in ms, of the operations that began in ``phase``."""
+        """Return counts, and latencies in ms, of the operations that began in ``phase``."""
         of = {
             kind: [
                 sample.seconds
@@ -243,7 +249,7 @@ class DemoTraffic:
             self._seen[key] = count
 
     async def _timed(self, kind: str, operation: Awaitable[Any]) -> Any:
-        """The result of an operation, or None when it failed."""
+        """Return the result of an operation, or ``None`` after a failure."""
         phase, begin = self.phase, time.perf_counter()
         try:
             result = await operation
@@ -265,29 +271,29 @@ def _latencies(seconds: list[float]) -> dict[str, Any]:
     return {"count": len(ordered)} | percentiles | {"max_ms": round(1000 * ordered[-1], 2)}
 
 
-# -- the story -----------------------------------------------------------------------------------------------------------
+# -- the story -------------------------------------------------------------------------------------
 
 DOMAIN = "demo"
 FILE = "film"
 FILE_MIB_MIN = 8
-"""So that it has enough blocks to edit."""
+"""The least size of the edited file, in MiB: enough for several blocks."""
 
 LINE = b" (one line, edited) "
 SMALL_OBJECTS = 300
 SMALL_BYTES = 2048
 LULL_S = 1.2
-"""How long the traffic goes on undisturbed between two disturbances, to have something to compare with."""
+"""Seconds of undisturbed traffic between two disturbances, for comparison."""
 
 ELECTION_S = 10.0
 EVERYBODY = "all of them at once"
 
 
 class DemoFailed(AresError):
-    """Something did not happen as it must."""
+    """A step of the demo did not have the required result."""
 
 
 class Story:
-    """What happens while the processes run. ``mib``: the size of the generated file."""
+    """The story, while the processes run. ``mib``: the size of the generated file."""
 
     def __init__(self, narrator: Narrator, mib: int) -> None:
         self._tell = narrator
@@ -303,7 +309,10 @@ class Story:
         self.trace: Path | None = None
 
     async def run(self, settings: Settings, supervisor: Supervisor) -> None:
-        """The whole story, of the processes that ``supervisor`` started. Raises :class:`AresError` at the first step that fails."""
+        """Tell the whole story, of the processes that ``supervisor`` started.
+
+        Raises :class:`AresError` at the first failed step.
+        """
         self._supervisor = supervisor
         self._members = {member.id: member for member in members_of(settings)}
         async with (
@@ -389,7 +398,7 @@ class Story:
         self.objects_read += len(values)
 
     async def _trace_a_read(self, settings: Settings) -> None:
-        """Read the largest object, and keep where the time went, for `ares-cli trace`."""
+        """Read the largest object, and keep the spent time for `ares-cli trace`."""
         with self._step(f"read the {self._mib} MiB once more, with a trace") as step:
             spans: list[Span] = []
             async with Connecting(
@@ -426,7 +435,7 @@ class Story:
             await self._compare_file(manager)
 
     async def _edit_together(self, manager: Manager, other: Manager) -> None:
-        """Two clients edit different parts of the same version, then one of them edits what the other has changed."""
+        """Let two clients edit different parts of the same version, and later the same part."""
         with self._step(
             "two clients edit the same version of the file, one near its beginning, one near its end"
         ) as step:
@@ -455,7 +464,7 @@ class Story:
             await self._compare_file(manager)
 
     async def _compare_file(self, manager: Manager) -> None:
-        """Raises :class:`DemoFailed` unless the file is what it must be."""
+        """Raise :class:`DemoFailed` unless the file has the expected content."""
         async with manager.file(FILE) as file:
             if await file.read() != self._content:
                 raise DemoFailed(f"the file {FILE!r} came back with another content than was put")
@@ -516,7 +525,7 @@ class Story:
 
             def progress(progress: Progress) -> None:
                 if progress.stage == "read-config" and leader not in self.killed:
-                    self._kill(leader)  # the next thing that the reconfiguration does is to propose
+                    self._kill(leader)  # the reconfiguration's next action is to propose
 
             result = await store.reconfigure(
                 Configuration.abd(["s2", "s3", "s4"]), progress=progress
@@ -558,7 +567,9 @@ class Story:
 
     @contextmanager
     def _step(self, title: str, phase: str = "") -> Iterator[Step]:
-        """A step, which fails if the traffic has failed at its end; ``phase``: what begins with it."""
+        """Run a step, which fails if the traffic has failed at its end; ``phase``: begins with the
+        step.
+        """
         with self._tell.step(title) as step:
             if phase:
                 self._phase(phase)
@@ -577,7 +588,10 @@ class Story:
         self.killed.append(id)
 
     async def _start(self, ids: Collection[str]) -> None:
-        """Start processes that do not run; they serve when this returns, and everything else goes on meanwhile. Raises :class:`NotStarted`."""
+        """Start stopped processes, and return when they serve. Raises :class:`NotStarted`.
+
+        The traffic goes on meanwhile.
+        """
         with self._supervisor.alone():
             await asyncio.to_thread(
                 self._supervisor.start,
@@ -587,7 +601,7 @@ class Story:
             )
 
     async def _leader(self, manager: Manager, but_not: str) -> tuple[str, int]:
-        """The member that says itself that it leads, and its term, once there is one."""
+        """Return the member that claims to lead, with the term, as soon as a member does."""
         deadline = time.monotonic() + ELECTION_S
         while time.monotonic() < deadline:
             for member in (await manager.status()).members:
@@ -601,7 +615,10 @@ def _inserted(content: bytes, at: int) -> bytes:
 
 
 def _account(report: WriteReport, whole: int) -> tuple[str, dict[str, Any]]:
-    """What moved, for people and for programs. Raises :class:`DemoFailed` if not everything got in."""
+    """Return the moved amounts, for people and for programs.
+
+    Raises :class:`DemoFailed` if a part of the put is in conflict.
+    """
     if report.conflicts:
         raise DemoFailed("a file that nobody else writes came to a conflict")
     blocks = report.modified + report.inserted
@@ -626,7 +643,10 @@ def _digest(value: bytes) -> str:
 
 
 def _moved(result: Reconfigured) -> tuple[str, dict[str, Any]]:
-    """What became of a reconfiguration, for people and for programs. Raises :class:`DemoFailed` if it was somebody else's."""
+    """Return the result of a reconfiguration, for people and for programs.
+
+    Raises :class:`DemoFailed` if another client's configuration won.
+    """
     after = result.configuration
     if not result.ours:
         raise DemoFailed(f"somebody else reconfigured the demo's domain to {after.describe()}")

@@ -1,7 +1,8 @@
-"""Commands that make a cluster and run its processes on this machine: init, up, down, prepare, server, consensus.
+"""Commands for the processes of a cluster here: init, up, down, prepare, server, consensus.
 
-One server that cannot start, its disk gone for example, keeps none of the others from serving: a cluster is there to survive that. So `up` leaves it
-out, by name and with the reason, and the exit status is 0 only if everything runs.
+A server without a possible start, because of a lost disk for example, keeps no further server from
+serving: a cluster exists to survive such failures. Therefore `up` leaves the server out, by name
+and with the reason, and the exit status is 0 only if every process runs.
 """
 
 import asyncio
@@ -34,13 +35,13 @@ if TYPE_CHECKING:
 SERVERS = 5
 SPARES_MAX = 1000
 MEMBERS_MAX = 15
-"""Each decision waits for a majority of them."""
+"""The largest number of consensus members; each decision waits for a majority."""
 
 START_TIMEOUT_S = 60.0
 _REACH_S = 2.0
 _POLL_S = 0.05
 _PART_USABLE_S = 5.0
-"""How long `up` waits for the cluster to work when a part of it does not run."""
+"""Seconds that `up` waits for a working cluster when some processes do not run."""
 
 LOST = "the servers kept their data in memory, so what was stored in the cluster is gone"
 KEPT = "what was stored in the cluster is on its servers' disks"
@@ -49,7 +50,7 @@ Dap = Literal["abd", "ec"]
 """The data access primitives: replication or erasure coding."""
 
 Durability = Literal["memory", "fsync"]
-"""What a server's acknowledgement outlasts."""
+"""The failures that a server's acknowledgement outlasts."""
 
 
 class LeftOut(AresError):
@@ -154,7 +155,10 @@ def init(
         ),
     ] = None,
 ) -> None:
-    """Write the file and secrets of a new cluster. DIR is made if need be; nothing is ever overwritten."""
+    """Write the file and secrets of a new cluster.
+
+    DIR is made if needed; existing files are never overwritten.
+    """
     from ares.cluster.cluster_file import Plan, check_free, check_unused, create, free_base_port
 
     endpoints = tuple(part.strip() for part in (etcd or "").split(",") if part.strip())
@@ -203,7 +207,7 @@ def init(
 def _written(
     settings: "Settings", plan: "Plan", directory: Path, base_port: int | None
 ) -> list[str]:
-    """For a person: what there is now, and what comes next."""
+    """Print the new files and the next steps, for a person."""
     from ares.cluster.cluster_file import BASE_PORT
     from ares.cluster.sites import sites_of
 
@@ -228,7 +232,7 @@ def _written(
     lines += [f"site {site}: {', '.join(ids)}" for site, ids in sites_of(settings).items()]
     unused = ", ".join(
         id for id in settings.servers if id not in initial.server_ids and not plan.sites
-    )  # those at other sites are no spares
+    )  # servers at other sites are no spares
     if plan.autopilot:
         lines.append(
             f"the autopilot replaces servers that are gone; spares: {unused or 'none yet'}"
@@ -250,7 +254,7 @@ def _written(
 
 
 def _at_sites(plan: "Plan", sites: str) -> "Plan":
-    """The servers of the plan, by ``NAME:N,...``. Raises :class:`BadInput`."""
+    """Return the plan with the servers of ``NAME:N,...``. Raises :class:`BadInput`."""
     from ares.security.clients_file import NAME, NAME_EXPECTED
 
     counts: dict[str, int] = {}
@@ -291,12 +295,13 @@ def up(
         ),
     ] = False,
 ) -> None:
-    """Run all processes of a cluster here, or those that do not run any more; logs are in DIR/logs. Each server and consensus member is a process.
+    """Run all processes of a cluster here, or the stopped ones; logs are in DIR/logs.
 
-    The cluster is up when it reads, writes and decides: when its servers answer and a consensus member leads.
+    Each server and consensus member is a process. The cluster is up when reads, writes and
+    decisions work: when the servers answer and a consensus member leads.
 
-    With durability = "fsync" a server that starts again has everything that it ever acknowledged. What cannot start is left out and named; the exit
-    status is 0 only if all run.
+    With durability = "fsync" a restarted server has all data ever acknowledged. A process that
+    cannot start is left out and named; the exit status is 0 only if all run.
     """
     from ares.cli.local.supervisor import NotStarted, Supervisor, lost_directories, started_before
     from ares.cluster.settings import FILE_NAME, Settings
@@ -309,7 +314,7 @@ def up(
     supervisor = Supervisor(settings.path)
     with supervisor.alone():
         settings, missing = _ready_to_start(directory, settings, supervisor, fresh)
-        if not started_before(settings):  # the cluster file may still be put right
+        if not started_before(settings):  # the cluster file may still be corrected
             supervisor.check_ports(missing, _other_ports(directory, settings))
         lost = lost_directories(settings, {member.id for member in missing})
         able = [member for member in missing if member.id not in lost]
@@ -329,7 +334,7 @@ def up(
             )
         patience_s = (
             common.timeout_s or START_TIMEOUT_S + 12 * settings.beat_s
-        )  # members elect nobody before that, where they beat seldom
+        )  # members with slow heartbeats elect no leader before
         unable = _await_usable(settings, _PART_USABLE_S if left_out else patience_s, stop)
         if stop.is_set():
             supervisor.stop(started)
@@ -353,7 +358,7 @@ def up(
 
 
 def _other_ports(directory: Path, settings: "Settings") -> str:
-    """Return the advice for a cluster that never ran and finds its ports taken."""
+    """Return the advice for a cluster that never ran and finds used ports."""
     from ares.cluster.cluster_file import Plan, is_free, other_ports
     from ares.cluster.settings import split_address
 
@@ -371,7 +376,10 @@ def _other_ports(directory: Path, settings: "Settings") -> str:
 def _ready_to_start(
     directory: Path, settings: "Settings", supervisor: "Supervisor", fresh: bool
 ) -> "tuple[Settings, list[Member]]":
-    """The settings to start with, those given or the renewed ones of a cluster that begins afresh; and what of the cluster is to be started."""
+    """Return the settings to start with, and the processes to start.
+
+    A cluster that begins afresh gets renewed settings.
+    """
     from ares.cli.local.supervisor import NotStarted, members_of, remove_data, started_before
     from ares.cluster.cluster_file import renew_identities
 
@@ -446,7 +454,10 @@ def _show(
 
 
 def _await_usable(settings: "Settings", timeout_s: float, stop: threading.Event) -> list[str]:
-    """Until the cluster reads, writes and decides, or this was interrupted, or the time is over: what it does not do then, and why."""
+    """Wait until the cluster reads, writes and decides; return the failing functions with reasons.
+
+    The wait also ends after an interruption or when the time is over.
+    """
     from ares.client.connect import connect, settings_of
 
     async def awaited() -> list[str]:
@@ -460,13 +471,16 @@ def _await_usable(settings: "Settings", timeout_s: float, stop: threading.Event)
 
     try:
         return loop.run(awaited())
-    except (BadInput, NotAuthorized) as error:  # there is no client's key here, or it may not look
+    except (BadInput, NotAuthorized) as error:  # no client's key is here, or it may not ask
         typer.echo(f"note: whether the cluster can be used was not found out: {error}", err=True)
         return []
 
 
 async def _unable(manager: "Manager", settings: "Settings") -> list[str]:
-    """What the cluster does not do now. Reads and writes wait for as many servers as asking for the configuration does."""
+    """Return the presently failing functions of the cluster.
+
+    Reads and writes wait for as many servers as a question for the configuration.
+    """
     unable = []
     try:
         await manager.current(timeout_s=_REACH_S)
@@ -490,7 +504,7 @@ def _trouble(
     left_out: dict[str, str],
     unable: Sequence[str],
 ) -> str:
-    """What does not run or work, why, what that means and what to do; empty if everything does."""
+    """Return the failures, with reasons, consequences and remedies; empty without failures."""
     if not left_out:
         return (
             "\n".join([*unable, f"All its processes run; their logs are in {directory / 'logs'}"])
@@ -516,7 +530,7 @@ def _trouble(
 
 
 def _reasons(left_out: dict[str, str]) -> str:
-    """A line for each; one for several that have the same."""
+    """Return a line for each reason, with all processes of the same reason."""
     alike = {
         why: ", ".join(id for id, other in left_out.items() if other == why)
         for why in left_out.values()
@@ -525,7 +539,7 @@ def _reasons(left_out: dict[str, str]) -> str:
 
 
 def _stay(supervisor: "Supervisor", stop: threading.Event, then: str) -> int:
-    """Until asked to stop or nothing runs any more; returns the exit status."""
+    """Wait until a request to stop, or until no process runs; return the exit status."""
     worst = 0
     while not stop.wait(0.2):
         for id, status in supervisor.ended().items():
@@ -540,7 +554,10 @@ def _stay(supervisor: "Supervisor", stop: threading.Event, then: str) -> int:
 
 
 def down(common: Common, directory: Directory) -> None:
-    """Stop what `up` started; a later `up` goes on. What servers kept in memory only (durability = "memory") is gone then."""
+    """Stop the processes that `up` started; a later `up` goes on.
+
+    Data kept in memory only (durability = "memory") is lost.
+    """
     from ares.cli.local.supervisor import Supervisor
     from ares.cluster.settings import FILE_NAME, Settings
 
@@ -579,11 +596,13 @@ def prepare(
         ),
     ] = False,
 ) -> None:
-    """Make data directories ready for the first start of servers and consensus members that never ran anywhere.
+    """Make data directories ready for the first start of processes that never ran before.
 
-    `init` and `up --fresh` do that by themselves; it is for processes that start on another machine, and for those added to the cluster file later.
-    An empty directory that was not prepared is taken for that of a lost disk, and refused. Mount the disk first. Who started once in a directory is
-    remembered beside it, in DIRECTORY.started, and can only begin anew there.
+    `init` and `up --fresh` do this by themselves; `prepare` is for processes that start on another
+    machine, and for processes added to the cluster file later. An empty directory without
+    preparation is taken for a lost disk's, and refused. Mount the disk first. A process that once
+    started in a directory is remembered beside the directory, in DIRECTORY.started, and can only
+    begin anew in this place.
     """
     from ares.cluster.settings import Settings
 
@@ -619,7 +638,7 @@ def prepare(
 def _check_never_ran(
     settings: "Settings", processes: "Sequence[ServerSettings | MemberSettings]"
 ) -> None:
-    """Raise :class:`BadInput` if one of them is remembered to have started where nothing of it is now."""
+    """Raise :class:`BadInput` if a process is remembered to have started in a now empty place."""
     from ares.cli.local.supervisor import ran_there
 
     for process in processes:
@@ -635,7 +654,10 @@ def _check_never_ran(
 
 
 def _begin_anew(settings: "Settings", process: "ServerSettings | MemberSettings") -> str:
-    """Set aside what is left of the process's earlier life, and make its directory fit for the next; returns what was done."""
+    """Set aside the rest of the process's earlier life, and prepare the directory for the next.
+
+    Returns a message about the changes.
+    """
     from ares.cluster.settings import ServerSettings
 
     if not isinstance(process, ServerSettings):
@@ -648,7 +670,11 @@ def _begin_anew(settings: "Settings", process: "ServerSettings | MemberSettings"
 
 
 def _rejoin(settings: "Settings", member: "MemberSettings") -> str:
-    """The same for a consensus member. What it acknowledged may be with one other member only, so it must not help to decide without that one."""
+    """Do the same for a consensus member.
+
+    An entry acknowledged by the member may be at a single further member only, therefore the member
+    must not help to decide without this further member.
+    """
     from ares.cluster.settings import split_address
     from ares.consensus.raft.directory import MemberDirectory
 
@@ -673,7 +699,7 @@ def _rejoin(settings: "Settings", member: "MemberSettings") -> str:
         home.prepare(member.data)
         home.forget_starts(
             member.data
-        )  # last: until then it is refused, and this can be asked for again
+        )  # last: until this line the member is refused, and a repetition is possible
     finally:
         directory.unlock()
     left = f"; what was there is in {aside}" if aside is not None else ""
@@ -691,7 +717,10 @@ def server(
         ),
     ] = False,
 ) -> None:
-    """Run one storage server. Prints READY, its id and its address once it serves; logs go to stderr; SIGTERM stops it."""
+    """Run one storage server. Prints READY, the id and the address at the begin of service.
+
+    Logs go to stderr; SIGTERM stops the process.
+    """
     _end_at_once()
     from ares.server.process import run_storage_server
 
@@ -699,7 +728,10 @@ def server(
 
 
 def consensus(common: Common, file: File, id: Id) -> None:
-    """Run one consensus member. Prints READY, its id and its address once it serves; logs go to stderr; SIGTERM stops it."""
+    """Run one consensus member. Prints READY, the id and the address at the begin of service.
+
+    Logs go to stderr; SIGTERM stops the process.
+    """
     _end_at_once()
     from ares.server.process import run_consensus_member
 
@@ -707,5 +739,8 @@ def consensus(common: Common, file: File, id: Id) -> None:
 
 
 def _end_at_once() -> None:
-    """What SIGTERM does to this process until it serves. A service manager takes that for a clean end, as it does status 0."""
+    """Let SIGTERM end this process until it serves.
+
+    A service manager takes death by SIGTERM for a clean end, like status 0.
+    """
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -1,10 +1,13 @@
-"""The processes of a cluster on this machine, started, stopped and looked at from outside; and their data directories.
+"""The processes of a cluster on this machine, controlled from outside; and their data directories.
 
-Every server and consensus member is a process of its own (``python -P -m ares server FILE --id s0``) in a session of its own, so that neither a
-Ctrl-C in the terminal nor its closing reaches it: only its supervisor stops it. It writes to DIR/logs/<id>.log, and DIR/run/<id>.pid names it.
+Every server and consensus member is a separate process (``python -P -m ares server FILE --id s0``)
+in a separate session: neither a Ctrl-C in the terminal nor the terminal's end reaches the process,
+only the supervisor stops it. The process writes to DIR/logs/<id>.log, and DIR/run/<id>.pid names
+the pid.
 
-A pid may be another process's by the time it is used. So a process is looked at through a descriptor (pidfd), which cannot change its meaning,
-and is signalled only if its command line is the one that a process of this cluster and id has.
+A pid may belong to another process by the time of use. Therefore a process is reached through a
+descriptor (pidfd), which cannot change its meaning, and is signalled only if the command line
+belongs to this cluster and id.
 """
 
 import contextlib
@@ -30,21 +33,23 @@ from ares.machine.trusted_files import DIRECTORY_MADE_FOR_ALL, opener
 from ares.model.errors import AresError, BadInput, DirectoryLost
 
 STOP_S = 5.0
-"""How long a process may take to stop on SIGTERM before it is killed."""
+"""Seconds from SIGTERM to the kill of a process that does not stop."""
 
 _POLL_S = 0.03
 _LOG_LINES = 12
 _PID_BYTES_MAX = 32
 _ERROR = "error: "
-"""What `ares-cli` begins an error with."""
+"""The begin of an error message of `ares-cli`."""
 
 
 class NotStarted(AresError):
-    """What was to be started was not; whatever of it had been started is stopped again."""
+    """Processes could not be started; already started processes are stopped again."""
 
 
 class Member(Struct, frozen=True):
-    """One process to run: ``kind`` is the command of `ares-cli` that runs it, ``addresses`` are where it will listen."""
+    """A process to run: ``kind`` is the command of `ares-cli`; ``addresses`` are its listening
+    addresses.
+    """
 
     id: str
     kind: str
@@ -61,11 +66,14 @@ class Supervisor:
         self._children: dict[str, subprocess.Popen[bytes]] = {}
 
     def alone(self) -> contextlib.AbstractContextManager[None]:
-        """Keeps other supervisors from starting the cluster meanwhile; :class:`BadInput` when one does."""
+        """Keep further supervisors from starting the cluster inside the context.
+
+        Raises :class:`BadInput` when another supervisor does.
+        """
         return held(self._run)
 
     def running(self) -> dict[str, int]:
-        """The pid of every process of the cluster that was started here and still runs, by id."""
+        """Return the pids of running processes of the cluster, started on this machine, by id."""
         pids = {}
         for path in sorted(self._run.glob("*.pid")):
             if (process := self._find(path)) is not None:
@@ -76,9 +84,10 @@ class Supervisor:
     def start(
         self, members: list[Member], timeout_s: float, interrupted: Callable[[], bool]
     ) -> dict[str, int]:
-        """Start all of the processes, of which none runs, and wait until each one serves; returns their pids by id. Call it :meth:`alone`.
+        """Start all of the stopped processes, wait until each serves, and return their pids by id.
 
-        Raises :class:`NotStarted` when one ends, says nothing for ``timeout_s`` or ``interrupted()`` turns true: then none of them is left running.
+        Call this inside :meth:`alone`. Raises :class:`NotStarted` when a process ends, says nothing
+        for ``timeout_s`` or ``interrupted()`` turns true: in this case no process is left running.
         """
         self.check_ports(members)
         pids, left_out = self.start_what_can(members, timeout_s, interrupted)
@@ -93,10 +102,12 @@ class Supervisor:
     def start_what_can(
         self, members: list[Member], timeout_s: float, interrupted: Callable[[], bool]
     ) -> tuple[dict[str, int], dict[str, str]]:
-        """Start the processes, of which none runs, and wait until each one serves or is left out; this does not run then. Call it :meth:`alone`.
+        """Start the stopped processes, and wait until each serves or is left out.
 
-        Returns the pids of what serves now, and why anything else does not run, both by id. Left out is what cannot listen, ends, or says nothing for
-        ``timeout_s``. Raises :class:`NotStarted` when ``interrupted()`` turns true: then none of them is left running.
+        Call this inside :meth:`alone`. A process is left out, and does not run, if it cannot
+        listen, ends, or is silent for ``timeout_s``. Returns the pids of the serving processes, and
+        the reasons for the left-out processes, both by id. Raises :class:`NotStarted` when
+        ``interrupted()`` turns true: in this case no process is left running.
         """
         self._logs.mkdir(DIRECTORY_MADE_FOR_ALL, exist_ok=True)
         left_out = {
@@ -115,12 +126,14 @@ class Supervisor:
         return {id: self._children[id].pid for id in begun if id not in left_out}, left_out
 
     def check_ports(self, members: list[Member], advice: str = "") -> None:
-        """Raise :class:`NotStarted`, with the ``advice``, if any of ``members`` could not listen."""
+        """Raise :class:`NotStarted`, with ``advice``, if a port of ``members`` is unusable."""
         if deaf := [f"{member.id}: {why}" for member in members if (why := _deaf(member))]:
             raise NotStarted(f"nothing was started: {'; '.join(deaf)}{advice}")
 
     def ended(self) -> dict[str, int]:
-        """Those of the processes started by this supervisor that have ended since the last call, with their exit status."""
+        """Return the processes of this supervisor that ended since the last call, with exit
+        statuses.
+        """
         ended = {
             id: status
             for id, child in self._children.items()
@@ -132,11 +145,11 @@ class Supervisor:
         return ended
 
     def log_path(self, id: str) -> Path:
-        """Where the process writes what it has to say."""
+        """Return the path of the process's log."""
         return self._logs / f"{id}.log"
 
     def kill(self, ids: Collection[str]) -> list[str]:
-        """kill -9; they are gone when this returns."""
+        """Kill with signal 9, and return when the processes are gone."""
         return self.stop(ids, [signal.SIGKILL])
 
     def stop(
@@ -144,7 +157,10 @@ class Supervisor:
         ids: Collection[str] | None = None,
         signals: Sequence[signal.Signals] = (signal.SIGTERM, signal.SIGKILL),
     ) -> list[str]:
-        """Stop these processes of the cluster, or all that were started here: each signal has STOP_S seconds to work. Returns the ids stopped."""
+        """Stop these processes of the cluster, or all of this machine; return the stopped ids.
+
+        Each signal has STOP_S seconds to work.
+        """
         waiting: dict[int, str] = {}
         paths = [
             path for path in sorted(self._run.glob("*.pid")) if ids is None or path.stem in ids
@@ -166,9 +182,11 @@ class Supervisor:
         return stopped
 
     def _signal_and_await(self, waiting: dict[int, str], number: signal.Signals) -> None:
-        """Signal the processes behind the descriptors in ``waiting`` and take out those that end within STOP_S."""
+        """Signal the processes behind the descriptors in ``waiting``; take out any ended within
+        STOP_S.
+        """
         for descriptor in waiting:
-            with contextlib.suppress(ProcessLookupError):  # it ended by itself
+            with contextlib.suppress(ProcessLookupError):  # the process ended by itself
                 signal.pidfd_send_signal(descriptor, number)
         deadline = time.monotonic() + STOP_S
         poller = select.poll()
@@ -181,11 +199,15 @@ class Supervisor:
                 os.close(descriptor)
 
     def _find(self, pid_file: Path) -> tuple[int, int] | None:
-        """Pid and descriptor of the process that the file names, if it is one of this cluster; the caller closes the descriptor."""
+        """Return pid and descriptor of the process named by the file, for a process of this
+        cluster.
+
+        The caller closes the descriptor.
+        """
         child = self._children.get(pid_file.stem)
         if (
             child is not None and child.poll() is None
-        ):  # it is ours, though it may be too young to have a command line
+        ):  # the process is ours, though perhaps too young to have a command line
             return child.pid, os.pidfd_open(child.pid)
         try:
             pid = int(read_named(pid_file, _PID_BYTES_MAX, streams=False)[0])
@@ -194,7 +216,7 @@ class Supervisor:
             ValueError,
             OverflowError,
             OSError,
-        ):  # a torn file, or no such process: nothing that could be stopped
+        ):  # a torn file, or no such process: there is none to stop
             return None
         if self._is_ours(pid, pid_file.stem):
             return pid, descriptor
@@ -210,13 +232,13 @@ class Supervisor:
         known = [self._command(kind, id)[1:] for kind in ("server", "consensus")]
         return (
             said in known or ["-P", *said] in known
-        )  # releases before this one started Python without -P
+        )  # releases before this release started Python without -P
 
     def _command(self, kind: str, id: str) -> list[str]:
         return python("-m", "ares", kind, self._file, "--id", id)
 
     def _spawn(self, member: Member) -> int:
-        """Start one process; returns where in its log this run begins."""
+        """Start a process; return the position in its log at which this run begins."""
         named = self._run / f"{member.id}.pid"
         named.unlink(missing_ok=True)  # whatever it is
         with (
@@ -238,7 +260,7 @@ class Supervisor:
     def _await_ready(
         self, begun: dict[str, int], deadline_s: float, interrupted: Callable[[], bool]
     ) -> dict[str, str]:
-        """Until each process serves, or does not and will not: these, and why."""
+        """Wait until each process serves or certainly will not; return the latter, with reasons."""
         pending, left_out = dict(begun), {}
         while pending:
             if interrupted():
@@ -266,7 +288,7 @@ class Supervisor:
             return log.read()
 
     def _story(self, id: str, begin: int, what: str) -> str:
-        """What became of a process, with its own words for it if it had any."""
+        """Return the end of a process in words, with the process's last words, if any."""
         last = self._log(id, begin).decode("utf-8", "replace").splitlines()[-_LOG_LINES:]
         if last and last[-1].startswith(_ERROR):
             return f"{what}: {last[-1].removeprefix(_ERROR)}"
@@ -275,7 +297,7 @@ class Supervisor:
 
 
 def members_of(settings: Settings) -> list[Member]:
-    """Every process of a cluster, consensus members first."""
+    """Return every process of a cluster, consensus members first."""
     consensus = [
         Member(it.id, "consensus", tuple(filter(None, (it.address, it.raft, it.http))))
         for it in settings.members.values()
@@ -290,9 +312,9 @@ def members_of(settings: Settings) -> list[Member]:
 
 
 def _deaf(member: Member) -> str:
-    """Return where the process could not listen, and why; empty if it can.
+    """Return the address where the process could not listen, and why; empty without an obstacle.
 
-    Found before it starts: without a disk, a start that fails may cost its identity.
+    The check comes before the start: without a disk, a failed start may cost the identity.
     """
     return ", ".join(
         f"{address} cannot be listened on: {why}"
@@ -301,25 +323,25 @@ def _deaf(member: Member) -> str:
     )
 
 
-# -- data directories -----------------------------------------------------------------------------------------------------
+# -- data directories ------------------------------------------------------------------------------
 
 
 def started_before(settings: Settings) -> list[str]:
-    """The servers that once ran and so, if they kept it in memory only, have lost what they held."""
+    """Return the servers that once ran and have lost their data if kept in memory only."""
     return [
         server.id
         for server in settings.servers.values()
         if os.path.exists(server.data / CLAIM_NAME)
-    ]  # not of one that cannot be looked into
+    ]  # not of a directory that is closed to this user
 
 
 def started_as(process: ServerSettings | MemberSettings) -> str:
-    """What is remembered of it beside its directory once it has started."""
+    """Return the path of the note beside the directory of a process that has started."""
     return process.identity if isinstance(process, ServerSettings) else process.id
 
 
 def ran_there(process: ServerSettings | MemberSettings) -> bool:
-    """Whether it is remembered beside its directory that it started there. Not of one that cannot be looked into."""
+    """Return whether a note beside the directory tells of a start; false for unreadable places."""
     try:
         return was_started(process.data, started_as(process))
     except OSError:
@@ -327,7 +349,10 @@ def ran_there(process: ServerSettings | MemberSettings) -> bool:
 
 
 def lost_directories(settings: Settings, ids: Collection[str]) -> dict[str, str]:
-    """Those of the processes that may not start, for nothing is in their directories, and they are not new; and what to do."""
+    """Return the processes that may not start, with remedies.
+
+    Their directories are empty, and the processes are not new.
+    """
     lost: dict[str, str] = {}
     bare = [
         process
@@ -351,9 +376,10 @@ def lost_directories(settings: Settings, ids: Collection[str]) -> dict[str, str]
 
 
 def remove_data(settings: Settings) -> None:
-    """Remove the directories of all processes, and what remembers that they started.
+    """Remove the directories of all processes, and the notes of their starts.
 
-    :class:`BadInput`, with nothing removed, if one is in use or outside the cluster's own directory.
+    Raises :class:`BadInput`, with nothing removed, if a directory is in use or outside the
+    cluster's own directory.
     """
     home = settings.path.resolve().parent
     directories = {process.id: process.data for process in settings.processes()}
