@@ -103,6 +103,7 @@ class Runner:
         self.session.troubles = connections.troubles
         self.session.connected_s = connections.connected_s
         self.session.receiving = connections.receiving
+        self.session.sending = connections.sending
 
     @property
     def closed(self) -> bool:

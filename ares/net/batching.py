@@ -20,13 +20,15 @@ import logging
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence, Sized
+from collections.abc import Callable, Hashable, Iterator, Sequence, Sized
+from itertools import islice
 from operator import length_hint
 from typing import TYPE_CHECKING
 
 from ares.machine.metrics import Traffic
 from ares.model.codec import BATCH_MESSAGES_MAX as BATCH_MESSAGES_MAX
 from ares.model.codec import (
+    DETACHED_BYTES_MIN,
     PORTION_BYTES,
     Frame,
     Outgoing,
@@ -42,6 +44,8 @@ from ares.model.messages import (
     DETAIL_CHARACTERS_MAX,
     AnyMessage,
     DataReply,
+    GetData,
+    GetTag,
     PutData,
     Reason,
     Refused,
@@ -54,6 +58,14 @@ if TYPE_CHECKING:
 
 BATCH_BYTES_MAX = 16 * 1024 * 1024
 """Most bytes of a batch of several messages: the receiver sees no message before the last."""
+
+LARGE_BYTES_MAX = 256 * 1024
+"""Large messages together in a batch while more wait: a small message waits behind no more."""
+
+DIRECT_BYTES_MAX = 1024 * 1024
+"""Data bytes that are sent at once, in order, to a server that is not slow."""
+
+LARGE_TOGETHER_MAX = LARGE_BYTES_MAX // DETACHED_BYTES_MIN
 
 WAITING_MESSAGES_MAX = 4096
 WAITING_BYTES_MAX = 128 * 1024 * 1024
@@ -118,35 +130,79 @@ def data_bytes(message: AnyMessage) -> int:
     return 0
 
 
-class Waiting:
-    """Messages for a peer that takes none at the moment, oldest first.
+def is_large(message: AnyMessage) -> bool:
+    """Return whether small messages pass this one while both wait: a put of a large element."""
+    return type(message) is PutData and message.element.size >= DETACHED_BYTES_MIN
 
-    Bounded; messages beyond the bound are dropped. An empty queue takes a single message of any
-    size.
+
+class Waiting:
+    """Messages for a peer that takes none at the moment, oldest first, small ones before large ones.
+
+    A copy of a request takes the place of the request that waits: of what is sent again because a
+    link is slow, one copy waits. Bounded; messages beyond the bound are dropped. An empty queue
+    takes a single message of any size.
     """
 
     def __init__(self) -> None:
-        self.messages: list[AnyMessage] = []
+        self.small: dict[Hashable, AnyMessage] = {}
+        self.large: dict[Hashable, AnyMessage] = {}
         self._bytes = 0
+        self._count = 0
 
     def __len__(self) -> int:
-        return len(self.messages)
+        return len(self.small) + len(self.large)
 
     def admit(self, messages: Sequence[AnyMessage]) -> None:
         for message in messages:
+            queue, key = self._place(message)
             size = data_bytes(message)
-            full = (
-                len(self.messages) >= WAITING_MESSAGES_MAX or self._bytes + size > WAITING_BYTES_MAX
-            )
-            if full and self.messages:
+            if (replaced := queue.get(key)) is not None:
+                size -= data_bytes(replaced)
+            full = len(self) >= WAITING_MESSAGES_MAX or self._bytes + size > WAITING_BYTES_MAX
+            if full and self and replaced is None:
                 break
-            self.messages.append(message)
+            queue[key] = message
             self._bytes += size
+
+    def give_back(self, messages: Sequence[AnyMessage]) -> None:
+        """Put messages that were not sent before the messages that wait."""
+        waiting = self.take()
+        self.admit(messages)
+        self.admit(waiting)
+
+    def take_next(self) -> list[AnyMessage]:
+        """Return what is to be sent next: every small message, or large ones of LARGE_BYTES_MAX.
+
+        A large message that is larger is returned alone.
+        """
+        if self.small:
+            taken = list(self.small.values())
+            self.small.clear()
+            self._bytes -= sum(map(data_bytes, taken))
+            return taken
+        taken, size = [], 0
+        for key, message in list(islice(self.large.items(), LARGE_TOGETHER_MAX)):
+            size += data_bytes(message)
+            if taken and size > LARGE_BYTES_MAX:
+                break
+            taken.append(self.large.pop(key))
+            self._bytes -= data_bytes(message)
+        return taken
 
     def take(self) -> list[AnyMessage]:
         """Return every message and leave the queue empty."""
-        messages, self.messages, self._bytes = self.messages, [], 0
+        messages = [*self.small.values(), *self.large.values()]
+        self.small, self.large, self._bytes = {}, {}, 0
         return messages
+
+    def _place(self, message: AnyMessage) -> tuple[dict[Hashable, AnyMessage], Hashable]:
+        """Return the queue of a message, and its key there."""
+        match message:
+            case PutData() | GetData() | GetTag():
+                key = type(message), message.call, message.configuration, message.object
+                return self.large if is_large(message) else self.small, key
+        self._count += 1
+        return self.small, self._count
 
 
 class BatchConnections(ABC):
@@ -173,6 +229,9 @@ class BatchConnections(ABC):
         self._addresses.setdefault(server, address)
 
     def receiving(self, server: ServerId) -> bool:
+        return False
+
+    def sending(self, server: ServerId, call: CallId) -> bool:
         return False
 
     def post(self, server: ServerId, messages: Sequence[AnyMessage]) -> None:

@@ -32,7 +32,14 @@ from ares.model.errors import BadInput
 from ares.model.identity import ServerId
 from ares.model.messages import AnyMessage
 from ares.net import links
-from ares.net.batching import TURN_S, BatchListener, Deliver, batches
+from ares.net.batching import (
+    DIRECT_BYTES_MAX,
+    TURN_S,
+    BatchListener,
+    Deliver,
+    batches,
+    data_bytes,
+)
 from ares.net.links import Link, LinkedConnections
 from ares.net.port import Handle, Sender
 from ares.security.clients_file import KeyedSender, Lock
@@ -164,7 +171,7 @@ class _Link(Link):
                 self._trouble("" if event == zmq.Event.HANDSHAKE_SUCCEEDED else links.WRONG_KEY)
 
     def send(self, messages: Sequence[AnyMessage]) -> None:
-        if self._waiting:
+        if self._waiting or sum(map(data_bytes, messages)) > DIRECT_BYTES_MAX:
             self._waiting.admit(messages)
             self._look_again()
         else:
@@ -177,7 +184,7 @@ class _Link(Link):
                 if not send(self.socket, frames):
                     break
                 taken += count
-            self._waiting.admit(messages[taken:])
+            self._waiting.give_back(messages[taken:])
         finally:
             self._look_again()
 
@@ -185,8 +192,8 @@ class _Link(Link):
         """Do the work that the socket is ready for, within a bound."""
         if self.socket.closed:
             return
-        if self._waiting and ready(self.socket, zmq.POLLOUT):
-            self._transmit(self._waiting.take())
+        while self._waiting and ready(self.socket, zmq.POLLOUT):
+            self._transmit(self._waiting.take_next())
         for _ in range(DRAIN_BATCHES_MAX):
             try:
                 frames = self.socket.recv_multipart(zmq.NOBLOCK)

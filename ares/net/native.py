@@ -26,10 +26,19 @@ from ares.cluster.tables import Limits
 from ares.machine import tasks
 from ares.machine.metrics import Traffic
 from ares.model.codec import Frame, Outgoing
-from ares.model.identity import ServerId
+from ares.model.identity import CallId, ServerId
 from ares.model.messages import AnyMessage
 from ares.net import links
-from ares.net.batching import FIRST_WORK, WAITING_BYTES_MAX, BatchListener, Deliver, batches
+from ares.net.batching import (
+    DIRECT_BYTES_MAX,
+    FIRST_WORK,
+    WAITING_BYTES_MAX,
+    BatchListener,
+    Deliver,
+    batches,
+    data_bytes,
+    is_large,
+)
 from ares.net.links import HANDSHAKE_TIMEOUT_MS, Link, LinkedConnections, tune
 from ares.net.port import Came, Handle, Sender
 from ares.net.zmtp.connection import ZmtpConnection, scratch
@@ -53,6 +62,10 @@ ROLL_CALL_S = 2.0
 NEGLIGIBLE_BYTES = 4 * 1024
 """Size of a batch of replies up to which it is not counted as unread, for a client without unread
 bytes.
+"""
+
+LINK_UNSENT_BYTES = 64 * 1024
+"""Size of a client's unsent bytes, in the process and in the kernel, beyond which a server is slow.
 """
 
 PROGRESS_S = 0.25
@@ -83,6 +96,17 @@ class ZmtpConnections(LinkedConnections):
         link = self._links.get(server)
         return isinstance(link, _Link) and link.receiving()
 
+    def sending(self, server: ServerId, call: CallId) -> bool:
+        link = self._links.get(server)
+        return isinstance(link, _Link) and link.sending(call)
+
+
+def _tune_link(connection: ZmtpConnection, raw: socket.socket) -> None:
+    """Keep few bytes unsent in the process and in the kernel: a small request waits behind them."""
+    tune(raw)
+    raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, LINK_UNSENT_BYTES)
+    connection.transport.set_write_buffer_limits(LINK_UNSENT_BYTES)
+
 
 class _Link(Link):
     """A link whose connection is made when a message is to be sent."""
@@ -106,6 +130,7 @@ class _Link(Link):
         self._pause_s = links.RECONNECT_S_MIN
         self._closed = False
         self._progress, self._receiving, self._looked_at = 0, False, 0.0
+        self._leaving: dict[CallId, int] = {}
         deliver = self._deliver
 
         def receive(_: ZmtpConnection, batches: list[list[Frame]]) -> None:
@@ -128,19 +153,26 @@ class _Link(Link):
 
     def send(self, messages: Sequence[AnyMessage]) -> None:
         connection = self._latest
-        if connection is None or not connection.ready or connection.slow or self._waiting.messages:
-            self._waiting.admit(messages)
-            if self._usable is None and self._connecting is None:
-                self._begin_connecting(0.0)
-        else:
+        if (
+            connection is not None
+            and connection.ready
+            and not (connection.slow or self._waiting)
+            and sum(map(data_bytes, messages)) <= DIRECT_BYTES_MAX
+        ):
             self._transmit(connection, messages)
+            return
+        self._waiting.admit(messages)
+        if self._usable is not None:
+            self._flow()
+        elif self._connecting is None:
+            self._begin_connecting(0.0)
 
     def send_frame(self, frame: Frame) -> bool:
         connection = self._latest
         return (
             connection is not None
             and not connection.slow
-            and not self._waiting.messages
+            and not self._waiting.small
             and connection.send((frame,))
         )
 
@@ -151,7 +183,11 @@ class _Link(Link):
                 break
             taken += count
         if taken < len(messages):
-            self._waiting.admit(messages[taken:])
+            self._waiting.give_back(messages[taken:])
+        elif connection.slow:
+            self._forget_arrived(connection)
+            end = connection.sent_bytes
+            self._leaving.update((message.call, end) for message in messages if is_large(message))
 
     def _begin_connecting(self, pause_s: float) -> None:
         self._connecting = tasks.begin(self._connect(pause_s), "connecting to a server")
@@ -179,7 +215,7 @@ class _Link(Link):
                 self._met,
                 self._receive,
                 self._lost,
-                lambda _, raw: tune(raw),
+                _tune_link,
                 self._flow,
                 careful=self._careful,
             )
@@ -220,8 +256,23 @@ class _Link(Link):
 
     def _flow(self) -> None:
         connection = self._usable
-        if connection is not None and self._waiting:
-            self._transmit(connection, self._waiting.take())
+        if connection is None:
+            return
+        while self._waiting and not connection.slow and connection.ready:
+            self._transmit(connection, self._waiting.take_next())
+
+    def sending(self, call: CallId) -> bool:
+        """Return whether a large request waits here, or has not wholly arrived at the server."""
+        if self._usable is not None:
+            self._forget_arrived(self._usable)
+        return call in self._leaving or any(
+            message.call == call for message in self._waiting.large.values()
+        )
+
+    def _forget_arrived(self, connection: ZmtpConnection) -> None:
+        if self._leaving:
+            arrived = connection.arrived_bytes
+            self._leaving = {call: end for call, end in self._leaving.items() if end > arrived}
 
     def _lost(self, connection: ZmtpConnection) -> None:
         """Handle the end of a connection, with or without a handshake."""
@@ -233,6 +284,7 @@ class _Link(Link):
                 "hung up on a server at %s:%d: %s", self._host, self._port, connection.trouble
             )
         if connection is self._latest:
+            self._leaving.clear()
             self._met_or_lost.set()
             if self._waiting and not self._closed and self._connecting is None:
                 self._begin_connecting(self._pause_s)

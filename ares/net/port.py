@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from ares.model.codec import Frame, Outgoing
-from ares.model.identity import ServerId
+from ares.model.identity import CallId, ServerId
 from ares.model.messages import AnyMessage
 from ares.model.work import Meter
 
@@ -49,7 +49,7 @@ class Connections(Protocol):
 
     Never blocks and never raises because of a peer. A server that is down or slow loses messages
     and holds no memory: the queue for a server is bounded. Messages posted together leave as a
-    batch, in order.
+    batch, in order, but puts of large elements after the messages that wait with them.
     """
 
     @property
@@ -74,6 +74,12 @@ class Connections(Protocol):
 
     def receiving(self, server: ServerId) -> bool:
         """Return whether a large reply of this server arrives now, if the transport can tell."""
+
+    def sending(self, server: ServerId, call: CallId) -> bool:
+        """Return whether a large request has not wholly left, if the transport can tell.
+
+        It arrives as soon as the link allows, or the connection ends: a copy would make it later.
+        """
 
     async def close(self) -> None:
         """Close every connection; idempotent."""

@@ -63,6 +63,7 @@ class Session:
     to before. ``readiness``: the servers likely to answer soonest. ``troubles``: reasons why
     servers cannot be reached, ``connected_s``: the times of connections, both where known.
     ``receiving``: whether a reply of a server is arriving now, which need not be asked again.
+    ``sending``: whether the request of a call has not wholly left for a server.
     ``earlier``: for a log, the configurations introduced together with a configuration.
 
     ``core``: the compiled core, which runs small reads and writes as the session would
@@ -85,6 +86,7 @@ class Session:
         self.troubles: Mapping[ServerId, str] = {}
         self.connected_s: Mapping[ServerId, float] = {}
         self.receiving: Callable[[ServerId], bool] = lambda server: False
+        self.sending: Callable[[ServerId, CallId], bool] = lambda server, call: False
         self._now = 0.0
         self._pauses: list[tuple[float, int, Task]] = []
         self._pause_count = 0
@@ -700,6 +702,7 @@ class Session:
                         server not in round.answers
                         and server not in round.refusals
                         and not self.receiving(server)
+                        and not self.sending(server, CallId(round.call))
                     ):
                         self._letter(server).append(round.request_for(server))
             if now - round.started >= STALL_S and len(round.answers) < round.needed:

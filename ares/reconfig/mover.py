@@ -52,10 +52,10 @@ from ares.model.errors import ElementRefused, Superseded, Unavailable, Undecodab
 from ares.model.identity import ClientId, ObjectName
 from ares.model.messages import Bring
 from ares.model.tag import NUMBER_FLOOR, TAG_ZERO, Tag
-from ares.model.value import LOST, WITHHELD
+from ares.model.value import LOST, WITHHELD, Value
 from ares.operation.effects import Gather, Now, Operation, Pause, Report, Together
 from ares.reconfig.listing import list_page
-from ares.reconfig.throttle import Throttle, Window
+from ares.reconfig.throttle import ByteWindow, Throttle, Window
 from ares.reconfig.traversal import detour
 from ares.reconfig.view import View
 
@@ -64,6 +64,9 @@ REFUSED_PAUSE_S = 0.5
 
 ASIDE_AT_ONCE = 64
 """Number of objects set aside that are tried again at once: they wait most of the time."""
+
+TURN_PAUSE_S = 0.01
+"""Seconds between two attempts of a large value to get room on the link."""
 
 NOBODY = ClientId(0)
 REFUSED_MARK = Tag(NUMBER_FLOOR, NOBODY)
@@ -127,6 +130,7 @@ class Mover:
         self._not_brought = 0 if manner.transfer == "servers" else NOT_BROUGHT_MAX
         self._on_the_way = 0
         self._window = Window(view.switches.batch)
+        self._byte_window = ByteWindow()
         self._sources: list[tuple[Configuration, Successor]] = []
         self._seen: set[ObjectName] = set()
         self._aside: dict[ObjectName, None] = {}
@@ -260,7 +264,9 @@ class Mover:
         found = yield from self._ask_sources(
             lambda dap, carry: dap.get_version(object, carry, effort)
         )
-        self._window.took((yield Now()) - began)
+        now: float = yield Now()
+        self._window.took(now - began)
+        self._byte_window.took(self._sources[0][0].index, now - began, now)
         if self._done_by_others:
             return False
         if found.tag == TAG_ZERO or (
@@ -276,21 +282,47 @@ class Mover:
                     self.moved += 1
                     self.bytes += found.length
                     return True
-                found = yield from self._ask_sources(
-                    lambda dap, carry: dap.get_data(object, carry, effort=effort)
-                )
-            elif self._throttle is not None:
+                return (yield from self._carried(object, found, effort))
+            if self._throttle is not None:
                 self._throttle.count((yield Now()), found.length)
+            yield from self._put(object, found.tag, found.value, found.length)
+        return True
+
+    def _carried(self, object: ObjectName, seen: Found, effort: Effort) -> Operation[bool]:
+        """Copy a large value through the mover, when its bytes have room on the link.
+
+        Returns False if the sources lost the value.
+        """
+        while not self._byte_window.enter(seen.length):
+            yield Pause(TURN_PAUSE_S, retry=False)
+        try:
+            began: float = yield Now()
+            if self._byte_window.wants_look(began):
+                there = yield from self._is_there(object, seen.tag)
+                now: float = yield Now()
+                self._byte_window.took(self._target.index, now - began, now)
+                if there:
+                    self.skipped += 1
+                    return True
+            found = yield from self._ask_sources(
+                lambda dap, carry: dap.get_data(object, carry, effort=effort)
+            )
             if found.value is WITHHELD:
                 return False
-            try:
-                yield from self._view.dap(self._target).put_data(object, found.tag, found.value)
-            except ElementRefused:
-                self._refused[object] = found.tag
-                raise
-            self.moved += 1
-            self.bytes += max(found.length, 0)
+            yield from self._put(object, found.tag, found.value, found.length)
+        finally:
+            self._byte_window.leave(seen.length)
         return True
+
+    def _put(self, object: ObjectName, tag: Tag, value: Value, length: int) -> Operation[None]:
+        """Put a version into the target."""
+        try:
+            yield from self._view.dap(self._target).put_data(object, tag, value)
+        except ElementRefused:
+            self._refused[object] = tag
+            raise
+        self.moved += 1
+        self.bytes += max(length, 0)
 
     def _brought(self, object: ObjectName, found: Found) -> Operation[bool]:
         """Return whether a quorum of the target pulled this version from its source.

@@ -37,6 +37,15 @@ SAVED_S = 0.1
 end at once.
 """
 
+BYTES_FIRST, BYTES_MIN, BYTES_MAX = 512 * 1024, 64 * 1024, 64 * 1024 * 1024
+"""Bytes of large values that move at the same time: at first, at least and at most."""
+
+BYTES_QUEUE_S = 0.1
+"""Time that large values may queue before a slow link."""
+
+LOOK_AGAIN_S = 0.1
+"""Seconds between two small rounds that tell how long the queue is."""
+
 GROWTH_FIRST = 0.25
 SHRINK = 0.75
 MEMORY_ROUNDS = 64
@@ -134,6 +143,60 @@ class Window:
     def rests_after(self, seconds: float) -> None:
         """Take note of an object's seconds as the rest before the next group."""
         self._rest_s = min(seconds, REST_S_MAX) if self._batch and not self.alone else 0.0
+
+
+class ByteWindow:
+    """Bytes of large values that move at the same time: a slow link's queue stays short.
+
+    Requests of the mover's own client, and of clients behind the same link, wait behind these
+    bytes. Small rounds to the servers of a configuration (``side``) are as quick as when the link
+    was idle, or longer by the link's queue. The window grows by each value that has moved while
+    the queue takes less than BYTES_QUEUE_S, at first to twice its size a round trip, and is halved
+    when the queue takes longer. A value larger than the window moves alone.
+    """
+
+    def __init__(self) -> None:
+        self._limit = BYTES_FIRST
+        self._taken = 0
+        self._quickest_s: dict[int, float] = {}
+        self._queued_s: dict[int, float] = {}
+        self._has_shrunk = False
+        self._shrinks_at = 0.0
+        self._looks_at = 0.0
+
+    @property
+    def limit(self) -> int:
+        """Return the number of bytes that may move at the same time."""
+        return self._limit
+
+    def enter(self, length: int) -> bool:
+        """Take room for a value, unless values that move leave too little."""
+        if self._taken and self._taken + length > self._limit:
+            return False
+        self._taken += length
+        return True
+
+    def leave(self, length: int) -> None:
+        """Give back the room of a value, which has moved or will not."""
+        self._taken -= length
+        if max(self._queued_s.values(), default=0.0) <= BYTES_QUEUE_S / 2:
+            more = length * length // self._limit if self._has_shrunk else length
+            self._limit = min(BYTES_MAX, self._limit + more)
+
+    def wants_look(self, now: float) -> bool:
+        """Return whether a small round is due, which tells how long the queue is; count it."""
+        if now < self._looks_at:
+            return False
+        self._looks_at = now + LOOK_AGAIN_S
+        return True
+
+    def took(self, side: int, seconds: float, now: float) -> None:
+        """Learn the time of a small round to the servers of ``side``."""
+        quickest_s = self._quickest_s[side] = min(self._quickest_s.get(side, math.inf), seconds)
+        queued_s = self._queued_s[side] = seconds - quickest_s
+        if queued_s > BYTES_QUEUE_S and now >= self._shrinks_at:
+            self._limit = max(BYTES_MIN, min(self._limit, self._taken) // 2)
+            self._has_shrunk, self._shrinks_at = True, now + seconds
 
 
 class Throttle:

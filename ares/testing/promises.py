@@ -205,6 +205,7 @@ class Witness:
         self.troubles = connections.troubles
         self.connected_s = connections.connected_s
         self.receiving = connections.receiving
+        self.sending = connections.sending
         self.close = connections.close
 
     def open(self, deliver: Callable[[ServerId, Sequence[AnyMessage]], None]) -> None:

@@ -209,6 +209,9 @@ class Wire:
     def receiving(self, server):
         return False
 
+    def sending(self, server, call):
+        return False
+
     async def close(self):
         pass
 

@@ -13,6 +13,7 @@ from ares.model.work import ENTRY_BYTES_MIN
 from ares.net.batching import (
     BATCH_BYTES_MAX,
     BATCH_MESSAGES_MAX,
+    LARGE_BYTES_MAX,
     WAITING_BYTES_MAX,
     WAITING_MESSAGES_MAX,
     Waiting,
@@ -102,3 +103,43 @@ def test_one_message_waits_however_large(monkeypatch: pytest.MonkeyPatch) -> Non
     waiting = Waiting()
     waiting.admit([put(1, bytes(5000)), put(2, b"")])
     assert [message.call for message in waiting.take()] == [1]
+
+
+def calls_of(messages: list[AnyMessage]) -> list[int]:
+    return [message.call for message in messages]
+
+
+def test_small_messages_are_next_and_then_large_ones_within_a_bound() -> None:
+    waiting, data = Waiting(), bytes(LARGE_BYTES_MAX // 4)
+    waiting.admit([put(1, data), get_tag(2), put(3, bytes(100)), put(4, bytes(5 * MIB))])
+    waiting.admit([put(call, data) for call in range(5, 12)])
+    waiting.admit([get_tag(12)])
+    taken = []
+    while waiting:
+        taken.append(calls_of(waiting.take_next()))
+    assert taken == [[2, 3, 12], [1], [4], [5, 6, 7, 8], [9, 10, 11]]
+    assert waiting._bytes == 0
+
+
+def test_a_copy_takes_the_place_of_the_message_that_waits() -> None:
+    waiting = Waiting()
+    for _ in range(100):
+        waiting.admit([put(1, bytes(MIB)), get_tag(2), put(3, bytes(MIB)), get_tag(4)])
+    assert len(waiting) == 4
+    assert waiting._bytes == 2 * MIB
+    assert calls_of(waiting.take()) == [2, 4, 1, 3]
+
+
+def test_messages_given_back_are_next_again() -> None:
+    waiting = Waiting()
+    waiting.admit([put(call, bytes(MIB)) for call in range(3)])
+    first = waiting.take_next()
+    waiting.admit([get_tag(9)])
+    waiting.give_back(first)
+    assert waiting._bytes == 3 * MIB
+    assert calls_of(waiting.take()) == [9, 0, 1, 2]
+    waiting.admit([get_tag(1), get_tag(2)])
+    small = waiting.take_next()
+    waiting.admit([get_tag(3)])
+    waiting.give_back(small[1:])
+    assert calls_of(waiting.take_next()) == [2, 3]

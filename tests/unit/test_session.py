@@ -81,6 +81,17 @@ def test_a_server_whose_reply_is_arriving_is_not_asked_again(rig):
     assert sorted(rig.session.take_outbox()) == ["s0", "s1", "s2"]
 
 
+def test_a_server_to_which_the_request_is_still_leaving_gets_no_copy(rig):
+    rig.start(once())
+    (call,) = {message.call for message in rig.session.take_outbox()["s0"]}
+    rig.session.sending = lambda server, asked: (server, asked) == ("s1", call)
+    rig.tick(RESEND_S + TICK_S)
+    assert sorted(rig.session.take_outbox()) == ["s0", "s2"]
+    rig.session.sending = lambda server, asked: False
+    rig.tick(2 * RESEND_S + TICK_S)
+    assert sorted(rig.session.take_outbox()) == ["s0", "s1", "s2"]
+
+
 @pytest.mark.parametrize("last", ["patience", "answer", "refusal"])
 def test_unsatisfied_it_ends_when_patience_does_or_nobody_is_left(rig, last):
     rig.start(once(settled=lambda _: False, patience_s=lambda *_: 1.0))

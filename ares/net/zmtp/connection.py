@@ -1,7 +1,10 @@
 """A ZMTP connection on the event loop, on either side: bytes in, messages out, and back."""
 
 import asyncio
+import fcntl
 import socket
+import sys
+import termios
 from collections.abc import Callable, Iterable, Sequence
 from typing import cast
 
@@ -20,6 +23,9 @@ from ares.net.zmtp.frames import (
 
 JOINED_BYTES_MAX = 64 * 1024
 """Size below which frames are joined for sending; larger frames are not copied."""
+
+ACKED_AT = 120
+"""Place of tcpi_bytes_acked in the TCP_INFO of Linux."""
 
 UNSENT_BYTES = 1024 * 1024
 """Unsent bytes above which the peer counts as slow."""
@@ -207,6 +213,31 @@ class ZmtpConnection(asyncio.BufferedProtocol):
     def host(self) -> str:
         """Return the host in the peer's address."""
         return "" if self._transport is None else str(self._transport.get_extra_info("peername")[0])
+
+    @property
+    def sent_bytes(self) -> int:
+        """Return the number of bytes given to this connection so far; 0 once it is closing."""
+        raw = self._socket
+        if raw is None:
+            return 0
+        queued = fcntl.ioctl(raw.fileno(), termios.TIOCOUTQ, bytes(4))
+        return self.arrived_bytes + int.from_bytes(queued, sys.byteorder) + self.unsent_bytes
+
+    @property
+    def arrived_bytes(self) -> int:
+        """Return the number of bytes whose arrival the other side's kernel has confirmed."""
+        raw = self._socket
+        if raw is None:
+            return 0
+        info = raw.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, ACKED_AT + 8)
+        return int.from_bytes(info[ACKED_AT:], sys.byteorder)
+
+    @property
+    def _socket(self) -> socket.socket | None:
+        """The socket, unless it is closing."""
+        if self._transport is None or self._transport.is_closing():
+            return None
+        return cast(socket.socket, self._transport.get_extra_info("socket"))
 
     @property
     def unsent_bytes(self) -> int:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, get_args
 from ares.chain.node import LogNode
 from ares.model.codec import decode
 from ares.model.errors import BadInput, StoreDamaged
-from ares.model.identity import DomainName, ServerId
+from ares.model.identity import CallId, DomainName, ServerId
 from ares.model.log_messages import ChainReply
 from ares.model.messages import AnyMessage, Describe, Refused
 from ares.net.port import Sender
@@ -52,6 +52,9 @@ class SimLinks:
         self._post(server, messages)
 
     def receiving(self, server: ServerId) -> bool:
+        return False
+
+    def sending(self, server: ServerId, call: CallId) -> bool:
         return False
 
     async def close(self) -> None: ...

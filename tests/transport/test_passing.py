@@ -1,0 +1,66 @@
+"""Small requests pass large ones that wait for a slow server, and one copy of each waits."""
+
+import asyncio
+
+from ares.model.identity import CallId, ClientId, ConfigurationId, ObjectName
+from ares.model.messages import Element, PutData
+from ares.model.tag import Tag
+
+from .wires import S0, ZmqWire, get_tag, until
+
+MIB = 1024 * 1024
+PUTS = 60
+ON_THE_WAY_MAX = 30
+"""Puts that libzmq and the kernel may hold: they cannot be passed."""
+
+
+def put(call: int, data: bytes) -> PutData:
+    return PutData(
+        CallId(call),
+        ConfigurationId(b"c" * 16),
+        ObjectName("k"),
+        Tag(1, ClientId(2)),
+        Element(0, len(data), 1, (data,)),
+    )
+
+
+async def test_a_small_request_passes_large_ones_and_copies_do_not_wait_twice(
+    our_server: ZmqWire,
+) -> None:
+    server = await our_server.serve()
+    client = our_server.connect(server)
+    await client.ask(S0, [get_tag(1)])
+    server.listener.pause()
+    data = bytes(MIB)
+    for _ in range(3):
+        client.connections.post(S0, [put(call, data) for call in range(100, 100 + PUTS)])
+        await asyncio.sleep(0.1)
+    client.connections.post(S0, [get_tag(2)])
+    server.listener.resume()
+    await until(lambda: {2, *range(100, 100 + PUTS)} <= client.calls())
+    calls = [message.call for message in server.received[1:]]
+    assert calls.index(CallId(2)) <= ON_THE_WAY_MAX
+    assert len(calls) <= 1 + PUTS + ON_THE_WAY_MAX
+
+
+async def test_a_put_is_sending_until_its_server_has_it_or_the_connection_ends(
+    our_server: ZmqWire,
+) -> None:
+    server = await our_server.serve()
+    client = our_server.connect(server)
+    await client.ask(S0, [get_tag(1)])
+    tells = our_server.client_kind.__name__ == "ZmtpConnections"
+    server.listener.pause()
+    calls = [CallId(call) for call in range(100, 100 + PUTS)]
+    client.connections.post(S0, [put(call, bytes(MIB)) for call in calls])
+    await asyncio.sleep(0.1)
+    assert client.connections.sending(S0, calls[-1]) == tells
+    assert not client.connections.sending(S0, CallId(1))
+    server.listener.resume()
+    await until(lambda: set(calls) <= client.calls())
+    await until(lambda: not any(client.connections.sending(S0, call) for call in calls))
+    server.listener.pause()
+    client.connections.post(S0, [put(call + 1000, bytes(MIB)) for call in calls])
+    await asyncio.sleep(0.1)
+    await server.listener.close()
+    await until(lambda: not client.connections.sending(S0, CallId(calls[0] + 1000)))
