@@ -1,4 +1,6 @@
-"""Bytes that cross sites while nothing happens: three sites of three servers and a member each, in network namespaces.
+"""Bytes that cross sites while nothing happens.
+
+There are three sites of three servers and a member each, in network namespaces.
 
     sudo .venv/bin/python -m experiments.idle_traffic                 # the defaults of `init --sites`
     sudo .venv/bin/python -m experiments.idle_traffic --curve --away
@@ -30,8 +32,8 @@ from experiments.sites.ares_store import at_homes
 
 SITES = ("a", "b", "c")
 SERVERS = 3
-SETTLING_S = 30.0
-"""The members elect a leader, and the connections of the clients that made the domains end."""
+SETTLING_S = 90.0
+"""The members elect a leader and find the logs; connections of the clients that made them end."""
 
 ELECTING_S = 10.0
 COUNTING_S = 120.0

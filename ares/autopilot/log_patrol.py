@@ -26,7 +26,7 @@ from msgspec.structs import replace
 
 from ares.autopilot.handover import Notebook
 from ares.autopilot.judge import FinishMove, LogSeen, Reform, Stuck, Watch, judge_log
-from ares.autopilot.lookout import REMOTE_S, Lookout
+from ares.autopilot.lookout import REMOTE_LIST_S, Lookout
 from ares.client.manager import Manager
 from ares.client.shared_log import Log
 from ares.cluster.tables import AutopilotSettings
@@ -252,7 +252,7 @@ class LogPatrol:
         chain = each.active[-1]
         amiss = each.sealed_at is not None or each.pending_at is not None
         often = amiss or self._lookout.has_near(chain) or self._lookout.has_alarm(chain)
-        return often or now - each.inspected_at >= REMOTE_S
+        return often or now - each.inspected_at >= REMOTE_LIST_S
 
     async def _list(self) -> None:
         """Find new logs: all logs in the leader, the logs of the member's site elsewhere."""

@@ -2,8 +2,9 @@
 
 Bytes between sites are dear (docs/sites.md). Each member watches the servers and the logs of the
 member's site. The member's note raises an alarm when a log at this site needs the leader. The
-leader looks at other sites every REMOTE_S, and as often as at its own site during an alarm. A
-server counts as near if the server or the member has no site.
+leader looks at servers of other sites every REMOTE_S and asks their logs every REMOTE_LIST_S, and
+does both as often as at its own site during an alarm. A server counts as near if the server or the
+member has no site.
 """
 
 import asyncio
@@ -14,10 +15,10 @@ from ares.model.configuration import Configuration, Server
 from ares.model.identity import DomainName, ServerId
 
 REMOTE_S = 10.0
-"""Seconds between two looks at a server, or a log, of another site."""
+"""Seconds between two looks at a server of another site."""
 
 REMOTE_LIST_S = 60.0
-"""Seconds between two listings of the names kept by servers of another site."""
+"""Seconds between two listings at another site, and between two questions to a log there."""
 
 
 class Lookout:

@@ -39,7 +39,7 @@ The store, the log, the threads, the connections to consensus members.
 
 EVERY_S_MIN = 0.1
 BEAT_S, BEAT_S_BOUNDS = 0.1, (0.1, 10.0)
-SITES_BEAT_S = 2.0
+SITES_BEAT_S = 2.5
 """The beat of consensus members at several sites, unless the file has another one."""
 
 _IDENTITY = re.compile(r"[0-9a-f]{32}")

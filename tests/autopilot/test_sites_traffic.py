@@ -131,7 +131,7 @@ async def test_a_log_of_another_site_gets_a_spare_after_an_alarm(
             await asyncio.sleep(0.05)
         await asyncio.sleep(2 * QUICK.after_s)
         monkeypatch.setattr("ares.autopilot.lookout.REMOTE_S", 3600.0)
-        monkeypatch.setattr("ares.autopilot.log_patrol.REMOTE_S", 3600.0)
+        monkeypatch.setattr("ares.autopilot.log_patrol.REMOTE_LIST_S", 3600.0)
         log = await sites.cluster.manager().log("log")
         await log.append(b"before")
         sites.cluster.stop("s4")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ares.cluster.settings import Settings
-from ares.cluster.tables import Limits, ScrubSettings
+from ares.cluster.tables import SITES_BEAT_S, Limits, ScrubSettings
 from ares.model.configuration import Configuration, Server
 from ares.model.errors import BadInput
 from ares.model.identity import DEFAULT_DOMAIN, ServerId
@@ -129,7 +129,7 @@ def test_the_beat_of_consensus_members_is_bounded() -> None:
     assert Settings.parse("consensus_beat_s = 1\n" + GOOD, Path("cluster.toml")).beat_s == 1.0
     other = '[[consensus]]\nid = "r1"\naddress = "127.0.0.1:7420"\nraft = "127.0.0.1:7421"\n'
     at_sites = GOOD.replace("[initial]", f'site = "a"\n\n{other}site = "b"\n\n[initial]')
-    assert Settings.parse(at_sites, PATH).beat_s == 2.0
+    assert Settings.parse(at_sites, PATH).beat_s == SITES_BEAT_S
     assert [member.site for member in Settings.parse(at_sites, PATH).members.values()] == ["a", "b"]
     assert Settings.parse("consensus_beat_s = 0.1\n" + at_sites, PATH).beat_s == 0.1
     for wrong in ("0.05", "11", "nan", "inf", "-1"):
