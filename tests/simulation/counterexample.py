@@ -17,22 +17,26 @@ RUNS_MAX = 20_000
 
 TEXT = """# The published piggyback loses a completed write
 
-ARES II (section 5.1) lets a client learn of a new configuration from the replies to get-tag, get-data and put-data, instead of from a round of
-its own. As published, a server is looked at only at the moment it stores the value, and that is not enough: a write can complete at a quorum
-of which no server names a successor *yet*, while the reconfigurer has already looked past it.
+ARES II (section 5.1) lets a client learn of a new configuration from the replies to get-tag,
+get-data and put-data, without a round for this purpose. In the published form a client asks a
+server for the successor only at the moment when the server stores the value, which is too early: a
+write can complete at a quorum in which no server names a successor *yet*, while the reconfigurer
+has already finished its search without this write.
 
-Rule R1 closes the hole: every request that moves data out of a configuration carries that configuration's successor, and a server installs it
-before it answers (`ares/reconfig/mover.py`). The run below is of this project's code with that one rule taken out (`without_r1` in
-`tests/simulation/controls.py`); everything else, the put-config round of its own included, is as published. With the rule, the same plan is
-clean.
+Rule R1 closes the hole: every request that moves data out of a configuration carries the
+configuration's successor, and a server installs the successor before the reply
+(`ares/reconfig/mover.py`). The run below is of this project's code without R1 (`without_r1` in
+`tests/simulation/controls.py`). The rest is as published, including a separate put-config round.
+With the rule, the same plan is clean.
 
-Found by the simulator with scenario `{scenario}`, seed {seed}, made smaller to {clients} clients. `python -m tests.simulation.counterexample`
-writes this page anew.
+The simulator found the run with scenario `{scenario}`, seed {seed}, and reduced it to {clients}
+clients. `python -m tests.simulation.counterexample` writes this page anew.
 
-**What was broken:** {violation}
+**The violation:** {violation}
 
-`w` are writers, `g` is the reconfigurer, `z` reads at the end; `s` are the servers. c0 is the initial configuration, c1 the new one; `next=c1:P`
-says that a server names c1 as pending successor, `:F` as finalized. LOST messages never arrive.
+`w` are writers, `g` is the reconfigurer, `z` reads at the end; `s` are the servers. c0 is the
+initial configuration, c1 the new configuration. `next=c1:P` means that a server names c1 as pending
+successor, `:F` as finalized. LOST messages never arrive.
 
 ```
 {story}
