@@ -1,4 +1,5 @@
-# What there is to do with a checkout: `make` lists it. Only experiments and experiments-quick need root; everything is installed into .venv.
+# The tasks of a checkout: `make` lists them. Only experiments and experiments-quick need root; all
+# packages are installed into .venv.
 
 PYTHON ?= python3
 VENV := .venv
@@ -8,9 +9,10 @@ CORE_SECONDS := 1800
 BENCH_STAMP := $(VENV)/.bench-installed
 DOCS_STAMP := $(VENV)/.docs-installed
 EXPERIMENTS := $(VENV)/bin/python -m experiments
-# Tests wait while they compute, so four lanes fit two processors. The tests of a file share what it sets up; the last files are short.
+# Tests wait as well as compute, therefore four lanes fit two processors. The tests of a file share
+# the fixtures of the file; the last files are short.
 LANES := -n 4 --dist loadfile --no-loadscope-reorder
-# Where no process has a compiled core anyhow, and the fuzzer of command lines.
+# Tests whose processes never have a compiled core, and the fuzzer of command lines.
 CORELESS := $(addprefix --ignore=tests/,architecture consensus verify protocol results paper chain tracing journal/test_torn.py fuzz/test_command_line.py simulation/test_log_controls.py simulation/test_log_scenario.py)
 
 .DEFAULT_GOAL := help
@@ -21,7 +23,7 @@ help: ## show this list
 
 venv: $(CORE) ## make .venv and install the package with everything for development
 
-core: ## build the compiled core once more, or fail; where cargo is, the others build it when it changed
+core: ## build the compiled core again, or fail; with cargo, other tasks build it after changes
 	@rm -f $(CORE)
 	@$(MAKE) --no-print-directory $(CORE)
 	@$(VENV)/bin/ares-cli --version
@@ -36,7 +38,7 @@ test: $(CORE) ## run the test suite
 test-pure: $(STAMP) ## run all tests that use the compiled core, without it
 	@ARES_PURE=1 $(VENV)/bin/python -m pytest $(LANES) $(CORELESS)
 
-check: $(STAMP) ## look for mistakes without running anything: ruff, its format, mypy, and where cargo has them rustfmt and clippy
+check: $(STAMP) ## find mistakes without running the code: ruff, formatting, mypy, and with cargo rustfmt and clippy
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/ruff format --check --quiet .
 	@$(VENV)/bin/mypy
@@ -53,27 +55,27 @@ dashboards: ## write the dashboards for Grafana, packaging/grafana/*.json
 collection: $(STAMP) dashboards ## build the collection of Ansible with the dashboards, dist/ares-storage-*.tar.gz
 	@$(VENV)/bin/ansible-galaxy collection build ansible --output-path dist --force
 
-bench: $(BENCH_STAMP) ## measure ares beside every other store that is installed, half an hour; results/bench/report.html
+bench: $(BENCH_STAMP) ## measure ares beside every installed store, half an hour; results/bench/report.html
 	@$(VENV)/bin/python -m experiments.bench
 
-bench-quick: $(BENCH_STAMP) ## the same, few stores and short, under two minutes; says what the ratios were before
+bench-quick: $(BENCH_STAMP) ## the same, few stores and short, under two minutes; shows the earlier ratios
 	@$(VENV)/bin/python -m experiments.bench --quick
 
 bench-scale: $(BENCH_STAMP) ## measure how ares grows with clients, keys, servers, values and domains; writes results/bench
 	@$(VENV)/bin/python -m experiments.bench.scale
 
-bench-moving: $(BENCH_STAMP) ## measure what a domain of 10,000 objects that moves costs its users, and how long moving takes; writes results/bench
+bench-moving: $(BENCH_STAMP) ## measure the costs for users and the time of moving a domain of 10,000 objects; writes results/bench
 	@$(VENV)/bin/python -m experiments.bench.moving
 
-experiments-quick: $(BENCH_STAMP) ## carry out every scenario of the papers in small, as root, under half an hour; writes results/experiments-quick
+experiments-quick: $(BENCH_STAMP) ## run every scenario of the papers in small, as root, under half an hour; writes results/experiments-quick
 	@$(EXPERIMENTS) run --testbed local --scale quick --results results/experiments-quick --resume; status=$$?; \
 		$(EXPERIMENTS).logs --only figures --results results/experiments-quick && \
 		$(EXPERIMENTS) verdicts --results results/experiments-quick && $(EXPERIMENTS) verdicts --results results/experiments-quick --check && exit $$status
 
-experiments: $(BENCH_STAMP) ## the same as large as in the papers, as root, for days; goes on where it was; writes results/experiments
+experiments: $(BENCH_STAMP) ## the same in the papers' size, as root, for days; continues an interrupted run; writes results/experiments
 	@$(EXPERIMENTS) run --testbed local --scale paper --results results/experiments --resume
 
-clean: ## remove .venv, caches and what building left
+clean: ## remove .venv, caches and the results of builds
 	rm -rf $(VENV) build dist packaging/grafana/*.json *.egg-info core/target core/fuzz/target ares/_core*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -1,4 +1,7 @@
-"""The dashboard of experiments: its queries to an InfluxDB that `ares-cli results import --influx` filled, its panels, its variables."""
+"""The dashboard of experiments: queries to an InfluxDB, panels, and variables.
+
+`ares-cli results import --influx` fills the InfluxDB.
+"""
 
 from typing import Any
 
@@ -6,7 +9,7 @@ from panels import GREEN, YELLOW, Panel, Row, dashboard, datasource, one_of, pan
 
 
 def chosen(*more: str) -> str:
-    """The operations that the variables choose."""
+    """Return the condition for the operations chosen by the variables."""
     tags = ("scenario", "algorithm", "level", "op")
     return " AND ".join([*(f'"{tag}" =~ /^(${tag})$/' for tag in tags), *more, "$timeFilter"])
 
@@ -20,7 +23,7 @@ LEGEND = "$tag_algorithm $tag_op"
 BAR = "$tag_algorithm $tag_op $tag_$parameter"
 BARS = f"{BAR} $col"
 OK = '"count" = 1'
-"""Of operations that succeeded: latencies of the others say nothing."""
+"""The filter of successful operations: latencies of failed operations have no meaning."""
 
 EXPERIMENTS = (
     Row(
@@ -225,7 +228,10 @@ EXPERIMENTS = (
 
 
 LEVELS = ("client", "user")
-"""Who measured: the client of the protocol, or the user of it, who waits for more; stores to compare with have only the second."""
+"""The measuring process: the client of the protocol, or the user of the client, with a longer wait.
+
+Stores for comparisons have only the second.
+"""
 
 PARAMETERS = (
     "object_size",

@@ -1,4 +1,4 @@
-"""The dashboard of a cluster at work: its queries to Prometheus, its panels, its variables."""
+"""The dashboard of a cluster at work: queries to Prometheus, panels, and variables."""
 
 from typing import Any
 
@@ -6,7 +6,10 @@ from panels import GREEN, RED, YELLOW, Panel, Row, dashboard, datasource, panels
 
 
 def of_server(expression: str) -> str:
-    """With the server's id for a label, and only of the servers chosen. ``expression`` keeps the labels `instance` and `job`."""
+    """Return an expression with the server's id as a label, only for the chosen servers.
+
+    ``expression`` keeps the labels `instance` and `job`.
+    """
     return f'({expression}) * on (instance, job) group_left (id) ares_info{{kind="server", id=~"$server"}}'
 
 
@@ -35,7 +38,7 @@ def quantiles(metric: str, labels: str = "") -> list[tuple[str, str]]:
 
 
 def each(metric: str, share: float = 0.99, labels: str = "") -> list[tuple[str, str]]:
-    """The percentile of every server."""
+    """Return a query for the percentile of every server."""
     return [(of_server(quantile(share, metric, labels, "le, instance, job")), "{{id}}")]
 
 

@@ -1,4 +1,4 @@
-"""What a dashboard for Grafana is made of: rows of panels as plain tables, and the JSON that comes of them.
+"""The parts of a dashboard for Grafana: rows of panels as plain tables, and the resulting JSON.
 
 Panels flow from left to right and wrap at 24 columns.
 """
@@ -13,9 +13,10 @@ GREEN, YELLOW, RED = "green", "yellow", "red"
 
 
 class Panel(NamedTuple):
-    """``queries``: pairs of a query and its legend. ``steps``: thresholds, as pairs of a colour and the value from which it counts.
+    """A panel of a dashboard.
 
-    ``kind``: stat, timeseries, table or bargauge. ``stacked``: one line upon the other.
+    ``queries``: pairs of a query and a legend. ``steps``: thresholds, as pairs of a colour and the
+    least value. ``kind``: stat, timeseries, table or bargauge. ``stacked``: lines upon each other.
     """
 
     title: str
@@ -175,7 +176,10 @@ def field_config(panel: Panel) -> dict[str, Any]:
 
 
 def panels(rows: Sequence[Row], kind: str) -> list[dict[str, Any]]:
-    """Every panel with its place: each row's heading, and its panels from left to right below."""
+    """Return every panel with a place: each row's heading, and the row's panels below.
+
+    Panels of a row stand from left to right.
+    """
     made: list[dict[str, Any]] = []
     y = 0
     for row in rows:
@@ -226,7 +230,7 @@ def dashboard(
     variables: list[dict[str, Any]],
     made: list[dict[str, Any]],
 ) -> dict[str, Any]:
-    """What Grafana imports."""
+    """Return the JSON that Grafana imports."""
     head = {
         "uid": uid,
         "title": title,
