@@ -502,7 +502,7 @@ async def _move(
         )
 
     def say(text: str) -> None:
-        if not common.json:  # which has a single object at the end and none before
+        if not common.json:  # JSON is a single object at the end
             typer.echo(text)
 
     say(f"domain {printable(store.name)}\n  now   {before.describe()}\n  then  {wished.describe()}")

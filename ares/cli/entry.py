@@ -92,8 +92,9 @@ def open_standard_streams() -> None:
 
 
 def _failing(use: Literal["r", "w"], mode: int) -> TextIO:
-    """Open a stream on the lowest descriptor, the closed one's; ``mode`` does not allow the
-    ``use``.
+    """Open a stream on the lowest free descriptor, the number of the closed stream.
+
+    ``mode`` does not allow the ``use``: every use fails.
     """
     descriptor = os.open(os.devnull, mode)
     os.set_inheritable(descriptor, True)

@@ -97,8 +97,8 @@ class Access(Struct, frozen=True):
     def check_unedited(self, copy: int, what: str, local: str) -> None:
         """Raise :class:`Edited` if ``copy`` (a descriptor) has content that no put or get left.
 
-        Without a remembered base, the origin of the content is unknown. ``what``, ``local``: the
-        file in the cluster and the copy, as words of a command line.
+        Without a cache (--no-cache) the origin is unknown, and the check passes. ``what``,
+        ``local``: the file in the cluster and the copy, as words of a command line.
         """
         from ares.client.local_copy import digest_of_file
 
@@ -188,7 +188,7 @@ def kind(atomic: bool) -> str:
 def parse_sizes(low: str | None, average: str | None, high: str | None) -> "Sizes | None":
     """Return the block sizes asked for; ``None`` without any.
 
-    Missing sizes keep the defaults' distance from the average.
+    A missing size has the same ratio to the average as in the defaults.
     """
     from ares.fragment.divide import Sizes
 
@@ -655,7 +655,7 @@ def collect(
 ) -> None:
     """Delete blocks that no file names, left by puts that were cut short or overtaken.
 
-    Without NAME and --domain, blocks of every domain are deleted.
+    Without NAME and --domain, such blocks of every domain are deleted.
     """
     grace_s = parse_seconds(grace)
     if name is not None and domain is not None:

@@ -1,5 +1,6 @@
-"""Commands about logs: log create, append, read, tail, follow, trim, stat (docs/log.md, Using a
-log).
+"""Commands about logs: log create, append, read, tail, follow, trim, stat.
+
+docs/log.md describes them under "Using a log".
 """
 
 import asyncio
@@ -202,7 +203,7 @@ async def _feed(log: "Log", source: BinaryIO, done: AppendTally, show: Show) -> 
     try:
         while read := await _read(source):
             *lines, rest = (rest + read).split(b"\n")
-            if len(rest) > ENTRY_BYTES_MAX:  # which is refused, with its number
+            if len(rest) > ENTRY_BYTES_MAX:  # the log refuses the line, with its number
                 lines.append(rest)
             for batch in _batches(lines, taken):
                 while len(under_way) >= BATCHES_MAX:

@@ -202,8 +202,9 @@ for section, commands in _COMMANDS.items():
 
 
 class Ending:
-    """A handler of SIGTERM that acts as Ctrl-C. ``status``: the exit status of an interrupted
-    command.
+    """A handler of SIGTERM that acts as Ctrl-C.
+
+    ``status``: the exit status of an interrupted command.
     """
 
     def __init__(self) -> None:

@@ -197,8 +197,9 @@ def stat(common: Common, key: Key, domain: Domain = DEFAULT_DOMAIN) -> None:
 def _with_store(
     common: Common, domain: str, use: "Callable[[ObjectStore], Awaitable[Result]]"
 ) -> Result:
-    """Return the result of ``use`` with the objects of ``domain``. Raises
-    :class:`ares.DomainNotFound`.
+    """Return the result of ``use`` with the objects of ``domain``.
+
+    Raises :class:`ares.DomainNotFound`.
     """
 
     async def opened(manager: "Manager") -> Result:

@@ -2,8 +2,8 @@
 
 An option after the name wins. A command is a function whose first parameter is a :class:`Common`::
 
-    def read(common: Common, key: str) -> ``None``:
-        settings = common.settings()  # the cluster file, with the client switches of the command line applied
+    def read(common: Common, key: str) -> None:
+        settings = common.settings()  # the cluster file, with the options laid over it
         ...
         common.report({"key": key, "bytes": size}, f"{size} bytes")
 

@@ -482,7 +482,7 @@ def ares_members(settings: "Settings", found: "ClusterStatus") -> list[Consensus
 
 
 def _why(found: "ClusterStatus", id: ServerId) -> str:
-    """Return why a server or member is silent; empty for an answering process."""
+    """Return the reason for the silence of a server or member."""
     return found.troubles.get(id, NO_ANSWER)
 
 
@@ -525,7 +525,7 @@ def _show(
 
     console = Console(
         highlight=False, width=shutil.get_terminal_size().columns
-    )  # which knows that COLUMNS=0 means no width
+    )  # COLUMNS=0 means an unknown width
     sited = any(server.site for server in settings.servers.values())
     columns = [
         "id",

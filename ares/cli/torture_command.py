@@ -116,7 +116,10 @@ def torture(
 def _progress(
     console: "Console", update: "Callable[[str], None]", name: str
 ) -> "Callable[[TortureProgress], None]":
-    """The progress display: a changing line on a terminal, else an occasional line."""
+    """Return a function that shows progress.
+
+    Progress is a changing line on a terminal, else an occasional line.
+    """
     next_line_s = PROGRESS_LINE_S
 
     def show(progress: "TortureProgress") -> None:

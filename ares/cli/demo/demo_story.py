@@ -55,8 +55,9 @@ class Step(Struct):
 
 
 class Narrator:
-    """The narration of the story. ``console`` may be a quiet console; ``steps`` holds the told
-    steps.
+    """The narration of the story, on ``console``, which may be quiet.
+
+    ``steps`` holds the told steps.
     """
 
     def __init__(self, console: Console) -> None:
@@ -398,7 +399,7 @@ class Story:
         self.objects_read += len(values)
 
     async def _trace_a_read(self, settings: Settings) -> None:
-        """Read the largest object, and keep the spent time for `ares-cli trace`."""
+        """Read the largest object, and keep the trace of the read for `ares-cli trace`."""
         with self._step(f"read the {self._mib} MiB once more, with a trace") as step:
             spans: list[Span] = []
             async with Connecting(
@@ -411,7 +412,7 @@ class Story:
             step.note = Tree(trace).sentence()
             step.data = {"spans": len(trace)}
             if (directory := cache_directory(os.environ)) is not None:
-                with suppress(OSError):  # it is only shown
+                with suppress(OSError):  # the trace is only shown
                     directory.mkdir(parents=True, exist_ok=True)
                     path = directory / "demo.spans"
                     path.unlink(missing_ok=True)
@@ -567,8 +568,9 @@ class Story:
 
     @contextmanager
     def _step(self, title: str, phase: str = "") -> Iterator[Step]:
-        """Run a step, which fails if the traffic has failed at its end; ``phase``: begins with the
-        step.
+        """Run a step, which fails if the traffic has failed at the step's end.
+
+        ``phase``: the phase of the traffic that begins with the step.
         """
         with self._tell.step(title) as step:
             if phase:

@@ -1,8 +1,8 @@
-"""Commands for the processes of a cluster here: init, up, down, prepare, server, consensus.
+"""Commands for a cluster on this machine: init, up, down, prepare, server, consensus.
 
-A server without a possible start, because of a lost disk for example, keeps no further server from
-serving: a cluster exists to survive such failures. Therefore `up` leaves the server out, by name
-and with the reason, and the exit status is 0 only if every process runs.
+A cluster survives the loss of a server. A server that cannot start (with a lost disk, for example)
+must therefore not keep other servers from serving. `up` leaves such a process out and shows the
+name and the reason. The exit status is 0 only if every process runs.
 """
 
 import asyncio
@@ -207,7 +207,7 @@ def init(
 def _written(
     settings: "Settings", plan: "Plan", directory: Path, base_port: int | None
 ) -> list[str]:
-    """Print the new files and the next steps, for a person."""
+    """Return the new files and the next steps as text for a person."""
     from ares.cluster.cluster_file import BASE_PORT
     from ares.cluster.sites import sites_of
 
@@ -378,7 +378,7 @@ def _ready_to_start(
 ) -> "tuple[Settings, list[Member]]":
     """Return the settings to start with, and the processes to start.
 
-    A cluster that begins afresh gets renewed settings.
+    A cluster that begins afresh gets renewed settings; otherwise ``settings`` are returned.
     """
     from ares.cli.local.supervisor import NotStarted, members_of, remove_data, started_before
     from ares.cluster.cluster_file import renew_identities
@@ -600,9 +600,9 @@ def prepare(
 
     `init` and `up --fresh` do this by themselves; `prepare` is for processes that start on another
     machine, and for processes added to the cluster file later. An empty directory without
-    preparation is taken for a lost disk's, and refused. Mount the disk first. A process that once
-    started in a directory is remembered beside the directory, in DIRECTORY.started, and can only
-    begin anew in this place.
+    preparation is refused, because it looks like a lost disk. Mount the disk first. The file
+    DIRECTORY.started, beside the directory, records the process that once started in the directory;
+    afterwards this process can only begin anew in the directory.
     """
     from ares.cluster.settings import Settings
 
@@ -670,10 +670,10 @@ def _begin_anew(settings: "Settings", process: "ServerSettings | MemberSettings"
 
 
 def _rejoin(settings: "Settings", member: "MemberSettings") -> str:
-    """Do the same for a consensus member.
+    """Set aside the data of a consensus member, and prepare the directory for a new life.
 
-    An entry acknowledged by the member may be at a single further member only, therefore the member
-    must not help to decide without this further member.
+    A decision acknowledged by the member may be known to only a single other member, therefore the
+    member must not help to decide without this other member.
     """
     from ares.cluster.settings import split_address
     from ares.consensus.raft.directory import MemberDirectory
@@ -739,7 +739,7 @@ def consensus(common: Common, file: File, id: Id) -> None:
 
 
 def _end_at_once() -> None:
-    """Let SIGTERM end this process until it serves.
+    """Let SIGTERM end this process at once until the process serves.
 
     A service manager takes death by SIGTERM for a clean end, like status 0.
     """

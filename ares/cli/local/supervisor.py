@@ -47,8 +47,9 @@ class NotStarted(AresError):
 
 
 class Member(Struct, frozen=True):
-    """A process to run: ``kind`` is the command of `ares-cli`; ``addresses`` are its listening
-    addresses.
+    """A process to run.
+
+    ``kind``: the command of `ares-cli` to run; ``addresses``: the addresses to listen on.
     """
 
     id: str
@@ -84,7 +85,7 @@ class Supervisor:
     def start(
         self, members: list[Member], timeout_s: float, interrupted: Callable[[], bool]
     ) -> dict[str, int]:
-        """Start all of the stopped processes, wait until each serves, and return their pids by id.
+        """Start ``members``, none of which runs; wait until all serve, and return their pids by id.
 
         Call this inside :meth:`alone`. Raises :class:`NotStarted` when a process ends, says nothing
         for ``timeout_s`` or ``interrupted()`` turns true: in this case no process is left running.
@@ -102,7 +103,7 @@ class Supervisor:
     def start_what_can(
         self, members: list[Member], timeout_s: float, interrupted: Callable[[], bool]
     ) -> tuple[dict[str, int], dict[str, str]]:
-        """Start the stopped processes, and wait until each serves or is left out.
+        """Start ``members``, none of which runs, and wait until each serves or is left out.
 
         Call this inside :meth:`alone`. A process is left out, and does not run, if it cannot
         listen, ends, or is silent for ``timeout_s``. Returns the pids of the serving processes, and
@@ -131,9 +132,7 @@ class Supervisor:
             raise NotStarted(f"nothing was started: {'; '.join(deaf)}{advice}")
 
     def ended(self) -> dict[str, int]:
-        """Return the processes of this supervisor that ended since the last call, with exit
-        statuses.
-        """
+        """Return the exit status, by id, of each child that has ended since the last call."""
         ended = {
             id: status
             for id, child in self._children.items()
@@ -182,8 +181,9 @@ class Supervisor:
         return stopped
 
     def _signal_and_await(self, waiting: dict[int, str], number: signal.Signals) -> None:
-        """Signal the processes behind the descriptors in ``waiting``; take out any ended within
-        STOP_S.
+        """Signal the processes behind the descriptors in ``waiting``.
+
+        Processes ended within STOP_S are removed from ``waiting``.
         """
         for descriptor in waiting:
             with contextlib.suppress(ProcessLookupError):  # the process ended by itself
@@ -199,8 +199,7 @@ class Supervisor:
                 os.close(descriptor)
 
     def _find(self, pid_file: Path) -> tuple[int, int] | None:
-        """Return pid and descriptor of the process named by the file, for a process of this
-        cluster.
+        """Return pid and descriptor of the process in ``pid_file``, if it belongs to this cluster.
 
         The caller closes the descriptor.
         """
@@ -216,7 +215,7 @@ class Supervisor:
             ValueError,
             OverflowError,
             OSError,
-        ):  # a torn file, or no such process: there is none to stop
+        ):  # a torn file, or no such process: no process to stop
             return None
         if self._is_ours(pid, pid_file.stem):
             return pid, descriptor
@@ -240,7 +239,7 @@ class Supervisor:
     def _spawn(self, member: Member) -> int:
         """Start a process; return the position in its log at which this run begins."""
         named = self._run / f"{member.id}.pid"
-        named.unlink(missing_ok=True)  # whatever it is
+        named.unlink(missing_ok=True)  # of whatever type
         with (
             open(self.log_path(member.id), "ab", opener=opener) as log,
             open(named, "x", encoding="ascii", opener=opener) as pid_file,
@@ -336,12 +335,12 @@ def started_before(settings: Settings) -> list[str]:
 
 
 def started_as(process: ServerSettings | MemberSettings) -> str:
-    """Return the path of the note beside the directory of a process that has started."""
+    """Return the name in the note that records a start, beside the directory of the process."""
     return process.identity if isinstance(process, ServerSettings) else process.id
 
 
 def ran_there(process: ServerSettings | MemberSettings) -> bool:
-    """Return whether a note beside the directory tells of a start; false for unreadable places."""
+    """Return whether the note beside the directory names the process; false if unreadable."""
     try:
         return was_started(process.data, started_as(process))
     except OSError:

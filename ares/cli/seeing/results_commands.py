@@ -1,4 +1,4 @@
-"""Commands that import operation logs of runs into a database and show their figures."""
+"""Commands for operation logs of runs: import into a database, figures, and a page."""
 
 import csv
 import io
@@ -59,8 +59,7 @@ def import_(
         ),
     ] = "",
 ) -> None:
-    """Import operation logs into a database: our own, and the logs published by the authors of
-    ARES.
+    """Import operation logs into a database: our own, and the published logs of ARES's authors.
 
     Importing again adds only new operations; an interrupted import continues where it stopped.
     INFLUXDB_V2_TOKEN is the token for --influx.
@@ -217,10 +216,11 @@ def report(
         ),
     ],
 ) -> None:
-    """Make a page of the figures, timelines and traces in a database: one HTML file that needs no network.
+    """Make a page of the figures, timelines and traces in a database.
 
-    For every scenario: latencies and throughput over its parameters, distributions, phases, timelines with faults, traces, and the runs behind each
-    point.
+    The page is a single HTML file and needs no network. For every scenario: latencies and
+    throughput over the parameters, distributions, phases, timelines with faults, traces, and the
+    runs behind each point.
     """
     from ares.results.database import opened
     from ares.results.page import render

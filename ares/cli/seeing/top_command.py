@@ -40,11 +40,12 @@ def top(
         ),
     ] = INTERVAL_S,
 ) -> None:
-    """Watch the cluster: operations a second and how long they take, servers, disks, what may still fail, moves and when they end. q quits.
+    """Watch the cluster: rates and times of operations, servers, disks, possible failures, moves.
 
-    Times are those at the servers. Clients wait for the queue before, the network and a quorum, too. A key with the role `read` will do.
+    Press q to quit. Times are measured at the servers. Clients also wait for the queue before, the
+    network and a quorum. A key with the role `read` is enough.
 
-    Into a pipe or a file it prints a header, and a line for each interval until Ctrl-C.
+    Into a pipe or a file the command prints a header, and a line for each interval until Ctrl-C.
 
     With --once the exit status is 1 if a domain has no quorum.
     """

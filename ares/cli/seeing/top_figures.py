@@ -24,9 +24,7 @@ from ares.model.quorum import NO_ANSWER
 
 SLOW_S = 0.02
 SLOW_TIMES = 4
-"""A server is slow if it takes longer than `SLOW_S` to answer and `SLOW_TIMES` as long as its
-peers.
-"""
+"""A server is slow after `SLOW_S`, if it also takes `SLOW_TIMES` as long as its peers."""
 
 
 LATENCIES = {"read": "reading", "write": "writing", "queue": "queueing", "commit": "committing"}
@@ -40,7 +38,10 @@ UPTIME_S_MAX, AMOUNT_MAX = 1e10, 2**60
 
 
 class DatedAnswer(Struct, frozen=True):
-    """An answer of a server. ``at_s``: its arrival; ``took_s``: seconds until the server answered."""
+    """An answer of a server.
+
+    ``at_s``: the arrival; ``took_s``: seconds until the server answered.
+    """
 
     at_s: float
     took_s: float
@@ -100,7 +101,7 @@ class ClusterSeen(Struct):
 
 
 def figures(seen: ClusterSeen) -> dict[str, Any]:
-    """Return the parts of the tree that servers report: operations, servers, domains, files, moves."""
+    """Return the parts of the tree from servers: operations, servers, domains, files, moves."""
     heard = seen.servers
     standings = standings_of(seen)
     files = [standing for standing in standings if is_of_file(standing.domain)]

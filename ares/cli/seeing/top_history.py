@@ -6,7 +6,7 @@ from math import ceil
 from typing import Any
 
 STEP_S = 5.0
-"""Seconds of a character, or one interval if that is longer."""
+"""Seconds of a character, or an interval if longer."""
 
 STEPS_MAX = 60
 SERIES = ("reads_per_s", "writes_per_s", "read_p99_s", "write_p99_s")

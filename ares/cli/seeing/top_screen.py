@@ -1,7 +1,7 @@
 """A terminal painted line by line, with keys read as they are pressed.
 
 The terminal is restored at every end. Only changed lines are written: a refresh is some hundred
-bytes over SSH. A terminal that takes no output (Ctrl-S) misses the paint and delays nothing.
+bytes over SSH. A terminal that takes no output (Ctrl-S) misses the paint and delays no work.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 def can_be_painted() -> bool:
-    """Return whether standard output is a terminal that can move its cursor."""
+    """Return whether standard output is a terminal with a movable cursor."""
     return sys.stdout.isatty() and os.environ.get("TERM", "") not in ("", "dumb", "unknown")
 
 

@@ -1,4 +1,4 @@
-"""Commands that show the time spent in the phases of an operation, run now or read from a file."""
+"""Commands to show the time spent in the phases of an operation, run now or read from a file."""
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
