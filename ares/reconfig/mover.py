@@ -177,8 +177,11 @@ class Mover:
             ):
                 page = yield from list_page(source, after, carry=carry)
                 self._notice(page.successor)
-                self._window.hears(page.asked, (yield Now()))
+                began: float = yield Now()
+                self._window.hears(page.asked, began)
                 there = yield from list_page(self._target, after)
+                now: float = yield Now()
+                self._byte_window.took(self._target.index, now - began, now)
                 fresh = [name for name in page.objects if name not in self._seen]
                 self._seen.update(fresh)
                 yield Together(

@@ -184,11 +184,14 @@ class ByteWindow:
             self._limit = min(BYTES_MAX, self._limit + more)
 
     def wants_look(self, now: float) -> bool:
-        """Return whether a small round is due, which tells how long the queue is; count it."""
+        """Return whether a small round is due, which tells how long the queue is; count it.
+
+        The first is due LOOK_AGAIN_S after the first call: a quick move needs none.
+        """
         if now < self._looks_at:
             return False
-        self._looks_at = now + LOOK_AGAIN_S
-        return True
+        is_first, self._looks_at = self._looks_at == 0.0, now + LOOK_AGAIN_S
+        return not is_first
 
     def took(self, side: int, seconds: float, now: float) -> None:
         """Learn the time of a small round to the servers of ``side``."""
