@@ -445,7 +445,7 @@ BY_HAND = (
 
 FIRST_SEEDS: dict[Callable[[], Any], int] = {
     end_of_a_node_that_was_not_sealed: 0,
-    end_of_less_than_a_majority: 27,
+    end_of_less_than_a_majority: 88,
     forwards_taken_after_the_seal: 0,
     appends_before_the_chain_is_pointed_to: 12,
     ends_inside_an_append: 0,
