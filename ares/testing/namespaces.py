@@ -1,6 +1,6 @@
 """Network namespaces of this machine and links between them, made with `ip`.
 
-They give a program a network with cuts on demand, and processes inside. A namespace is named by the
+They give a program a network that can be cut, with processes inside. A namespace is named by the
 maker (``ip netns`` shows the name) and removed by name; the interfaces and rules inside go too.
 """
 
@@ -13,7 +13,7 @@ from ares.model.errors import AresError
 
 _COMMAND_S = 20.0
 NETWORK_TOOLS = {"ip": "iproute2", "iptables": "iptables"}
-"""Programs, and the packages of Debian with them."""
+"""Programs, and the packages of Debian that have them."""
 
 
 class NamespaceFailed(AresError):

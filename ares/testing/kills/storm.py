@@ -1,10 +1,10 @@
 """kill -9 at random instants, again and again: a process, some or all, also during their start.
 
-The processes are servers and consensus members with a start of milliseconds: forked from a process
-with all modules imported, afterwards like any process. The usual start takes about half a second,
-nearly all for imports, which is too long where thousands of processes are to be killed within
-minutes. The code after the fork is the code of `ares-cli server` and `ares-cli consensus`, down to
-the lock of the data directory.
+The processes are servers and consensus members that start in milliseconds: forked from a process
+with all modules imported, and afterwards like any other process. The usual start takes about half a
+second, nearly all for imports, which is too long where thousands of processes are to be killed
+within minutes. The code after the fork is the code of `ares-cli server` and `ares-cli consensus`,
+down to the lock of the data directory.
 """
 
 import asyncio

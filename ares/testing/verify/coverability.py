@@ -3,9 +3,10 @@
 See N. Nicolaou, A. Fernandez Anta, C. Georgiou, "CoVerability: consistent versioning"; CoARES.
 Versions are tags, with the order of tags. Objects without any base are not judged.
 
-The operations on an object must keep these properties; a *changed* write made a version:
+The operations on an object must keep these properties; a *changed* write is a write that made a
+version:
 
-- *validity*: a version belongs to a single write and value; no client is told a version without a write. The initial version, zero, is "absent";
+- *validity*: a version belongs to a single write and value; no client is told a version that no write made. The initial version, zero, is "absent";
 - *continuity*: the base of a changed write is the initial version, or a version
   of a write invoked before the changed write responded;
 - *evolution*: a new version is higher than the base. Numbers may be skipped: a write of unknown outcome spends a number;
@@ -16,10 +17,10 @@ The operations on an object must keep these properties; a *changed* write made a
 
 A register can promise exactly this if changed writes look (the base is the latest version) and
 later put (the latest version becomes the higher of the two), each at one moment of their interval.
-*Sketch:* let a version be the latest from a start to the start of the next higher version. The
+*Sketch:* let a version be the latest from its start to the start of the next higher version. The
 looks, puts and reads bound every start from below by invocations and from above by responses;
 starts in the order of versions exist if and only if no lower bound of a version exceeds an upper
-bound of the same or a higher version. Each such pair breaks a property above.
+bound of the same or a higher version. Each such pair breaks one of the properties above.
 
 Weak coverability allows concurrent changed writes over the same base: these *forks* are reported,
 and are no violation.
@@ -140,7 +141,7 @@ def earliest(shown: Iterable[tuple[Pair, Event]]) -> dict[Pair, Event]:
 
 
 def unexplained(wanted: Mapping[Pair, Event], writes: Sequence[Event]) -> Iterator[Unexplained]:
-    """Yield the versions without a possible free write.
+    """Yield the versions that no free write can have made.
 
     A write can make a version if the event with the version ended after the write's invocation.
     """
@@ -225,7 +226,7 @@ def _violations(key: str, versions: VersionHistory) -> Iterator[Violation]:
 
 
 def _made_up(versions: VersionHistory, _: Sequence[Event]) -> Iterator[Contradiction]:
-    """Yield the returned versions without a write."""
+    """Yield the returned versions that no write made."""
     writes = {written(write): write for write in reversed(versions.made.values())}
     for version, event, others in versions.ownerless:
         why = f"{_subject(event)} returned version {shown(version)}"
@@ -262,7 +263,7 @@ def _devolving(_: VersionHistory, sound: Sequence[Event]) -> Iterator[Contradict
 
 
 def _discontinuous(versions: VersionHistory, sound: Sequence[Event]) -> Iterator[Contradiction]:
-    """Yield changed writes over a base without a write."""
+    """Yield changed writes over a base that no write made."""
     unowned: dict[Event, Pair] = {}
     for event in filter(is_changed, sound):
         base = event.base

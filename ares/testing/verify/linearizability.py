@@ -7,11 +7,11 @@ B was invoked; equal times give no order. Values written once are judged in n lo
 deletes, an exact search follows (search.py); if the budget is spent the key is *undecided*.
 
 A contradictory history is reduced to few operations, still contradictory. Two kinds of operations
-may be left out: reads, and writes without a remaining read of their value. The latter holds if all
-reads of the value ended before the write was invoked, or if a remaining write surely lies between
-the write and all these reads. With only such omissions, the remaining operations are contradictory
-with any rest of the history. The last write of a value before the first read stays in any case, or
-the value would seem never written.
+may be left out: reads, and writes that cannot have given any remaining read its value. The latter
+holds if all reads of the value ended before the write was invoked, or if a remaining write surely
+lies between the write and all these reads. With only such omissions, the remaining operations are
+contradictory with any rest of the history. The last write of a value before the first read stays in
+any case, or the value would seem never written.
 """
 
 from bisect import bisect_left, bisect_right

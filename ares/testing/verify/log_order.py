@@ -1,18 +1,18 @@
 """A check of a log's history, by positions, entries and times only.
 
-See docs/log.md, "What must hold". The log is a register of a length: an append at p of k entries
-takes the length from p to p + k, tail() reads the length, a read of an entry shows a length above
-the entry's position, and an empty read the contrary. Hence each operation gives the least length
-*after* the operation (``least``) and the greatest length *before* (``most``). If the ``most`` of
-operation A is less than the ``least`` of operation B, A must come first; a begin of A after the end
-of B makes this impossible. A history is right exactly if no such pair exists, entries and positions
-fit, and appends of unknown outcome can fill the positions not named by any operation. (tests/verify
-compares this with the definition.)
+See docs/log.md, "What must hold". The log is a register that holds its own length: an append at p
+of k entries takes the length from p to p + k, tail() reads the length, a read of an entry shows a
+length above the entry's position, and an empty read the contrary. Hence each operation gives the
+least length *after* the operation (``least``) and the greatest length *before* (``most``). If the
+``most`` of operation A is less than the ``least`` of operation B, A must come first; a begin of A
+after the end of B makes this impossible. A history is right exactly if no such pair exists, entries
+and positions fit, and appends of unknown outcome can fill the positions not named by any operation.
+(tests/verify compares this with the definition.)
 
-An append of unknown outcome with a read entry is treated as an append without end, at the place of
-the entry. An unread append of unknown outcome may fill unnamed positions. These positions are given
-out in order, the first invoked append to the first position. This is exact if each of these appends
-has a single entry; of larger appends the entries are counted.
+An append of unknown outcome whose entry was read counts as an append that never ended, at its
+place. An unread append of unknown outcome may fill unnamed positions. These positions are given out
+in order, the first invoked append to the first position. This is exact if each of these appends has
+a single entry; of larger appends the entries are counted.
 """
 
 from bisect import bisect_left

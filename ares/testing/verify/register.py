@@ -17,11 +17,11 @@ the two, the *forward zone* of the cluster. Otherwise the time from ``begun`` to
 *backward zone*: the whole cluster can take place at any moment inside.
 
 *An order exists if and only if no two clusters must mutually precede*: never A.ended < B.begun and
-B.ended < A.begun. Mutual precedence of two forward zones means an overlap, of a forward and a
-backward zone means the latter within the former; for two backward zones mutual precedence is
-impossible. Why pairs suffice: in a shortest cycle A1 -> A2 -> ... -> Ak -> A1 of "must precede"
-without a pair, A(i).ended < A(i+1).begun, and A(i+1).begun <= A(i+2).ended since A(i+2) need not
-precede A(i+1); hence A(i).ended < A(i+2).ended all the way round, which is absurd.
+B.ended < A.begun. Two forward zones must mutually precede if they overlap, a forward and a backward
+zone if the latter lies within the former; two backward zones never. Why pairs suffice: in a
+shortest cycle A1 -> A2 -> ... -> Ak -> A1 of "must precede" without a pair, A(i).ended <
+A(i+1).begun, and A(i+1).begun <= A(i+2).ended since A(i+2) need not precede A(i+1); hence
+A(i).ended < A(i+2).ended all the way round, which is absurd.
 
 Within a cluster, the write can come first unless a read ended before the write was invoked
 (:meth:`Register.unexplained` reports the case).
@@ -117,7 +117,7 @@ class Register:
         return [value for value in self.reads if self.is_repeated(value)]
 
     def unexplained(self) -> Iterator[Contradiction]:
-        """Yield reads of a value without a possible write.
+        """Yield reads of a value that no write can have left.
 
         The value was never written, or every write was invoked after the read had ended.
         """

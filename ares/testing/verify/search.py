@@ -2,7 +2,7 @@
 
 Deletes are the usual case. The problem is NP-complete, hence the budget. The search builds the
 linearization from the beginning (Wing and Gong; Lowe, "Testing for linearizability"): an *item* may
-come next if no further item left must precede. Items are the clusters of values written once, each
+come next if no other item left must precede it. Items are the clusters of values written once, each
 as a whole (register.py: invoked at ``begun``, responding at ``ended``), and single reads and writes
 of the repeated values. These rules leave few choices; each keeps a linearization if any exists:
 
@@ -11,9 +11,9 @@ of the repeated values. These rules leave few choices; each keeps a linearizatio
 - Of several possible next writes of a value, the write with the earliest response is taken: two such writes can be exchanged.
 - A write of unknown outcome is left out unless a read of the value follows at once. Of several with the same value, the first invoked is used.
 
-Hence a choice is only which value to write next, independent of the present value. A state is the
-set of items left (identified by the possible next items and the item with the earliest response:
-all later items are left, all earlier items done), and the number of used writes of unknown outcome:
+Hence a choice is only which value to write next, whatever the present value is. A state is the set
+of items left (identified by the possible next items and the item with the earliest response: all
+later items are left, all earlier items done), and the number of used writes of unknown outcome:
 fewer is better. States met before are not tried again.
 """
 

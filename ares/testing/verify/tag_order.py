@@ -1,10 +1,10 @@
 """The order of tags: a promise of ares, stronger than linearizability.
 
-See ARES II section 2, A1 to A3. Every returned operation tells a tag, written or read. The tag of
-an operation is at least as high as the tag of every earlier-ended operation on the key, and
-strictly higher if the operation is a write (or delete); a tag belongs to a single write and hence
-to a single value; tag zero is the tag of the initial value, "absent". A write of unknown outcome
-may tell the chosen tag. Operations without a tag are not judged.
+See ARES II section 2, A1 to A3. Every operation that returned tells the tag that it wrote or read.
+The tag of an operation is at least as high as the tag of every operation on the key that had ended
+before it began, and strictly higher if the operation is a write (or delete); a tag belongs to a
+single write and hence to a single value; tag zero is the tag of the initial value, "absent". A
+write of unknown outcome may tell the chosen tag. Operations without a tag are not judged.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -56,7 +56,7 @@ def _shared(tagged: Sequence[_Tagged]) -> Iterator[Contradiction]:
 
 
 def _disordered(tagged: Sequence[_Tagged]) -> Iterator[Contradiction]:
-    """Yield operations with a tag too low for the operations ended before they began."""
+    """Yield operations with a tag too low for the operations that had ended before."""
     ended = sorted(tagged, key=lambda one: response(one.event))
     count, highest = 0, None
     for tag, event in sorted(tagged, key=lambda one: one.event.invoked):
