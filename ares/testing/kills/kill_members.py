@@ -23,7 +23,7 @@ PROPOSERS = 4
 DOMAINS = 3
 AT_ONCE_S = (0.0, 0.1)
 AT_ONCE = 0.4
-"""The share of rounds without a pause before them.
+"""The share of rounds that begin at most ``AT_ONCE_S`` after the last round.
 
 Further rounds wait for decisions, for which a leader must have been elected.
 """

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 DIRECTORY = Path("store")
 
 CHANGES_MAX = (2, 2, 12)
-"""Disk changes of a commit's work: in most cases a write and a sync."""
+"""The most disk changes of a commit's work: in most cases a write and a sync."""
 
 ROTTEN_SHARE = 0.5
 """The share of full places that get a flipped bit."""
@@ -57,7 +57,7 @@ LEFT_BYTES_MAX = 8 * 1024
 """Free bytes of a full disk, at most."""
 
 TOLD_SHARE = 0.5
-"""Delay of a commit's report, in units of a sync's duration."""
+"""The longest delay of a commit's report, in units of a sync's duration."""
 
 SCRUB_EVERY_S = 0.4
 

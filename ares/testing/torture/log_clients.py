@@ -39,7 +39,7 @@ KEPT = 150
 
 TRIM_SHARE = 0.02
 PATIENT = 0.8
-"""The share of an operation's time limit after which an uncertain end is a failure of the cluster.
+"""The share of the time limit after which an uncertain append counts as a failure of the cluster.
 """
 
 SIZES_BYTES = ((32, 80), (2_000, 15), (40_000, 4), (400_000, 1))
