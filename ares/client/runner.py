@@ -248,14 +248,19 @@ class Runner:
             raise ConnectionClosed(begun=False)
         future: asyncio.Future[Any] = self._loop.create_future()
         room, now = self.room, monotonic()
-        if not room.enter(size):
+        if room.waiting or (room.taken and room.taken + size > room.limit):
             deadline = now + timeout_s
             waiter = room.wait(size, deadline, label, self._entered, future, start, arguments)
             future.add_done_callback(waiter.give_up)
             self.schedule()
             return future
+        room.taken += size
+        done: Callable[[Any, BaseException | None], None]
+        done = partial(_settle_and_leave, room, size, future)
+        if self._tracer is not None:
+            done = self._done(label, size, future)
         try:
-            start(future, self._done(label, size, future), now, timeout_s, *arguments)
+            start(future, done, now, timeout_s, *arguments)
         except BaseException:
             room.leave(size)
             raise
