@@ -12,8 +12,10 @@ EXPERIMENTS := $(VENV)/bin/python -m experiments
 # Tests wait as well as compute, therefore four lanes fit two processors. The tests of a file share
 # the fixtures of the file; the last files are short.
 LANES := -n 4 --dist loadfile --no-loadscope-reorder
-# Tests whose processes never have a compiled core, and the fuzzer of command lines.
-CORELESS := $(addprefix --ignore=tests/,architecture consensus verify protocol results paper chain tracing journal/test_torn.py fuzz/test_command_line.py simulation/test_log_controls.py simulation/test_log_scenario.py)
+# Tests whose processes never have a compiled core, and tests of the ways to run a cluster (deployments,
+# rounds, pages, command lines), which say nothing more about servers and clients without it.
+CORELESS := $(addprefix --ignore=tests/,architecture consensus verify protocol results paper chain tracing journal/test_torn.py simulation/test_log_controls.py simulation/test_log_scenario.py)
+CORELESS += $(addprefix --ignore=tests/,ansible experiments fuzz/test_command_line.py process/test_pages.py process/test_working_directory.py)
 
 .DEFAULT_GOAL := help
 .PHONY: help venv core demo test test-pure check docs dashboards collection bench bench-quick bench-scale bench-moving experiments experiments-quick clean
@@ -35,7 +37,7 @@ demo: $(CORE) ## run a small cluster through crashes and reconfigurations, then 
 test: $(CORE) ## run the test suite
 	@$(VENV)/bin/python -m pytest $(LANES)
 
-test-pure: $(STAMP) ## run all tests that use the compiled core, without it
+test-pure: $(STAMP) ## run the tests of servers and clients without the compiled core
 	@ARES_PURE=1 $(VENV)/bin/python -m pytest $(LANES) $(CORELESS)
 
 check: $(STAMP) ## find mistakes without running the code: ruff, formatting, mypy, and with cargo rustfmt and clippy
