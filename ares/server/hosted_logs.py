@@ -270,11 +270,16 @@ class Logs:
             self._fail(error)
             return
         if node.state.damage is not None:
-            log.error(
-                "records of a log cannot be read: %s",
-                node.state.damage.why,
-                extra={"store": str(node.state.damage.path)},
-            )
+            hosted.unreadable += 1
+            if (
+                hosted.unreadable.bit_count() == 1
+            ):  # the 1st, 2nd, 4th, ...: reads must not fill the log
+                log.error(
+                    "records of a log cannot be read: %s (%d times so far)",
+                    node.state.damage.why,
+                    hosted.unreadable,
+                    extra={"store": str(node.state.damage.path)},
+                )
             node.state.damage = None
         if len(node.state.chains) != hosted.known:
             self._know(hosted)  # at once: the next request may be about the new chain

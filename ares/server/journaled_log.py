@@ -45,7 +45,7 @@ class HostedLog:
     the number of chains known to the server. ``standings``: the places that begin with a standing.
     ``stands``: the last place does. ``committing``: a commit is under way. ``appended``: the next
     commit has facts. ``outbox``: messages that may leave. ``pending``: bytes given to the node
-    since the last gathering.
+    since the last gathering. ``unreadable``: reads that met records which cannot be read.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class HostedLog:
         self.node = make_node(
             MemoryEntries if journal is None else partial(StoredEntries, self.shelf)
         )
-        self.place = self.place_bytes = self.known = self.pending = 0
+        self.place = self.place_bytes = self.known = self.pending = self.unreadable = 0
         self.standings: list[int] = []
         self.stands = True
         self.committing = self.appended = False

@@ -8,6 +8,7 @@ import pytest
 
 from ares.chain.node import LogNode
 from ares.model.configuration import Configuration, Server
+from ares.model.errors import StoreDamaged
 from ares.model.identity import DEFAULT_DOMAIN, CallId, DomainName, ServerId
 from ares.model.messages import Introduce
 from ares.model.work import Meter
@@ -99,3 +100,16 @@ def test_a_timer_that_fails_keeps_no_other_from_its_turn(
     logs.tick()
     logs.tick()
     assert min(ticked[node] for node in logs.nodes) == 1
+
+
+def test_a_log_that_cannot_be_read_is_reported_less_and_less_often(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A client that reads damaged records in a loop does not fill the log of the server."""
+    logs = many(Meter())
+    for _ in range(1000):
+        logs.nodes[0].state.damage = StoreDamaged("a place", "it rotted")
+        logs.tick()
+    said = [record.getMessage() for record in caplog.records if "cannot be read" in record.message]
+    assert len(said) == 10
+    assert said[-1].endswith("it rotted (512 times so far)")
