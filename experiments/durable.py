@@ -52,6 +52,8 @@ ROUNDS = 3
 
 
 class SlowDisk(Disk):
+    """A disk whose syncs take longer."""
+
     def __init__(self, more_s: float) -> None:
         self._more_s = more_s
 

@@ -39,6 +39,8 @@ Item = tuple[bytes, bytes]
 
 
 class Store(Protocol):
+    """The port of the compared stores."""
+
     def commit(self, items: list[Item]) -> None:
         """Make `items` durable before returning."""
 
@@ -114,6 +116,8 @@ class Log:
 
 
 class Lmdb:
+    """LMDB as a store."""
+
     def __init__(self, directory: Path) -> None:
         self._environment = lmdb.open(str(directory), map_size=8 << 30)
         self.kept: dict[bytes, object] = {}
@@ -135,6 +139,8 @@ class Lmdb:
 
 
 class Sqlite:
+    """SQLite as a store."""
+
     def __init__(self, directory: Path, synchronous: str = "FULL") -> None:
         self._database = sqlite3.connect(directory / "db", isolation_level=None)
         self._database.execute("pragma journal_mode = wal")

@@ -61,6 +61,8 @@ class Coding(Protocol):
 
 
 class Replication:
+    """The coding of ABD: every element is the whole value."""
+
     k = 1
 
     def __init__(self, n: int) -> None:
@@ -74,6 +76,8 @@ class Replication:
 
 
 class ReedSolomon:
+    """The coding of EC: n elements of 1/k of the value, by PyECLib."""
+
     def __init__(self, n: int, k: int, backend: str) -> None:
         self.k = k
         self._n = n

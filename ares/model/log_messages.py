@@ -252,6 +252,8 @@ class Fetch(OfChain, frozen=True, tag=105):
 
 
 class AppendOutcome(enum.IntEnum):
+    """The result of an append at the head."""
+
     DONE = 1  # committed, the first entry at ``position``
     GAP = 2  # a lower number is missing: send from ``position`` on
     SEALED = 3  # this chain takes no appends any more
@@ -265,6 +267,8 @@ class AppendOutcome(enum.IntEnum):
 
 
 class Appended(Message, frozen=True, tag=112):
+    """The answer to :class:`Append`."""
+
     number: Number
     outcome: AppendOutcome
     position: Position
@@ -323,6 +327,8 @@ class TrimDone(Message, frozen=True, tag=115):
 
 
 class SealDone(Message, frozen=True, tag=116):
+    """The answer to :class:`Seal`: the node is sealed, and has the stretch up to ``length``."""
+
     length: Position
     successor: Successor | None
 

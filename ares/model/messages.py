@@ -329,6 +329,8 @@ class Decided(Message, frozen=True, tag=65):
 
 
 class GetHint(Message, frozen=True, tag=66):
+    """A question for the last configuration of a domain reported as finalized."""
+
     domain: DomainName
 
 
@@ -342,6 +344,8 @@ class Hint(Message, frozen=True, tag=67):
 
 
 class TellFinalized(Message, frozen=True, tag=68):
+    """A report that a configuration is finalized, for the hint of its domain."""
+
     configuration: Configuration
 
     @property
@@ -359,7 +363,7 @@ class Undecided(Message, frozen=True, tag=69):
 
 
 class DescribeConsensus(Message, frozen=True, tag=70):
-    pass
+    """A question for the state of a consensus member."""
 
 
 class Followed(Struct, frozen=True, array_like=True):
@@ -398,6 +402,8 @@ class ConsensusDescription(Message, frozen=True, tag=71):
 
 
 class TagReply(Message, frozen=True, tag=32):
+    """The answer to :class:`GetTag`: the highest tag in the List."""
+
     tag: Tag
     successor: Successor | None
     spent: Spent | None = None
@@ -483,6 +489,8 @@ DETAIL_CHARACTERS_MAX = 300
 
 
 class Refused(Message, frozen=True, tag=36):
+    """A refusal, with a reason for programs and words for people."""
+
     reason: Reason
     detail: str
 

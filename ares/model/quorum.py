@@ -16,6 +16,8 @@ NO_TROUBLES: Mapping[ServerId, str] = MappingProxyType({})
 
 
 class Outcome(enum.Enum):
+    """The state of a round: undecided, with a quorum, or without hope of one."""
+
     PENDING = "pending"
     REACHED = "reached"
     UNREACHABLE = "unreachable"

@@ -8,6 +8,8 @@ from typing import Final, Literal
 
 
 class Mark(enum.Enum):
+    """A value without bytes."""
+
     TOMBSTONE = "tombstone"
     WITHHELD = "withheld"
     LOST = "lost"

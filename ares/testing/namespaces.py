@@ -21,10 +21,9 @@ class NamespaceFailed(AresError):
 
 
 def obstacle(tools: Mapping[str, str] = NETWORK_TOOLS) -> str | None:
-    """Return why this machine cannot make a network, with the remedy; ``None`` if no obstacle
-    exists.
+    """Return why this machine cannot make a network, with the remedy.
 
-    ``tools``: programs and packages, as in NETWORK_TOOLS.
+    Returns ``None`` if no obstacle exists. ``tools``: programs and packages, as in NETWORK_TOOLS.
     """
     missing = [tool for tool in tools if shutil.which(tool) is None]
     if missing:

@@ -108,8 +108,9 @@ class Promises:
     def pointers(
         self,
     ) -> tuple[dict[ConfigurationId, Successor | None], frozenset[ConfigurationId]]:
-        """Return the promised pointer of each configuration, and the collected configurations, as
-        of now.
+        """Return the promises as of now.
+
+        Returns the promised pointer of each configuration, and the collected configurations.
         """
         return dict(self._pointers), frozenset(self._collected)
 
@@ -193,8 +194,9 @@ def _broken(versions: PromisedVersions, reply: AnyMessage, may_be_gone: bool, el
 
 
 class Witness:
-    """The ``connections`` (the port) of a client that notes the replies of each server in
-    ``promises``.
+    """The ``connections`` (the port) of a client.
+
+    They note the replies of each server in ``promises``.
     """
 
     def __init__(self, connections: Connections, promises: Mapping[ServerId, Promises]) -> None:

@@ -205,9 +205,9 @@ def _torn(some: Decisions, compiled: Half, frames: list[bytes]) -> None:
 
 
 class Pair(Both):
-    """Twin clients. ``forged``: a tag, a length and bytes which no client wrote, from several
-    servers.
+    """Twin clients.
 
+    ``forged``: a tag, a length and bytes which no client wrote, from several servers.
     Time passes in ticks, and between the starts of operations: operations that end at the same tick
     may end in any order.
     """

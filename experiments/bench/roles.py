@@ -23,6 +23,8 @@ COLLECTION = Path(__file__).parents[2] / "ansible"
 
 
 class Need(Struct, frozen=True):
+    """A file that a role needs, and the way to get it."""
+
     path: str
     how: str
 

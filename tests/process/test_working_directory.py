@@ -130,7 +130,7 @@ def test_the_trap_catches(trap: Trap) -> None:
     assert trap.imported() == ["msgspec"]
 
 
-def test_an_installation_that_PYTHONPATH_names_is_found(trap: Trap, tmp_path: Path) -> None:
+def test_an_installation_named_by_pythonpath_is_found(trap: Trap, tmp_path: Path) -> None:
     (tmp_path / "installed").mkdir()
     (tmp_path / "installed/extra.py").write_text("print('found')")
     environment = os.environ | {"PYTHONPATH": str(tmp_path / "installed")}

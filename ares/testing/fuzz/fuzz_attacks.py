@@ -266,8 +266,9 @@ class Mint:
                 return None
 
     def _integer(self, least: int | None, most: int | None) -> int:
-        """Choose a number within the bounds of a field, often the bounds themselves, sometimes just
-        beyond.
+        """Choose a number within the bounds of a field.
+
+        Often it is a bound itself, sometimes a number just beyond.
         """
         chance = self._chance
         lowest, highest = 0 if least is None else least, 2**64 - 1 if most is None else most

@@ -182,8 +182,9 @@ class FileChronicle:
         return tags
 
     def follows(self, name: ObjectName, tag: Tag, earlier: Tag) -> bool | None:
-        """Return whether a version was built on ``earlier``, directly or not, or ``None`` if
-        unknown.
+        """Return whether a version was built on ``earlier``, directly or not.
+
+        Returns ``None`` if this is unknown.
         """
         lineage = self.lineage(name, tag)
         if earlier in lineage:
@@ -416,8 +417,9 @@ class Files:
         return operation
 
     def _collect(self) -> Operation[FileOperation]:
-        """Collect, with a grace just longer than the longest put under way, puts of the dead
-        excepted.
+        """Collect, with a grace just longer than the longest put under way.
+
+        Puts of dead clients do not count.
         """
         operation, blocks = self._open("collect", "")
         now_s = self._now_s()

@@ -126,8 +126,9 @@ class ServerWatch:
                 )
 
     def restarted(self, replica: Replica) -> None:
-        """Start over from the present state: unsynced changes are gone, and no client was told of
-        them.
+        """Start over from the present state.
+
+        Unsynced changes are gone, and no client was told of them.
         """
         self._newest = {
             (id, name): versions.newest
@@ -214,8 +215,9 @@ class SimPromises:
                     )
 
     def kept(self, replica: Replica) -> None:
-        """Check ``replica``, rebuilt from the disk. Raises :class:`PromiseBroken` if a reply is
-        broken.
+        """Check ``replica``, rebuilt from the disk.
+
+        Raises :class:`PromiseBroken` if a reply is broken.
         """
         broken = self._book.broken_by(replica.describe(Describe(CallId(1))), *self._book.pointers())
         for versions in self._book.versions() if not broken else ():

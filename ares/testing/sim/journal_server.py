@@ -195,8 +195,9 @@ class JournalServer(SimServer):
                 )
 
     def lose_segments(self) -> None:
-        """Crash, and lose all segments, or the newest, or a random segment; or cut the newest
-        short.
+        """Crash, and lose segments: all, the newest, or a random one.
+
+        The crash may also cut the newest segment short.
         """
         rng = self._world.rng
         self.crash(rng.random() < 0.5)
@@ -301,8 +302,9 @@ class Scrubber(Asker):
         self._world.after(SCRUB_EVERY_S * self._world.rng.random(), self._look)
 
     def done(self, servers: Sequence[SimServer]) -> bool:
-        """Return whether all damage is repaired that can be rebuilt from the elements of
-        ``servers``.
+        """Return whether all repairable damage is repaired.
+
+        Damage is repairable if ``servers`` have enough elements to rebuild.
         """
         own = self._server
         return not own.up or not (

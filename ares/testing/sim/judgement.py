@@ -177,11 +177,11 @@ def _judge_put(chronicle: FileChronicle, operation: FileOperation) -> None:
 def _had_seen(
     chronicle: FileChronicle, operation: FileOperation, base: FileState, block: BlockOperation
 ) -> bool:
-    """Return whether the covered version is of the client's last look at the file, or of the same
-    put.
+    """Return whether the put covers a version that its client had seen.
 
-    In a genesis block of a shared file only the first pointer matters: another client may have
-    written a new hint.
+    The covered version is of the client's last look at the file, or of the same put. In a genesis
+    block of a shared file only the first pointer matters: another client may have written a new
+    hint.
     """
     if block.base in (None, TAG_ZERO) or any(
         own.name == block.name and own.tag == block.base for own in operation.writes

@@ -24,8 +24,9 @@ IDENTITY = "{:08x}{:024x}"
 
 
 def member(number: int, life: int = 0) -> Server:
-    """Return server ``number`` under the identity of its ``life``: a new life after every disk
-    loss.
+    """Return server ``number`` under the identity of its ``life``.
+
+    Each loss of the disk begins a new life.
     """
     return Server(ServerId(f"s{number}"), f"s{number}:1", IDENTITY.format(life, number))
 

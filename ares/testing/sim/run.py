@@ -84,6 +84,8 @@ def run_plan(plan: SimPlan | LogPlan, keep_story: bool = False) -> SimVerdict:
 
 
 class SimRun:
+    """A run of a plan: the simulated world, its processes, and their judgement."""
+
     def __init__(self, plan: SimPlan, keep_story: bool) -> None:
         self.plan = plan
         self.world = World(plan, keep_story)
@@ -225,10 +227,10 @@ class SimRun:
             client.die()
 
     def look_back(self) -> None:
-        """Read every key, crash as many servers as each live configuration survives, and read
-        again.
+        """Read every key, crash as many servers as can be survived, and read again.
 
-        Files are read again after a collection; no operation under way may need the deleted blocks.
+        As many servers crash as each live configuration survives. Files are read again after a
+        collection; no operation under way may need the deleted blocks.
         """
         steps = {
             step.key: step for client in self.plan.clients for step in client.steps if step.key

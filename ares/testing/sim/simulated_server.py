@@ -1,11 +1,10 @@
-"""Simulated servers: the real replica over a disk. A crash takes unsynced changes, told to no
-client.
+"""Simulated servers: the real replica over a disk.
 
-:class:`LateServer` is quick: the server keeps the requests. The replica is a deterministic function
-of the handled requests, therefore the durable state is the synced prefix of the requests with
-changes; a restart handles these again. No reply leaves before all handled requests are synced,
-reads included: a read may show unsynced changes. The variant with a real journal:
-ares/testing/sim/journal_server.py.
+A crash takes unsynced changes, told to no client. :class:`LateServer` is quick: the server keeps
+the requests. The replica is a deterministic function of the handled requests, therefore the durable
+state is the synced prefix of the requests with changes; a restart handles these again. No reply
+leaves before all handled requests are synced, reads included: a read may show unsynced changes. The
+variant with a real journal: ares/testing/sim/journal_server.py.
 """
 
 from abc import ABC, abstractmethod

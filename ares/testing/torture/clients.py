@@ -50,8 +50,9 @@ REPORT_S = 0.5
 
 
 class TrafficPlan(Struct, frozen=True):
-    """The work of a process. ``host``: the prefix of the clients' names; ``out``: the file of
-    records.
+    """The work of a process.
+
+    ``host``: the prefix of the clients' names; ``out``: the file of records.
     """
 
     cluster: str

@@ -176,8 +176,9 @@ class Cluster:
 
 
 class Helper:
-    """A process of clients (``python -P -m ares.testing.torture ROLE PLAN``) that speaks JSON
-    lines.
+    """A process of clients that speaks JSON lines.
+
+    Its command is ``python -P -m ares.testing.torture ROLE PLAN``.
     """
 
     def __init__(self, process: asyncio.subprocess.Process, log: Path) -> None:

@@ -46,8 +46,9 @@ SIZES_BYTES = ((32, 80), (2_000, 15), (40_000, 4), (400_000, 1))
 
 
 class LogWorker:
-    """A client of a log; ``name`` is unique in the run. ``faults``: errors that no client may
-    raise.
+    """A client of a log; ``name`` is unique in the run.
+
+    ``faults``: errors that no client may raise.
     """
 
     def __init__(

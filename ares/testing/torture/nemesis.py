@@ -108,8 +108,9 @@ class NemesisLedger:
         }
 
     def may_hurt(self, who: ServerId) -> bool:
-        """Return whether a healthy server or consensus member may be killed, stopped or cut off
-        now.
+        """Return whether a healthy process may be killed, stopped or cut off now.
+
+        The process is a server or a consensus member.
         """
         if who in self.trouble:
             return False
@@ -155,8 +156,9 @@ class NemesisLedger:
         del self._pending[number]
 
     def left(self, number: int) -> None:
-        """Note an attempt of unknown end: the configuration may be decided, and a later attempt
-        must finish.
+        """Note an attempt of unknown end.
+
+        The configuration may be decided, and a later attempt must finish.
         """
         self._pending[number].ended = self._tick()
 
@@ -431,8 +433,9 @@ class Nemesis:
         return outcome
 
     def wish(self, dangerous: bool = False) -> Wish | None:
-        """Return a configuration of healthy servers that survives a crash; ``None`` with too few
-        servers.
+        """Return a configuration of healthy servers that survives a crash.
+
+        Returns ``None`` with too few servers.
         """
         well = self._well()
         if len(well) < SERVERS_MIN:

@@ -73,8 +73,9 @@ class Network:
         return f"{_NETWORK}.{self._places[host]}"
 
     def inside(self, host: str) -> list[str]:
-        """Return the words that begin a command on ``host``; the command replaces `ip`, pid
-        included.
+        """Return the words that begin a command on ``host``.
+
+        The command replaces `ip`, pid included.
         """
         return namespaces.inside(self._namespace(host))
 

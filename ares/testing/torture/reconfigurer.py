@@ -115,8 +115,9 @@ _reply_decoder: msgspec.json.Decoder[Reply] = msgspec.json.Decoder(Reply)
 
 
 class Reconfigurers:
-    """Processes that reconfigure, one for each wish at a time; live processes are kept for later
-    wishes.
+    """Processes that reconfigure, one for each wish at a time.
+
+    Live processes are kept for later wishes.
     """
 
     def __init__(self, cluster: Cluster, timeout_s: float) -> None:

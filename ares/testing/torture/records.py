@@ -218,8 +218,9 @@ class Spell(Struct, frozen=True):
 
 
 class Reign(Struct, frozen=True):
-    """A configuration: ``wished``: the begin of the attempt (``None``: unseen); ``finalized``: the
-    reported end.
+    """A configuration, with the begin and the end of its reconfiguration.
+
+    ``wished``: the begin of the attempt (``None``: unseen); ``finalized``: the reported end.
     """
 
     index: int

@@ -99,6 +99,8 @@ class Options(Struct, frozen=True):
 
 
 class TortureProgress(Struct, frozen=True):
+    """The progress of a run, for its display."""
+
     seconds: float
     counts: Counts
     faults: int

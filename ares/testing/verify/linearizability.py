@@ -114,11 +114,11 @@ def _explained(events: Sequence[Event]) -> Contradiction:
 
 
 def shrink(events: Iterable[Event], reached: float = inf) -> list[Event]:
-    """Reduce contradictory ``events`` until no read can be left out without losing the
-    contradiction.
+    """Reduce contradictory ``events`` while the contradiction stays.
 
-    Returns them by time of invocation. ``reached``: a time; the contradiction is likely among
-    operations invoked up to this time.
+    No remaining read can be left out without losing the contradiction. Returns the events by time
+    of invocation. ``reached``: a time; the contradiction is likely among operations invoked up to
+    this time.
     """
     return _Shrinking(sorted(events, key=attrgetter("invoked"))).run(reached)
 
@@ -145,8 +145,9 @@ class _Shrinking:
             found, size = smaller, max(size // 2, 1)
 
     def _narrow(self, stop: int) -> list[int]:
-        """Return the shortest contradictory stretch before ``stop``, in powers of two; else all
-        places.
+        """Return the shortest contradictory stretch before ``stop``.
+
+        Lengths are powers of two; without such a stretch, all places are returned.
         """
         size = _WINDOW
         while size < 2 * stop:

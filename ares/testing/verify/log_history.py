@@ -1,5 +1,6 @@
-"""Histories of logs: operations and replies of clients, a JSON object per line (docs/log.md,
-Histories).
+"""Histories of logs (docs/log.md, Histories).
+
+A line is a JSON object, with an operation and the reply to its client:
 
     {"client":"w1","operation":"append","log":"events","position":17,"entries":["w1-5","w1-6"],"invoked":1.25,"responded":1.31}
 

@@ -107,8 +107,9 @@ class Register:
                 self.reads.setdefault(event.value, []).append(event)
 
     def is_repeated(self, value: str | None) -> bool:
-        """Return whether the value was read and has two or more writes (the initial value counts as
-        a write).
+        """Return whether the value was read and has two or more writes.
+
+        The initial value counts as a write.
         """
         return value in self.reads and len(self.writes.get(value, ())) + (value is None) > 1
 

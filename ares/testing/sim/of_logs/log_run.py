@@ -162,8 +162,9 @@ class LogRun:
         self._until(lambda: self.world.now >= self.plan.chaos_s or self._all_done())
 
     def heal(self) -> None:
-        """Test liveness: decide a chain of live servers, answer all clients, finalize the last
-        chain.
+        """Test liveness.
+
+        Decide a chain of live servers, answer all clients, finalize the last chain.
         """
         self.world.tell("HEALING")
         self.world.heal()
