@@ -398,6 +398,8 @@ NAMES_PYTHON = (
     "tests.checkout.test_core_build",
     "tests.checkout.test_editable_install",
     "tests.checkout.test_release",
+    "tests.checkout.test_wheel",
+    "tests.process.test_pages",
 )
 _INTERPRETER = re.compile(r"(.*/)?python[0-9.]*")
 _UNSAFE = re.compile(r"python[0-9.]* -m ares\b")
