@@ -12,10 +12,13 @@ EXPERIMENTS := $(VENV)/bin/python -m experiments
 # Tests wait as well as compute, therefore four lanes fit two processors. The tests of a file share
 # the fixtures of the file; the last files are short.
 LANES := -n 4 --dist loadfile --no-loadscope-reorder
-# Tests whose processes never have a compiled core, and tests of the ways to run a cluster (deployments,
-# rounds, pages, command lines), which say nothing more about servers and clients without it.
-CORELESS := $(addprefix --ignore=tests/,architecture consensus verify protocol results paper chain tracing journal/test_torn.py simulation/test_log_controls.py simulation/test_log_scenario.py)
-CORELESS += $(addprefix --ignore=tests/,ansible experiments fuzz/test_command_line.py process/test_pages.py process/test_working_directory.py)
+# Tests whose processes never have a compiled core, and tests of the ways to run a cluster
+# (deployments, rounds, pages, command lines, the autopilot, sites), which say nothing more about
+# servers and clients without it.
+CORELESS := $(addprefix --ignore=tests/,architecture consensus verify protocol results paper chain tracing journal/test_torn.py)
+CORELESS += $(addprefix --ignore=tests/,simulation/test_log_controls.py simulation/test_log_scenario.py)
+CORELESS += $(addprefix --ignore=tests/,ansible experiments autopilot fuzz/test_command_line.py)
+CORELESS += $(addprefix --ignore=tests/process/test_,pages.py working_directory.py sites.py mirrors.py up_down.py first_start.py demo.py)
 
 .DEFAULT_GOAL := help
 .PHONY: help venv core demo test test-pure check docs dashboards collection bench bench-quick bench-scale bench-moving experiments experiments-quick clean
