@@ -64,9 +64,17 @@ NEGLIGIBLE_BYTES = 4 * 1024
 bytes.
 """
 
-LINK_UNSENT_BYTES = 64 * 1024
+LINK_UNSENT_BYTES = 1024 * 1024
 """Size of a client's unsent bytes, in the process and in the kernel, beyond which a server is slow.
 """
+
+SLOW_UNSENT_BYTES = 64 * 1024
+"""The same once a server stayed slow for SLOW_S: a small request waits behind these bytes.
+
+On a quick link so few bytes would cost a large write 1.7 times the processor time.
+"""
+
+SLOW_S = 0.05
 
 PROGRESS_S = 0.25
 """Seconds between two checks whether a large reply is still arriving."""
@@ -102,10 +110,14 @@ class ZmtpConnections(LinkedConnections):
 
 
 def _tune_link(connection: ZmtpConnection, raw: socket.socket) -> None:
-    """Keep few bytes unsent in the process and in the kernel: a small request waits behind them."""
     tune(raw)
-    raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, LINK_UNSENT_BYTES)
-    connection.transport.set_write_buffer_limits(LINK_UNSENT_BYTES)
+    _bound_unsent(connection, raw, LINK_UNSENT_BYTES)
+
+
+def _bound_unsent(connection: ZmtpConnection, raw: socket.socket, bound_bytes: int) -> None:
+    """Bound the unsent bytes in the process and in the kernel: a small request waits behind them."""
+    raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, bound_bytes)
+    connection.transport.set_write_buffer_limits(bound_bytes)
 
 
 class _Link(Link):
@@ -131,6 +143,7 @@ class _Link(Link):
         self._closed = False
         self._progress, self._receiving, self._looked_at = 0, False, 0.0
         self._leaving: dict[CallId, int] = {}
+        self._slow_since = 0.0
         deliver = self._deliver
 
         def receive(_: ZmtpConnection, batches: list[list[Frame]]) -> None:
@@ -185,6 +198,7 @@ class _Link(Link):
         if taken < len(messages):
             self._waiting.give_back(messages[taken:])
         elif connection.slow:
+            self._slow_since = self._slow_since or self._loop.time()
             self._forget_arrived(connection)
             end = connection.sent_bytes
             self._leaving.update((message.call, end) for message in messages if is_large(message))
@@ -258,6 +272,11 @@ class _Link(Link):
         connection = self._usable
         if connection is None:
             return
+        if self._slow_since and not connection.slow:
+            raw = connection.transport.get_extra_info("socket")
+            if raw is not None and self._loop.time() - self._slow_since > SLOW_S:
+                _bound_unsent(connection, raw, SLOW_UNSENT_BYTES)
+            self._slow_since = 0.0
         while self._waiting and not connection.slow and connection.ready:
             self._transmit(connection, self._waiting.take_next())
 
