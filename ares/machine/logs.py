@@ -18,6 +18,11 @@ FIELDS = ("asctime", "levelname", "name", "message")
 _log = logging.getLogger(__name__)
 
 
+def is_worth_a_line(count: int) -> bool:
+    """Return True for the 1st, 2nd, 4th, 8th, ... event of a kind: peers must not fill the log."""
+    return count.bit_count() == 1
+
+
 class LineFormatter(MsgspecFormatter):
     """A record as a line of JSON; ``asctime`` is UTC, with its zone."""
 

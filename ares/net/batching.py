@@ -25,6 +25,7 @@ from itertools import islice
 from operator import length_hint
 from typing import TYPE_CHECKING
 
+from ares.machine.logs import is_worth_a_line
 from ares.machine.metrics import Traffic
 from ares.model.codec import BATCH_MESSAGES_MAX as BATCH_MESSAGES_MAX
 from ares.model.codec import (
@@ -256,7 +257,7 @@ class BatchConnections(ABC):
                 self._deliver(server, decode_replies(frames))
         except BadMessage as error:
             self._bad_batches += 1
-            if _worth_a_line(self._bad_batches):
+            if is_worth_a_line(self._bad_batches):
                 _log.warning(
                     "server %s sent a bad batch, dropped (%d so far): %.300s",
                     server,
@@ -558,15 +559,10 @@ class BatchListener(ABC):
         why = str(error)[:DETAIL_CHARACTERS_MAX]
         self.meter.spent += REQUEST_WORK
         self.bad_batches += 1
-        if _worth_a_line(self.bad_batches):
+        if is_worth_a_line(self.bad_batches):
             _log.warning("bad batch refused (%d so far): %s", self.bad_batches, why)
         if speaks:
             self.reply(sender, [Refused(CallId(0), Reason.BAD_REQUEST, why)])
-
-
-def _worth_a_line(count: int) -> bool:
-    """Return True for the 1st, 2nd, 4th, 8th, ...: a stream of garbage must not fill the log."""
-    return count.bit_count() == 1
 
 
 def bytes_of(came: Sequence[Sequence[Frame]]) -> int:

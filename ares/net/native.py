@@ -24,6 +24,7 @@ from functools import partial
 
 from ares.cluster.tables import Limits
 from ares.machine import tasks
+from ares.machine.logs import is_worth_a_line
 from ares.machine.metrics import Traffic
 from ares.model.codec import Frame, Outgoing
 from ares.model.identity import CallId, ServerId
@@ -414,7 +415,7 @@ class ZmtpListener(BatchListener):
             iter(self._unmet)
         )  # the newest is among them; otherwise silent strangers could keep all other clients out
         self.refused += 1
-        if self.refused.bit_count() == 1:  # the 1st, 2nd, 4th, ...: attempts must not fill the log
+        if is_worth_a_line(self.refused):
             _log.warning(
                 "more than %d connections: refused (%d so far)",
                 self._limits.connections,
@@ -474,7 +475,7 @@ class ZmtpListener(BatchListener):
         self._note_unread(connection, 0)
         if connection.trouble is not None and not isinstance(connection.trouble, NotAdmitted):
             self._strange += 1
-            if self._strange.bit_count() == 1:
+            if is_worth_a_line(self._strange):
                 _log.info("hung up on a peer (%d so far): %s", self._strange, connection.trouble)
         if not self.connections:
             self._ended.set()
@@ -521,7 +522,7 @@ class ZmtpListener(BatchListener):
 
     def _cut(self, connection: ZmtpConnection, why: str) -> None:
         self.cut += 1
-        if self.cut.bit_count() == 1:
+        if is_worth_a_line(self.cut):
             _log.warning(
                 "hung up on a client (%d so far): %s",
                 self.cut,

@@ -20,6 +20,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ares.machine.logs import is_worth_a_line
 from ares.machine.named_files import NotToml, parse_toml, read_named
 from ares.machine.trusted_files import replace_durably, require_own
 from ares.model.errors import BadInput
@@ -188,9 +189,7 @@ class AuthorisedClients:
         if self._known(key) is not None:
             return True
         self.unknown_keys += 1
-        if (
-            self.unknown_keys.bit_count() == 1
-        ):  # the 1st, 2nd, 4th, ...: attempts must not fill the log
+        if is_worth_a_line(self.unknown_keys):
             _log.warning(
                 "an unknown key was refused (%d so far)",
                 self.unknown_keys,

@@ -21,6 +21,7 @@ from ares.chain.log_state import HeldLogs, held_logs
 from ares.chain.node import LogNode
 from ares.chain.stretch import OUTBOX_BYTES_MAX, Sender, Stretch
 from ares.machine import tasks
+from ares.machine.logs import is_worth_a_line
 from ares.model.configuration import Configuration
 from ares.model.errors import BadInput
 from ares.model.identity import ConfigurationId, DomainName, ServerId
@@ -271,9 +272,7 @@ class Logs:
             return
         if node.state.damage is not None:
             hosted.unreadable += 1
-            if (
-                hosted.unreadable.bit_count() == 1
-            ):  # the 1st, 2nd, 4th, ...: reads must not fill the log
+            if is_worth_a_line(hosted.unreadable):
                 log.error(
                     "records of a log cannot be read: %s (%d times so far)",
                     node.state.damage.why,

@@ -27,6 +27,8 @@ from typing import Any
 from pysyncobj.tcp_connection import CONNECTION_STATE
 from pysyncobj.transport import TCPTransport
 
+from ares.machine.logs import is_worth_a_line
+
 CONNECT_S = 2.0
 
 STRANGER_BYTES_MAX = 16 * 1024
@@ -102,7 +104,7 @@ class Transport(TCPTransport):  # type: ignore[misc]
 
     def _misfit(self, node: Any, connection: Any) -> None:
         self._misfits += 1
-        if self._misfits.bit_count() == 1:  # the 1st, 2nd, 4th, ...
+        if is_worth_a_line(self._misfits):
             what = "a message of consensus member %s was repeated, left out or led astray on the way: the connection is ended (%d so far)"
             _log.warning(what, node.address, self._misfits)
         connection.disconnect()
