@@ -2,9 +2,12 @@
 
 import asyncio
 
+import pytest
+
 from ares.model.identity import CallId, ClientId, ConfigurationId, ObjectName
 from ares.model.messages import Element, PutData
 from ares.model.tag import Tag
+from ares.net.native import LINK_UNSENT_BYTES, SLOW_S, SLOW_UNSENT_BYTES, ZmtpConnections
 
 from .wires import S0, ZmqWire, get_tag, until
 
@@ -64,3 +67,27 @@ async def test_a_put_is_sending_until_its_server_has_it_or_the_connection_ends(
     await asyncio.sleep(0.1)
     await server.listener.close()
     await until(lambda: not client.connections.sending(S0, CallId(calls[0] + 1000)))
+
+
+async def test_few_bytes_stay_unsent_only_after_a_server_was_slow(our_server: ZmqWire) -> None:
+    """The bound belongs to a connection: a new connection begins with the larger bound."""
+    server = await our_server.serve()
+    client = our_server.connect(server)
+    if not isinstance(client.connections, ZmtpConnections):
+        pytest.skip("libzmq bounds what it holds by itself")
+
+    def bound() -> int:
+        return client.connections._links[S0]._latest.transport.get_write_buffer_limits()[1]
+
+    await client.ask(S0, [get_tag(1)])
+    assert bound() == LINK_UNSENT_BYTES
+    server.listener.pause()
+    calls = [CallId(call) for call in range(100, 100 + PUTS)]
+    client.connections.post(S0, [put(call, bytes(MIB)) for call in calls])
+    await asyncio.sleep(2 * SLOW_S)
+    server.listener.resume()
+    await until(lambda: set(calls) <= client.calls())
+    assert bound() == SLOW_UNSENT_BYTES
+    await server.listener.close()
+    await until(lambda: client.connections._links[S0]._latest.transport.is_closing())
+    assert client.connections._links[S0]._slow_since == 0.0
