@@ -15,7 +15,7 @@ from msgspec import Struct
 from ares.model.errors import Unavailable, Uncertain
 
 ROOM_BYTES = 64 * 1024 * 1024
-"""Room of a client, unless its cluster file says otherwise."""
+"""Room of the operations on objects of a client, and room of each open log."""
 
 OPERATION_BYTES = 2048
 """Size of the own objects of an append, or of a read of a log."""

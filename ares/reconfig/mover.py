@@ -65,8 +65,11 @@ REFUSED_PAUSE_S = 0.5
 ASIDE_AT_ONCE = 64
 """Number of objects set aside that are tried again at once: they wait most of the time."""
 
-TURN_PAUSE_S = 0.01
-"""Seconds between two attempts of a large value to get room on the link."""
+TURN_PAUSE_S, TURN_PAUSE_S_MAX = 0.01, 0.16
+"""Seconds between the first two attempts of a large value to get room on the link, and at most.
+
+Each pause is twice the pause before: many values wait for a slow link at a time.
+"""
 
 NOBODY = ClientId(0)
 REFUSED_MARK = Tag(NUMBER_FLOOR, NOBODY)
@@ -296,8 +299,10 @@ class Mover:
 
         Returns False if the sources lost the value.
         """
+        pause_s = TURN_PAUSE_S
         while not self._byte_window.enter(seen.length):
-            yield Pause(TURN_PAUSE_S, retry=False)
+            yield Pause(pause_s, retry=False)
+            pause_s = min(2 * pause_s, TURN_PAUSE_S_MAX)
         try:
             began: float = yield Now()
             if self._byte_window.wants_look(began):
