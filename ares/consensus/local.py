@@ -1,7 +1,7 @@
 """Consensus inside a process: the decision table without replication.
 
-For tests, simulation and trials. Several clients share a :class:`LocalConsensus`; its decisions are
-gone with it.
+For tests, simulation and trials. Several clients share a :class:`LocalConsensus`; its decisions end
+with it.
 """
 
 from ares.model.configuration import Configuration
@@ -14,7 +14,7 @@ _MEMBER = ServerId("local")
 
 
 class LocalConsensus:
-    """The Consensus port (ares/consensus/port.py), which decides at once and never fails.
+    """The Consensus port (ares/consensus/port.py), with immediate decisions and without failures.
 
     Refuses a configuration without a place.
     """

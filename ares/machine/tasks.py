@@ -1,10 +1,10 @@
 """Background tasks and timers of a process, under supervision.
 
 An exception in a task without an awaiting task is seen when the garbage collector finds the task,
-or never, and the task's work just stops. Every task that lives beside its creator therefore begins
-in this module: its failure is logged with its traceback and counted (`ares_failed_tasks_total`),
-and permanent work goes on. If a task's failure must end the process, the task is awaited by its
-creator instead.
+or never, and the task's work just stops. Every task which lives beside its creator therefore begins
+in this module: a failure is logged with the traceback and counted (`ares_failed_tasks_total`), and
+permanent work goes on. If a task's failure must end the process, the creator awaits the task
+instead.
 """
 
 import asyncio
@@ -71,7 +71,7 @@ def supervised(name: str) -> Iterator[None]:
 
 
 def begin(work: Coroutine[Any, Any, Result], name: str) -> asyncio.Task[Result]:
-    """Start `work` as a task whose failure is reported; the caller keeps and cancels the task."""
+    """Start `work` as a task with reported failures; the caller keeps and cancels the task."""
     task = asyncio.get_running_loop().create_task(work, name=name)
     task.add_done_callback(_report_end)
     return task
@@ -83,7 +83,7 @@ def keep(make: Callable[[], Coroutine[Any, Any, None]], name: str) -> asyncio.Ta
 
 
 def every(period_s: float, action: Callable[[], object], name: str) -> asyncio.Task[None]:
-    """Start a timer that calls `action` after each period, even after a failed call."""
+    """Start a timer which calls `action` after each period, even after a failed call."""
     return begin(_repeated(period_s, action, name), name)
 
 
@@ -113,11 +113,11 @@ def _report_end(task: asyncio.Task[Any]) -> None:
 
 
 def report_thread(ended: threading.ExceptHookArgs) -> None:
-    """Report an exception that ended a thread: the hook of threads."""
+    """Report an exception which ended a thread: the hook of threads."""
     name = "a thread" if ended.thread is None else f"the thread {ended.thread.name}"
     failures.report(name, ended.exc_value, "it does not go on")
 
 
 def report_escaped(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Report an exception that left a callback of `loop`, as the loop's handler of exceptions."""
+    """Report an exception of a callback of `loop`, as the loop's handler of exceptions."""
     failures.report(ESCAPED, context.get("exception"), context["message"])

@@ -27,8 +27,7 @@ _KINDS = {SERVER: SpanKind.SERVER, CLIENT: SpanKind.CLIENT}
 _SCOPE = InstrumentationScope("ares", version())
 _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 _PROVIDER = "CREDENTIAL_PROVIDER"
-"""End of the names of the variables with which OpenTelemetry gets a session from another package.
-"""
+"""End of the names of the variables by which OpenTelemetry gets a session from a package."""
 
 
 class NotExported(Exception):
@@ -36,7 +35,7 @@ class NotExported(Exception):
 
 
 class _Hushed(logging.Filter):
-    """A filter for an exporter's log lines about its tries in the tracer's threads.
+    """A filter for an exporter's log lines about repeated attempts in the tracer's threads.
 
     The tracer reports them once. ``said``: the last such line.
     """
@@ -119,9 +118,9 @@ def _context(trace: bytes, id: bytes) -> SpanContext:
 
 
 def current_span() -> tuple[bytes, bytes, bool] | None:
-    """Return the span around a call of ares, or None.
+    """Return the caller's span around a call of ares, or None.
 
-    A span is given by the id of its trace, its own id, and whether it is sampled.
+    A span is given by the id of its trace, by the span's id, and by whether it is sampled.
     """
     if not get_current():  # most callers have no span, and this test is quick
         return None

@@ -1,8 +1,8 @@
 """Draw docs/peers.svg: the rates of small operations beside other stores.
 
-The figures are those of docs/performance.md, "Beside other stores", in the table with the compiled
-core; that page says how they were measured. `python -m experiments.bench.peer_chart` writes the
-drawing again after the page has changed, and a test compares the two.
+The figures come from docs/performance.md, "Beside other stores", from the table with the compiled
+core; the page describes their measurement. `python -m experiments.bench.peer_chart` writes the
+drawing again after a change of the page, and a test compares the two.
 """
 
 from collections.abc import Iterator
@@ -46,7 +46,7 @@ text { font: 13px system-ui, sans-serif; fill: #1f2328 }
 
 
 class Bar(NamedTuple):
-    """One bar: the store, and its rate in operations a second."""
+    """A bar: the store, and the store's rate in operations a second."""
 
     store: str
     rate: float
@@ -82,7 +82,7 @@ def _cells(line: str) -> list[str]:
 
 
 def drawing(panels: dict[str, dict[str, list[Bar]]]) -> str:
-    """Return the chart as SVG, which follows the reader's preference for light or dark."""
+    """Return the chart as SVG, in the reader's preference for light or dark."""
     body: list[str] = []
     y = MARGIN
     for title, loads in panels.items():

@@ -68,16 +68,16 @@ async def test_large_appends_writes_and_versioned_writes_are_bounded_in_bytes(cl
     await log.append(b"first")
     await manager.write("k", b"")
     cluster.stop(*SERVERS)
-    appends = [log.append(VALUE, timeout_s=4 if number < 100 else 2) for number in range(1000)]
+    appends = [log.append(VALUE, timeout_s=8 if number < 100 else 5) for number in range(1000)]
     writes = [
-        asyncio.ensure_future(manager.write(f"k{number}", VALUE, timeout_s=2))
+        asyncio.ensure_future(manager.write(f"k{number}", VALUE, timeout_s=5))
         for number in range(500)
     ]
     writes += [
-        asyncio.ensure_future(manager.write_versioned(f"k{number}", VALUE, None, timeout_s=2))
+        asyncio.ensure_future(manager.write_versioned(f"k{number}", VALUE, None, timeout_s=5))
         for number in range(500, 1000)
     ]
-    await asyncio.sleep(0.1)
+    await asyncio.sleep(0)  # every task has begun
     for user in (log, manager):
         room = runner_of(user).room
         assert ROOM - OBJECT_OPERATION_BYTES - len(VALUE) < room.taken <= ROOM
