@@ -15,7 +15,7 @@ LANES := -n 4 --dist loadfile --no-loadscope-reorder
 # Tests whose processes never have a compiled core, and tests of the ways to run a cluster
 # (deployments, rounds, pages, command lines, the autopilot, sites), which say nothing more about
 # servers and clients without it.
-CORELESS := $(addprefix --ignore=tests/,architecture consensus verify protocol results paper chain tracing journal/test_torn.py)
+CORELESS := $(addprefix --ignore=tests/,architecture consensus verify protocol results paper sharedlog tracing journal/test_torn.py)
 CORELESS += $(addprefix --ignore=tests/,simulation/test_log_controls.py simulation/test_log_scenario.py)
 CORELESS += $(addprefix --ignore=tests/,ansible experiments autopilot fuzz/test_command_line.py)
 CORELESS += $(addprefix --ignore=tests/process/test_,pages.py working_directory.py sites.py mirrors.py up_down.py first_start.py demo.py)

@@ -109,7 +109,7 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'ares' has no attribute {name!r}")
     if name == "__version__":
-        from ares.machine.release import version
+        from ares.platform.release import version
 
         return version()
     value = getattr(importlib.import_module(f"ares.{_ELSEWHERE.get(name, 'model.errors')}"), name)

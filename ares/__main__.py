@@ -3,7 +3,7 @@
 Without -P, Python itself looks for `ares` in the working directory first.
 """
 
-from ares.machine.interpreter import leave_working_directory
+from ares.platform.interpreter import leave_working_directory
 
 if __name__ == "__main__":
     leave_working_directory()

@@ -1,16 +1,16 @@
-"""The compiled core (core/src), where present; see ares/machine/compiled.py."""
+"""The compiled core (core/src), where present; see ares/platform/compiled.py."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ares.engine.effects import Operation
+from ares.engine.readiness import Order
 from ares.model.codec import Frame
 from ares.model.configuration import Configuration
 from ares.model.identity import CallId, ConfigurationId, DomainName, ObjectName, ServerId
 from ares.model.messages import AnyMessage, Element
 from ares.model.tag import Tag, Taken
 from ares.net.port import Came
-from ares.operation.effects import Operation
-from ares.operation.readiness import Order
 from ares.replica.hosting import Hosting
 from ares.replica.unsynced import Unsynced
 

@@ -25,15 +25,15 @@ from typing import Any
 
 from ares.client.connect import connect
 from ares.client.store import ObjectStore
-from ares.machine import compiled
-from ares.machine.loop import run
+from ares.engine.session import Session
 from ares.model.codec import decode, encode
 from ares.model.configuration import Configuration, Server
 from ares.model.identity import DEFAULT_DOMAIN, ClientId, ObjectName, ServerId
-from ares.objects.operations import read, write
-from ares.objects.small_objects import small_objects
-from ares.operation.session import Session
+from ares.platform import compiled
+from ares.platform.loop import run
 from ares.reconfig.view import Switches, View
+from ares.registers.operations import read, write
+from ares.registers.small_objects import small_objects
 from ares.replica.replica import Replica
 from experiments.cluster import local_cluster
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ares.machine.interpreter import python
+from ares.platform.interpreter import python
 
 
 def _cli(*arguments: str, **variables: str) -> None:

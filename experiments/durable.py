@@ -21,15 +21,15 @@ from pathlib import Path
 
 from ares.client.connect import connect
 from ares.cluster.settings import Settings
-from ares.machine.interpreter import python
-from ares.machine.loop import run
-from ares.machine.memory import SERVER_BYTES, keep_freed_memory
 from ares.model.configuration import Configuration, Server
 from ares.model.element import sealed
 from ares.model.identity import DEFAULT_DOMAIN, CallId, ClientId, ObjectName, ServerId
 from ares.model.messages import PutData
 from ares.model.tag import Tag
 from ares.net.transports import listener_at
+from ares.platform.interpreter import python
+from ares.platform.loop import run
+from ares.platform.memory import SERVER_BYTES, keep_freed_memory
 from ares.replica.facts import fact_bytes_max
 from ares.server.host import Host
 from ares.server.serving import restored, run_server

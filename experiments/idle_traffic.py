@@ -25,7 +25,7 @@ from itertools import permutations
 from pathlib import Path
 
 from ares.cluster.settings import Settings, split_address
-from ares.machine.interpreter import python
+from ares.platform.interpreter import python
 from ares.testing import namespaces
 from experiments import ENVIRONMENT
 from experiments.sites.ares_store import at_homes

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from ares.machine.interpreter import python
+from ares.platform.interpreter import python
 
 FILES = 20
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)

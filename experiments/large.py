@@ -13,7 +13,7 @@ import argparse
 import re
 
 from ares.fragment.divide import Sizes
-from ares.machine.loop import run
+from ares.platform.loop import run
 from experiments.cluster import local_cluster
 from experiments.measuring import Table
 from experiments.memory import affordable, memory

@@ -21,10 +21,10 @@ from ares.client.connect import connect
 from ares.client.manager import Manager
 from ares.cluster.cluster_file import Plan, create
 from ares.cluster.settings import Settings
-from ares.machine.loop import run
 from ares.model.codec import encode
 from ares.model.identity import CallId, ObjectName
 from ares.model.messages import GetData
+from ares.platform.loop import run
 from ares.testing.fuzz.fuzz_attacks import READY, framed, greeting
 from ares.testing.torture.cluster import Cluster
 

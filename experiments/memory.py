@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ares.client.connect import connect
-from ares.machine.interpreter import python
-from ares.machine.loop import run
+from ares.platform.interpreter import python
+from ares.platform.loop import run
 from experiments import ENVIRONMENT
 from experiments.measuring import Goal, Table, timed
 

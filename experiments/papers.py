@@ -12,8 +12,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ares.machine.interpreter import python
 from ares.model.errors import BadInput
+from ares.platform.interpreter import python
 from experiments.__main__ import main
 from experiments.rounds.scenario import OF_ARES, SCALES, scenarios
 

@@ -23,7 +23,7 @@ from typing import Any, Protocol
 from msgspec import structs
 
 from ares.cluster.settings import Settings, is_loopback, split_address
-from ares.machine.interpreter import python
+from ares.platform.interpreter import python
 from experiments import ENVIRONMENT
 
 CHUNK_BYTES = 256 * 1024

@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from ares.client.connect import connect
 from ares.client.manager import Manager
-from ares.machine.loop import run
+from ares.platform.loop import run
 from experiments.cluster import local_cluster, processor_s
 from experiments.measuring import Goal, Table, ratios, timed, warm_memory
 from experiments.speed import KEYS, SECONDS, small

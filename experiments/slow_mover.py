@@ -23,13 +23,13 @@ from collections.abc import Iterator
 
 from ares.client.manager import Manager
 from ares.consensus.local import LocalConsensus
-from ares.machine.interpreter import python
-from ares.machine.loop import run
 from ares.model.configuration import Configuration, Server
 from ares.model.errors import AresError
 from ares.model.identity import DEFAULT_DOMAIN, ClientId
 from ares.net.native import ZmtpConnections, ZmtpListener
 from ares.net.port import Connections
+from ares.platform.interpreter import python
+from ares.platform.loop import run
 from ares.reconfig.view import Switches
 from ares.server.serving import run_server
 from ares.testing.namespaces import add, inside, obstacle, remove

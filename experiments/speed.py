@@ -18,7 +18,7 @@ from pathlib import Path
 from ares.client.connect import connect
 from ares.client.manager import Manager
 from ares.dap.coding import coding_for
-from ares.machine.loop import run
+from ares.platform.loop import run
 from experiments.cluster import local_cluster
 from experiments.raw_zmq import raw_peers
 

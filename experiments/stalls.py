@@ -34,7 +34,6 @@ from pathlib import Path
 import msgspec
 
 from ares.cluster.cluster_file import Plan, create
-from ares.machine.interpreter import python
 from ares.model.codec import decode_replies, encode
 from ares.model.configuration import Configuration, Server, Status, Successor
 from ares.model.element import sealed
@@ -66,6 +65,7 @@ from ares.model.messages import (
     WriteConfig,
 )
 from ares.model.tag import Tag
+from ares.platform.interpreter import python
 from ares.testing.fuzz.fuzz_attacks import READY, framed, greeting
 from ares.testing.torture.cluster import Cluster, die_with_parent
 

@@ -19,9 +19,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from ares.cluster.tables import TransportName
-from ares.machine.interpreter import python
-from ares.machine.loop import run
-from ares.machine.memory import SERVER_BYTES, keep_freed_memory
 from ares.model.element import sealed
 from ares.model.identity import CallId, ConfigurationId, ObjectName, ServerId
 from ares.model.messages import AnyMessage, DataReply, GetTag, PutData
@@ -29,6 +26,9 @@ from ares.model.tag import TAG_ZERO, Tag
 from ares.net.port import Connections
 from ares.net.transports import connections as connections_with
 from ares.net.transports import listener_at
+from ares.platform.interpreter import python
+from ares.platform.loop import run
+from ares.platform.memory import SERVER_BYTES, keep_freed_memory
 from ares.security.clients_file import Lock
 from ares.security.keys import SecretKey, keyed
 from experiments import ENVIRONMENT

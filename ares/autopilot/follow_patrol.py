@@ -17,13 +17,13 @@ from ares.autopilot.lookout import Lookout
 from ares.client.manager import Manager
 from ares.client.store import ObjectStore
 from ares.cluster.tables import AutopilotSettings
-from ares.machine import tasks
-from ares.machine.metrics import Autopiloted
+from ares.engine.effects import Operation
 from ares.model.configuration import SERVERS_MAX, Configuration, Server
 from ares.model.errors import AresError
 from ares.model.identity import DomainName, ServerId
 from ares.model.messages import USAGES_MAX, Description, Followed, Usage
-from ares.operation.effects import Operation
+from ares.platform import tasks
+from ares.platform.metrics import Autopiloted
 from ares.reconfig.mover import Manner
 from ares.reconfig.reconfigure import Reconfigured, advance
 from ares.reconfig.traversal import read_config

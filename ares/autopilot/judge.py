@@ -26,10 +26,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ares.autopilot.handover import Member, WatchCounts
+from ares.engine.effects import Operation
 from ares.model.configuration import Configuration, Server
 from ares.model.errors import Uncertain
 from ares.model.identity import DEFAULT_DOMAIN, ConfigurationId, ServerId
-from ares.operation.effects import Operation
 from ares.reconfig.mover import Manner
 from ares.reconfig.reconfigure import Reconfigured, advance, install
 from ares.reconfig.traversal import read_config

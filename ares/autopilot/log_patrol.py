@@ -30,11 +30,11 @@ from ares.autopilot.lookout import REMOTE_LIST_S, Lookout
 from ares.client.manager import Manager
 from ares.client.shared_log import Log
 from ares.cluster.tables import AutopilotSettings
-from ares.machine import tasks
-from ares.machine.metrics import Autopiloted
 from ares.model.configuration import Configuration, Server
 from ares.model.errors import AresError, DomainNotFound
 from ares.model.identity import DIRECTORY, FILE_DOMAINS, ConfigurationId, DomainName, ServerId
+from ares.platform import tasks
+from ares.platform.metrics import Autopiloted
 
 LOOKS = 4
 """Looks at the servers in ``log_after_s``."""

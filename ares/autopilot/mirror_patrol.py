@@ -1,4 +1,4 @@
-"""The autopilot's copying for mirrors (ares/objects/mirroring.py).
+"""The autopilot's copying for mirrors (ares/registers/mirroring.py).
 
 The leading member makes a pass for each mirror every ``mirror_every_s``. After a pass the patrol
 rests for at least as long as the pass took; otherwise a large domain would be listed all the time.
@@ -18,10 +18,10 @@ from ares.autopilot.lookout import Lookout
 from ares.client.manager import Manager
 from ares.client.mirrors import is_removed, list_mirrors, opened
 from ares.cluster.tables import AutopilotSettings
-from ares.machine import tasks
 from ares.model.errors import AresError
-from ares.objects.mirroring import MirrorName, empty
+from ares.platform import tasks
 from ares.reconfig.throttle import Throttle
+from ares.registers.mirroring import MirrorName, empty
 
 ASK_S = 5.0
 STALL_S = 20.0

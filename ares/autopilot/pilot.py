@@ -46,12 +46,12 @@ from ares.client.manager import DESCRIBE_S, Manager
 from ares.client.shared_log import Log
 from ares.cluster.tables import AutopilotSettings
 from ares.consensus.port import Notes, Unheard
-from ares.machine import tasks
-from ares.machine.metrics import Autopiloted
 from ares.model.configuration import Configuration, Server
 from ares.model.errors import AresError, ObjectsStuck
 from ares.model.identity import DIRECTORY, ConfigurationId, DomainName, ServerId
 from ares.model.messages import Followed
+from ares.platform import tasks
+from ares.platform.metrics import Autopiloted
 from ares.reconfig.mover import Manner, Progress
 from ares.reconfig.reconfigure import Reconfigured
 from ares.reconfig.throttle import Throttle

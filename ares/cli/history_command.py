@@ -43,7 +43,7 @@ def check_history(
 
     The exit status is 1 if the check fails or cannot be decided, with the contradictory operations.
     """
-    from ares.machine.named_files import read_named
+    from ares.platform.named_files import read_named
     from ares.testing.verify.coverability import check_coverability
     from ares.testing.verify.history import load
     from ares.testing.verify.linearizability import check

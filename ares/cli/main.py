@@ -33,12 +33,12 @@ from ares.cli.demo import demo_command
 from ares.cli.help_page import WIDTH_MAX, GroupPage
 from ares.cli.local import cluster_commands
 from ares.cli.local_files import Interrupted, naming
+from ares.cli.observe import results_commands, top_command, trace_commands
 from ares.cli.options import ALL, Common, command, say, say_which_core, taking_options
-from ares.cli.seeing import results_commands, top_command, trace_commands
-from ares.machine import compiled
-from ares.machine.named_files import without_long_hex
-from ares.machine.release import version
 from ares.model.errors import AresError, BadInput, Uncertain
+from ares.platform import compiled
+from ares.platform.named_files import without_long_hex
+from ares.platform.release import version
 
 FAILED = 1
 MISUSED = 2

@@ -24,10 +24,10 @@ from msgspec import Struct, structs
 
 from ares.cli.help_page import ADVANCED, CommandPage
 from ares.cli.local_files import naming
-from ares.machine import compiled
-from ares.machine.loop import run
 from ares.model.errors import BadInput
 from ares.model.numbers import SECONDS_MAX
+from ares.platform import compiled
+from ares.platform.loop import run
 
 if TYPE_CHECKING:
     from ares.client.manager import Manager
@@ -168,7 +168,7 @@ def with_manager(
     ``as_user``: the requests count as use from the client's site.
     """
     from ares.client.connect import connections_of, consensus_of, manager_of
-    from ares.machine.memory import CLIENT_BYTES, keep_freed_memory
+    from ares.platform.memory import CLIENT_BYTES, keep_freed_memory
 
     settings = common.settings()
     told = (

@@ -16,9 +16,9 @@ import typer
 from msgspec import Struct, structs
 
 from ares.cli.local_files import naming
+from ares.cli.observe.chains_seen import ChainsSeen, chains_seen
+from ares.cli.observe.releases_seen import releases, sentence, warning
 from ares.cli.options import Common, with_manager
-from ares.cli.seeing.chains_seen import ChainsSeen, chains_seen
-from ares.cli.seeing.releases_seen import releases, sentence, warning
 from ares.cli.terminal import printable, size
 from ares.model.configuration import Configuration, Server
 from ares.model.errors import AresError

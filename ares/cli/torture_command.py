@@ -87,7 +87,7 @@ def torture(
     """
     from rich.console import Console
 
-    from ares.machine.trusted_files import let_nobody_else_write
+    from ares.platform.trusted_files import let_nobody_else_write
     from ares.testing.torture.torture_run import Options
     from ares.testing.torture.torture_run import torture as run
 

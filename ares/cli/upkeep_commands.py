@@ -13,11 +13,11 @@ import typer
 
 from ares.cli.options import Common
 from ares.cli.terminal import Show, parse_size, progress_bar, size
-from ares.machine.loop import run
 from ares.model.errors import BadInput
 from ares.model.identity import CallId, ServerId
 from ares.model.messages import AnyMessage, Done, Refused, Scrub, ScrubReply, SetLogLevel, Upkeep
 from ares.model.quorum import NO_ANSWER
+from ares.platform.loop import run
 
 if TYPE_CHECKING:
     from ares.cluster.settings import Settings
@@ -66,7 +66,7 @@ def log_level(common: Common, level: Level, server: Processes = None) -> None:
     The exit status is 1 if a process does not answer or refuses. In a cluster with keys the command
     needs a key with the role admin.
     """
-    from ares.machine.logs import LEVELS
+    from ares.platform.logs import LEVELS
 
     if level not in LEVELS:
         raise BadInput(

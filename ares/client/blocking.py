@@ -20,8 +20,8 @@ from typing import Any, get_origin
 
 from ares.client.connect import connect
 from ares.cluster.settings import Settings
-from ares.machine.loop import run
 from ares.model.errors import BadInput, ConnectionClosed
+from ares.platform.loop import run
 
 _END = object()
 

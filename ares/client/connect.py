@@ -17,12 +17,12 @@ from ares.cluster.settings import Settings
 from ares.cluster.sites import remote_servers, servers_near
 from ares.consensus.port import Consensus
 from ares.consensus.remote import RemoteConsensus
-from ares.machine.memory import CLIENT_BYTES, keep_freed_memory
 from ares.model.configuration import Configuration
 from ares.model.errors import BadInput
 from ares.model.identity import ClientId
 from ares.net.port import Connections
 from ares.net.transports import connections
+from ares.platform.memory import CLIENT_BYTES, keep_freed_memory
 from ares.reconfig.view import Switches
 from ares.tracing.export import tracer_of
 from ares.tracing.operation_log import OperationLog
@@ -178,7 +178,7 @@ def connect(
 
     No message is sent until the first operation. Use a single connection for a whole program:
     operations run side by side. From the connection on, the process keeps up to 256 MiB of freed
-    memory for large values (ares/machine/memory.py gives the reason, and how the environment
+    memory for large values (ares/platform/memory.py gives the reason, and how the environment
     prevents this).
     """
     if not isinstance(cluster, str | os.PathLike | Settings):

@@ -28,6 +28,9 @@ from ares.client.local_copy import (
     content_of_bytes,
     content_of_file,
 )
+from ares.engine.effects import Operation
+from ares.engine.jobs import About
+from ares.engine.room import OBJECT_OPERATION_BYTES, UNKNOWN_REPLY_BYTES
 from ares.fragment.block import BlockIds, Genesis, genesis_name
 from ares.fragment.collect import GRACE_S, fm_collect, fm_remove
 from ares.fragment.divide import MIB, Chunk, Content, Divider, Sizes, digest
@@ -40,9 +43,6 @@ from ares.model.configuration import Configuration
 from ares.model.errors import BadInput, ObjectNotFound, Uncertain
 from ares.model.numbers import SECONDS_MAX, is_whole, shown_number
 from ares.model.tag import TAG_ZERO, Tag
-from ares.operation.effects import Operation
-from ares.operation.jobs import About
-from ares.operation.room import OBJECT_OPERATION_BYTES, UNKNOWN_REPLY_BYTES
 from ares.reconfig.mover import Progress
 from ares.reconfig.reconfigure import Reconfigured
 

@@ -12,8 +12,6 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 import msgspec
 from msgspec import Struct
 
-from ares.chain.log_operations import check_chain
-from ares.chain.log_session import LogSession
 from ares.client.file import File
 from ares.client.mirrors import Mirror, fit_for_mirrors, newest_life, refuse_mirror, remove, states
 from ares.client.runner import Runner
@@ -23,6 +21,8 @@ from ares.client.store import ObjectStore, checked_prefix
 from ares.client.whereabouts import Whereabouts
 from ares.consensus.port import Consensus
 from ares.dap.coding import MakeCoding, coding_for
+from ares.engine.effects import Announce, Operation
+from ares.engine.jobs import About
 from ares.fragment.block import genesis_name
 from ares.fragment.divide import Sizes
 from ares.model.configuration import SERVERS_MAX, Configuration, Server
@@ -50,14 +50,14 @@ from ares.model.identity import (
 from ares.model.log_messages import SECRET_BYTES
 from ares.model.messages import ConsensusDescription, Description
 from ares.net.port import Connections
-from ares.objects.operations import delete
-from ares.objects.survey import describe_servers
-from ares.operation.effects import Announce, Operation
-from ares.operation.jobs import About
 from ares.reconfig.locating import LOCATE_S, locate
 from ares.reconfig.mover import Progress, Transfer
 from ares.reconfig.reconfigure import Reconfigured, agree
 from ares.reconfig.view import Switches, View
+from ares.registers.operations import delete
+from ares.registers.survey import describe_servers
+from ares.sharedlog.log_operations import check_chain
+from ares.sharedlog.log_session import LogSession
 from ares.tracing.tracer import Tracer
 
 DESCRIBE_S = 1.0

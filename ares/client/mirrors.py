@@ -1,6 +1,6 @@
 """The mirrors of a cluster: their list, their ages, and how to make and remove a mirror.
 
-See ares/objects/mirroring.py.
+See ares/registers/mirroring.py.
 """
 
 import time
@@ -12,7 +12,7 @@ from ares.client.store import ObjectStore
 from ares.model.configuration import Configuration
 from ares.model.errors import BadInput, DomainNotFound, MirrorNotFound
 from ares.model.identity import DIRECTORY, FILE_DOMAINS, MIRROR_DOMAINS, DomainName, is_domain_name
-from ares.objects.mirroring import (
+from ares.registers.mirroring import (
     AS_OF,
     REMOVED,
     MirrorName,

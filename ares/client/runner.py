@@ -14,11 +14,13 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ares.chain.log_session import LogSession
 from ares.consensus.port import Consensus
 from ares.dap.primitives import Found
-from ares.machine import tasks
-from ares.machine.compiled import client_core
+from ares.engine.effects import Agree, Announce, Operation
+from ares.engine.jobs import About, Key, Task
+from ares.engine.recording import Recording
+from ares.engine.room import Room, Waiter
+from ares.engine.session import TICK_S, Session
 from ares.model.codec import Frame
 from ares.model.configuration import Configuration, Server
 from ares.model.errors import (
@@ -31,13 +33,11 @@ from ares.model.errors import (
 from ares.model.identity import NO_DOMAIN, ClientId, DomainName, ServerId
 from ares.model.messages import AnyMessage
 from ares.net.port import Connections, FramedConnections
-from ares.objects.small_objects import small_objects
-from ares.operation.effects import Agree, Announce, Operation
-from ares.operation.jobs import About, Key, Task
-from ares.operation.recording import Recording
-from ares.operation.room import Room, Waiter
-from ares.operation.session import TICK_S, Session
+from ares.platform import tasks
+from ares.platform.compiled import client_core
 from ares.reconfig.view import View
+from ares.registers.small_objects import small_objects
+from ares.sharedlog.log_session import LogSession
 from ares.tracing.tracer import Tracer
 
 if TYPE_CHECKING:

@@ -11,13 +11,11 @@ from typing import Any, Literal, TypeVar
 
 from msgspec import Struct
 
-from ares.chain.appending import Appender, Done, Flight
-from ares.chain.entries import check_batch
-from ares.chain.log_operations import FOLLOW_S, Follower, LogOperations, check_position
-from ares.chain.log_session import LogSession
-from ares.chain.quick_reads import ReadManner
 from ares.client.runner import Runner
 from ares.client.store import Domain, Identify
+from ares.engine.effects import Operation
+from ares.engine.jobs import About
+from ares.engine.room import OPERATION_BYTES, UNKNOWN_REPLY_BYTES
 from ares.model.configuration import Configuration
 from ares.model.errors import (
     BadInput,
@@ -28,11 +26,13 @@ from ares.model.errors import (
     Unavailable,
 )
 from ares.model.log_messages import ENTRY_BYTES_MAX, PIECE_BYTES
-from ares.operation.effects import Operation
-from ares.operation.jobs import About
-from ares.operation.room import OPERATION_BYTES, UNKNOWN_REPLY_BYTES
 from ares.reconfig.mover import Progress
 from ares.reconfig.reconfigure import Reconfigured
+from ares.sharedlog.appending import Appender, Done, Flight
+from ares.sharedlog.entries import check_batch
+from ares.sharedlog.log_operations import FOLLOW_S, Follower, LogOperations, check_position
+from ares.sharedlog.log_session import LogSession
+from ares.sharedlog.quick_reads import ReadManner
 
 Reads = Literal["craq", "cr"]
 """The servers that answer a read: any server, or the tail alone."""

@@ -12,7 +12,7 @@ from ares.client.store import ObjectStore, checked_key
 from ares.model.errors import BadInput, MirrorTooOld, NotInMirror, ObjectNotFound, Unavailable
 from ares.model.numbers import SECONDS_MAX, is_number, shown_number
 from ares.model.tag import Tag
-from ares.objects.mirroring import MirrorName
+from ares.registers.mirroring import MirrorName
 
 if TYPE_CHECKING:
     from ares.client.manager import Manager

@@ -13,6 +13,9 @@ from msgspec import Struct
 from ares.client.file import File
 from ares.client.runner import Runner
 from ares.dap.primitives import Found
+from ares.engine.effects import Operation
+from ares.engine.jobs import About, Key
+from ares.engine.room import OBJECT_OPERATION_BYTES, SMALL_REPLY_BYTES, UNKNOWN_REPLY_BYTES
 from ares.fragment.block import GENESIS_NAMES
 from ares.fragment.divide import Sizes
 from ares.fragment.read import FileProgress
@@ -31,18 +34,15 @@ from ares.model.identity import (
 from ares.model.numbers import SECONDS_MAX, is_number, is_whole, shown_number
 from ares.model.tag import Tag
 from ares.model.value import TOMBSTONE, Answered
-from ares.objects.coverable import read_versioned, write_versioned
-from ares.objects.mirroring import Copied, Pass
-from ares.objects.operations import delete, read, stat, write
-from ares.objects.survey import list_objects
-from ares.operation.effects import Operation
-from ares.operation.jobs import About, Key
-from ares.operation.room import OBJECT_OPERATION_BYTES, SMALL_REPLY_BYTES, UNKNOWN_REPLY_BYTES
 from ares.reconfig.mover import Manner, Progress, Transfer
 from ares.reconfig.reconfigure import Reconfigured, reconfigure
 from ares.reconfig.throttle import Throttle
 from ares.reconfig.traversal import read_config
 from ares.reconfig.view import View
+from ares.registers.coverable import read_versioned, write_versioned
+from ares.registers.mirroring import Copied, Pass
+from ares.registers.operations import delete, read, stat, write
+from ares.registers.survey import list_objects
 
 if TYPE_CHECKING:
     from ares._core import Objects

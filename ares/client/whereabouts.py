@@ -17,9 +17,9 @@ import msgspec
 from msgspec import Meta
 
 from ares.client.local_copy import cache_directory, replace_file
-from ares.machine.named_files import read_named
 from ares.model.configuration import SERVERS_MAX, Configuration, Server
 from ares.model.identity import DEFAULT_DOMAIN, DOMAIN_BYTES_MAX, DomainName, ServerId
+from ares.platform.named_files import read_named
 
 DOMAINS_MAX = 1000
 """Domains kept in the memory: the domains used last."""

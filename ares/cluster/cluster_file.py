@@ -28,14 +28,6 @@ from ares.cluster.tables import (
     lines,
     written,
 )
-from ares.machine.named_files import SETTINGS_BYTES_MAX, read_named
-from ares.machine.trusted_files import (
-    DIRECTORY_MADE_FOR_ALL,
-    MADE_FOR_ALL,
-    make_directory,
-    replace_durably,
-    write_new,
-)
 from ares.model.configuration import (
     BACKEND_DEFAULT,
     DELTA_DEFAULT,
@@ -45,6 +37,14 @@ from ares.model.configuration import (
 )
 from ares.model.errors import BadInput, ConfigurationRefused
 from ares.model.identity import ServerId
+from ares.platform.named_files import SETTINGS_BYTES_MAX, read_named
+from ares.platform.trusted_files import (
+    DIRECTORY_MADE_FOR_ALL,
+    MADE_FOR_ALL,
+    make_directory,
+    replace_durably,
+    write_new,
+)
 from ares.security.keys import write_secret
 
 Durability = Literal["memory", "fsync"]

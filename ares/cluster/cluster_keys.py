@@ -12,10 +12,10 @@ from pathlib import Path
 from msgspec import Struct
 
 from ares.cluster.tables import FileTable
-from ares.machine.named_files import refuse
-from ares.machine.trusted_files import require_own
 from ares.model.errors import BadInput
 from ares.model.identity import ServerId
+from ares.platform.named_files import refuse
+from ares.platform.trusted_files import require_own
 from ares.security.clients_file import NAME, NAME_EXPECTED, alone, read_clients, write_clients
 from ares.security.keys import SecretKey, SigningKey, is_key, may_be_key, read_key, write_secret
 from ares.security.roles import ROLES, Client, Role

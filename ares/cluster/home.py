@@ -33,9 +33,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from ares.machine.named_files import read_named
-from ares.machine.trusted_files import make_directory, replace_durably, require_unshared, sync
 from ares.model.errors import BadInput, DirectoryLost, ForeignStore, StoreLost
+from ares.platform.named_files import read_named
+from ares.platform.trusted_files import make_directory, replace_durably, require_unshared, sync
 
 CLAIM_NAME = "identity"
 STORE_NAME = "journal"

@@ -33,7 +33,6 @@ from ares.cluster.tables import (
 from ares.cluster.tables import ClientSettings as ClientSettings
 from ares.cluster.tables import MemberSettings as MemberSettings
 from ares.cluster.tables import ServerSettings as ServerSettings
-from ares.machine.named_files import SETTINGS_BYTES_MAX, read_named, refuse
 from ares.model.configuration import (
     BACKEND_DEFAULT,
     DELTA_DEFAULT,
@@ -43,6 +42,7 @@ from ares.model.configuration import (
 )
 from ares.model.errors import BadInput, ConfigurationRefused
 from ares.model.identity import DEFAULT_DOMAIN, ServerId
+from ares.platform.named_files import SETTINGS_BYTES_MAX, read_named, refuse
 from ares.security.keys import keyed, read_secret
 
 FILE_NAME = "cluster.toml"

@@ -18,10 +18,10 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import fields, replace
 
-from ares.machine.named_files import SETTINGS_BYTES_MAX, NotToml, parse_toml, read_named, refuse
 from ares.model.codec import FRAME_BYTES_MAX
 from ares.model.errors import BadInput
 from ares.model.identity import ServerId
+from ares.platform.named_files import SETTINGS_BYTES_MAX, NotToml, parse_toml, read_named, refuse
 from ares.security.clients_file import NAME, NAME_EXPECTED
 from ares.security.keys import read_secret, shown
 

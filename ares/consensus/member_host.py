@@ -16,10 +16,6 @@ from msgspec.structs import replace
 
 from ares.consensus.port import Consensus, Notes
 from ares.consensus.raft.member import RaftMember
-from ares.machine import tasks
-from ares.machine.logs import set_level
-from ares.machine.metrics import Autopiloted
-from ares.machine.release import version
 from ares.model.errors import AresError, BadInput, ConsensusUnavailable, StoreFailed
 from ares.model.identity import DOMAIN_BYTES_MAX, ServerId, is_domain_name
 from ares.model.messages import (
@@ -40,6 +36,10 @@ from ares.model.messages import (
     Undecided,
 )
 from ares.net.port import Listener, Sender
+from ares.platform import tasks
+from ares.platform.logs import set_level
+from ares.platform.metrics import Autopiloted
+from ares.platform.release import version
 from ares.security.roles import Admission
 
 LOOK_S = 1.0

@@ -24,6 +24,8 @@ from msgspec import Struct
 
 from ares.dap.coding import MakeCoding, coding_for
 from ares.dap.reading import UNTIL_DEADLINE, DataReplies, Effort, Looks, Reading, patience_s
+from ares.engine.effects import Gather, Operation, Pause
+from ares.engine.readiness import Order, Readiness
 from ares.model.configuration import Configuration, Successor, latest_named
 from ares.model.element import sealed
 from ares.model.errors import DecodeFailed, Unavailable, Undecodable
@@ -41,8 +43,6 @@ from ares.model.messages import (
 )
 from ares.model.tag import TAG_ZERO, Tag
 from ares.model.value import LOST, TOMBSTONE, WITHHELD, Answered, Mark, Value
-from ares.operation.effects import Gather, Operation, Pause
-from ares.operation.readiness import Order, Readiness
 
 FOLLOW_UP_S = 0.5
 FAR_S = 0.1
@@ -64,7 +64,7 @@ class Found(Struct, frozen=True, gc=False):
     value, DELETED or LEFT. ``confirmed``: the version is at a quorum already. ``successor``: nextC
     as the quorum knew it. ``configuration``: the configuration asked. ``lasting``: the version was
     at a quorum before that quorum heard of a successor; every later read finds the version, here or
-    wherever its domain moves (:func:`ares.objects.operations.at_quorum`).
+    wherever its domain moves (:func:`ares.registers.operations.at_quorum`).
     """
 
     tag: Tag

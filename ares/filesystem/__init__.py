@@ -20,7 +20,7 @@ The guarantees of each call:
   ``open``; this is no snapshot of the whole (ares/fragment/read.py).
 - ``mode="xb"``, ``pipe_file(mode="create")`` and ``"ab"`` refuse to replace another client's
   concurrent put, with an exception: two puts that publish at the same time may both be told of
-  success (coverability is weak; ares/objects/coverable.py).
+  success (coverability is weak; ares/registers/coverable.py).
 - ``info``, ``exists`` and ``size`` are linearizable with the puts of the file. ``ls``, ``find`` and
   ``glob`` are no snapshot: files present throughout the call are listed. There is no cache.
 - ``mv`` copies and afterwards deletes, a transaction publishes the files in sequence: each file

@@ -79,6 +79,7 @@ from contextlib import suppress
 import msgspec
 from msgspec import Struct
 
+from ares.engine.effects import Operation, Report, Together
 from ares.fragment.block import (
     BLOCK_NAMES,
     GENESIS_NAMES,
@@ -110,7 +111,6 @@ from ares.fragment.shared_memory import (
 from ares.model.errors import BadBlock, DecodeFailed, FileChanged, ObjectNotFound
 from ares.model.identity import ObjectName
 from ares.model.tag import TAG_ZERO, Tag
-from ares.operation.effects import Operation, Report, Together
 
 GRACE_S = 24 * 3600
 """Grace period in seconds; a put which takes longer to publish must not run beside a collection."""

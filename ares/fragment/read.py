@@ -18,6 +18,7 @@ from contextlib import suppress
 import msgspec
 from msgspec import Struct
 
+from ares.engine.effects import Now, Operation, Report, Together
 from ares.fragment.block import (
     BlockId,
     Genesis,
@@ -32,7 +33,6 @@ from ares.fragment.shared_memory import Blocks, Pace
 from ares.model.errors import BadBlock, FileChanged, ObjectNotFound
 from ares.model.tag import TAG_ZERO, Tag
 from ares.model.value import WITHHELD
-from ares.operation.effects import Now, Operation, Report, Together
 
 RESTARTS_MAX = 100
 """Replacements of an atomic file under a reader; at each of them some client's put made progress.

@@ -11,6 +11,7 @@ from itertools import chain
 
 import msgspec
 
+from ares.engine.effects import Now, Operation, Report, Together
 from ares.fragment.block import (
     BlockId,
     BlockIds,
@@ -42,8 +43,7 @@ from ares.fragment.shared_memory import (
 from ares.model.errors import Uncertain
 from ares.model.tag import TAG_ZERO, Tag
 from ares.model.value import WITHHELD
-from ares.objects.coverable import Covered
-from ares.operation.effects import Now, Operation, Report, Together
+from ares.registers.coverable import Covered
 
 GRACE_S = 900
 """Grace period, far longer than any operation takes between its first and its last message."""

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from ares.dap.primitives import Found
+from ares.engine.effects import Now, Operation, Together
 from ares.fragment.block import (
     GENESIS_NAMES,
     Block,
@@ -24,11 +25,10 @@ from ares.model.errors import ObjectNotFound, Uncertain
 from ares.model.identity import DomainName, ObjectName
 from ares.model.tag import TAG_ZERO, Tag
 from ares.model.value import TOMBSTONE, Value
-from ares.objects.coverable import Covered, advance, create, cvr_read, cvr_write, mention
-from ares.objects.operations import delete
-from ares.objects.survey import list_mentioned, list_objects
-from ares.operation.effects import Now, Operation, Together
 from ares.reconfig.view import View
+from ares.registers.coverable import Covered, advance, create, cvr_read, cvr_write, mention
+from ares.registers.operations import delete
+from ares.registers.survey import list_mentioned, list_objects
 
 RETRIES_MAX = 100
 """Repetitions of a write over concurrent changes; at each repetition some client's write made
@@ -195,7 +195,7 @@ MEMORY = 8
 class Pace:
     """The number of blocks under way at once.
 
-    ``window()`` is called by :class:`ares.operation.effects.Together`; ``done`` is called for every
+    ``window()`` is called by :class:`ares.engine.effects.Together`; ``done`` is called for every
     block. The number is bounded in bytes, hence a file of any size moves through little memory. The
     number is adaptive, because a window that fills a fast network drowns a slow network, where
     every block is late and is sent again. While blocks come back quickly the window grows by one

@@ -24,6 +24,7 @@ from contextlib import nullcontext
 
 import msgspec
 
+from ares.engine.effects import Operation, Report, Together
 from ares.fragment.block import (
     Block,
     BlockId,
@@ -70,8 +71,7 @@ from ares.model.errors import ObjectNotFound, Uncertain
 from ares.model.identity import ObjectName
 from ares.model.tag import TAG_ZERO, Tag
 from ares.model.value import TOMBSTONE, WITHHELD
-from ares.objects.coverable import Covered
-from ares.operation.effects import Operation, Report, Together
+from ares.registers.coverable import Covered
 
 HINT_STALE_BLOCKS = 16
 """Insertions after which the hint in the genesis block is written again.

@@ -41,7 +41,7 @@ FILE_DOMAINS = "file/"
 """Prefix of the domains of single files."""
 
 MIRROR_DOMAINS = "mirror/"
-"""Prefix of the domains of mirrors: read-only copies of other domains (ares/objects/mirroring.py).
+"""Prefix of the domains of mirrors: read-only copies of other domains (ares/registers/mirroring.py).
 """
 
 DIRECTORY = RESERVED + "domain/"

@@ -25,8 +25,6 @@ from itertools import islice
 from operator import length_hint
 from typing import TYPE_CHECKING
 
-from ares.machine.logs import is_worth_a_line
-from ares.machine.metrics import Traffic
 from ares.model.codec import BATCH_MESSAGES_MAX as BATCH_MESSAGES_MAX
 from ares.model.codec import (
     DETACHED_BYTES_MIN,
@@ -53,6 +51,8 @@ from ares.model.messages import (
 )
 from ares.model.work import REQUEST_WORK, Meter
 from ares.net.port import Came, DeliverFrames, Handle, Sender
+from ares.platform.logs import is_worth_a_line
+from ares.platform.metrics import Traffic
 
 if TYPE_CHECKING:
     from ares._core import Served

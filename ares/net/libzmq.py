@@ -26,7 +26,6 @@ import zmq
 from zmq.utils.monitor import recv_monitor_message
 
 from ares.cluster.tables import Limits
-from ares.machine.metrics import Traffic
 from ares.model.codec import FRAME_BYTES_MAX, Outgoing
 from ares.model.errors import BadInput
 from ares.model.identity import ServerId
@@ -42,6 +41,7 @@ from ares.net.batching import (
 )
 from ares.net.links import Link, LinkedConnections
 from ares.net.port import Handle, Sender
+from ares.platform.metrics import Traffic
 from ares.security.clients_file import KeyedSender, Lock
 
 DRAIN_BATCHES_MAX = 64

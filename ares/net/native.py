@@ -23,9 +23,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from ares.cluster.tables import Limits
-from ares.machine import tasks
-from ares.machine.logs import is_worth_a_line
-from ares.machine.metrics import Traffic
 from ares.model.codec import Frame, Outgoing
 from ares.model.identity import CallId, ServerId
 from ares.model.messages import AnyMessage
@@ -54,6 +51,9 @@ from ares.net.zmtp.frames import (
     WrongMechanism,
     properties,
 )
+from ares.platform import tasks
+from ares.platform.logs import is_worth_a_line
+from ares.platform.metrics import Traffic
 from ares.security.clients_file import KeyedSender, Lock
 from ares.security.keys import SecretKey
 

@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct, structs
 
+from ares.engine.effects import Gather, Operation
 from ares.model.configuration import Configuration, Successor, latest
 from ares.model.identity import ObjectName, ServerId, is_object_name
 from ares.model.messages import Listed, ListObjects, ObjectsReply
-from ares.operation.effects import Gather, Operation
 
 PAGE_OBJECTS = 1000
 

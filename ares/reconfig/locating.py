@@ -5,11 +5,11 @@ The result is a finalized configuration, where a traversal begins as from any ot
 
 from collections.abc import Sequence
 
+from ares.engine.effects import Answers, Gather, Operation
 from ares.model.configuration import Configuration, Server
 from ares.model.errors import NotAuthorized, Unavailable
 from ares.model.identity import NO_DOMAIN, DomainName
 from ares.model.messages import Located, Where
-from ares.operation.effects import Answers, Gather, Operation
 
 LOCATE_S = 1.0
 """Seconds to wait for servers while none answers."""

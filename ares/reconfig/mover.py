@@ -47,13 +47,13 @@ from msgspec import Struct
 
 from ares.dap.primitives import DataAccess, Found
 from ares.dap.reading import BRIEF, THOROUGH, Effort
+from ares.engine.effects import Gather, Now, Operation, Pause, Report, Together
 from ares.model.configuration import Configuration, Status, Successor
 from ares.model.errors import ElementRefused, Superseded, Unavailable, Undecodable
 from ares.model.identity import ClientId, ObjectName
 from ares.model.messages import Bring
 from ares.model.tag import NUMBER_FLOOR, TAG_ZERO, Tag
 from ares.model.value import LOST, WITHHELD, Value
-from ares.operation.effects import Gather, Now, Operation, Pause, Report, Together
 from ares.reconfig.listing import list_page
 from ares.reconfig.throttle import ByteWindow, Throttle, Window
 from ares.reconfig.traversal import detour

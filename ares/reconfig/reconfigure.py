@@ -19,6 +19,7 @@ from contextlib import suppress
 from msgspec import Struct
 
 from ares.dap.coding import coding_for
+from ares.engine.effects import Agree, Announce, Gather, Operation, Report
 from ares.model.configuration import Configuration, Status, Successor
 from ares.model.errors import (
     ConfigurationRefused,
@@ -30,7 +31,6 @@ from ares.model.errors import (
 )
 from ares.model.identity import ObjectName
 from ares.model.messages import CollectConfig, Decided, Finalize
-from ares.operation.effects import Agree, Announce, Gather, Operation, Report
 from ares.reconfig.mover import USUAL, Manner, Mover, Progress
 from ares.reconfig.traversal import detour, put_config, read_config
 from ares.reconfig.view import View

@@ -1,9 +1,9 @@
 """Sequence traversal: the way of an operation from a configuration to the next (Alg. 2)."""
 
+from ares.engine.effects import Gather, Operation
 from ares.model.configuration import Configuration, Status, Successor, latest
 from ares.model.errors import Superseded
 from ares.model.messages import ReadConfig, WriteConfig
-from ares.operation.effects import Gather, Operation
 from ares.reconfig.view import View
 
 

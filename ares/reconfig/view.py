@@ -12,11 +12,11 @@ from msgspec import Struct
 from ares.dap.cache import Memory
 from ares.dap.coding import MakeCoding, coding_for
 from ares.dap.primitives import DataAccess
+from ares.engine.readiness import Readiness
 from ares.model.configuration import Configuration, Status, Successor
 from ares.model.errors import ConfigurationRefused
 from ares.model.identity import ClientId, ConfigurationId
 from ares.model.tag import TagSource
-from ares.operation.readiness import Readiness
 
 RETIRED_KEPT = 8
 """Retired entries kept for a gc-config of this client, in case it reconfigures.

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from ares.machine.release import version
+from ares.platform.release import version
 from ares.results import chosen_traces, over_time
 from ares.results.load_points import points_of
 from ares.results.over_time import shortened

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from ares.machine.named_files import read_named
+from ares.platform.named_files import read_named
 
 DESCRIPTIONS = ("run.json", "config.ini", "ansible-hosts")
 DESCRIPTION_BYTES_MAX = 4 << 20

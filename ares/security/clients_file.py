@@ -20,10 +20,10 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ares.machine.logs import is_worth_a_line
-from ares.machine.named_files import NotToml, parse_toml, read_named
-from ares.machine.trusted_files import replace_durably, require_own
 from ares.model.errors import BadInput
+from ares.platform.logs import is_worth_a_line
+from ares.platform.named_files import NotToml, parse_toml, read_named
+from ares.platform.trusted_files import replace_durably, require_own
 from ares.security.keys import SecretKey, is_key, shown
 from ares.security.roles import ROLES, Client
 

@@ -14,9 +14,9 @@ from typing import ClassVar, Self
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from ares.machine.named_files import HIDDEN, read_named, refuse
-from ares.machine.trusted_files import is_foreign, make_directory, write_new
 from ares.model.errors import BadInput
+from ares.platform.named_files import HIDDEN, read_named, refuse
+from ares.platform.trusted_files import is_foreign, make_directory, write_new
 
 SECRET_BYTES_MAX = 4096
 _SUFFIXES = (".secret", ".password", ".toml", ".pem", ".crt", ".key")

@@ -27,11 +27,6 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 
 import msgspec
 
-from ares.machine import compiled, tasks
-from ares.machine.logs import set_level
-from ares.machine.memory import memory_bytes
-from ares.machine.metrics import DISK_S, Histogram, Traffic, Vitals, holding
-from ares.machine.release import version
 from ares.model.codec import Encoded, Outgoing
 from ares.model.errors import BadInput
 from ares.model.identity import CallId
@@ -61,6 +56,11 @@ from ares.model.messages import (
 )
 from ares.model.work import ENTRY_BYTES_MIN, Meter
 from ares.net.port import Came, Handle, Intake, Loop, Sender
+from ares.platform import compiled, tasks
+from ares.platform.logs import set_level
+from ares.platform.memory import memory_bytes
+from ares.platform.metrics import DISK_S, Histogram, Traffic, Vitals, holding
+from ares.platform.release import version
 from ares.replica.compaction import USUAL, CompactionLimits
 from ares.replica.replica import Replica
 from ares.replica.unsynced import Served, Unsynced, served_of

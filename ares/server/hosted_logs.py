@@ -1,6 +1,6 @@
 """The logs of a storage server: nodes of chains between clients, servers and the disk.
 
-See ares/chain/node.py and docs/log.md. Outputs of a turn of the event loop leave together: a batch
+See ares/sharedlog/node.py and docs/log.md. Outputs of a turn of the event loop leave together: a batch
 for each client and server, and a commit of each log's journal. Requests of servers come in like
 requests of clients; a node's question to another server goes over this server's own connection, and
 is answered over it. A server with everything in memory has no journals: all facts of a node count
@@ -16,12 +16,6 @@ from functools import partial
 from itertools import islice
 from typing import Any, get_args
 
-from ares.chain.entries import Entries
-from ares.chain.log_state import HeldLogs, held_logs
-from ares.chain.node import LogNode
-from ares.chain.stretch import OUTBOX_BYTES_MAX, Sender, Stretch
-from ares.machine import tasks
-from ares.machine.logs import is_worth_a_line
 from ares.model.configuration import Configuration
 from ares.model.errors import BadInput
 from ares.model.identity import ConfigurationId, DomainName, ServerId
@@ -47,8 +41,14 @@ from ares.model.messages import (
 )
 from ares.model.work import Meter
 from ares.net.port import Connections, Loop
+from ares.platform import tasks
+from ares.platform.logs import is_worth_a_line
 from ares.reconfig.throttle import Throttle
 from ares.server.journaled_log import FULL, PLACE_BYTES, HostedLog, room_for
+from ares.sharedlog.entries import Entries
+from ares.sharedlog.log_state import HeldLogs, held_logs
+from ares.sharedlog.node import LogNode
+from ares.sharedlog.stretch import OUTBOX_BYTES_MAX, Sender, Stretch
 from ares.store.port import LogJournals, OrderedJournal
 
 TICK_S = 0.05

@@ -19,8 +19,8 @@ from http import HTTPStatus
 from msgspec import Struct
 
 from ares.cluster.settings import split_address
-from ares.machine import tasks
 from ares.model.errors import BadInput
+from ares.platform import tasks
 
 CONNECTIONS_MAX = 128
 HEAD_BYTES_MAX = 8 * 1024

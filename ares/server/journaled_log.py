@@ -11,13 +11,13 @@ from typing import Any
 
 import msgspec
 
-from ares.chain.entries import Entries, MemoryEntries
-from ares.chain.facts_of_log import BatchPlace, LogFact, LogStanding, PieceFetched, RecordsTaken
-from ares.chain.node import LogNode
-from ares.chain.stored_entries import Shelf, StoredEntries
-from ares.chain.stretch import Sender
 from ares.model.log_messages import Append, Fetched, Forward, LogRecord, Trim
 from ares.model.messages import AnyMessage, Introduce
+from ares.sharedlog.entries import Entries, MemoryEntries
+from ares.sharedlog.facts_of_log import BatchPlace, LogFact, LogStanding, PieceFetched, RecordsTaken
+from ares.sharedlog.node import LogNode
+from ares.sharedlog.stored_entries import Shelf, StoredEntries
+from ares.sharedlog.stretch import Sender
 from ares.store.port import OrderedJournal, Use
 
 PLACE_BYTES = 8 * 1024 * 1024
@@ -68,7 +68,7 @@ class HostedLog:
         self._size = size
 
     def scan(self, mark: BatchPlace) -> Iterator[Sequence[object]]:
-        """Yield batches; see :class:`ares.chain.stored_entries.Reader`."""
+        """Yield batches; see :class:`ares.sharedlog.stored_entries.Reader`."""
         return self.journal.scan(mark) if self.journal is not None else iter(())
 
     def begin(self) -> None:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from ares.machine.metrics import Histogram, Traffic
 from ares.model.errors import ConsensusUnavailable
 from ares.net.batching import BatchListener
+from ares.platform.metrics import Histogram, Traffic
 from ares.server.http_pages import PLAIN, HttpPage, HttpStatus
 
 if TYPE_CHECKING:

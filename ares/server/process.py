@@ -31,19 +31,19 @@ from ares.cluster.settings import MemberSettings, ServerSettings, Settings, spli
 from ares.cluster.sites import at_site, labels_of, sites_of
 from ares.cluster.tables import fitting
 from ares.consensus.port import Consensus, Notes
-from ares.machine import compiled, logs, tasks
-from ares.machine import systemd as service_manager
-from ares.machine.loop import run
-from ares.machine.memory import CLIENT_BYTES, SERVER_BYTES, keep_freed_memory
-from ares.machine.metrics import Traffic
-from ares.machine.release import version
-from ares.machine.trusted_files import let_nobody_else_write
 from ares.model.configuration import Configuration
 from ares.model.errors import AresError, BadInput, DirectoryLost
 from ares.model.identity import ClientId, ObjectName, ServerId
 from ares.model.messages import DETAIL_CHARACTERS_MAX, Bring, Element
 from ares.model.tag import Tag
 from ares.net.transports import connections, listener_at
+from ares.platform import compiled, logs, tasks
+from ares.platform import systemd as service_manager
+from ares.platform.loop import run
+from ares.platform.memory import CLIENT_BYTES, SERVER_BYTES, keep_freed_memory
+from ares.platform.metrics import Traffic
+from ares.platform.release import version
+from ares.platform.trusted_files import let_nobody_else_write
 from ares.security.certificates import Signer, Verifier
 from ares.security.clients_file import AuthorisedClients, Lock
 from ares.security.roles import Admission, Client, Role
@@ -153,7 +153,7 @@ class Asking:
         self, configuration: Configuration, object: ObjectName, tag: Tag, length: int
     ) -> Element | None:
         """Return a rebuilt element; see :data:`ares.server.scrub.Pull`."""
-        from ares.objects.repair import rebuild_element
+        from ares.registers.repair import rebuild_element
 
         runner = self._connected()
         rebuilt = rebuild_element(
@@ -185,7 +185,7 @@ class Asking:
     async def _fetch(
         self, request: Bring, target: Configuration, done: Callable[[Element | None, str], None]
     ) -> None:
-        from ares.objects.repair import bring_element
+        from ares.registers.repair import bring_element
 
         element, why = None, "too few of those servers have it (any more)"
         try:

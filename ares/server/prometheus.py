@@ -1,6 +1,6 @@
 """Numbers of this process in the format of Prometheus.
 
-The page is made on request, out of counts kept anyway (ares/machine/metrics.py). No label ever has
+The page is made on request, out of counts kept anyway (ares/platform/metrics.py). No label ever has
 a value chosen by a client: the names of domains and objects are for `ares-cli status`, and may be
 millions.
 """
@@ -14,11 +14,11 @@ from prometheus_client.metrics_core import GaugeMetricFamily as Gauge
 from prometheus_client.metrics_core import HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from ares.chain.log_state import HeldLogs
-from ares.machine import compiled, tasks
-from ares.machine.metrics import Autopiloted, Histogram, Traffic, Vitals
-from ares.machine.release import version
 from ares.model.messages import ConsensusDescription, Stored
+from ares.platform import compiled, tasks
+from ares.platform.metrics import Autopiloted, Histogram, Traffic, Vitals
+from ares.platform.release import version
+from ares.sharedlog.log_state import HeldLogs
 
 KIND = "text/plain; version=0.0.4; charset=utf-8"
 

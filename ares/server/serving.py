@@ -7,12 +7,12 @@ import math
 import time
 from collections.abc import Callable, Iterable
 
-from ares.machine import compiled, tasks
-from ares.machine.metrics import Traffic
 from ares.model.configuration import Configuration
 from ares.model.errors import StoreFailed
 from ares.model.identity import ServerId
 from ares.net.port import Connections, Listener
+from ares.platform import compiled, tasks
+from ares.platform.metrics import Traffic
 from ares.replica.hosting import Clock, no_clock
 from ares.replica.replica import Replica
 from ares.security.roles import Admission

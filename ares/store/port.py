@@ -9,12 +9,12 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from ares.chain.facts_of_log import BatchPlace, LogFact, LogStanding
 from ares.model.codec import Encoded
 from ares.model.identity import DomainName
 from ares.model.messages import PutData
 from ares.replica.facts import Fact
 from ares.replica.facts import Key as Key
+from ares.sharedlog.facts_of_log import BatchPlace, LogFact, LogStanding
 
 Stored = Fact | LogFact | LogStanding
 """A fact in a journal: a server has a journal for its objects, and another for each log."""

@@ -18,8 +18,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from ares.cluster.tables import TracingSettings
-from ares.machine.release import version
 from ares.model.errors import BadInput
+from ares.platform.release import version
 from ares.tracing.operation_log import OperationLog
 from ares.tracing.spans import CLIENT, INTERNAL, SERVER, SITE, Span
 from ares.tracing.tracer import Export, Parent, Tracer

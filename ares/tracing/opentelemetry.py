@@ -17,8 +17,8 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
 from requests import Session
 
-from ares.machine.release import version
 from ares.model.errors import BadInput
+from ares.platform.release import version
 from ares.tracing.collector_replies import BoundedReplies
 from ares.tracing.spans import CLIENT, SERVER, SITE, Span
 from ares.tracing.tracer import THREAD, Export

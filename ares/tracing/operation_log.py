@@ -15,10 +15,10 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Any
 
-from ares.machine.logs import FIELDS, LineFormatter
+from ares.engine.recording import Recording
 from ares.model.errors import BadInput
 from ares.model.identity import ClientId
-from ares.operation.recording import Recording
+from ares.platform.logs import FIELDS, LineFormatter
 from ares.tracing.outcomes import line_of
 
 FILE_BYTES = 256 * 1024 * 1024

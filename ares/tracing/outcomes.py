@@ -13,6 +13,8 @@ from typing import Any
 from msgspec import Struct
 
 from ares.dap.primitives import Found
+from ares.engine.jobs import About
+from ares.engine.recording import RecordedPart, Recording
 from ares.fragment.read import FileState
 from ares.fragment.report import WriteReport
 from ares.model.configuration import Configuration
@@ -20,10 +22,8 @@ from ares.model.errors import Uncertain
 from ares.model.identity import FILE_DOMAINS, NO_DOMAIN, RESERVED, ServerId, shown
 from ares.model.tag import Tag
 from ares.model.value import TOMBSTONE
-from ares.objects.coverable import Covered
-from ares.operation.jobs import About
-from ares.operation.recording import RecordedPart, Recording
 from ares.reconfig.reconfigure import Reconfigured
+from ares.registers.coverable import Covered
 
 PHASE_1, PHASE_2, BEFORE = "phase1", "phase2", ""
 _FIRST, _SECOND = ("query", "_first_phase"), ("propagate",)

@@ -10,9 +10,9 @@ from typing import Any
 
 from msgspec import Struct
 
+from ares.engine.recording import RecordedPart, Recording
 from ares.model.identity import ServerId
 from ares.model.message import TRACE_BYTES
-from ares.operation.recording import RecordedPart, Recording
 from ares.replica.unsynced import Served
 from ares.tracing.outcomes import attributes_of, of_configuration
 

@@ -21,11 +21,11 @@ from typing import Any, TypeVar
 
 from ares.cluster.tables import TracingSettings
 from ares.dap.coding import Coding, Parts, coding_for
-from ares.machine import tasks
+from ares.engine.jobs import About
+from ares.engine.recording import Computed, Recording
 from ares.model.configuration import Configuration
 from ares.model.identity import ServerId
-from ares.operation.jobs import About
-from ares.operation.recording import Computed, Recording
+from ares.platform import tasks
 from ares.replica.unsynced import Served
 from ares.tracing.backlog import Backlog
 from ares.tracing.operation_log import OperationLog

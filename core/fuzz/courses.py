@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from unittest.mock import patch
 
+from ares.engine.session import TICK_S
 from ares.model.codec import encode
 from ares.model.configuration import Configuration, Status, Successor
 from ares.model.element import sealed
@@ -25,7 +26,6 @@ from ares.model.messages import (
     WriteConfig,
 )
 from ares.model.tag import TAG_ZERO, Tag
-from ares.operation.session import TICK_S
 from ares.security.roles import Role
 from tests.compiled.server_twins import FOREIGN, HOSTED, INITIAL, Half, Keyed, twins
 from tests.property.test_compiled_client import CONFIGURATIONS, NAMES, ODD, SERVERS, VALUES, Both

@@ -1,5 +1,5 @@
 //! The client half: small reads and writes in a known configuration, with the calls, requests,
-//! bytes and results of ares/objects/operations.py and ares/operation/session.py.
+//! bytes and results of ares/registers/operations.py and ares/engine/session.py.
 //! An unusual operation goes to the Python session in its last usual state ([`Handed`]): after a
 //! successor, refusal, differing tags or missing element, at a resend or deadline. Calls, tags and
 //! readiness are the session's. The state is locked for moments only, and never while Python may
@@ -20,7 +20,7 @@ use crate::wire::{self, Cursor, Element, Tag};
 type Any<'py> = Bound<'py, PyAny>;
 type Held = Py<PyAny>;
 
-/// As in ares/operation/jobs.py and session.py.
+/// As in ares/engine/jobs.py and session.py.
 const RESEND_S: f64 = 0.5;
 const SEND_BYTES_PER_S_EXPECTED: f64 = 50e6;
 const USUAL_ROUNDS: f64 = 64.0;
@@ -36,7 +36,7 @@ const SERVERS_MAX: usize = 64;
 /// Lengths of values whose fragments' headers are kept.
 const LENGTHS_KNOWN_MAX: usize = 256;
 const TAGS_MAX: usize = 1001;
-/// As in ares/operation/room.py.
+/// As in ares/engine/room.py.
 const OPERATIONS_MAX: usize = 2048;
 const NUMBER_LAST: u64 = u64::MAX;
 /// Room for the answers of most operations.
@@ -136,7 +136,7 @@ fn data<'a>(cursor: &mut Cursor<'a>) -> Option<Data<'a>> {
 
 // -- operations under way -------------------------------------------------------------------------
 
-/// The order of servers in a turn (ares/operation/readiness.py). `wanted`: bits of element senders.
+/// The order of servers in a turn (ares/engine/readiness.py). `wanted`: bits of element senders.
 struct Order {
     python: Held,
     first: Vec<usize>,
@@ -323,7 +323,7 @@ fn head(
 
 // -- Python's view --------------------------------------------------------------------------------
 
-/// An operation for the Python session (ares/operation/handed.py). `call` 0: waits for its turn.
+/// An operation for the Python session (ares/engine/handed.py). `call` 0: waits for its turn.
 #[pyclass(frozen, get_all, module = "ares._core")]
 pub struct Handed {
     make: Held,

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import msgspec
 
-from ares.machine.release import version
+from ares.platform.release import version
 from experiments.bench import baseline
 from experiments.bench.as_runs import make_page, write_faults, write_turns
 from experiments.bench.cassandra import CASSANDRA

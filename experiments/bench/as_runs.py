@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
-from ares.machine.interpreter import python
+from ares.platform.interpreter import python
 from ares.results.load_points import LoadFile, LoadPoint
 from experiments import ENVIRONMENT
 from experiments.bench.faults import Disturbed

@@ -16,7 +16,7 @@ from functools import lru_cache
 import msgspec
 from msgspec import Struct
 
-from ares.machine.loop import run
+from ares.platform.loop import run
 from experiments.bench.closed_loop import Arrivals, Asked, ClosedLoop, Loop, OpenLoop, Record
 from experiments.bench.stores import AresStore, Clients, EtcdStore, RedisStore, Store
 from experiments.bench.values import PRELOADER, Begun, Values

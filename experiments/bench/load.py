@@ -14,7 +14,7 @@ from itertools import pairwise
 import msgspec
 from msgspec import Struct
 
-from ares.machine.interpreter import python
+from ares.platform.interpreter import python
 from experiments import ENVIRONMENT
 from experiments.bench.generator import BUCKETS_PER_E, READY, SLOT_S, Outcome, Plan, Window
 from experiments.bench.processes import BenchError, busy_s, cpu_of, peak_bytes

@@ -21,11 +21,11 @@ from msgspec import Struct, structs
 
 from ares.client.connect import connect
 from ares.client.store import ObjectStore, checked_key
-from ares.machine.loop import run
+from ares.engine.effects import Effect, Gather, Operation, Together
 from ares.model.configuration import Configuration
 from ares.model.errors import AresError
-from ares.objects.operations import read, write
-from ares.operation.effects import Effect, Gather, Operation, Together
+from ares.platform.loop import run
+from ares.registers.operations import read, write
 from experiments.bench.closed_loop import ClosedLoop, Record
 from experiments.bench.generator import READY, Preload, say
 from experiments.bench.stores import PAUSE_AFTER_TROUBLE_S

@@ -12,7 +12,7 @@ from msgspec import Struct, structs
 
 from ares.client.connect import connect
 from ares.cluster.settings import Settings
-from ares.machine.loop import run
+from ares.platform.loop import run
 from ares.reconfig.mover import Progress
 from experiments.bench.generator import READY, say
 from experiments.bench.moving_load import Shape

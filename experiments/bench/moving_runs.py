@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from ares.machine.interpreter import python
+from ares.platform.interpreter import python
 from ares.reconfig.throttle import OBJECT_BYTES_MIN
 from experiments import ENVIRONMENT
 from experiments.bench.generator import READY

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ares.client.connect import connect
 from ares.client.manager import Manager
-from ares.machine.loop import run
+from ares.platform.loop import run
 from experiments.bench.processes import cpu_of
 from experiments.bench.samples import MIB, Sample, resident_mib
 from experiments.cluster import local_cluster

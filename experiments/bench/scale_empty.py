@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from ares.machine.interpreter import python
+from ares.platform.interpreter import python
 from experiments.bench.processes import cpu_s
 from experiments.bench.samples import Sample, resident_mib
 

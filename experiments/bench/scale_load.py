@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ares.client.connect import connect
-from ares.machine.loop import run
+from ares.platform.loop import run
 from experiments.bench.load import generators
 from experiments.bench.peers import Ares
 from experiments.bench.processes import cpu_of, resident_bytes

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from ares.client.connect import connect
 from ares.client.shared_log import Log
-from ares.machine.loop import run
 from ares.model.configuration import Configuration
 from ares.model.errors import AppendUncertain, AresError
+from ares.platform.loop import run
 from experiments.cluster import local_cluster
 from experiments.logs.log_figures import opened, pid_of
 from experiments.measuring import Table

@@ -20,10 +20,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from ares.client.connect import Connecting
 from ares.client.shared_log import Log
 from ares.cluster.settings import Settings
-from ares.machine.interpreter import python
-from ares.machine.loop import run
 from ares.model.configuration import Configuration
 from ares.model.errors import AresError
+from ares.platform.interpreter import python
+from ares.platform.loop import run
 from ares.results.load_points import LoadFile, LoadPoint
 from experiments.bench.measured_points import began, write_load
 from experiments.bench.stores import Coroutines

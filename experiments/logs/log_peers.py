@@ -12,8 +12,8 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 
-from ares.machine.loop import run
 from ares.model.errors import AresError
+from ares.platform.loop import run
 from experiments.bench.etcd import Etcd
 from experiments.bench.etcd_client import etcd_clients
 from experiments.bench.peers import Durability

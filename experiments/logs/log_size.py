@@ -6,8 +6,8 @@ from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
 
 from ares.client.shared_log import Log
-from ares.machine.loop import run
 from ares.model.errors import AresError
+from ares.platform.loop import run
 from experiments.bench.processes import resident_bytes
 from experiments.cluster import local_cluster
 from experiments.logs.log_figures import opened, pids_of

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ares.client.shared_log import Log
-from ares.machine.loop import run
 from ares.model.errors import AresError
+from ares.platform.loop import run
 from experiments.bench.processes import resident_bytes
 from experiments.bench.stores import Coroutines
 from experiments.cluster import local_cluster

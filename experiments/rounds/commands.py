@@ -7,8 +7,8 @@ from typing import Any
 
 from msgspec import structs
 
-from ares.machine.interpreter import python
 from ares.model.errors import BadInput
+from ares.platform.interpreter import python
 from experiments.rounds.beds import MADE, RESERVED
 from experiments.rounds.engine import Engine
 from experiments.rounds.scenario import SCALES, Round, Scenario, protocols_of, scenarios

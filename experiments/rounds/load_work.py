@@ -13,7 +13,7 @@ from msgspec import structs
 
 from ares.client.connect import connect
 from ares.cluster.settings import Settings
-from ares.machine.loop import run
+from ares.platform.loop import run
 from ares.results.load_points import LoadFile, LoadPoint
 from experiments.bench.etcd_leader import leads
 from experiments.bench.load import Generators, Measured, generators

@@ -14,8 +14,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from ares.machine.interpreter import python
 from ares.model.errors import AresError, BadInput
+from ares.platform.interpreter import python
 from ares.tracing.tree import printable
 
 PLAYBOOKS = Path(__file__).parents[2] / "playbooks"

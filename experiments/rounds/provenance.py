@@ -7,7 +7,7 @@ import sys
 from functools import cache
 from pathlib import Path
 
-from ares.machine.release import version
+from ares.platform.release import version
 
 _ASK_S = 20.0
 _VERSION_OF = {

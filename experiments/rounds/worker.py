@@ -22,8 +22,8 @@ from ares.client.connect import connect
 from ares.client.manager import Manager
 from ares.cluster.settings import Settings
 from ares.fragment.divide import Sizes
-from ares.machine.loop import run
 from ares.model.errors import AresError, ObjectNotFound
+from ares.platform.loop import run
 from ares.tracing.operation_log import MORE
 from experiments.algorithms import Coverable, Fragmented, Plain, Register, open_register
 from experiments.bench.generator import connected

@@ -14,8 +14,8 @@ from collections.abc import Awaitable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ares.machine.loop import run
 from ares.model.errors import AresError, BadInput
+from ares.platform.loop import run
 from experiments.bench.processes import end_on_sigterm
 from experiments.rounds.commands import RESULTS
 from experiments.sites import outcome

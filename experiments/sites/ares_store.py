@@ -14,8 +14,8 @@ from msgspec import structs
 from ares.client.connect import connect as connect_to
 from ares.client.connect import settings_of
 from ares.client.manager import Manager
-from ares.machine.interpreter import python
 from ares.model.errors import AresError
+from ares.platform.interpreter import python
 from experiments.bench.processes import NotStarted, await_that
 from experiments.sites.store import (
     Client,

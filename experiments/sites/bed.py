@@ -14,8 +14,8 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from ares.machine.interpreter import python
 from ares.model.errors import BadInput
+from ares.platform.interpreter import python
 from ares.testing import namespaces
 from ares.testing.namespaces import NETWORK_TOOLS, NamespaceFailed
 from experiments import ENVIRONMENT

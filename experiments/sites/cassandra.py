@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ares.machine.interpreter import python
+from ares.platform.interpreter import python
 from experiments.bench.cassandra import Cassandra, jars
 from experiments.bench.roles import described
 from experiments.sites.blocking import answers, await_that, in_thread

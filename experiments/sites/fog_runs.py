@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from ares.machine.interpreter import python
+from ares.platform.interpreter import python
 from ares.results.load_points import LoadFile, LoadPoint
 from experiments.bench.measured_points import write_load
 from experiments.rounds.provenance import provenance

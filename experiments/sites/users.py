@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from ares.machine.interpreter import python
+from ares.platform.interpreter import python
 from experiments import ENVIRONMENT
 from experiments.sites.bed import Bed
 from experiments.sites.orders import Answer, Opening, Order

@@ -13,7 +13,7 @@ from itertools import cycle
 
 import msgspec
 
-from ares.machine.loop import run
+from ares.platform.loop import run
 from experiments.sites.orders import Answer, Done, Opening, Operation, Order, is_whole, value_of
 from experiments.sites.store import Client, OperationFailed
 from experiments.sites.stores import STORES, module_of

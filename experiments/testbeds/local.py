@@ -20,8 +20,8 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
-from ares.machine.interpreter import python
 from ares.model.errors import BadInput
+from ares.platform.interpreter import python
 from ares.testing import namespaces
 from ares.testing.namespaces import NETWORK_TOOLS, NamespaceFailed
 from ares.tracing.tree import printable

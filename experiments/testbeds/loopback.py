@@ -19,8 +19,8 @@ from typing import NoReturn
 
 import msgspec
 
-from ares.machine.interpreter import python
 from ares.model.errors import BadInput
+from ares.platform.interpreter import python
 from ares.tracing.tree import printable
 from experiments import ENVIRONMENT
 from experiments.testbeds import inventory

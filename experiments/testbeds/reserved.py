@@ -10,8 +10,8 @@ from shlex import quote
 
 from msgspec import Struct
 
-from ares.machine.named_files import read_named
 from ares.model.errors import BadInput
+from ares.platform.named_files import read_named
 from ares.tracing.tree import printable
 from experiments.testbeds.inventory import Host, Value, ssh
 from experiments.testbeds.plan import GROUPS, check_address, check_name, check_user

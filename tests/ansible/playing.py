@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 import ares
-from ares.machine.interpreter import python
+from ares.platform.interpreter import python
 from tests.ports import free_addresses
 
 CHECKOUT = Path(ares.__file__).parent.parent

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ares.cluster.settings import Settings
-from ares.machine.interpreter import python
+from ares.platform.interpreter import python
 from experiments import ENVIRONMENT
 from experiments.testbeds import local
 from experiments.testbeds.plan import HostPlan

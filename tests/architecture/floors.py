@@ -13,14 +13,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-PURE = ("model", "operation", "dap", "reconfig", "replica", "objects", "fragment", "chain")
+PURE = ("model", "engine", "dap", "reconfig", "replica", "registers", "fragment", "sharedlog")
 """Packages that touch no clock, socket, disk or random source."""
 
 PACKAGES = (
     *PURE,
-    *("machine", "security", "cluster", "net", "store", "consensus", "tracing", "results"),
+    *("platform", "security", "cluster", "net", "store", "consensus", "tracing", "results"),
     *("client", "autopilot", "server", "filesystem", "testing", "cli"),
-    *("sim", "torture", "__main__", "__init__"),
+    *("__main__", "__init__"),
 )
 
 IMPURE = {
@@ -391,10 +391,10 @@ def _begins_with(test: ast.expr, parameters: set[str]) -> bool:
     return any(isinstance(node, ast.Name) and node.id in parameters for node in ast.walk(test))
 
 
-PYTHON = "ares.machine.interpreter"
+PYTHON = "ares.platform.interpreter"
 NAMES_PYTHON = (
     PYTHON,
-    "ares.machine.compiled",
+    "ares.platform.compiled",
     "tests.checkout.test_core_build",
     "tests.checkout.test_editable_install",
     "tests.checkout.test_release",
@@ -406,7 +406,7 @@ _UNSAFE = re.compile(r"python[0-9.]* -m ares\b")
 
 
 def starting_python(tree: list[Module]) -> list[str]:
-    """Find starts of Python without ``ares.machine.interpreter.python``, also in advice.
+    """Find starts of Python without ``ares.platform.interpreter.python``, also in advice.
 
     Such a Python may import from the working directory.
     """
@@ -433,14 +433,14 @@ def unsafe_advice(name: str, text: str) -> list[str]:
     return [f"{name}: {found[0]}: say python -P -m" for found in _UNSAFE.finditer(text)]
 
 
-TASKS = "ares.machine.tasks"
+TASKS = "ares.platform.tasks"
 """Module with background tasks and timers, which reports their failures."""
 
 BEGINNERS = {"create_task", "ensure_future", "call_later", "call_at"}
 
 UNSUPERVISED = {
     "ares.cli.demo.": "its own traffic, awaited before the demo ends",
-    "ares.cli.seeing.top_command.create_task": "awaited at once, beside the screen's end",
+    "ares.cli.observe.top_command.create_task": "awaited at once, beside the screen's end",
     "ares.client.file.create_task": "blocks under way, awaited by the call that sends them",
     "ares.client.runner.call_": "one timer for each tick and pause, whose step is supervised",
     "ares.client.shared_log.ensure_future": "the next piece, awaited by the iterator",

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import ares
-from ares.machine.interpreter import python
+from ares.platform.interpreter import python
 
 from .floors import (
     FILE_LINES_MAX,
@@ -110,7 +110,7 @@ BREACHES = [
     *[
         (
             "impure",
-            {"operation__session": f"import {name}"},
+            {"engine__session": f"import {name}"},
             f"imports {name} below the purity line",
         )
         for name in ("asyncio", "socket", "threading")
@@ -215,7 +215,7 @@ BREACHES = [
         (
             "unsupervised",
             {"server__serving": f"import asyncio\ndef f(loop):\n    {call}"},
-            f"ares.server.serving:3: {name}: only ares.machine.tasks",
+            f"ares.server.serving:3: {name}: only ares.platform.tasks",
         )
         for name, call in [
             ("create_task", "asyncio.create_task(g())"),
@@ -269,7 +269,7 @@ def test_a_tree_that_keeps_the_rules_is_accepted(tmp_path):
         reconfig__view="from ..model.tag import Tag\ndef f(x):\n    y = x\n    assert y",
         net__libzmq="import zmq\nfrom . import port",
         net__port="import asyncio",
-        machine__tasks="import asyncio\ndef f():\n    asyncio.create_task(g())",
+        platform__tasks="import asyncio\ndef f():\n    asyncio.create_task(g())",
         autopilot__pilot="import asyncio\nasync def f():\n    async with asyncio.TaskGroup() as group:\n        group.create_task(g())",
         client__manager="import asyncio\nfrom ares.net.port import Connections",
         client__connect="from ares.net.libzmq import ZmqConnections",
@@ -282,7 +282,7 @@ def test_a_tree_that_keeps_the_rules_is_accepted(tmp_path):
     [
         "ares",
         "ares.dap.primitives",
-        "ares.operation.session",
+        "ares.engine.session",
         "ares.replica.replica",
         "ares.client.manager",
     ],

@@ -5,11 +5,11 @@ The repair follows the judgement, or does not happen.
 
 from ares.autopilot.judge import Finish, Replace, Sound, Stuck, look_up, mend
 from ares.model.configuration import Configuration
-from ares.objects.operations import read, write
 from ares.reconfig.mover import Manner
 from ares.reconfig.reconfigure import add_config, announce_successor
 from ares.reconfig.throttle import Throttle
 from ares.reconfig.traversal import read_config
+from ares.registers.operations import read, write
 from tests.protocol.world import World, servers
 
 INITIAL = Configuration.abd(servers(0, 1, 2)).at("default", 0)

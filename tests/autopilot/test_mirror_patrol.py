@@ -22,7 +22,7 @@ from ares.model.errors import (
     Unavailable,
 )
 from ares.model.identity import ServerId
-from ares.objects.mirroring import MirrorName
+from ares.registers.mirroring import MirrorName
 from tests.autopilot.test_pilot import Leaders, becomes, until
 from tests.inproc.cluster import Cluster
 

@@ -14,12 +14,12 @@ import ares.autopilot.pilot
 from ares.autopilot.pilot import Autopilot
 from ares.client.manager import Manager
 from ares.cluster.tables import AutopilotSettings
+from ares.engine.effects import Gather
 from ares.model.configuration import Configuration
 from ares.model.element import sealed
 from ares.model.identity import ClientId, ServerId
 from ares.model.messages import PutData
 from ares.model.tag import Tag
-from ares.operation.effects import Gather
 from ares.replica.replica import Replica
 from ares.server.host import Host
 from tests.inproc.cluster import Cluster

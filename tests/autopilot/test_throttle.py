@@ -2,12 +2,12 @@
 
 import pytest
 
+from ares.engine.effects import Pause, Together
+from ares.engine.readiness import Readiness
+from ares.engine.session import TICK_S
 from ares.model.configuration import Configuration
 from ares.model.errors import BadInput, Unavailable
 from ares.model.identity import ClientId
-from ares.operation.effects import Pause, Together
-from ares.operation.readiness import Readiness
-from ares.operation.session import TICK_S
 from ares.reconfig.mover import Manner, Mover
 from ares.reconfig.throttle import OBJECT_BYTES_MIN, SAVED_S, Throttle
 from ares.reconfig.view import Switches, View

@@ -29,8 +29,8 @@ wrong: int = ares.ORIGIN
 
 def package(directory: Path, origin: str) -> None:
     """Write a package `ares` with its origin, and a version as ours."""
-    (directory / "ares/machine").mkdir(parents=True)
-    shutil.copy(CHECKOUT / "ares/machine/release.py", directory / "ares/machine")
+    (directory / "ares/platform").mkdir(parents=True)
+    shutil.copy(CHECKOUT / "ares/platform/release.py", directory / "ares/platform")
     (directory / "ares/__init__.py").write_text(f"ORIGIN = {origin!r}\n")
     (directory / "ares/py.typed").touch()
 

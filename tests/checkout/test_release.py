@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from ares.cli.seeing.releases_seen import releases, sentence, warning
-from ares.machine import release
-from ares.machine.release import RELEASE
+from ares.cli.observe.releases_seen import releases, sentence, warning
 from ares.model.messages import ConsensusDescription, Description
+from ares.platform import release
+from ares.platform.release import RELEASE
 
 CHECKOUT = Path(__file__).parents[2]
-TOLD = "from ares.machine.release import version; print(version())"
+TOLD = "from ares.platform.release import version; print(version())"
 DAY = "2026-01-01T00:00:00Z"
 
 
@@ -32,9 +32,9 @@ def git(directory: Path, *words: str) -> str:
 
 def source(directory: Path) -> Path:
     """Write the sources of a version without git."""
-    (directory / "ares/machine").mkdir(parents=True)
+    (directory / "ares/platform").mkdir(parents=True)
     (directory / "ares/__init__.py").touch()
-    shutil.copy(CHECKOUT / "ares/machine/release.py", directory / "ares/machine")
+    shutil.copy(CHECKOUT / "ares/platform/release.py", directory / "ares/platform")
     shutil.copy(CHECKOUT / ".gitattributes", directory)
     return directory
 

@@ -11,11 +11,6 @@ from collections import Counter
 import pytest
 
 import ares
-from ares.chain import log_operations
-from ares.chain.appending import WINDOW, WINDOW_BYTES
-from ares.chain.log_operations import Follower
-from ares.chain.node import LogNode
-from ares.machine import tasks
 from ares.model.errors import ConnectionClosed, LogNotFound
 from ares.model.log_messages import (
     ENTRIES_MAX,
@@ -24,6 +19,11 @@ from ares.model.log_messages import (
     RECORD_BYTES_MAX,
     ReadLog,
 )
+from ares.platform import tasks
+from ares.sharedlog import log_operations
+from ares.sharedlog.appending import WINDOW, WINDOW_BYTES
+from ares.sharedlog.log_operations import Follower
+from ares.sharedlog.node import LogNode
 
 SPARES = ares.Configuration.chain(["s3", "s4", "s5"])
 
@@ -434,7 +434,7 @@ async def test_a_log_belongs_to_its_event_loop(cluster):
 
 
 async def test_a_read_goes_on_when_the_server_that_was_asked_is_silent(cluster, monkeypatch):
-    monkeypatch.setattr("ares.chain.quick_reads.ASK_S", 0.1)
+    monkeypatch.setattr("ares.sharedlog.quick_reads.ASK_S", 0.1)
     monkeypatch.setattr(log_operations, "ASK_S", 0.1)
     log = await cluster.log()
     await log.append(b"a")

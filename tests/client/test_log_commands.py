@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import ares
-from ares.machine.interpreter import python
+from ares.platform.interpreter import python
 from tests.process.command_line import Cli, running_cluster
 from tests.process.warm_start import ares_cli
 

@@ -6,22 +6,22 @@ Old entries move no faster than allowed.
 import pytest
 from msgspec.structs import replace
 
-from ares.chain.log_state import HeldLogs, held_logs
-from ares.chain.node import LogNode
-from ares.cli.seeing.chains_seen import chains_seen
+from ares.cli.observe.chains_seen import chains_seen
 from ares.cli.status_command import survey
-from ares.machine.metrics import DISK_S, Histogram
 from ares.model.configuration import Configuration, Server
 from ares.model.errors import AresError
 from ares.model.identity import NO_CALL, ServerId
 from ares.model.log_messages import Append, Seal
 from ares.model.messages import Introduce
+from ares.platform.metrics import DISK_S, Histogram
 from ares.reconfig.throttle import Throttle
 from ares.replica.replica import Replica
 from ares.server.host import Host
 from ares.server.prometheus import of_server, render
-from tests.chain.chains import CLIENT, NAMES, Wired, call, chain
+from ares.sharedlog.log_state import HeldLogs, held_logs
+from ares.sharedlog.node import LogNode
 from tests.client.conftest import cluster as cluster
+from tests.sharedlog.chains import CLIENT, NAMES, Wired, call, chain
 
 
 def hold(operations, target):

@@ -12,11 +12,11 @@ import ares
 from ares.client.manager import Manager
 from ares.client.store import ObjectStore
 from ares.consensus.local import LocalConsensus
+from ares.engine.room import OBJECT_OPERATION_BYTES, OPERATION_BYTES, OPERATIONS_MAX
 from ares.model.configuration import Configuration, Server
 from ares.model.errors import ConnectionClosed
 from ares.model.identity import DEFAULT_DOMAIN, ClientId
 from ares.net.native import ZmtpConnections, ZmtpListener
-from ares.operation.room import OBJECT_OPERATION_BYTES, OPERATION_BYTES, OPERATIONS_MAX
 from ares.reconfig.view import Switches
 from ares.server.serving import run_server
 from tests.ports import free_addresses

@@ -20,7 +20,6 @@ import msgspec
 import pytest
 
 from ares.cluster.settings import Settings
-from ares.machine.interpreter import python
 from ares.model.codec import decode, encode
 from ares.model.log_messages import ChainReply, ChainRequest
 from ares.model.messages import (
@@ -35,6 +34,7 @@ from ares.model.messages import (
     Timed,
     Where,
 )
+from ares.platform.interpreter import python
 
 from ..transport.samples import SAMPLES, SINCE
 

@@ -3,14 +3,14 @@
 from types import FunctionType
 
 from ares.client import runner
+from ares.engine.jobs import About
+from ares.engine.session import Session
 from ares.model.codec import encode
 from ares.model.identity import ObjectName
 from ares.net.batching import batches
-from ares.objects.operations import read, write
-from ares.objects.small_objects import small_objects
-from ares.operation.jobs import About
-from ares.operation.session import Session
 from ares.reconfig.view import View
+from ares.registers.operations import read, write
+from ares.registers.small_objects import small_objects
 
 
 class Began:

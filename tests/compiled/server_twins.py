@@ -5,13 +5,13 @@ from operator import length_hint
 
 import msgspec
 
-from ares.machine.compiled import CORE
 from ares.model.codec import Encoded, decode_requests, encode, encode_array
 from ares.model.configuration import Configuration, Server
 from ares.model.errors import BadMessage
 from ares.model.identity import DEFAULT_DOMAIN
 from ares.model.messages import Introduce
 from ares.net.zmtp.frames import head
+from ares.platform.compiled import CORE
 from ares.replica.replica import Replica
 from ares.security.clients_file import KeyedSender
 from ares.security.roles import Admission, Client, Role

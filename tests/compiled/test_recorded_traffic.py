@@ -10,7 +10,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from ares.machine.compiled import CORE, client_core
 from ares.model.codec import decode_requests
 from ares.model.configuration import Status
 from ares.model.errors import BadMessage
@@ -32,6 +31,7 @@ from ares.model.messages import (
     TagReply,
     WriteConfig,
 )
+from ares.platform.compiled import CORE, client_core
 from ares.replica.hosting import INLINE_BYTES_MAX
 from tests.compiled import recorded_clients, recorded_servers
 from tests.compiled.recorded_clients import Twin

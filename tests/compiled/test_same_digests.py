@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ares.machine.compiled import CORE, PURE
-from ares.machine.interpreter import python
+from ares.platform.compiled import CORE, PURE
+from ares.platform.interpreter import python
 from ares.testing.sim.run import drawn, quiet, run_plan
 
 pytestmark = pytest.mark.skipif(CORE is None, reason="nothing is compiled")

@@ -16,14 +16,14 @@ from ares.cluster.cluster_file import Plan, create
 from ares.cluster.cluster_keys import authorise
 from ares.consensus.local import LocalConsensus
 from ares.consensus.member_host import ConsensusHost
-from ares.machine import compiled
+from ares.engine.session import TICK_S
 from ares.model.configuration import Configuration
 from ares.model.errors import NotAuthorized, ObjectNotFound
 from ares.model.identity import CallId, ConfigurationId, ObjectName
 from ares.model.messages import GetTag
 from ares.net import batching
 from ares.net.native import ZmtpConnections, ZmtpListener
-from ares.operation.session import TICK_S
+from ares.platform import compiled
 from ares.server.process import certifying, guard_of
 from ares.store.journal.log import open_journal
 from ares.store.journal.segments import Owner

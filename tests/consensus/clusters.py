@@ -12,11 +12,11 @@ from ares.cluster.tables import BEAT_S
 from ares.consensus.member_host import ConsensusHost
 from ares.consensus.raft.member import RaftMember
 from ares.consensus.remote import RemoteConsensus
-from ares.machine.interpreter import python
 from ares.model.configuration import Configuration
 from ares.model.identity import DomainName, ServerId
 from ares.model.messages import ConsensusDescription
 from ares.net.libzmq import ZmqConnections
+from ares.platform.interpreter import python
 from tests.inproc.network import InprocConnections, InprocListener, InprocNetwork
 
 from ..ports import free_addresses

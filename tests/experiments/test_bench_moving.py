@@ -6,8 +6,8 @@ import pytest
 
 from ares.model.configuration import Configuration
 from ares.model.identity import DEFAULT_DOMAIN
-from ares.objects.operations import read, write
 from ares.reconfig.reconfigure import reconfigure
+from ares.registers.operations import read, write
 from experiments.bench.moving import main
 from experiments.bench.moving_figures import Beside, Latency, curve, latency
 from experiments.bench.moving_load import Trace, Watched, watched

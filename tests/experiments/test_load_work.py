@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ares.machine.loop import run
+from ares.platform.loop import run
 from experiments.bench.measured_points import read_load
 from experiments.bench.peers import Ares, Running
 from experiments.bench.processes import BenchError

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ares.machine.interpreter import python
 from ares.model.errors import BadInput
+from ares.platform.interpreter import python
 from experiments import papers
 from experiments.rounds.scenario import scenarios
 

@@ -12,7 +12,7 @@ import sqlite3
 
 import pytest
 
-from ares.machine.interpreter import python
+from ares.platform.interpreter import python
 from experiments import ENVIRONMENT
 from experiments.bench import redis_client
 from experiments.bench.redis import Redis

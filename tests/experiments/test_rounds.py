@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from ares.cluster.home import held
-from ares.machine.interpreter import python
 from ares.model.errors import BadInput
+from ares.platform.interpreter import python
 from experiments import ENVIRONMENT
 from experiments.bench.stores import AresStore
 from experiments.rounds import engine as subject

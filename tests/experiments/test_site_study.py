@@ -14,8 +14,8 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from ares.machine.interpreter import python
 from ares.model.errors import BadInput
+from ares.platform.interpreter import python
 from ares.testing import namespaces
 from experiments import ENVIRONMENT
 from experiments.sites import ares_store, disturbances, fog_plan, outcome, ycsb

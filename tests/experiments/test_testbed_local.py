@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from ares.machine.interpreter import python
 from ares.model.errors import BadInput
+from ares.platform.interpreter import python
 from experiments import ENVIRONMENT
 from experiments.__main__ import main
 from experiments.bench.processes import cpu_s

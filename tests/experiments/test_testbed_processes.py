@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from ares.machine.interpreter import python
 from ares.model.errors import BadInput
+from ares.platform.interpreter import python
 from experiments.bench.processes import cpu_s
 from experiments.testbeds import loopback
 from experiments.testbeds.loopback import LoopbackTestbed

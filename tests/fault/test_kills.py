@@ -1,4 +1,4 @@
-"""kill -9 in short loops; `python -P -m ares.testing.kills.kills` runs thousands of kills."""
+"""kill -9 in short loops; `python -P -m ares.testing.kills` runs thousands of kills."""
 
 import os
 import signal
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ares.machine.interpreter import python
+from ares.platform.interpreter import python
 from ares.testing.kills.kills import kill_members, kill_servers
 from ares.testing.kills.storm import StormLimits
 
@@ -60,7 +60,7 @@ def in_session(leader: int) -> list[str]:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_nothing_is_left_running_by_a_run_that_is_ended(tmp_path, number):
-    command = python("-m", "ares.testing.kills.kills", "--kills", "100000", "--dir", tmp_path)
+    command = python("-m", "ares.testing.kills", "--kills", "100000", "--dir", tmp_path)
     run = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
     )

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from ares.machine.interpreter import python
+from ares.platform.interpreter import python
 from ares.testing import namespaces
 from ares.testing.namespaces import NamespaceFailed
 from ares.testing.torture.partition import Network, obstacle

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from ares.machine.interpreter import python
+from ares.platform.interpreter import python
 from ares.testing.torture.partition import obstacle
 from ares.testing.torture.records import LogRecorded, Record
 from ares.testing.torture.verdict import judge, judge_log

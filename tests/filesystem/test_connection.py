@@ -15,7 +15,7 @@ import pytest
 from ares.cluster.cluster_file import Plan, create
 from ares.cluster.settings import Settings
 from ares.filesystem import AresFileSystem
-from ares.machine.interpreter import python
+from ares.platform.interpreter import python
 
 from .conftest import DOMAIN
 

@@ -6,12 +6,12 @@ Every operation takes a few steps.
 from typing import TYPE_CHECKING
 
 from ares.dap.primitives import Found
+from ares.engine.effects import Operation, Pause
 from ares.model.errors import Unavailable
 from ares.model.identity import ClientId, ConfigurationId, DomainName, ObjectName
 from ares.model.tag import TAG_ZERO, Tag
 from ares.model.value import TOMBSTONE, WITHHELD, Answered, Value
-from ares.objects.coverable import Covered
-from ares.operation.effects import Operation, Pause
+from ares.registers.coverable import Covered
 
 if TYPE_CHECKING:
     from .memory_world import Client

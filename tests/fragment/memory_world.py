@@ -12,6 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ares.client.local_copy import Assembled, content_of_bytes
+from ares.engine.effects import Operation
+from ares.engine.session import Session
 from ares.fragment.block import (
     BlockId,
     BlockIds,
@@ -29,8 +31,6 @@ from ares.fragment.update import fm_update
 from ares.model.identity import ClientId, ObjectName
 from ares.model.tag import TAG_ZERO, Tag
 from ares.model.value import TOMBSTONE, Value
-from ares.operation.effects import Operation
-from ares.operation.session import Session
 
 from .memory_blocks import TICK_S, MemoryBlocks
 

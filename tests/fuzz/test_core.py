@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ares.machine.compiled import CORE
+from ares.platform.compiled import CORE
 
 pytestmark = pytest.mark.skipif(CORE is None, reason="nothing is compiled")
 

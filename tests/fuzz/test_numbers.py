@@ -22,7 +22,7 @@ from ares.model.errors import BadBlock, BadMessage
 from ares.model.identity import DEFAULT_DOMAIN, NO_CALL
 from ares.model.messages import REQUESTS, AnyMessage, Decided
 from ares.model.numbers import INSTANT_MAX, POSITION_MAX
-from ares.objects.mirroring import UnreadableRecord, decode_as_of, encode_as_of
+from ares.registers.mirroring import UnreadableRecord, decode_as_of, encode_as_of
 
 from .out_of_bounds import KINDS, MOST, Field, message, numbers
 

@@ -1,4 +1,4 @@
-"""Garbage on live ports, in short; the long form is ``python -P -m ares.testing.fuzz.fuzz``."""
+"""Garbage on live ports, in short; the long form is ``python -P -m ares.testing.fuzz``."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from ares.cluster.cluster_file import Plan, create
-from ares.testing.fuzz import fuzz, fuzz_attacks
 from ares.testing.fuzz.fuzz import (
     GROWN_BYTES_MAX,
     FuzzTarget,
     ProcessSize,
     asked,
+    fuzz,
+    fuzz_attacks,
     fuzz_processes,
     judge,
     refuses,

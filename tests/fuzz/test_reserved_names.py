@@ -19,11 +19,11 @@ import zmq
 from ares.cluster.cluster_file import Plan, create
 from ares.cluster.cluster_keys import authorise
 from ares.cluster.settings import Settings
-from ares.machine.compiled import PURE
 from ares.model.element import Element, sealed
 from ares.model.identity import CallId, ClientId, ObjectName, ServerId
 from ares.model.messages import DELETED, REQUESTS, ListObjects, PutData, Reason
 from ares.model.tag import Tag
+from ares.platform.compiled import PURE
 from ares.testing.torture.cluster import Cluster
 
 from .out_of_bounds import message

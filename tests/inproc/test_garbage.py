@@ -7,9 +7,9 @@ import asyncio
 import contextlib
 import gc
 
+from ares.engine.effects import Gather
+from ares.engine.jobs import Job, Round
 from ares.model.errors import ObjectNotFound, Unavailable
-from ares.operation.effects import Gather
-from ares.operation.jobs import Job, Round
 
 from .cluster import Cluster
 

@@ -8,7 +8,6 @@ import pytest
 
 from ares.client.runner import ASKING, HINT_ATTEMPTS
 from ares.consensus.local import LocalConsensus
-from ares.machine import tasks
 from ares.model.configuration import Configuration
 from ares.model.errors import (
     BadInput,
@@ -17,6 +16,7 @@ from ares.model.errors import (
     ConsensusUnavailable,
     Unavailable,
 )
+from ares.platform import tasks
 from ares.reconfig.view import Switches
 from ares.replica.replica import Replica
 from ares.server.host import Host

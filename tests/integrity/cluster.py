@@ -12,8 +12,8 @@ from ares.consensus.local import LocalConsensus
 from ares.model.configuration import Configuration, Server
 from ares.model.identity import DEFAULT_DOMAIN, ClientId
 from ares.model.messages import Scrub, ScrubReply
-from ares.objects.repair import rebuild_element
 from ares.reconfig.view import Switches
+from ares.registers.repair import rebuild_element
 from ares.server.scrub import ScrubPlan
 from ares.server.serving import run_server
 from ares.store.journal.log import open_journal

@@ -1,4 +1,4 @@
-"""A server's element rebuilt from other servers' elements (ares/objects/repair.py).
+"""A server's element rebuilt from other servers' elements (ares/registers/repair.py).
 
 The result is exactly the former element, or no element.
 """
@@ -15,7 +15,7 @@ from ares.model.errors import DecodeFailed, Unavailable
 from ares.model.identity import DEFAULT_DOMAIN
 from ares.model.messages import Element, PutData, WriteConfig
 from ares.model.tag import Tag
-from ares.objects.repair import STRIPES_AT_ONCE, rebuild_element
+from ares.registers.repair import STRIPES_AT_ONCE, rebuild_element
 
 from ..protocol.world import World, servers
 
@@ -109,7 +109,7 @@ def test_what_is_not_intact_is_not_taken(monkeypatch):
     versions.entries[position] = (TAG, world.truth[NEWER][1], 0)
     monkeypatch.setattr("ares.replica.hosting.intact", lambda *_: True)
     assert world.rebuilt() == world.truth[TAG][0]
-    monkeypatch.setattr("ares.objects.repair.intact", lambda *_: True)
+    monkeypatch.setattr("ares.registers.repair.intact", lambda *_: True)
     assert world.rebuilt() != world.truth[TAG][0], "negative control"
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from ares.model.errors import AresError
 from ares.model.messages import GetData, Scrub
-from ares.objects import repair as repairing
+from ares.registers import repair as repairing
 from ares.server import scrub as scrubbing
 from ares.server.scrub import _Ended, _Pace
 from tests.inproc.network import InprocConnections

@@ -10,8 +10,8 @@ import time
 
 import pytest
 
-from ares.machine import processor_waits
-from ares.machine.processor_waits import ProcessorWaits
+from ares.platform import processor_waits
+from ares.platform.processor_waits import ProcessorWaits
 from ares.store.journal import writer as journal_writer
 from ares.store.journal.disk import Disk
 from ares.store.journal.format import ALIGNMENT

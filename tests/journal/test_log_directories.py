@@ -18,8 +18,8 @@ from ares.store.journal.disk import Disk
 from ares.store.journal.of_logs import BEGUN_NAME, LOGS_NAME, DirectoryOfLogs
 from ares.store.journal.segments import ANCHOR_SUFFIX
 from ares.testing.sim.of_logs.log_disk_server import SimLinks
-from tests.chain.chains import CLIENT, call, chain
-from tests.chain.hosted import OWNER
+from tests.sharedlog.chains import CLIENT, call, chain
+from tests.sharedlog.hosted import OWNER
 
 PLACE_BYTES = 64 * 1024
 

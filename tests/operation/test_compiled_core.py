@@ -1,6 +1,6 @@
 """The core in use: its reports, and an installation without a compiler.
 
-See setup.py, ares/machine/compiled.py.
+See setup.py, ares/platform/compiled.py.
 """
 
 import os
@@ -17,11 +17,11 @@ import typer
 
 from ares.cli.main import _print_version
 from ares.cli.status_command import _cores, _server_data
-from ares.machine import compiled
-from ares.machine.compiled import PYTHON, RUST
-from ares.machine.interpreter import python
-from ares.machine.metrics import REPLY_S, Histogram
 from ares.model.messages import Description
+from ares.platform import compiled
+from ares.platform.compiled import PYTHON, RUST
+from ares.platform.interpreter import python
+from ares.platform.metrics import REPLY_S, Histogram
 from ares.server.host import Host
 from ares.server.prometheus import of_process, render
 from tests.journal.serving import plain, requests
@@ -31,7 +31,7 @@ INSTALLED = """
 import sys
 sys.meta_path[:] = [finder for finder in sys.meta_path if "Editable" not in repr(finder)]  # which would find the checkout's core
 sys.path.insert(0, sys.argv[1])
-import ares.cli.entry, ares.machine.compiled as found
+import ares.cli.entry, ares.platform.compiled as found
 print(found.__file__, found.NAME)
 """
 CORE_LINES_MAX = 3000
@@ -166,7 +166,7 @@ def test_where_nothing_compiles_the_package_is_pure_and_complete(tmp_path):
     built, compiled_files = wheel(tmp_path, str(tmp_path))
     assert (built.name.endswith("-py3-none-any.whl"), compiled_files) == (True, [])
     assert run(*python("-c", INSTALLED, tmp_path / "installed")).split() == [
-        str(tmp_path / "installed/ares/machine/compiled.py"),
+        str(tmp_path / "installed/ares/platform/compiled.py"),
         PYTHON,
     ]
 

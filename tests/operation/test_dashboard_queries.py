@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from ares.machine.interpreter import python
+from ares.platform.interpreter import python
 from tests.ports import free_addresses
 from tests.process.command_line import Cli, running_cluster
 

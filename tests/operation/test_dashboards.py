@@ -18,12 +18,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from ares.chain.log_state import HeldLogs
-from ares.machine.interpreter import python
-from ares.machine.metrics import DISK_S, REPLY_S, Autopiloted, Histogram, Traffic
 from ares.model.messages import ConsensusDescription, GetTag, Stored
+from ares.platform.interpreter import python
+from ares.platform.metrics import DISK_S, REPLY_S, Autopiloted, Histogram, Traffic
 from ares.server.host import Host
 from ares.server.prometheus import of_member, of_process, of_server, of_traffic, render
+from ares.sharedlog.log_state import HeldLogs
 from tests.journal.serving import INITIAL, plain, requests
 
 from .pages import samples

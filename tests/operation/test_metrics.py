@@ -1,12 +1,11 @@
 """The counts, and the page that shows them to Prometheus.
 
-See ares/machine/metrics.py, ares/server/prometheus.py.
+See ares/platform/metrics.py, ares/server/prometheus.py.
 """
 
 import pytest
 from msgspec.structs import replace
 
-from ares.machine.metrics import DISK_S, REPLY_S, Autopiloted, Histogram, Traffic, holding
 from ares.model.codec import encode
 from ares.model.configuration import Configuration, Status, Successor
 from ares.model.messages import (
@@ -20,6 +19,7 @@ from ares.model.messages import (
     WriteConfig,
 )
 from ares.net.batching import BatchListener
+from ares.platform.metrics import DISK_S, REPLY_S, Autopiloted, Histogram, Traffic, holding
 from ares.server.host import Host
 from ares.server.prometheus import of_member, of_process, of_server, of_traffic, render
 from tests.journal.serving import INITIAL, NEXT, PHOTOS, plain, put, requests

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ares.machine import systemd as service_manager
+from ares.platform import systemd as service_manager
 
 UNITS = Path(__file__).parents[2] / "packaging" / "systemd"
 

@@ -14,10 +14,10 @@ import pytest
 
 import ares
 from ares.cluster.settings import Settings
-from ares.machine.interpreter import python
 from ares.model.identity import ClientId, DomainName, ServerId
 from ares.model.messages import Ack, Propose
 from ares.net.libzmq import ZmqConnections
+from ares.platform.interpreter import python
 from tests.journal.serving import AtOnce, Node, log_journal, put
 from tests.journal.test_full_disk import host_of
 from tests.process.warm_start import ares_cli

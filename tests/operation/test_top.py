@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from ares.machine.interpreter import python
+from ares.platform.interpreter import python
 from tests.process.command_line import Cli, running_cluster
 
 pytestmark = pytest.mark.process

@@ -1,6 +1,6 @@
 """The view of `top`, as a function of reports: no server, no terminal.
 
-See ares/cli/seeing/top_view.py.
+See ares/cli/observe/top_view.py.
 """
 
 from collections import deque
@@ -8,7 +8,7 @@ from collections import deque
 import pytest
 from msgspec.structs import replace
 
-from ares.cli.seeing.top_figures import (
+from ares.cli.observe.top_figures import (
     ClusterSeen,
     DatedAnswer,
     HeardOf,
@@ -16,11 +16,10 @@ from ares.cli.seeing.top_figures import (
     is_credible,
     percentile,
 )
-from ares.cli.seeing.top_history import SERIES, STEPS_MAX, TopHistory, sparkline
-from ares.cli.seeing.top_lines import header, line
-from ares.cli.seeing.top_view import COLUMNS_MIN, ROWS_MIN, brief, in_words, lines, ms
+from ares.cli.observe.top_history import SERIES, STEPS_MAX, TopHistory, sparkline
+from ares.cli.observe.top_lines import header, line
+from ares.cli.observe.top_view import COLUMNS_MIN, ROWS_MIN, brief, in_words, lines, ms
 from ares.cli.status_command import Known
-from ares.machine.metrics import REPLY_S, Traffic
 from ares.model.codec import decode, encode
 from ares.model.configuration import Configuration, Server, Status, Successor
 from ares.model.messages import (
@@ -35,6 +34,7 @@ from ares.model.messages import (
     Stored,
     TagReply,
 )
+from ares.platform.metrics import REPLY_S, Traffic
 
 SERVERS = tuple(
     Server(f"s{number}", f"10.0.0.{number}:7400", f"{number:032x}") for number in range(5)

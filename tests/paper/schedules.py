@@ -11,9 +11,9 @@ from ares.model.configuration import Configuration
 from ares.model.identity import DEFAULT_DOMAIN
 from ares.model.tag import TAG_ZERO, Tag
 from ares.model.value import TOMBSTONE
-from ares.objects.operations import read, write
 from ares.reconfig.reconfigure import reconfigure
 from ares.reconfig.view import Switches
+from ares.registers.operations import read, write
 from tests.protocol.world import Client, Pending, World, servers
 
 PLANS = [

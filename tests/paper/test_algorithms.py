@@ -18,11 +18,11 @@ from ares.model.messages import (
     WriteConfig,
 )
 from ares.model.tag import Tag
-from ares.objects.operations import read, write
 from ares.reconfig import listing
 from ares.reconfig.reconfigure import reconfigure
 from ares.reconfig.traversal import get_next_config, put_config, read_config
 from ares.reconfig.view import Switches
+from ares.registers.operations import read, write
 from tests.protocol.world import World, servers
 
 from .schedules import Done, broken_atomicity, cseq

@@ -15,7 +15,7 @@ import pytest
 from ares.cli import main
 from ares.cli.file_commands import Transfer
 from ares.fragment.read import FileProgress
-from ares.machine.interpreter import python
+from ares.platform.interpreter import python
 
 from .command_line import Cli, running_cluster
 

@@ -13,10 +13,10 @@ import pytest
 from ares.cli.terminal import size
 from ares.client.connect import connect
 from ares.consensus.remote import RemoteConsensus
-from ares.machine.interpreter import python
 from ares.model.configuration import Configuration
 from ares.model.identity import DEFAULT_DOMAIN, VALUE_BYTES_MAX, ClientId
 from ares.net.libzmq import ZmqConnections
+from ares.platform.interpreter import python
 
 from .command_line import Cli, running_cluster
 from .warm_start import ares_cli

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 import ares
+from ares.engine.effects import Gather
 from ares.model.element import sealed
 from ares.model.errors import ElementRefused
 from ares.model.identity import ClientId, ObjectName
 from ares.model.messages import PutData
 from ares.model.tag import Tag, number_max
-from ares.operation.effects import Gather
 
 from .command_line import Cli, running_cluster
 

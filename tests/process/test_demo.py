@@ -12,8 +12,8 @@ import pytest
 from ares.cli.demo import demo_story
 from ares.cli.demo.demo_story import DemoTraffic, count_in, value_of
 from ares.cli.main import run
-from ares.machine.interpreter import python
 from ares.model.errors import Unavailable
+from ares.platform.interpreter import python
 
 DEMO = python("-m", "ares", "demo", "--mib", "1")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import ares
-from ares.machine.interpreter import python
+from ares.platform.interpreter import python
 
 from .warm_start import ares_cli
 

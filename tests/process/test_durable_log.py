@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import ares
-from ares.machine.interpreter import python
+from ares.platform.interpreter import python
 
 from .command_line import Cli, running_cluster
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from ares.cluster.settings import Settings
-from ares.machine.interpreter import python
 from ares.model.identity import ServerId
+from ares.platform.interpreter import python
 
 from .test_up_down import ares, pids
 

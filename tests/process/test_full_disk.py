@@ -18,7 +18,7 @@ import pytest
 import ares
 from ares.client.blocking import BlockingManager
 from ares.cluster.settings import Settings
-from ares.machine.interpreter import python
+from ares.platform.interpreter import python
 
 from .warm_start import ares_cli
 

@@ -17,7 +17,7 @@ import pytest
 
 import ares
 from ares.cluster.tables import SITES_BEAT_S
-from ares.machine.interpreter import python
+from ares.platform.interpreter import python
 from ares.reconfig.mover import Progress
 
 from .command_line import Cli, running_cluster

@@ -18,8 +18,8 @@ import pytest
 
 from ares.cli.local import supervisor
 from ares.cluster.settings import Settings, split_address
-from ares.machine.interpreter import python
 from ares.model.identity import ServerId
+from ares.platform.interpreter import python
 from tests.ports import free_addresses
 
 from .warm_start import ares_cli

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ares.machine.interpreter import python
+from ares.platform.interpreter import python
 
 pytestmark = pytest.mark.process
 
@@ -115,7 +115,7 @@ def test_without_its_flag_python_finds_no_installed_package_there(tmp_path: Path
             "--no-partitions",
         ],
         python("-m", "ares.testing.sim", "--runs", "4", "--jobs", "2", "--scenario", "calm"),
-        python("-m", "ares.testing.kills.kills", "--kills", "8"),
+        python("-m", "ares.testing.kills", "--kills", "8"),
     ],
     ids=["demo", "torture", "sim", "kills"],
 )

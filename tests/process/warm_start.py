@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
-from ares.machine.interpreter import python
+from ares.platform.interpreter import python
 from tests import ports
 
 _PRELOADED = [

@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ares.dap.coding import coding_for
-from ares.machine.compiled import CORE, PURE, client_core
-from ares.machine.interpreter import python
+from ares.engine.session import Session
 from ares.model.codec import VERSION, encode
 from ares.model.configuration import Configuration, Server, Status, Successor
 from ares.model.element import sealed
@@ -22,10 +21,11 @@ from ares.model.errors import BadMessage, ConnectionClosed
 from ares.model.identity import DEFAULT_DOMAIN, CallId, ClientId, ObjectName, ServerId
 from ares.model.messages import Ack, DataReply, Element, PutData, Reason, Refused, TagReply
 from ares.model.tag import TAG_ZERO, Tag
-from ares.objects.operations import delete, read, write
-from ares.objects.small_objects import small_objects
-from ares.operation.session import Session
+from ares.platform.compiled import CORE, PURE, client_core
+from ares.platform.interpreter import python
 from ares.reconfig.view import Switches, View
+from ares.registers.operations import delete, read, write
+from ares.registers.small_objects import small_objects
 from ares.replica.replica import Replica
 
 from ..fuzz.out_of_bounds import message, numbers

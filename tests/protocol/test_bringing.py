@@ -8,16 +8,16 @@ from random import Random
 import pytest
 
 from ares.dap.coding import STRIPE_BYTES, coding_for
+from ares.engine.effects import Gather
 from ares.model.configuration import Configuration
 from ares.model.element import sealed
 from ares.model.identity import DEFAULT_DOMAIN, CallId, ObjectName
 from ares.model.messages import Ack, Bring, DataReply, GetData, PutData, Reason, Refused
 from ares.model.tag import Tag
-from ares.objects.operations import read, write
-from ares.objects.repair import bring_element
-from ares.operation.effects import Gather
 from ares.reconfig.mover import Manner
 from ares.reconfig.reconfigure import reconfigure
+from ares.registers.operations import read, write
+from ares.registers.repair import bring_element
 from ares.replica.replica import Replica
 from ares.server.bringing import AT_ONCE, AT_ONCE_BYTES, SENDERS_MAX, WAITING_MAX, Bringing
 from tests.protocol.world import World, servers

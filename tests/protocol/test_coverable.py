@@ -1,4 +1,4 @@
-"""Versioned objects over the replicas, without I/O (CoARES; ares/objects/coverable.py).
+"""Versioned objects over the replicas, without I/O (CoARES; ares/registers/coverable.py).
 
 See ARES II section 3, Extension 1.
 """
@@ -13,7 +13,8 @@ from ares.model.identity import DEFAULT_DOMAIN
 from ares.model.messages import PutData
 from ares.model.tag import TAG_ZERO, Tag
 from ares.model.value import TOMBSTONE
-from ares.objects.coverable import (
+from ares.reconfig.view import Switches
+from ares.registers.coverable import (
     Covered,
     create,
     cvr_read,
@@ -21,8 +22,7 @@ from ares.objects.coverable import (
     read_versioned,
     write_versioned,
 )
-from ares.objects.operations import delete, read, write
-from ares.reconfig.view import Switches
+from ares.registers.operations import delete, read, write
 from tests.protocol.world import World, servers
 
 ALL_SWITCHES = [

@@ -12,10 +12,10 @@ from ares.model.identity import DEFAULT_DOMAIN, ServerId
 from ares.model.messages import GetData, PutData, WriteConfig
 from ares.model.tag import TAG_ZERO
 from ares.model.value import TOMBSTONE, WITHHELD
-from ares.objects.coverable import create, cvr_read, read_versioned, write_versioned
-from ares.objects.operations import read
 from ares.reconfig.reconfigure import reconfigure
 from ares.reconfig.view import Switches
+from ares.registers.coverable import create, cvr_read, read_versioned, write_versioned
+from ares.registers.operations import read
 from tests.protocol.test_coverable import LARGE
 from tests.protocol.test_held import Traffic
 from tests.protocol.world import World, servers

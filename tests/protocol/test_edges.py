@@ -4,6 +4,8 @@ import itertools
 
 import pytest
 
+from ares.engine.effects import Pause
+from ares.engine.session import Session
 from ares.model.configuration import Configuration
 from ares.model.element import sealed
 from ares.model.errors import ConfigurationRefused, Unavailable
@@ -11,12 +13,10 @@ from ares.model.identity import DEFAULT_DOMAIN
 from ares.model.messages import Ack, GetData, GetTag, Introduce, PutData, Reason, Refused
 from ares.model.tag import Tag
 from ares.model.value import TOMBSTONE
-from ares.objects.operations import read, write
-from ares.objects.survey import describe_servers
-from ares.operation.effects import Pause
-from ares.operation.session import Session
 from ares.reconfig.reconfigure import reconfigure
 from ares.reconfig.view import Switches
+from ares.registers.operations import read, write
+from ares.registers.survey import describe_servers
 from ares.replica.replica import Replica
 from tests.protocol.world import World, servers
 

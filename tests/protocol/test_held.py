@@ -8,9 +8,9 @@ import pytest
 from ares.model.messages import DataReply, PutData
 from ares.model.tag import Tag
 from ares.model.value import WITHHELD
-from ares.objects.coverable import Covered, cvr_read, read_versioned, write_versioned
-from ares.objects.operations import read, write
 from ares.reconfig.view import Switches
+from ares.registers.coverable import Covered, cvr_read, read_versioned, write_versioned
+from ares.registers.operations import read, write
 from tests.protocol.test_coverable import ABD, EC, LARGE, both, every
 from tests.protocol.world import World
 

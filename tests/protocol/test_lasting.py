@@ -1,6 +1,6 @@
 """Reads of versions that a quorum had before it heard of a successor.
 
-While a domain moves, such a version is read and not written back (ares/objects/operations.py).
+While a domain moves, such a version is read and not written back (ares/registers/operations.py).
 """
 
 from collections.abc import Callable
@@ -17,9 +17,9 @@ from ares.model.element import sealed
 from ares.model.identity import DEFAULT_DOMAIN, CallId, ClientId, ObjectName
 from ares.model.messages import DataReply, GetData, PutData
 from ares.model.tag import Tag
-from ares.objects.operations import read, stat, write
 from ares.reconfig.reconfigure import reconfigure
 from ares.reconfig.view import Switches
+from ares.registers.operations import read, stat, write
 from ares.replica.facts import Account, Share
 from ares.replica.hosting import Hosting
 from tests.protocol.test_side_by_side import C0, NEW, drain, pending_move

@@ -8,10 +8,10 @@ from ares.model.identity import DEFAULT_DOMAIN
 from ares.model.messages import CollectConfig, GetTag, PutData, Reason, TagReply, WriteConfig
 from ares.model.tag import TAG_ZERO
 from ares.model.value import TOMBSTONE
-from ares.objects.operations import delete, read, stat, write
-from ares.objects.survey import list_objects
 from ares.reconfig.reconfigure import reconfigure
 from ares.reconfig.view import Switches, View
+from ares.registers.operations import delete, read, stat, write
+from ares.registers.survey import list_objects
 from ares.replica.replica import Replica
 from tests.protocol.world import World, servers
 

@@ -1,12 +1,13 @@
 """Mirrors in a small world: a pass, the record of a pass, and two simultaneous passes.
 
-See ares/objects/mirroring.py, rule R22.
+See ares/registers/mirroring.py, rule R22.
 """
 
 import random
 
 import pytest
 
+from ares.engine.effects import Gather
 from ares.model.configuration import Configuration
 from ares.model.element import sealed
 from ares.model.errors import Unavailable
@@ -14,9 +15,12 @@ from ares.model.identity import DEFAULT_DOMAIN, DIRECTORY, ClientId
 from ares.model.messages import GetData, PutData, Reason, Refused
 from ares.model.tag import TAG_ZERO, Tag
 from ares.model.value import TOMBSTONE
-from ares.objects import mirroring
-from ares.objects.coverable import mention
-from ares.objects.mirroring import (
+from ares.reconfig.reconfigure import reconfigure
+from ares.reconfig.throttle import Throttle
+from ares.reconfig.view import View
+from ares.registers import mirroring
+from ares.registers.coverable import mention
+from ares.registers.mirroring import (
     AS_OF,
     REMOVED,
     MirrorName,
@@ -27,12 +31,8 @@ from ares.objects.mirroring import (
     encode_as_of,
     parse_mirror,
 )
-from ares.objects.operations import delete, read, write
-from ares.objects.survey import Names, list_objects
-from ares.operation.effects import Gather
-from ares.reconfig.reconfigure import reconfigure
-from ares.reconfig.throttle import Throttle
-from ares.reconfig.view import View
+from ares.registers.operations import delete, read, write
+from ares.registers.survey import Names, list_objects
 from tests.protocol.world import World, servers
 
 C0 = Configuration.abd(servers(0, 1, 2)).at(DEFAULT_DOMAIN, 0)

@@ -1,21 +1,21 @@
 """Writes that servers refuse for want of room: the reported effect.
 
-See ares/operation/session.py, operations.py.
+See ares/engine/session.py, operations.py.
 """
 
 import itertools
 
 import pytest
 
+from ares.engine.jobs import RESEND_S
 from ares.model.configuration import Configuration
 from ares.model.errors import Unavailable
 from ares.model.identity import DEFAULT_DOMAIN
 from ares.model.messages import PutData, ReadConfig, Reason, Refused
 from ares.model.value import TOMBSTONE
-from ares.objects.coverable import write_versioned
-from ares.objects.operations import delete, read, write
-from ares.operation.jobs import RESEND_S
 from ares.reconfig.view import Switches
+from ares.registers.coverable import write_versioned
+from ares.registers.operations import delete, read, write
 from ares.replica.replica import Replica
 from tests.protocol.world import World, servers
 

@@ -5,15 +5,15 @@ import itertools
 import msgspec
 import pytest
 
+from ares.engine.jobs import RESEND_S
 from ares.model.configuration import Configuration
 from ares.model.errors import DecodeFailed, ObjectNotFound, Unavailable
 from ares.model.identity import DEFAULT_DOMAIN, ServerId
 from ares.model.messages import DataReply, PutData
 from ares.model.tag import TAG_ZERO
 from ares.model.value import TOMBSTONE
-from ares.objects.operations import delete, read, stat, write
-from ares.operation.jobs import RESEND_S
 from ares.reconfig.view import Switches
+from ares.registers.operations import delete, read, stat, write
 from tests.protocol.world import World, servers
 
 ALL_SWITCHES = [Switches(*flags) for flags in itertools.product([True, False], repeat=4)]

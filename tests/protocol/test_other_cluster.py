@@ -8,9 +8,9 @@ import pytest
 from ares.model.configuration import Configuration
 from ares.model.errors import ConfigurationRefused, Unavailable
 from ares.model.identity import DEFAULT_DOMAIN
-from ares.objects.operations import read, write
 from ares.reconfig.reconfigure import reconfigure
 from ares.reconfig.view import View
+from ares.registers.operations import read, write
 from tests.protocol.world import World, servers
 
 ABD = Configuration.abd(servers(0, 1, 2))

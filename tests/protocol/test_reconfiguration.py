@@ -10,11 +10,11 @@ from ares.model.identity import DEFAULT_DOMAIN, ServerId
 from ares.model.messages import CollectConfig, GetData, ListObjects, PutData, WriteConfig
 from ares.model.tag import TAG_ZERO
 from ares.model.value import TOMBSTONE
-from ares.objects.operations import read, stat, write
-from ares.objects.survey import list_objects
 from ares.reconfig.reconfigure import reconfigure
 from ares.reconfig.traversal import put_config
 from ares.reconfig.view import Switches
+from ares.registers.operations import read, stat, write
+from ares.registers.survey import list_objects
 from ares.replica.replica import Replica
 from tests.protocol.world import World, servers
 

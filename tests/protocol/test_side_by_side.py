@@ -1,4 +1,4 @@
-"""Operations while a successor is known and not finalized (ares/objects/operations.py).
+"""Operations while a successor is known and not finalized (ares/registers/operations.py).
 
 An operation asks all configurations that it knows at the same time.
 """
@@ -7,6 +7,7 @@ from unittest.mock import patch
 
 import pytest
 
+from ares.engine.effects import Together
 from ares.model.configuration import Configuration
 from ares.model.identity import DEFAULT_DOMAIN
 from ares.model.messages import (
@@ -19,12 +20,11 @@ from ares.model.messages import (
     TagReply,
     WriteConfig,
 )
-from ares.objects.operations import delete, read, write
-from ares.objects.survey import list_objects
-from ares.operation.effects import Together
 from ares.reconfig.reconfigure import reconfigure
 from ares.reconfig.traversal import read_config
 from ares.reconfig.view import Switches
+from ares.registers.operations import delete, read, write
+from ares.registers.survey import list_objects
 from tests.protocol.world import World, servers
 from tests.simulation.controls import early_answers_that_count
 

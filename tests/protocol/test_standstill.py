@@ -9,11 +9,11 @@ from ares.model.configuration import Configuration
 from ares.model.errors import ConnectionClosed, ObjectsStuck
 from ares.model.identity import DEFAULT_DOMAIN
 from ares.model.messages import PutData
-from ares.objects.operations import read, write
-from ares.objects.survey import list_objects
 from ares.reconfig.mover import Manner
 from ares.reconfig.reconfigure import reconfigure
 from ares.reconfig.view import Switches
+from ares.registers.operations import read, write
+from ares.registers.survey import list_objects
 from tests.protocol.world import World, servers
 
 EC = Configuration.ec(servers(0, 1, 2, 3, 4), 3, 1)

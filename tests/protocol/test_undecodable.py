@@ -6,6 +6,7 @@ See ares/reconfig/mover.py.
 import pytest
 
 from ares.dap.reading import Finding, proves
+from ares.engine.effects import Gather
 from ares.fragment.block import BlockId, BlockIds, block_name, genesis_name
 from ares.fragment.collect import fm_collect, fm_remove
 from ares.fragment.shared_memory import Blocks
@@ -16,13 +17,12 @@ from ares.model.identity import DEFAULT_DOMAIN, ClientId
 from ares.model.messages import Describe, GetData, PutData
 from ares.model.tag import NUMBER_FLOOR, TAG_ZERO, Tag
 from ares.model.value import TOMBSTONE
-from ares.objects.coverable import read_versioned, write_versioned
-from ares.objects.operations import delete, read, stat, write
-from ares.objects.survey import list_objects
-from ares.operation.effects import Gather
 from ares.reconfig.mover import Manner
 from ares.reconfig.reconfigure import reconfigure
 from ares.reconfig.view import Switches
+from ares.registers.coverable import read_versioned, write_versioned
+from ares.registers.operations import delete, read, stat, write
+from ares.registers.survey import list_objects
 from tests.protocol.world import World, servers
 
 DELTA = 1

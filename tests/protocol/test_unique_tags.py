@@ -11,8 +11,8 @@ from ares.model.identity import DEFAULT_DOMAIN, ClientId
 from ares.model.messages import PutData
 from ares.model.tag import Tag, TagSource
 from ares.model.value import TOMBSTONE
-from ares.objects.coverable import Covered, cvr_read, cvr_write
-from ares.objects.operations import delete, read, write
+from ares.registers.coverable import Covered, cvr_read, cvr_write
+from ares.registers.operations import delete, read, write
 from tests.protocol.world import World, servers
 from tests.simulation.controls import numbers_forgotten_by_the_first_to_end
 

@@ -7,15 +7,15 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ares.engine.effects import Agree, Operation
+from ares.engine.session import TICK_S, Session
 from ares.model.codec import decode, encode
 from ares.model.configuration import Configuration, Server
 from ares.model.decision import DecisionTable
 from ares.model.identity import CallId, ClientId, DomainName, ServerId
 from ares.model.messages import AnyMessage, Bring, Decided, Element
-from ares.objects.repair import bring_element
-from ares.operation.effects import Agree, Operation
-from ares.operation.session import TICK_S, Session
 from ares.reconfig.view import Switches, View
+from ares.registers.repair import bring_element
 from ares.replica.replica import Replica
 from ares.server.bringing import Bringing
 from ares.testing.sim.asker import told

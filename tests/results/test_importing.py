@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ares.machine.interpreter import python
+from ares.platform.interpreter import python
 from ares.results import importing
 from ares.results.log_file import LINE_BYTES_MAX
 from tests.results.logs import content, figures, imported, line, own, rows, write

@@ -12,8 +12,8 @@ from ares.cli.main import run
 from ares.client.connect import connect
 from ares.cluster.cluster_file import Plan, create
 from ares.cluster.settings import Settings
-from ares.machine.interpreter import python
 from ares.model.errors import BadInput
+from ares.platform.interpreter import python
 from ares.security.keys import SecretKey
 
 Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"

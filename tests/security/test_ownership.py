@@ -15,9 +15,9 @@ from ares.cluster.cluster_keys import SecuritySettings, authorise
 from ares.cluster.home import held, prepare
 from ares.cluster.settings import Settings
 from ares.consensus.raft.member import RaftMember
-from ares.machine.interpreter import python
 from ares.model.errors import BadInput
 from ares.model.identity import ServerId
+from ares.platform.interpreter import python
 from ares.security.clients_file import AuthorisedClients, read_clients
 from ares.server.process import guard_of
 

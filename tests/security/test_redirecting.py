@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from ares.client.manager import Manager
+from ares.engine.effects import Gather, Operation
 from ares.model.configuration import Configuration, Status, Successor
 from ares.model.errors import (
     AresError,
@@ -30,7 +31,6 @@ from ares.model.messages import (
     WriteConfig,
 )
 from ares.net.native import ZmtpConnections
-from ares.operation.effects import Gather, Operation
 from ares.reconfig.reconfigure import agree
 from ares.reconfig.traversal import put_config
 from ares.security import roles as admission

@@ -12,13 +12,13 @@ from msgspec.structs import replace
 
 from ares.client.manager import Manager
 from ares.cluster.cluster_keys import revoke
+from ares.engine.effects import Gather, Operation
 from ares.model.configuration import Configuration
 from ares.model.element import sealed
 from ares.model.errors import BadInput, NotAuthorized, ObjectNotFound
 from ares.model.identity import ClientId, ObjectName
 from ares.model.messages import Keyed, PutData, Reason, Refused, Reply
 from ares.model.tag import Tag
-from ares.operation.effects import Gather, Operation
 from ares.replica.hosting import Hosting
 from ares.security.keys import SecretKey, write_secret
 from ares.server.host import Host

@@ -11,17 +11,17 @@ from unittest.mock import patch
 import msgspec
 
 from ares.dap.primitives import Found
+from ares.engine.effects import Operation
 from ares.model.configuration import Configuration, Status, Successor
 from ares.model.errors import Superseded
 from ares.model.identity import CallId
 from ares.model.messages import Ack, Bring, Decided, GetData, ListObjects
 from ares.model.tag import TAG_ZERO, TagSource
-from ares.objects import operations, survey
-from ares.operation.effects import Operation
 from ares.reconfig.mover import Manner
 from ares.reconfig.reconfigure import Mover, Reconfigured, add_config, announce_successor, gc_config
 from ares.reconfig.traversal import read_config
 from ares.reconfig.view import View
+from ares.registers import operations, survey
 from ares.replica import replica
 from ares.server.bringing import Bringing
 from ares.testing.sim.run import drawn, run_plan

@@ -1,6 +1,6 @@
 """Negative controls for coverable objects (CoARES).
 
-These are broken variants of ares/objects/coverable.py and of the optimised DAPs.
+These are broken variants of ares/registers/coverable.py and of the optimised DAPs.
 """
 
 from typing import Any
@@ -9,16 +9,16 @@ from unittest.mock import patch
 from ares.dap.cache import Memory
 from ares.dap.primitives import DataAccess, Found
 from ares.dap.reading import DataReplies, Reading
+from ares.engine.effects import Operation
 from ares.model.identity import ConfigurationId
-from ares.objects.coverable import Covered
-from ares.objects.operations import newest, query, write_above
-from ares.operation.effects import Operation
 from ares.reconfig.view import View
+from ares.registers.coverable import Covered
+from ares.registers.operations import newest, query, write_above
 
 
 def versions_that_are_not_checked() -> Any:
     """Let a versioned write take place over any latest version."""
-    return patch("ares.objects.coverable.cvr_write", unchecked_write)
+    return patch("ares.registers.coverable.cvr_write", unchecked_write)
 
 
 def unchecked_write(view: View, object: Any, value: Any, version: Any) -> Operation[Covered]:
@@ -63,7 +63,7 @@ def put_data_skipped_for_what_was_only_seen() -> Any:
         return newest(answers), answers[-1].configuration
         yield
 
-    return patch("ares.objects.coverable.settle_read", settle_read)
+    return patch("ares.registers.coverable.settle_read", settle_read)
 
 
 def puts_remembered_for_every_configuration() -> Any:

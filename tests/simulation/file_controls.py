@@ -10,6 +10,7 @@ from unittest.mock import patch
 
 import msgspec
 
+from ares.engine.effects import Operation, Together
 from ares.fragment import collect as collection
 from ares.fragment import read as reading
 from ares.fragment.block import block_name, parse_block_name
@@ -20,8 +21,7 @@ from ares.fragment.update import Update
 from ares.model.errors import ObjectNotFound
 from ares.model.identity import ClientId
 from ares.model.tag import Tag
-from ares.objects.coverable import Covered
-from ares.operation.effects import Operation, Together
+from ares.registers.coverable import Covered
 from tests.simulation.coverable_controls import unchecked_write
 
 

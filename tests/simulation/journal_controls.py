@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
+from ares.engine.effects import Operation
 from ares.model.element import is_hollow
 from ares.model.messages import GetData, GetTag, ListObjects, PutData, ReadConfig
-from ares.operation.effects import Operation
 from ares.replica.facts import TagsTrimmed
 from ares.replica.hosting import Hosting
 from ares.replica.replica import Replica

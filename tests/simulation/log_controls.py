@@ -9,17 +9,7 @@ from unittest.mock import patch
 
 from msgspec import structs
 
-from ares.chain import log_operations, node
-from ares.chain.appending import Appender
-from ares.chain.bound_ids import BoundAppend, bound_append
-from ares.chain.entries import Rows
-from ares.chain.facts_of_log import ChainPointed
-from ares.chain.fetching import Fetcher
-from ares.chain.log_operations import Evidence, LogOperations
-from ares.chain.log_state import LogState
-from ares.chain.node import LogNode
-from ares.chain.rows_below import RowBelow, RowLook, RowLooks, joined_rows
-from ares.chain.stretch import Stretch
+from ares.engine.effects import Gather, Operation
 from ares.model.configuration import latest
 from ares.model.errors import Superseded
 from ares.model.identity import NO_CALL
@@ -32,8 +22,18 @@ from ares.model.log_messages import (
     SealDone,
     seal_of,
 )
-from ares.operation.effects import Gather, Operation
 from ares.reconfig.traversal import detour
+from ares.sharedlog import log_operations, node
+from ares.sharedlog.appending import Appender
+from ares.sharedlog.bound_ids import BoundAppend, bound_append
+from ares.sharedlog.entries import Rows
+from ares.sharedlog.facts_of_log import ChainPointed
+from ares.sharedlog.fetching import Fetcher
+from ares.sharedlog.log_operations import Evidence, LogOperations
+from ares.sharedlog.log_state import LogState
+from ares.sharedlog.node import LogNode
+from ares.sharedlog.rows_below import RowBelow, RowLook, RowLooks, joined_rows
+from ares.sharedlog.stretch import Stretch
 from ares.testing.sim.of_logs.log_server import unbound
 from tests.simulation.patches import together
 
@@ -441,7 +441,7 @@ BY_HAND = (
     older_rows_believed,
     rows_of_a_node_that_does_not_know_the_successor,
 )
-"""Controls that random schedules meet too seldom; tests/chain/test_log_controls.py shows each."""
+"""Controls that random schedules meet too seldom; tests/sharedlog/test_log_controls.py shows each."""
 
 FIRST_SEEDS: dict[Callable[[], Any], int] = {
     end_of_a_node_that_was_not_sealed: 0,

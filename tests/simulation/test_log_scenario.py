@@ -8,7 +8,7 @@ import subprocess
 import msgspec
 import pytest
 
-from ares.machine.interpreter import python
+from ares.platform.interpreter import python
 from ares.testing.sim.of_logs.log_plan import FLAVOURS, LogPlan, draw_log
 from ares.testing.sim.run import drawn, run_plan, shrink
 from tests.simulation.log_controls import LOG_CONTROLS
@@ -20,7 +20,7 @@ FIXED_SEEDS = 20
 def test_fixed_seeds_are_clean(flavour):
     for seed in range(flavour, flavour + FIXED_SEEDS * len(FLAVOURS), len(FLAVOURS)):
         assert run_plan(draw_log(seed)).violation is None, (
-            f"python -P -m ares.sim --scenario log --seed {seed} --story"
+            f"python -P -m ares.testing.sim --scenario log --seed {seed} --story"
         )
 
 

@@ -9,10 +9,10 @@ from contextlib import nullcontext
 
 import pytest
 
+from ares.engine.effects import Pause
 from ares.fragment.block import genesis_name
 from ares.model.tag import Tag
-from ares.objects.coverable import Covered
-from ares.operation.effects import Pause
+from ares.registers.coverable import Covered
 from tests.fragment.memory_blocks import TICK_S, MemoryBlocks
 from tests.fragment.memory_world import World, whole_chunks
 from tests.simulation.file_controls import overtaken_runs_that_are_deleted

@@ -8,9 +8,9 @@ from collections import deque
 
 import pytest
 
+from ares.engine.recording import Recording
+from ares.engine.session import Session
 from ares.model.message import TRACE_BYTES
-from ares.operation.recording import Recording
-from ares.operation.session import Session
 from ares.testing.sim.plan import SCENARIOS, draw
 from ares.testing.sim.run import run_plan
 

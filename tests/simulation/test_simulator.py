@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ares.machine.interpreter import python
+from ares.platform.interpreter import python
 from ares.testing.sim.plan import SCENARIOS, SimPlan, draw
 from ares.testing.sim.run import run_plan, shrink
 from tests.simulation.controls import CONTROLS, hunt
@@ -25,7 +25,7 @@ def test_fixed_seeds_are_clean(scenario):
     for seed in range(FIXED_SEEDS):
         verdict = run_plan(draw(seed, scenario))
         assert verdict.violation is None, (
-            f"python -P -m ares.sim --scenario {scenario} --seed {seed} --story"
+            f"python -P -m ares.testing.sim --scenario {scenario} --seed {seed} --story"
         )
 
 

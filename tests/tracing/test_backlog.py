@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ares.cluster.tables import TracingSettings
 from ares.model.message import TRACE_BYTES
 from ares.model.messages import GetTag
-from ares.objects.operations import write
+from ares.registers.operations import write
 from ares.replica.unsynced import served_of
 from ares.tracing import backlog as subject
 from ares.tracing import tracer as tracer_module

@@ -12,13 +12,13 @@ import pytest
 from ares.client.connect import connect
 from ares.cluster.cluster_file import Plan, create
 from ares.cluster.tables import TracingSettings
+from ares.engine.jobs import About
 from ares.model.errors import BadInput, Unavailable
 from ares.model.identity import ClientId
 from ares.model.messages import GetTag
 from ares.model.tag import TAG_ZERO
-from ares.objects.coverable import write_versioned
-from ares.objects.operations import read, write
-from ares.operation.jobs import About
+from ares.registers.coverable import write_versioned
+from ares.registers.operations import read, write
 from ares.tracing import operation_log as subject
 from ares.tracing.export import tracer_of
 from ares.tracing.operation_log import OperationLog

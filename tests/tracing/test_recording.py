@@ -7,6 +7,9 @@ from collections import deque
 
 import pytest
 
+from ares.engine import recording as subject
+from ares.engine.effects import Agree, Pause, Together
+from ares.engine.recording import Recording
 from ares.model.configuration import Configuration
 from ares.model.errors import Unavailable
 from ares.model.identity import DEFAULT_DOMAIN, ClientId, ConfigurationId
@@ -20,13 +23,10 @@ from ares.model.messages import (
     Reason,
     Refused,
 )
-from ares.objects.operations import read, write
-from ares.objects.survey import describe_servers
-from ares.operation import recording as subject
-from ares.operation.effects import Agree, Pause, Together
-from ares.operation.recording import Recording
 from ares.reconfig.traversal import get_next_config
 from ares.reconfig.view import Switches, View
+from ares.registers.operations import read, write
+from ares.registers.survey import describe_servers
 from ares.replica.replica import Replica
 
 from ..unit.rig import Rig, once

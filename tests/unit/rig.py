@@ -1,11 +1,11 @@
 """A session whose clock, network and shell are the test, and operations for the session."""
 
+from ares.engine.effects import Gather, Pause
+from ares.engine.session import Session
 from ares.model.configuration import Configuration
 from ares.model.errors import ConfigurationRefused
 from ares.model.identity import DEFAULT_DOMAIN
 from ares.model.messages import ReadConfig
-from ares.operation.effects import Gather, Pause
-from ares.operation.session import Session
 
 C = Configuration.abd(["s0", "s1", "s2"]).at(DEFAULT_DOMAIN, 0)
 

@@ -7,11 +7,11 @@ import pytest
 
 from ares.dap.coding import coding_for
 from ares.dap.primitives import LARGE_BYTES_MIN, DataAccess
+from ares.engine.readiness import Readiness
 from ares.model.configuration import Configuration
 from ares.model.element import sealed
 from ares.model.messages import DataReply
 from ares.model.tag import TAG_ZERO, Tag
-from ares.operation.readiness import Readiness
 
 FIVE = [f"s{number}" for number in range(5)]
 EC = Configuration.ec(FIVE, 3).at("d", 1)

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from ares.cluster.cluster_file import Plan, create
-from ares.machine.interpreter import python
-from ares.machine.named_files import NotToml, parse_toml
 from ares.model.errors import BadInput
+from ares.platform.interpreter import python
+from ares.platform.named_files import NotToml, parse_toml
 
 
 def said_by(script: str, *words: str) -> str:

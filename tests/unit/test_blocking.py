@@ -17,8 +17,8 @@ from ares.client.manager import Manager
 from ares.client.store import ObjectStore
 from ares.cluster.cluster_file import Plan, create
 from ares.cluster.settings import Settings
-from ares.machine.interpreter import python
 from ares.model.errors import ConnectionClosed
+from ares.platform.interpreter import python
 from ares.reconfig.mover import Progress
 
 
@@ -289,7 +289,7 @@ def test_the_lazy_names_are_all_there() -> None:
     assert not hasattr(ares, "no_such_name")
 
 
-@pytest.mark.parametrize("module", ["ares", "ares.dap.primitives", "ares.objects.operations"])
+@pytest.mark.parametrize("module", ["ares", "ares.dap.primitives", "ares.registers.operations"])
 def test_importing_the_protocol_loads_no_transport(module: str) -> None:
     program = f"import sys, {module}; sys.exit(bool({{'zmq', 'asyncio', 'pysyncobj'}} & set(sys.modules)))"
     assert subprocess.run(python("-c", program), check=False, timeout=240).returncode == 0

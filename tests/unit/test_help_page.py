@@ -11,7 +11,7 @@ import typer
 from ares.cli import main
 from ares.cli.help_page import CommandPage, GroupPage, first_sentence
 from ares.cli.options import ALL
-from ares.machine.interpreter import python
+from ares.platform.interpreter import python
 
 SECTIONS = ["Objects", "Files", "Logs", "Cluster", "Seeing", "Upkeep"]
 SWITCHES = {"--piggyback", "--gc", "--batch", "--fast-read", "--optimised"}

@@ -24,8 +24,8 @@ from ares.cluster.home import (
     prepare,
     store_identity,
 )
-from ares.machine.interpreter import python
 from ares.model.errors import BadInput, DirectoryLost, ForeignStore, StoreLost
+from ares.platform.interpreter import python
 from ares.store.journal.segments import anchor_of
 
 IDENTITY = "0123456789abcdef" * 2

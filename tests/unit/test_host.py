@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 
-from ares.machine.metrics import Traffic
 from ares.model.configuration import Configuration, Server, Status, Successor
 from ares.model.errors import BadInput
 from ares.model.identity import DEFAULT_DOMAIN
@@ -21,6 +20,7 @@ from ares.model.messages import (
     Reason,
     Refused,
 )
+from ares.platform.metrics import Traffic
 from ares.replica.replica import Replica
 from ares.server.host import Host, memory_bytes
 from ares.server.serving import run_server

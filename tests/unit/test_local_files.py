@@ -15,8 +15,8 @@ from ares.cli.local_files import write_output
 from ares.cli.terminal import parse_seconds, parse_size
 from ares.fragment.divide import Sizes
 from ares.fragment.report import CHANGED_MEANWHILE, Conflict
-from ares.machine.interpreter import python
 from ares.model.errors import BadInput
+from ares.platform.interpreter import python
 
 
 def kind_of(expression: str) -> str:

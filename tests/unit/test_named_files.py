@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from ares.cluster.settings import Settings
-from ares.machine import named_files
-from ares.machine.interpreter import python
-from ares.machine.named_files import NotToml, parse_toml, read_named
 from ares.model.errors import BadInput
+from ares.platform import named_files
+from ares.platform.interpreter import python
+from ares.platform.named_files import NotToml, parse_toml, read_named
 from ares.security.clients_file import read_clients
 from ares.security.keys import read_key
 
@@ -96,7 +96,7 @@ def test_a_pipe_is_read_to_its_end_whenever_its_writer_comes(tmp_path: Path) -> 
 
 
 def test_what_a_shell_substitutes_is_read() -> None:
-    program = "import sys; from ares.machine.named_files import read_named; print(read_named(sys.argv[1], 1000)[0])"
+    program = "import sys; from ares.platform.named_files import read_named; print(read_named(sys.argv[1], 1000)[0])"
     shell = ["bash", "-c", 'exec "$@" <(sleep 0.2; echo said)', "bash", *python("-c", program)]
     assert (
         subprocess.run(shell, capture_output=True, text=True, check=True, timeout=60).stdout

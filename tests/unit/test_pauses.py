@@ -1,6 +1,6 @@
 """Pauses between two ticks: the next end is known, and a paused job continues alone."""
 
-from ares.operation.effects import Pause
+from ares.engine.effects import Pause
 from tests.unit.rig import Rig, once, sleeper
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
+from ares.engine.readiness import PROBE_TURNS, Readiness
 from ares.model.configuration import Configuration
 from ares.model.identity import DEFAULT_DOMAIN, CallId, ServerId
-from ares.operation.readiness import PROBE_TURNS, Readiness
 
 SERVERS = tuple(ServerId(f"s{number}") for number in range(5))
 C = Configuration.abd(SERVERS).at(DEFAULT_DOMAIN, 0)

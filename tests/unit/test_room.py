@@ -1,14 +1,14 @@
 """Room for the bytes that a client has under way: bounded, in order, and always given back.
 
-See ares/operation/room.py.
+See ares/engine/room.py.
 """
 
 import random
 
 import pytest
 
+from ares.engine.room import LOOK_S, Room
 from ares.model.errors import ConnectionClosed, Unavailable
-from ares.operation.room import LOOK_S, Room
 
 
 class Rig:

@@ -1,12 +1,12 @@
-"""A round: expected answers, servers asked, times of resends (ares/operation/jobs.py)."""
+"""A round: expected answers, servers asked, times of resends (ares/engine/jobs.py)."""
 
 import pytest
 
+from ares.engine.effects import Gather
+from ares.engine.jobs import RESEND_S, SEND_BYTES_PER_S_EXPECTED, Job, Round, begin
 from ares.model.configuration import Configuration
 from ares.model.messages import REPLY_OF, Ack, DataReply, Element, GetData, PutData, ReadConfig
 from ares.model.tag import Tag
-from ares.operation.effects import Gather
-from ares.operation.jobs import RESEND_S, SEND_BYTES_PER_S_EXPECTED, Job, Round, begin
 
 C = Configuration.abd(["s0", "s1", "s2", "s3", "s4"]).at("d", 3)
 

@@ -1,18 +1,18 @@
 """Rounds in a session: quorums, resends, deadlines, refusals and hints.
 
-See ares/operation/session.py.
+See ares/engine/session.py.
 """
 
 import itertools
 
 import pytest
 
+from ares.engine.jobs import RESEND_S
+from ares.engine.session import HINT_AGAIN_S, RESEND_S_MAX, STALL_S, TICK_S
 from ares.model.configuration import Configuration
 from ares.model.errors import ConfigurationRefused, NotAuthorized, Superseded, Unavailable
 from ares.model.messages import Ack, Introduce, ReadConfig, Reason, Refused, TagReply
 from ares.model.tag import TAG_ZERO
-from ares.operation.jobs import RESEND_S
-from ares.operation.session import HINT_AGAIN_S, RESEND_S_MAX, STALL_S, TICK_S
 
 from .rig import C, Rig, gather, once
 

@@ -1,14 +1,14 @@
 """Ends of a waiting job: a deadline or the end of the connection is thrown into the job first.
 
-See ares/operation/session.py.
+See ares/engine/session.py.
 """
 
 import pytest
 
+from ares.engine.effects import Agree, Pause, Together
+from ares.engine.session import ASK_GRACE_S
 from ares.model.errors import ConnectionClosed, Unavailable, Uncertain
 from ares.model.messages import Ack
-from ares.operation.effects import Agree, Pause, Together
-from ares.operation.session import ASK_GRACE_S
 
 from .rig import C, Rig, gather, once, sleeper
 

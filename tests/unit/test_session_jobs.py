@@ -1,15 +1,15 @@
 """Jobs in a session: pauses, asks, Together, queues, deadlines and cancelling.
 
-See ares/operation/session.py.
+See ares/engine/session.py.
 """
 
 import pytest
 
+from ares.engine.effects import Agree, Announce, Pause, Report, Together
+from ares.engine.session import ASK_GRACE_S
 from ares.model.configuration import Status, Successor
 from ares.model.errors import ConfigurationRefused, ConsensusUnavailable, Unavailable
 from ares.model.messages import Ack
-from ares.operation.effects import Agree, Announce, Pause, Report, Together
-from ares.operation.session import ASK_GRACE_S
 
 from .rig import C, Rig, gather, once, sleeper
 

@@ -177,10 +177,10 @@ def test_numbers_that_make_no_sense(
         ("ares.testing.sim", "--runs 0"),
         ("ares.testing.sim", "--jobs -1"),
         ("ares.testing.sim", "--minutes 0"),
-        ("ares.testing.kills.kills", "--kills 0"),
-        ("ares.testing.kills.kills", "--minutes -1"),
-        ("ares.testing.kills.kills", "--processes 0"),
-        ("ares.testing.fuzz.fuzz", "--frames 0"),
+        ("ares.testing.kills", "--kills 0"),
+        ("ares.testing.kills", "--minutes -1"),
+        ("ares.testing.kills", "--processes 0"),
+        ("ares.testing.fuzz", "--frames 0"),
     ],
 )
 def test_numbers_that_make_no_sense_to_the_programs_beside_it(

@@ -9,18 +9,18 @@ import pytest
 from msgspec.structs import replace
 
 from ares.autopilot.judge import Replace, Roster, Stuck, judge
-from ares.chain.log_operations import LogOperations
 from ares.cli.domain_commands import followed
 from ares.cluster.cluster_file import Plan, _text
 from ares.cluster.settings import Settings
 from ares.cluster.sites import at_site, labels_of, remote_servers, site_of, sites_of
 from ares.cluster.tables import AutopilotSettings
+from ares.engine.readiness import Readiness
 from ares.model.configuration import Configuration
 from ares.model.errors import BadInput, ConfigurationRefused
-from ares.operation.readiness import Readiness
 from ares.reconfig.view import Switches, View
+from ares.sharedlog.log_operations import LogOperations
 from tests.autopilot.looks import BOOK, abd, identities, watched
-from tests.chain.chains import chain
+from tests.sharedlog.chains import chain
 
 SITES = (("nantes", 5), ("rennes", 3), ("lyon", 2))
 

@@ -1,12 +1,12 @@
 """Queries: asked of a quorum, and of the spared servers after an unusual time.
 
-See ares/operation/session.py.
+See ares/engine/session.py.
 """
 
 import pytest
 
+from ares.engine.session import HEDGE_USUAL, TICK_S
 from ares.model.messages import Ack
-from ares.operation.session import HEDGE_USUAL, TICK_S
 
 from .rig import C, Rig, once
 

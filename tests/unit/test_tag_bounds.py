@@ -6,6 +6,7 @@ The bound of servers grows with time, and a tag accepted by an earlier release c
 import msgspec
 import pytest
 
+from ares.engine.effects import Gather
 from ares.model.configuration import Configuration
 from ares.model.element import sealed
 from ares.model.errors import ElementRefused, NoTagLeft
@@ -13,8 +14,7 @@ from ares.model.identity import DEFAULT_DOMAIN, VALUE_BYTES_MAX
 from ares.model.messages import DELETED, LEFT, PutData, TagReply
 from ares.model.tag import NUMBER_FLOOR, NUMBER_LAST, NUMBERS_PER_S, Tag, number_max
 from ares.model.value import TOMBSTONE
-from ares.objects.operations import delete, read, write
-from ares.operation.effects import Gather
+from ares.registers.operations import delete, read, write
 from ares.replica.facts import Pointed
 from ares.replica.hosting import BadElement, Hosting
 from ares.replica.replica import Replica

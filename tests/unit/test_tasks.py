@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from ares.machine import tasks
-from ares.machine.loop import run
+from ares.platform import tasks
+from ares.platform.loop import run
 
 
 @contextlib.asynccontextmanager

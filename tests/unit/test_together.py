@@ -1,12 +1,12 @@
 """Now, and Together in order, with a changing window, and with a failing iterator.
 
-See ares/operation/effects.py, ares/client/{jobs,rounds}.py.
+See ares/engine/effects.py, ares/client/{jobs,rounds}.py.
 """
 
 import pytest
 
+from ares.engine.effects import Now, Pause, Together
 from ares.model.messages import Ack
-from ares.operation.effects import Now, Pause, Together
 
 from .rig import Rig, once, sleeper
 

@@ -5,9 +5,9 @@ See ares/client/{jobs,rounds}.py.
 
 import pytest
 
+from ares.engine.effects import Pause, Together
 from ares.model.errors import ConfigurationRefused, Unavailable
 from ares.model.messages import Ack
-from ares.operation.effects import Pause, Together
 
 from .rig import Rig, once, sleeper
 

@@ -14,10 +14,10 @@ from ares.client.connect import connections_of, manager_of
 from ares.client.whereabouts import DOMAINS_MAX, KnownDomains, Whereabouts, known_domains_path
 from ares.cluster.cluster_file import Plan, create
 from ares.consensus.local import LocalConsensus
+from ares.engine.session import Session
 from ares.model.configuration import SERVERS_MAX, Configuration, Server, Status, Successor
 from ares.model.identity import DEFAULT_DOMAIN, CallId, DomainName, ServerId
 from ares.model.messages import Ack, Finalize, Introduce, Located, Where, WriteConfig
-from ares.operation.session import Session
 from ares.reconfig.locating import LOCATE_S, OTHERS_S, locate
 from ares.replica.facts import Pointed
 from ares.replica.replica import Replica

@@ -5,8 +5,6 @@ from typing import get_args
 import pytest
 from msgspec import inspect
 
-from ares.chain.entries import TAKEN_BYTES_MAX, first_piece
-from ares.chain.node import LogNode
 from ares.model.configuration import Configuration, Server
 from ares.model.identity import CallId, ClientId, ConfigurationId, DomainName, ServerId
 from ares.model.log_messages import (
@@ -20,6 +18,8 @@ from ares.model.log_messages import (
 from ares.model.message import Message
 from ares.model.messages import REQUESTS, AnyMessage, Introduce
 from ares.model.work import ENTRY_BYTES_MIN, LISTED_WORK, Meter, entries_bulk
+from ares.sharedlog.entries import TAKEN_BYTES_MAX, first_piece
+from ares.sharedlog.node import LogNode
 
 ID = ConfigurationId(b"c" * 16)
 

@@ -211,7 +211,7 @@ def create(parameters: dict, path: Path, check_mode: bool) -> list[str]:
     """Make the file and the secrets, and return the ids of all processes."""
     from ares.cluster.cluster_file import PASSWORD_NAME
     from ares.cluster.cluster_keys import new_keys, write_keys
-    from ares.machine.trusted_files import MADE_FOR_ALL, make_directory, write_new
+    from ares.platform.trusted_files import MADE_FOR_ALL, make_directory, write_new
     from ares.security.keys import write_secret
 
     ids = [one["id"] for one in [*parameters["servers"], *parameters["members"]]]
@@ -234,7 +234,7 @@ def extend(parameters: dict, path: Path, check_mode: bool) -> dict:
     from ares.cluster.cluster_keys import KEYS_NAME
     from ares.cluster.settings import Settings
     from ares.cluster.tables import decode
-    from ares.machine.trusted_files import replace_durably
+    from ares.platform.trusted_files import replace_durably
     from ares.security.keys import SecretKey, write_secret
 
     before = path.read_text(encoding="utf-8")
@@ -332,8 +332,8 @@ def with_options(text: str, options: dict, path: Path) -> tuple[str, list[str]]:
     import msgspec
 
     from ares.cluster.tables import FileTable, decode, written
-    from ares.machine.named_files import parse_toml
     from ares.model.errors import BadInput
+    from ares.platform.named_files import parse_toml
 
     if wrong := sorted(options.keys() & set(NO_OPTIONS)):
         raise ValueError(

@@ -54,7 +54,7 @@ def demo(
     from rich.console import Console
 
     from ares.cli.demo.demo_story import Narrator, Story
-    from ares.machine.loop import run
+    from ares.platform.loop import run
 
     if directory is not None and not directory.is_dir():
         raise BadInput(f"there is no directory {directory} to work in; nothing was started")

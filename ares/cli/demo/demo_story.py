@@ -30,11 +30,11 @@ from ares.client.manager import Manager
 from ares.client.store import ObjectStore
 from ares.cluster.settings import Settings
 from ares.cluster.tables import TracingSettings
+from ares.engine import session
 from ares.fragment.report import WriteReport
 from ares.model.configuration import Configuration
 from ares.model.errors import AresError
 from ares.model.identity import ServerId
-from ares.operation import session
 from ares.reconfig.mover import Progress
 from ares.reconfig.reconfigure import Reconfigured
 from ares.tracing.export import to_file

@@ -22,9 +22,9 @@ from msgspec import structs
 from ares.cli.local_files import resolved
 from ares.cli.options import Common, say_which_core
 from ares.cluster import home
-from ares.machine import loop
 from ares.model.configuration import SERVERS_MAX
 from ares.model.errors import AresError, BadInput, DirectoryLost, NotAuthorized, Uncertain
+from ares.platform import loop
 
 if TYPE_CHECKING:
     from ares.cli.local.supervisor import Member, Supervisor

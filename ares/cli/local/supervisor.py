@@ -27,10 +27,10 @@ from ares.cli.local_files import resolved
 from ares.cluster.cluster_file import obstacle
 from ares.cluster.home import CLAIM_NAME, forget_starts, held, is_bare, record_of, was_started
 from ares.cluster.settings import MemberSettings, ServerSettings, Settings, split_address
-from ares.machine.interpreter import python
-from ares.machine.named_files import read_named
-from ares.machine.trusted_files import DIRECTORY_MADE_FOR_ALL, opener
 from ares.model.errors import AresError, BadInput, DirectoryLost
+from ares.platform.interpreter import python
+from ares.platform.named_files import read_named
+from ares.platform.trusted_files import DIRECTORY_MADE_FOR_ALL, opener
 
 STOP_S = 5.0
 """Seconds from SIGTERM to the kill of a process that does not stop."""

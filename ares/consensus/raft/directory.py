@@ -16,16 +16,16 @@ import msgspec
 from msgspec import Struct
 
 from ares.cluster.home import end_newness, remember_start, require_first
-from ares.machine.trusted_files import (
+from ares.model.decision import DecisionTable
+from ares.model.errors import BadInput
+from ares.model.identity import ServerId
+from ares.platform.trusted_files import (
     make_directory,
     opener,
     replace_durably,
     require_unshared,
     sync,
 )
-from ares.model.decision import DecisionTable
-from ares.model.errors import BadInput
-from ares.model.identity import ServerId
 
 Entry = tuple[bytes, int, int]
 """An entry of the Raft log: command, index, term."""

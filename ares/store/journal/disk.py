@@ -13,8 +13,8 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ares.machine import trusted_files
-from ares.machine.metrics import DISK_S, Histogram
+from ares.platform import trusted_files
+from ares.platform.metrics import DISK_S, Histogram
 
 BUFFERS_MAX = 512
 """Most buffers in a system call; Linux takes 1024."""

@@ -27,11 +27,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ares.chain.facts_of_log import BatchPlace
-from ares.machine.processor_waits import ProcessorWaits
 from ares.model.codec import DETACHED_BYTES_MIN, Encoded
 from ares.model.errors import BadInput, StoreDamaged
 from ares.model.messages import PutData
+from ares.platform.processor_waits import ProcessorWaits
+from ares.sharedlog.facts_of_log import BatchPlace
 from ares.store.journal.disk import Disk, UnlessFull, share_of_file_system
 from ares.store.journal.examine import SegmentExamination
 from ares.store.journal.format import (

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
-from ares.machine.trusted_files import replace_durably
 from ares.model.errors import BadInput, StoreDamaged
 from ares.model.identity import DomainName
+from ares.platform.trusted_files import replace_durably
 from ares.store.journal.disk import Disk, UnlessFull
 from ares.store.journal.log import LogJournal, open_journal
 from ares.store.journal.segments import (

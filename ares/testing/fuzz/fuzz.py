@@ -1,4 +1,4 @@
-"""``python -P -m ares.testing.fuzz.fuzz``: garbage by the million on live ports.
+"""``python -P -m ares.testing.fuzz``: garbage by the million on live ports.
 
 The exit status is 1 if any check fails. Without --address the program makes small clusters of its
 own, without keys and with keys, and attacks a storage server and a consensus member of each in
@@ -25,7 +25,6 @@ from msgspec import Struct
 
 from ares.cluster.cluster_file import Plan, create
 from ares.cluster.settings import Settings
-from ares.machine.loop import run
 from ares.model.configuration import Configuration, Server
 from ares.model.identity import CallId, ServerId
 from ares.model.messages import (
@@ -37,6 +36,7 @@ from ares.model.messages import (
     Refused,
 )
 from ares.net.libzmq import ZmqConnections
+from ares.platform.loop import run
 from ares.security.keys import SecretKey, keyed
 from ares.testing.fuzz.fuzz_attacks import LOG, Attacker, Mint
 from ares.testing.torture.cluster import Cluster
@@ -302,7 +302,7 @@ def fuzz_clusters(directory: Path, frames: int, seed: int) -> list[PortReport]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(
-        prog="python -P -m ares.testing.fuzz.fuzz",
+        prog="python -P -m ares.testing.fuzz",
         description=__doc__,
         formatter_class=argparse.RawTextHelpFormatter,
     )
@@ -347,7 +347,3 @@ def main() -> None:
     )
     findings = [finding for outcome in outcomes for finding in outcome.findings]
     sys.exit(f"{len(findings)} findings" if findings else 0)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,4 +1,4 @@
-"""``python -P -m ares.testing.kills.kills``: kill -9 by the thousand, and a report of lost data.
+"""``python -P -m ares.testing.kills``: kill -9 by the thousand, and a report of lost data.
 
 The exit status is 1 if data was lost.
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from ares.cluster.cluster_file import Durability, Plan, create
-from ares.machine.loop import run
+from ares.platform.loop import run
 from ares.testing.kills.kill_members import MembersReport, MembersRun
 from ares.testing.kills.kill_servers import ServersReport, ServersRun
 from ares.testing.kills.storm import StormLimits
@@ -39,7 +39,7 @@ def kill_members(directory: Path, limits: StormLimits, members: int, seed: int) 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
-        prog="python -P -m ares.testing.kills.kills",
+        prog="python -P -m ares.testing.kills",
         description=__doc__,
         formatter_class=argparse.RawTextHelpFormatter,
     )
@@ -91,7 +91,3 @@ def main() -> None:
         + b"\n"
     )
     sys.exit(f"{len(report.findings)} losses; everything is in {home}" if report.findings else 0)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,9 +1,9 @@
-"""``python -P -m ares.sim``: run seeds, report the first broken promise with a story, and shrink.
+"""``python -P -m ares.testing.sim``: run seeds, and tell the story of a broken promise.
 
-python -P -m ares.sim --runs 20000 --jobs 2
-python -P -m ares.sim --seed 42 --scenario partition --story
-python -P -m ares.sim --seed 42 --scenario partition --shrink
-python -P -m ares.sim --minutes 2 --from-seed 123456
+python -P -m ares.testing.sim --runs 20000 --jobs 2
+python -P -m ares.testing.sim --seed 42 --scenario partition --story
+python -P -m ares.testing.sim --seed 42 --scenario partition --shrink
+python -P -m ares.testing.sim --minutes 2 --from-seed 123456
 """
 
 import argparse
@@ -38,7 +38,7 @@ def main() -> int:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -P -m ares.sim",
+        prog="python -P -m ares.testing.sim",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -3,14 +3,14 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ares.engine.effects import Operation
+from ares.engine.session import Session
 from ares.model.codec import decode_replies, encode
 from ares.model.configuration import Configuration
 from ares.model.errors import AresError
 from ares.model.identity import ServerId
 from ares.model.messages import Bring, Element
-from ares.objects.repair import bring_element
-from ares.operation.effects import Operation
-from ares.operation.session import Session
+from ares.registers.repair import bring_element
 from ares.testing.sim.simulated_server import SimServer
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct, field
 
 from ares.dap.primitives import Found
+from ares.engine.effects import Operation
 from ares.fragment.block import (
     BLOCK_NAMES,
     GENESIS_NAMES,
@@ -37,9 +38,8 @@ from ares.model.errors import ObjectNotFound
 from ares.model.identity import ObjectName
 from ares.model.tag import TAG_ZERO, Tag
 from ares.model.value import TOMBSTONE, WITHHELD, Answered, Value
-from ares.objects.coverable import Covered
-from ares.operation.effects import Operation
 from ares.reconfig.view import View
+from ares.registers.coverable import Covered
 from ares.testing.sim.invariants import PromiseBroken
 from ares.testing.sim.plan import ATOMIC, Change, SimStep
 from ares.testing.sim.world import World

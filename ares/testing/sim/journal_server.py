@@ -22,7 +22,7 @@ from ares.model.errors import BadInput, StoreDamaged
 from ares.model.identity import NO_CALL
 from ares.model.messages import Bring, Element, PutData, Request
 from ares.net.port import Sender
-from ares.objects.repair import rebuild_element
+from ares.registers.repair import rebuild_element
 from ares.replica.compaction import CompactionLimits
 from ares.replica.facts import Key
 from ares.server.host import Host

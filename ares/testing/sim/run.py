@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
+from ares.engine.effects import Agree, Announce
 from ares.model.codec import Outgoing, encode
 from ares.model.errors import StoreDamaged
-from ares.operation.effects import Agree, Announce
 from ares.reconfig.view import Switches
 from ares.testing.sim.asker import Asker
 from ares.testing.sim.files import FileChronicle

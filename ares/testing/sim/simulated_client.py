@@ -8,24 +8,24 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ares.dap.primitives import Found
+from ares.engine.effects import Operation
+from ares.engine.session import Session
 from ares.fragment.block import genesis_name
-from ares.machine.compiled import client_core
 from ares.model.codec import encode
 from ares.model.configuration import Configuration
 from ares.model.errors import ObjectNotFound, Unavailable
 from ares.model.identity import ClientId, ObjectName, ServerId
 from ares.model.tag import TAG_ZERO, Tag
 from ares.model.value import TOMBSTONE, Answered, Value
-from ares.objects.coverable import Covered, read_versioned, write_versioned
-from ares.objects.operations import delete, read, write
-from ares.objects.small_objects import small_objects
-from ares.objects.survey import Names, list_mentioned
-from ares.operation.effects import Operation
-from ares.operation.session import Session
+from ares.platform.compiled import client_core
 from ares.reconfig.locating import locate
 from ares.reconfig.mover import Manner
 from ares.reconfig.reconfigure import Reconfigured, reconfigure
 from ares.reconfig.view import View
+from ares.registers.coverable import Covered, read_versioned, write_versioned
+from ares.registers.operations import delete, read, write
+from ares.registers.small_objects import small_objects
+from ares.registers.survey import Names, list_mentioned
 from ares.testing.sim.files import FileOperation, Files, pair
 from ares.testing.sim.invariants import PromiseBroken
 from ares.testing.sim.plan import SimClientPlan, SimStep, member

@@ -11,11 +11,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from ares.machine.compiled import CORE
 from ares.model.codec import Encoded, Frame, Outgoing, decode_replies, decode_requests, encode
 from ares.model.configuration import Configuration
 from ares.model.messages import REQUESTS, AnyMessage, Bring, Carrier, PutData, Request
 from ares.net.port import Sender
+from ares.platform.compiled import CORE
 from ares.replica.replica import Replica
 from ares.server.bringing import Bringing, Fetch
 from ares.testing.sim.invariants import PromiseBroken, ServerWatch

@@ -7,7 +7,7 @@ import sys
 
 import msgspec
 
-from ares.machine.loop import run
+from ares.platform.loop import run
 from ares.testing.torture.clients import TrafficPlan, run_clients, run_final_reader
 from ares.testing.torture.log_clients import make_log, run_final_log_reader, run_log_clients
 from ares.testing.torture.reconfigurer import ReconfigurerPlan, run_reconfigurer

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from ares.cluster.home import CLAIM_NAME
 from ares.cluster.settings import Settings
-from ares.machine.interpreter import python
 from ares.model.identity import ServerId
+from ares.platform.interpreter import python
 from ares.testing.torture.partition import Direction, Network
 from ares.testing.torture.records import TortureFailed
 

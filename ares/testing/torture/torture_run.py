@@ -20,9 +20,9 @@ from msgspec import Struct
 
 from ares.cluster.cluster_file import Durability, Plan, create
 from ares.cluster.settings import Settings
-from ares.machine.loop import run
 from ares.model.configuration import Configuration, Server
 from ares.model.identity import DomainName, ServerId
+from ares.platform.loop import run
 from ares.testing.torture.clients import TrafficPlan
 from ares.testing.torture.cluster import (
     CLIENTS,

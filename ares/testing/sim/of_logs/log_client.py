@@ -2,9 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from ares.chain.log_operations import Follower
-from ares.chain.log_session import LogSession
-from ares.chain.quick_reads import ReadManner
+from ares.engine.effects import Operation
 from ares.model.codec import decode_replies
 from ares.model.errors import (
     AppendUncertain,
@@ -16,7 +14,9 @@ from ares.model.errors import (
 )
 from ares.model.identity import ClientId, ServerId
 from ares.model.log_messages import SECRET_BYTES
-from ares.operation.effects import Operation
+from ares.sharedlog.log_operations import Follower
+from ares.sharedlog.log_session import LogSession
+from ares.sharedlog.quick_reads import ReadManner
 from ares.testing.sim.invariants import PromiseBroken
 from ares.testing.sim.of_logs.log_plan import LOG, LogClientPlan, LogStep, chain_of
 from ares.testing.sim.simulated_client import FULL, SimCaller

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-from ares.chain.node import LogNode
 from ares.model.codec import decode
 from ares.model.errors import BadInput, StoreDamaged
 from ares.model.identity import CallId, DomainName, ServerId
@@ -15,6 +14,7 @@ from ares.model.log_messages import ChainReply
 from ares.model.messages import AnyMessage, Describe, Refused
 from ares.net.port import Sender
 from ares.server.hosted_logs import Logs
+from ares.sharedlog.node import LogNode
 from ares.store.journal.log import LogJournal
 from ares.store.journal.segments import Owner
 from ares.testing.sim.invariants import PromiseBroken

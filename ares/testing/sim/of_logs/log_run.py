@@ -5,12 +5,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ares.chain.bound_ids import bound_id
+from ares.engine.effects import Agree, Announce
 from ares.model.codec import decode, encode
 from ares.model.identity import CallId
 from ares.model.log_messages import Append
 from ares.model.messages import AnyMessage
-from ares.operation.effects import Agree, Announce
+from ares.sharedlog.bound_ids import bound_id
 from ares.testing.sim.invariants import Places, PromiseBroken
 from ares.testing.sim.of_logs.log_client import LogClient
 from ares.testing.sim.of_logs.log_disk_server import DiskLogServer

@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import structs
 
-from ares.chain.bound_ids import BoundAppend, bound_append
-from ares.chain.facts_of_log import LogFact
-from ares.chain.node import LogNode
-from ares.chain.stretch import Stretch
 from ares.model.codec import decode
 from ares.model.configuration import Configuration
 from ares.model.identity import ConfigurationId
 from ares.model.log_messages import Append, Appended, AppendOutcome, LogRecord, SealDone
 from ares.model.messages import AnyMessage, Describe, Description
+from ares.sharedlog.bound_ids import BoundAppend, bound_append
+from ares.sharedlog.facts_of_log import LogFact
+from ares.sharedlog.node import LogNode
+from ares.sharedlog.stretch import Stretch
 from ares.testing.sim.invariants import PromiseBroken
 from ares.testing.sim.plan import member
 

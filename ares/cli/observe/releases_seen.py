@@ -1,0 +1,37 @@
+"""The releases of the processes of a cluster, and a warning when they differ."""
+
+from collections.abc import Iterable, Mapping
+
+from ares.cli.terminal import printable
+from ares.model.identity import ServerId
+from ares.model.messages import ConsensusDescription, Description
+from ares.platform.release import same_release
+
+UNKNOWN = "unknown release"
+"""Release of a process that tells no version."""
+
+
+def releases(
+    servers: Mapping[ServerId, Description | None], members: Iterable[ConsensusDescription]
+) -> dict[str, list[ServerId]]:
+    """Return the answering processes by release; a commit is one release."""
+    told = [(id, said.version) for id, said in servers.items() if said is not None]
+    told += [(member.member, member.version) for member in members]
+    found: dict[str, list[ServerId]] = {}
+    for id, version in told:
+        known = (release for release in found if same_release(release, version))
+        found.setdefault(next(known, version), []).append(id)
+    return {printable(version) or UNKNOWN: found[version] for version in sorted(found)}
+
+
+def sentence(found: Mapping[str, list[ServerId]]) -> str:
+    """Return the one release of a cluster; empty where no process answers or releases are mixed."""
+    return f"release: {next(iter(found))}" if len(found) == 1 else ""
+
+
+def warning(found: Mapping[str, list[ServerId]]) -> str:
+    """Return the warning of mixed releases; empty for a single release."""
+    if len(found) < 2:
+        return ""
+    each = ", ".join(f"{release} ({', '.join(ids)})" for release, ids in found.items())
+    return f"mixed releases: {each}; bring all to the newest, servers first, then members"

@@ -1,0 +1,717 @@
+"""The session of a client: it numbers calls, counts answers, sends again and keeps deadlines.
+
+No I/O, no clock: ``now`` is given. The shell around the session (ares/client/runner.py, or a
+simulator) takes ``contacts``, the outbox, ``asks`` and ``hints`` after every call and sees to them,
+hands replies to ``receive``, and calls ``tick`` every TICK_S while ``busy``.
+
+An operation for which a caller waits is a job. The job's generator is a task, and likewise every
+operation run by a Together of the job; a task waits for a round (a Gather), a pause, an answer of
+the consensus service, or the end of a Together. Jobs with a common key run in sequence.
+"""
+
+import heapq
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, assert_never, cast
+
+from ares.engine.effects import Agree, Announce, Gather, Now, Operation, Pause, Report, Together
+from ares.engine.handed import job_of, round_of
+from ares.engine.jobs import Fan, Job, Key, Refusal, Round, Task, begin
+from ares.engine.readiness import Readiness
+from ares.engine.recording import Recording
+from ares.model.codec import Frame, decode_replies, decode_requests
+from ares.model.configuration import Configuration, Server
+from ares.model.errors import ConfigurationRefused, Superseded, Unavailable, Uncertain
+from ares.model.identity import (
+    DEFAULT_DOMAIN,
+    NO_DOMAIN,
+    CallId,
+    ConfigurationId,
+    DomainName,
+    ServerId,
+)
+from ares.model.messages import AnyMessage, Introduce, PutData, Reason, Refused
+from ares.model.quorum import Outcome
+
+if TYPE_CHECKING:
+    from ares._core import Client, Handed
+
+TICK_S = 0.025
+RESEND_S_MAX = 4.0
+STALL_S = 1.0
+HEDGE_USUAL = 3.0
+"""Multiple of the usual time after which a query goes to the spared servers, and at least a tick.
+"""
+
+USUAL_ROUNDS = 64
+DENIED_S = 0.25
+HINT_AGAIN_S = 2.0
+ASK_GRACE_S = 0.5
+"""Extra seconds of the consensus service, which has as long as the job, and begins later."""
+
+Letter = list[AnyMessage] | Frame
+"""The post for a server: messages, or the only frame of a batch of requests."""
+
+
+class Session:
+    """All operations of a client.
+
+    No code here iterates over a set: a run with the same events is the same run.
+
+    ``asks``: for the consensus service, answered by ``resume`` or ``fail``. ``hints``: domains
+    whose hint is wanted, answered by ``hinted``. ``contacts``: servers of configurations not spoken
+    to before. ``readiness``: the servers likely to answer soonest. ``troubles``: reasons why
+    servers cannot be reached, ``connected_s``: the times of connections, both where known.
+    ``receiving``: whether a reply of a server is arriving now, which need not be asked again.
+    ``sending``: whether the request of a call has not wholly left for a server.
+    ``earlier``: for a log, the configurations introduced together with a configuration.
+
+    ``core``: the compiled core, which runs small reads and writes as the session would
+    (ares/registers/small_objects.py) until an unusual event, and gives them to :meth:`take_over` in
+    this case. Calls, the order of servers, tags and the outbox are the session's.
+    """
+
+    def __init__(
+        self,
+        turn: int = 0,
+        earlier: Callable[[Configuration], tuple[Configuration, ...]] = lambda configuration: (),
+        core: "Client | None" = None,
+    ) -> None:
+        self.core = core
+        self._earlier = earlier
+        self.asks: list[tuple[Agree | Announce, Task]] = []
+        self.hints: list[DomainName] = []
+        self.contacts: list[Server] = []
+        self.readiness = Readiness(turn)
+        self.troubles: Mapping[ServerId, str] = {}
+        self.connected_s: Mapping[ServerId, float] = {}
+        self.receiving: Callable[[ServerId], bool] = lambda server: False
+        self.sending: Callable[[ServerId, CallId], bool] = lambda server, call: False
+        self._now = 0.0
+        self._pauses: list[tuple[float, int, Task]] = []
+        self._pause_count = 0
+        self._queues: dict[Key, list[Job]] = {}
+        self._jobs: dict[Job, None] = {}
+        self._outbox: defaultdict[ServerId, list[AnyMessage]] = defaultdict(list)
+        self._last_call = 0
+        self._rounds: dict[int, Round] = {}
+        self._met: set[ConfigurationId] = set()
+        self._hints_wanted: set[DomainName] = set()
+        self._hint_again_at: dict[DomainName, float] = {}
+        self._usual_s = 0.0
+
+    @property
+    def busy(self) -> bool:
+        return self.under_way > 0
+
+    @property
+    def under_way(self) -> int:
+        """Return the number of operations that have not ended.
+
+        Counted, too: operations that wait for another operation on their object.
+        """
+        return len(self._jobs) + (self.core.under_way if self.core is not None else 0)
+
+    @property
+    def has_orders(self) -> bool:
+        """Return whether the shell has orders to take, or a time to wake the session."""
+        return bool(self._outbox or self.asks or self.hints or self._pauses)
+
+    @property
+    def wakes_at(self) -> float | None:
+        """Return the end of the next pause."""
+        return self._pauses[0][0] if self._pauses else None
+
+    # -- jobs --------------------------------------------------------------------------------------
+
+    def start(
+        self,
+        operation: Operation[Any],
+        label: object,
+        now: float,
+        timeout_s: float,
+        done: Callable[[Any, BaseException | None], None],
+        *,
+        idle: bool = False,
+        key: Key | None = None,
+        progress: Callable[[Any], None] | None = None,
+        recording: Recording | None = None,
+    ) -> Job:
+        """Begin ``operation``; see :class:`Job` for the arguments."""
+        self._now = now
+        if key is not None and self.core is not None:
+            self.core.hand_over_writes(self, *key)
+        job = Job(
+            operation,
+            None,
+            idle,
+            label=label,
+            timeout_s=timeout_s,
+            deadline=now + timeout_s,
+            done=done,
+            idle=idle,
+            key=key,
+            progress=progress,
+        )
+        job.recording = recording
+        self._jobs[job] = None
+        if key is not None:
+            queue = self._queues.get(key)
+            if queue is not None:
+                if recording is not None:
+                    recording.waits(job, "queue")
+                queue.append(job)
+                return job
+            self._queues[key] = [job]
+        self._step(job, None)
+        return job
+
+    def cancel(self, job: Job) -> None:
+        """End the job without a call of ``done``: the caller no longer waits."""
+        if not job.ended:
+            self._end(job)
+
+    def cancel_small(self, done: object) -> None:
+        """Run :meth:`cancel` for an operation begun by the core, identified by its ``done``."""
+        if self.core is not None:
+            self.core.hand_over_for(self, done)
+        job = next((job for job in self._jobs if job.begun_for is done), None)
+        if job is not None:
+            self.cancel(job)
+
+    def take_over(self, handed: "Handed") -> None:
+        """Continue an operation of the core from its present state.
+
+        An operation not begun begins at once, a write in turn.
+        """
+        job = job_of(handed)
+        self._jobs[job] = None
+        queue = [job] if job.key is None else self._queues.setdefault(job.key, [])
+        if job.key is not None:
+            queue.append(job)
+        if not handed.call and queue[0] is job:
+            self._step(job, None)
+        if handed.call:
+            job.call = handed.call
+            self._rounds[job.call] = round_of(handed, job, self.readiness)
+
+    def take_over_all(self) -> None:
+        """Take over all operations of the core."""
+        if self.core is not None:
+            for call in self.core.calls():
+                self.core.hand_over(self, call)
+
+    def close(self, error: Callable[[], Uncertain]) -> None:
+        """End every job with an error of its own: no session will continue them.
+
+        Writes under way may take effect or not.
+        """
+        self.take_over_all()
+        if self.core is not None:
+            self.core.close()
+        for job in list(self._jobs):
+            if not job.ended:
+                self._abort(job, error())
+
+    def _end(self, job: Job) -> None:
+        """Stop every task of the job."""
+        tasks = [job, *job.tasks]
+        job.tasks.clear()
+        self._stop(tasks)
+        self._leave(job)
+
+    def _stop(self, tasks: Iterable[Task]) -> None:
+        self._drop(tasks)
+        for task in tasks:
+            task.ended = True
+            task.generator.close()
+            if task.recording is not None:
+                task.recording.ended(task)
+
+    def _leave(self, job: Job) -> None:
+        """Remove an ended job; let the next job of its queue begin."""
+        self._jobs.pop(job, None)
+        if job.key is None:
+            return
+        queue = self._queues[job.key]
+        first = queue[0] is job
+        queue.remove(job)
+        if not queue:
+            del self._queues[job.key]
+        elif first:
+            self._step(queue[0], None)
+
+    def wake(self, now: float) -> None:
+        """Continue the tasks at the end of their pause.
+
+        A task that pauses again during this call, however shortly, waits for the next call: further
+        tasks have their turn.
+        """
+        self._now = now
+        due: list[Task] = []
+        while self._pauses and self._pauses[0][0] <= now:
+            due.append(heapq.heappop(self._pauses)[2])
+        for task in due:
+            if not task.ended:
+                self._step(task, None)
+
+    def resume(self, task: Task, value: Any, now: float, error: Exception | None = None) -> None:
+        """Answer an ask."""
+        self._now = now
+        task.asking = False
+        if not task.ended:
+            self._step(task, value, error)
+
+    def fail(self, task: Task, error: Exception, now: float) -> None:
+        """Answer an ask with an error, which is thrown into the operation."""
+        self.resume(task, None, now, error)
+
+    def _step(self, task: Task, value: Any, error: Exception | None = None) -> None:
+        if task.moving:
+            task.job.put_off(self._now)
+        recording = task.recording
+        if recording is not None:
+            recording.resumed(task)
+        while True:
+            try:
+                effect = (
+                    task.generator.send(value) if error is None else task.generator.throw(error)
+                )
+            except StopIteration as stop:
+                return self._finished(task, stop.value, None)
+            except Exception as failure:  # the caller gets any exception of an operation
+                return self._finished(task, None, failure)
+            value = error = None
+            match effect:
+                case Gather():
+                    return self._ask(task, effect)
+                case Report():
+                    try:
+                        if task.job.progress is not None:
+                            task.job.progress(effect.progress)
+                    except Exception as failure:  # the caller's own code: a failed report
+                        error = failure
+                case Pause():
+                    if effect.retry:
+                        task.moving = False
+                    elif task.job.idle:
+                        task.job.put_off(self._now + effect.seconds)
+                    if recording is not None:
+                        recording.waits(task, "pause")
+                    self._pause_count += 1
+                    return heapq.heappush(
+                        self._pauses, (self._now + effect.seconds, self._pause_count, task)
+                    )
+                case Agree() | Announce():
+                    if recording is not None:
+                        recording.waits(task, "consensus")
+                    task.asking = True
+                    return self.asks.append((effect, task))
+                case Together():
+                    return self._fill(Fan(task.job, task, effect))
+                case Now():
+                    value = self._now
+                case _:
+                    assert_never(effect)
+
+    def _finished(self, task: Task, value: Any, error: Exception | None) -> None:
+        if task.ended:  # its report was given to a caller who cancelled it
+            return
+        task.ended = True
+        if task.recording is not None:
+            task.recording.ended(task)
+        fan = task.fan
+        if fan is None:
+            job = task.job
+            self._leave(job)
+            job.done(value, error)
+            return
+        del fan.job.tasks[task], fan.running[task]
+        if error is None:
+            self._fill(fan)
+        else:
+            self._break(fan, error)
+
+    def _break(self, fan: Fan, error: Exception) -> None:
+        """End every task started by ``fan``, and their tasks; the parent gets ``error``."""
+        fan.broken = True
+        others = [task for task in fan.job.tasks if task.within(fan)]
+        for other in others:
+            del fan.job.tasks[other]
+        self._stop(others)
+        self._step(fan.parent, None, error)
+
+    def _fill(self, fan: Fan) -> None:
+        """Start operations up to the window; continue the parent when none are left."""
+        if fan.filling:
+            return
+        fan.filling = True
+        job = fan.job
+        while not fan.full:
+            try:
+                operation = next(fan.together.operations, None)
+            except Exception as failure:  # an iterator may load its operations' input
+                self._break(fan, failure)
+                return
+            if operation is None:
+                break
+            task = Task(operation, fan, job.idle, recording=job.recording)
+            fan.running[task] = fan.started
+            fan.started += 1
+            job.tasks[task] = None
+            self._step(task, None)
+            if job.ended or fan.broken:
+                return
+        fan.filling = False
+        if not fan.running:
+            self._step(fan.parent, None)
+
+    def _abort(self, job: Job, error: Uncertain) -> None:
+        """Throw ``error`` into every waiting task of the job, and end the job in any case.
+
+        A task may add its outcome to the error.
+        """
+        parents = {task.fan.parent for task in job.tasks if task.fan is not None}
+        for task in [task for task in (job, *job.tasks) if task not in parents]:
+            if not task.ended:
+                self._drop((task,))
+                self._step(task, None, error)
+        if not job.ended:
+            self._end(job)
+            job.done(None, error)
+
+    # -- rounds ------------------------------------------------------------------------------------
+
+    def _drop(self, tasks: Iterable[Task]) -> None:
+        """Forget the rounds for which these tasks wait."""
+        for task in tasks:
+            if task.call is not None:
+                del self._rounds[task.call]
+                task.call = None
+
+    def _ask(self, task: Task, gather: Gather) -> None:
+        call = task.call = self._last_call = self._last_call + 1
+        round = self._rounds[call] = begin(call, task, gather, self._now)
+        if task.recording is not None:
+            task.recording.asked(round)
+        if gather.configuration.id not in self._met:
+            self._meet(gather.configuration, call)
+        requests, order = round.requests, gather.order
+        letter = self._outbox.__getitem__ if self.core is None else self._letter
+        if not isinstance(requests, list):
+            for server in round.asked if order is None else order.asked:
+                letter(server).append(requests)
+        elif order is None:
+            for server, request in zip(round.asked, requests, strict=True):
+                letter(server).append(request)
+        else:
+            for position in order.first:
+                letter(round.asked[position]).append(requests[position])
+
+    def _letter(self, server: ServerId) -> list[AnyMessage]:
+        """Return the list of messages for the server, for additions."""
+        letter = self._outbox[server]
+        if self.core is not None:
+            self.core.precede(server, letter)
+        return letter
+
+    def _meet(self, configuration: Configuration, call: int) -> None:
+        """Introduce a configuration to all its servers at the first contact.
+
+        Servers which this client would not ask soon are to know the configuration, too. Each knows
+        c0 by itself.
+        """
+        self._met.add(configuration.id)
+        self.contacts.extend(configuration.servers)
+        if configuration.domain != NO_DOMAIN and (configuration.domain, configuration.index) != (
+            DEFAULT_DOMAIN,
+            0,
+        ):
+            for server in configuration.server_ids:
+                self._letter(server).append(
+                    Introduce(CallId(call), configuration, self._earlier(configuration))
+                )
+
+    def _ask_rest(self, round: Round) -> None:
+        unasked, round.unasked = round.unasked, ()
+        if unasked and round.task.recording is not None:
+            round.task.recording.asked_rest(round)
+        for server in unasked:
+            self._letter(server).append(round.request_for(server))
+
+    def take_outbox(self) -> dict[ServerId, list[AnyMessage]]:
+        """Return the messages to be posted, and clear the outbox."""
+        letters = self.take_letters()
+        return {
+            server: decode_requests([letter]) if isinstance(letter, bytes) else letter
+            for server, letter in letters.items()
+        }
+
+    def take_letters(self) -> dict[ServerId, Letter]:
+        """Run :meth:`take_outbox`; messages of the core alone for a server are encoded already."""
+        letters, self._outbox = cast(dict[ServerId, Letter], self._outbox), defaultdict(list)
+        sent = self.readiness.sent
+        if self.core is not None:
+            self.core.take(letters, sent)
+        for server, messages in letters.items():
+            if (
+                isinstance(messages, list) and type(messages[-1]) is not Introduce
+            ):  # an introduction has no answer
+                sent[server] = messages[-1].call
+        self.readiness.next_turn()
+        return letters
+
+    def receive_frames(self, server: ServerId, frames: Sequence[Frame], now: float) -> None:
+        """Take an undecoded batch of replies.
+
+        Raises :class:`BadMessage`; no part of a bad batch is used.
+        """
+        if self.core is not None and frames:
+            self.core.feed(self, server, frames, now)
+        else:
+            self.receive(server, decode_replies(frames), now)
+
+    def receive(self, server: ServerId, messages: Sequence[AnyMessage], now: float) -> None:
+        """Take replies from a server; late, doubled and unexpected replies are dropped."""
+        self._now = now
+        if messages:
+            self.readiness.heard(server, messages[-1].call)
+        if self.core is not None:
+            for message in messages:
+                self.core.hand_over(self, message.call)
+        self.take(server, messages)
+
+    def take(self, server: ServerId, messages: Sequence[AnyMessage]) -> None:
+        """Take replies from a server, or a part of a batch of them, none of them for the core."""
+        rounds = self._rounds
+        for message in messages:
+            round = rounds.get(message.call)
+            if round is None:
+                if (
+                    isinstance(message, Refused) and message.call == 0
+                ):  # it could not read a whole batch: it refuses every round that waits for it
+                    for waiting in [
+                        waiting for waiting in self._all_rounds() if server in waiting.asked
+                    ]:
+                        if waiting.call in rounds:
+                            self._refused(waiting, server, message)
+            elif type(message) is round.expected:
+                if round.task.recording is not None:
+                    connected_s = self.connected_s.get(server)
+                    round.task.recording.heard(round, server, message, connected_s)
+                if round.answer(server, message):
+                    self._look(round)
+            elif isinstance(message, Refused):
+                self._refused(round, server, message)
+
+    def _all_rounds(self) -> list[Round]:
+        """Return all rounds in the order of their calls, after taking over those of the core."""
+        self.take_over_all()
+        return [self._rounds[call] for call in sorted(self._rounds)]
+
+    def _look(self, round: Round) -> None:
+        """Continue after a quorum, unless the round wants more."""
+        gather = round.gather
+        if gather.settled is None or gather.settled(round.answers) or round.complete:
+            self._conclude(round)
+        elif round.patient_until is None and gather.patience_s is not None:
+            round.patient_until = self._now + gather.patience_s(
+                round.answers, self._now - round.started
+            )
+            self._ask_rest(round)
+
+    def _conclude(self, round: Round) -> None:
+        if round.gather.order is not None:
+            self._usual_s += (self._now - round.started - self._usual_s) / USUAL_ROUNDS
+        del self._rounds[round.call]
+        task = round.task
+        task.call = None
+        if task.recording is not None:
+            task.recording.concluded(round)
+        self._step(task, round.answers)
+
+    def _throw(self, round: Round, error: Exception | None = None) -> None:
+        """End a round with an error, by default the error of a round without a quorum."""
+        del self._rounds[round.call]
+        task = round.task
+        task.call = None
+        error = error or round.failure(self.troubles)
+        if task.recording is not None:
+            task.recording.concluded(round, error)
+        self._step(task, None, error)
+
+    def _refused(self, round: Round, server: ServerId, refusal: Refused) -> None:
+        reason, configuration = refusal.reason, round.gather.configuration
+        if reason is Reason.CONFLICTING_SUCCESSOR:
+            self._throw(
+                round,
+                ConfigurationRefused(
+                    f"{server} refuses a second decision: {refusal.detail}. Nothing was changed there"
+                ),
+            )
+            return
+        if (
+            server in round.refusals or server in round.answers
+        ):  # it answered, and lost its memory afterwards: a doubled request does not count
+            return
+        if reason is Reason.UNKNOWN_CONFIGURATION:
+            introduction = Introduce(
+                CallId(round.call), configuration, self._earlier(configuration)
+            )
+            self._letter(server).extend((introduction, round.request_for(server)))
+            return
+        why = Refusal(refusal.detail)
+        why.reason, why.proven = reason, refusal.call != 0
+        asked_once = (
+            round.resend_at - round.started <= 1.5 * round.resend_after_s
+        )  # the first wait is not over
+        why.untouched = refusal.call == round.call and asked_once
+        round.refuse(server, why)
+        if round.task.recording is not None:
+            round.task.recording.refused(round, server)
+        self._ask_rest(round)
+        if round.outcome is Outcome.REACHED:
+            self._look(round)
+        elif reason is Reason.NOT_AUTHORIZED:
+            self._denied(round)
+        elif round.outcome is Outcome.UNREACHABLE:
+            if reason is Reason.OTHER_CLUSTER:
+                self._throw(round, ConfigurationRefused(f"{server} refuses: {refusal.detail}"))
+            else:
+                self._want_hint(configuration.domain, urgent=True)
+
+    def _denied(self, round: Round) -> None:
+        """Give up a round which no quorum will serve for this client.
+
+        The round ends when all servers have refused, or soon after: a server that is down never
+        answers. Where the refusals are not proven, the servers may have been replaced, and
+        strangers may be at their addresses: the hint decides.
+        """
+        unreachable = round.outcome is Outcome.UNREACHABLE
+        unproven = any(
+            isinstance(why, Refusal) and why.reason is Reason.NOT_AUTHORIZED and not why.proven
+            for why in round.refusals.values()
+        )
+        if round.complete and not (unreachable and unproven):
+            self._throw(round)
+        elif unreachable:
+            round.give_up_by(self._now + DENIED_S)
+            if unproven:
+                self._want_hint(round.gather.configuration.domain, urgent=True)
+
+    def _want_hint(self, domain: DomainName, urgent: bool = False) -> None:
+        if domain not in self._hints_wanted and (
+            urgent or self._now >= self._hint_again_at.get(domain, 0.0)
+        ):
+            self._hints_wanted.add(domain)
+            self.hints.append(domain)
+
+    def hinted(self, domain: DomainName, newer: Configuration | None, now: float) -> None:
+        """Take the last finalized configuration of ``domain`` in the consensus service, or None.
+
+        Rounds in older configurations continue in the finalized configuration.
+        """
+        self._hints_wanted.discard(domain)
+        self._hint_again_at[domain] = now + HINT_AGAIN_S
+        if newer is not None:
+            self.redirect(domain, newer, now)
+        self._now = now
+        for round in self._all_rounds():
+            if (
+                round.call in self._rounds
+                and round.gather.configuration.domain == domain
+                and round.outcome is Outcome.UNREACHABLE
+            ):
+                if isinstance(round.request_for(round.asked[0]), PutData) and not round.complete:
+                    round.give_up_by(
+                        now + DENIED_S
+                    )  # whether a server stored the element is known when all have refused
+                else:
+                    self._throw(round)
+
+    def redirect(self, domain: DomainName, newer: Configuration, now: float) -> None:
+        """Let rounds of ``domain`` in older configurations continue in ``newer``.
+
+        ``newer`` is finalized.
+        """
+        self._now = now
+        for round in self._all_rounds():
+            configuration = round.gather.configuration
+            is_older = (
+                configuration.index < newer.index and configuration.cluster_id == newer.cluster_id
+            )
+            if round.call in self._rounds and configuration.domain == domain and is_older:
+                self._throw(round, Superseded(newer))
+
+    def tick(self, now: float) -> None:
+        """Let time pass: end pauses, send again, ask for hints, end overdue rounds and jobs."""
+        self.wake(now)
+        core = self.core
+        for call in sorted(self._rounds if core is None else (*self._rounds, *core.calls())):
+            if core is not None:
+                core.age(self, call, now, self._hedge_after_s)
+            if call in self._rounds:
+                self._age(self._rounds[call])
+        if core is not None:
+            core.hand_over_overdue(self, now)
+        for job in [job for job in self._jobs if job.deadline <= now]:
+            # No round could be failed for the job: the job pauses, is queued, or asks the consensus
+            # service, which may be about to give the reason of its delay.
+            if not job.ended and (
+                now >= job.deadline + ASK_GRACE_S
+                or not any(task.asking for task in (job, *job.tasks))
+            ):
+                self._abort(
+                    job,
+                    Unavailable(
+                        0, 0, {}, f"{job.label}: it was still waiting after {job.timeout_s:g} s"
+                    ),
+                )
+
+    @property
+    def _hedge_after_s(self) -> float:
+        return max(TICK_S, HEDGE_USUAL * self._usual_s)
+
+    def _age(self, round: Round) -> None:
+        now = self._now
+        if round.give_up_at is not None and now >= round.give_up_at:
+            self._suspect(round)
+            self._throw(round)
+        elif round.patient_until is not None:
+            if now >= round.patient_until:
+                self._suspect(round)
+                if round.task.recording is not None:
+                    round.task.recording.waited_long_enough(round)
+                self._conclude(round)
+        elif now >= round.task.job.deadline:
+            self._throw(round)
+        else:
+            if round.unasked and now >= round.started + self._hedge_after_s:
+                self._ask_rest(round)
+            if now >= round.resend_at:
+                self._suspect(round)
+                round.unasked = ()
+                round.resend_after_s = min(
+                    round.resend_after_s * 2, max(RESEND_S_MAX, round.resend_after_s)
+                )
+                round.resend_at = now + round.resend_after_s
+                if round.task.recording is not None:
+                    round.task.recording.sent_again(round)
+                for server in round.asked:
+                    if (
+                        server not in round.answers
+                        and server not in round.refusals
+                        and not self.receiving(server)
+                        and not self.sending(server, CallId(round.call))
+                    ):
+                        self._letter(server).append(round.request_for(server))
+            if now - round.started >= STALL_S and len(round.answers) < round.needed:
+                self._want_hint(round.gather.configuration.domain)
+
+    def _suspect(self, round: Round) -> None:
+        silent = (
+            server
+            for server in round.asked
+            if server not in round.answers and server not in round.unasked
+        )
+        self.readiness.suspects.update(server for server in silent if not self.receiving(server))

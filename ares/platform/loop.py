@@ -1,0 +1,57 @@
+"""The event loop of the processes: uvloop's where installed (measurably faster), else asyncio's.
+
+Exceptions that leave the loop's callbacks are reported like exceptions of tasks
+(ares/platform/tasks.py).
+"""
+
+import asyncio
+import os
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from ares.platform.tasks import report_escaped
+
+Result = TypeVar("Result")
+
+_DESCRIPTORS = 16
+"""Descriptors required before a loop begins, more than the loop takes.
+
+A loop with only a part of them prints messages of its own.
+"""
+
+
+def run(main: Coroutine[Any, Any, Result]) -> Result:
+    """Run ``main`` to the end on a new loop, with its result and exceptions.
+
+    Raises OSError where no loop can begin.
+    """
+    try:
+        _require_descriptors()
+    except OSError:
+        main.close()
+        raise
+
+    async def reported() -> Result:
+        asyncio.get_running_loop().set_exception_handler(report_escaped)
+        return await main
+
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run(reported())
+    return uvloop.run(reported())
+
+
+def _require_descriptors() -> None:
+    """Raise OSError if this process may not open so many descriptors."""
+    held: list[int] = []
+    try:
+        held.extend(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC) for _ in range(_DESCRIPTORS))
+    except OSError as error:
+        raise OSError(
+            error.errno,
+            f"{error.strerror}: this process may not open enough of them; raise `ulimit -n`",
+        ) from error
+    finally:
+        for descriptor in held:
+            os.close(descriptor)

@@ -1,0 +1,263 @@
+"""A process's counters of its own work, as plain integers.
+
+Counting must cost next to nothing, because the counters may never be read. The pages for Prometheus
+read the counters now and again (ares/server/prometheus.py); numbers of a reading may be of slightly
+different moments.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, get_args
+
+from msgspec import Struct
+
+from ares.model.codec import Outgoing
+from ares.model.configuration import SERVERS_MAX
+from ares.model.messages import (
+    Ack,
+    AnyMessage,
+    DataReply,
+    Description,
+    Durations,
+    GetData,
+    GetTag,
+    PutData,
+    Reason,
+    Refused,
+    ServerWork,
+    TagReply,
+)
+from ares.replica.hosting import Hosting
+from ares.sharedlog.log_state import HeldLogs
+
+if TYPE_CHECKING:
+    from ares._core import Served
+
+BATCH_S = (
+    0.00005,
+    0.0001,
+    0.00025,
+    0.0005,
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    1.0,
+)
+"""Bounds for work of the processor."""
+
+DISK_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
+"""Bounds for waits for a disk."""
+
+REPLY_S = (
+    0.00005,
+    0.0001,
+    0.00025,
+    0.0005,
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+    2.5,
+    5.0,
+)
+"""Bounds for a client's waits."""
+
+
+class Histogram:
+    """A histogram of durations.
+
+    ``counts[i]`` were at most ``bounds[i]`` seconds and more than the bound before; the last count
+    is of durations beyond all bounds.
+    """
+
+    __slots__ = ("bounds", "counts", "sum_s")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.sum_s = 0.0
+
+    def add(self, seconds: float, times: int = 1) -> None:
+        self.counts[bisect_left(self.bounds, seconds)] += times
+        self.sum_s += seconds * times
+
+    def told(self) -> Durations:
+        return Durations(tuple(self.bounds), tuple(self.counts))
+
+
+class Traffic:
+    """The traffic of a listener.
+
+    Counted are requests by type, refusals by reason, bytes, and the seconds for handling a batch,
+    or the part of a batch answered in a turn. A batch of requests that wait for a disk, or for a
+    decision, counts as handled as soon as they wait. ``reading``, ``writing``: for each tag, value
+    or acknowledgement, the seconds from the arrival of its request until it left, or in a turn with
+    others.
+    """
+
+    def __init__(self) -> None:
+        self.requests: dict[type, int] = dict.fromkeys(get_args(AnyMessage), 0)
+        self.refused: dict[Reason, int] = dict.fromkeys(Reason, 0)
+        self.received_bytes = 0
+        self.sent_bytes = 0
+        self.batches = Histogram(BATCH_S)
+        self.reading = Histogram(REPLY_S)
+        self.writing = Histogram(REPLY_S)
+        self.queueing = Histogram(REPLY_S)
+        """Waits of a request before its turn, by probes (ares/server/queue_probe.py)."""
+
+    def count_batch(self, messages: Sequence[AnyMessage], frames: Sequence[bytes]) -> None:
+        """Count an arrived batch."""
+        requests = self.requests
+        for message in messages:
+            requests[type(message)] += 1
+        self.received_bytes += len(frames[0]) if len(frames) == 1 else sum(map(len, frames))
+
+    def count_turn(self, replies: Sequence[AnyMessage], seconds: float) -> None:
+        """Count the immediate replies to a batch, or to a part of a batch, and their seconds."""
+        self.batches.add(seconds)
+        reads = writes = 0
+        for reply in replies:
+            kind = type(reply)
+            if kind is DataReply or kind is TagReply:
+                reads += 1
+            elif kind is Ack:
+                writes += 1
+            elif kind is Refused:
+                self.count_replies((reply,))
+        self.count_waited(seconds, reads, writes)
+
+    def count_served(self, served: "Served", seconds: float) -> None:
+        """Count the compiled core's work, as :meth:`count_batch` and :meth:`count_turn` do."""
+        requests = self.requests
+        requests[GetTag] += served.tags
+        requests[GetData] += served.datas
+        requests[PutData] += served.puts
+        self.received_bytes += served.received_bytes
+        self.batches.add(seconds)
+        self.count_waited(seconds, served.reads, served.writes)
+
+    def count_waited(self, seconds: float, reads: int, writes: int) -> None:
+        """Count so many tags or values, and acknowledgements, with the same wait.
+
+        They may have waited for the disk, for instance.
+        """
+        if reads:
+            self.reading.add(seconds, reads)
+        if writes:
+            self.writing.add(seconds, writes)
+
+    def count_replies(self, messages: Iterable[Outgoing]) -> None:
+        for message in messages:
+            if type(message) is Refused:
+                self.refused[message.reason] += 1
+
+    def work(self, commits: Histogram | None = None) -> ServerWork:
+        """Return the counters for a description; ``commits``: durations of group commits."""
+        asked = self.requests
+        return ServerWork(
+            asked[GetTag],
+            asked[GetData],
+            asked[PutData],
+            self.received_bytes,
+            self.sent_bytes,
+            self.reading.told(),
+            self.writing.told(),
+            self.queueing.told(),
+            None if commits is None else commits.told(),
+        )
+
+
+class Autopiloted(Struct):
+    """The counters of an autopilot.
+
+    ``absent``: members that do not answer; ``troubled``: domains beyond its help; ``seen`` of
+    ``total`` objects of the move under way; ``done``: moves completed since the process was
+    started. ``troubled_logs``: logs beyond its help. ``follows``: moves of domains to their users.
+    """
+
+    absent: int = 0
+    troubled: int = 0
+    seen: int = 0
+    total: int = 0
+    done: int = 0
+    troubled_logs: int = 0
+    follows: int = 0
+
+
+class Holding(Struct, frozen=True):
+    """A server's contents, in all its configurations together.
+
+    ``withheld``: objects also held by a finalized successor, and not sent to any client any more;
+    ``collected``: configurations whose objects are gone; ``bytes``: of element data. ``moving``:
+    configurations, and ``moving_objects`` of theirs, with a pending successor. ``spare_servers``:
+    servers that the most endangered configuration in use can lose; -1 without any.
+    """
+
+    configurations: int
+    collected: int
+    objects: int
+    withheld: int
+    elements: int
+    bytes: int
+    moving: int
+    moving_objects: int
+    spare_servers: int
+
+
+class Vitals(Struct, frozen=True):
+    """The health of a server.
+
+    ``trouble``: a sentence about a limit of its service; empty without trouble. ``commits``: None
+    with all data in memory. ``logs``: None for a server without logs.
+    """
+
+    description: Description
+    holding: Holding
+    trouble: str
+    commits: Histogram | None
+    logs: HeldLogs | None = None
+
+
+def holding(hosted: Iterable[Hosting]) -> Holding:
+    """Return the sums over all configurations; takes about a microsecond for each."""
+    configurations = collected = objects = withheld = elements = size = moving = moving_objects = 0
+    spare_servers = SERVERS_MAX
+    for hosting in hosted:
+        held = len(hosting.objects)
+        configurations += 1
+        collected += hosting.collected
+        objects += held
+        elements += hosting.elements
+        size += hosting.bytes
+        if hosting.successor is not None and hosting.successor.finalized:
+            withheld += held
+            continue
+        spare_servers = min(
+            spare_servers, hosting.configuration.n - hosting.configuration.quorum_size
+        )
+        if hosting.successor is not None:
+            moving += 1
+            moving_objects += held
+    return Holding(
+        configurations,
+        collected,
+        objects,
+        withheld,
+        elements,
+        size,
+        moving,
+        moving_objects,
+        -1 if spare_servers == SERVERS_MAX else spare_servers,
+    )

@@ -1,0 +1,605 @@
+"""The operations of a client on a log besides append: tail, read, follow, trim, reconfigure.
+
+See docs/log.md, Read to Reconfiguration.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from ares.engine.effects import Announce, Gather, Operation, Pause, Report
+from ares.model.configuration import Configuration, Status, Successor, latest
+from ares.model.errors import (
+    BadInput,
+    ConfigurationRefused,
+    ConsensusUnavailable,
+    LogSealed,
+    NotWritten,
+    Superseded,
+    Trimmed,
+    Unavailable,
+    Uncertain,
+)
+from ares.model.identity import NO_DOMAIN, ServerId
+from ares.model.log_messages import (
+    FOLLOW_S_MAX,
+    PIECE_BYTES,
+    RANGE_MAX,
+    LogEntries,
+    Look,
+    LookDone,
+    ReadLog,
+    Seal,
+    SealDone,
+    Stand,
+    Stood,
+    Trim,
+    TrimDone,
+)
+from ares.model.messages import Describe, Description
+from ares.model.numbers import POSITION_MAX, is_whole, shown_number
+from ares.reconfig.mover import Progress
+from ares.reconfig.reconfigure import agree, announce_successor, gc_config, mark_finalized
+from ares.reconfig.traversal import detour, find_next_config, read_config
+from ares.reconfig.view import View
+
+ASK_S = 1.0
+"""Time given to a server before another server is asked."""
+
+AGAIN_S = 0.02
+PATIENCE_S = 0.1
+"""Time that a look waits for more answers than a majority, if the majority settles nothing."""
+
+SEAL_PATIENCE_S = 0.05
+"""Time that a seal waits for more answers than a majority.
+
+The more nodes are sealed, the fewer appends have to be sent again.
+"""
+
+FOLLOW_S = 2.0
+EMPTY_MAX = 3
+"""Empty answers of a server before a follower asks another server."""
+
+INSPECT_S = 0.3
+"""Time that an inspection waits for nodes beyond a majority."""
+
+FULL_DISK = "its disk is full, and entries have to pass it: give it space, or `ares-cli reconfig` without it"
+
+STAND_AGAIN_S = 0.1
+PREPARE_S = 3.0
+"""Time for the servers of a new chain to say that they are up, before a node is sealed."""
+
+
+class Evidence(NamedTuple):
+    """The result of looks at a majority of nodes, each without a seal and without a successor.
+
+    ``length``: the smallest length of the majority. ``committed``: the largest committed position.
+    """
+
+    length: int
+    committed: int
+
+
+def evidence(chain: Configuration, looks: Iterable[LookDone]) -> Evidence | None:
+    """Return the evidence of the looks at a chain's nodes.
+
+    A majority of nodes without a seal proves that the chain was the last chain; with fewer such
+    nodes the result is None.
+    """
+    open_ones = [seen for seen in looks if not seen.sealed and seen.successor is None]
+    if len(open_ones) < chain.quorum_size:
+        return None
+    return Evidence(
+        min(seen.length for seen in open_ones), max(seen.committed for seen in open_ones)
+    )
+
+
+def decided_end(lengths: Sequence[int], quorum: int) -> int:
+    """Return `end`: the smallest length in a majority of sealed nodes.
+
+    Of several majorities, the majority with the largest result counts.
+    """
+    return sorted(lengths, reverse=True)[quorum - 1]
+
+
+class LogOperations:
+    """Operations on a log. ``view``: the client's knowledge of the log's chains.
+
+    ``turn`` selects the server asked first, which spreads clients over the nodes.
+    """
+
+    def __init__(self, view: View, turn: int = 0, reads_from_tail: bool = False) -> None:
+        self.view = view
+        self.reads_from_tail = reads_from_tail
+        self._turn = turn
+        self._sealed: Configuration | None = None
+        self._missing: dict[ServerId, str] = {}
+
+    # -- evidence ----------------------------------------------------------------------------------
+
+    def tail(self) -> Operation[int]:
+        """Return the next position.
+
+        Raises :class:`LogSealed` at the deadline, if a seal is the reason.
+        """
+        while True:
+            found = yield from self._look()
+            if found is not None and found.length <= found.committed:
+                return found.committed
+            yield from self._pause()
+
+    def _look(self) -> Operation[Evidence | None]:
+        """Look once at the last chain known, and enter the successors named by the nodes."""
+        chain = self.view.sequence.last_known
+
+        def settled(answers: Any) -> bool:
+            found = evidence(chain, answers.values())
+            named = any(seen.successor is not None for seen in answers.values())
+            return named or (found is not None and found.length <= found.committed)
+
+        try:
+            answers = yield Gather(
+                chain,
+                Look,
+                "look",
+                settled=settled,
+                patience_s=lambda *_: PATIENCE_S,
+                arguments=(chain.id,),
+                reply=LookDone,
+            )
+        except Superseded as superseded:
+            detour(self.view, superseded)
+            return None
+        except Unavailable as error:
+            self._say_sealed(error)
+            raise
+        found = evidence(chain, answers.values())
+        yield from self._learn(chain, latest([seen.successor for seen in answers.values()]))
+        self._sealed = chain if found is None and self.view.sequence.last_known == chain else None
+        return found
+
+    def _pause(self) -> Operation[None]:
+        """Wait before another look.
+
+        From the seal until a successor is known, negative answers wait.
+        """
+        try:
+            yield Pause(AGAIN_S)
+        except Unavailable as error:
+            self._say_sealed(error)
+            raise
+
+    def _say_sealed(self, error: Unavailable) -> None:
+        """Raise the error of the deadline, with the reason that is known.
+
+        :class:`LogSealed` if the last look found a seal; otherwise with the names of silent
+        servers.
+        """
+        if self._sealed is not None:
+            raise LogSealed(self._sealed.domain, self._sealed.index) from error
+        if self._missing:
+            raise Unavailable(1, 0, dict(self._missing), error.story) from error
+
+    def _learn(self, chain: Configuration, successor: Successor | None) -> Operation[None]:
+        """Enter a successor when a majority of ``chain`` knows the successor (R3)."""
+        if successor is not None:
+            yield from find_next_config(self.view, chain, successor)
+
+    # -- reads -------------------------------------------------------------------------------------
+
+    def read(
+        self, position: int, uncommitted: bool = False, from_tail: bool | None = None
+    ) -> Operation[bytes]:
+        """Return the entry at ``position``. ``from_tail``: CR; None: the default of this client.
+
+        Raises :class:`NotWritten`, :class:`Trimmed`, and :class:`BadInput` if ``position`` is no
+        position.
+        """
+        reply = yield from self._read(position, 1, uncommitted, from_tail)
+        return reply.entries[0]
+
+    def read_range(
+        self, first: int, upto: int, from_tail: bool | None = None
+    ) -> Operation[list[tuple[int, bytes]]]:
+        """Return committed entries from ``first`` on, below ``upto``.
+
+        Fewer are returned if the log ends, or if the entries are large. Raises the errors of
+        :meth:`read`.
+        """
+        if upto <= first:
+            return []
+        reply = yield from self._read(first, min(upto - first, RANGE_MAX), False, from_tail)
+        return list(enumerate(reply.entries, first))
+
+    def _read(
+        self, first: int, count: int, uncommitted: bool, from_tail: bool | None
+    ) -> Operation[LogEntries]:
+        check_position(first)
+        tries = 0
+        while True:
+            chain, server = self.whom(
+                first, tries, self.reads_from_tail if from_tail is None else from_tail
+            )
+            reply: LogEntries | None = yield from self._ask(
+                chain, server, ReadLog, LogEntries, ASK_S, first, count, PIECE_BYTES, uncommitted
+            )
+            tries += 1
+            if reply is None:
+                continue
+            if reply.entries:
+                return reply
+            if reply.trimmed > first:
+                raise Trimmed(reply.trimmed)
+            if not reply.elsewhere and reply.successor is None:
+                found = yield from self._look()
+                if self._proves_nothing_at(first, found):
+                    raise NotWritten(
+                        first, found.committed if found is not None else reply.committed
+                    )
+                yield from self._pause()
+            elif tries % 4 == 0:
+                yield Pause(AGAIN_S)
+
+    def _proves_nothing_at(self, position: int, found: Evidence | None) -> bool:
+        return found is not None and found.length <= position
+
+    def whom(
+        self, position: int, tries: int, from_tail: bool = False
+    ) -> tuple[Configuration, ServerId]:
+        """Return a server that may have the position, and the chain of this server.
+
+        First come the servers of the chain in whose stretch the position is, then the servers of
+        later chains.
+        """
+        active = self.view.sequence.active
+        holding = [chain for chain in active if chain.start <= position] or active[:1]
+        place = active.index(holding[-1])
+        last = active[-1]
+        if from_tail and place == len(active) - 1 and tries == 0:
+            return last, last.server_ids[-1]
+        chain = active[place + (tries // holding[-1].n) % (len(active) - place)]
+        ids, known = chain.server_ids, self.view.readiness
+        turn = self._turn % len(ids)
+        ids = ids[turn:] + ids[:turn]
+        if known.suspects or known.remote:
+            ids = tuple(sorted(ids, key=lambda id: (id in known.suspects, id in known.remote)))
+        return chain, ids[tries % len(ids)]
+
+    def _ask(
+        self,
+        chain: Configuration,
+        server: ServerId,
+        request: Any,
+        reply: type,
+        give_up_s: float,
+        *arguments: Any,
+    ) -> Operation[Any]:
+        """Return the answer of a server, or None without an answer.
+
+        Enter the successor in the answer.
+        """
+        try:
+            answers = yield Gather(
+                chain, request, request.__name__, to=(server,), needed=1, give_up_s=give_up_s, arguments=(chain.id, *arguments), reply=reply
+            )  # fmt: skip
+        except Superseded as superseded:
+            detour(self.view, superseded)
+            return None
+        except Unavailable as error:
+            if not error.needed:  # the time of the whole operation is over
+                self._say_sealed(error)
+                raise
+            self._missing |= error.missing
+            yield from self._pause()
+            return None
+        self._missing.pop(server, None)
+        yield from self._learn(chain, answers[server].successor)
+        return answers[server]
+
+    # -- trim --------------------------------------------------------------------------------------
+
+    def trim(self, upto: int) -> Operation[None]:
+        """Trim the positions below ``upto`` at every node of the last chain.
+
+        Raises :class:`BadInput` beyond the end of the log.
+        """
+        check_position(upto)
+        while True:
+            chain = self.view.sequence.last_known
+            reply = yield from self._ask(chain, chain.server_ids[0], Trim, TrimDone, ASK_S, upto)
+            if reply is None:
+                yield from read_config(self.view)
+            elif reply.done:
+                return
+            elif upto > reply.committed and reply.successor is None:
+                tail = yield from self.tail()
+                if upto > tail:
+                    raise BadInput(
+                        f"the log ends at {tail}: it cannot be trimmed up to {upto}; nothing was trimmed"
+                    )
+            elif reply.successor is None:
+                yield from self._look()
+                yield from self._pause()
+
+    # -- reconfigure -------------------------------------------------------------------------------
+
+    def reconfigure(self, wished: Configuration) -> Operation[Configuration]:
+        """Replace the last chain: seal, decide the next chain, point to it, and finalize it.
+
+        The next chain is finalized when all of its nodes have all entries (docs/log.md,
+        Reconfiguration).
+
+        Returns the decided chain of the wished servers. If consensus decided the proposal of
+        another client, the operation tries for the chain after the decided chain: the decided chain
+        may name a dead server and never be finalized. A pending chain with the wished servers, left
+        by another client, is finished.
+        """
+        check_chain(wished)
+        view = self.view
+        yield Report(Progress("read-config"))
+        yield from read_config(view)
+        target = view.sequence.last_known
+        if target == view.sequence.last_finalized:
+            target = yield from self._replace(wished)
+        while target.servers != wished.servers:
+            target = yield from self._replace(wished)
+        try:
+            yield from self.finish_move(target)
+        except Uncertain as error:
+            error.may_have_taken_effect = True
+            error.advice = (
+                f"chain {target.index} is decided: nothing is lost, appends go to "
+                f"{', '.join(target.server_ids)} and wait while one of them does not answer; older "
+                "entries still move there: reconfigure again to see the end"
+            )
+            raise
+        return target
+
+    def inspect(self) -> Operation[bool]:
+        """Learn of later chains, and return whether appends stand still.
+
+        Appends stand still if a node of the last chain is sealed and no node names a successor.
+        """
+        chain = self.view.sequence.last_known
+        try:
+            answers = yield Gather(
+                chain, Look, "inspect", settled=lambda _: False, patience_s=lambda *_: INSPECT_S, arguments=(chain.id,), reply=LookDone
+            )  # fmt: skip
+        except Superseded as superseded:
+            detour(self.view, superseded)
+            return False
+        yield from self._learn(chain, latest([seen.successor for seen in answers.values()]))
+        return self.view.sequence.last_known == chain and any(
+            seen.sealed for seen in answers.values()
+        )
+
+    def full_servers(self) -> Operation[dict[ServerId, str]]:
+        """Return the servers of the last chain with full disks: the head does not name them."""
+        roster = self.view.sequence.last_known.at(NO_DOMAIN, 0)
+        try:
+            answers = yield Gather(
+                roster, Describe, "whose disk is full", needed=1, settled=lambda _: False, patience_s=lambda *_: INSPECT_S, arguments=(True,), reply=Description
+            )  # fmt: skip
+        except Unavailable:
+            return {}
+        return {server: FULL_DISK for server, described in answers.items() if _is_full(described)}
+
+    def replace_chain(
+        self, last: Configuration, wished: Configuration
+    ) -> Operation[Configuration | None]:
+        """Return the chain after ``last``, or None if ``last`` is no longer the last chain.
+
+        Appends go to the new chain; older entries have not moved yet. In the case of None the log
+        stays as it is: a change made by another client is never undone. Raises the errors of
+        :meth:`reconfigure`.
+        """
+        yield from read_config(self.view)
+        return (yield from self._replace(wished)) if self.view.sequence.last_known == last else None
+
+    def finish_move(self, target: Configuration) -> Operation[None]:
+        """Make sure that ``target``, a decided chain, is finalized."""
+        yield from announce_successor(self.view, target)
+        yield from self._finalize(target)
+
+    def _replace(self, wished: Configuration) -> Operation[Configuration]:
+        """Return the chain after the last chain known.
+
+        A majority of the last chain knows the returned chain.
+        """
+        yield from self._prepare(wished)
+        try:
+            target = yield from self._decide(wished)
+        except Superseded as superseded:
+            return detour(self.view, superseded)
+        yield from announce_successor(self.view, target)
+        return target
+
+    def _prepare(self, wished: Configuration) -> Operation[None]:
+        """Check that consensus and every server of the new chain answer.
+
+        The check comes first because a seal cannot be undone.
+        """
+        yield Report(Progress("prepare"))
+        why = "it does not answer"
+        try:
+            heard: bool = yield Announce(self.view.sequence.last_finalized, must=True)
+        except ConsensusUnavailable as error:
+            heard, why = False, error.why
+        if not heard:
+            raise ConsensusUnavailable(f"{why}, so the log was not sealed")
+        roster = wished.at(NO_DOMAIN, 0)
+        answers = yield Gather(
+            roster,
+            Describe,
+            "are you up",
+            needed=roster.n,
+            give_up_s=PREPARE_S,
+            arguments=(True,),
+            reply=Description,
+        )
+        wrong = [
+            server.id
+            for server in wished.servers
+            if answers[server.id].identity != server.identity or _is_full(answers[server.id])
+        ]
+        if wrong:
+            raise ConfigurationRefused(
+                f"{', '.join(wrong)}: another identity, or no room; the log was not sealed, and the chain stays as it is"
+            )
+
+    def _decide(self, wished: Configuration) -> Operation[Configuration]:
+        """Seal the last chain, and return the decided next chain.
+
+        The proposal is for the index after the sealed chain and for no other index. A successor
+        named by a node counts as decided.
+        """
+        last = self.view.sequence.last_known
+
+        def settled(answers: Any) -> bool:
+            return any(done.successor is not None for done in answers.values())
+
+        needed = self._majority(last)
+        yield Report(Progress("seal"))
+        answers = yield Gather(
+            last,
+            Seal,
+            "seal",
+            needed=needed,
+            settled=settled,
+            patience_s=lambda *_: SEAL_PATIENCE_S,
+            arguments=(last.id,),
+            reply=SealDone,
+        )
+        named = latest([done.successor for done in answers.values()])
+        if named is not None:
+            yield from self._learn(last, named)
+            return self.view.sequence.last_known
+        end = self._end_of(last, answers.values())
+        proposal = Configuration("chain", wished.servers, start=end).at(
+            last.domain, last.index + 1, last.cluster_id
+        )
+        return (yield from agree(proposal, check_chain)).configuration
+
+    def _end_of(self, chain: Configuration, answers: Iterable[SealDone]) -> int:
+        return decided_end([done.length for done in answers], self._majority(chain))
+
+    def _majority(self, chain: Configuration) -> int:
+        """Return the number of nodes to be sealed before the next chain is proposed."""
+        return chain.quorum_size
+
+    def _finalize(self, target: Configuration) -> Operation[None]:
+        """Finalize ``target`` when all nodes have all entries.
+
+        Return without an effect when a later chain is finalized.
+        """
+        sequence, before = self.view.sequence, -1
+        while sequence.last_finalized.index < target.index:
+            try:
+                answers = yield Gather(
+                    target,
+                    Stand,
+                    "wait for the move",
+                    needed=self._needed(target),
+                    give_up_s=ASK_S,
+                    arguments=(target.id,),
+                    reply=Stood,
+                )
+            except Superseded as superseded:
+                detour(self.view, superseded)
+                continue
+            except Unavailable as error:
+                if not error.needed:
+                    raise
+                yield from read_config(self.view)
+                yield from self._pause()  # and no progress
+                continue
+            yield from self._learn(target, latest([stood.successor for stood in answers.values()]))
+            reached = [stood.upto for stood in answers.values()]
+            yield Report(Progress("fetch", min(reached), 0, target.start))
+            if all(stood.complete for stood in list(answers.values())[: self._needed(target)]):
+                yield from announce_successor(self.view, target, Status.FINALIZED)
+                yield from mark_finalized(sequence.last_finalized)
+                yield Announce(sequence.last_finalized)
+                yield from gc_config(self.view)
+            else:
+                yield Pause(STAND_AGAIN_S, retry=sum(reached) <= before)
+            before = sum(reached)
+
+    def _needed(self, target: Configuration) -> int:
+        """Return the number of nodes that must have all entries: all nodes."""
+        return target.n
+
+
+class Follower:
+    """A reader of committed entries from ``position`` on, in order, without end.
+
+    The reader follows the log across configurations. ``heard``: the number of answers.
+    """
+
+    def __init__(self, operations: LogOperations, position: int) -> None:
+        check_position(position)
+        self.position = position
+        self.heard = 0
+        self._operations = operations
+        self._turn = operations._turn
+        self._empty = 0
+
+    def take(self, count: int = RANGE_MAX) -> Operation[tuple[int, tuple[bytes, ...]]]:
+        """Return the position of the next entry, and the next entries, at least one.
+
+        Raises :class:`Trimmed`.
+        """
+        operations, view = self._operations, self._operations.view
+        while True:
+            chain, server = operations.whom(self.position, self._turn)
+            ask = operations._ask(
+                chain,
+                server,
+                ReadLog,
+                LogEntries,
+                FOLLOW_S + ASK_S,
+                self.position,
+                count,
+                PIECE_BYTES,
+                False,
+                FOLLOW_S,
+            )
+            reply: LogEntries | None = yield from ask
+            self.heard += reply is not None
+            if reply is not None and reply.entries:
+                first, self._empty = self.position, 0
+                self.position += len(reply.entries)
+                return first, reply.entries
+            if reply is not None and reply.trimmed > self.position:
+                raise Trimmed(reply.trimmed)
+            self._empty += 1
+            if reply is None or reply.elsewhere or self._empty % EMPTY_MAX == 0:
+                self._turn += 1
+            if self._empty % (2 * EMPTY_MAX) == 0:
+                yield from read_config(
+                    view
+                )  # an empty answer proves nothing of the log: this node may be left behind
+            if reply is not None and (reply.elsewhere or reply.successor is not None):
+                yield Pause(AGAIN_S)
+
+
+def check_position(position: int) -> None:
+    """Check a position. Raises :class:`BadInput` if ``position`` is no position."""
+    if not is_whole(position) or not 0 <= position <= POSITION_MAX:
+        raise BadInput(
+            f"a position is a whole number from 0 to {POSITION_MAX}, not {shown_number(position)}; nothing was sent"
+        )
+
+
+def check_chain(configuration: Configuration) -> None:
+    """Check for a chain. Raises :class:`ConfigurationRefused` for any other configuration."""
+    if configuration.dap != "chain":
+        raise ConfigurationRefused(
+            f"{configuration.describe()}: the configurations of a log are chains; nothing was changed"
+        )
+
+
+def _is_full(description: Description) -> bool:
+    return description.stored is not None and description.stored.full
+
+
+assert FOLLOW_S <= FOLLOW_S_MAX

@@ -1,0 +1,583 @@
+"""The part of a log at a server, as a function of facts: stretches of chains, and the old part.
+
+The *old part* is every position below ``base_upto`` that is not trimmed: final, and without gaps. A
+stretch with a known successor is merged into the old part as soon as the old part reaches the start
+of the stretch. Hence a node of a new chain is complete when ``base_upto`` is the start of the new
+chain. See docs/log.md, Terms, and Old positions.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from itertools import pairwise
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ares.model.configuration import (
+    SERVERS_MAX,
+    Configuration,
+    ConflictingSuccessor,
+    Status,
+    Successor,
+    advance,
+)
+from ares.model.errors import BadInput, StoreDamaged
+from ares.model.identity import ConfigurationId, ServerId
+from ares.model.log_messages import ANSWER_BYTES_MAX, LogEntries, LogRecord, ReadLog
+from ares.model.messages import EARLIER_MAX, Hosted, HostedChain, Reason
+from ares.model.work import entries_bulk
+from ares.sharedlog.entries import Entries, MemoryEntries, Rows
+from ares.sharedlog.facts_of_log import (
+    PIECES,
+    ChainPointed,
+    ChainSealed,
+    ChainsKnown,
+    LogFact,
+    LogStanding,
+    LogTrimmed,
+    PieceFetched,
+    RecordsTaken,
+    StretchStanding,
+)
+from ares.sharedlog.stretch import Stretch
+
+
+class UnknownChain(BadInput):
+    """A request about an unknown configuration, or a configuration without this server."""
+
+
+class OtherChain(BadInput):
+    """A chain with the index of a different chain, or a chain of another cluster."""
+
+
+class NotInChain(BadInput):
+    """An introduction of chains of which no chain names this server."""
+
+
+REASONS = {
+    ConflictingSuccessor: Reason.CONFLICTING_SUCCESSOR,
+    UnknownChain: Reason.UNKNOWN_CONFIGURATION,
+    OtherChain: Reason.OTHER_CLUSTER,
+    NotInChain: Reason.NOT_A_MEMBER,
+    BadInput: Reason.BAD_REQUEST,
+}
+"""The reasons told to a peer, by error; the first match counts."""
+
+
+def check_one_log(chains: Sequence[Configuration]) -> None:
+    """Check for consecutive chains of a single log. Raises :class:`BadInput` for other chains."""
+    for chain in chains:
+        chain.check_bounds()
+        if chain.dap != "chain" or chain.index < 0 or chain.domain != chains[0].domain:
+            raise BadInput("the chains of one log are introduced together, in their order")
+    if any(
+        other.index != one.index + 1 or other.start < one.start for one, other in pairwise(chains)
+    ):
+        raise BadInput(
+            "the chains of one log are introduced without gaps, and none starts before the one before it"
+        )
+
+
+class HeldLogs(Struct, frozen=True):
+    """Totals of all logs at a server.
+
+    ``entries``: entries at this server. ``committed``: positions known to be committed. ``sealed``:
+    logs with a sealed last chain and no decided successor. ``fetching``: logs that fetch old
+    entries. ``to_fetch``: the number of these entries, of which ``fetched`` have arrived.
+    """
+
+    logs: int
+    entries: int
+    committed: int
+    sealed: int
+    fetching: int
+    to_fetch: int
+    fetched: int
+
+
+def held_logs(states: "Iterable[LogState]") -> HeldLogs:
+    """Return the totals of ``states``."""
+    logs = entries = committed = sealed = fetching = to_fetch = fetched = 0
+    for state in states:
+        hosted = state.describe()
+        if not hosted or hosted[-1].chain is None:
+            continue
+        last, part = hosted[-1].configuration, hosted[-1].chain
+        logs += 1
+        entries += sum(each.objects for each in hosted)
+        committed += part.committed
+        sealed += part.sealed and hosted[-1].successor is None
+        if not part.sealed and part.fetched < last.start:
+            fetching += 1
+            to_fetch += last.start - part.trimmed
+            fetched += max(part.fetched - part.trimmed, 0)
+    return HeldLogs(logs, entries, committed, sealed, fetching, to_fetch, fetched)
+
+
+def tells(reply: LogEntries) -> bool:
+    """Return whether ``reply`` answers the read, be it that entries are gone or elsewhere."""
+    ends = reply.successor is not None and (
+        reply.successor.finalized or reply.first >= reply.successor.configuration.start
+    )
+    return bool(reply.entries or reply.trimmed > reply.first or reply.elsewhere or ends)
+
+
+class LogState:
+    """The part of a log at a server.
+
+    ``stretches``: of the chains with this server. ``chains``: all known chains, by index.
+    ``trimmed``: positions below are gone. ``finalized``: the highest index of a chain known to be
+    finalized; the first chain always is. ``damage``: the reason why records of this server could
+    not be read at the last request; the shell reports the damage and clears the field.
+    """
+
+    def __init__(
+        self,
+        server: ServerId,
+        identity: str,
+        make_entries: Callable[[bytes], Entries] = MemoryEntries,
+    ) -> None:
+        self.server = server
+        self.identity = identity
+        self.trimmed = self.finalized = 0
+        self.stretches: dict[ConfigurationId, Stretch] = {}
+        self.chains: dict[int, Configuration] = {}
+        self.base_upto = 0
+        self.base_rows = Rows()
+        self.base = make_entries(PIECES)
+        self.damage: StoreDamaged | None = None
+        self._make_entries = make_entries
+
+    # -- facts -------------------------------------------------------------------------------------
+
+    def apply(self, fact: LogFact) -> None:
+        match fact:
+            case RecordsTaken():
+                stretch = self._told_of(fact.configuration)
+                for record in fact.records:
+                    stretch.take(record)
+            case PieceFetched():
+                self._extend_base(fact.records)
+            case LogTrimmed():
+                self._trim(fact.upto)
+            case ChainSealed():
+                self._told_of(fact.configuration).sealed = True
+            case ChainPointed():
+                self._point(self._told_of(fact.configuration), fact)
+            case ChainsKnown():
+                for chain in fact.chains:
+                    self._know(chain)
+                self.finalized = max(self.finalized, fact.finalized)
+
+    def standing(self) -> LogStanding:
+        """Return the result of all facts without the records."""
+        told = [
+            StretchStanding(
+                id,
+                each.sealed,
+                each.successor,
+                each.end,
+                each.collected,
+                each.merged,
+                each.length,
+                each.committed,
+            )
+            for id, each in self.stretches.items()
+        ]
+        return LogStanding(
+            tuple(self.chains.values()), tuple(told), self.trimmed, self.base_upto, self.finalized
+        )
+
+    def begin(self, standing: LogStanding) -> None:
+        """Begin with ``standing``, the result of the facts before the first remaining fact.
+
+        Records forgotten with the earlier facts are trimmed, or count for nothing.
+        """
+        for chain in standing.chains:
+            self._know(chain)
+        for told in standing.stretches:
+            stretch = self._told_of(told.configuration)
+            stretch.sealed, stretch.successor, stretch.end = told.sealed, told.successor, told.end
+            stretch.collected, stretch.merged = told.collected, told.merged
+            stretch.length = stretch.durable = stretch.committed = told.length
+        known = [
+            told.successor.configuration.index
+            for told in standing.stretches
+            if told.successor is not None and told.successor.finalized
+        ]
+        self.trimmed, self.base_upto, self.finalized = (
+            standing.trimmed,
+            standing.old_upto,
+            max([standing.finalized, *known]),
+        )
+
+    def pass_by(self, standing: LogStanding) -> None:
+        """Take a standing found among the facts: only the committed positions add to the facts."""
+        for told in standing.stretches:
+            stretch = self._told_of(told.configuration)
+            if stretch.live and told.committed > stretch.committed:
+                stretch.settled(min(told.committed, stretch.length))
+
+    def _told_of(self, id: ConfigurationId) -> Stretch:
+        """Return the stretch of a chain that a fact tells of. Raises :class:`StoreDamaged`."""
+        stretch = self.stretches.get(id)
+        if stretch is None:
+            raise StoreDamaged(
+                "of a log", f"it tells of the chain {id.hex()}, and nothing before introduces that"
+            )
+        return stretch
+
+    def _know(self, chain: Configuration) -> None:
+        self.chains[chain.index] = chain
+        if self.is_member(chain) and chain.id not in self.stretches:
+            self.stretches[chain.id] = Stretch(chain, self.server, self._make_entries(chain.id))
+
+    def check_introduced(self, chains: Sequence[Configuration]) -> None:
+        """Check introduced chains.
+
+        Raises the error of :func:`check_one_log`, :class:`OtherChain` or :class:`NotInChain`.
+        """
+        check_one_log(chains)
+        for chain in chains:
+            known = self.chains.get(chain.index)
+            if (known is not None and known.id != chain.id) or chain.cluster_id != chains[
+                -1
+            ].cluster_id:
+                raise OtherChain(f"index {chain.index} of this log is another chain here")
+        if not any(map(self.is_member, chains)):
+            raise NotInChain(f"{self.server} is not in {chains[-1].describe()} under this identity")
+
+    def is_member(self, chain: Configuration) -> bool:
+        """Return whether the chain names this server under the server's present identity."""
+        return any(
+            (member.id, member.identity) == (self.server, self.identity) for member in chain.servers
+        )
+
+    def _point(self, stretch: Stretch, fact: ChainPointed) -> None:
+        """Enter the successor of a stretch.
+
+        From now on the node is sealed, and its records at or beyond `end` count for nothing.
+        """
+        chain, own = fact.successor.configuration, stretch.configuration
+        stretch.successor, stretch.collected = fact.successor, fact.collected
+        if fact.successor.finalized:
+            self.finalized = max(self.finalized, chain.index)
+        if chain.index == own.index + 1:
+            stretch.end = chain.start
+        stretch.cut(stretch.start if stretch.end is None else stretch.end)
+        stretch.rows.trim(
+            self.trimmed
+        )  # with a later record of its client a row may have outlived its trim
+        if fact.collected:
+            stretch.entries, stretch.rows, stretch.merged = (
+                self._make_entries(stretch.configuration.id),
+                Rows(),
+                True,
+            )
+            if all(other.collected for other in self.stretches.values()):
+                self.base, self.base_rows, self.base_upto = (
+                    self._make_entries(PIECES),
+                    Rows(),
+                    self.trimmed,
+                )
+        self._merge()
+
+    def _extend_base(self, records: Iterable[LogRecord]) -> None:
+        for record in records:
+            if record.end > self.base_upto:  # a merged stretch may have brought this record
+                self.base.put(record)
+                self.base_rows.take(record)
+                self.base_rows.commit(record)
+                self.base_upto = record.end
+                self._merge()
+
+    def _merge(self) -> None:
+        ended = [
+            stretch
+            for stretch in self.stretches.values()
+            if stretch.end is not None and not stretch.merged
+        ]
+        for stretch in sorted(ended, key=lambda stretch: stretch.configuration.index):
+            if stretch.start <= self.base_upto:
+                self.base.adopt(stretch.entries, self.base_upto, stretch.length)
+                self.base_rows.adopt(stretch.rows)
+                self.base_upto = max(self.base_upto, stretch.length)
+                stretch.entries, stretch.rows, stretch.merged = (
+                    self._make_entries(stretch.configuration.id),
+                    Rows(),
+                    True,
+                )
+
+    def _trim(self, upto: int) -> None:
+        self.trimmed = upto
+        for entries, rows in (
+            (self.base, self.base_rows),
+            *((stretch.entries, stretch.rows) for stretch in self.stretches.values()),
+        ):
+            entries.drop(upto)
+            rows.trim(upto)
+        self.base_upto = max(self.base_upto, upto)
+        self._merge()
+
+    def all_entries(self) -> list[Entries]:
+        """Return the entries of the old part, followed by the entries of each stretch."""
+        return [self.base, *(stretch.entries for stretch in self.stretches.values())]
+
+    def describe(self) -> list[Hosted]:
+        """Return the state of each chain, with the number of entries in the stretch.
+
+        The count of the last chain includes the old part.
+        """
+        told = []
+        for stretch in sorted(self.stretches.values(), key=lambda each: each.configuration.index):
+            here = (
+                0
+                if stretch.collected or stretch.merged
+                else stretch.length - max(stretch.start, min(self.trimmed, stretch.length))
+            )
+            part = HostedChain(
+                not stretch.live, stretch.length, stretch.committed, self.trimmed, self.base_upto
+            )
+            told.append(
+                Hosted(
+                    stretch.configuration, here, 0, stretch.collected, stretch.successor, chain=part
+                )
+            )
+        if told and not told[-1].collected:
+            old = max(0, self.base_upto - self.trimmed)
+            told[-1] = replace(told[-1], objects=told[-1].objects + old)
+        return told
+
+    # -- questions ---------------------------------------------------------------------------------
+
+    def pointed(self, stretch: Stretch, successor: Successor, collect: bool) -> ChainPointed | None:
+        """Return the fact of learning ``successor``, or None if the fact is known.
+
+        Raises :class:`ConflictingSuccessor` for two decisions, and for an immediate successor with
+        a start below the committed position.
+        """
+        chain, own = successor.configuration, stretch.configuration
+        new = advance(own, stretch.successor, successor)
+        if chain.dap != "chain" or (
+            chain.index == own.index + 1 and stretch.end is None and chain.start < stretch.committed
+        ):
+            raise ConflictingSuccessor(
+                f"{chain.describe()} cannot follow {own.describe()}, which is committed up to {stretch.committed}"
+            )
+        collected = stretch.collected or (collect and new.finalized)
+        return (
+            None
+            if (new, collected) == (stretch.successor, stretch.collected)
+            else ChainPointed(own.id, new, collected)
+        )
+
+    def unpointed(self) -> list[tuple[Stretch, Successor]]:
+        """Return the stretches without a successor, where the next chain is known.
+
+        A server which hears of c' knows the successor of c.
+        """
+        open = [stretch for stretch in self.stretches.values() if stretch.successor is None]
+        found = [(stretch, self.chains.get(stretch.configuration.index + 1)) for stretch in open]
+        return [
+            (stretch, Successor(chain, Status.PENDING))
+            for stretch, chain in found
+            if chain is not None
+        ]
+
+    @property
+    def located(self) -> Configuration | None:
+        """Return the chain named to clients in search of the log, if this server knows the chain.
+
+        See rule R21.
+        """
+        return self.chains.get(self.finalized)
+
+    def chains_for(self, server: Hashable) -> list[Configuration]:
+        """Return the newest chain of ``server``, last, behind the chains before it.
+
+        At most EARLIER_MAX chains come before. The list is empty if no chain names ``server``.
+        """
+        chains = [chain for _, chain in sorted(self.chains.items())]
+        newest = max(
+            (place for place, chain in enumerate(chains) if server in chain.server_ids),
+            default=None,
+        )
+        return [] if newest is None else chains[max(0, newest - EARLIER_MAX) : newest + 1]
+
+    def chain_of(self, position: int) -> Configuration | None:
+        """Return the chain in whose stretch a position is.
+
+        Among the chains known to this node, the last chain that starts at the position or before.
+        """
+        holding = [index for index, chain in self.chains.items() if chain.start <= position]
+        return self.chains[max(holding)] if holding else None
+
+    def is_final(self, position: int) -> bool:
+        """Return whether the position is below the start of a known chain."""
+        return any(chain.start > position for chain in self.chains.values())
+
+    def holders(self, position: int) -> tuple[ServerId, ...]:
+        """Return the servers that may have a position.
+
+        The servers of the chain in whose stretch the position is, and of later chains.
+        """
+        chain = self.chain_of(position)
+        later = [
+            each
+            for index, each in sorted(self.chains.items())
+            if chain is None or index >= chain.index
+        ]
+        return tuple(
+            dict.fromkeys(id for each in later for id in each.server_ids if id != self.server)
+        )[: 2 * SERVERS_MAX]
+
+    def held(self, position: int, uncommitted: bool) -> tuple[Entries, int, int]:
+        """Return the entries that hold ``position``, their start, and the readable end.
+
+        The end is at most ``position`` if this server does not have the position.
+        """
+        if position < self.base_upto:
+            return self.base, 0, self.base_upto
+        newest = [
+            stretch
+            for stretch in self.stretches.values()
+            if stretch.start <= position and not stretch.merged
+        ]
+        if not newest:
+            return self.base, position, position
+        stretch = max(newest, key=lambda stretch: stretch.configuration.index)
+        upto = max(
+            position,
+            stretch.length if uncommitted or stretch.end is not None else stretch.committed,
+        )
+        return stretch.entries, max(stretch.start, self.base_upto), upto
+
+    def answer(self, stretch: Stretch, request: ReadLog) -> LogEntries:
+        """Return the answer to a read in the stretch of a chain."""
+        first, found, size, damaged = request.first, list[bytes](), 0, False
+        bytes_max = min(request.bytes_max, ANSWER_BYTES_MAX)
+        position = first
+        while (
+            first >= self.trimmed and len(found) < request.count and (size < bytes_max or not found)
+        ):
+            entries, _, held = self.held(position, request.uncommitted)
+            records, upto, damaged = self.read(
+                entries, position, min(held, first + request.count), bytes_max - size
+            )
+            at = position
+            for record in records:
+                if (
+                    record.first > at
+                ):  # after any damage to stored records: no entry is shown at a wrong position
+                    break
+                part = record.entries[max(position - record.first, 0) : upto - record.first]
+                found += part
+                size += entries_bulk(part)
+                at = record.first + len(record.entries)
+            upto = min(upto, at)
+            if upto <= position:
+                damaged = damaged or held > position
+                break
+            position = upto
+        elsewhere: tuple[ServerId, ...] = ()
+        if not found and first >= self.trimmed and (damaged or self.is_final(first)):
+            elsewhere = self.holders(first)
+        return LogEntries(
+            request.call,
+            first,
+            tuple(found),
+            stretch.committed,
+            self.trimmed,
+            elsewhere,
+            stretch.successor,
+        )
+
+    def each(self, positions: Sequence[int], uncommitted: bool = False) -> tuple[bytes | None, ...]:
+        """Return the entry at each position, or None where the entry is absent or not to be shown.
+
+        After ANSWER_BYTES_MAX of records the remaining entries are None, too.
+        """
+        found, left = list[bytes | None](), ANSWER_BYTES_MAX
+        entries, first, held = self.base, 0, 0
+        record: LogRecord | None = None
+        for position in positions:
+            if not first <= position < held:
+                entries, first, held = self.held(position, uncommitted)
+                if held <= position:  # a missing position says nothing about lower positions
+                    held = first
+            if record is None or not record.first <= position < record.end:
+                record = None
+                if self.trimmed <= position < held and left > 0:
+                    record = self._record(entries, position)
+                    left -= record.bulk if record is not None else 0
+            shown = record if self.trimmed <= position < held else None
+            found.append(None if shown is None else shown.entries[position - shown.first])
+        return tuple(found)
+
+    def _record(self, entries: Entries, position: int) -> LogRecord | None:
+        """Return the record with the position, or None if the disk lost the record."""
+        try:
+            record = entries.record(position)
+        except StoreDamaged as damage:
+            self.damage = damage
+            return None
+        return record if record is not None and record.first <= position < record.end else None
+
+    def read(
+        self, entries: Entries, first: int, upto: int, bytes_max: int
+    ) -> tuple[Sequence[LogRecord], int, bool]:
+        """Return records from ``first`` on, their end, and whether the disk lost records.
+
+        After a loss no records are returned. The end is as in ``reach`` of ares/sharedlog/entries.py.
+        """
+        try:
+            reached = entries.reach(first, upto, bytes_max)
+            return entries.records(first, reached), reached, False
+        except StoreDamaged as damage:
+            self.damage = damage
+            return (), first, True
+
+    def final(self, first: int, bytes_max: int, records_max: int) -> Sequence[LogRecord]:
+        """Return records from ``first`` on that are the same at every node.
+
+        These records are below a known `end`.
+        """
+        if first < self.base_upto:
+            entries, upto = self.base, self.base_upto
+        else:
+            pointed = [
+                each
+                for each in self.stretches.values()
+                if each.end is not None and not each.merged and each.start <= first < each.length
+            ]
+            if not pointed:
+                return ()
+            entries, upto = pointed[0].entries, pointed[0].length
+        return self.read(entries, first, upto, bytes_max)[0][:records_max]
+
+    def rows_for(self, chain: Configuration) -> tuple[Rows, bool] | None:
+        """Return the rows of :meth:`holds_row`, also for the chain of a head itself.
+
+        For the head's own chain: the rows below its start, if all old entries are here.
+        """
+        stretch, holds = self.stretches.get(chain.id), self.holds_row(chain)
+        if (
+            holds is None
+            and stretch is not None
+            and stretch.live
+            and self.base_upto >= stretch.start
+        ):
+            holds = self.base_rows, True
+        return holds
+
+    def holds_row(self, chain: Configuration) -> tuple[Rows, bool] | None:
+        """Return the rows for the stretch of ``chain``, and whether they answer for all below.
+
+        None if this node lacks a part of the stretch.
+        """
+        stretch = self.stretches.get(chain.id)
+        end = stretch.end if stretch is not None else None
+        if end is not None and self.base_upto >= end:
+            return self.base_rows, True
+        if stretch is not None and end is not None and not stretch.merged and stretch.length >= end:
+            return stretch.rows, False
+        return None

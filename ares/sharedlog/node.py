@@ -1,0 +1,768 @@
+"""The part of a server in a log, as a state machine without I/O (docs/log.md).
+
+Messages come in; facts to be stored and messages that may leave come out. The shell hands messages
+to ``handle`` and time to ``tick``, and takes both outputs with ``take``. The shell stores the facts
+in their order; when the first n facts ever given are durable, the shell calls ``stored(n)``.
+Messages given by ``take`` may leave at once: the facts that a message promises or shows are durable
+before the node gives the message out. In this way many messages share a commit. After a restart the
+stored facts go to ``restore``.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+from typing import Any
+
+from msgspec.structs import replace
+
+from ares.model.configuration import Configuration, Status, Successor
+from ares.model.errors import BadInput
+from ares.model.identity import NO_CALL, CallId, ClientId, ConfigurationId, ServerId
+from ares.model.log_messages import (
+    PIECE_BYTES,
+    RECORDS_MAX,
+    ROW_PLACES_MAX,
+    Append,
+    Appended,
+    AppendOutcome,
+    Committed,
+    Fetch,
+    Fetched,
+    Forward,
+    LogRecord,
+    Look,
+    LookDone,
+    LookRow,
+    OfChain,
+    ReadEach,
+    ReadLog,
+    RowFound,
+    RowPlace,
+    Seal,
+    SealDone,
+    Stand,
+    Stood,
+    Trim,
+    TrimDone,
+    seal_of,
+)
+from ares.model.messages import (
+    DETAIL_CHARACTERS_MAX,
+    Ack,
+    AnyMessage,
+    CollectConfig,
+    Finalize,
+    Introduce,
+    ReadConfig,
+    Reason,
+    Refused,
+    WriteConfig,
+)
+from ares.model.numbers import POSITION_MAX
+from ares.model.work import Meter
+from ares.reconfig.throttle import Throttle
+from ares.sharedlog.bound_ids import BoundAppend, bound_append
+from ares.sharedlog.entries import Entries, MemoryEntries, check_batch, first_piece, follow_on
+from ares.sharedlog.facts_of_log import ChainSealed, ChainsKnown, LogFact, LogTrimmed, RecordsTaken
+from ares.sharedlog.fetching import Fetcher
+from ares.sharedlog.log_state import REASONS, LogState, UnknownChain
+from ares.sharedlog.node_reads import NodeReads
+from ares.sharedlog.rows_below import RowBelow, RowLooks
+from ares.sharedlog.stretch import HELD_MAX, SEND_AGAIN_S, Sender, Stretch
+
+
+class LogNode:
+    """The node of a log at a server.
+
+    ``fetch_pause_s``: the pause before each fetched piece of at most PIECE_BYTES. ``state``: for
+    inspection. ``now``: the time of the last call. ``calls_from``: the node's calls are above this
+    number. ``outbox_bytes``: bytes of entries and records in the next result of :meth:`take`.
+    ``throttle``: the rate limit of fetches.
+    """
+
+    def __init__(
+        self,
+        server: ServerId,
+        identity: str,
+        make_entries: Callable[[bytes], Entries] = MemoryEntries,
+        fetch_pause_s: float = 0.0,
+        calls_from: int = 0,
+        throttle: Throttle | None = None,
+        meter: Meter | None = None,
+    ) -> None:
+        self.server = server
+        self._meter = meter or Meter()
+        self.state = LogState(server, identity, make_entries)
+        self.now = 0.0
+        self.told = self._stored = 0
+        self._facts: list[LogFact] = []
+        self._outbox: list[tuple[Sender, AnyMessage]] = []
+        self._waiting: deque[tuple[int, Sender, AnyMessage]] = deque()
+        self._taking: tuple[Stretch, list[LogRecord]] | None = None
+        self._unsynced: deque[tuple[int, Stretch, int]] = deque()
+        self._trims_unsynced: deque[tuple[int, int]] = deque()
+        self._trimmed_durably = 0
+        self._calls = calls_from
+        self._reads = NodeReads(self.state, self._send, self._next_call)
+        self._looks = RowLooks(self._send, self._row_here, self._append_found, self._next_call)
+        self._fetcher = Fetcher(self.state, self._send, self._next_call, fetch_pause_s, throttle)
+        self._handlers: dict[type, Callable[[Sender, Any], None]] = {
+            BoundAppend: self.append,
+            Introduce: self.introduce,
+            ReadLog: self.read,
+            ReadEach: self.read_each,
+            Look: self.look,
+            Trim: self.trim,
+            Seal: self.seal,
+            Stand: self.stand,
+            Forward: self.forward,
+            Committed: self.take_committed,
+            LookRow: self.look_row,
+            Fetch: self.fetch,
+            ReadConfig: self.read_config,
+            WriteConfig: self.write_config,
+            CollectConfig: self.write_config,
+            Finalize: self.finalize,
+            LookDone: self.tail_seen,
+            RowFound: self.row_found,
+            Fetched: self.fetched,
+            Refused: self.refused,
+        }
+
+    # -- the shell's side --------------------------------------------------------------------------
+
+    def handle(self, sender: Sender, message: AnyMessage, now: float) -> None:
+        """Handle a message from a client or a server. No message makes this method raise."""
+        self.now = now
+        if type(message) is Append:
+            message = bound_append(sender, message)
+        handler = self._handlers.get(type(message))
+        if handler is None:
+            return
+        try:
+            handler(sender, message)
+        except tuple(REASONS) as error:
+            self._refuse(
+                sender,
+                message.call,
+                next(reason for kind, reason in REASONS.items() if isinstance(error, kind)),
+                str(error),
+            )
+
+    @property
+    def outbox_bytes(self) -> int:
+        return self._reads.outbox_bytes
+
+    @property
+    def has_output(self) -> bool:
+        return bool(self._facts or self._taking or self._outbox)
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes of the waiting appends, each of which a reply may let the node take."""
+        stretches = self.state.stretches.values()
+        return self._looks.bytes + sum([stretch.conditional_bytes for stretch in stretches])
+
+    def forget_waiting(self) -> None:
+        """Drop all waiting appends. Their clients send them again."""
+        for stretch in self.state.stretches.values():
+            stretch.take_conditional()
+        self._looks.forget()
+
+    def take(self) -> tuple[list[LogFact], list[tuple[Sender, AnyMessage]]]:
+        """Return the facts to be stored, in order, and the messages that may leave now."""
+        self._end_taking()
+        facts, outbox, self._facts, self._outbox, self._reads.outbox_bytes = (
+            self._facts,
+            self._outbox,
+            [],
+            [],
+            0,
+        )
+        return facts, outbox
+
+    def stored(self, count: int, now: float) -> None:
+        """Take note that the first ``count`` facts of this node's life are durable."""
+        self.now, self._stored = now, count
+        moved: dict[ConfigurationId, Stretch] = {}
+        while self._unsynced and self._unsynced[0][0] <= count:
+            _, stretch, length = self._unsynced.popleft()
+            stretch.durable = max(stretch.durable, min(length, stretch.length))
+            moved[stretch.configuration.id] = stretch
+        while self._trims_unsynced and self._trims_unsynced[0][0] <= count:
+            self._trimmed_durably = self._trims_unsynced.popleft()[1]
+            moved |= {id: stretch for id, stretch in self.state.stretches.items() if stretch.live}
+        for stretch in moved.values():
+            self._send_on(stretch)
+        while self._waiting and self._waiting[0][0] <= count:
+            self._outbox.append(self._waiting.popleft()[1:])
+        self._fetcher.go_on(self.now, self._stored)
+
+    def restore(self, facts: Iterable[LogFact]) -> None:
+        """Begin with the durable facts.
+
+        The tail knows the committed position; every earlier node asks the next node.
+        """
+        for fact in facts:
+            self.state.apply(fact)
+            self.told += 1
+        self._stored = self.told
+        self._trimmed_durably = self.state.trimmed
+        for stretch in self.state.stretches.values():
+            stretch.durable = stretch.length
+            if stretch.live and stretch.is_tail:
+                stretch.settled(stretch.length)
+            stretch.sent = stretch.length
+            stretch.probing = True
+
+    def tick(self, now: float) -> None:
+        """Let time pass: repeat unconfirmed messages, and end the waits that are over."""
+        self.now = now
+        for stretch in self.state.stretches.values():
+            if stretch.live and not stretch.is_tail and now >= stretch.resend_at:
+                stretch.resend_at = now + SEND_AGAIN_S
+                first = max(stretch.confirmed, stretch.committed)
+                if stretch.probing:
+                    self._forward(stretch, stretch.durable)
+                elif first < stretch.durable or stretch.trim_confirmed < self._trimmed_durably:
+                    self._forward(stretch, first)
+        self._reads.tick(now)
+        self._looks.tick(now)
+        self._fetcher.go_on(self.now, self._stored)
+
+    # -- outputs -----------------------------------------------------------------------------------
+
+    def _send(self, to: Sender, message: AnyMessage, after: int = 0) -> None:
+        """Send ``message`` when the first ``after`` facts are durable.
+
+        The facts shown by the message are either durable or among the first ``after`` facts.
+        """
+        self._meter.spent += message.bulk
+        if after > self._stored:
+            self._waiting.append((self.told, to, message))
+        else:
+            self._outbox.append((to, message))
+
+    def _record(self, fact: LogFact) -> None:
+        self._end_taking()
+        self._facts.append(fact)
+        self.told += 1
+        self.state.apply(fact)
+
+    def _refuse(self, to: Sender, call: CallId, reason: Reason, detail: str) -> None:
+        self._send(to, Refused(call, reason, detail[:DETAIL_CHARACTERS_MAX]))
+
+    def _next_call(self) -> CallId:
+        self._calls += 1
+        return CallId(self._calls)
+
+    def _stretch(
+        self, request: OfChain | ReadConfig | WriteConfig | CollectConfig | Finalize
+    ) -> Stretch:
+        stretch = self.state.stretches.get(request.configuration)
+        if stretch is None:
+            raise UnknownChain("introduce it")
+        return stretch
+
+    # -- append (docs/log.md, Append; Each append once) --------------------------------------------
+
+    def append(self, sender: Sender, request: BoundAppend) -> None:
+        """Handle an append, at the head."""
+        stretch = self._stretch(request)
+        check_batch(request.entries)
+        if (
+            not stretch.is_head
+            or request.number < request.lowest
+            or stretch.length > POSITION_MAX - len(request.entries)
+        ):
+            raise BadInput(
+                "an append goes to the head, its number is not below its lowest, and positions end at 2^63 - 1"
+            )
+        if request.number - request.lowest >= ROW_PLACES_MAX:
+            raise BadInput(
+                f"fewer than {ROW_PLACES_MAX} appends of one client are unanswered at a time"
+            )
+        row = stretch.rows.under(request.names)
+        if (
+            row is not None
+            and request.number == row.last + 1
+            and request.at is None
+            and stretch.live
+        ):
+            self._take(stretch, sender, request)  # the general way would come to the same result
+            return
+        nothing = RowBelow(
+            0,
+            {},
+            request.since >= stretch.start,
+            False,
+            self.state.trimmed,
+            stretch.configuration.index - 1,
+        )
+        self._append_found(stretch, sender, request, nothing)
+
+    def _append_found(
+        self, stretch: Stretch, sender: Sender, request: BoundAppend, found: RowBelow
+    ) -> None:
+        """Handle an append with the known part of the client's row.
+
+        The known part is the row in the head's own stretch, and ``found``, the row in earlier
+        chains.
+        """
+        number, row = request.number, stretch.rows.under(request.names)
+        place = (row.places.get(number) if row is not None else None) or found.places.get(number)
+        if place is not None:
+            self._answer_repetition(stretch, sender, request, place)
+        elif not stretch.live:
+            self._answer(stretch, sender, request, AppendOutcome.SEALED)
+        elif row is None and self._may_have_been_trimmed(request.since, stretch.start):
+            self._answer(stretch, sender, request, AppendOutcome.UNCERTAIN, stretch.committed)
+        else:
+            last = row.last if row is not None else found.last
+            if row is not None and number < row.lowest:
+                return None  # a late copy of an append answered long ago
+            if number <= last or (row is None and not last):
+                if not found.exhausted:
+                    chains = [chain for _, chain in sorted(self.state.chains.items())]
+                    return self._looks.wait(stretch, sender, request, found, chains, self.now)
+                if found.uncertain or (number <= last and found.trimmed > request.since):
+                    return self._answer(
+                        stretch, sender, request, AppendOutcome.UNCERTAIN, stretch.committed
+                    )
+            self._append_after(stretch, sender, request, last)
+        return None
+
+    def _may_have_been_trimmed(self, since: int, first: int) -> bool:
+        """Return whether a missing row may have been trimmed.
+
+        The node answers for positions at ``first`` and later.
+        """
+        return self.state.trimmed > since and self.state.trimmed > first
+
+    def _append_after(
+        self, stretch: Stretch, sender: Sender, request: BoundAppend, last: int
+    ) -> None:
+        """Take an append or refuse it, where ``last`` is the client's highest number in the log."""
+        due = self._due(request, last)
+        if request.number > due:
+            self._answer(stretch, sender, request, AppendOutcome.GAP, due)
+        elif request.number == due:
+            if request.at is None or request.at == stretch.length:
+                self._take(stretch, sender, request)
+            elif request.at > stretch.length:
+                self._answer(stretch, sender, request, AppendOutcome.BEHIND)
+            elif self._is_taken(stretch, request.at):
+                self._answer(stretch, sender, request, AppendOutcome.TAKEN, stretch.committed)
+            else:  # the entry at the position may still be cut: wait for the commit or for the cut
+                stretch.wait_for_position(sender, request)
+
+    def _is_taken(self, stretch: Stretch, position: int) -> bool:
+        """Return whether the position has an entry for ever: an uncommitted entry may be cut."""
+        return stretch.committed > position
+
+    def _due(self, request: Append, last: int) -> int:
+        """Return the only number that the head takes."""
+        return max(last + 1, request.lowest)
+
+    def _take(self, stretch: Stretch, sender: Sender, request: Append) -> None:
+        first, client, number, lowest, entries = (
+            stretch.length,
+            request.client,
+            request.number,
+            request.lowest,
+            request.entries,
+        )
+        record = LogRecord(
+            first, client, number, lowest, entries, seal_of(first, client, number, lowest, entries)
+        )
+        self._await(stretch, sender, request, first, record.end)
+        self._take_records(stretch, (record,))
+
+    def _take_records(self, stretch: Stretch, records: Sequence[LogRecord]) -> None:
+        """Take records, which become durable as one fact with the records taken just before."""
+        if (
+            self._taking is None
+            or self._taking[0] is not stretch
+            or len(self._taking[1]) + len(records) > RECORDS_MAX
+        ):
+            self._end_taking()
+            self.told += 1
+            self._taking = stretch, []
+        self._taking[1].extend(records)
+        for record in records:
+            stretch.take(record)
+
+    def _end_taking(self) -> None:
+        if self._taking is not None:
+            stretch, records = self._taking
+            self._taking = None
+            self._facts.append(RecordsTaken(stretch.configuration.id, tuple(records)))
+            self._unsynced.append((self.told, stretch, stretch.length))
+
+    def _answer_repetition(
+        self, stretch: Stretch, sender: Sender, request: Append, place: tuple[int, int]
+    ) -> None:
+        first, end = place
+        if end <= stretch.committed:
+            self._answer(stretch, sender, request, AppendOutcome.DONE, first)
+        else:
+            self._await(stretch, sender, request, first, end)
+            if not stretch.live:
+                self._answer(stretch, sender, request, AppendOutcome.SEALED)
+
+    def _await(
+        self, stretch: Stretch, sender: Sender, request: Append, first: int, end: int
+    ) -> None:
+        stretch.await_commit(
+            end, sender, Appended(request.call, request.number, AppendOutcome.DONE, first, None)
+        )
+
+    def _answer(
+        self,
+        stretch: Stretch,
+        sender: Sender,
+        request: Append,
+        outcome: AppendOutcome,
+        position: int = 0,
+    ) -> None:
+        self._send(
+            sender,
+            Appended(request.call, request.number, outcome, position, stretch.successor),
+            stretch.pointed,
+        )
+
+    # -- the chain: forward, commit (docs/log.md, Append) ------------------------------------------
+
+    def forward(self, sender: Sender, request: Forward) -> None:
+        """Take new records from the node before.
+
+        Without new records, report the own position; after a gap, ask for the missing records.
+        """
+        stretch = self._stretch(request)
+        if stretch.is_head or sender != stretch.before or not stretch.live:
+            return
+        if self.state.trimmed < request.trimmed <= stretch.length:
+            self._record_trim(request.trimmed)
+        fresh = first_piece([each for each in request.records if each.first >= stretch.length])
+        if request.first > stretch.length or not fresh:
+            self._report(stretch, missing=request.first > stretch.length)
+        elif follow_on(stretch.length, fresh):
+            self._take_records(stretch, fresh)
+
+    def _send_on(self, stretch: Stretch) -> None:
+        """Send the newly durable records to the next node; at the tail, commit them."""
+        if not stretch.live:
+            return
+        if stretch.is_tail:
+            self._commit(stretch, stretch.durable, stretch.durable)
+            self._confirm_trim(stretch, self._trimmed_durably)
+        elif (
+            self._may_forward(stretch) > stretch.sent
+            or self._trimmed_durably > stretch.trim_confirmed
+        ):
+            self._forward(stretch, stretch.sent)
+
+    def _may_forward(self, stretch: Stretch) -> int:
+        """Return the end of the records that may be sent on."""
+        return stretch.durable
+
+    def _forward(self, stretch: Stretch, first: int) -> None:
+        """Send one message of records from ``first`` on.
+
+        Further records follow when the message is confirmed, or later.
+        """
+        records = tuple(
+            self.state.read(stretch.entries, first, self._may_forward(stretch), PIECE_BYTES)[0][
+                :RECORDS_MAX
+            ]
+        )
+        stretch.sent = max(stretch.sent, records[-1].end) if records else stretch.sent
+        stretch.resend_at = self.now + SEND_AGAIN_S
+        self._send(
+            stretch.after,
+            Forward(
+                self._next_call(),
+                stretch.configuration.id,
+                self.server,
+                first,
+                records,
+                self._trimmed_durably,
+            ),
+        )
+
+    def _report(self, stretch: Stretch, missing: bool = False) -> None:
+        trimmed = self._trimmed_behind(stretch)
+        report = Committed(
+            self._next_call(),
+            stretch.configuration.id,
+            self.server,
+            stretch.committed,
+            stretch.durable,
+            trimmed,
+            missing,
+        )
+        self._send(stretch.before, report)
+
+    def take_committed(self, sender: Sender, request: Committed) -> None:
+        """Take a confirmation of the node behind.
+
+        A sealed node still takes confirmations: a committed position is a fact.
+        """
+        stretch = self._stretch(request)
+        if stretch.is_tail or sender != stretch.after or request.length > stretch.length:
+            return
+        if stretch.live:
+            stretch.confirmed, stretch.probing = max(request.length, request.committed), False
+            if request.missing:
+                stretch.sent = stretch.confirmed
+            if stretch.sent < self._may_forward(stretch):
+                self._forward(stretch, stretch.sent)
+        self._commit(stretch, request.committed, stretch.length)
+        self._confirm_trim(stretch, request.trimmed)
+
+    def _commit(self, stretch: Stretch, upto: int, bound: int) -> None:
+        if min(upto, bound) > stretch.committed:
+            stretch.settled(min(upto, bound))
+            self._answer_committed(stretch)
+            if stretch.live and not stretch.is_head:
+                self._report(stretch)
+
+    def _answer_committed(self, stretch: Stretch) -> None:
+        """Answer all requests that waited for the committed position."""
+        for sender, answer in stretch.answers_due():
+            self._send(sender, answer)
+        for sender, request in stretch.take_conditional():
+            self.append(sender, request)
+        trims, stretch.trims = stretch.trims, []
+        for sender, trim in trims:
+            self.trim(sender, trim)
+        self._reads.go_on(stretch)
+
+    # -- reads (docs/log.md, Read) -----------------------------------------------------------------
+
+    def read(self, sender: Sender, request: ReadLog) -> None:
+        self._reads.read(self._stretch(request), sender, request, self.now)
+
+    def read_each(self, sender: Sender, request: ReadEach) -> None:
+        self._reads.read_each(self._stretch(request), sender, request)
+
+    def look(self, sender: Sender, request: Look) -> None:
+        """Answer a look with the durable state."""
+        stretch = self._stretch(request)
+        self._send(
+            sender,
+            LookDone(
+                request.call, stretch.sealed, stretch.durable, stretch.committed, stretch.successor
+            ),
+            stretch.pointed,
+        )
+
+    def tail_seen(self, sender: Sender, reply: LookDone) -> None:
+        """Take the tail's position, and continue the reads that waited for the tail."""
+        for stretch in self.state.stretches.values():
+            if stretch.asked_tail == reply.call and sender == stretch.servers[-1]:
+                stretch.asked_tail = None
+                self._commit(stretch, reply.committed if stretch.end is None else 0, stretch.length)
+                self._reads.tail_answered(stretch)
+
+    # -- trim (docs/log.md, Trim) ------------------------------------------------------------------
+
+    def trim(self, sender: Sender, request: Trim) -> None:
+        """Trim, at the head, at most up to the committed position.
+
+        The answer leaves when every node has the trim durably.
+        """
+        stretch = self._stretch(request)
+        done = self._trimmed_behind(stretch) >= request.upto
+        if not stretch.is_head:
+            raise BadInput("a trim goes to the head")
+        if done or not stretch.live or request.upto > stretch.committed:
+            self._send(
+                sender,
+                TrimDone(request.call, done, stretch.committed, stretch.successor),
+                stretch.pointed,
+            )
+        else:
+            stretch.trims = [
+                *[pair for pair in stretch.trims if pair[0] != sender][-HELD_MAX:],
+                (sender, request),
+            ]
+            if request.upto > self.state.trimmed:
+                self._record_trim(request.upto)
+
+    def _trimmed_behind(self, stretch: Stretch) -> int:
+        """Return the position that is durably trimmed at this node and at every node behind.
+
+        The position is a lower bound: as far as this node knows.
+        """
+        return (
+            self._trimmed_durably
+            if stretch.is_tail
+            else min(stretch.trim_confirmed, self._trimmed_durably)
+        )
+
+    def _record_trim(self, upto: int) -> None:
+        self._record(LogTrimmed(upto))
+        self._trims_unsynced.append((self.told, upto))
+
+    def _confirm_trim(self, stretch: Stretch, upto: int) -> None:
+        if upto > stretch.trim_confirmed:
+            stretch.trim_confirmed = upto
+            if stretch.is_head:
+                self._answer_committed(stretch)
+            elif stretch.live:
+                self._report(stretch)
+
+    # -- seal, successor, collection (docs/log.md, Reconfiguration) --------------------------------
+
+    def introduce(self, sender: Sender, request: Introduce) -> None:
+        """Take a chain and earlier chains of the same log.
+
+        A server which hears of c' knows the successor of c.
+        """
+        chains = [*request.earlier, request.configuration]
+        self.state.check_introduced(chains)
+        for one, other in pairwise(
+            [*filter(None, [self.state.chains.get(chains[0].index - 1)]), *chains]
+        ):
+            if one.id in self.state.stretches:
+                self._point(self.state.stretches[one.id], Successor(other, Status.PENDING))
+        new = tuple(chain for chain in chains if chain.index not in self.state.chains)
+        if new:
+            self._record(ChainsKnown(new))
+        self._point_known()
+
+    def _point_known(self) -> None:
+        for stretch, successor in self.state.unpointed():
+            self._point(stretch, successor)
+
+    def _point(self, stretch: Stretch, successor: Successor, collect: bool = False) -> None:
+        """Take the successor of a stretch.
+
+        Raises :class:`ConflictingSuccessor`, which the server reports loudly: such a successor
+        would lose committed entries.
+        """
+        fact = self.state.pointed(stretch, successor, collect)
+        if fact is None:
+            return
+        successor.configuration.check_bounds()
+        self._record(fact)
+        stretch.pointed = self.told
+        if successor.configuration.index not in self.state.chains:
+            self._record(ChainsKnown((successor.configuration,)))
+        self._answer_committed(stretch)
+        self._tell_sealed(stretch)
+        stretch.forget_answers()
+        self._point_known()
+
+    def _tell_sealed(self, stretch: Stretch) -> None:
+        """Tell the clients of waiting appends to send again, to the next chain."""
+        for sender, answer in stretch.answers_pending():
+            sealed = Appended(
+                answer.call, answer.number, AppendOutcome.SEALED, 0, stretch.successor
+            )
+            self._send(sender, sealed, stretch.pointed)
+
+    def seal(self, sender: Sender, request: Seal) -> None:
+        """Seal a stretch: from now on the stretch takes no records.
+
+        Records taken earlier are durable when the seal is durable.
+        """
+        stretch = self._stretch(request)
+        if stretch.live:
+            self._record(ChainSealed(stretch.configuration.id))
+            stretch.pointed = self.told
+            self._answer_committed(stretch)
+            self._tell_sealed(stretch)
+        self._send(
+            sender, SealDone(request.call, stretch.length, stretch.successor), stretch.pointed
+        )
+
+    def read_config(self, sender: Sender, request: ReadConfig) -> None:
+        stretch = self._stretch(request)
+        self._send(sender, Ack(request.call, stretch.successor), stretch.pointed)
+
+    def write_config(self, sender: Sender, request: WriteConfig | CollectConfig) -> None:
+        """Take a successor, or a collection.
+
+        A collection removes the data. The seal and the successor stay for ever.
+        """
+        stretch = self._stretch(request)
+        self._point(stretch, request.successor, isinstance(request, CollectConfig))
+        self._send(sender, Ack(request.call, stretch.successor), self.told)
+
+    def finalize(self, sender: Sender, request: Finalize) -> None:
+        """Take note that the chain may be named to clients from now on (rule R21)."""
+        stretch = self._stretch(request)
+        if stretch.configuration.index > self.state.finalized:
+            self._record(ChainsKnown((), stretch.configuration.index))
+        self._send(sender, Ack(request.call, stretch.successor), self.told)
+
+    def stand(self, sender: Sender, request: Stand) -> None:
+        stretch, upto = self._stretch(request), self.state.base_upto
+        self._send(
+            sender, Stood(request.call, upto >= stretch.start, upto, stretch.successor), self.told
+        )
+
+    # -- from server to server: rows and old records -----------------------------------------------
+
+    def look_row(self, sender: Sender, request: LookRow) -> None:
+        """Answer with a client's row. The request carries the successor (R1)."""
+        stretch = self._stretch(request)
+        if request.successor is not None:
+            self._point(stretch, request.successor)
+        found = self._row_here(stretch.configuration, request.client, request.since)
+        nothing = RowFound(NO_CALL, False, 0, (), False, False, self.state.trimmed)
+        self._send(sender, replace(found or nothing, call=request.call), self.told)
+
+    def _row_here(self, chain: Configuration, client: ClientId, since: int) -> RowFound | None:
+        """Return a client's row in the stretch of ``chain``, and below, if this node has that part.
+
+        None if this node lacks a part of the stretch.
+        """
+        holds = self.state.rows_for(chain)
+        if holds is None:
+            return None
+        rows, whole = holds
+        row = rows.get(client)
+        if row is None:
+            uncertain = self._may_have_been_trimmed(since, 0 if whole else chain.start)
+            return RowFound(NO_CALL, True, 0, (), whole, uncertain, self.state.trimmed)
+        places = tuple(RowPlace(number, *place) for number, place in row.places.items())
+        return RowFound(NO_CALL, True, row.last, places, whole, False, self.state.trimmed)
+
+    def row_found(self, sender: Sender, reply: RowFound) -> None:
+        self._looks.receive(reply, self.now)
+
+    def fetch(self, sender: Sender, request: Fetch) -> None:
+        """Answer with old records from any stretch. The request carries the successor (R1)."""
+        stretch = self.state.stretches.get(request.configuration)
+        if stretch is not None and request.successor is not None:
+            self._point(stretch, request.successor)
+        records = (
+            self.state.final(request.first, PIECE_BYTES, RECORDS_MAX)
+            if request.first >= self.state.trimmed
+            else ()
+        )
+        fetched = Fetched(request.call, request.first, tuple(records), self.state.trimmed)
+        self._reads.outbox_bytes += fetched.bulk
+        self._send(sender, fetched, self.told)
+
+    def fetched(self, sender: Sender, reply: Fetched) -> None:
+        fact = self._fetcher.accept(reply, self.now)
+        if isinstance(fact, LogTrimmed):
+            self._record_trim(fact.upto)
+        elif fact is not None:
+            self._record(fact)
+            self._fetcher.piece = self.told
+        self._fetcher.go_on(self.now, self._stored)
+
+    def refused(self, sender: Sender, reply: Refused) -> None:
+        """Introduce the newest chain of ``sender``, and earlier chains, to ``sender``.
+
+        The refusal says that the server does not know a chain.
+        """
+        if reply.reason is Reason.UNKNOWN_CONFIGURATION:
+            chains = self.state.chains_for(sender)
+            if chains:
+                self._send(sender, Introduce(NO_CALL, chains[-1], tuple(chains[:-1])))

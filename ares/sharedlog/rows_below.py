@@ -1,0 +1,219 @@
+"""The search of a head for a client's row in earlier chains.
+
+See docs/log.md, Each append once.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+
+from msgspec import Struct
+
+from ares.model.configuration import Configuration, Status, Successor
+from ares.model.identity import NO_CALL, CallId, ClientId, ConfigurationId, ServerId
+from ares.model.log_messages import LookRow, RowFound
+from ares.sharedlog.bound_ids import BoundAppend
+from ares.sharedlog.stretch import Sender, Stretch, waiting_bytes
+
+LOOK_AGAIN_S = 0.2
+LOOKS_MAX = 1000
+WAITING_MAX = 10_000
+"""Appends that wait for one look; more are dropped, and sent again by their clients."""
+
+WAITING_BYTES_MAX = 64 * 1024 * 1024
+"""Total bytes of waiting appends; more are dropped, and sent again by their clients."""
+
+
+class RowBelow(Struct, frozen=True):
+    """The part of a client's row found so far, newest chain first.
+
+    ``last``: 0 without a row. ``places``: (first, end) of each number. ``exhausted``: no earlier
+    chain has records of the client. ``uncertain``: the records that would decide are trimmed.
+    ``below``: the index of the next chain to be asked.
+    """
+
+    last: int
+    places: dict[int, tuple[int, int]]
+    exhausted: bool
+    uncertain: bool
+    trimmed: int
+    below: int
+
+    def joined(self, reply: RowFound, exhausted: bool) -> "RowBelow":
+        """Return the row with the answer of the next chain added."""
+        places = {place.number: (place.first, place.end) for place in reply.places} | self.places
+        trimmed, uncertain = max(self.trimmed, reply.trimmed), reply.uncertain
+        return RowBelow(
+            self.last or reply.last,
+            places,
+            exhausted or reply.whole or uncertain,
+            uncertain,
+            trimmed,
+            self.below - 1,
+        )
+
+
+class RowLook(Struct):
+    """A look at ``chain``, for waiting appends. ``turn`` selects the server asked last."""
+
+    stretch: Stretch
+    found: RowBelow
+    chain: Configuration
+    successor: Successor
+    names: tuple[ClientId, ...]
+    since: int
+    waiting: dict[tuple[Sender, int], BoundAppend]
+    turn: int = 0
+    again_at: float = 0.0
+    calls: dict[CallId, ClientId] = {}
+    """The name that each request under way asks about."""
+
+    rows: dict[ClientId, RowFound] = {}
+    """The known rows by name."""
+
+    @property
+    def lacking(self) -> list[ClientId]:
+        """The names without a known row."""
+        return [name for name in self.names if name not in self.rows]
+
+    def done(self) -> RowBelow:
+        """Return the row found so far.
+
+        The row is complete from ``since`` on if this chain starts at ``since`` or before.
+        """
+        return self.found.joined(joined_rows(self.rows.values()), self.since >= self.chain.start)
+
+
+def joined_rows(rows: Collection[RowFound]) -> RowFound:
+    """Return the row of a client from the rows under each name.
+
+    The row is uncertain only if no name has a row.
+    """
+    last = max(row.last for row in rows)
+    return RowFound(
+        NO_CALL,
+        True,
+        last,
+        tuple(place for row in rows for place in row.places),
+        all(row.whole for row in rows),
+        not last and any(row.uncertain for row in rows),
+        max(row.trimmed for row in rows),
+    )
+
+
+LookKey = tuple[ConfigurationId, ClientId, int, int]
+
+
+class RowLooks:
+    """The looks of a head. ``send(server, request)`` asks a server.
+
+    ``here(chain, client, since)`` asks this server, and returns None if this server cannot answer.
+    ``done(stretch, sender, append, found)`` continues with an append that waited. ``bytes``: the
+    bytes of all waiting appends.
+    """
+
+    def __init__(
+        self,
+        send: Callable[[ServerId, LookRow], None],
+        here: Callable[[Configuration, ClientId, int], RowFound | None],
+        done: Callable[[Stretch, Sender, BoundAppend, RowBelow], None],
+        next_call: Callable[[], CallId],
+    ) -> None:
+        self._send = send
+        self._here = here
+        self._done = done
+        self._next_call = next_call
+        self._looks: dict[LookKey, RowLook] = {}
+        self.bytes = 0
+
+    def wait(
+        self,
+        stretch: Stretch,
+        sender: Sender,
+        append: BoundAppend,
+        found: RowBelow,
+        chains: Sequence[Configuration],
+        now: float,
+    ) -> None:
+        """Make ``append`` wait until the preceding chain has answered.
+
+        ``chains``: the known chains, in order. The oldest chain answers for all positions below,
+        too.
+        """
+        earlier = [chain for chain in chains if chain.index <= found.below]
+        chain = earlier[-1] if earlier else stretch.configuration
+        key = (stretch.configuration.id, append.client, append.since, found.below)
+        look = self._looks.get(key)
+        if self.bytes >= WAITING_BYTES_MAX or (look is None and len(self._looks) >= LOOKS_MAX):
+            return
+        if look is None:
+            following = next(
+                (each for each in chains if each.index == chain.index + 1), stretch.configuration
+            )
+            look = RowLook(
+                stretch,
+                found,
+                chain,
+                Successor(following, Status.PENDING),
+                append.names,
+                append.since,
+                {},
+                append.number,
+            )
+            self._looks[key] = look
+            self._add(look, sender, append)
+            self._ask(key, look, now)
+        elif len(look.waiting) < WAITING_MAX:
+            self._add(look, sender, append)
+
+    def _add(self, look: RowLook, sender: Sender, append: BoundAppend) -> None:
+        earlier = look.waiting.get((sender, append.number))
+        self.bytes += waiting_bytes(append) - (0 if earlier is None else waiting_bytes(earlier))
+        look.waiting[sender, append.number] = append
+
+    def _forget(self, key: LookKey) -> None:
+        self.bytes -= sum(map(waiting_bytes, self._looks.pop(key).waiting.values()))
+
+    def _ask(self, key: LookKey, look: RowLook, now: float) -> None:
+        for name in look.lacking:
+            here = self._here(look.stretch.configuration, name, look.since) or self._here(
+                look.chain, name, look.since
+            )
+            if here is not None:
+                look.rows[name] = here
+        if not look.lacking:
+            self._conclude(key, look)
+            return
+        if look.chain is look.stretch.configuration:  # no server can be asked: this append waits
+            return
+        look.turn, look.again_at = look.turn + 1, now + LOOK_AGAIN_S
+        look.calls = {self._next_call(): name for name in look.lacking}
+        server = look.chain.server_ids[look.turn % len(look.chain.server_ids)]
+        for call, name in look.calls.items():
+            self._send(server, LookRow(call, look.chain.id, name, look.since, look.successor))
+
+    def _conclude(self, key: LookKey, look: RowLook) -> None:
+        self._forget(key)
+        found = look.done()
+        for (sender, _), append in sorted(look.waiting.items(), key=lambda item: item[0][1]):
+            self._done(look.stretch, sender, append, found)
+
+    def forget(self) -> None:
+        self._looks.clear()
+        self.bytes = 0
+
+    def receive(self, reply: RowFound, now: float) -> None:
+        """Take an answer. If the server cannot answer, ask another server at the next turn."""
+        for key, look in self._looks.items():
+            if reply.call in look.calls:
+                if reply.holds:
+                    look.rows[look.calls[reply.call]] = reply
+                    if not look.lacking:
+                        self._conclude(key, look)
+                return
+
+    def tick(self, now: float) -> None:
+        """Ask again where no server answered; forget looks of heads that take no more appends."""
+        for key, look in list(self._looks.items()):
+            if not look.stretch.live:
+                self._forget(key)
+            elif now >= look.again_at:
+                self._ask(key, look, now)

@@ -1,0 +1,279 @@
+"""Records of a log on a disk; the newest are in memory, too (docs/log.md, On a disk).
+
+A log has a journal of its own, in which facts stand in their order, in places (ares/store/port.py).
+A shelf knows the places of the records of each source: records taken by a chain, under the id of
+the chain, and fetched old records, under PIECES. The index of a shelf has a mark for about every
+INDEX_BYTES, and for the first records of a source in a place. Records leave memory when their place
+is settled: durable, and closed for more records.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from operator import attrgetter, itemgetter
+from typing import Protocol
+
+from ares.model.errors import StoreDamaged
+from ares.model.log_messages import LogRecord
+from ares.model.numbers import POSITION_MAX
+from ares.sharedlog.entries import Entries, MemoryEntries, index_of
+from ares.sharedlog.facts_of_log import PIECES, BatchPlace, LogFact, PieceFetched, RecordsTaken
+
+INDEX_BYTES = 64 * 1024
+
+Source = bytes
+
+
+class Reader(Protocol):
+    """A reader of a journal."""
+
+    def scan(self, mark: BatchPlace) -> Iterator[Sequence[object]]:
+        """Yield the facts of each batch from ``mark`` to the end of the mark's place."""
+
+
+_first_of, _place_of, _begin_of, _end_of = (
+    itemgetter(0),
+    itemgetter(1),
+    attrgetter("first"),
+    attrgetter("end"),
+)
+
+
+class Shelf:
+    """An index of the records in a log's journal.
+
+    ``noted``: appended facts whose batch is not known yet.
+    """
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._index: dict[Source, list[tuple[int, BatchPlace]]] = {}
+        self._places: dict[Source, list[tuple[int, int]]] = {}
+        self._ends: dict[Source, int] = {}
+        self._noted: dict[Source, int] = {}
+        self._settled = 0
+
+    def note(self, fact: LogFact, place: int) -> None:
+        """Note that ``fact`` was appended at ``place``."""
+        if not isinstance(fact, RecordsTaken | PieceFetched) or not fact.records:
+            return
+        source: Source = fact.configuration if isinstance(fact, RecordsTaken) else PIECES
+        first = fact.records[0].first
+        if first < self._ends.get(
+            source, 0
+        ):  # noted late: the records were collected in the same turn, and are fetched once more
+            self.forget(source)
+        places = self._places.setdefault(source, [])
+        if not places or places[-1][1] != place:
+            places.append((first, place))
+        self._noted.setdefault(source, first)
+        self._ends[source] = fact.records[-1].end
+
+    def batch(self, mark: BatchPlace) -> None:
+        """Note that the facts noted last are the batch at ``mark``."""
+        for source, first in self._noted.items():
+            index = self._index.setdefault(source, [])
+            last = index[-1][1] if index else None
+            if last is None or last.place != mark.place or mark.offset - last.offset >= INDEX_BYTES:
+                index.append((first, mark))
+        self._noted.clear()
+
+    def settle(self, place: int) -> None:
+        """Note that the places up to ``place`` are settled."""
+        self._settled = max(self._settled, place)
+
+    def settled_upto(self, source: Source) -> int:
+        """Return the end of the records of ``source`` in settled places."""
+        places = self._places.get(source, [])
+        later = bisect_right(places, self._settled, key=_place_of)
+        return places[later][0] if later < len(places) else self._ends.get(source, 0)
+
+    def place_of(self, source: Source, position: int) -> int:
+        """Return the place of the record at ``position``."""
+        places = self._places[source]
+        return places[max(0, bisect_right(places, position, key=_first_of) - 1)][1]
+
+    def forget(self, source: Source) -> None:
+        """Forget the records of ``source``, which no reader needs any more."""
+        for noted in (self._places, self._index, self._ends, self._noted):
+            noted.pop(source, None)
+
+    def forget_below(self, place: int) -> None:
+        """Forget earlier places than ``place``, which are gone."""
+        for source in list(self._places):
+            self._places[source] = [pair for pair in self._places[source] if pair[1] >= place]
+            self._index[source] = [
+                pair for pair in self._index.get(source, []) if pair[1].place >= place
+            ]
+            if not self._places[source]:
+                self.forget(source)
+
+    def read(self, source: Source, first: int, upto: int) -> Iterator[LogRecord]:
+        """Yield the records of ``source`` with entries in [first, upto), from settled places.
+
+        Raises :class:`StoreDamaged`.
+        """
+        while first < upto:
+            begin = first
+            index = self._index.get(source, [])
+            at = max(0, bisect_right(index, first, key=_first_of) - 1)
+            for record in self._scanned(source, index[at][1], first) if index else ():
+                if record.end <= first:
+                    continue
+                if record.first >= upto:
+                    return
+                if record.first > first and first != begin:
+                    break
+                yield record
+                first = record.end
+            if first == begin:
+                raise StoreDamaged(
+                    "of a log", f"position {first} was put down there, and cannot be read"
+                )
+
+    def _scanned(self, source: Source, mark: BatchPlace, first: int) -> Iterator[LogRecord]:
+        """Yield the scanned records whose end is beyond ``first``."""
+        for facts in self._reader.scan(mark):
+            for records in _fetched(facts) if source == PIECES else _taken(facts, source):
+                yield from records[index_of(records, first) :]
+
+
+def _taken(facts: Sequence[object], chain: Source) -> list[Sequence[LogRecord]]:
+    """Return the records of a batch taken by `chain`."""
+    return [
+        fact.records
+        for fact in facts
+        if isinstance(fact, RecordsTaken) and fact.configuration == chain
+    ]
+
+
+def _fetched(facts: Sequence[object]) -> list[Sequence[LogRecord]]:
+    """Return the fetched pieces of a batch, without pieces made invalid by a collection.
+
+    After a collection the old records are fetched from the beginning once more. Both fetches can be
+    in one batch: a piece which begins before the end of the preceding piece starts the second
+    fetch.
+    """
+    pieces: list[Sequence[LogRecord]] = []
+    for fact in facts:
+        if isinstance(fact, PieceFetched) and fact.records:
+            if pieces and fact.records[0].first < pieces[-1][-1].end:
+                pieces.clear()
+            pieces.append(fact.records)
+    return pieces
+
+
+class RecordSpan:
+    """Records of a source in [first, end). From ``kept`` on the records are in memory."""
+
+    __slots__ = ("end", "first", "kept", "memory", "source")
+
+    def __init__(self, source: Source, first: int) -> None:
+        self.source = source
+        self.first = self.end = self.kept = first
+        self.memory = MemoryEntries()
+
+    def clip(self, first: int, upto: int) -> None:
+        """Keep only the records in [first, upto)."""
+        self.memory.drop(first)
+        self.memory.cut(upto)
+        self.first, self.end = max(self.first, first), min(self.end, upto)
+        self.kept = min(max(self.kept, self.first), self.end)
+
+
+class StoredEntries:
+    """The :class:`ares.sharedlog.entries.Entries` on ``shelf``. ``source`` names records put here."""
+
+    def __init__(self, shelf: Shelf, source: Source) -> None:
+        self._shelf = shelf
+        self._source = source
+        self._spans: list[RecordSpan] = []
+        self._last_read: tuple[int, list[LogRecord]] = (-1, [])
+        if (
+            source == PIECES
+        ):  # after a collection the old records are fetched from their beginning once more
+            shelf.forget(source)
+
+    def put(self, record: LogRecord) -> None:
+        span = self._spans[-1] if self._spans else None
+        if span is None or (span.source, span.end) != (self._source, record.first):
+            span = RecordSpan(self._source, record.first)
+            self._spans.append(span)
+        span.memory.put(record)
+        span.end = record.end
+
+    def records(self, first: int, upto: int) -> Sequence[LogRecord]:
+        span = self._spans[-1] if self._spans else None
+        if first >= upto or span is None or first >= span.kept:
+            return span.memory.records(first, upto) if span is not None else ()
+        begin, found = self._last_read
+        if begin != first or not found or found[-1].end < min(upto, span.end):
+            found = list(self._read(first, upto))
+        return found[: bisect_left(found, upto, key=_begin_of)]
+
+    def record(self, position: int) -> LogRecord | None:
+        span = self._spans[-1] if self._spans else None
+        if span is None or position >= span.kept:
+            return span.memory.record(position) if span is not None else None
+        return next(self._read(position, position + 1), None)
+
+    def reach(self, first: int, upto: int, bytes_max: int) -> int:
+        span = self._spans[-1] if self._spans else None
+        if span is None or first >= span.kept:
+            return span.memory.reach(first, upto, bytes_max) if span is not None else first
+        found, size = list[LogRecord](), 0
+        for record in self._read(first, upto):
+            size += record.bulk
+            if found and size > bytes_max:
+                break
+            found.append(record)
+        self._last_read = (first, found)
+        return min(found[-1].end, upto) if found else first
+
+    def cut(self, end: int) -> None:
+        self._last_read = (-1, [])
+        self._spans = [span for span in self._spans if span.first < end]
+        if self._spans:
+            self._spans[-1].clip(0, end)
+
+    def drop(self, upto: int) -> None:
+        self._last_read = (-1, [])
+        self._spans = self._spans[self._at(upto) :]
+        if self._spans:
+            self._spans[0].clip(upto, POSITION_MAX)
+
+    def adopt(self, later: Entries, first: int, upto: int) -> None:
+        """Take over records of ``later``, of the same log; ``later`` is not used afterwards."""
+        if not isinstance(later, StoredEntries):
+            raise TypeError("the records of one log are kept in one way")
+        for span in later._spans:
+            if span.end > first and span.first < upto:
+                span.clip(first, upto)
+                self._spans.append(span)
+
+    def settle(self) -> None:
+        """Drop from memory the records in settled places."""
+        for span in self._spans:
+            upto = min(span.end, self._shelf.settled_upto(span.source))
+            if upto > span.kept:
+                span.kept = upto
+                span.memory.drop(upto)
+
+    def place_needed(self) -> int | None:
+        """Return the first place with records of these entries, or None without records."""
+        return min(
+            (self._shelf.place_of(span.source, span.first) for span in self._spans), default=None
+        )
+
+    def _at(self, position: int) -> int:
+        """Return the index of the first span that reaches beyond ``position``."""
+        return bisect_right(self._spans, position, key=_end_of)
+
+    def _read(self, first: int, upto: int) -> Iterator[LogRecord]:
+        for span in self._spans[self._at(first) :]:
+            if span.first >= upto:
+                return
+            if first < span.kept:
+                yield from self._shelf.read(
+                    span.source, max(first, span.first), min(upto, span.kept)
+                )
+            yield from span.memory.records(max(first, span.kept), upto)

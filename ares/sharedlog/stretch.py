@@ -1,0 +1,183 @@
+"""A node's part of a configuration of a log: a prefix of the records, and the chain's state.
+
+See docs/log.md, Terms.
+"""
+
+import contextlib
+from collections.abc import Hashable
+from heapq import heappop, heappush
+
+from msgspec import Struct
+
+from ares.model.configuration import Configuration, Successor
+from ares.model.errors import StoreDamaged
+from ares.model.identity import CallId, ServerId
+from ares.model.log_messages import PIECE_BYTES, Appended, LogRecord, ReadLog, Trim
+from ares.sharedlog.bound_ids import BoundAppend
+from ares.sharedlog.entries import Entries, Rows
+
+SEND_AGAIN_S = 0.2
+"""Seconds until a node repeats records that the next node has not confirmed."""
+
+OUTBOX_BYTES_MAX = 4 * 1024 * 1024
+"""Bytes of entries and records in a node's unsent answers.
+
+Beyond it reads are answered without entries, and ask again.
+"""
+
+DIRTY_S = 1.0
+"""Seconds that a dirty read waits for the tail."""
+
+HELD_MAX = 1000
+"""Reads that wait at once; a further read is answered from the present state."""
+
+CONDITIONAL_MAX, CONDITIONAL_BYTES_MAX = 256, 16 * 1024 * 1024
+"""Limits of conditional appends that wait at once; more are dropped, and sent again by clients."""
+
+WAITING_BYTES_MORE = 512
+"""Most bytes of a waiting append beside its entries, in memory and later in a journal."""
+
+Sender = Hashable
+"""The process to be answered: a client as the transport names it, or the id of a server."""
+
+
+def waiting_bytes(append: BoundAppend) -> int:
+    """Return the bytes that ``append`` takes while waiting."""
+    return WAITING_BYTES_MORE + append.bulk
+
+
+class Held(Struct, frozen=True):
+    """A read that waits for entries, or for the tail's answer."""
+
+    sender: Sender
+    request: ReadLog
+    until: float
+
+
+class Stretch:
+    """The state of a node in a chain.
+
+    ``length``: the end of the records; the first is at ``start``. ``durable``: the end of the
+    stored records. ``committed``: the end of the records known to be at every node. ``end``: the
+    start of the immediate successor, once known. ``sent`` and ``confirmed``: the end of the records
+    sent to the next node, and of the records which that node has. ``trim_confirmed``: the position
+    trimmed at every node behind. ``probing``: set after a restart, until the next node tells its
+    position. ``pointed``: the number of the fact of the seal or the successor; 0 if no fact is
+    waited for. ``conditional_bytes``: the bytes of appends that wait for a position.
+
+    The remaining fields hold waiting requests: ``answers``, by the position after an append;
+    appends ``at`` a position; trims; dirty reads that ask the tail.
+    """
+
+    def __init__(self, configuration: Configuration, server: ServerId, entries: Entries) -> None:
+        self.configuration = configuration
+        self.servers = configuration.server_ids
+        self.place = self.servers.index(server)
+        self.start = configuration.start
+        self.entries = entries
+        self.rows = Rows()
+        self.length = self.durable = self.committed = self.start
+        self.sealed = False
+        self.successor: Successor | None = None
+        self.end: int | None = None
+        self.collected = False
+        self.merged = False
+        self.pointed = 0
+        self.sent = self.confirmed = self.start
+        self.trim_confirmed = 0
+        self.resend_at = 0.0
+        self.probing = False
+        self.asked_tail: CallId | None = None
+        self.ask_tail_again_at = 0.0
+        self.conditional: list[tuple[Sender, BoundAppend]] = []
+        self.conditional_bytes = 0
+        self.trims: list[tuple[Sender, Trim]] = []
+        self.asking: list[Held] = []
+        self._answers: dict[int, dict[Sender, Appended]] = {}
+        self._ends: list[int] = []
+
+    @property
+    def live(self) -> bool:
+        """Return whether the stretch takes appends and forwards."""
+        return not self.sealed and self.successor is None
+
+    @property
+    def is_head(self) -> bool:
+        return self.place == 0
+
+    @property
+    def is_tail(self) -> bool:
+        return self.place == len(self.servers) - 1
+
+    @property
+    def before(self) -> ServerId:
+        return self.servers[self.place - 1]
+
+    @property
+    def after(self) -> ServerId:
+        return self.servers[self.place + 1]
+
+    def take(self, record: LogRecord) -> None:
+        """Take the next record, which is whole and begins at ``length``."""
+        self.entries.put(record)
+        self.rows.take(record)
+        self.length = record.end
+
+    def cut(self, end: int) -> None:
+        """Drop the records at ``end`` or later; the records below are committed."""
+        if self.length > end:
+            self.entries.cut(end)
+            self.rows.cut(end)
+            self.length = end
+        self.durable = self.committed = self.length
+
+    def settled(self, upto: int) -> None:
+        """Set the committed position to ``upto``.
+
+        Records that cannot be read leave rows with more numbers than the rows need.
+        """
+        first, self.committed = self.committed, upto
+        with contextlib.suppress(StoreDamaged):
+            while (reached := self.entries.reach(first, upto, PIECE_BYTES)) > first:
+                for record in self.entries.records(first, reached):
+                    self.rows.commit(record)
+                first = reached
+
+    def wait_for_position(self, sender: Sender, request: BoundAppend) -> None:
+        """Make an append wait until the entry at its position is committed, or cut.
+
+        Each client has at most one such append.
+        """
+        others = [pair for pair in self.conditional if pair[0] != sender]
+        earlier = [append for waiting, append in self.conditional if waiting == sender]
+        bytes = self.conditional_bytes - sum(map(waiting_bytes, earlier))
+        if len(others) < CONDITIONAL_MAX and bytes < CONDITIONAL_BYTES_MAX:
+            self.conditional = [*others, (sender, request)]
+            self.conditional_bytes = bytes + waiting_bytes(request)
+
+    def take_conditional(self) -> list[tuple[Sender, BoundAppend]]:
+        """Return the appends that wait for a position, and clear the list."""
+        conditional, self.conditional, self.conditional_bytes = self.conditional, [], 0
+        return conditional
+
+    def await_commit(self, end: int, sender: Sender, answer: Appended) -> None:
+        """Keep ``answer`` until the log is committed up to ``end``."""
+        if end not in self._answers:
+            self._answers[end] = {}
+            heappush(self._ends, end)
+        self._answers[end][sender] = answer
+
+    def answers_due(self) -> list[tuple[Sender, Appended]]:
+        """Return the answers that may leave now, and remove them."""
+        due: list[tuple[Sender, Appended]] = []
+        while self._ends and self._ends[0] <= self.committed:
+            due += self._answers.pop(heappop(self._ends)).items()
+        return due
+
+    def answers_pending(self) -> list[tuple[Sender, Appended]]:
+        """Return the answers that still wait."""
+        return [pair for end in sorted(self._answers) for pair in self._answers[end].items()]
+
+    def forget_answers(self) -> None:
+        self._answers.clear()
+        self._ends.clear()

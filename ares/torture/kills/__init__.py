@@ -1,1 +1,0 @@
-"""See ares/torture/__init__.py."""

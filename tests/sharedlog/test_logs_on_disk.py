@@ -1,0 +1,124 @@
+"""Logs over the real journal, in places so small that standings and discards are frequent.
+
+A restart finds all facts.
+"""
+
+import pytest
+
+from ares.model.errors import StoreDamaged
+from ares.model.identity import ClientId
+from ares.model.log_messages import LogRecord
+from ares.server.journaled_log import DISCARDED_MAX
+from ares.sharedlog.facts_of_log import (
+    ChainSealed,
+    ChainsKnown,
+    LogStanding,
+    LogTrimmed,
+    RecordsTaken,
+    StretchStanding,
+)
+from ares.testing.sim.run import drawn, run_plan
+from tests.simulation.log_disk_controls import standings_before_what_they_tell
+
+from .chains import chain
+from .hosted import PLACE_BYTES, LogOnDisk
+
+SEEDS, STEPS = 80, 150
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_a_restart_finds_what_was_there(seed):
+    log = LogOnDisk(seed)
+    for _ in range(STEPS):
+        log.anything()
+        if log.rng.random() < 0.05:
+            log.crash()
+            log.check()
+        elif log.rng.random() < 0.05:
+            log.sync()
+            log.check()
+            log.start()
+            log.check()
+    assert log.standings > 3
+    assert log.discarded > 0
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        RecordsTaken(b"other", ()),
+        ChainSealed(b"other"),
+        LogStanding((), (StretchStanding(b"other", False, None, None, False, False, 0, 0),), 0, 0),
+    ],
+    ids=lambda told: type(told).__name__,
+)
+@pytest.mark.parametrize("chains", [(), (chain(),)], ids=["at the beginning", "later"])
+def test_facts_about_a_chain_that_nothing_introduced_are_damage(told, chains):
+    """A start is refused in words; it was a KeyError."""
+    log = LogOnDisk(1)
+    if chains:
+        log.tell(ChainsKnown(chains))
+    log.hosted._put(log.journal, told)
+    log.commit()
+    log.sync()
+    with pytest.raises(StoreDamaged, match="nothing before introduces that"):
+        log.start()
+
+
+def test_a_control_with_standings_before_what_they_tell_ends_in_a_violation():
+    """This seed met a standing of a chain that stood behind it."""
+    with standings_before_what_they_tell():
+        violation = run_plan(drawn(10, "log")).violation
+    assert violation is not None
+    assert "nothing before introduces that" in violation
+
+
+def of(count, bytes):
+    """Make a log of `count` records with a single entry each."""
+    log = LogOnDisk(1)
+    log.tell(ChainsKnown((chain(),)))
+    for number in range(count):
+        record = LogRecord(number, ClientId(1), number + 1, number + 1, (bytes * b"x",))
+        log.tell(RecordsTaken(log.live.configuration.id, (record,)))
+        log.sync()
+    return log
+
+
+@pytest.mark.parametrize("bytes", [100, PLACE_BYTES // 2, PLACE_BYTES])
+def test_a_trim_gives_back_its_places_at_once_however_many_and_however_large_its_records(bytes):
+    """This needs no appends, and no record is large enough for a place without a standing."""
+    log = of(400, bytes)
+    before = len(log.journal.places())
+    assert before > 40
+    log.tell(LogTrimmed(400))
+    log.sync()
+    places = len(log.journal.places())
+    assert places <= before // DISCARDED_MAX + 1, (
+        "what tells of the places that are gone takes room, too"
+    )
+    assert sum(name.endswith(".log") for name in log.disk.files) == places + 1
+    log.check()
+    log.start()
+    log.check()
+    assert log.state.trimmed == log.state.stretches[chain().id].length == 400
+
+
+def test_memory_keeps_what_is_in_the_newest_places_only():
+    """This includes entries of a client's appends after a restart.
+
+    The restart does not know how far other nodes have these entries.
+    """
+    log = of(400, 100)
+    for start in (log.live.settled, lambda length: log.start()):
+        start(log.live.length)
+        spans = log.live.entries._spans
+        assert sum(span.end - span.kept for span in spans) < 20
+    log = of(200, 100)
+    for upto in range(200):
+        log.live.settled(upto)
+        record = LogRecord(200 + upto, ClientId(1), 201 + upto, 201 + upto, (b"x",))
+        log.tell(RecordsTaken(log.live.configuration.id, (record,)))
+        log.sync()
+    log.start()
+    assert log.live.committed > 150
+    assert len(log.live.rows.get(ClientId(1)).places) <= log.live.length - log.live.committed + 1
