@@ -7,13 +7,12 @@ from pathlib import Path
 import pytest
 
 from ares.cluster.cluster_file import Plan, create
+from ares.testing.fuzz import fuzz, fuzz_attacks
 from ares.testing.fuzz.fuzz import (
     GROWN_BYTES_MAX,
     FuzzTarget,
     ProcessSize,
     asked,
-    fuzz,
-    fuzz_attacks,
     fuzz_processes,
     judge,
     refuses,
