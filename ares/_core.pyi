@@ -11,8 +11,8 @@ from ares.model.identity import CallId, ConfigurationId, DomainName, ObjectName,
 from ares.model.messages import AnyMessage, Element
 from ares.model.tag import Tag, Taken
 from ares.net.port import Came
+from ares.replica.group_commit import GroupCommit
 from ares.replica.hosting import Hosting
-from ares.replica.unsynced import Unsynced
 
 RELEASE: str
 
@@ -35,7 +35,7 @@ class Served:
     writes: int
     facts: tuple[int, bytes] | None
     fact_bytes: int
-    waiting: Sequence[tuple[Unsynced, bytes, int, int, int]]
+    waiting: Sequence[tuple[GroupCommit, bytes, int, int, int]]
     asked: Sequence[tuple[ConfigurationId, int]]
 
 class Entry(tuple[Tag, Element, int]):
@@ -53,8 +53,8 @@ class Server:
         self,
         came: Came,
         writes: bool,
-        gathering: Unsynced | None = None,
-        syncing: Unsynced | None = None,
+        gathering: GroupCommit | None = None,
+        syncing: GroupCommit | None = None,
         rows_max: int = 0,
     ) -> Served | None: ...
 

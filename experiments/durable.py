@@ -31,8 +31,8 @@ from ares.platform.interpreter import python
 from ares.platform.loop import run
 from ares.platform.memory import SERVER_BYTES, keep_freed_memory
 from ares.replica.facts import fact_bytes_max
-from ares.server.host import Host
 from ares.server.serving import restored, run_server
+from ares.server.storage_server import StorageServer
 from ares.store.journal.disk import Disk
 from ares.store.journal.log import open_journal
 from ares.store.journal.segments import Owner
@@ -78,7 +78,7 @@ async def serve(file: Path, id: str, durability: str, sync_ms: float) -> None:
     )
 
 
-def say_ready(_: Host) -> None:
+def say_ready(_: StorageServer) -> None:
     print("READY", flush=True)
 
 

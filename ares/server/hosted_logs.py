@@ -44,7 +44,7 @@ from ares.net.port import Connections, Loop
 from ares.platform import tasks
 from ares.platform.logs import is_worth_a_line
 from ares.reconfig.throttle import Throttle
-from ares.server.journaled_log import FULL, PLACE_BYTES, HostedLog, room_for
+from ares.server.hosted_log import FULL, PLACE_BYTES, HostedLog, room_for
 from ares.sharedlog.entries import Entries
 from ares.sharedlog.log_state import HeldLogs, held_logs
 from ares.sharedlog.node import LogNode
@@ -84,7 +84,7 @@ _NO_MORE = "it has no room for one more log: its disk is full, or it keeps as ma
 log = logging.getLogger(__name__)
 
 
-class Logs:
+class HostedLogs:
     """The logs of a server.
 
     ``initial``: c0 of the cluster file. ``respond``: the listener's reply. ``fail``: called when

@@ -19,7 +19,7 @@ from ares.server.http_pages import PLAIN, HttpPage, HttpStatus
 
 if TYPE_CHECKING:
     from ares.consensus.member_host import ConsensusHost
-    from ares.server.host import Host
+    from ares.server.storage_server import StorageServer
 
 LOOK_S = 1.0
 """Seconds without an answer after which an event loop counts as unable to serve."""
@@ -46,7 +46,7 @@ class WatchedServer:
 
     kind = "server"
 
-    def __init__(self, host: "Host", fsyncs: Histogram) -> None:
+    def __init__(self, host: "StorageServer", fsyncs: Histogram) -> None:
         self._host = host
         self._fsyncs = fsyncs
 

@@ -56,7 +56,7 @@ from ares.tracing.variables import tracing_of
 if TYPE_CHECKING:
     from ares.autopilot.pilot import Autopilot
     from ares.client.runner import Runner
-    from ares.server.host import Host
+    from ares.server.storage_server import StorageServer
 
 REPAIR_TIMEOUT_S = 60.0
 _STOPPING = (signal.SIGTERM, signal.SIGINT)
@@ -418,7 +418,7 @@ async def _serve_objects(
 
     tracer = tracer_of(tracing_of(settings.tracing, os.environ), "ares-server", site=server.site)
 
-    def serving(host: "Host") -> None:
+    def serving(host: "StorageServer") -> None:
         if tracer is not None:
             host.traced = partial(tracer.served, server.id, _address_attributes(server))
         bringing = Bringing(
@@ -445,7 +445,7 @@ async def _serve_objects(
             links.learn(known.id, known.address)
         async with contextlib.aclosing(Asking(settings, server)) as asking:
             if settings.durable:
-                from ares.server.journaled_log import PLACE_BYTES
+                from ares.server.hosted_log import PLACE_BYTES
                 from ares.store.journal.log import open_journal
                 from ares.store.journal.of_logs import DirectoryOfLogs
                 from ares.store.journal.segments import Owner

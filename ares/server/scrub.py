@@ -27,7 +27,7 @@ from ares.model.identity import NO_CALL, ConfigurationId, ObjectName
 from ares.model.messages import Element, PutData, Scrub, ScrubReply
 from ares.model.tag import Tag
 from ares.replica.facts import Key
-from ares.server.host import Host
+from ares.server.storage_server import StorageServer
 from ares.store.port import Journal
 
 log = logging.getLogger(__name__)
@@ -116,7 +116,7 @@ class _Pace:
 class _Repairs:
     """The repairs of ``host``'s missing elements. ``pull``: None if no server can be asked."""
 
-    def __init__(self, host: Host, pull: Pull | None) -> None:
+    def __init__(self, host: StorageServer, pull: Pull | None) -> None:
         self._host = host
         self._pull = pull
         self._missed: frozenset[Key] = frozenset()
@@ -185,7 +185,7 @@ class _Repairs:
 class Scrubbing:
     """The scrubbing of ``host`` and ``journal``. Use :meth:`run` as a task, and cancel it."""
 
-    def __init__(self, host: Host, journal: Journal, plan: ScrubPlan) -> None:
+    def __init__(self, host: StorageServer, journal: Journal, plan: ScrubPlan) -> None:
         self._host = host
         self._journal = journal
         self._plan = plan

@@ -16,9 +16,9 @@ from ares.platform.metrics import Traffic
 from ares.replica.hosting import Clock, no_clock
 from ares.replica.replica import Replica
 from ares.security.roles import Admission
-from ares.server.host import Host
-from ares.server.hosted_logs import TICK_S, Logs
+from ares.server.hosted_logs import TICK_S, HostedLogs
 from ares.server.scrub import Scrubbing, ScrubPlan
+from ares.server.storage_server import StorageServer
 from ares.store.port import Journal, LogJournals, NoJournal
 
 log = logging.getLogger(__name__)
@@ -74,7 +74,7 @@ async def run_server(
     stop: asyncio.Event,
     journal: Journal | None = None,
     admission: Admission | None = None,
-    serving: Callable[[Host], None] = lambda host: None,
+    serving: Callable[[StorageServer], None] = lambda host: None,
     plan: ScrubPlan | None = None,
     traffic: Traffic | None = None,
     links: Connections | None = None,
@@ -96,7 +96,7 @@ async def run_server(
     """
     journal = journal or NoJournal()
     failure: list[OSError] = []
-    logs: Logs | None = None
+    logs: HostedLogs | None = None
 
     def fail(error: OSError) -> None:
         failure.append(error)
@@ -106,7 +106,7 @@ async def run_server(
         replica = restored(server, identity, initial, journal, time.time)
         if links is not None:
             loop = asyncio.get_running_loop()
-            logs = Logs(
+            logs = HostedLogs(
                 server,
                 identity,
                 initial,
@@ -119,7 +119,7 @@ async def run_server(
                 meter=listener.meter,
             )
             logs.restore()
-        host = Host(
+        host = StorageServer(
             replica,
             journal,
             listener.reply,

@@ -13,7 +13,7 @@ from msgspec import Struct
 from ares.engine.recording import RecordedPart, Recording
 from ares.model.identity import ServerId
 from ares.model.message import TRACE_BYTES
-from ares.replica.unsynced import Served
+from ares.replica.group_commit import Served
 from ares.tracing.outcomes import attributes_of, of_configuration
 
 NAMES = {

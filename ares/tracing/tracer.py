@@ -26,7 +26,7 @@ from ares.engine.recording import Computed, Recording
 from ares.model.configuration import Configuration
 from ares.model.identity import ServerId
 from ares.platform import tasks
-from ares.replica.unsynced import Served
+from ares.replica.group_commit import Served
 from ares.tracing.backlog import Backlog
 from ares.tracing.operation_log import OperationLog
 from ares.tracing.spans import SAMPLED, Span, TracedOperation, span_of, spans_of

@@ -161,7 +161,7 @@ def _frames(some: Decisions) -> list[bytes]:
 
 
 @patch(
-    "ares.server.host.time", SimpleNamespace(perf_counter=lambda: 0.0)
+    "ares.server.storage_server.time", SimpleNamespace(perf_counter=lambda: 0.0)
 )  # replies to traced requests have times
 def server(data: bytes) -> None:
     """Send batches to twin servers, with or without a journal, with or without keys."""

@@ -519,7 +519,7 @@ impl<'py> Turn<'_, 'py> {
 
     // -- replies that wait for a commit -----------------------------------------------------------
 
-    /// `Unsynced.note` of the fact written last.
+    /// `GroupCommit.note` of the fact written last.
     fn note(&mut self, found: &Found<'py>, element: &Element) -> Looked<()> {
         self.fact_count += 1;
         self.fact_bytes += fact_bytes_max(found.characters, element);
@@ -536,7 +536,7 @@ impl<'py> Turn<'_, 'py> {
         Ok(())
     }
 
-    /// `Host._waits`: keep the reply from `start` on if it waits for a commit; return whether.
+    /// `StorageServer._waits`: keep the reply from `start` on and return true if it has to wait.
     fn keep(
         &mut self,
         found: &Found<'py>,

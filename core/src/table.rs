@@ -193,7 +193,7 @@ impl<'py> Home<'py> {
 /// Replies that wait for a commit: the commit, the replies, their rows, and their reads and writes.
 pub type Kept = (Py<PyAny>, Py<PyBytes>, usize, usize, usize);
 
-/// A group commit (ares/replica/unsynced.py), and the replies that wait for it now.
+/// A group commit (ares/replica/group_commit.py), and the replies that wait for it now.
 pub struct Commit<'py> {
     pub unsynced: Bound<'py, PyAny>,
     pub objects: Bound<'py, PyDict>,

@@ -34,9 +34,9 @@ ADAPTERS = ("ares.net.", "ares.consensus.", "ares.store.")
 
 ROOTS = ("ares.client.connect", "ares.server.", "ares.testing.", "ares.cli.")
 SHELLS = (
-    "ares.server.host",
+    "ares.server.storage_server",
     "ares.server.hosted_logs",
-    "ares.server.journaled_log",
+    "ares.server.hosted_log",
     "ares.server.reclaiming",
     "ares.server.scrub",
     "ares.server.serving",

@@ -21,7 +21,7 @@ from ares.model.identity import ClientId, ServerId
 from ares.model.messages import PutData
 from ares.model.tag import Tag
 from ares.replica.replica import Replica
-from ares.server.host import Host
+from ares.server.storage_server import StorageServer
 from tests.inproc.cluster import Cluster
 from tests.inproc.network import InprocListener
 
@@ -83,7 +83,7 @@ async def forget(cluster: Cluster, name: str, identity: str) -> None:
     listener = cluster.listeners[int(name[1:])]
     await listener.close()
     again = InprocListener(cluster.network, server.address)
-    await again.serve(Host(Replica(server.id, identity, cluster.initial)).handle)
+    await again.serve(StorageServer(Replica(server.id, identity, cluster.initial)).handle)
     cluster.listeners[int(name[1:])] = again
 
 
@@ -279,7 +279,9 @@ async def test_a_server_of_another_cluster_is_nobody(cluster: Cluster) -> None:
     server = cluster.book[ServerId("s3")]
     await cluster.listeners[3].close()
     cluster.listeners[3] = InprocListener(cluster.network, server.address)
-    await cluster.listeners[3].serve(Host(Replica(server.id, server.identity, other)).handle)
+    await cluster.listeners[3].serve(
+        StorageServer(Replica(server.id, server.identity, other)).handle
+    )
     async with Leaders(cluster).flying():
         cluster.stop("s2")
         await becomes(user, "s0 s1 s4")

@@ -16,8 +16,8 @@ from ares.model.errors import NotAuthorized
 from ares.model.identity import ServerId
 from ares.net.transports import listener_at
 from ares.replica.replica import Replica
-from ares.server.host import Host
 from ares.server.process import certifying, guard_of, piloted
+from ares.server.storage_server import StorageServer
 from tests.security.cluster import SecureCluster
 
 WAIT_S_MAX = 60.0
@@ -40,7 +40,9 @@ async def test_a_server_that_lost_its_memory_is_taken_in_again(tmp_path: Path) -
     guard = guard_of(settings, server.id, server.public_key)
     again = listener_at(server.address, guard.lock)
     await again.serve(
-        Host(Replica(server.id, AGAIN, settings.initial), admission=guard.admission).handler
+        StorageServer(
+            Replica(server.id, AGAIN, settings.initial), admission=guard.admission
+        ).handler
     )
     try:
         async with asyncio.timeout(WAIT_S_MAX):

@@ -16,8 +16,8 @@ from ares.model.messages import Introduce
 from ares.platform.metrics import DISK_S, Histogram
 from ares.reconfig.throttle import Throttle
 from ares.replica.replica import Replica
-from ares.server.host import Host
 from ares.server.prometheus import of_server, render
+from ares.server.storage_server import StorageServer
 from ares.sharedlog.log_state import HeldLogs, held_logs
 from ares.sharedlog.node import LogNode
 from tests.client.conftest import cluster as cluster
@@ -135,7 +135,7 @@ async def test_metrics_sum_logs_up_without_their_names():
         "s0",
         Configuration.abd([Server(name, f"{name}:1", name) for name in NAMES]).at("default", 0),
     )
-    vitals = replace(Host(replica).vitals(), logs=held_logs(states))
+    vitals = replace(StorageServer(replica).vitals(), logs=held_logs(states))
     page = render(of_server(vitals, Histogram(DISK_S)))
     assert b"ares_log_committed_entries 9.0" in page
     assert b"ares_sealed_logs 1.0" in page

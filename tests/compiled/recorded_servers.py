@@ -11,7 +11,7 @@ from ares.model.codec import decode_replies
 from ares.model.messages import Description
 from ares.net.native import ZmtpListener
 from ares.replica.replica import Replica
-from ares.server.host import Host
+from ares.server.storage_server import StorageServer
 from ares.store.journal.log import SEGMENT_BYTES
 from tests.compiled.server_twins import Half
 
@@ -114,10 +114,10 @@ class RecordedJournal:
         done(error, moved)
 
 
-def recorded_host(course: ServerCourse, listener: RecordedListener, journal=None) -> Host:
+def recorded_host(course: ServerCourse, listener: RecordedListener, journal=None) -> StorageServer:
     """Make a host as in a process, with a recorded course."""
     recorded = None if journal is None else RecordedJournal(journal, course)
-    host = Host(
+    host = StorageServer(
         course.replica(),
         recorded,
         listener.reply,

@@ -15,7 +15,7 @@ from ares.platform.compiled import CORE
 from ares.replica.replica import Replica
 from ares.security.clients_file import KeyedSender
 from ares.security.roles import Admission, Client, Role
-from ares.server.host import Host
+from ares.server.storage_server import StorageServer
 from tests.journal.memory_journal import Kept, MemoryJournal
 
 MEMBERS = [Server(f"s{number}", f"host:{number}", f"{number:032x}") for number in range(5)]
@@ -108,7 +108,7 @@ class Half:
         self.replica = replica
         self.sent = []
         self.quick = 0
-        self.host = Host(
+        self.host = StorageServer(
             self.replica,
             self.journal,
             self._respond,

@@ -71,8 +71,10 @@ def courses(recordings):
 @pytest.fixture
 def _still(monkeypatch):
     """Make descriptions of a process the same at any time."""
-    monkeypatch.setattr("ares.server.host.time", SimpleNamespace(perf_counter=lambda: 0.0))
-    monkeypatch.setattr("ares.server.host.memory_bytes", lambda: 0)
+    monkeypatch.setattr(
+        "ares.server.storage_server.time", SimpleNamespace(perf_counter=lambda: 0.0)
+    )
+    monkeypatch.setattr("ares.server.storage_server.memory_bytes", lambda: 0)
 
 
 @pytest.mark.usefixtures("_still")

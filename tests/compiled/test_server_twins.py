@@ -208,7 +208,9 @@ def go(half, step) -> None:
 @pytest.fixture
 def _still(monkeypatch):
     """Make traced replies report no time."""
-    monkeypatch.setattr("ares.server.host.time", SimpleNamespace(perf_counter=lambda: 0.0))
+    monkeypatch.setattr(
+        "ares.server.storage_server.time", SimpleNamespace(perf_counter=lambda: 0.0)
+    )
 
 
 @pytest.mark.usefixtures("_still")

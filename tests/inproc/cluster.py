@@ -12,7 +12,7 @@ from ares.model.identity import DEFAULT_DOMAIN, ClientId
 from ares.model.messages import AnyMessage, PutData
 from ares.reconfig.view import Switches
 from ares.replica.replica import Replica
-from ares.server.host import Host
+from ares.server.storage_server import StorageServer
 from tests.inproc.network import InprocConnections, InprocListener, InprocNetwork
 
 MIB = 1024 * 1024
@@ -42,7 +42,7 @@ class Cluster:
 
     async def start(self) -> None:
         for server in self.book.values():
-            host = Host(
+            host = StorageServer(
                 Replica(server.id, server.identity, self.initial), sites=("nantes", "rennes")
             )
             listener = InprocListener(self.network, server.address)
@@ -50,7 +50,7 @@ class Cluster:
             await listener.serve(self._counting(host))
             self.listeners.append(listener)
 
-    def _counting(self, host: Host) -> Any:
+    def _counting(self, host: StorageServer) -> Any:
         def handle(sender: Any, asked: Iterable[AnyMessage]) -> list[AnyMessage]:
             messages = list(asked)
             self.requests += len(messages)

@@ -19,7 +19,7 @@ from ares.model.errors import (
 from ares.platform import tasks
 from ares.reconfig.view import Switches
 from ares.replica.replica import Replica
-from ares.server.host import Host
+from ares.server.storage_server import StorageServer
 from tests.inproc.network import InprocListener
 
 from .cluster import MIB
@@ -225,7 +225,7 @@ async def forgotten(cluster, *names):
         await cluster.listeners[int(name[1:])].close()
         cluster.listeners[int(name[1:])] = InprocListener(cluster.network, server.address)
         await cluster.listeners[int(name[1:])].serve(
-            Host(Replica(server.id, f"f{server.identity[1:]}", cluster.initial)).handler
+            StorageServer(Replica(server.id, f"f{server.identity[1:]}", cluster.initial)).handler
         )
 
 
@@ -360,7 +360,7 @@ async def test_servers_that_run_with_another_cluster_file_are_noticed_before_any
     for name in ("s4", "s5"):
         server = cluster.book[name]
         listener = InprocListener(cluster.network, server.address)
-        await listener.serve(Host(Replica(server.id, server.identity, other)).handle)
+        await listener.serve(StorageServer(Replica(server.id, server.identity, other)).handle)
         cluster.listeners.append(listener)
     store = cluster.manager()
     await store.write("key", b"v")

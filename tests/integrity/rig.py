@@ -7,8 +7,8 @@ from pathlib import Path
 
 from ares.model.element import intact
 from ares.model.messages import DELETED, GetData, Introduce
-from ares.server.host import Host
 from ares.server.serving import recovered
+from ares.server.storage_server import StorageServer
 from ares.store.journal.disk import Disk
 from ares.store.journal.format import BATCH, HEAD, decode_head, parse_frame, walk
 from ares.store.port import Verdict
@@ -45,7 +45,7 @@ class Server:
         self.loop = ManualLoop()
         self.later, self.failures = [], []
         replica = recovered(ME.id, ME.identity, INITIAL, self.journal)
-        self.host = Host(
+        self.host = StorageServer(
             replica,
             self.journal,
             lambda _, replies: self.later.extend(replies),

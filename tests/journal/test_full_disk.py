@@ -14,7 +14,7 @@ import pytest
 from ares.model.configuration import Status, Successor
 from ares.model.messages import Ack, CollectConfig, DataReply, GetData, Introduce, Reason, Refused
 from ares.replica.facts import fact_bytes_max
-from ares.server.host import Host
+from ares.server.storage_server import StorageServer
 from ares.store.journal.disk import Disk
 from ares.store.journal.segments import Segment
 from ares.store.port import Use
@@ -60,7 +60,7 @@ class SmallDisk(Disk):
 
 def host_of(node):
     later, failures = [], []
-    host = Host(
+    host = StorageServer(
         node.replica, node.journal, lambda sender, replies: later.extend(replies), failures.append
     )
     return host, later, failures

@@ -13,7 +13,7 @@ import pytest
 from ares.model.errors import BadInput, StoreDamaged
 from ares.model.log_messages import Append, Appended
 from ares.model.messages import Introduce, Refused
-from ares.server.hosted_logs import Logs
+from ares.server.hosted_logs import HostedLogs
 from ares.store.journal.disk import Disk
 from ares.store.journal.of_logs import BEGUN_NAME, LOGS_NAME, DirectoryOfLogs
 from ares.store.journal.segments import ANCHOR_SUFFIX
@@ -38,7 +38,7 @@ async def ran(journal, entries=(), answer=Appended):
             if isinstance(message, answer):
                 appended.release()
 
-    logs = Logs(
+    logs = HostedLogs(
         "s0", "s0", alone, respond, pytest.fail, loop, links, directories, place_bytes=PLACE_BYTES
     )
     try:

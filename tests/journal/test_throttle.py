@@ -6,7 +6,7 @@ Clients wait.
 import asyncio
 import itertools
 
-from ares.server.host import Host
+from ares.server.storage_server import StorageServer
 
 from .serving import KIB, AtOnce, Node, log_journal, put
 
@@ -28,10 +28,10 @@ class Tap:
 
 
 async def test_requests_are_kept_away_while_much_waits_for_the_disk(tmp_path, monkeypatch):
-    monkeypatch.setattr("ares.server.host.GATHERED_BYTES_MAX", 100 * KIB)
+    monkeypatch.setattr("ares.server.storage_server.GATHERED_BYTES_MAX", 100 * KIB)
     background, tap, answered = AtOnce(waiting=True), Tap(), []
     node = Node(log_journal(tmp_path / "j", background=background))
-    host = Host(
+    host = StorageServer(
         node.replica,
         node.journal,
         lambda sender, replies: answered.extend(replies),
@@ -61,10 +61,10 @@ async def test_requests_are_kept_away_while_much_waits_for_the_disk(tmp_path, mo
 
 async def test_a_little_at_a_time_never_stops_anybody(tmp_path, monkeypatch):
     """The control: little data at a time stops no client."""
-    monkeypatch.setattr("ares.server.host.GATHERED_BYTES_MAX", 100 * KIB)
+    monkeypatch.setattr("ares.server.storage_server.GATHERED_BYTES_MAX", 100 * KIB)
     background, tap = AtOnce(waiting=True), Tap()
     node = Node(log_journal(tmp_path / "j", background=background))
-    host = Host(
+    host = StorageServer(
         node.replica, node.journal, lambda sender, replies: None, lambda error: None, throttle=tap
     )
     for number in range(50):

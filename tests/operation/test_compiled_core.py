@@ -22,8 +22,8 @@ from ares.platform import compiled
 from ares.platform.compiled import PYTHON, RUST
 from ares.platform.interpreter import python
 from ares.platform.metrics import REPLY_S, Histogram
-from ares.server.host import Host
 from ares.server.prometheus import of_process, render
+from ares.server.storage_server import StorageServer
 from tests.journal.serving import plain, requests
 
 CHECKOUT = Path(__file__).parents[2]
@@ -81,7 +81,7 @@ def test_the_slower_core_is_said_with_what_to_do(monkeypatch, capsys):
 
 
 async def test_a_server_tells_its_core_to_clients_and_to_prometheus():
-    described = Host(plain(requests(5))).vitals().description
+    described = StorageServer(plain(requests(5))).vitals().description
     assert (described.core, _server_data(described)["core"]) == (compiled.NAME, compiled.NAME)
     assert (
         f'core="{compiled.NAME}"'

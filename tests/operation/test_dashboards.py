@@ -21,8 +21,8 @@ from msgspec.structs import replace
 from ares.model.messages import ConsensusDescription, GetTag, Stored
 from ares.platform.interpreter import python
 from ares.platform.metrics import DISK_S, REPLY_S, Autopiloted, Histogram, Traffic
-from ares.server.host import Host
 from ares.server.prometheus import of_member, of_process, of_server, of_traffic, render
+from ares.server.storage_server import StorageServer
 from ares.sharedlog.log_state import HeldLogs
 from tests.journal.serving import INITIAL, plain, requests
 
@@ -194,7 +194,7 @@ def test_anybody_can_import_it(name):
 
 async def exported() -> set[str]:
     """Return the names of all series that processes export."""
-    host = Host(plain(requests(20)))
+    host = StorageServer(plain(requests(20)))
     vitals = host.vitals()
     full = replace(
         vitals,

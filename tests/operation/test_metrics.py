@@ -20,8 +20,8 @@ from ares.model.messages import (
 )
 from ares.net.batching import BatchListener
 from ares.platform.metrics import DISK_S, REPLY_S, Autopiloted, Histogram, Traffic, holding
-from ares.server.host import Host
 from ares.server.prometheus import of_member, of_process, of_server, of_traffic, render
+from ares.server.storage_server import StorageServer
 from tests.journal.serving import INITIAL, NEXT, PHOTOS, plain, put, requests
 
 from .pages import check_histogram, samples
@@ -115,7 +115,7 @@ def test_what_is_being_moved_and_how_many_servers_may_fail():
 
 
 async def test_the_page_of_a_server():
-    host = Host(plain(requests(50)))
+    host = StorageServer(plain(requests(50)))
     vitals = host.vitals()
     commits = Histogram(DISK_S)
     commits.add(0.003)
@@ -190,7 +190,7 @@ async def test_no_name_that_a_client_chose_is_on_the_page():
     replica = plain([put("secret-object", 1, b"data")])
     other = Configuration.abd(PHOTOS.servers).at("secret-domain", 0, INITIAL.id)
     assert replica.introduce(other) is None
-    page = render(of_server(Host(replica).vitals(), Histogram(DISK_S)))
+    page = render(of_server(StorageServer(replica).vitals(), Histogram(DISK_S)))
     assert b"secret" not in page
     assert b"ares_objects 1.0" in page
 

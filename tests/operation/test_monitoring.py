@@ -13,8 +13,8 @@ from ares.model.messages import ConsensusDescription
 from ares.net.transports import listener_at
 from ares.platform.metrics import DISK_S, Histogram, Traffic
 from ares.server import monitor as monitoring
-from ares.server.host import Host
 from ares.server.monitor import Monitor, WatchedMember, WatchedServer
+from ares.server.storage_server import StorageServer
 from tests.journal.serving import KIB, Node, log_journal, plain, put, requests
 from tests.journal.test_full_disk import SmallDisk, fill, host_of
 from tests.ports import free_addresses
@@ -40,7 +40,7 @@ async def test_one_life(monitor):
     status, told = await elsewhere(health, monitor.address)
     assert (status, told) == (503, {"id": "s1", "serving": False, "why": "it is starting"})
     assert (await elsewhere(fetch, monitor.address, "/metrics"))[0] == 503
-    monitor.watch(WatchedServer(Host(plain(requests(20))), Histogram(DISK_S)))
+    monitor.watch(WatchedServer(StorageServer(plain(requests(20))), Histogram(DISK_S)))
     status, told = await elsewhere(health, monitor.address)
     assert status == 200
     assert (told["serving"], told["kind"], told["durable"], told["configurations"]) == (
@@ -59,7 +59,7 @@ async def test_one_life(monitor):
 
 async def test_an_event_loop_that_is_stuck_is_told(monitor, monkeypatch):
     monkeypatch.setattr(monitoring, "LOOK_S", 0.05)
-    monitor.watch(WatchedServer(Host(plain([])), Histogram(DISK_S)))
+    monitor.watch(WatchedServer(StorageServer(plain([])), Histogram(DISK_S)))
     told, done = [], threading.Event()
 
     def ask():

@@ -25,8 +25,8 @@ from ares.net.native import ZmtpListener
 from ares.net.transports import listener_at
 from ares.replica.replica import Replica
 from ares.security.keys import SecretKey
-from ares.server.host import Host
 from ares.server.process import certifying, guard_of
+from ares.server.storage_server import StorageServer
 
 WAIT_S_MAX = 60.0
 """Seconds far beyond any time in these tests, also on a busy machine."""
@@ -66,7 +66,7 @@ class SecureCluster:
             ),
         )
         self.settings = structs.replace(made, transport=transport)
-        self.hosts: dict[ServerId, Host] = {}
+        self.hosts: dict[ServerId, StorageServer] = {}
         self.listeners: dict[ServerId, ZmqListener | ZmtpListener] = {}
         self.decisions = LocalConsensus()
         self._closing = contextlib.AsyncExitStack()
@@ -80,7 +80,7 @@ class SecureCluster:
         for server in self.settings.servers.values():
             guard = guard_of(self.settings, server.id, server.public_key)
             replica = Replica(server.id, server.identity, self.settings.initial)
-            host = Host(replica, admission=guard.admission, sites=sites_of(self.settings))
+            host = StorageServer(replica, admission=guard.admission, sites=sites_of(self.settings))
             listener = listener_at(server.address, guard.lock, transport=self.settings.transport)
             listener.seen, listener.core = host.users.seen, host.core
             await listener.serve(host.handler)

@@ -21,7 +21,7 @@ from ares.model.messages import Keyed, PutData, Reason, Refused, Reply
 from ares.model.tag import Tag
 from ares.replica.hosting import Hosting
 from ares.security.keys import SecretKey, write_secret
-from ares.server.host import Host
+from ares.server.storage_server import StorageServer
 
 from .cluster import SecureCluster, within
 
@@ -190,7 +190,7 @@ class HalfWritten:
             self._watch(id, host)
         return self
 
-    def _watch(self, id: str, host: Host) -> None:
+    def _watch(self, id: str, host: StorageServer) -> None:
         answer = host.replica.answer
 
         def answered(request: Keyed) -> Reply:

@@ -10,7 +10,7 @@ from pathlib import Path
 from ares.model.configuration import Status, Successor
 from ares.model.identity import ClientId
 from ares.model.log_messages import LogRecord, ReadLog
-from ares.server.journaled_log import HostedLog
+from ares.server.hosted_log import HostedLog
 from ares.sharedlog.facts_of_log import (
     ChainPointed,
     ChainSealed,

@@ -20,7 +20,7 @@ from ares.model.log_messages import (
     seal_of,
 )
 from ares.model.messages import Introduce, Reason, Refused
-from ares.server.hosted_logs import Logs
+from ares.server.hosted_logs import HostedLogs
 from ares.store.journal.log import LogJournal
 from ares.testing.sim.model_disk import ModelDisk
 from ares.testing.sim.of_logs.log_disk_server import SimLinks
@@ -44,7 +44,7 @@ class FullServer:
         self.background = InTime()
         self.chain = chain(0, 0, servers)
         links = SimLinks(lambda server, messages: self.told.extend(messages))
-        self.logs = Logs(
+        self.logs = HostedLogs(
             "s0",
             "s0",
             self.chain,

@@ -8,7 +8,7 @@ import pytest
 from ares.model.errors import StoreDamaged
 from ares.model.identity import ClientId
 from ares.model.log_messages import LogRecord
-from ares.server.journaled_log import DISCARDED_MAX
+from ares.server.hosted_log import DISCARDED_MAX
 from ares.sharedlog.facts_of_log import (
     ChainSealed,
     ChainsKnown,

@@ -12,10 +12,10 @@ from ares.engine.effects import Operation
 from ares.model.element import is_hollow
 from ares.model.messages import GetData, GetTag, ListObjects, PutData, ReadConfig
 from ares.replica.facts import TagsTrimmed
+from ares.replica.group_commit import GroupCommit
 from ares.replica.hosting import Hosting
 from ares.replica.replica import Replica
-from ares.replica.unsynced import Unsynced
-from ares.server.host import Host
+from ares.server.storage_server import StorageServer
 from ares.store.journal import format as journal_format
 from ares.store.journal import log as journal_log
 from ares.store.journal.log import LogJournal
@@ -25,15 +25,15 @@ from ares.testing.sim.model_disk import ModelDisk
 
 def replies_before_the_sync() -> Any:
     """Send replies without waiting for the disk."""
-    return patch.object(Host, "_waits", lambda *_: False)
+    return patch.object(StorageServer, "_waits", lambda *_: False)
 
 
 def reads_that_show_what_is_not_durable() -> Any:
     """Make only replies to changes wait for the disk."""
-    shown_by = Unsynced.shown_by
+    shown_by = GroupCommit.shown_by
     reads = GetTag | GetData | ListObjects | ReadConfig
     return patch.object(
-        Unsynced,
+        GroupCommit,
         "shown_by",
         lambda self, request: not isinstance(request, reads) and shown_by(self, request),
     )

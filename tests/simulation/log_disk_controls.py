@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from unittest.mock import patch
 
-from ares.server.journaled_log import HostedLog
+from ares.server.hosted_log import HostedLog
 from tests.simulation.patches import together
 
 

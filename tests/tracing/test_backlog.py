@@ -14,7 +14,7 @@ from ares.cluster.tables import TracingSettings
 from ares.model.message import TRACE_BYTES
 from ares.model.messages import GetTag
 from ares.registers.operations import write
-from ares.replica.unsynced import served_of
+from ares.replica.group_commit import served_of
 from ares.tracing import backlog as subject
 from ares.tracing import tracer as tracer_module
 from ares.tracing.backlog import Backlog

@@ -39,7 +39,7 @@ _PRELOADED = [
     "ares.consensus.member_host",
     "ares.store.journal.log",
     "ares.server.serving",
-    "ares.server.host",
+    "ares.server.storage_server",
     "ares.testing.kills.kill_members",
     "ares.testing.kills.kill_servers",
     "uvloop",

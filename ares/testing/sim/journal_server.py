@@ -25,8 +25,8 @@ from ares.net.port import Sender
 from ares.registers.repair import rebuild_element
 from ares.replica.compaction import CompactionLimits
 from ares.replica.facts import Key
-from ares.server.host import Host
 from ares.server.serving import recovered
+from ares.server.storage_server import StorageServer
 from ares.store.journal.log import LogJournal
 from ares.store.journal.segments import SUFFIX, Owner
 from ares.testing.sim.asker import Asker
@@ -248,7 +248,7 @@ class JournalServer(SimServer):
         self._disk.patience = None
         self.journal = journal
         self._promises.kept(self.replica)
-        self.host = Host(
+        self.host = StorageServer(
             self.replica, journal, self._tell, self._fail, loop=self._process, limits=self._limits
         )
         self.host.bring = self._bringing().answer
@@ -350,7 +350,7 @@ class Scrubber(Asker):
             if key not in self._pulling:
                 self._pull(server.host, key)
 
-    def _pull(self, host: Host, key: Key) -> None:
+    def _pull(self, host: StorageServer, key: Key) -> None:
         id, object, tag = key
         self._pulling.add(key)
         configuration = host.replica.hosted[id].configuration

@@ -13,7 +13,7 @@ from ares.model.identity import CallId, DomainName, ServerId
 from ares.model.log_messages import ChainReply
 from ares.model.messages import AnyMessage, Describe, Refused
 from ares.net.port import Sender
-from ares.server.hosted_logs import Logs
+from ares.server.hosted_logs import HostedLogs
 from ares.sharedlog.node import LogNode
 from ares.store.journal.log import LogJournal
 from ares.store.journal.segments import Owner
@@ -88,7 +88,7 @@ class DiskLogServer(LogServer):
         own, world = member(self.number), self._world
         self._process, self._links = Process(world, self._files), SimLinks(self._post)
         plan = self._run.plan
-        self._logs = Logs(
+        self._logs = HostedLogs(
             own.id,
             own.identity,
             plan.first_chain,

@@ -1,4 +1,4 @@
-"""A server on the event loop, over the in-process transport (ares/server/host.py)."""
+"""A server on the event loop, over the in-process transport (ares/server/storage_server.py)."""
 
 import asyncio
 
@@ -22,16 +22,16 @@ from ares.model.messages import (
 )
 from ares.platform.metrics import Traffic
 from ares.replica.replica import Replica
-from ares.server.host import Host, memory_bytes
 from ares.server.serving import run_server
+from ares.server.storage_server import StorageServer, memory_bytes
 from tests.inproc.network import InprocConnections, InprocListener, InprocNetwork
 
 MEMBERS = [Server(f"s{number}", f"host:{number}", f"{number:032x}") for number in range(3)]
 INITIAL = Configuration.abd(MEMBERS).at(DEFAULT_DOMAIN, 0)
 
 
-def host() -> Host:
-    return Host(Replica("s0", MEMBERS[0].identity, INITIAL))
+def host() -> StorageServer:
+    return StorageServer(Replica("s0", MEMBERS[0].identity, INITIAL))
 
 
 async def test_a_batch_is_answered_in_order_and_introductions_are_not():
@@ -59,7 +59,7 @@ async def test_what_is_no_request_to_a_storage_server_is_refused_alone():
 
 async def test_a_listing_tells_what_users_asked_for_and_not_what_movers_do():
     traffic = Traffic()
-    there = Host(Replica("s0", MEMBERS[0].identity, INITIAL), traffic=traffic)
+    there = StorageServer(Replica("s0", MEMBERS[0].identity, INITIAL), traffic=traffic)
     carried = Successor(INITIAL.at(DEFAULT_DOMAIN, 1, INITIAL.id), Status.PENDING)
     asked = [
         GetTag(1, INITIAL.id, "k"),

@@ -1,6 +1,6 @@
 """A group commit's changes, and the replies that show them.
 
-These replies wait until the commit is durable (ares/server/host.py).
+These replies wait until the commit is durable (ares/server/storage_server.py).
 """
 
 from collections.abc import Hashable, Iterator, Sequence
@@ -87,7 +87,7 @@ def served_of(request: Any, batch_s: float) -> Served:
     )
 
 
-class Unsynced:
+class GroupCommit:
     """A group commit: its changes, and the replies that wait for it.
 
     ``appended``: the commit has facts. ``bytes``: of its facts. ``waited``: arrival, by the host's

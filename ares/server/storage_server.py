@@ -62,10 +62,10 @@ from ares.platform.memory import memory_bytes
 from ares.platform.metrics import DISK_S, Histogram, Traffic, Vitals, holding
 from ares.platform.release import version
 from ares.replica.compaction import USUAL, CompactionLimits
+from ares.replica.group_commit import GroupCommit, Served, served_of
 from ares.replica.replica import Replica
-from ares.replica.unsynced import Served, Unsynced, served_of
 from ares.security.roles import Admission
-from ares.server.hosted_logs import OF_EITHER, OF_LOGS, Logs
+from ares.server.hosted_logs import OF_EITHER, OF_LOGS, HostedLogs
 from ares.server.reclaiming import Reclaimed, Reclaiming
 from ares.server.users import Users
 from ares.store.port import Journal, Key, NoJournal, Use
@@ -96,7 +96,7 @@ def _nobody(sender: Sender, replies: Sequence[Outgoing]) -> None:
     """Send no reply: without a journal no reply ever waits."""
 
 
-class Host:
+class StorageServer:
     """The host of ``replica``, which was restored from ``journal``.
 
     A batch of requests is answered with a batch. ``respond``: sends a waiting reply through the
@@ -127,7 +127,7 @@ class Host:
         limits: CompactionLimits = USUAL,
         throttle: Intake | None = None,
         traffic: Traffic | None = None,
-        logs: Logs | None = None,
+        logs: HostedLogs | None = None,
         sites: Iterable[str] = (),
         meter: Meter | None = None,
     ) -> None:
@@ -159,8 +159,8 @@ class Host:
         self._failed = False
         self._full = False
         self._ending = False
-        self._gathering = Unsynced()
-        self._syncing: Unsynced | None = None
+        self._gathering = GroupCommit()
+        self._syncing: GroupCommit | None = None
         self._scheduled = False
         self._busy = False
         self._reclaiming = Reclaiming(replica, self._journal, limits)
@@ -311,8 +311,8 @@ class Host:
         if served.facts is not None:
             self._journal.extend(Encoded(*served.facts), served.fact_bytes)
             self._gather(served.fact_bytes)
-        for unsynced, replies, rows, reads, writes in served.waiting:
-            unsynced.keep_encoded(
+        for commit, replies, rows, reads, writes in served.waiting:
+            commit.keep_encoded(
                 sender, Encoded(reads + writes, replies), rows, self._batch_s, reads, writes
             )
 
@@ -507,7 +507,7 @@ class Host:
             if not self._ending:
                 self._reclaim()
             if self._gathering.appended:
-                self._syncing, self._gathering, self._busy = self._gathering, Unsynced(), True
+                self._syncing, self._gathering, self._busy = self._gathering, GroupCommit(), True
                 if self._throttle is not None:
                     self._throttle.resume()
                 self._commit_begun_s = time.perf_counter()
@@ -550,7 +550,7 @@ class Host:
             for _, _, served in synced.traced:
                 self.traced(served)
 
-    def _count(self, synced: Unsynced) -> None:
+    def _count(self, synced: GroupCommit) -> None:
         """Count the waiting time of the replies sent just now."""
         if self._traffic is not None:
             now_s = time.perf_counter()

@@ -26,9 +26,9 @@ from ares.model.messages import (
     WriteConfig,
 )
 from ares.reconfig.view import Switches
-from ares.replica import unsynced
-from ares.server.host import Host
+from ares.replica import group_commit
 from ares.server.serving import run_server
+from ares.server.storage_server import StorageServer
 from ares.store.journal.disk import Disk
 from ares.store.journal.log import LogJournal, open_journal
 from ares.store.journal.segments import Owner
@@ -50,7 +50,7 @@ class Waiting:
         self.background = AtOnce(waiting=True)
         self.node = Node(log_journal(directory, background=self.background))
         self.later: list = []
-        self.host = Host(
+        self.host = StorageServer(
             self.node.replica,
             self.node.journal,
             lambda sender, replies: self.later.extend(replies),
@@ -114,7 +114,7 @@ async def test_what_shows_an_unsynced_element_waits(waiting, shows):
 
 async def test_a_client_has_so_much_waiting_for_a_slow_disk_and_no_more(waiting, monkeypatch):
     """A disk that stops for seconds must not let waiting replies fill memory."""
-    monkeypatch.setattr(unsynced, "ROWS_MAX", 30)
+    monkeypatch.setattr(group_commit, "ROWS_MAX", 30)
     waiting.calls(put("new", 1, b"x"))
     for call in range(100, 200):
         assert (
