@@ -97,7 +97,8 @@ async def open_register(
     configuration = await store.current()
     if configuration.dap != algorithm.dap:
         raise BadInput(
-            f"{algorithm.name} needs a domain over {algorithm.dap.upper()}, and {domain!r} has {configuration.describe()}"
+            f"{algorithm.name} needs a domain over {algorithm.dap.upper()}, and {domain!r} has "
+            f"{configuration.describe()}"
         )
     if algorithm.fragmented:
         return Fragmented(store.file(name, sizes=sizes))

@@ -215,7 +215,8 @@ async def callers(at_once: int) -> None:
     own = time.process_time()
     count, _ = await loaded(Nobody(), at_once)
     print(
-        f"callers alone,    {at_once:3} at once: client {(time.process_time() - own) / count * 1e6:6.1f}",
+        f"callers alone,    {at_once:3} at once: client "
+        f"{(time.process_time() - own) / count * 1e6:6.1f}",
         flush=True,
     )
 
@@ -249,7 +250,8 @@ def main() -> None:
     dap = arguments.dap
     print(f"core: {compiled.NAME}")
     print(
-        f"{dap}, n={N}, 10-byte values, 24-byte keys; microseconds of processor for an operation; servers: all {N} together"
+        f"{dap}, n={N}, 10-byte values, 24-byte keys; microseconds of processor for an "
+        f"operation; servers: all {N} together"
     )
     layers(dap)
     run(callers(AT_ONCE))

@@ -125,7 +125,8 @@ def throughput(sync_ms: float) -> None:
                     per_s, p50, p99 = run(rate(file))
                 found.append(per_s)
                 print(
-                    f"{label:11} {durability:6} {per_s:9,.0f} op/s   p50 {p50:6.2f} ms   p99 {p99:6.2f} ms",
+                    f"{label:11} {durability:6} {per_s:9,.0f} op/s   p50 {p50:6.2f} ms   p99 "
+                    f"{p99:6.2f} ms",
                     flush=True,
                 )
         share = statistics.median(rates["fsync"]) / statistics.median(rates["memory"])
@@ -169,7 +170,8 @@ def restart(count: int, bytes: int) -> None:
             again, check=True, capture_output=True, text=True, env=ENVIRONMENT
         ).stdout.strip()
     print(
-        f"{count:9,} elements of {bytes:9,} bytes: written in {filled:6.2f} s; {warm}; nothing cached: {cold}",
+        f"{count:9,} elements of {bytes:9,} bytes: written in {filled:6.2f} s; {warm}; nothing "
+        f"cached: {cold}",
         flush=True,
     )
 

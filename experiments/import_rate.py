@@ -70,7 +70,8 @@ def main() -> None:
         peak_mib, cpu_s = used.ru_maxrss / 1024, used.ru_utime + used.ru_stime
         database_mib = Path(made, "results.db").stat().st_size / 2**20
         print(
-            f"{count} operations in {took_s:.1f} s ({cpu_s:.1f} s of a processor), {count / took_s:.0f} a second"
+            f"{count} operations in {took_s:.1f} s ({cpu_s:.1f} s of a processor), "
+            f"{count / took_s:.0f} a second"
         )
         print(f"peak {peak_mib:.0f} MiB; the database has {database_mib:.0f} MiB")
         begin = time.perf_counter()

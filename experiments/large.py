@@ -71,7 +71,8 @@ def main() -> None:
     if "transfer" in wanted:
         for n, k in SHAPES:
             table.section(
-                f"EC n={n} k={k}: files of {size / MIB:,.0f} MiB, blocks of the default sizes, client and {n} servers on this machine"
+                f"EC n={n} k={k}: files of {size / MIB:,.0f} MiB, blocks of the default sizes, "
+                f"client and {n} servers on this machine"
             )
             with local_cluster(n, "ec", k, consensus=1) as cluster:
                 run(transfers(table, cluster, size, rounds))
@@ -106,7 +107,8 @@ def main() -> None:
         table.section(f"A client that puts and gets a file of {huge / MIB:,.0f} MiB, EC n=5 k=3")
         if huge < asked:
             table.note(
-                f"instead of {asked / MIB:,.0f} MiB: the servers of this machine have no memory for it now"
+                f"instead of {asked / MIB:,.0f} MiB: the servers of this machine have no memory "
+                "for it now"
             )
         with local_cluster(5, "ec", 3, consensus=1) as cluster:
             memory(table, cluster, huge)

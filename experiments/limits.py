@@ -170,9 +170,11 @@ async def visit(label: str, limits: str, many: int, asked: int) -> None:
             client.close()
         await asyncio.sleep(HELD_S)
         print(
-            f"{label:44} {before:6.0f} MiB before, {during:6.0f} with them ({server.peak_mib():.0f} at most), {server.memory_mib():6.0f} after; "
-            f"{descriptors:5} descriptors, {server.descriptors()} after; came in {took_s:.1f} s, cost {spent:.1f} s of processor; "
-            f"a read {usual_ms:.1f} ms before, {busy_ms:.1f} with them",
+            f"{label:44} {before:6.0f} MiB before, {during:6.0f} with them "
+            f"({server.peak_mib():.0f} at most), {server.memory_mib():6.0f} after; "
+            f"{descriptors:5} descriptors, {server.descriptors()} after; came in {took_s:.1f} s, "
+            f"cost {spent:.1f} s of processor; a read {usual_ms:.1f} ms before, {busy_ms:.1f} "
+            "with them",
             flush=True,
         )
 

@@ -93,7 +93,8 @@ def memory(table: Table, cluster: Path, size: int) -> None:
     ).stdout
     baseline, after_put, after_get, put, get = (float(number) for number in told.split())
     table.note(
-        f"{size / MIB:,.0f} MiB put in {put:.1f} s and got into a file in {get:.1f} s; {baseline / 1024:.0f} MiB before"
+        f"{size / MIB:,.0f} MiB put in {put:.1f} s and got into a file in {get:.1f} s; "
+        f"{baseline / 1024:.0f} MiB before"
     )
     table.line("peak above that after the put", [(after_put - baseline) / 1024], "MiB")
     table.line("peak above that after the get", [(after_get - baseline) / 1024], "MiB", PEAK)

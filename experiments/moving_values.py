@@ -82,7 +82,8 @@ async def measure(table: Table, cluster: Path, rounds: int, objects: int, size: 
                     measured[name, way].append(figures)
     for name in MOVES:
         table.section(
-            f"{name}, {objects} values of {size / MIB:g} MiB, five servers: from server to server : through the mover"
+            f"{name}, {objects} values of {size / MIB:g} MiB, five servers: from server to "
+            "server : through the mover"
         )
         for what, ours, theirs in zip(
             WHAT,

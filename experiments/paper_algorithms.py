@@ -54,6 +54,7 @@ def algorithm(name: str) -> PaperAlgorithm:
     known = _BY_NAME.get(name.lower())
     if known is None:
         raise BadInput(
-            f"{name!r} is no algorithm of the papers: expected one of {', '.join(each.name for each in ALGORITHMS)}"
+            f"{name!r} is no algorithm of the papers: expected one of "
+            f"{', '.join(each.name for each in ALGORITHMS)}"
         )
     return known

@@ -32,7 +32,8 @@ def parser(scenario: str) -> argparse.ArgumentParser:
     made.add_argument(
         "-fast_op",
         choices=("True", "False"),
-        help="ares: whether a read whose quorum agrees ends after one round (default: as the scenario says)",
+        help="ares: whether a read whose quorum agrees ends after one round (default: as the "
+        "scenario says)",
     )
     made.add_argument(
         "-exp_name",
@@ -123,7 +124,8 @@ def _protocols(scenario: str, dap: str) -> list[str]:
 def installation(given: Sequence[str] | None = None) -> list[str]:
     """Return the command that install-requirements.py stands for."""
     made = argparse.ArgumentParser(
-        description="Install what the hosts of a testbed need before the rounds (playbooks/install.yml)."
+        description="Install what the hosts of a testbed need before the rounds "
+        "(playbooks/install.yml)."
     )
     made.add_argument("-testbed", choices=INSTALLED, required=True, help="what the hosts are")
     made.add_argument(
@@ -142,12 +144,14 @@ def installation(given: Sequence[str] | None = None) -> list[str]:
     flags = made.parse_args(given)
     if not flags.inventory.is_file():
         raise BadInput(
-            f"there is no {flags.inventory}: `python -m experiments inventory` or `local up` makes an inventory; nothing was installed"
+            f"there is no {flags.inventory}: `python -m experiments inventory` or `local up` "
+            "makes an inventory; nothing was installed"
         )
     play = Path(python()[0]).with_name("ansible-playbook")
     if not play.exists():
         raise BadInput(
-            "ansible-core is not installed: pip install 'ares-storage[ansible]'; nothing was installed"
+            "ansible-core is not installed: pip install 'ares-storage[ansible]'; nothing was "
+            "installed"
         )
     return [
         str(play),

@@ -64,7 +64,8 @@ def compare(
 
 async def small_values(table: Table, sides: dict[str, Side], rounds: int) -> None:
     table.section(
-        "10-byte values, n=5, half of the operations reads: throughput, and processor time of an operation"
+        "10-byte values, n=5, half of the operations reads: throughput, and processor time of an "
+        "operation"
     )
     for side in sides.values():
         await asyncio.gather(*(side.store.write(key, b"0123456789") for key in KEYS))

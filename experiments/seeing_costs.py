@@ -188,10 +188,12 @@ async def measure(
         )
     )
     table.note(
-        f"all traced: of {done} operations {done - left_out} were traced ({100 * (1 - left_out / done):.1f} %), {left_out} were left out"
+        f"all traced: of {done} operations {done - left_out} were traced "
+        f"({100 * (1 - left_out / done):.1f} %), {left_out} were left out"
     )
     table.note(
-        f"all traced, a last window: {traces} traces, {whole} of them whole: with the work of every server that made a quorum"
+        f"all traced, a last window: {traces} traces, {whole} of them whole: with the work of "
+        "every server that made a quorum"
     )
 
 

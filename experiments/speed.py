@@ -58,7 +58,8 @@ async def small_table(dap: str, n: int, file: Path) -> None:
         for concurrency in (1, 32, 256):
             rate, p50, p99 = await small(store, concurrency)
             print(
-                f"{dap.upper():4} n={n} {concurrency:4} at once: {rate:9,.0f} op/s   p50 {p50:6.2f} ms   p99 {p99:6.2f} ms",
+                f"{dap.upper():4} n={n} {concurrency:4} at once: {rate:9,.0f} op/s   p50 "
+                f"{p50:6.2f} ms   p99 {p99:6.2f} ms",
                 flush=True,
             )
 
@@ -93,8 +94,10 @@ async def large_table(label: str, file: Path) -> None:
                         times["raw read"].append(raw.read(coding.k))
             medians = {name: statistics.median(seconds) for name, seconds in times.items()}
             print(
-                f"{label:12} {mib:3} MiB: write {mib / medians['write']:6,.0f} MiB/s ({medians['write'] / medians['raw write']:.2f} x raw)   "
-                f"read {mib / medians['read']:6,.0f} MiB/s ({medians['read'] / medians['raw read']:.2f} x raw)",
+                f"{label:12} {mib:3} MiB: write {mib / medians['write']:6,.0f} MiB/s "
+                f"({medians['write'] / medians['raw write']:.2f} x raw)   read "
+                f"{mib / medians['read']:6,.0f} MiB/s "
+                f"({medians['read'] / medians['raw read']:.2f} x raw)",
                 flush=True,
             )
 
@@ -113,7 +116,8 @@ def main() -> None:
                 run(small_table(dap, n, file))
     if not arguments.small:
         print(
-            "one operation at a time; x raw: against raw ZeroMQ moving the same bytes, medians of one run"
+            "one operation at a time; x raw: against raw ZeroMQ moving the same bytes, medians of "
+            "one run"
         )
         for label, n, dap, k in (
             ("ABD n=3", 3, "abd", None),

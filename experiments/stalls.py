@@ -550,9 +550,10 @@ def _told(line: Line, as_json: bool) -> str:
     if as_json:
         return json.dumps(msgspec.to_builtins(line))
     return (
-        f"{line.durability:6} {line.kind:17} x {line.attackers:<2} the other client waited at most "
-        f"{line.longest_ms:7.1f} ms, of processor {line.busy_ms:7.1f} ms (median {line.median_ms:6.1f}); {line.processor_s:5.1f} s of processor, "
-        f"{line.after_s:4.1f} s afterwards, {line.peak_mib:6.0f} MiB at most"
+        f"{line.durability:6} {line.kind:17} x {line.attackers:<2} the other client waited at "
+        f"most {line.longest_ms:7.1f} ms, of processor {line.busy_ms:7.1f} ms (median "
+        f"{line.median_ms:6.1f}); {line.processor_s:5.1f} s of processor, {line.after_s:4.1f} s "
+        f"afterwards, {line.peak_mib:6.0f} MiB at most"
         + (f"; {line.failed} requests failed" if line.failed else "")
     )
 

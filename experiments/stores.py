@@ -146,7 +146,8 @@ class Sqlite:
         self._database.execute("pragma journal_mode = wal")
         self._database.execute(f"pragma synchronous = {synchronous}")
         self._database.execute(
-            "create table if not exists kept (key blob primary key, size integer, value blob) without rowid"
+            "create table if not exists kept (key blob primary key, size integer, value blob) "
+            "without rowid"
         )
         self.kept: dict[bytes, bytes | None] = {}
 
@@ -240,7 +241,8 @@ def rates(base: Path, group: int, size: int, total: float) -> dict[str, list[flo
 
 def write_table(base: Path) -> None:
     print(
-        f"values a second, median of {ROUNDS} rounds (slowest to fastest), and the median of each round's ratio to the log"
+        f"values a second, median of {ROUNDS} rounds (slowest to fastest), and the median of "
+        "each round's ratio to the log"
     )
     for group, size, total in (
         (1, SMALL_BYTES, SECONDS),
@@ -255,7 +257,8 @@ def write_table(base: Path) -> None:
             )
             middle = statistics.median(per_s)
             print(
-                f"{size:9,} B in groups of {group:3}  {name:19} {middle:9,.0f} ({min(per_s):,.0f} to {max(per_s):,.0f}), {share:.2f} x the log",
+                f"{size:9,} B in groups of {group:3}  {name:19} {middle:9,.0f} "
+                f"({min(per_s):,.0f} to {max(per_s):,.0f}), {share:.2f} x the log",
                 flush=True,
             )
 
@@ -272,7 +275,8 @@ def restart_table(base: Path) -> None:
             store.close()
             on_disk = sum(path.stat().st_blocks * 512 for path in where.iterdir()) / MIB
             print(
-                f"{count:9,} of {size:9,} B  {name:19} {restart_s(make, where, count):6.2f} s, {on_disk:,.0f} MiB on disk",
+                f"{count:9,} of {size:9,} B  {name:19} {restart_s(make, where, count):6.2f} s, "
+                f"{on_disk:,.0f} MiB on disk",
                 flush=True,
             )
             shutil.rmtree(where)

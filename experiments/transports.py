@@ -187,13 +187,15 @@ def main() -> None:
         for kind in KINDS:
             rate, server, client = medians[kind]
             print(
-                f"{label:22} {kind:13} {rate:8,.0f} waves/s   server {server:7,.0f} us a batch   client {client:7,.0f} us a wave",
+                f"{label:22} {kind:13} {rate:8,.0f} waves/s   server {server:7,.0f} us a batch   "
+                f"client {client:7,.0f} us a wave",
                 flush=True,
             )
         for one, other in RATIOS:
             gain = [mine / its for mine, its in zip(medians[one], medians[other], strict=True)]
             print(
-                f"  {one + ' : ' + other:34} {gain[0]:8.2f}           server {gain[1]:7.2f}              client {gain[2]:7.2f}",
+                f"  {one + ' : ' + other:34} {gain[0]:8.2f}           server "
+                f"{gain[1]:7.2f}              client {gain[2]:7.2f}",
                 flush=True,
             )
 

@@ -104,7 +104,10 @@ class FollowPatrol:
         """Return a sentence about the present work; empty without following domains."""
         if not self._stores:
             return ""
-        many = f"{len(self._stores)} domain{'s follow their' if len(self._stores) > 1 else ' follows its'} users"
+        many = (
+            f"{len(self._stores)} "
+            f"domain{'s follow their' if len(self._stores) > 1 else ' follows its'} users"
+        )
         beyond = f"{self._beyond} more do not: {FOLLOWING_MAX} at most can" if self._beyond else ""
         moving = f"{self._moving} moves to its users" if self._moving is not None else ""
         return "; ".join(filter(None, [moving, many, beyond]))

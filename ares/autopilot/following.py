@@ -176,7 +176,8 @@ class FollowPolicy:
         if seen.bytes > self._bytes_per_hour:
             return FollowDecision(
                 BUDGET,
-                f"{asks}, but its {seen.bytes} bytes are more than follow_bytes_per_hour, {self._bytes_per_hour}",
+                f"{asks}, but its {seen.bytes} bytes are more than follow_bytes_per_hour, "
+                f"{self._bytes_per_hour}",
                 leader,
             )
         if seen.bytes > self._budget:

@@ -243,7 +243,10 @@ def judge(active: list[Configuration], watch: Watch, roster: Roster) -> Verdict:
     for configuration in active:
         absent = [server.id for server in configuration.servers if not watch.is_here(server)]
         if configuration.n - len(absent) < configuration.quorum_size:
-            present = f"only {configuration.n - len(absent)} of {configuration.n} servers answer, and {configuration.quorum_size} make a quorum"
+            present = (
+                f"only {configuration.n - len(absent)} of {configuration.n} servers answer, and "
+                f"{configuration.quorum_size} make a quorum"
+            )
             return Stuck(f"{present}: {one_of(absent)} must come back")
     if pending and target.id not in roster.lingering:
         return Sound()  # another client is at work
@@ -256,7 +259,8 @@ def judge(active: list[Configuration], watch: Watch, roster: Roster) -> Verdict:
         names = ", ".join(server.id for server in gone)
         there = " at its site" if any(roster.site_of(server, target) for server in gone) else ""
         return Stuck(
-            f"no spare for {names}: every other server of the cluster file{there} is down, or a member already"
+            f"no spare for {names}: every other server of the cluster file{there} is down, or a "
+            "member already"
         )
     unfilled = tuple(server.id for server in gone if server not in changes)
     servers = tuple(changes.get(server, server) for server in target.servers)
@@ -316,7 +320,10 @@ class Reform(Struct, frozen=True):
         """Describe the change for a person: ``chain s0 s1 s2 becomes s0 s2: s1 is gone``."""
         told = [f"{id} is gone" for id in self.gone] + [f"{id} comes in" for id in self.new]
         chains = [" ".join(chain.server_ids) for chain in (self.last, self.wished)]
-        return f"chain {chains[0]} becomes {chains[1]}: {', '.join(told) or 'it was sealed, and nobody decided what comes next'}"
+        return (
+            f"chain {chains[0]} becomes {chains[1]}: "
+            f"{', '.join(told) or 'it was sealed, and nobody decided what comes next'}"
+        )
 
 
 class LogSeen(Struct, frozen=True):
@@ -350,7 +357,10 @@ def judge_log(
     silent = [server.id for server in last.servers if not watch.is_here(server)]
     stopped = bool(gone) or seen.sealed_s >= after_s
     if stopped and last.n - len(silent) < last.quorum_size:
-        why = f"only {last.n - len(silent)} of {last.n} servers of the chain answer, and {last.quorum_size} must, to go on without the others"
+        why = (
+            f"only {last.n - len(silent)} of {last.n} servers of the chain answer, and "
+            f"{last.quorum_size} must, to go on without the others"
+        )
         return Stuck(f"{why}: {one_of(silent)} must come back")
     if not stopped and len(seen.active) > 1:
         return FinishMove(last) if seen.pending_s >= after_s else Sound()

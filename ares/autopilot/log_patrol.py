@@ -139,11 +139,13 @@ class LogPatrol:
         }
         if absent and not told:
             told.append(
-                f"absent from chains: {', '.join(sorted(absent))}; left out after {self._settings.log_after_s:g} s"
+                f"absent from chains: {', '.join(sorted(absent))}; left out after "
+                f"{self._settings.log_after_s:g} s"
             )
         if short := self._named(lambda each: each.active[-1].n < each.length):
             told.append(
-                f"a chain is shorter than it was, until a spare has answered for {self._settings.after_s:g} s or more ({short})"
+                "a chain is shorter than it was, until a spare has answered for "
+                f"{self._settings.after_s:g} s or more ({short})"
             )
         return (
             "; ".join(filter(None, [*told, self._reformed, self._moved]))

@@ -156,7 +156,10 @@ class MirrorPatrol:
         began = self._loop.time()
         copied = await source.copy_into(mirror, time.time(), self._throttle, timeout_s=STALL_S)
         if copied.failed:
-            return f"{copied.failed} object{'s' if copied.failed > 1 else ''} could not be copied: {copied.why}"
+            return (
+                f"{copied.failed} object{'s' if copied.failed > 1 else ''} could not be copied: "
+                f"{copied.why}"
+            )
         if copied.objects:
             log.debug(
                 "the mirror of %s got %d objects, %d bytes", each, copied.objects, copied.bytes

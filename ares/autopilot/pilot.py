@@ -150,8 +150,8 @@ class Bulletin:
         if (doing := self._doing.get(domain)) is not None:
             begun, _, _ = doing.partition("; ")
             self._doing[domain] = (
-                f"{begun}; {progress.moved + progress.skipped} of {progress.total} objects seen to, "
-                f"{progress.bytes} bytes moved"
+                f"{begun}; {progress.moved + progress.skipped} of {progress.total} objects seen "
+                f"to, {progress.bytes} bytes moved"
             )
 
     def _count_progress(self) -> None:
@@ -174,7 +174,10 @@ class Bulletin:
         action = own if result.ours else "completed what somebody else decided"
         self.counted.done += 1
         self._deeds.setdefault(action, []).append(domain)
-        self._did = f"{_now()}: {', '.join(f'{action} in {_named(domains)}' for action, domains in self._deeds.items())}"
+        self._did = (
+            f"{_now()}: "
+            f"{', '.join(f'{action} in {_named(domains)}' for action, domains in self._deeds.items())}"
+        )
         more = {
             "domain": domain,
             "index": result.configuration.index,

@@ -42,7 +42,8 @@ K = Annotated[
     int | None,
     typer.Option(
         "--k",
-        help="With ec: how many elements rebuild a value. Default: the most that survives one crash.",
+        help="With ec: how many elements rebuild a value. Default: the most that survives one "
+        "crash.",
     ),
 ]
 Delta = Annotated[
@@ -79,8 +80,14 @@ AllowNoFaults = Annotated[
 ]
 
 
-_DOMAIN_HELP = "The domain to move (default: default); file/NAME for a file that `ares-cli put` made as a domain of its own."
-_SKIP_HELP = "Leave objects behind that provably cannot be decoded: reading them fails until they are written or deleted. `status` lists them."
+_DOMAIN_HELP = (
+    "The domain to move (default: default); file/NAME for a file that `ares-cli put` made as a "
+    "domain of its own."
+)
+_SKIP_HELP = (
+    "Leave objects behind that provably cannot be decoded: reading them fails until they are "
+    "written or deleted. `status` lists them."
+)
 
 
 FollowUsers = Annotated[
@@ -140,7 +147,8 @@ def create(
     configuration, created = with_manager(common, use)
     if not created:
         raise DomainExists(
-            f"domain {name!r} exists already, with {configuration.describe()}; `ares-cli reconfig --domain` changes that"
+            f"domain {name!r} exists already, with {configuration.describe()}; `ares-cli "
+            "reconfig --domain` changes that"
         )
     more = f"; {followed(common.settings())}" if follow_users else ""
     common.report(
@@ -215,14 +223,16 @@ def ls(
     lines = []
     for name, active in found:
         lines.append(
-            f"{printable(name):{width}}  {at[name]}{'; to follow: '.join(each.describe() for each in active)}"
+            f"{printable(name):{width}}  "
+            f"{at[name]}{'; to follow: '.join(each.describe() for each in active)}"
         )
         lines += [
             f"{'':{width}}  {_mirror_told(mirror)}" for mirror in mirrors if mirror.domain == name
         ]
     if counted:
         lines.append(
-            f"and {counted} domain{'s' if counted > 1 else ''} of single files: --all lists them, `ares-cli files` lists the files"
+            f"and {counted} domain{'s' if counted > 1 else ''} of single files: --all lists "
+            "them, `ares-cli files` lists the files"
         )
     told = [
         described(name, active[0])
@@ -242,7 +252,8 @@ def reconfig(
         bool,
         typer.Option(
             "--all",
-            help="Move every domain, those of files included, one after the other; logs where --dap chain is said.",
+            help="Move every domain, those of files included, one after the other; logs where "
+            "--dap chain is said.",
         ),
     ] = False,
     dap: AnyDap = None,
@@ -255,7 +266,8 @@ def reconfig(
         bool,
         typer.Option(
             "--anyway",
-            help="Move to the configuration that is there already, too, which collects what others left.",
+            help="Move to the configuration that is there already, too, which collects what others "
+            "left.",
         ),
     ] = False,
     skip_undecodable: Annotated[bool, typer.Option("--skip-undecodable", help=_SKIP_HELP)] = False,
@@ -336,7 +348,8 @@ def move(
 
     if name.startswith(MIRROR_DOMAINS):
         raise BadInput(
-            f"{name!r} is a mirror, which stays at its site: remove it, and make one elsewhere (`ares-cli domain mirror`)"
+            f"{name!r} is a mirror, which stays at its site: remove it, and make one elsewhere "
+            "(`ares-cli domain mirror`)"
         )
 
     async def use(manager: "Manager") -> dict[str, Any]:
@@ -394,7 +407,8 @@ def mirror(
 
     if remove and allow_no_faults:
         raise BadInput(
-            "--remove and --allow-no-faults exclude each other: nothing is made; nothing was changed"
+            "--remove and --allow-no-faults exclude each other: nothing is made; nothing was "
+            "changed"
         )
     if remove:
         with_manager(common, drop, as_user=False)
@@ -406,10 +420,14 @@ def mirror(
     configuration, made = with_manager(common, make, as_user=False)
     if not made:
         raise DomainExists(
-            f"domain {name!r} has a mirror at {site} already, with {configuration.describe()}; nothing was changed"
+            f"domain {name!r} has a mirror at {site} already, with {configuration.describe()}; "
+            "nothing was changed"
         )
     every_s = f"{settings.autopilot.mirror_every_s:g}" if settings.autopilot is not None else ""
-    told = f"mirror of {printable(name)} at {site}: {configuration.describe()}; the autopilot copies the domain every {every_s} s"
+    told = (
+        f"mirror of {printable(name)} at {site}: {configuration.describe()}; the autopilot "
+        f"copies the domain every {every_s} s"
+    )
     common.report(
         {"mirror": described(configuration.domain, configuration), "domain": name, "site": site},
         told,
@@ -445,7 +463,8 @@ def wished_configuration(
     book = common.settings().book()
     if dap is None:
         raise BadInput(
-            "--dap is missing: say --dap abd to replicate values or --dap ec to erasure-code them; a log takes --dap chain"
+            "--dap is missing: say --dap abd to replicate values or --dap ec to erasure-code "
+            "them; a log takes --dap chain"
         )
     names = named_servers(servers)
     try:
@@ -498,7 +517,8 @@ async def _move(
 
     if wished.dap == "chain" and how["transfer"] != "client":
         raise BadInput(
-            f"{store.name!r} is a log, whose entries always travel from server to server: --transfer is for objects. Nothing was changed"
+            f"{store.name!r} is a log, whose entries always travel from server to server: "
+            "--transfer is for objects. Nothing was changed"
         )
 
     def say(text: str) -> None:
@@ -518,7 +538,8 @@ async def _move(
     )
     if same and not store.pending and not anyway:
         say(
-            "  nothing to do: that is the configuration (`ares-cli reconfig --anyway` moves all the same)"
+            "  nothing to do: that is the configuration (`ares-cli reconfig --anyway` moves all "
+            "the same)"
         )
         return outcome | _result(Reconfigured(before, True, 0, 0, 0, []))
     if dry_run:
@@ -552,10 +573,10 @@ def _outlook(wished: Configuration) -> str:
             "off; nothing is lost"
         )
     return (
-        f"{answer}; {wished.quorum_size} make a quorum. From the decision until the end of the move "
-        "reads and writes need a quorum of the old servers and one of the new. Where either is cut "
-        "off meanwhile, reads and writes fail until it is back: nothing is lost, and the decision "
-        "cannot be taken back"
+        f"{answer}; {wished.quorum_size} make a quorum. From the decision until the end of the "
+        "move reads and writes need a quorum of the old servers and one of the new. Where "
+        "either is cut off meanwhile, reads and writes fail until it is back: nothing is lost, "
+        "and the decision cannot be taken back"
     )
 
 
@@ -575,27 +596,39 @@ def _result(result: "Reconfigured") -> dict[str, Any]:
 def _told(result: "Reconfigured") -> str:
     there = f", {result.skipped} were there already" if result.skipped else ""
     if result.configuration.dap == "chain":
-        return f"  done: chain {result.configuration.index} takes appends from position {result.configuration.start} on, and has all before"
+        return (
+            f"  done: chain {result.configuration.index} takes appends from position "
+            f"{result.configuration.start} on, and has all before"
+        )
     lines = [
-        f"  done: {result.moved} objects moved ({size(result.bytes)}){there}; index {result.configuration.index}"
+        (
+            f"  done: {result.moved} objects moved ({size(result.bytes)}){there}; index "
+            f"{result.configuration.index}"
+        )
     ]
     if not result.ours:
         what = f"{result.configuration.describe()} is in force now"
         lines = [
-            f"  somebody else's proposal was decided first and is completed: {what}. Yours was not; run the command again if it is still wanted"
+            (
+                f"  somebody else's proposal was decided first and is completed: {what}. Yours was "
+                "not; run the command again if it is still wanted"
+            )
         ]
     for configuration in result.uncollected:
         lines.append(
-            f"  note: no quorum of the retired {configuration.describe()} answered: its servers may still hold data that nobody needs"
+            f"  note: no quorum of the retired {configuration.describe()} answered: its servers "
+            "may still hold data that nobody needs"
         )
     if result.left:
         names = ", ".join(map(shown, result.left))
         lines.append(
-            f"  left behind, for they could not be decoded: {printable(names)}. Writing or deleting them replaces what is left"
+            f"  left behind, for they could not be decoded: {printable(names)}. Writing or "
+            "deleting them replaces what is left"
         )
     if not result.announced:
         lines.append(
-            "  note: the consensus service did not hear of it: a new client finds its way only while a retired configuration still answers"
+            "  note: the consensus service did not hear of it: a new client finds its way only "
+            "while a retired configuration still answers"
         )
     return "\n".join(lines)
 

@@ -115,10 +115,12 @@ class Access(Struct, frozen=True):
         if known:
             put = f"`ares-cli put {local} {what}` puts what was edited"
             raise Edited(
-                f"{path} was edited since it was last put or brought here, and {differs}: it was left as it is. {put}, {force}"
+                f"{path} was edited since it was last put or brought here, and {differs}: it was "
+                f"left as it is. {put}, {force}"
             )
         raise Edited(
-            f"{path} is there already, no put or get of it is known here, and it {differs}: it was left as it is. Name another file, or {force}"
+            f"{path} is there already, no put or get of it is known here, and it {differs}: it "
+            f"was left as it is. Name another file, or {force}"
         )
 
 
@@ -171,12 +173,16 @@ async def check_kind(access: Access, atomic: bool, sizes: "Sizes | None") -> Non
         genesis = (access.file.state or await access.file.snapshot()).genesis
     except ObjectNotFound:
         return
-    stays = f"of file {access.file.name!r}, which is there, stay as they are; nothing was sent. Leave the option out, or delete the file first"
+    stays = (
+        f"of file {access.file.name!r}, which is there, stay as they are; nothing was sent. "
+        "Leave the option out, or delete the file first"
+    )
     if atomic and not genesis.atomic:
         raise BadInput(f"the promises {stays}: it is a shared file, not an atomic one")
     if sizes is not None and sizes != genesis.sizes:
         raise BadInput(
-            f"the block sizes {stays}: they are min {genesis.sizes.min}, avg {genesis.sizes.avg}, max {genesis.sizes.max} bytes"
+            f"the block sizes {stays}: they are min {genesis.sizes.min}, avg "
+            f"{genesis.sizes.avg}, max {genesis.sizes.max} bytes"
         )
 
 
@@ -253,7 +259,10 @@ def told(
     )
     many = f"{len(conflicts)} ranges" if len(conflicts) > 1 else "1 range"
     lines = [
-        f"{'left as others made it' if theirs else 'conflict'}: {many} of {said} did not get into {printable(name)}"
+        (
+            f"{'left as others made it' if theirs else 'conflict'}: {many} of {said} did not get "
+            f"into {printable(name)}"
+        )
     ]
     lines += [f"  {_range(conflict)}: {conflict.why}" for conflict in conflicts[:SHOWN_MAX]]
     if more := conflicts[SHOWN_MAX:]:
@@ -268,8 +277,14 @@ def told(
         lines += [
             "Choose:",
             f"  ares-cli put {local} {what} --mine                 your ranges replace theirs",
-            f"  ares-cli put {local} {what} --theirs               leave theirs; `ares-cli get {what} {local}` then brings them here",
-            f"  ares-cli put {local} {what} --save-conflicts DIR   write both sides into DIR; put them together in {said}, and put that",
+            (
+                f"  ares-cli put {local} {what} --theirs               leave theirs; `ares-cli get "
+                f"{what} {local}` then brings them here"
+            ),
+            (
+                f"  ares-cli put {local} {what} --save-conflicts DIR   write both sides into DIR; "
+                f"put them together in {said}, and put that"
+            ),
         ]
     return "\n".join(lines)
 
@@ -286,7 +301,10 @@ def shell_words(name: str, domain: str | None) -> str:
 def _range(conflict: "Conflict") -> str:
     if not conflict.length:
         return f"at byte {conflict.offset} (something was taken out there)"
-    return f"bytes {conflict.offset} to {conflict.offset + conflict.length - 1} ({size(conflict.length)})"
+    return (
+        f"bytes {conflict.offset} to {conflict.offset + conflict.length - 1} "
+        f"({size(conflict.length)})"
+    )
 
 
 def save(conflicts: "Sequence[Conflict]", directory: Path, name: str, content: Path) -> list[str]:
@@ -400,8 +418,8 @@ def put(
     sizes = parse_sizes(block_min, block_avg, block_max)
     begun: list[Access] = []
     unfinished = (
-        f"{printable(name)} has its old content, or the new one in some blocks and the old one in others (an atomic file: one of the two, whole); "
-        "put it again to finish"
+        f"{printable(name)} has its old content, or the new one in some blocks and the old one "
+        "in others (an atomic file: one of the two, whole); put it again to finish"
     )
     with (
         telling_interruption(lambda: unfinished if begun else "nothing was sent"),
@@ -450,7 +468,10 @@ def put(
         report.modified + report.inserted,
         f"{size(report.moved_bytes)} of {size(source.size_bytes)}",
     )
-    line = f"{printable(name)}: {sent} of {report.kept + sent} blocks, {of} moved ({report.describe()})"
+    line = (
+        f"{printable(name)}: {sent} of {report.kept + sent} blocks, {of} moved "
+        f"({report.describe()})"
+    )
     common.report(about | now | report_data(report) | {"saved": saved}, line)
     if not common.json:
         _tell_rest(report, name, domain, file, theirs, saved, source)
@@ -479,7 +500,8 @@ def _tell_rest(
             else f"{report.merged} other blocks, which stay as they are"
         )
         typer.echo(
-            f"{printable(name)} is not byte for byte {printable(str(file))}: others changed {others}; `ares-cli get` brings what is there"
+            f"{printable(name)} is not byte for byte {printable(str(file))}: others changed "
+            f"{others}; `ares-cli get` brings what is there"
         )
     if report.conflicts:
         typer.echo(told(report.conflicts, name, domain, file, theirs), err=True)
@@ -490,7 +512,10 @@ def _tell_rest(
         and source.path.exists()
         and (now := source.path.stat().st_size) > source.size_bytes
     ):
-        late = f"it is being written to, and what came late ({size(now - source.size_bytes)}) may not be in {printable(name)}: put it again"
+        late = (
+            f"it is being written to, and what came late ({size(now - source.size_bytes)}) may "
+            f"not be in {printable(name)}: put it again"
+        )
         typer.echo(f"note: {printable(str(source.path))} has grown since: {late}", err=True)
 
 
@@ -543,7 +568,10 @@ def get(
 
         changed, access, state, transfer = with_manager(common, use)
     blocks = sum(1 for part in state.parts if part.length)
-    line = f"{printable(name)}: {transfer.moved_blocks} of {blocks} blocks, {size(transfer.moved_bytes)} of {size(state.length)} moved"
+    line = (
+        f"{printable(name)}: {transfer.moved_blocks} of {blocks} blocks, "
+        f"{size(transfer.moved_bytes)} of {size(state.length)} moved"
+    )
     if is_stream(file):
         typer.echo(line, err=True)
         return
@@ -606,7 +634,10 @@ def files(
     ]
     widths = [max(map(len, column), default=0) for column in zip(*rows, strict=True)]
     lines = [
-        f"{row[0]:{widths[0]}}  {row[1]:>{widths[1]}}  {row[2]:>{widths[2]}} blocks  {row[3]:6}  {row[4]}"
+        (
+            f"{row[0]:{widths[0]}}  {row[1]:>{widths[1]}}  {row[2]:>{widths[2]}} blocks  "
+            f"{row[3]:6}  {row[4]}"
+        )
         for row in rows
     ]
     if common.json or lines:
@@ -627,7 +658,8 @@ def rm(common: Common, name: Name, domain: FileDomain = None) -> None:
 
     with telling_interruption(
         lambda: (
-            f"{printable(name)} is there as it was, or gone; blocks of it that are left are found by `ares-cli collect`"
+            f"{printable(name)} is there as it was, or gone; blocks of it that are left are "
+            "found by `ares-cli collect`"
         )
     ):
         access = with_manager(common, use)

@@ -148,7 +148,10 @@ def _cover_verdict(report: "CoverabilityReport") -> list[str]:
     what = f"{report.operations} operations on {report.keys} keys with versions"
     told = (
         [
-            f"{len(report.forks)} forks, where concurrent writes covered one version, which is allowed:",
+            (
+                f"{len(report.forks)} forks, where concurrent writes covered one version, which is "
+                "allowed:"
+            ),
             *_listed(report.forks),
         ]
         if report.forks

@@ -54,7 +54,8 @@ def new(common: Common, name: Name, role: RoleOption, output: Out = None) -> Non
     data = {"name": name, "role": role, "key": client.key, "secret": str(path)}
     common.report(
         data,
-        f"{name} may {role}; its secret key is in {path}\nuse it: ares-cli --key {path} ..., or ARES_KEY={path}",
+        f"{name} may {role}; its secret key is in {path}\n"
+        f"use it: ares-cli --key {path} ..., or ARES_KEY={path}",
     )
 
 
@@ -94,6 +95,7 @@ def _security(common: Common) -> "SecuritySettings":
     if settings.security is None:
         why = "this cluster has no keys: whoever reaches it may do everything"
         raise BadInput(
-            f"{settings.path}: {why}. `ares-cli init DIR --security curve` makes one with keys; nothing was changed"
+            f"{settings.path}: {why}. `ares-cli init DIR --security curve` makes one with keys; "
+            "nothing was changed"
         )
     return settings.security

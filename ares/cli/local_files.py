@@ -59,7 +59,8 @@ def local_source(file: Path) -> Iterator[LocalEnd]:
         return
     if file.is_dir():
         raise BadInput(
-            f"{file} is a directory: put its files one by one, or pack it, as in `tar c {file} | ares-cli put - NAME`; nothing was sent"
+            f"{file} is a directory: put its files one by one, or pack it, as in `tar c {file} | "
+            "ares-cli put - NAME`; nothing was sent"
         )
     try:
         yield LocalEnd(file, resolved(file), file.stat().st_size)
@@ -177,13 +178,15 @@ def _spooled(file: Path) -> Iterator[Path]:
             with opened_source(file) as stream:
                 if os.fstat(stream.fileno()).st_rdev in _ENDLESS:
                     raise BadInput(
-                        f"{file} is a device that never ends, and a file in the cluster has an end; nothing was sent"
+                        f"{file} is a device that never ends, and a file in the cluster has an "
+                        "end; nothing was sent"
                     )
                 shutil.copyfileobj(stream, kept, COPY_BYTES)
             kept.flush()
         except OSError as error:
             where = tempfile.gettempdir()
             raise BadInput(
-                f"the input could not be kept in {where} until it is sent: {error.strerror}; nothing was sent. TMPDIR names another directory"
+                f"the input could not be kept in {where} until it is sent: {error.strerror}; "
+                "nothing was sent. TMPDIR names another directory"
             ) from error
         yield Path(kept.name)

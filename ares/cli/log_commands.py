@@ -158,7 +158,8 @@ def _append_once(
     content = source.read(limit + 1)
     if len(content) > limit:
         raise BadInput(
-            f"{'one append' if lines else 'an entry'} has at most {size(limit)}, and the input has more; nothing was sent"
+            f"{'one append' if lines else 'an entry'} has at most {size(limit)}, and the input "
+            "has more; nothing was sent"
         )
     entries = [content]
     if lines:
@@ -281,7 +282,8 @@ def read(
     """
     if to is not None and (uncommitted or to <= position):
         raise BadInput(
-            "--to names a position beyond P, and what is read up to there is committed: no --uncommitted"
+            "--to names a position beyond P, and what is read up to there is committed: no "
+            "--uncommitted"
         )
 
     async def use(log: "Log") -> None:

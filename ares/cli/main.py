@@ -277,7 +277,10 @@ def _unusable(error: OSError) -> str:
     try:
         os.getcwd()
     except FileNotFoundError:
-        return "the directory in which this was started does not exist any more: start it in another one"
+        return (
+            "the directory in which this was started does not exist any more: start it in another "
+            "one"
+        )
     return error.strerror or str(error)
 
 

@@ -225,6 +225,7 @@ def read_input(file: Path) -> bytes:
     if len(value) > VALUE_BYTES_MAX:
         name = "standard input" if file == STANDARD_STREAM else file
         raise BadInput(
-            f"{name} has more than the {VALUE_BYTES_MAX} bytes that a value may have; nothing was sent"
+            f"{name} has more than the {VALUE_BYTES_MAX} bytes that a value may have; nothing "
+            "was sent"
         )
     return value

@@ -98,7 +98,8 @@ class Common(Struct, frozen=True):
         bool | None,
         _switch(
             "optimised",
-            "Send no version of a file's block, or of a coverable object, that the other side has (CoARES)",
+            "Send no version of a file's block, or of a coverable object, that the other side has "
+            "(CoARES)",
         ),
     ] = None
     operation_log: Annotated[
@@ -134,13 +135,15 @@ class Common(Struct, frozen=True):
         path = self.cluster or os.environ.get(CLUSTER_VARIABLE)
         if not path:
             raise BadInput(
-                f"which cluster? Give -c FILE or set {CLUSTER_VARIABLE}; `ares-cli init DIR` writes DIR/cluster.toml"
+                f"which cluster? Give -c FILE or set {CLUSTER_VARIABLE}; `ares-cli init DIR` "
+                "writes DIR/cluster.toml"
             )
         settings = Settings.load(path)
         key = self.key_file or os.environ.get(KEY_VARIABLE)
         if self.key_file and settings.security is None:
             raise BadInput(
-                f"--key: the cluster of {settings.path} has no keys, and nothing would be secured by this one"
+                f"--key: the cluster of {settings.path} has no keys, and nothing would be "
+                "secured by this one"
             )
         if key and settings.security is not None:
             settings = structs.replace(

@@ -63,7 +63,8 @@ def torture(
         bool,
         typer.Option(
             "--etcd",
-            help="So many members of an etcd decide, and are hurt, instead; needs the program etcd.",
+            help="So many members of an etcd decide, and are hurt, instead; needs the program "
+            "etcd.",
         ),
     ] = False,
     workload: Annotated[
@@ -126,8 +127,9 @@ def _progress(
         nonlocal next_line_s
         counts, reconfigurations = progress.counts, progress.reconfigurations
         line = (
-            f"{name}: {progress.seconds:.0f} s, {counts.operations} operations ({counts.errors} failed), {progress.faults} faults, "
-            f"{reconfigurations['done']} reconfigurations; configuration {progress.configuration}"
+            f"{name}: {progress.seconds:.0f} s, {counts.operations} operations ({counts.errors} "
+            f"failed), {progress.faults} faults, {reconfigurations['done']} reconfigurations; "
+            f"configuration {progress.configuration}"
         )
         if console.is_terminal:
             update(line)
@@ -171,7 +173,8 @@ def _report(common: Common, summary: "Summary", directory: Path) -> None:
         f"written: {directory / 'history.jsonl'}, {directory / 'timeline.html'}", soft_wrap=True
     )
     console.print(
-        f"[bold {'green' if summary.ok else 'red'}]seed {summary.seed}: {escape(summary.verdict)}[/]",
+        f"[bold {'green' if summary.ok else 'red'}]seed {summary.seed}: "
+        f"{escape(summary.verdict)}[/]",
         soft_wrap=True,
     )
     return None

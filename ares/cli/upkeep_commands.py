@@ -194,13 +194,22 @@ def _sentence(reply: Reply) -> str:
             "" if reply.leaving else ", and written anew"
         )
     if reply.repaired:
-        said += f"; {_count(reply.repaired, 'element')} repaired from other servers since it was started"
+        said += (
+            f"; {_count(reply.repaired, 'element')} repaired from other servers since it was "
+            "started"
+        )
     if reply.quarantined:
-        said += f"; {_count(reply.quarantined, 'element')} not repaired yet: too few other servers have theirs. It goes on trying"
+        said += (
+            f"; {_count(reply.quarantined, 'element')} not repaired yet: too few other servers "
+            "have theirs. It goes on trying"
+        )
     if reply.leaving:
         said += "; its disk is full, and what is damaged cannot be written anew until there is room"
     if reply.in_logs:
-        said += f"; {_count(reply.in_logs, 'file')} of logs damaged: other servers are asked for what is there, and a start will refuse it"
+        said += (
+            f"; {_count(reply.in_logs, 'file')} of logs damaged: other servers are asked for "
+            "what is there, and a start will refuse it"
+        )
     return (
         said
         if reply.damaged or reply.in_logs or reply.quarantined or reply.repaired
@@ -244,7 +253,8 @@ async def _ask_each(
     unknown = [process for process in replies if process not in addresses]
     if unknown:
         raise BadInput(
-            f"{settings.path} has no server or consensus member {', '.join(map(repr, unknown))}; known: {', '.join(addresses)}"
+            f"{settings.path} has no server or consensus member {', '.join(map(repr, unknown))}; "
+            f"known: {', '.join(addresses)}"
         )
     connections, all_answered, message = (
         connections_of(settings),

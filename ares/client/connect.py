@@ -51,8 +51,9 @@ class Connecting:
         if name.startswith("__"):
             raise AttributeError(name)
         raise AttributeError(
-            f"connect() gives no store yet, so there is no {name!r}: use `async with connect(...) as store`, "
-            "or `store = await connect(...)`; without asyncio, `with ares.connect_blocking(...) as store`"
+            f"connect() gives no store yet, so there is no {name!r}: use `async with "
+            "connect(...) as store`, or `store = await connect(...)`; without asyncio, `with "
+            "ares.connect_blocking(...) as store`"
         )
 
     def __await__(self) -> Generator[Any, None, Manager]:

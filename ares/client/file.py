@@ -484,7 +484,8 @@ class FileWriter:
     def _check(self) -> None:
         if self._ended:
             raise BadInput(
-                f"this writer of file {self._file.name!r} was closed, or has given up; begin with a new one"
+                f"this writer of file {self._file.name!r} was closed, or has given up; begin "
+                "with a new one"
             )
 
     async def _begun(self) -> Put:

@@ -209,7 +209,8 @@ class LocalCopy(Sink):
             # file that was looked at.
             if _identity(_status(self._path)) != _identity(self._found):
                 raise BadInput(
-                    f"{self._path} was changed by somebody else while it was being brought up to date, and was left so; try again"
+                    f"{self._path} was changed by somebody else while it was being brought up to "
+                    "date, and was left so; try again"
                 )
             if self._new is None and (
                 self._old is None or self._offset < sum(chunk.length for chunk in self._chunks)
@@ -257,7 +258,8 @@ class LocalCopy(Sink):
             copied = os.sendfile(new, self._old, offset, min(count, COPY_BYTES))
             if not copied:
                 raise BadInput(
-                    f"{self._path} became shorter while it was being brought up to date; try again when nobody writes to it"
+                    f"{self._path} became shorter while it was being brought up to date; try "
+                    "again when nobody writes to it"
                 )
             offset, count = offset + copied, count - copied
 
@@ -388,7 +390,8 @@ class Remembered:
             entry = None
         if entry is None or entry.copy != copy:
             log.warning(
-                "%s is not an entry of this release and is ignored: what %s is based on is taken as unknown",
+                "%s is not an entry of this release and is ignored: what %s is based on is taken "
+                "as unknown",
                 path,
                 os.fsdecode(copy.path),
             )

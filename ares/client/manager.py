@@ -216,7 +216,8 @@ class Manager(ObjectStore):
         """
         if isinstance(configuration, Configuration) and configuration.dap == "chain":
             raise BadInput(
-                f"a chain makes a log: store.log({name!r}, create=...), or `ares-cli log create`; nothing was changed"
+                f"a chain makes a log: store.log({name!r}, create=...), or `ares-cli log "
+                "create`; nothing was changed"
             )
         refuse_mirror(name)
         first, created = await self._created(name, configuration, timeout_s)
@@ -236,7 +237,8 @@ class Manager(ObjectStore):
         refuse_mirror(name)
         if isinstance(name, str) and name.startswith(FILE_DOMAINS):
             raise BadInput(
-                f"names that begin with {FILE_DOMAINS} are those of files, and no log is called {name!r}; nothing was changed"
+                f"names that begin with {FILE_DOMAINS} are those of files, and no log is called "
+                f"{name!r}; nothing was changed"
             )
         first, created = await self._created(name, configuration, timeout_s)
         return _log(self._opened(first, reads)), created
@@ -266,7 +268,10 @@ class Manager(ObjectStore):
             await self.write_named(_entry(domain), msgspec.msgpack.encode(first), timeout)
         except Uncertain as error:
             error.may_have_taken_effect = True
-            error.advice = f"what domain {name!r} begins with is decided ({first.describe()}), and creating it again completes it"
+            error.advice = (
+                f"what domain {name!r} begins with is decided ({first.describe()}), and creating "
+                "it again completes it"
+            )
             raise
         return first, first.same_content(wished)
 
@@ -390,11 +395,13 @@ class Manager(ObjectStore):
         domain = _checked_domain(name)
         if domain == DEFAULT_DOMAIN:
             raise BadInput(
-                "the domain 'default' follows nobody: it says where the others are; `ares-cli domain move` moves it. Nothing was changed"
+                "the domain 'default' follows nobody: it says where the others are; `ares-cli "
+                "domain move` moves it. Nothing was changed"
             )
         if isinstance(await self.domain_or_log(name, timeout_s=timeout_s), Log):
             raise BadInput(
-                f"{name!r} is a log, and logs follow nobody: moves stop their appends; `ares-cli domain move` moves it. Nothing was changed"
+                f"{name!r} is a log, and logs follow nobody: moves stop their appends; `ares-cli "
+                "domain move` moves it. Nothing was changed"
             )
         flag = _flag(domain)
         if follow:
@@ -438,7 +445,8 @@ class Manager(ObjectStore):
             if bytes_per_s is not None or skip_undecodable or transfer != "client":
                 what = "bytes_per_s, skip_undecodable and transfer"
                 raise BadInput(
-                    f"{domain!r} is a log: {what} are for domains that hold objects; nothing was changed"
+                    f"{domain!r} is a log: {what} are for domains that hold objects; nothing was "
+                    "changed"
                 )
             return await found.reconfigure(configuration, progress=progress, timeout_s=timeout_s)
         move = super().reconfigure if found is self else found.reconfigure
@@ -482,7 +490,8 @@ class Manager(ObjectStore):
         """
         if not isinstance(configuration, Configuration):
             raise BadInput(
-                f"a configuration is made by Configuration.abd, Configuration.ec or Configuration.chain; {type(configuration).__name__} is none"
+                "a configuration is made by Configuration.abd, Configuration.ec or "
+                f"Configuration.chain; {type(configuration).__name__} is none"
             )
         resolved = configuration.resolved(self._book)
         described = await self.describe(list(resolved.servers), brief=True)
@@ -490,11 +499,13 @@ class Manager(ObjectStore):
             says = described.get(server.id)
             if says is not None and says.server != server.id:
                 raise BadInput(
-                    f"at {server.address} answers {says.server}, not {server.id}: is this the right cluster file?"
+                    f"at {server.address} answers {says.server}, not {server.id}: is this the "
+                    "right cluster file?"
                 )
             if says is not None and says.cluster != self.configuration.cluster_id:
                 raise BadInput(
-                    f"{server.id} at {server.address} runs with the file of another cluster: is this the right cluster file?"
+                    f"{server.id} at {server.address} runs with the file of another cluster: is "
+                    "this the right cluster file?"
                 )
         if silent := [server.id for server in resolved.servers if server.id not in described]:
             known = ", ".join(
@@ -579,13 +590,15 @@ class Manager(ObjectStore):
             first = msgspec.msgpack.decode(entry, type=Configuration)
         except msgspec.MsgspecError as error:
             raise ConfigurationRefused(
-                f"the directory entry of domain {domain!r} cannot be read: {error}; its objects are untouched"
+                f"the directory entry of domain {domain!r} cannot be read: {error}; its objects "
+                "are untouched"
             ) from error
         if self._decided is not None and not (
             (first.domain, first.index) == (domain, 0) and self._decided(first)
         ):
             raise ConfigurationRefused(
-                f"the directory entry of domain {domain!r} is not what was decided; its objects are untouched"
+                f"the directory entry of domain {domain!r} is not what was decided; its objects "
+                "are untouched"
             )
         return first
 
@@ -637,7 +650,8 @@ def _begin(first: Configuration) -> Operation[Configuration]:
 def _objects(found: "ObjectStore | Log") -> ObjectStore:
     if isinstance(found, Log):
         raise BadInput(
-            f"{found.name!r} is a log, which holds no objects: use `await store.log({found.name!r})`, or `ares-cli log`; nothing was changed"
+            f"{found.name!r} is a log, which holds no objects: use `await "
+            f"store.log({found.name!r})`, or `ares-cli log`; nothing was changed"
         )
     return found
 
@@ -645,7 +659,8 @@ def _objects(found: "ObjectStore | Log") -> ObjectStore:
 def _log(found: "ObjectStore | Log") -> Log:
     if not isinstance(found, Log):
         raise BadInput(
-            f"{found.name!r} is no log but a domain that holds objects: use `await store.domain({found.name!r})`, or --domain; nothing was changed"
+            f"{found.name!r} is no log but a domain that holds objects: use `await "
+            f"store.domain({found.name!r})`, or --domain; nothing was changed"
         )
     return found
 

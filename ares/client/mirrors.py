@@ -160,6 +160,7 @@ def refuse_mirror(name: object) -> None:
     """Refuse a mirror's name with :class:`BadInput`: only mirror functions use mirrors."""
     if isinstance(name, str) and name.startswith(MIRROR_DOMAINS):
         raise BadInput(
-            f"names that begin with {MIRROR_DOMAINS} are those of mirrors, and {name!r} is not opened: `ares-cli domain mirror` makes mirrors, and "
-            "`ares-cli read --stale-ok`, or read_stale, reads them; nothing was changed"
+            f"names that begin with {MIRROR_DOMAINS} are those of mirrors, and {name!r} is not "
+            "opened: `ares-cli domain mirror` makes mirrors, and `ares-cli read --stale-ok`, or "
+            "read_stale, reads them; nothing was changed"
         )

@@ -298,7 +298,8 @@ class Runner:
         """Check the event loop. Raises :class:`BadInput` if the runner was made on another loop."""
         if asyncio._get_running_loop() is not self._loop:
             raise BadInput(
-                "a connection is used on the event loop where it was made: connect there, or use ares.connect_blocking; nothing was sent"
+                "a connection is used on the event loop where it was made: connect there, or use "
+                "ares.connect_blocking; nothing was sent"
             )
 
     async def close(self) -> None:

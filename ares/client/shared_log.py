@@ -119,7 +119,8 @@ class Log(Domain):
             entries, Iterable
         ):
             raise BadInput(
-                f"append_many takes a list of entries, not {type(entries).__name__}; nothing was sent"
+                f"append_many takes a list of entries, not {type(entries).__name__}; nothing was "
+                "sent"
             )
         return self._append(tuple([checked_entry(entry) for entry in entries]), at, timeout_s)
 
@@ -296,7 +297,8 @@ class Log(Domain):
         """
         if isinstance(configuration, Configuration) and configuration.dap != "chain":
             raise ConfigurationRefused(
-                f"{self.name!r} is a log, and its configurations are chains (Configuration.chain): nothing was changed"
+                f"{self.name!r} is a log, and its configurations are chains "
+                "(Configuration.chain): nothing was changed"
             )
         wished = await self._identify(configuration)
         chain = await self._run(
@@ -340,7 +342,8 @@ def checked_entry(entry: Bytes) -> bytes:
         raise BadInput(f"an entry is bytes, not {type(entry).__name__}; nothing was sent")
     if size > ENTRY_BYTES_MAX:
         raise BadInput(
-            f"an entry has at most {ENTRY_BYTES_MAX} bytes, not {size}; nothing was sent. Larger ones go into a file that an entry names"
+            f"an entry has at most {ENTRY_BYTES_MAX} bytes, not {size}; nothing was sent. Larger "
+            "ones go into a file that an entry names"
         )
     return entry
 
@@ -348,6 +351,7 @@ def checked_entry(entry: Bytes) -> bytes:
 def _is_cr(reads: str) -> bool:
     if reads not in _FROM_TAIL:
         raise BadInput(
-            f"reads are answered by any server (craq) or by the tail (cr), not by {reads!r}; nothing was sent"
+            f"reads are answered by any server (craq) or by the tail (cr), not by {reads!r}; "
+            "nothing was sent"
         )
     return _FROM_TAIL[reads]

@@ -50,7 +50,8 @@ async def read_stale(
     name = checked_key(key)
     if max_age_s is not None and not is_number(max_age_s, SECONDS_MAX):
         raise BadInput(
-            f"a greatest age is a number of seconds from 0 to {SECONDS_MAX:g}, not {shown_number(max_age_s)}; nothing was sent"
+            f"a greatest age is a number of seconds from 0 to {SECONDS_MAX:g}, not "
+            f"{shown_number(max_age_s)}; nothing was sent"
         )
     life = 1
     while site is not None and await manager.is_near(MirrorName(domain, site, life + 1).name):

@@ -316,7 +316,8 @@ class ObjectStore(Domain):
         name = checked_key(key)
         if version is not None and not is_tag(version):
             raise BadInput(
-                f"a version is a Tag as read_versioned returns it, or None for an object that is absent, not {version!r}"
+                "a version is a Tag as read_versioned returns it, or None for an object that is "
+                f"absent, not {version!r}"
             )
         given = checked_value(value)
         covered = await self._runner.run(
@@ -419,14 +420,18 @@ class ObjectStore(Domain):
         :class:`ares.ConsensusUnavailable`.
         """
         if isinstance(configuration, Configuration) and configuration.dap == "chain":
-            why = "a chain is for a log, which `store.log(NAME, create=...)` makes. Nothing was changed"
+            why = (
+                "a chain is for a log, which `store.log(NAME, create=...)` makes. Nothing was "
+                "changed"
+            )
             raise ConfigurationRefused(
                 f"domain {self.name!r} holds objects, and its configurations are abd or ec: {why}"
             )
         throttle = None if bytes_per_s is None else Throttle(bytes_per_s)
         if transfer not in get_args(Transfer):
             raise BadInput(
-                f"transfer is one of {', '.join(get_args(Transfer))}, not {transfer!r}; nothing was changed"
+                f"transfer is one of {', '.join(get_args(Transfer))}, not {transfer!r}; nothing "
+                "was changed"
             )
         move = reconfigure(
             self._view,
@@ -529,7 +534,8 @@ def checked_value(value: bytes | bytearray | memoryview) -> bytes:
         raise BadInput(f"a value is bytes, not {type(value).__name__}; nothing was sent")
     if size > VALUE_BYTES_MAX:
         raise BadInput(
-            f"a value may have at most {VALUE_BYTES_MAX} bytes; nothing was sent. Larger ones go through files"
+            f"a value may have at most {VALUE_BYTES_MAX} bytes; nothing was sent. Larger ones go "
+            "through files"
         )
     return bytes(value)
 

@@ -175,7 +175,8 @@ def check_unused(directory: Path) -> None:
     for existing in (directory / FILE_NAME, directory / PASSWORD_NAME, directory / KEYS_NAME):
         if existing.exists():
             raise BadInput(
-                f"{existing} exists, and init never overwrites a cluster: choose another directory, or remove it yourself"
+                f"{existing} exists, and init never overwrites a cluster: choose another "
+                "directory, or remove it yourself"
             )
 
 
@@ -190,10 +191,14 @@ def create(directory: Path, plan: Plan) -> Settings:
     check_unused(directory)
     if plan.etcd and plan.consensus:
         raise BadInput(
-            "either consensus members decide or an etcd does: say --etcd or --consensus, not both; nothing was written"
+            "either consensus members decide or an etcd does: say --etcd or --consensus, not "
+            "both; nothing was written"
         )
     if plan.etcd and plan.security == "curve":
-        why = "servers of a cluster with keys take only decisions that its consensus members have signed, and etcd signs nothing"
+        why = (
+            "servers of a cluster with keys take only decisions that its consensus members have "
+            "signed, and etcd signs nothing"
+        )
         raise BadInput(
             f"--etcd and --security curve do not go together: {why}; nothing was written"
         )
@@ -209,7 +214,8 @@ def create(directory: Path, plan: Plan) -> Settings:
         if (found := kept_in(process.data) or (record if record.exists() else None)) is not None:
             remove = f"remove {found if found == record else process.data} yourself"
             raise BadInput(
-                f"{found} is left of an earlier cluster: choose another directory, or {remove}; nothing was written"
+                f"{found} is left of an earlier cluster: choose another directory, or {remove}; "
+                "nothing was written"
             )
     try:
         make_directory(directory, DIRECTORY_MADE_FOR_ALL)
@@ -251,7 +257,8 @@ def largest_k(servers: int) -> int:
     """
     if servers < 3:
         raise BadInput(
-            f"erasure coding over {servers} servers survives no crash whatever k is: use 3 servers or more, or give --k yourself"
+            f"erasure coding over {servers} servers survives no crash whatever k is: use 3 "
+            "servers or more, or give --k yourself"
         )
     return servers - 2
 
@@ -278,9 +285,13 @@ def _text(plan: Plan, keys: Mapping[str, str]) -> str:
     if not plan.host.strip():
         raise BadInput("--host: expected the address that everything listens on, and it is empty")
     if plan.security is None and not is_loopback(plan.host):
-        why = f"{plan.host} is not a loopback address: without keys anyone who reaches it can read and write"
+        why = (
+            f"{plan.host} is not a loopback address: without keys anyone who reaches it can read "
+            "and write"
+        )
         raise BadInput(
-            f"{why}. Say --security curve, and everybody gets a key; or, if its network is trusted, say --security none"
+            f"{why}. Say --security curve, and everybody gets a key; or, if its network is "
+            "trusted, say --security none"
         )
     file = _file(plan, keys, configuration)
     remarks = _REMARKS | {

@@ -84,12 +84,18 @@ class SecuritySettings(Struct, frozen=True):
     def client_key(self, path: str | None) -> SecretKey:
         """Return the key pair of this client."""
         if path is None:
-            why = "this cluster knows its clients by their keys: give --key FILE, set ARES_KEY, or write key = 'FILE' under [client]"
+            why = (
+                "this cluster knows its clients by their keys: give --key FILE, set ARES_KEY, or "
+                "write key = 'FILE' under [client]"
+            )
             refuse(self.file, "client.key", f"{why}. `ares-cli keys new` makes keys")
         if may_be_key(Path(path).name) and not os.path.lexists(
             path
         ):  # a slip; the error must not repeat the secret
-            why = "expected the path of a file that holds it, and was given what looks like the key itself: write it into a file of mode 600"
+            why = (
+                "expected the path of a file that holds it, and was given what looks like the key "
+                "itself: write it into a file of mode 600"
+            )
             refuse(self.file, "the client's key (--key, ARES_KEY or client.key)", why)
         return SecretKey(
             read_key(
@@ -120,7 +126,10 @@ def security_settings(path: Path, file: FileTable) -> SecuritySettings | None:
             )
         return None
     if file.etcd is not None:
-        why = "servers take only decisions that consensus members of the cluster's own have signed, and etcd signs nothing"
+        why = (
+            "servers take only decisions that consensus members of the cluster's own have signed, "
+            "and etcd signs nothing"
+        )
         refuse(path, "etcd", f'expected [[consensus]] tables with security = "curve": {why}')
     seen: dict[str, str] = {}
     for key, table in processes:
@@ -140,14 +149,16 @@ def security_settings(path: Path, file: FileTable) -> SecuritySettings | None:
             refuse(
                 path,
                 f"{key}.id",
-                f"expected another name: {DECISIONS_ID} is what the key is called that decisions are signed with",
+                f"expected another name: {DECISIONS_ID} is what the key is called that decisions "
+                "are signed with",
             )
         seen[table.public_key] = key
     if file.consensus and (file.decision_key is None or not is_key(file.decision_key)):
         refuse(
             path,
             "decision_key",
-            f"expected the public key that decisions are signed with, 64 characters 0-9a-f, {_found(file.decision_key)}",
+            "expected the public key that decisions are signed with, 64 characters 0-9a-f, "
+            f"{_found(file.decision_key)}",
         )
     return SecuritySettings(
         path.absolute(), path.absolute().parent / (file.keys or KEYS_NAME), file.decision_key or ""
@@ -205,7 +216,8 @@ def authorise(
         clients = read_clients(security.clients_path, managed=True)
         if any(client.name == name for client in clients):
             raise BadInput(
-                f"there is a client {name!r} already: choose another name, or `ares-cli keys revoke {name}` first; nothing was made"
+                f"there is a client {name!r} already: choose another name, or `ares-cli keys "
+                f"revoke {name}` first; nothing was made"
             )
         pair = SecretKey.generate()
         client = Client(name, pair.public, ROLES[role])
@@ -230,8 +242,12 @@ def revoke(security: SecuritySettings, name: str, allow_no_admin: bool = False) 
             )
         admins = [client.name for client in clients if client.role is Role.ADMIN]
         if admins == [name] and not allow_no_admin:
-            why = f"{name} is the last client with the role admin: nobody could have servers scrub or log more any longer"
+            why = (
+                f"{name} is the last client with the role admin: nobody could have servers scrub "
+                "or log more any longer"
+            )
             raise BadInput(
-                f"{why}. `ares-cli keys new NAME --role admin` makes another first; or say --allow-no-admin; nothing was changed"
+                f"{why}. `ares-cli keys new NAME --role admin` makes another first; or say "
+                "--allow-no-admin; nothing was changed"
             )
         write_clients(security.clients_path, left)

@@ -57,7 +57,10 @@ The file has a line for each identity of a server in a cluster file, or a member
 _CLAIM_BYTES_MAX = 64
 _RECORD_BYTES_MAX = 1 << 20
 _log = logging.getLogger(__name__)
-_NEW_TEXT = "Nothing has started in this directory yet. The first start removes this file; without it an empty directory is taken for a lost one.\n"
+_NEW_TEXT = (
+    "Nothing has started in this directory yet. The first start removes this file; without it an "
+    "empty directory is taken for a lost one.\n"
+)
 
 
 class Claim(Struct, frozen=True):
@@ -84,7 +87,8 @@ def prepare(directory: Path) -> bool:
     with _refusing_unusable(directory):
         if (kept := kept_in(directory)) is not None:
             raise BadInput(
-                f"{directory} is not that of a process that never ran: {kept} is there; nothing was changed in it"
+                f"{directory} is not that of a process that never ran: {kept} is there; nothing "
+                "was changed in it"
             )
         if (directory / NEW_NAME).exists():
             return False
@@ -165,7 +169,10 @@ def remember_start(directory: Path, name: str) -> None:
         if name not in names:
             replace_durably(record, "".join(f"{line}\n" for line in (*names, name)))
     except OSError as error:
-        then = "nothing but the directory itself will tell whether anything ran there, should its disk be missing one day"
+        then = (
+            "nothing but the directory itself will tell whether anything ran there, should its "
+            "disk be missing one day"
+        )
         _log.warning("this start cannot be remembered in %s (%s): %s", record, error.strerror, then)
 
 
@@ -258,7 +265,8 @@ def held(directory: Path) -> Iterator[None]:
         except BlockingIOError:
             holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
             raise BadInput(
-                f"{directory} is in use by the process with pid {holder}: stop that one first, or give this one another directory"
+                f"{directory} is in use by the process with pid {holder}: stop that one first, "
+                "or give this one another directory"
             ) from None
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
@@ -273,5 +281,6 @@ def _refusing_unusable(directory: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise BadInput(
-            f"the directory {directory} cannot be used: {error.strerror} ({error.filename}); nothing was changed in it"
+            f"the directory {directory} cannot be used: {error.strerror} ({error.filename}); "
+            "nothing was changed in it"
         ) from error

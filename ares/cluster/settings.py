@@ -86,13 +86,15 @@ class Settings(Struct, frozen=True):
         file = Path(path)
         if file.is_dir():
             raise BadInput(
-                f"{file} is a directory; name the cluster file in it, for example {file / FILE_NAME}"
+                f"{file} is a directory; name the cluster file in it, for example "
+                f"{file / FILE_NAME}"
             )
         try:
             text = read_named(file, SETTINGS_BYTES_MAX)[0].decode("utf-8")
         except OSError as error:
             raise BadInput(
-                f"{file}: the cluster file cannot be read: {error.strerror}. `ares-cli init DIR` writes a new one"
+                f"{file}: the cluster file cannot be read: {error.strerror}. `ares-cli init DIR` "
+                "writes a new one"
             ) from error
         except UnicodeDecodeError as error:
             raise BadInput(f"{file}: expected a text file in UTF-8: {error}") from error
@@ -209,7 +211,8 @@ class _Checks:
             refuse(
                 self._path,
                 "client.site",
-                f"expected the site of a [[server]], found {file.client.site!r}; known: {', '.join(sites) or 'none'}",
+                f"expected the site of a [[server]], found {file.client.site!r}; known: "
+                f"{', '.join(sites) or 'none'}",
             )
         security = security_settings(self._path, file)
         paths = {
@@ -281,7 +284,10 @@ class _Checks:
             except ValueError as error:
                 refuse(self._path, key, str(error))
             if needed and file.security is None and not is_loopback(host):
-                why = f"expected a loopback address, found {address!r}: without keys anyone who reaches it can read and write"
+                why = (
+                    f"expected a loopback address, found {address!r}: without keys anyone who "
+                    "reaches it can read and write"
+                )
                 refuse(
                     self._path,
                     key,
@@ -334,14 +340,17 @@ class _Checks:
 def _notes(members: int, etcd: EtcdTable | None) -> tuple[str, ...]:
     if etcd is not None:
         return (
-            f"decisions are kept by the etcd at {', '.join(etcd.endpoints)}, which is started and stopped elsewhere",
+            f"decisions are kept by the etcd at {', '.join(etcd.endpoints)}, which is started "
+            "and stopped elsewhere",
         )
     if members == 0:
         return (
-            "no consensus members: reads and writes work, creating domains and reconfiguring do not",
+            "no consensus members: reads and writes work, creating domains and reconfiguring do "
+            "not",
         )
     if members % 2 == 0:
         return (
-            f"{members} consensus members survive no more crashes than {members - 1} would: an odd number is better",
+            f"{members} consensus members survive no more crashes than {members - 1} would: an "
+            "odd number is better",
         )
     return ()

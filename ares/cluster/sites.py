@@ -127,11 +127,13 @@ def mirror_at(
     """
     if settings.autopilot is None:
         raise BadInput(
-            f"the autopilot copies domains to their mirrors, and {settings.path} has no table [autopilot] (docs/autopilot.md)"
+            f"the autopilot copies domains to their mirrors, and {settings.path} has no table "
+            "[autopilot] (docs/autopilot.md)"
         )
     if site_of(labels_of(settings), like) == site:
         raise BadInput(
-            f"domain {name!r} lives at site {site!r} itself, and needs no mirror there; nothing was changed"
+            f"domain {name!r} lives at site {site!r} itself, and needs no mirror there; nothing "
+            "was changed"
         )
     return at_site(settings, site, MIRROR_DOMAINS + name, like, allow_no_faults=allow_no_faults)
 

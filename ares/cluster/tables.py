@@ -161,7 +161,10 @@ class AutopilotSettings(Table, frozen=True):
             EVERY_S_MIN <= every_s < math.inf,
             f"expected seconds (at least {EVERY_S_MIN:g}), found {every_s:g}",
         )
-        why = f"no fewer than every_s: one look is not enough to replace a server (at least {every_s:g})"
+        why = (
+            "no fewer than every_s: one look is not enough to replace a server (at least "
+            f"{every_s:g})"
+        )
         yield (
             "after_s",
             every_s <= after_s < math.inf,
@@ -463,14 +466,23 @@ class FileTable(Table, frozen=True, kw_only=True):
         yield "server", bool(self.server), "expected at least one [[server]] table, found none"
         why = "expected the path of a file with the consensus members' shared secret, but missing"
         yield "consensus_password", bool(self.consensus_password) or not members, why
-        why = "expected either [[consensus]] tables or [etcd], found both: two services would decide apart from each other"
+        why = (
+            "expected either [[consensus]] tables or [etcd], found both: two services would "
+            "decide apart from each other"
+        )
         yield "etcd", etcd is None or not members, why
         low, high = BEAT_S_BOUNDS
-        why = f"expected seconds from {low} to {high:g} between two signs of life of the leading consensus member, found {self.consensus_beat_s!r}"
+        why = (
+            f"expected seconds from {low} to {high:g} between two signs of life of the leading "
+            f"consensus member, found {self.consensus_beat_s!r}"
+        )
         yield "consensus_beat_s", low <= self.beat_s <= high, why
         why = "expected only with [[consensus]] tables, and here etcd decides"
         yield "consensus_password", etcd is None or self.consensus_password is None, why
-        why = f"expected only with [[consensus]] tables: one of them leads and flies it{'' if etcd is None else ', and etcd runs nothing of ares'}"
+        why = (
+            "expected only with [[consensus]] tables: one of them leads and flies "
+            f"it{'' if etcd is None else ', and etcd runs nothing of ares'}"
+        )
         yield "autopilot", self.autopilot is None or bool(members), why
 
     @property
@@ -524,7 +536,8 @@ def fitting(limits: Limits) -> Limits:
         return limits
     fewer = max(soft - DESCRIPTORS_BESIDE, soft // 2)
     _log.warning(
-        "%d connections of clients instead of %d: this process may open %d files (ulimit -n, LimitNOFILE)",
+        "%d connections of clients instead of %d: this process may open %d files (ulimit -n, "
+        "LimitNOFILE)",
         fewer,
         limits.connections,
         soft,
@@ -566,7 +579,8 @@ def decode(text: str, path: Path) -> FileTable:
             refuse(
                 path,
                 "format",
-                f"expected {FORMAT}, found {format}: the file was written for {age} release of ares; use that one",
+                f"expected {FORMAT}, found {format}: the file was written for {age} release of "
+                "ares; use that one",
             )
         file = msgspec.convert(tables, FileTable, dec_hook=_path)
     except NotToml as error:
@@ -585,7 +599,8 @@ def _path(kind: type, value: object) -> Path:
     if isinstance(value, str):
         return Path(value) if value else NO_PATH
     raise ValueError(
-        f"Expected `str`, got `{ {'list': 'array', 'dict': 'object'}.get(name := type(value).__name__, name) }`"
+        "Expected `str`, got "
+        f"`{ {'list': 'array', 'dict': 'object'}.get(name := type(value).__name__, name) }`"
     )
 
 

@@ -56,7 +56,8 @@ class CertifiedConsensus:
         """
         if not self._verifier(configuration):
             raise ConfigurationRefused(
-                "only what was decided here, with the certificate of that, can be finalized; nothing was kept"
+                "only what was decided here, with the certificate of that, can be finalized; "
+                "nothing was kept"
             )
         await self._consensus.tell_finalized(configuration, timeout_s)
 
@@ -79,7 +80,8 @@ class CertifiedConsensus:
         """
         if configuration.index < 0 or configuration.cluster != self._cluster:
             raise ConfigurationRefused(
-                "that configuration is of another cluster, and is not decided here: is this the right cluster file?"
+                "that configuration is of another cluster, and is not decided here: is this the "
+                "right cluster file?"
             )
         if configuration.domain == DEFAULT_DOMAIN and configuration.index == 0:
             raise ConfigurationRefused(
@@ -87,7 +89,8 @@ class CertifiedConsensus:
             )
         if configuration.dap == "chain" and configuration.domain == DEFAULT_DOMAIN:
             raise ConfigurationRefused(
-                "the domain 'default' holds objects, and no chain is decided for it; nothing was changed"
+                "the domain 'default' holds objects, and no chain is decided for it; nothing was "
+                "changed"
             )
 
     async def _require_same_kind(self, configuration: Configuration, timeout_s: float) -> None:

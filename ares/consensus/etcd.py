@@ -211,7 +211,10 @@ class EtcdCluster:
         self._cluster = self._cluster or (cluster, endpoint.address)
         if cluster != self._cluster[0]:
             known = f"{self._cluster[1]} (cluster {self._cluster[0]:x})"
-            why = f"{endpoint.address} (cluster {cluster:x}) and {known} are no members of one etcd cluster, and two would decide apart"
+            why = (
+                f"{endpoint.address} (cluster {cluster:x}) and {known} are no members of one "
+                "etcd cluster, and two would decide apart"
+            )
             raise ConsensusUnavailable(f"{why}; name the endpoints of one in the cluster file")
 
     async def _call(self, endpoint: _Endpoint, method: Method, request: Any) -> Any:
@@ -379,7 +382,8 @@ def _written(kept: Decision[Configuration] | Finalized[Configuration]) -> bytes:
     value = MAGIC + bytes([FORMAT]) + msgspec.msgpack.encode(kept)
     if len(value) > VALUE_BYTES_MAX:
         raise ConfigurationRefused(
-            f"the description of a configuration takes at most {VALUE_BYTES_MAX} bytes, not {len(value)}; nothing was sent"
+            f"the description of a configuration takes at most {VALUE_BYTES_MAX} bytes, not "
+            f"{len(value)}; nothing was sent"
         )
     return value
 
@@ -388,12 +392,14 @@ def _read(key: str, value: bytes, kind: type[Kept]) -> Kept:
     head, content = value[: len(MAGIC) + 1], value[len(MAGIC) + 1 :]
     if head[:-1] != MAGIC:
         raise UnreadableDecision(
-            f"a value of {len(value)} bytes that ares did not write; see that the prefix in the cluster file is its own",
+            f"a value of {len(value)} bytes that ares did not write; see that the prefix in the "
+            "cluster file is its own",
             key,
         )
     if head[-1] != FORMAT:
         raise UnreadableDecision(
-            f"it has format {head[-1]}, this release reads {FORMAT}: use the same release of ares everywhere",
+            f"it has format {head[-1]}, this release reads {FORMAT}: use the same release of "
+            "ares everywhere",
             key,
         )
     try:
@@ -407,7 +413,8 @@ def _read(key: str, value: bytes, kind: type[Kept]) -> Kept:
 def _check_place(key: str, content: Configuration, domain: DomainName, index: int) -> None:
     if (content.domain, content.index) != (domain, index):
         raise UnreadableDecision(
-            f"it is for index {content.index} of domain {content.domain!r}: somebody copied or moved it",
+            f"it is for index {content.index} of domain {content.domain!r}: somebody copied or "
+            "moved it",
             key,
         )
 

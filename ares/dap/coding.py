@@ -96,7 +96,8 @@ class ReedSolomon:
         _, size, _, whole = _unpack_header(probe)
         if whole != len(_PROBE) or not probe[_HEADER_BYTES:].startswith(_PROBE[:size]):
             raise ConfigurationRefused(
-                f"erasure code {backend}: this release of liberasurecode writes elements in another format"
+                f"erasure code {backend}: this release of liberasurecode writes elements in "
+                "another format"
             )
         self.more_bytes = len(probe) - size
 
@@ -145,7 +146,8 @@ class ReedSolomon:
             if len(part) != length or size <= 0:
                 raise DecodeFailed(
                     "an object",
-                    f"element {index} has a part of {len(part)} bytes, which does not fit the others",
+                    f"element {index} has a part of {len(part)} bytes, which does not fit the "
+                    "others",
                 )
             header_index, header_size, _, whole = _unpack_header(part)
             if (

@@ -182,7 +182,10 @@ class DataAccess:
             except Unavailable as error:
                 if looks is None:
                     raise
-                why = f"asked {looks.failed} times, and each time too few elements of one version were at hand"
+                why = (
+                    f"asked {looks.failed} times, and each time too few elements of one version "
+                    "were at hand"
+                )
                 raise DecodeFailed(object, why) from error
 
     def put_data(self, object: ObjectName, tag: Tag, value: Value) -> Operation[FoundTag]:

@@ -312,14 +312,19 @@ def describe(configuration: Configuration, finding: Finding) -> str:
             if server not in finding.lacking and server in finding.lists
         ]
         return (
-            f"of the {configuration.k} elements that version {finding.tag} takes in {where}, {', '.join(having) or 'no server'} can have one, and "
-            f"{', '.join(sorted(finding.lacking)) or 'nobody'} has none that can be used{said_nothing}"
+            f"of the {configuration.k} elements that version {finding.tag} takes in {where}, "
+            f"{', '.join(having) or 'no server'} can have one, and "
+            f"{', '.join(sorted(finding.lacking)) or 'nobody'} has none that can be "
+            f"used{said_nothing}"
         )
     newest = ", ".join(
         f"{server} has {tags[0] if tags else 'nothing'}"
         for server, (tags, _) in finding.lists.items()
     )
-    return f"no version has the {configuration.k} elements that it takes in {where}, of the newest ones {newest}{said_nothing}"
+    return (
+        f"no version has the {configuration.k} elements that it takes in {where}, of the newest "
+        f"ones {newest}{said_nothing}"
+    )
 
 
 def _replies(lists: Iterable[tuple[tuple[Tag, ...], Tag]]) -> list[DataReply]:

@@ -153,7 +153,10 @@ class Room:
             return
         late = [one for one in self.waiting if one.deadline <= now]
         for waiter in late:
-            story = f"{waiter.label}: it was not sent, for it waited for room behind {self.taken} bytes under way"
+            story = (
+                f"{waiter.label}: it was not sent, for it waited for room behind {self.taken} "
+                "bytes under way"
+            )
             self._fail(waiter, Unavailable(0, 0, {}, story))
         soonest = min((one.deadline for one in self.waiting if not one.ended), default=inf)
         self._look_at = max(soonest, now + LOOK_S)

@@ -546,7 +546,8 @@ class Session:
             self._throw(
                 round,
                 ConfigurationRefused(
-                    f"{server} refuses a second decision: {refusal.detail}. Nothing was changed there"
+                    f"{server} refuses a second decision: {refusal.detail}. Nothing was changed "
+                    "there"
                 ),
             )
             return

@@ -253,7 +253,8 @@ class AresFile(AbstractBufferedFile):
     ) -> None:
         if mode not in MODES:
             raise io.UnsupportedOperation(
-                f"mode {mode!r} is not supported, only {', '.join(MODES)}: a file is read, or replaced as a whole"
+                f"mode {mode!r} is not supported, only {', '.join(MODES)}: a file is read, or "
+                "replaced as a whole"
             )
         written = 0
         if mode == "rb":

@@ -183,7 +183,8 @@ def _check_format(value: bytes, name: str) -> None:
     if value[0] > FORMAT:
         raise BadBlock(
             name,
-            f"format {value[0]}, and this program reads up to {FORMAT}: use a newer release of ares",
+            f"format {value[0]}, and this program reads up to {FORMAT}: use a newer release of "
+            "ares",
         )
     if value[0] != FORMAT:
         raise BadBlock(name, f"it begins with {value[0]}, which is no format of a block")
@@ -241,7 +242,8 @@ def parse_block_name(name: str) -> tuple[BlockId, BlockId]:
     if found is None:
         raise BadBlock(
             name,
-            f"not the name of a block, which is {BLOCK_NAMES!r}, the id of a file, '/', and its own",
+            f"not the name of a block, which is {BLOCK_NAMES!r}, the id of a file, '/', and its "
+            "own",
         )
     creator, counter, own_creator, own_counter = (int(word, 16) for word in found.groups())
     return BlockId(creator, counter), BlockId(own_creator, own_counter)

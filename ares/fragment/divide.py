@@ -61,7 +61,8 @@ class Sizes(Struct, frozen=True, array_like=True):
             raise BadInput(f"{told}: they must be in this order, from {SIZE_MIN} to {SIZE_MAX}")
         if self.min > LARGEST_MIN or self.avg < SMALLEST_AVG or self.max < SMALLEST_MAX:
             raise BadInput(
-                f"{told}: min may be at most {LARGEST_MIN}, avg at least {SMALLEST_AVG}, max at least {SMALLEST_MAX}"
+                f"{told}: min may be at most {LARGEST_MIN}, avg at least {SMALLEST_AVG}, max at "
+                f"least {SMALLEST_MAX}"
             )
 
 
@@ -157,8 +158,9 @@ def _cuts(window: memoryview, sizes: Sizes, last: bool) -> Iterator[tuple[int, i
     """
     if fastcdc_cy is None:
         raise ConfigurationRefused(
-            "the compiled part of the library `fastcdc` is missing, and without it dividing files is a thousand times slower; nothing was sent. "
-            "Install a wheel of it for this Python, or a C compiler and then `pip install --no-binary fastcdc fastcdc`"
+            "the compiled part of the library `fastcdc` is missing, and without it dividing files "
+            "is a thousand times slower; nothing was sent. Install a wheel of it for this Python, "
+            "or a C compiler and then `pip install --no-binary fastcdc fastcdc`"
         )
     for found in fastcdc_cy(window, sizes.min, sizes.avg, sizes.max):
         start, end = found.offset, found.offset + found.length

@@ -127,14 +127,16 @@ def fm_read(blocks: Blocks, file: str, known: FileState | None, sink: Sink) -> O
             if now == tag:
                 raise BadBlock(
                     gone.name,
-                    "it is gone, although the file still lists it; delete the file and put it again",
+                    "it is gone, although the file still lists it; delete the file and put it "
+                    "again",
                 ) from gone
             known = None
         else:
             return FileState(genesis, tag, tuple(chain.parts))
     raise BadBlock(
         genesis_name(file),
-        f"the file was replaced {RESTARTS_MAX} times while it was being read; nothing was lost, try again",
+        f"the file was replaced {RESTARTS_MAX} times while it was being read; nothing was lost, "
+        "try again",
     )
 
 

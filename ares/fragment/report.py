@@ -51,7 +51,10 @@ class WriteReport(Struct, frozen=True):
 
     def describe(self) -> str:
         """Describe the report in a line for a person."""
-        told = f"{self.kept} blocks kept, {self.modified} modified, {self.inserted} inserted, {self.deleted} deleted"
+        told = (
+            f"{self.kept} blocks kept, {self.modified} modified, {self.inserted} inserted, "
+            f"{self.deleted} deleted"
+        )
         if self.merged:
             told += f"; {self.merged} changed by others, kept as they are"
         return told + (f"; {len(self.conflicts)} in conflict" if self.conflicts else "")

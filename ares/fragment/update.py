@@ -449,7 +449,10 @@ class Update:
 
     def look_again(self) -> Operation[None]:
         """Read every written block, every other known block, and the genesis block."""
-        unseen = "the file was written, but whether that stands could not be seen: read it, or put it again"
+        unseen = (
+            "the file was written, but whether that stands could not be seen: read it, or put it "
+            "again"
+        )
         with effect(True, unseen) if self.drafts else nullcontext():
             yield Together(self._looks(), Pace(0, self.genesis.sizes.max).window)
             yield from self._look_at_genesis()

@@ -217,7 +217,8 @@ def _decode_header(
     if header[:1] != _PREFIX:
         spoken = header[0] if header else "none"
         raise BadMessage(
-            f"message format {spoken}, and this program speaks {VERSION}: use the same release of ares on both sides"
+            f"message format {spoken}, and this program speaks {VERSION}: use the same release "
+            "of ares on both sides"
         )
     try:
         decoded: list[Any] = decoder.decode(memoryview(header)[1:])
@@ -240,7 +241,8 @@ def _attach(messages: list[AnyMessage], frames: Sequence[Frame], used: int) -> i
             end = used + len(element.parts)
             if element.frame != used or end > len(frames):
                 raise BadMessage(
-                    f"an element in frames {element.frame} to {end}, expected from {used} and below {len(frames)}"
+                    f"an element in frames {element.frame} to {end}, expected from {used} and "
+                    f"below {len(frames)}"
                 )
             parts = tuple(frames[used:end])
             whole = Element(element.index, element.length, element.checksum, parts)

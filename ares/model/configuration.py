@@ -116,7 +116,8 @@ class Configuration(Struct, frozen=True, array_like=True, dict=True):
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise BadInput(
-                f"server {', '.join(twice)[:_NAMED_CHARACTERS_MAX]} is named twice in one configuration"
+                f"server {', '.join(twice)[:_NAMED_CHARACTERS_MAX]} is named twice in one "
+                "configuration"
             )
         if self.dap == "abd" and (self.k, self.delta, self.backend) != (1, 0, ""):
             raise BadInput("ABD replicates whole values: it takes no k, delta or backend")
@@ -124,24 +125,29 @@ class Configuration(Struct, frozen=True, array_like=True, dict=True):
             raise BadInput("a chain replicates whole entries: it takes no k, delta or backend")
         if not 0 <= self.start <= (POSITION_MAX if self.dap == "chain" else 0):
             raise BadInput(
-                f"a chain starts at a position from 0 to {POSITION_MAX}, and only a chain has one: not {self.start}"
+                f"a chain starts at a position from 0 to {POSITION_MAX}, and only a chain has "
+                f"one: not {self.start}"
             )
         if self.dap == "ec" and not 1 <= self.k < len(names):
             raise BadInput(
-                f"erasure coding over {len(names)} servers needs 1 <= k < {len(names)}, not k = {self.k}"
+                f"erasure coding over {len(names)} servers needs 1 <= k < {len(names)}, not k = "
+                f"{self.k}"
             )
         if self.dap == "ec" and not 1 <= self.delta <= DELTA_MAX:
             raise BadInput(
-                f"delta, the number of writers at once, must be from 1 to {DELTA_MAX}, not {self.delta}"
+                f"delta, the number of writers at once, must be from 1 to {DELTA_MAX}, not "
+                f"{self.delta}"
             )
         if self.dap == "ec" and self.backend == "isa_l_rs_vand":
             raise BadInput(
-                "backend isa_l_rs_vand is refused: at k=6, m=5 it cannot decode 2 of the 462 patterns; use isa_l_rs_cauchy"
+                "backend isa_l_rs_vand is refused: at k=6, m=5 it cannot decode 2 of the 462 "
+                "patterns; use isa_l_rs_cauchy"
             )
         if self.dap == "ec" and self.backend not in BACKENDS:
             named = self.backend[:BACKEND_CHARACTERS_MAX]
             raise BadInput(
-                f"backend {named!r} is not one of {', '.join(BACKENDS)}: others cannot rebuild a value from any k elements"
+                f"backend {named!r} is not one of {', '.join(BACKENDS)}: others cannot rebuild a "
+                "value from any k elements"
             )
 
     @staticmethod
@@ -186,7 +192,8 @@ class Configuration(Struct, frozen=True, array_like=True, dict=True):
         if self.crashes_survived == 0 and not allow_no_faults:
             smaller = " or a smaller k" if self.dap == "ec" else ""
             raise ConfigurationRefused(
-                f"{self.describe()}: one crash stops it. Use more servers{smaller}, or say --allow-no-faults"
+                f"{self.describe()}: one crash stops it. Use more servers{smaller}, or say "
+                "--allow-no-faults"
             )
         return self
 
@@ -198,7 +205,8 @@ class Configuration(Struct, frozen=True, array_like=True, dict=True):
         """
         if not is_domain_name(self.domain):
             raise BadInput(
-                f"a configuration of a domain that has no name, or whose name is not printable text of at most {DOMAIN_BYTES_MAX} bytes"
+                "a configuration of a domain that has no name, or whose name is not printable "
+                f"text of at most {DOMAIN_BYTES_MAX} bytes"
             )
         if len(msgspec.msgpack.encode(self)) > CONFIGURATION_BYTES_MAX:
             raise BadInput(f"a configuration of more than {CONFIGURATION_BYTES_MAX} bytes")

@@ -81,6 +81,7 @@ def require_place(configuration: Configuration) -> None:
     """
     if configuration.index < 0:
         raise ConfigurationRefused(
-            f"{configuration.describe()}: it has no place in the sequence of domain {configuration.domain!r} (its index is {configuration.index}), "
-            "so it cannot be proposed or finalized; nothing was sent"
+            f"{configuration.describe()}: it has no place in the sequence of domain "
+            f"{configuration.domain!r} (its index is {configuration.index}), so it cannot be "
+            "proposed or finalized; nothing was sent"
         )

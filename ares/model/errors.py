@@ -76,7 +76,10 @@ class NotInMirror(ObjectNotFound):
 
     site: str
     age_s: float
-    text = "the mirror at {site} has no object {object!r} of domain {domain!r}; it is {age_s:.1f} s old, so the object may have been written since"
+    text = (
+        "the mirror at {site} has no object {object!r} of domain {domain!r}; it is {age_s:.1f} s "
+        "old, so the object may have been written since"
+    )
 
 
 class MirrorNotFound(_Detailed, KeyError):
@@ -84,7 +87,10 @@ class MirrorNotFound(_Detailed, KeyError):
 
     domain: str
     site: str
-    text = "domain {domain!r} has no mirror at {site!r}; `ares-cli domain ls` lists mirrors. Nothing was changed"
+    text = (
+        "domain {domain!r} has no mirror at {site!r}; `ares-cli domain ls` lists mirrors. Nothing "
+        "was changed"
+    )
 
 
 class MirrorTooOld(_Detailed):
@@ -96,8 +102,10 @@ class MirrorTooOld(_Detailed):
     age_s: float
     max_age_s: float
     text = (
-        "the mirror of domain {domain!r} at {site} is {age_s:.1f} s old, and no more than {max_age_s:g} s were asked for. Nothing was lost: accept "
-        "an older copy, or read {object!r} without asking for a stale one; `ares-cli status` says what the autopilot cannot copy"
+        "the mirror of domain {domain!r} at {site} is {age_s:.1f} s old, and no more than "
+        "{max_age_s:g} s were asked for. Nothing was lost: accept an older copy, or read "
+        "{object!r} without asking for a stale one; `ares-cli status` says what the autopilot "
+        "cannot copy"
     )
 
 
@@ -135,7 +143,10 @@ class Unavailable(_Detailed, Uncertain):
             return self.story + self.outcome()
         who = ", ".join(f"{server} ({why})" for server, why in sorted(self.missing.items()))
         what = f" while {self.story}" if self.story else ""
-        return f"{self.heard} of the {self.needed} servers needed answered{what}; missing: {who}{self.outcome()}"
+        return (
+            f"{self.heard} of the {self.needed} servers needed answered{what}; missing: "
+            f"{who}{self.outcome()}"
+        )
 
 
 class ElementRefused(Unavailable):
@@ -176,15 +187,24 @@ class DomainNotFound(_Detailed, KeyError):
     def __str__(self) -> str:
         if self.domain.startswith(FILE_DOMAINS):
             file = self.domain.removeprefix(FILE_DOMAINS)
-            return f"there is no file {file!r}; `ares-cli put` makes files, and `ares-cli files` lists those that are domains of their own"
-        return f"no domain {self.domain!r} in this cluster; `ares-cli domain create {shlex.quote(self.domain)}` makes it"
+            return (
+                f"there is no file {file!r}; `ares-cli put` makes files, and `ares-cli files` "
+                "lists those that are domains of their own"
+            )
+        return (
+            f"no domain {self.domain!r} in this cluster; `ares-cli domain create "
+            f"{shlex.quote(self.domain)}` makes it"
+        )
 
 
 class LogNotFound(DomainNotFound):
     """No log of this name was created in this cluster."""
 
     def __str__(self) -> str:
-        return f"no log {self.domain!r} in this cluster; `ares-cli log create {shlex.quote(self.domain)} --servers s0,s1,s2` makes one of these servers"
+        return (
+            f"no log {self.domain!r} in this cluster; `ares-cli log create "
+            f"{shlex.quote(self.domain)} --servers s0,s1,s2` makes one of these servers"
+        )
 
 
 class DecodeFailed(_Detailed, Uncertain):
@@ -198,9 +218,9 @@ class DecodeFailed(_Detailed, Uncertain):
 
     def __str__(self) -> str:
         return (
-            f"no version of {shown(self.object)} can be decoded now: {self.why}; nothing was lost. Try again when fewer writers run at once, "
-            "write the object anew, or use a larger --delta"
-            + (self.outcome() if self.may_have_taken_effect else "")
+            f"no version of {shown(self.object)} can be decoded now: {self.why}; nothing was "
+            "lost. Try again when fewer writers run at once, write the object anew, or use a "
+            "larger --delta" + (self.outcome() if self.may_have_taken_effect else "")
         )
 
 
@@ -230,14 +250,20 @@ class NotWritten(_Detailed):
 
     position: int
     tail: int
-    text = "nothing is at position {position} of the log yet; it goes at least to {tail}. Follow it, or read again later"
+    text = (
+        "nothing is at position {position} of the log yet; it goes at least to {tail}. Follow it, "
+        "or read again later"
+    )
 
 
 class Trimmed(_Detailed):
     """The position was trimmed: every entry below ``upto`` is gone."""
 
     upto: int
-    text = "the log is trimmed up to position {upto}: what was below is gone, as somebody asked for; read from {upto} on"
+    text = (
+        "the log is trimmed up to position {upto}: what was below is gone, as somebody asked for; "
+        "read from {upto} on"
+    )
 
 
 class PositionTaken(_Detailed):
@@ -251,7 +277,10 @@ class PositionTaken(_Detailed):
 
     def __str__(self) -> str:
         if self.tail < self.position:
-            why = f"the log ends at {self.tail}, so nothing can be at {self.position} yet. Nothing was appended"
+            why = (
+                f"the log ends at {self.tail}, so nothing can be at {self.position} yet. Nothing "
+                "was appended"
+            )
             return f"{why}; append at {self.tail}, or without `at`"
         why = (
             f"the append did not get position {self.position}: the log goes at least to {self.tail}"
@@ -269,7 +298,10 @@ class AppendUncertain(_Detailed, Uncertain):
     may_have_taken_effect = True
 
     def __str__(self) -> str:
-        return f"{self.why}: the append may be in the log or not, now or later. Nothing acknowledged is lost; read the log before you send it again"
+        return (
+            f"{self.why}: the append may be in the log or not, now or later. Nothing "
+            "acknowledged is lost; read the log before you send it again"
+        )
 
 
 class LogSealed(_Detailed, Uncertain):
@@ -281,8 +313,9 @@ class LogSealed(_Detailed, Uncertain):
     domain: str
     index: int
     text = (
-        "chain {index} of log {domain!r} is sealed, and nobody has decided yet which chain comes next. Nothing was lost and entries can be read; "
-        "reconfigure the log, to the same servers if need be, and try again"
+        "chain {index} of log {domain!r} is sealed, and nobody has decided yet which chain comes "
+        "next. Nothing was lost and entries can be read; reconfigure the log, to the same servers "
+        "if need be, and try again"
     )
 
 
@@ -300,7 +333,10 @@ class ConsensusUnavailable(_Detailed, Uncertain):
 
     def __str__(self) -> str:
         late = " The proposal may still be decided later." if self.may_have_taken_effect else ""
-        return f"the consensus service did not decide: {self.why}.{late} Reads and writes go on; try again when a majority of its members runs"
+        return (
+            f"the consensus service did not decide: {self.why}.{late} Reads and writes go on; "
+            "try again when a majority of its members runs"
+        )
 
 
 class UnreadableDecision(ConsensusUnavailable):
@@ -312,7 +348,10 @@ class UnreadableDecision(ConsensusUnavailable):
     key: str
 
     def __str__(self) -> str:
-        return f"the consensus service keeps under {self.key!r} what cannot be used: {self.why}. It was left as it is. Reads and writes go on"
+        return (
+            f"the consensus service keeps under {self.key!r} what cannot be used: {self.why}. It "
+            "was left as it is. Reads and writes go on"
+        )
 
 
 class Superseded(_Detailed):
@@ -334,10 +373,11 @@ class StoreDamaged(_Detailed):
     path: object
     why: str
     text = (
-        "the store {path} is damaged: {why}. The server was not started, for it may have forgotten what it acknowledged; nothing "
-        "was changed. If files of it are elsewhere, bring all of them back as they were when it stopped, and no older copy; then start it again. "
-        "Else `ares-cli prepare FILE ID --forget` sets it aside, then start the server: it begins empty, under a new identity, and reconfig "
-        "takes it in again; the others have what it had"
+        "the store {path} is damaged: {why}. The server was not started, for it may have "
+        "forgotten what it acknowledged; nothing was changed. If files of it are elsewhere, bring "
+        "all of them back as they were when it stopped, and no older copy; then start it again. "
+        "Else `ares-cli prepare FILE ID --forget` sets it aside, then start the server: it begins "
+        "empty, under a new identity, and reconfig takes it in again; the others have what it had"
     )
 
 
@@ -346,8 +386,9 @@ class StoreLost(_Detailed):
 
     path: object
     text = (
-        "the store {path} is gone, although this server ran here before: it may not answer as the one that it was. Bring the store back; "
-        "or `ares-cli prepare FILE ID --forget`, then start it: it begins empty, under a new identity, configurations that name the old one "
+        "the store {path} is gone, although this server ran here before: it may not answer as the "
+        "one that it was. Bring the store back; or `ares-cli prepare FILE ID --forget`, then "
+        "start it: it begins empty, under a new identity, configurations that name the old one "
         "count it as crashed, and reconfig takes it in again. Nothing was changed"
     )
 
@@ -380,12 +421,18 @@ class DirectoryLost(_Detailed):
         lost = f"the disk is lost or not mounted, or {who} never ran"
         if self.record is not None:
             lost = f"{who} ran there before, says {self.record}, so the disk is lost or not mounted"
-        return f"nothing is in {self.directory}: {lost}. A {what} with nothing might {fear}, so it was not started; {others}. {self.advice()}"
+        return (
+            f"nothing is in {self.directory}: {lost}. A {what} with nothing might {fear}, so it "
+            f"was not started; {others}. {self.advice()}"
+        )
 
     def advice(self) -> str:
         """Return the remedy."""
         who, prepare = ", ".join(self.ids), f"`ares-cli prepare {self.file} {' '.join(self.ids)}"
-        lost = f"{prepare} --forget` lets it begin empty and under a new identity, and after its start `ares-cli reconfig` takes it in again"
+        lost = (
+            f"{prepare} --forget` lets it begin empty and under a new identity, and after its "
+            "start `ares-cli reconfig` takes it in again"
+        )
         if self.votes:
             lost = f"{prepare} --forget`, while all other members run, lets it copy that from them"
         never = f"If {who} never ran on any machine, {prepare}` says so. "
@@ -403,7 +450,10 @@ class ForeignStore(_Detailed):
 
     path: object
     why: str
-    text = "the store {path} is none that this server may use: {why}. The server was not started, and nothing was changed"
+    text = (
+        "the store {path} is none that this server may use: {why}. The server was not started, "
+        "and nothing was changed"
+    )
 
 
 class StoreFailed(_Detailed):
@@ -416,8 +466,9 @@ class StoreFailed(_Detailed):
     path: object
     why: str
     text = (
-        "the store {path} failed: {why}. The server ends, because nobody can know what its disk holds of the last requests; none of "
-        "them was acknowledged, and nothing that was is lost. Check the disk, then start the server again"
+        "the store {path} failed: {why}. The server ends, because nobody can know what its disk "
+        "holds of the last requests; none of them was acknowledged, and nothing that was is lost. "
+        "Check the disk, then start the server again"
     )
 
 
@@ -444,8 +495,9 @@ class LeftBehind(DecodeFailed):
 
     def __str__(self) -> str:
         return (
-            f"{shown(self.object)} could not be decoded when its domain was moved, and was left behind, since --skip-undecodable was given. "
-            f"Its value is gone; writing or deleting it replaces what is left (version {self.tag})"
+            f"{shown(self.object)} could not be decoded when its domain was moved, and was left "
+            "behind, since --skip-undecodable was given. Its value is gone; writing or deleting "
+            f"it replaces what is left (version {self.tag})"
         )
 
 
@@ -466,9 +518,10 @@ class ObjectsStuck(_Detailed, Uncertain):
             [f"and {len(self.objects) - len(named)} more"] if len(self.objects) > len(named) else []
         )
         return (
-            f"{len(self.objects)} objects of domain {self.domain!r} cannot be moved, and everything else was; nothing was lost. "
-            f"{'; '.join(named + more)}. Write or delete them{self._raw()} and reconfigure again, or reconfigure with --skip-undecodable, which leaves them "
-            f"behind{self.outcome()}"
+            f"{len(self.objects)} objects of domain {self.domain!r} cannot be moved, and "
+            f"everything else was; nothing was lost. {'; '.join(named + more)}. Write or delete "
+            f"them{self._raw()} and reconfigure again, or reconfigure with --skip-undecodable, "
+            f"which leaves them behind{self.outcome()}"
         )
 
     def _raw(self) -> str:
@@ -486,6 +539,7 @@ class NoTagLeft(_Detailed):
     object: str
     number: int
     text = (
-        "a server holds {name} under a tag with the number {number}, and none can be above it. No client gets there by "
-        "writing: that server, or its store, is not what it should be. Nothing was sent and nothing was lost; reconfigure without it"
+        "a server holds {name} under a tag with the number {number}, and none can be above it. No "
+        "client gets there by writing: that server, or its store, is not what it should be. "
+        "Nothing was sent and nothing was lost; reconfigure without it"
     )

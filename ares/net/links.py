@@ -52,19 +52,29 @@ BARRED_S = 1.0
 """Seconds for which a server that refused the key is left alone."""
 
 UNKNOWN_KEY = (
-    "what answers there says that it does not know this client's key (any more), and nothing proves that it is the server; "
-    "`ares-cli keys list`, where keys are managed, tells whose the cluster knows"
+    "what answers there says that it does not know this client's key (any more), and nothing "
+    "proves that it is the server; `ares-cli keys list`, where keys are managed, tells whose the "
+    "cluster knows"
 )
 REFUSED = "connection refused: is it running?"
 FAR = "no route to its machine"
-DEAF = "nothing answers at its address: is the machine up, and nothing in between that drops connections?"
+DEAF = (
+    "nothing answers at its address: is the machine up, and nothing in between that drops "
+    "connections?"
+)
 MUTE = "it takes connections and says nothing: does it hang?"
 HUNG_UP = (
     "it hung up during the handshake: it is ending, or has too many connections: its log tells"
 )
-WRONG_KEY = "it hung up during the handshake: it is ending, has too many connections, or another key than the cluster file says: its log tells"
+WRONG_KEY = (
+    "it hung up during the handshake: it is ending, has too many connections, or another key than "
+    "the cluster file says: its log tells"
+)
 NO_SERVER = "what answers there does not speak CURVE, or not this version of it"
-NEEDS_KEYS = "what answers there knows clients by their keys, and there are none in this cluster file: use the one that the server has"
+NEEDS_KEYS = (
+    "what answers there knows clients by their keys, and there are none in this cluster file: use "
+    "the one that the server has"
+)
 _ABOUT_THE_CLIENT = (UNKNOWN_KEY, NEEDS_KEYS)
 """Reasons why the peer refuses this client; all other reasons concern the peer."""
 
@@ -86,8 +96,8 @@ def divided_address(address: str) -> tuple[str, int]:
 
 def cannot_listen(address: str, why: str | None) -> BadInput:
     return BadInput(
-        f"cannot listen on {address!r}: {why}. Use an IPv4 address of this machine with a port that no other program has "
-        "(127.0.0.1:0 takes a free one)"
+        f"cannot listen on {address!r}: {why}. Use an IPv4 address of this machine with a port "
+        "that no other program has (127.0.0.1:0 takes a free one)"
     )
 
 
@@ -165,7 +175,8 @@ class LinkedConnections(BatchConnections):
                 raise BadInput("it wants to know clients by their keys, and none was given")
             if self._secret is not None and not is_key(key):
                 raise BadInput(
-                    "its public key is not known, and without it nobody can tell whether it is the right server"
+                    "its public key is not known, and without it nobody can tell whether it is "
+                    "the right server"
                 )
             return self._linked(server, host, port, key)
         except BadInput as error:
@@ -223,7 +234,10 @@ def unreached(host: str, error: Exception) -> str:
     """Describe for a person why connecting to ``host`` failed."""
     match error:
         case socket.gaierror() | UnicodeError():
-            return f"its host name {host!r} is not known here: {getattr(error, 'strerror', None) or error}"
+            return (
+                f"its host name {host!r} is not known here: "
+                f"{getattr(error, 'strerror', None) or error}"
+            )
         case ConnectionRefusedError():
             return REFUSED
         case TimeoutError():

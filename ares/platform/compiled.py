@@ -53,7 +53,8 @@ def advice() -> str:
     how = (
         f"`make core` in {_MANIFEST.parents[1]} builds the compiled one, or says why it cannot"
         if _MANIFEST.exists()
-        else "install ares again where Rust 1.85 or newer is (`cargo`), or from a wheel that has the compiled one"
+        else "install ares again where Rust 1.85 or newer is (`cargo`), or from a wheel that has "
+        "the compiled one"
     )
     return f"the slower core runs here, which is Python's: {how}"
 

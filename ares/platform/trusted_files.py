@@ -39,11 +39,13 @@ def require_own(
     """
     if is_foreign(status) and not anybodys:
         raise BadInput(
-            f"{path}: it belongs to another user ({status.st_uid}), who can {then}: chown {os.geteuid()} {path}"
+            f"{path}: it belongs to another user ({status.st_uid}), who can {then}: chown "
+            f"{os.geteuid()} {path}"
         )
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise BadInput(
-            f"{path}: others can write it (mode {stat.S_IMODE(status.st_mode):o}) and so {then}: chmod 644 {path}"
+            f"{path}: others can write it (mode {stat.S_IMODE(status.st_mode):o}) and so {then}: "
+            f"chmod 644 {path}"
         )
     for place in dict.fromkeys((path.absolute(), path.resolve())):
         nearest, *above = place.parents
@@ -63,7 +65,8 @@ def require_unshared(directory: Path, what: str = "file", bits: int = stat.S_IWO
     mode = directory.stat().st_mode
     if mode & bits and not mode & stat.S_ISVTX:
         raise BadInput(
-            f"{directory}: others can put another {what} there: chmod {'go' if mode & bits & stat.S_IWGRP else 'o'}-w {directory}"
+            f"{directory}: others can put another {what} there: chmod "
+            f"{'go' if mode & bits & stat.S_IWGRP else 'o'}-w {directory}"
         )
 
 

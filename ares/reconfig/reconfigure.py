@@ -111,9 +111,10 @@ def install(
     except Uncertain as error:
         error.may_have_taken_effect = True
         error.advice = (
-            f"configuration {target.index} is decided and pending: nothing is lost, reads and writes "
-            f"need a quorum of the old servers and one of {', '.join(target.server_ids)} until the "
-            "move is final, and fail while either does not answer; the next reconfig finishes it"
+            f"configuration {target.index} is decided and pending: nothing is lost, reads and "
+            f"writes need a quorum of the old servers and one of {', '.join(target.server_ids)} "
+            "until the move is final, and fail while either does not answer; the next reconfig "
+            "finishes it"
         )
         raise
     return Reconfigured(
@@ -156,8 +157,9 @@ def agree(
         proposal.index,
     ) or made.cluster_id != proposal.cluster_id:
         raise ConfigurationRefused(
-            f"the consensus service answers for index {made.index} of {made.domain!r} of another cluster: its members, or their journals, belong to "
-            "another cluster file. Nothing was changed"
+            f"the consensus service answers for index {made.index} of {made.domain!r} of another "
+            "cluster: its members, or their journals, belong to another cluster file. Nothing "
+            "was changed"
         )
     check(made)
     return decided

@@ -211,7 +211,8 @@ class Throttle:
     def __init__(self, bytes_per_s: float) -> None:
         if not is_number(bytes_per_s, math.inf) or bytes_per_s < 1:
             raise BadInput(
-                f"a rate is a number of bytes per second, more than 0 (at least 1), not {shown_number(bytes_per_s)}; nothing was sent"
+                "a rate is a number of bytes per second, more than 0 (at least 1), not "
+                f"{shown_number(bytes_per_s)}; nothing was sent"
             )
         self._bytes_per_s = bytes_per_s
         self._free_at = 0.0

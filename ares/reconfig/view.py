@@ -86,8 +86,9 @@ class ConfigurationSequence:
             held is not None and held != new and held.id != new.id
         ):  # comparing is quicker than a digest
             raise ConfigurationRefused(
-                f"two configurations for index {new.index} of domain {new.domain!r}: {held.describe()} and {new.describe()}. "
-                "The consensus service decided twice; nothing was moved. Check that all its members belong to this cluster"
+                f"two configurations for index {new.index} of domain {new.domain!r}: "
+                f"{held.describe()} and {new.describe()}. The consensus service decided twice; "
+                "nothing was moved. Check that all its members belong to this cluster"
             )
         if held is None and new.index < self._finalized:
             return

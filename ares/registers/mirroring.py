@@ -115,7 +115,8 @@ def decode_as_of(value: bytes) -> float:
         began_s = msgspec.msgpack.decode(value, type=_Record).began_s
     except msgspec.MsgspecError as error:
         raise UnreadableRecord(
-            f"the record of a mirror's last pass cannot be read: {error}; nothing was lost, the next pass replaces it"
+            f"the record of a mirror's last pass cannot be read: {error}; nothing was lost, the "
+            "next pass replaces it"
         ) from error
     return began_s
 

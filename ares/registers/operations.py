@@ -170,7 +170,10 @@ def _await_quorum(
             yield Pause(pause_s)
             pause_s = min(2 * pause_s, LOOK_AGAIN_S_MAX)
     except Unavailable as late:
-        why = f"the newest version of {shown(object)} is not at a quorum, and completing it takes the role write: a writer has to ({denied.why})"
+        why = (
+            f"the newest version of {shown(object)} is not at a quorum, and completing it takes "
+            f"the role write: a writer has to ({denied.why})"
+        )
         raise NotAuthorized(why, denied.story, untouched=True) from late
 
 

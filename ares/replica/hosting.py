@@ -272,7 +272,8 @@ class Hosting:
                 or not intact(put.configuration, object, tag, element)
             ):
                 raise BadElement(
-                    f"element {element.index} of {object!r} does not fit its checksum, its parts or this server; it was not stored"
+                    f"element {element.index} of {object!r} does not fit its checksum, its parts "
+                    "or this server; it was not stored"
                 )
             if tag.number > NUMBER_FLOOR:
                 self._check_number(object, tag)
@@ -316,8 +317,9 @@ class Hosting:
         highest = number_max(self._clock())
         if tag.number > highest and (held is None or tag.number > held.newest.number + 1):
             raise BadElement(
-                f"the tag {tag} is beyond {highest}, to which no object gets by being written; it was not stored, and what is held stays. "
-                "Was the tag made by hand, or is a clock wrong?"
+                f"the tag {tag} is beyond {highest}, to which no object gets by being written; "
+                "it was not stored, and what is held stays. Was the tag made by hand, or is a "
+                "clock wrong?"
             )
 
     def _not_kept(self, put: PutData, versions: Versions, place: int, trimmed: Tag) -> Fact | None:
@@ -363,7 +365,8 @@ class Hosting:
         """
         if not fits(request.after, KEY_BYTES_MAX) or not fits(request.prefix, KEY_BYTES_MAX):
             raise BadInput(
-                f"a listing begins after a name, and with a prefix, of at most {KEY_BYTES_MAX} bytes"
+                f"a listing begins after a name, and with a prefix, of at most {KEY_BYTES_MAX} "
+                "bytes"
             )
         if request.successor is not None:
             self.learn(request.successor)

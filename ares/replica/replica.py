@@ -220,7 +220,8 @@ class Replica:
         ):
             return (
                 Reason.OTHER_CLUSTER,
-                f"index {place[1]} of domain {place[0]!r} is another configuration here: is this the right cluster file?",
+                f"index {place[1]} of domain {place[0]!r} is another configuration here: is this "
+                "the right cluster file?",
             )
         if configuration.servers[position].identity != self.identity:
             return (

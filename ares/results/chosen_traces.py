@@ -64,8 +64,9 @@ def choose(database: sqlite3.Connection, run_id: int, most: int) -> dict[str, An
 
 def _drawn(database: sqlite3.Connection, run_id: int, trace: bytes, count: int) -> dict[str, Any]:
     rows = database.execute(
-        f"SELECT id, parent, name, began_ns, ended_ns, kind, iif(length(attributes) <= {ATTRIBUTES_MAX}, attributes, NULL), error "
-        f"FROM {_SPANS} AND trace IS :trace ORDER BY ended_ns - began_ns DESC LIMIT :most",
+        "SELECT id, parent, name, began_ns, ended_ns, kind, iif(length(attributes) <= "
+        f"{ATTRIBUTES_MAX}, attributes, NULL), error FROM {_SPANS} AND trace IS :trace ORDER BY "
+        "ended_ns - began_ns DESC LIMIT :most",
         {"run": run_id, "trace": trace, "most": SPANS_MAX},
     )
     spans = [

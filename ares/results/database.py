@@ -139,8 +139,9 @@ def _is_empty(database: sqlite3.Connection, path: Path) -> bool:
         )
     if version != VERSION:
         raise BadInput(
-            f"{path} holds results in format {version}, and this release of ares knows format {VERSION}; it was not changed. "
-            "Use the release that wrote it, or import the logs into a new file"
+            f"{path} holds results in format {version}, and this release of ares knows format "
+            f"{VERSION}; it was not changed. Use the release that wrote it, or import the logs "
+            "into a new file"
         )
     return False
 
@@ -159,11 +160,13 @@ def _telling(path: Path) -> Iterator[None]:
             ) from error
         if code == sqlite3.SQLITE_CANTOPEN:
             raise BadInput(
-                f"{path} cannot be opened, or made there; nothing was imported. Name a file in a directory that may be written"
+                f"{path} cannot be opened, or made there; nothing was imported. Name a file in a "
+                "directory that may be written"
             ) from error
         if code == sqlite3.SQLITE_CORRUPT:
             raise ResultsFailed(
-                f"{path} is damaged: {error}. Import the logs into a new file; they are all that it was made of"
+                f"{path} is damaged: {error}. Import the logs into a new file; they are all that "
+                "it was made of"
             ) from error
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_CONSTRAINT):
             raise ResultsFailed(

@@ -166,13 +166,15 @@ def with_logs(directories: Sequence[Path]) -> list[Path]:
     """
     if other := next((directory for directory in directories if not directory.is_dir()), None):
         raise BadInput(
-            f"{shown_path(other)} is no directory: name one that holds operation logs, at whatever depth; nothing was imported"
+            f"{shown_path(other)} is no directory: name one that holds operation logs, at "
+            "whatever depth; nothing was imported"
         )
     tops = [directory.resolve() for directory in directories]
     if next(find_runs(tops, Flaws()), None) is None:
         raise BadInput(
-            f"no operation logs in {', '.join(map(shown_path, tops))}: looked for files *.log, *.jsonl or *.log.1, as --log-operations writes "
-            "them, for load.json, and for those that the authors of ARES published; nothing was imported"
+            f"no operation logs in {', '.join(map(shown_path, tops))}: looked for files *.log, "
+            "*.jsonl or *.log.1, as --log-operations writes them, for load.json, and for those "
+            "that the authors of ARES published; nothing was imported"
         )
     return tops
 
@@ -253,7 +255,10 @@ class _Importer:
         values = [
             getattr(run, name) if name != "level" else run.level or "user" for name in columns
         ]
-        sentence = f"INSERT INTO runs (path, {', '.join(columns)}) VALUES (?{', ?' * len(columns)}) ON CONFLICT (path) DO UPDATE SET "
+        sentence = (
+            f"INSERT INTO runs (path, {', '.join(columns)}) VALUES (?{', ?' * len(columns)}) ON "
+            "CONFLICT (path) DO UPDATE SET "
+        )
         kept = [f"{name} = excluded.{name}" for name in columns if run.level or name != "level"]
         self._database.execute(sentence + ", ".join(kept), [path, *values])
         return int(
@@ -356,7 +361,8 @@ class _Importer:
                 if not file:
                     row = (self._run, shown, kind, client, status.st_ino)
                     made = self._database.execute(
-                        "INSERT INTO files (run_id, path, kind, client, inode) VALUES (?, ?, ?, ?, ?)",
+                        "INSERT INTO files (run_id, path, kind, client, inode) VALUES (?, ?, ?, "
+                        "?, ?)",
                         row,
                     )
                     file = LogFile(int(made.lastrowid or 0), shown, kind, client, status.st_ino)
@@ -468,16 +474,21 @@ class _Importer:
             lines.position,
             lines.hasher.hexdigest(),
         )
-        sentence = f"UPDATE files SET {', '.join(f'{name} = ?' for name in _CHANGING)} WHERE id = ? AND read_bytes = ?"
+        sentence = (
+            f"UPDATE files SET {', '.join(f'{name} = ?' for name in _CHANGING)} WHERE id = ? AND "
+            "read_bytes = ?"
+        )
         values = [*(getattr(file, name) for name in _CHANGING), file.id, before]
         with transaction(self._database):
             if self._database.execute(sentence, values).rowcount != 1:
                 raise ResultsFailed(
-                    f"another import reads {file.path} into the same database; nothing was lost: wait for it, then import again"
+                    f"another import reads {file.path} into the same database; nothing was lost: "
+                    "wait for it, then import again"
                 )
             if rows:
                 self._database.executemany(
-                    f"INSERT INTO {_TABLES.get(file.kind, 'operations')} VALUES (?{', ?' * (len(rows[0]) - 1)})",
+                    f"INSERT INTO {_TABLES.get(file.kind, 'operations')} VALUES "
+                    f"(?{', ?' * (len(rows[0]) - 1)})",
                     rows,
                 )
             if (

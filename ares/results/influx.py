@@ -87,8 +87,9 @@ def parse_target(url: str) -> InfluxTarget:
         right = False
     if not right or parts.username is not None or not about.keys() <= {"org", "bucket"}:
         raise BadInput(
-            "--influx: expected http://HOST:PORT, or https, and nothing else but ?org=ORG&bucket=BUCKET behind it; a token, or USER:PASSWORD "
-            "for InfluxDB 1.8, is taken from the variable INFLUXDB_V2_TOKEN. Nothing was imported"
+            "--influx: expected http://HOST:PORT, or https, and nothing else but "
+            "?org=ORG&bucket=BUCKET behind it; a token, or USER:PASSWORD for InfluxDB 1.8, is "
+            "taken from the variable INFLUXDB_V2_TOKEN. Nothing was imported"
         )
     org, bucket = (
         about.get(name, [default])[0]
@@ -127,7 +128,8 @@ def send(
                 )
                 if (status := client.api_client.last_response.status) != WRITTEN:
                     raise ValueError(
-                        f"it answered {status} to a write, as no InfluxDB does: is that another server?"
+                        f"it answered {status} to a write, as no InfluxDB does: is that another "
+                        "server?"
                     )
                 with transaction(database):
                     ends = {file: line for file, line, _ in batch}
@@ -139,8 +141,8 @@ def send(
                 progress(sent)
     except (InfluxDBError, HTTPError, OSError, ValueError) as error:
         raise ResultsFailed(
-            f"InfluxDB at {target.shown} {_why(error)}. {sent} operations were sent to it now; all that was imported is kept, and the same command "
-            "sends the rest"
+            f"InfluxDB at {target.shown} {_why(error)}. {sent} operations were sent to it now; "
+            "all that was imported is kept, and the same command sends the rest"
         ) from error
     return sent
 
@@ -173,7 +175,10 @@ def _why(error: Exception) -> str:
         403: " (may this token write?)",
         404: " (is there such a bucket, and the API of version 2?)",
     }
-    return f"answered {response.status} {printable(str(response.reason))[:100]}{advice.get(response.status, '')}"
+    return (
+        f"answered {response.status} "
+        f"{printable(str(response.reason))[:100]}{advice.get(response.status, '')}"
+    )
 
 
 def _points(database: sqlite3.Connection, target: str) -> Iterator[tuple[int, int, str]]:

@@ -27,7 +27,10 @@ KINDS_MAX = 8
 
 EVENTS_MAX = 200
 
-OF_RUN = "operations WHERE file_id IN (SELECT id FROM files WHERE run_id = :run AND kind = 'main') AND (level = :level OR op IN ('put', 'get', 'list'))"
+OF_RUN = (
+    "operations WHERE file_id IN (SELECT id FROM files WHERE run_id = :run AND kind = 'main') AND "
+    "(level = :level OR op IN ('put', 'get', 'list'))"
+)
 """The operations of a run from which figures are taken."""
 
 OUTCOME = 'CASE WHEN ok THEN 0 WHEN more LIKE \'%"outcome":"unknown"%\' THEN 2 ELSE 1 END'
@@ -62,7 +65,8 @@ def distributions(
     operations of each kind.
     """
     ordered = database.execute(
-        f"SELECT op, latency_s FROM {OF_RUN} AND ok AND latency_s IS NOT NULL ORDER BY op, latency_s",
+        f"SELECT op, latency_s FROM {OF_RUN} AND ok AND latency_s IS NOT NULL ORDER BY op, "
+        "latency_s",
         run,
     )
     return {
@@ -91,7 +95,8 @@ def timeline(database: sqlite3.Connection, run: dict[str, Any], detail: Detail) 
     time.
     """
     [(first, last, untimed)] = database.execute(
-        f"SELECT min(began_s), max(began_s + coalesce(latency_s, 0)), sum(began_s IS NULL) FROM {OF_RUN}",
+        "SELECT min(began_s), max(began_s + coalesce(latency_s, 0)), sum(began_s IS NULL) FROM "
+        f"{OF_RUN}",
         run,
     ).fetchall()
     began = run | {"first": first}
@@ -106,7 +111,8 @@ def timeline(database: sqlite3.Connection, run: dict[str, Any], detail: Detail) 
         return found
     found["length"] = shortened(last - first) or 1e-3
     counts = database.execute(
-        f"SELECT op, count(*) AS n FROM {OF_RUN} AND began_s IS NOT NULL GROUP BY op ORDER BY n DESC LIMIT {KINDS_MAX}",
+        f"SELECT op, count(*) AS n FROM {OF_RUN} AND began_s IS NOT NULL GROUP BY op ORDER BY n "
+        f"DESC LIMIT {KINDS_MAX}",
         run,
     ).fetchall()
     for op, count in counts:
@@ -129,7 +135,8 @@ def _events(database: sqlite3.Connection, run: dict[str, Any]) -> dict[str, Any]
         f"SELECT count(*), coalesce(:first, min(at_s)) {where}", run
     ).fetchall()
     rows = database.execute(
-        f"SELECT at_s - :begin, what, server, substr(detail, 1, 300) {where} ORDER BY at_s LIMIT :most",
+        f"SELECT at_s - :begin, what, server, substr(detail, 1, 300) {where} ORDER BY at_s LIMIT "
+        ":most",
         run | {"begin": first, "most": EVENTS_MAX},
     )
     events = [
@@ -155,11 +162,14 @@ def _operations(
         }
     bins = min(120, max(12, detail.points // 3))
     width = length_s / bins
-    numbered = f"SELECT min(CAST((began_s - :first) / :width AS INT), :last) AS bin, {OUTCOME} AS outcome, latency_s FROM {where}"
+    numbered = (
+        f"SELECT min(CAST((began_s - :first) / :width AS INT), :last) AS bin, {OUTCOME} AS "
+        f"outcome, latency_s FROM {where}"
+    )
     rows = database.execute(
-        "SELECT bin, sum(outcome = 0), sum(outcome = 1), sum(outcome = 2), avg(iif(outcome = 0, latency_s, NULL)), "
-        "max(iif(outcome = 0, latency_s, NULL)) "
-        f"FROM ({numbered}) GROUP BY bin ORDER BY bin",
+        "SELECT bin, sum(outcome = 0), sum(outcome = 1), sum(outcome = 2), avg(iif(outcome = 0, "
+        f"latency_s, NULL)), max(iif(outcome = 0, latency_s, NULL)) FROM ({numbered}) GROUP BY "
+        "bin ORDER BY bin",
         run | {"width": width, "last": bins - 1},
     )
     return {
@@ -180,8 +190,9 @@ def _quorums(
     """
     width, step = length_s / bins, count // QUORUMS_MAX + 1
     told = database.execute(
-        f"SELECT min(CAST((began_s - :first) / :width AS INT), :last), more FROM {OF_RUN} "
-        "AND op IN ('read', 'write') AND began_s IS NOT NULL AND line % :step = 0 AND more LIKE '%quorum_phase1%'",
+        f"SELECT min(CAST((began_s - :first) / :width AS INT), :last), more FROM {OF_RUN} AND op "
+        "IN ('read', 'write') AND began_s IS NOT NULL AND line % :step = 0 AND more LIKE "
+        "'%quorum_phase1%'",
         run | {"width": width, "last": bins - 1, "step": step},
     )
     seen: dict[int, dict[str, int]] = defaultdict(lambda: defaultdict(int))

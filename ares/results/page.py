@@ -323,7 +323,10 @@ _FIGURES = {
 }
 
 
-_WAITED = "avg(iif(ok AND more LIKE '%\"waited\"%' AND json_valid(more), json_extract(more, '$.waited'), NULL))"
+_WAITED = (
+    "avg(iif(ok AND more LIKE '%\"waited\"%' AND json_valid(more), json_extract(more, "
+    "'$.waited'), NULL))"
+)
 """Mean seconds from an operation's due time to its begin, from lines of open loops."""
 
 
@@ -361,21 +364,30 @@ def _notes(
     return [
         *(
             [
-                f"{failed} operations failed. They are counted wherever they are left out of a figure."
+                (
+                    f"{failed} operations failed. They are counted wherever they are left out of a "
+                    "figure."
+                )
             ]
             if failed
             else []
         ),
         *(
             [
-                f"{rejected['malformed']} lines of {rejected['rejected_files']} files could not be read, and are in no figure."
+                (
+                    f"{rejected['malformed']} lines of {rejected['rejected_files']} files could "
+                    "not be read, and are in no figure."
+                )
             ]
             if rejected["malformed"]
             else []
         ),
         *(
             [
-                f"Of {count} runs the first {len(runs)} by their names are here. Import fewer into a file of its own to see others."
+                (
+                    f"Of {count} runs the first {len(runs)} by their names are here. Import fewer "
+                    "into a file of its own to see others."
+                )
             ]
             if count > len(runs)
             else []

@@ -82,7 +82,10 @@ def read_clients(path: Path, managed: bool = False) -> list[Client]:
     try:
         content = parse_toml(text)
         if content.get("format", FORMAT) != FORMAT:
-            why = f"format: expected {FORMAT}, found {content['format']}: the file was written by another release of ares"
+            why = (
+                f"format: expected {FORMAT}, found {content['format']}: the file was written by "
+                "another release of ares"
+            )
             raise BadInput(f"{path}: {why}; use that one, or a newer one")
         tables = msgspec.convert(content, _ClientsTable).client
     except (NotToml, msgspec.ValidationError) as error:
@@ -97,7 +100,8 @@ def read_clients(path: Path, managed: bool = False) -> list[Client]:
             )
         if table.role not in ROLES:
             raise BadInput(
-                f"{path}: client[{index}].role: expected one of {', '.join(ROLES)}, found {table.role!r}"
+                f"{path}: client[{index}].role: expected one of {', '.join(ROLES)}, found "
+                f"{table.role!r}"
             )
         if not is_key(table.key):
             raise BadInput(

@@ -117,7 +117,10 @@ def read_secret(
             path, SECRET_BYTES_MAX
         )  # the status of this very file, whatever file has the name a moment later
         if is_foreign(status) and not anybodys:
-            why = f"belongs to another user ({status.st_uid}), who knows it: make another secret, in a file of your own"
+            why = (
+                f"belongs to another user ({status.st_uid}), who knows it: make another secret, "
+                "in a file of your own"
+            )
             refuse(
                 cluster_file, key, f"expected a file of the user who runs this, and {path} {why}"
             )
@@ -125,7 +128,8 @@ def read_secret(
             refuse(
                 cluster_file,
                 key,
-                f"expected a file that only its owner can read, and {path} has mode {mode:o}: chmod 600 {path}",
+                f"expected a file that only its owner can read, and {path} has mode {mode:o}: "
+                f"chmod 600 {path}",
             )
         text = content.decode("utf-8").strip()
     except OSError as error:
@@ -176,7 +180,8 @@ def write_secret(path: Path, text: str) -> None:
         write_new(path, f"{text}\n", 0o600, exact=True)
     except FileExistsError as error:
         raise BadInput(
-            f"{path} exists, and a secret is never overwritten: if it is not needed any more, remove it yourself"
+            f"{path} exists, and a secret is never overwritten: if it is not needed any more, "
+            "remove it yourself"
         ) from error
     except OSError as error:
         raise BadInput(f"{path} cannot be written: {error.strerror}") from error

@@ -153,7 +153,10 @@ class Admission:
             needed = Role.RECONFIGURE
         if client.role < needed:
             role = client.role.name.lower()
-            why = f"{type(message).__name__} takes the role {needed.name.lower()}, and the key of {client.name!r} has the role {role}"
+            why = (
+                f"{type(message).__name__} takes the role {needed.name.lower()}, and the key of "
+                f"{client.name!r} has the role {role}"
+            )
             return Refused(message.call, Reason.NOT_AUTHORIZED, why)
         if isinstance(message, Forward | Committed) and (
             not client.server or client.server != message.server

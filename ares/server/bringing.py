@@ -155,7 +155,10 @@ def _unfit(request: Bring, target: Configuration) -> str:
         or (source.domain, source.cluster_id) != (target.domain, target.cluster_id)
         or source.dap == "chain"
     ):
-        return "what moves comes from a configuration of objects before, of the same domain and cluster"
+        return (
+            "what moves comes from a configuration of objects before, of the same domain and "
+            "cluster"
+        )
     try:
         source.check_bounds()
     except BadInput as error:

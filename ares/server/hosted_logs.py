@@ -79,7 +79,10 @@ _REPLIES: frozenset[type] = frozenset([*get_args(ChainReply), Refused])
 FULL_S = 10.0
 """Longest time after which the node before a full node sends again."""
 
-_NO_MORE = "it has no room for one more log: its disk is full, or it keeps as many logs as it can (docs/limits.md)"
+_NO_MORE = (
+    "it has no room for one more log: its disk is full, or it keeps as many logs as it can "
+    "(docs/limits.md)"
+)
 
 log = logging.getLogger(__name__)
 

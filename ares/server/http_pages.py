@@ -143,7 +143,10 @@ class HttpStatus:
         try:
             self._socket = socket.create_server(split_address(self._address), backlog=BACKLOG)
         except OSError as error:
-            why = f"{error.strerror}; use an address of this machine with a port that no other program has, or leave it out"
+            why = (
+                f"{error.strerror}; use an address of this machine with a port that no other "
+                "program has, or leave it out"
+            )
             raise BadInput(
                 f"http: cannot listen on {self._address}: {why}. Nothing was started"
             ) from error

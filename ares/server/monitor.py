@@ -25,7 +25,10 @@ LOOK_S = 1.0
 """Seconds without an answer after which an event loop counts as unable to serve."""
 
 _JSON = "application/json"
-_NO_LEADER = "it knows no leader: is a majority of the members running? Reads and writes do not need one; reconfiguring and creating domains do"
+_NO_LEADER = (
+    "it knows no leader: is a majority of the members running? Reads and writes do not need one; "
+    "reconfiguring and creating domains do"
+)
 # -- subjects ----------------------------------------------------------------------------------
 
 
@@ -138,7 +141,8 @@ class Monitor:
         except TimeoutError:
             return (
                 None,
-                f"its event loop has not answered for {LOOK_S:g} s: it is stuck, or has far too much to do",
+                f"its event loop has not answered for {LOOK_S:g} s: it is stuck, or has far too "
+                "much to do",
             )
         except ConsensusUnavailable as error:
             return None, error.why

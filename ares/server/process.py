@@ -63,8 +63,8 @@ _STOPPING = (signal.SIGTERM, signal.SIGINT)
 
 _STORE_LOST = "what an earlier run of this server held is set aside: serving under a new identity"
 _MEMORY_LOST = (
-    "an earlier run of this server ended and its memory with it: serving under a new identity; configurations that name the earlier one count this "
-    "server as crashed until a reconfiguration"
+    "an earlier run of this server ended and its memory with it: serving under a new identity; "
+    "configurations that name the earlier one count this server as crashed until a reconfiguration"
 )
 
 log = logging.getLogger(__name__)
@@ -368,7 +368,8 @@ def run_storage_server(file: Path, id: str, forget: bool = False) -> None:
         ):  # found now, before the identity is claimed
             if not is_free(*split_address(address)):
                 raise BadInput(
-                    f"{id} cannot listen on {address}: another program does, or it is no address of this machine; nothing was started"
+                    f"{id} cannot listen on {address}: another program does, or it is no address "
+                    "of this machine; nothing was started"
                 )
         claim = (store_identity if settings.durable else claim_identity)(
             server.data, server.identity, forget
@@ -390,7 +391,8 @@ def run_consensus_member(file: Path, id: str) -> None:
     member = settings.members.get(ServerId(id))
     if member is None:
         raise BadInput(
-            f"{file} has no [[consensus]] with id {id!r}; known: {', '.join(settings.members) or 'none'}"
+            f"{file} has no [[consensus]] with id {id!r}; known: "
+            f"{', '.join(settings.members) or 'none'}"
         )
     logs.set_up(id)
     let_nobody_else_write()

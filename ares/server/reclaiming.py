@@ -65,7 +65,8 @@ class Reclaiming:
         """Note that ``place`` is damaged. ``readable``: see :class:`ares.store.port.Verdict`."""
         if place not in self._damaged:
             log.error(
-                "place %d of the store is damaged; what is alive there is journaled again from memory",
+                "place %d of the store is damaged; what is alive there is journaled again from "
+                "memory",
                 place,
             )
         if self._damaged.get(place) is None:

@@ -320,7 +320,8 @@ class Scrubbing:
             if journal is not self._journal:
                 self._damaged_in_logs += 1
                 log.error(
-                    "scrub: place %d of a log is not what was written, and is not repaired: the servers of its chain have it",
+                    "scrub: place %d of a log is not what was written, and is not repaired: the "
+                    "servers of its chain have it",
                     place,
                 )
                 return

@@ -339,7 +339,8 @@ class StorageServer:
             if not self._full:
                 self._full = True
                 log.error(
-                    "the disk is full: changes are refused, reads go on; it takes changes again when there is space"
+                    "the disk is full: changes are refused, reads go on; it takes changes again "
+                    "when there is space"
                 )
             self._reclaiming.look_again()
             self._schedule()

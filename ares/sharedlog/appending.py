@@ -43,7 +43,10 @@ RESEND_S_MAX = 4.0
 APPEND_CALLS = 1 << 48
 """Lower bound of the calls of appends; the calls of other requests stay below."""
 
-SEALED = "its chain is sealed and nobody has decided which one comes next (reconfigure the log, to the same servers if need be)"
+SEALED = (
+    "its chain is sealed and nobody has decided which one comes next (reconfigure the log, to the "
+    "same servers if need be)"
+)
 AFTER_CLOSING = "the append may be in the log: read it before you send it again"
 
 Done = Callable[[int | None, BaseException | None], None]

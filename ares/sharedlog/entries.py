@@ -32,8 +32,8 @@ def check_batch(entries: Sequence[bytes]) -> None:
     longest, total = max(map(len, entries)), sum(map(len, entries))
     if longest > ENTRY_BYTES_MAX or total > RECORD_BYTES_MAX:
         raise BadInput(
-            f"an entry of {longest} bytes, {total} bytes in one append: an entry has at most {ENTRY_BYTES_MAX} bytes, an append at most "
-            f"{RECORD_BYTES_MAX}; nothing was sent"
+            f"an entry of {longest} bytes, {total} bytes in one append: an entry has at most "
+            f"{ENTRY_BYTES_MAX} bytes, an append at most {RECORD_BYTES_MAX}; nothing was sent"
         )
 
 

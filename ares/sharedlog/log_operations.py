@@ -62,7 +62,10 @@ EMPTY_MAX = 3
 INSPECT_S = 0.3
 """Time that an inspection waits for nodes beyond a majority."""
 
-FULL_DISK = "its disk is full, and entries have to pass it: give it space, or `ares-cli reconfig` without it"
+FULL_DISK = (
+    "its disk is full, and entries have to pass it: give it space, or `ares-cli reconfig` without "
+    "it"
+)
 
 STAND_AGAIN_S = 0.1
 PREPARE_S = 3.0
@@ -314,7 +317,8 @@ class LogOperations:
                 tail = yield from self.tail()
                 if upto > tail:
                     raise BadInput(
-                        f"the log ends at {tail}: it cannot be trimmed up to {upto}; nothing was trimmed"
+                        f"the log ends at {tail}: it cannot be trimmed up to {upto}; nothing was "
+                        "trimmed"
                     )
             elif reply.successor is None:
                 yield from self._look()
@@ -443,7 +447,8 @@ class LogOperations:
         ]
         if wrong:
             raise ConfigurationRefused(
-                f"{', '.join(wrong)}: another identity, or no room; the log was not sealed, and the chain stays as it is"
+                f"{', '.join(wrong)}: another identity, or no room; the log was not sealed, and "
+                "the chain stays as it is"
             )
 
     def _decide(self, wished: Configuration) -> Operation[Configuration]:
@@ -586,7 +591,8 @@ def check_position(position: int) -> None:
     """Check a position. Raises :class:`BadInput` if ``position`` is no position."""
     if not is_whole(position) or not 0 <= position <= POSITION_MAX:
         raise BadInput(
-            f"a position is a whole number from 0 to {POSITION_MAX}, not {shown_number(position)}; nothing was sent"
+            f"a position is a whole number from 0 to {POSITION_MAX}, not "
+            f"{shown_number(position)}; nothing was sent"
         )
 
 
@@ -594,7 +600,8 @@ def check_chain(configuration: Configuration) -> None:
     """Check for a chain. Raises :class:`ConfigurationRefused` for any other configuration."""
     if configuration.dap != "chain":
         raise ConfigurationRefused(
-            f"{configuration.describe()}: the configurations of a log are chains; nothing was changed"
+            f"{configuration.describe()}: the configurations of a log are chains; nothing was "
+            "changed"
         )
 
 

@@ -73,7 +73,8 @@ def check_one_log(chains: Sequence[Configuration]) -> None:
         other.index != one.index + 1 or other.start < one.start for one, other in pairwise(chains)
     ):
         raise BadInput(
-            "the chains of one log are introduced without gaps, and none starts before the one before it"
+            "the chains of one log are introduced without gaps, and none starts before the one "
+            "before it"
         )
 
 
@@ -361,7 +362,8 @@ class LogState:
             chain.index == own.index + 1 and stretch.end is None and chain.start < stretch.committed
         ):
             raise ConflictingSuccessor(
-                f"{chain.describe()} cannot follow {own.describe()}, which is committed up to {stretch.committed}"
+                f"{chain.describe()} cannot follow {own.describe()}, which is committed up to "
+                f"{stretch.committed}"
             )
         collected = stretch.collected or (collect and new.finalized)
         return (

@@ -276,7 +276,8 @@ class LogNode:
             or stretch.length > POSITION_MAX - len(request.entries)
         ):
             raise BadInput(
-                "an append goes to the head, its number is not below its lowest, and positions end at 2^63 - 1"
+                "an append goes to the head, its number is not below its lowest, and positions "
+                "end at 2^63 - 1"
             )
         if request.number - request.lowest >= ROW_PLACES_MAX:
             raise BadInput(

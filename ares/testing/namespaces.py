@@ -28,7 +28,10 @@ def obstacle(tools: Mapping[str, str] = NETWORK_TOOLS) -> str | None:
     missing = [tool for tool in tools if shutil.which(tool) is None]
     if missing:
         packages = dict.fromkeys(tools[tool] for tool in missing)
-        return f"{' and '.join(missing)} missing. On Debian or Ubuntu: sudo apt-get install {' '.join(packages)}"
+        return (
+            f"{' and '.join(missing)} missing. On Debian or Ubuntu: sudo apt-get install "
+            f"{' '.join(packages)}"
+        )
     if os.geteuid() != 0:
         return "only root may make network namespaces. Run it as root (sudo)"
     probe = f"ares{os.getpid()}-probe"
@@ -39,7 +42,10 @@ def obstacle(tools: Mapping[str, str] = NETWORK_TOOLS) -> str | None:
         finally:
             remove(probe)
     except NamespaceFailed as error:
-        return f"this machine does not let us make network namespaces ({error}); a container needs CAP_NET_ADMIN and CAP_SYS_ADMIN"
+        return (
+            f"this machine does not let us make network namespaces ({error}); a container needs "
+            "CAP_NET_ADMIN and CAP_SYS_ADMIN"
+        )
     return None
 
 

@@ -142,7 +142,8 @@ class Promises:
             now = hosted[id].successor if id in hosted else None
             if promised is not None and rank(now) < rank(promised):
                 broken.append(
-                    f"the pointer of {id.hex()} was {promised.status.name} {promised.configuration.index} and is {now}"
+                    f"the pointer of {id.hex()} was {promised.status.name} "
+                    f"{promised.configuration.index} and is {now}"
                 )
             elif id not in hosted:
                 broken.append(f"configuration {id.hex()} is unknown, and was answered for")
@@ -180,10 +181,16 @@ def _broken(versions: PromisedVersions, reply: AnyMessage, may_be_gone: bool, el
     if finalized and may_be_gone and not reply.tags:
         return ""
     if lost := [tag for tag in versions.told if tag not in reply.tags and tag > reply.trimmed]:
-        return f"{what}: {len(lost)} versions that it told of are lost, {max(lost)} among them; it has {reply.tags}, dropped {reply.trimmed}"
+        return (
+            f"{what}: {len(lost)} versions that it told of are lost, {max(lost)} among them; it "
+            f"has {reply.tags}, dropped {reply.trimmed}"
+        )
     newest = max(reply.tags, default=TAG_ZERO)
     if newest < versions.newest or reply.trimmed < versions.trimmed:
-        return f"{what}: it had {versions.newest}, dropped {versions.trimmed}, and has {newest}, dropped {reply.trimmed}"
+        return (
+            f"{what}: it had {versions.newest}, dropped {versions.trimmed}, and has {newest}, "
+            f"dropped {reply.trimmed}"
+        )
     if newest == TAG_ZERO or finalized or not element:
         return ""
     if reply.element is None or not intact(

@@ -70,7 +70,10 @@ def _export_to(
 
         return sdk_export(settings.exporter, service, site)
     except ModuleNotFoundError as error:
-        why = f"traces are to go to {settings.exporter}, and {error.name} is not installed here: pip install 'ares-storage[tracing]'"
+        why = (
+            f"traces are to go to {settings.exporter}, and {error.name} is not installed here: "
+            "pip install 'ares-storage[tracing]'"
+        )
         raise BadInput(why) from error
 
 

@@ -63,8 +63,8 @@ SERVED_PARTS = 2
 """Most spans of a request: its own, and its wait for the disk."""
 
 LEFT_OUT = (
-    "a client traces some 200 in a second, and as many as its exporter keeps up with; OTEL_TRACES_SAMPLER=traceidratio with "
-    "OTEL_TRACES_SAMPLER_ARG=0.1 traces a tenth, evenly"
+    "a client traces some 200 in a second, and as many as its exporter keeps up with; "
+    "OTEL_TRACES_SAMPLER=traceidratio with OTEL_TRACES_SAMPLER_ARG=0.1 traces a tenth, evenly"
 )
 
 _logger = logging.getLogger(__name__)

@@ -35,7 +35,8 @@ def tracing_of(settings: TracingSettings, environment: Mapping[str, str]) -> Tra
         exporter = known[0] if known else "none"
         if [exporter] != known or "," in named:
             _log.warning(
-                "OTEL_TRACES_EXPORTER: %r; of these, traces go to %s (ares has otlp, console, none and file:PATH)",
+                "OTEL_TRACES_EXPORTER: %r; of these, traces go to %s (ares has otlp, console, "
+                "none and file:PATH)",
                 named,
                 exporter,
             )

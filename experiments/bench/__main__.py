@@ -62,7 +62,8 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--seconds",
         type=float,
-        help="of each measurement (default 2; quick: 0.8); three times as long where a process is slowed or killed",
+        help="of each measurement (default 2; quick: 0.8); three times as long where a process is "
+        "slowed or killed",
     )
     parser.add_argument(
         "--processes",
@@ -103,7 +104,10 @@ def machine() -> str:
         else ""
     )
     load = f"load average {os.getloadavg()[0]:.1f} when it began"
-    return f"ares {version()}, Python {platform.python_version()}, {len(models)} x {models[0] if models else 'processor'}, {load}{disk}"
+    return (
+        f"ares {version()}, Python {platform.python_version()}, {len(models)} x "
+        f"{models[0] if models else 'processor'}, {load}{disk}"
+    )
 
 
 def chosen(given: argparse.Namespace, missing: dict[str, str]) -> tuple[list[Peer], list[Workload]]:
@@ -119,7 +123,8 @@ def chosen(given: argparse.Namespace, missing: dict[str, str]) -> tuple[list[Pee
     unknown = set(wanted) - {peer.name for peer in peers}
     if unknown:
         sys.exit(
-            f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(peer.name for peer in peers)}"
+            f"unknown: {', '.join(sorted(unknown))}; known: "
+            f"{', '.join(peer.name for peer in peers)}"
         )
     found = [peer for peer in peers if peer.name in wanted]
     missing |= {peer.name: why for peer in found if (why := peer.missing()) is not None}
@@ -130,7 +135,8 @@ def chosen(given: argparse.Namespace, missing: dict[str, str]) -> tuple[list[Pee
     ]
     if not workloads:
         sys.exit(
-            f"no workload begins with {given.workloads!r}; known: {'; '.join(workload.name for workload in (QUICK if given.quick else FULL))}"
+            f"no workload begins with {given.workloads!r}; known: "
+            f"{'; '.join(workload.name for workload in (QUICK if given.quick else FULL))}"
         )
     return [peer for peer in found if peer.name not in missing], workloads
 
@@ -165,7 +171,8 @@ def measure(
     write_faults(given.out, disturbed, where)
     return Report(
         machine=where,
-        settings=f"{settings.rounds} rounds of {settings.seconds:g} s after {settings.warm_s:g} s of warming up; {settings.processes} generators",
+        settings=f"{settings.rounds} rounds of {settings.seconds:g} s after {settings.warm_s:g} s "
+        f"of warming up; {settings.processes} generators",
         points=points(
             made,
             peers,

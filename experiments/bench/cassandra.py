@@ -48,7 +48,10 @@ class Cassandra(Struct, frozen=True):
 
     name: str = "cassandra"
     durability: Durability = "memory"
-    note: str = "three nodes, QUORUM; concurrent writes are ordered by the clocks of its clients; DataStax's Python driver"
+    note: str = (
+        "three nodes, QUORUM; concurrent writes are ordered by the clocks of its clients; "
+        "DataStax's Python driver"
+    )
     value_bytes_max: int | None = 16 * 1024 * 1024
     fails_over: bool = True
     warm_up_s: float = 15.0
@@ -63,7 +66,8 @@ class Cassandra(Struct, frozen=True):
             return "cassandra needs its Python driver: pip install 'ares-storage[bench]'"
         needed, there = self.n * (_bytes(self.heap) + BESIDE_HEAP_BYTES), _available_bytes()
         return (
-            f"{self.n} nodes of cassandra need {needed >> 20} MiB of memory, and {there >> 20} are free"
+            f"{self.n} nodes of cassandra need {needed >> 20} MiB of memory, and {there >> 20} "
+            "are free"
             if needed > there
             else None
         )

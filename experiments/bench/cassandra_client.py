@@ -109,7 +109,10 @@ def make_table(nodes: Sequence[tuple[str, int]], keyspace: str, copies: int) -> 
             time.sleep(0.2)
             cluster.refresh_nodes()
         replication = f"{{'class': 'SimpleStrategy', 'replication_factor': {copies}}}"
-        table = f"{keyspace}.objects (key text primary key, value blob) with compression = {{'enabled': false}}"
+        table = (
+            f"{keyspace}.objects (key text primary key, value blob) with compression = "
+            "{'enabled': false}"
+        )
         for statement in (
             f"keyspace if not exists {keyspace} with replication = {replication}",
             f"table if not exists {table}",

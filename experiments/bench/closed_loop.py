@@ -127,7 +127,10 @@ class ClosedLoop:
         found = None if value is None else self._values.writer_of(value, reading)
         if found is None:
             self._record.wrong[
-                f"a read of {self._keys[reading]} returned what no write of it wrote: {_shown(value)}"
+                (
+                    f"a read of {self._keys[reading]} returned what no write of it wrote: "
+                    f"{_shown(value)}"
+                )
             ] += 1
             return
         writer, number = found

@@ -92,7 +92,8 @@ def faults(
                     made.append(disturbed)
                     pause_ms = (disturbed.point.longest_pause_s or 0.0) * 1000
                     tell(
-                        f"  {peer.name:22} {disturbed.name:18} kept {disturbed.kept:.2f}, pause {pause_ms:,.0f} ms"
+                        f"  {peer.name:22} {disturbed.name:18} kept {disturbed.kept:.2f}, pause "
+                        f"{pause_ms:,.0f} ms"
                     )
     return made
 

@@ -254,7 +254,10 @@ class Generators:
             wrong.update(outcome.wrong)
         for writer, number in self._begun.unwritten().items():
             wrong[
-                f"a read returned write {number} of writer {writer}, which began {self._begun.writes.get(writer, 0)}"
+                (
+                    f"a read returned write {number} of writer {writer}, which began "
+                    f"{self._begun.writes.get(writer, 0)}"
+                )
             ] += 1
         seconds = window.end_s - window.begin_s
         generators = [share for name, share in cpu.items() if name.startswith("generator ")]

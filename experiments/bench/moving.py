@@ -103,8 +103,10 @@ def measure(given: argparse.Namespace) -> Report:
                 print("  ".join(duration_row(duration)), flush=True)
     write_durations(given.out, durations, where)
     settings = (
-        f"{given.objects:,} objects of {size_text(SMALL_BYTES)} on five servers move to five others; watched {given.seconds:g} s before and after; "
-        f"a slow move is held to {given.objects / given.slow:,.0f} objects a second; {time.monotonic() - began_s:.0f} s altogether"
+        f"{given.objects:,} objects of {size_text(SMALL_BYTES)} on five servers move to five "
+        f"others; watched {given.seconds:g} s before and after; a slow move is held to "
+        f"{given.objects / given.slow:,.0f} objects a second; {time.monotonic() - began_s:.0f} s "
+        "altogether"
     )
     return Report(where, settings, made, durations)
 

@@ -111,7 +111,8 @@ def _group(load: str, group: list[Bar], most: float, y: int) -> Iterator[str]:
         kind = "ares" if bar.store == "ares" else f"other{place - 1}"
         top, length = y + place * BAR, max(round(longest * bar.rate / most, 1), 1)
         yield (
-            f'<rect class="{kind}" x="{start}" y="{top}" width="{length}" height="{BAR - 2}" rx="2"/>'
+            f'<rect class="{kind}" x="{start}" y="{top}" width="{length}" height="{BAR - 2}" '
+            'rx="2"/>'
         )
         words = f"{_rounded(bar.rate)}  {bar.store}"
         yield f'<text x="{start + length + 6}" y="{top + BAR - 3}">{escape(words)}</text>'

@@ -116,4 +116,7 @@ def _line(turn: Turn, rounds: int) -> str:
     measured = turn.measured
     trouble = f"   FAILED {sum(measured.troubles.values())}" if measured.troubles else ""
     wrong = "   WRONG READS" if measured.wrong else ""
-    return f"  round {turn.round + 1} of {rounds}  {turn.peer:22} {turn.workload:18} {measured.per_s:10,.0f} op/s{trouble}{wrong}"
+    return (
+        f"  round {turn.round + 1} of {rounds}  {turn.peer:22} {turn.workload:18} "
+        f"{measured.per_s:10,.0f} op/s{trouble}{wrong}"
+    )

@@ -19,7 +19,10 @@ from experiments.bench.roles import described, lacking, started
 from experiments.bench.stores import RedisStore
 
 START_S = 15.0
-_AOF_NOTE = "the primary's fsync comes before the answer; replicas acknowledge to WAIT what they have in memory (WAITAOF came with Redis 7.2)"
+_AOF_NOTE = (
+    "the primary's fsync comes before the answer; replicas acknowledge to WAIT what they have in "
+    "memory (WAITAOF came with Redis 7.2)"
+)
 
 
 class Redis(Struct, frozen=True):

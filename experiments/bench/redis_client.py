@@ -125,7 +125,8 @@ class Connection(asyncio.Protocol):
             self._loop.failed(first.decode(errors="replace"))
         elif self._wait and (self.acknowledged is None or self.acknowledged < self._wait):
             self._loop.failed(
-                f"WAIT {self._wait} ended with {self.acknowledged if self.acknowledged is not None else rest[0].decode(errors='replace')}"
+                f"WAIT {self._wait} ended with "
+                f"{self.acknowledged if self.acknowledged is not None else rest[0].decode(errors='replace')}"
             )
         else:
             self._loop.answered()

@@ -41,13 +41,17 @@ def text(report: Report, known: Mapping[str, float]) -> str:
         lines += ["", *_faults(report)]
     lines += [
         "",
-        "ares :  how many times the rate of that store ares has, with the same durability, round by round; [] the baseline's",
+        (
+            "ares :  how many times the rate of that store ares has, with the same durability, "
+            "round by round; [] the baseline's"
+        ),
     ]
     if any(point.generator_bound for point in report.points):
         lines.append("!  a generator took nearly a whole processor: it may be what was measured")
     if any(point.disturbed for point in report.points):
         lines.append(
-            "~  something else was at work on this machine: the rates say little, the processor time for each operation a bit more"
+            "~  something else was at work on this machine: the rates say little, the processor "
+            "time for each operation a bit more"
         )
     lines += [f"{name}: {note}" for name, note in report.notes.items()]
     lines += [f"not measured: {what}" for what in report.missing.values()]
@@ -69,8 +73,9 @@ def _table(points: list[Point], workload: str, known: Mapping[str, float]) -> li
         abd, ec = ratio(point, "ABD", known), ratio(point, "EC", known)
         others = f"{point.others_cpu:.2f}{'~' if point.disturbed else ' '}"
         rows.append(
-            f"  {point.peer:20} {spread(point.per_s):>32} {number(point.p50_ms.median):>8} {number(point.p99_ms.median):>8} "
-            f"{point.cpu_us:>10,.0f} {point.server_cpu:>12.2f} {load:>12} {others:>7} {abd:>16} {ec:>16}"
+            f"  {point.peer:20} {spread(point.per_s):>32} {number(point.p50_ms.median):>8} "
+            f"{number(point.p99_ms.median):>8} {point.cpu_us:>10,.0f} {point.server_cpu:>12.2f} "
+            f"{load:>12} {others:>7} {abd:>16} {ec:>16}"
             + (f"   {point.failed} failed" if point.failed else "")
         )
     return rows
@@ -78,12 +83,15 @@ def _table(points: list[Point], workload: str, known: Mapping[str, float]) -> li
 
 def _faults(report: Report) -> list[str]:
     rows = [
-        f"{'under a fault':22} {'':18} {'throughput kept':>26} {'longest pause ms':>28} {'pause before':>14}"
+        (
+            f"{'under a fault':22} {'':18} {'throughput kept':>26} {'longest pause ms':>28} "
+            f"{'pause before':>14}"
+        )
     ]
     for fault in report.faults:
         rows.append(
-            f"  {fault.peer:20} {fault.fault:18} {spread(fault.kept):>26} {spread(fault.longest_pause_ms):>28} "
-            f"{number(fault.quiet_pause_ms.median):>14}"
+            f"  {fault.peer:20} {fault.fault:18} {spread(fault.kept):>26} "
+            f"{spread(fault.longest_pause_ms):>28} {number(fault.quiet_pause_ms.median):>14}"
             + (f"   {fault.failed} failed" if fault.failed else "")
         )
     return rows

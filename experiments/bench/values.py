@@ -38,7 +38,8 @@ class Values:
     def __init__(self, size: int, keys: int) -> None:
         if size < HEAD.size:
             raise ValueError(
-                f"values have {HEAD.size} bytes at least, to tell who wrote them; {size} were asked for"
+                f"values have {HEAD.size} bytes at least, to tell who wrote them; {size} were "
+                "asked for"
             )
         self.size = size
         self._keys = keys

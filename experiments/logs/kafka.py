@@ -33,7 +33,10 @@ def jars() -> Path:
 def missing() -> str | None:
     """Return the missing software, and how to get it."""
     if not any(jars().glob("kafka_2.13-*.jar")):
-        return f"Kafka is not here: mvn -q -f {_POM} dependency:copy-dependencies -DoutputDirectory={jars()}"
+        return (
+            f"Kafka is not here: mvn -q -f {_POM} dependency:copy-dependencies "
+            f"-DoutputDirectory={jars()}"
+        )
     if shutil.which("java") is None:
         return "Kafka needs Java: sudo apt-get install default-jre-headless"
     return (

@@ -36,13 +36,15 @@ KNOWN_S, FOUND_S = 12.0, 8.0
 def measure_faults(table: Table, scale: str) -> None:
     """Kill head, middle and tail, each on a separate cluster; then move to other servers."""
     table.section(
-        "A server of a chain of 3 is killed, and the chain is formed without it by the next command: time without appends"
+        "A server of a chain of 3 is killed, and the chain is formed without it by the next "
+        "command: time without appends"
     )
     for victim, place in VICTIMS.items():
         with local_cluster(SERVERS, "abd", consensus=1, durability="fsync") as file:
             table.line(f"killed: {victim}", [run(_failed_over(file, place))], "s")
     table.section(
-        "The same, where the autopilot finds it out; with the leading member: that is killed at the same moment"
+        "The same, where the autopilot finds it out; with the leading member: that is killed at "
+        "the same moment"
     )
     for (victim, place), with_leader in itertools.product(VICTIMS.items(), (False, True)):
         with local_cluster(SERVERS, "abd", consensus=3, durability="fsync", autopilot=True) as file:

@@ -145,7 +145,10 @@ async def _point(
     figures = {"busiest_per_s": spent.count / max(spent.busiest_s, 0.01)}
     if reads:
         figures["states_per_read"] = (states_asked(file) - asked) / reads.count
-    told = f"{each.protocol}, chain of {each.servers}, {each.object_size} B, {each.read_share:.0%} reads, {window} in flight"
+    told = (
+        f"{each.protocol}, chain of {each.servers}, {each.object_size} B, {each.read_share:.0%} "
+        f"reads, {window} in flight"
+    )
     table.line(told + (f", newest {each.interval}" if each.interval else ""), [spent.per_s], "/s")
     for name, found in (("append", appends), ("read", reads)):
         if found:

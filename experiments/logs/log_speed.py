@@ -50,7 +50,8 @@ async def _speed(
         grown = (sum(map(resident_bytes, servers.values())) - before) / len(servers) / spent.count
         _tell(table, "appends", spent, APPENDS[durability])
         table.note(
-            f"    a server grew by {grown:.0f} B an entry, to {max(map(resident_bytes, servers.values())) >> 20} MiB"
+            f"    a server grew by {grown:.0f} B an entry, to "
+            f"{max(map(resident_bytes, servers.values())) >> 20} MiB"
         )
         _tell_latency(table, work.appends)
         table.line(

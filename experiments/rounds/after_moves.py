@@ -41,13 +41,19 @@ def not_fresh(directory: Path, parameters: Parameters) -> str | None:
         return f"the round left no {'reads' if moved_s else 'reconfigurations'}"
     early_s = max(moved_s) - min(began_s)
     if early_s > 0:
-        return f"readers began {early_s:.1f} s before the last reconfiguration had ended: is the machine busy? A larger fresh_after_s waits longer"
+        return (
+            f"readers began {early_s:.1f} s before the last reconfiguration had ended: is the "
+            "machine busy? A larger fresh_after_s waits longer"
+        )
     moves, found = (
         parameters.reconfigurers * parameters.reconfigurations,
         [line.confs_no for line in lines if line.op in _READS and line.confs_no],
     )
     if found and min(found) < moves and "gc" not in parameters.switches:
-        return f"{moves} reconfigurations were to be found, and a read found {min(found)}: some met, and a larger reconfigure_every_s keeps them apart"
+        return (
+            f"{moves} reconfigurations were to be found, and a read found {min(found)}: some "
+            "met, and a larger reconfigure_every_s keeps them apart"
+        )
     return None
 
 

@@ -82,7 +82,8 @@ class Beds:
     ) -> None:
         if (name in RESERVED) != (inventory is not None):
             raise BadInput(
-                f"--inventory FILE goes with {', '.join(RESERVED)}: `python -m experiments inventory` makes one. Nothing was begun"
+                f"--inventory FILE goes with {', '.join(RESERVED)}: `python -m experiments "
+                "inventory` makes one. Nothing was begun"
             )
         if name == "local" and (why := local.obstacle()):
             raise BadInput(
@@ -139,7 +140,8 @@ class Beds:
         hosts = seen(listed(testbed.inventory, self._place))
         if not any("servers" in host.groups for host in hosts.values()):
             raise BadInput(
-                f"{testbed.inventory} names no host in the group servers, so no round can be carried out there"
+                f"{testbed.inventory} names no host in the group servers, so no round can be "
+                "carried out there"
             )
         return Bed(self.name, testbed, testbed.inventory, hosts, ready)
 

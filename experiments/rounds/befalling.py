@@ -109,7 +109,8 @@ class Befalling:
                 self.note("phase", None, f"the work ended before its time: {fault.event}")
                 if fault.event not in ("join", "free"):
                     self._failed.append(
-                        f"the fault {fault.event} was due {at_s:.1f} s after the work began, and the work ended before"
+                        f"the fault {fault.event} was due {at_s:.1f} s after the work began, and "
+                        "the work ended before"
                     )
                 return
             past_s = at_s

@@ -156,7 +156,8 @@ def carry_out(arguments: argparse.Namespace) -> int:
     report(arguments)
     for name in failed:
         print(
-            f"failed: {name}; what it left is under {arguments.results}/failed, and --resume does it again"
+            f"failed: {name}; what it left is under {arguments.results}/failed, and --resume "
+            "does it again"
         )
     return 1 if failed else 0
 

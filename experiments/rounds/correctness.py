@@ -96,7 +96,8 @@ def _judged(directory: Path, described: dict[str, Any]) -> tuple[str, str | None
     if len(machines) > 1:
         return (
             "undecided",
-            f"the clients ran on {len(machines)} machines, whose clocks cannot be compared; run them on one to check what they saw",
+            f"the clients ran on {len(machines)} machines, whose clocks cannot be compared; run "
+            "them on one to check what they saw",
         )
     size, seed = described["object_size"], described["provenance"]["seed"]
     try:
@@ -115,6 +116,7 @@ def _judged(directory: Path, described: dict[str, Any]) -> tuple[str, str | None
     if report.undecided:
         return (
             "undecided",
-            f"whether what clients saw is linearizable was not decided: {report.undecided[0].describe()}",
+            "whether what clients saw is linearizable was not decided: "
+            f"{report.undecided[0].describe()}",
         )
     return "linearizable", None

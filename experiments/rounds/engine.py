@@ -94,7 +94,10 @@ def why_not(round: Round, testbed: str) -> str | None:
     """Return why the round is impossible on such a testbed, or `None`."""
     peer, size = _peer_of(round), round.parameters.object_size
     if peer is not None and peer.value_bytes_max is not None and size > peer.value_bytes_max:
-        return f"{peer.name} takes values of {peer.value_bytes_max} bytes at most, and {size} are asked for"
+        return (
+            f"{peer.name} takes values of {peer.value_bytes_max} bytes at most, and {size} are "
+            "asked for"
+        )
     if peer is not None and testbed in MADE and (why := peer.missing()):
         return why
     if round.parameters.bad == "killed leader" and peer is not None and not peer.fails_over:
@@ -143,13 +146,15 @@ class Engine:
             self._results.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise BadInput(
-                f"{self._results} is no directory, and none can be made there: {error.strerror}; nothing was begun"
+                f"{self._results} is no directory, and none can be made there: {error.strerror}; "
+                "nothing was begun"
             ) from None
         with held(self._results):
             done = [round for round in rounds if (self._directory(round) / "outcome.json").exists()]
             if done and not resume:
                 raise BadInput(
-                    f"{self._results} has {len(done)} of these {len(rounds)} rounds already: --resume goes on, or choose another --results"
+                    f"{self._results} has {len(done)} of these {len(rounds)} rounds already: "
+                    "--resume goes on, or choose another --results"
                 )
             todo = self._possible([round for round in rounds if round not in done])
             if not todo:
@@ -188,7 +193,8 @@ class Engine:
                 other.parameters.expected_s + self._overhead_s() for other in rounds[number:]
             )
             self._tell(
-                f"[{number}/{len(rounds)}] {round.scenario}/{round.name}: {said}; about {left_s / 60:.0f} min left"
+                f"[{number}/{len(rounds)}] {round.scenario}/{round.name}: {said}; about "
+                f"{left_s / 60:.0f} min left"
             )
         return failed
 
@@ -219,7 +225,10 @@ class Engine:
         except (AresError, OSError) as error:
             reason = str(error)
             if isinstance(error, OSError):
-                reason = f"this machine cannot write {error.filename or directory}: {error.strerror or error}"
+                reason = (
+                    f"this machine cannot write {error.filename or directory}: "
+                    f"{error.strerror or error}"
+                )
             if isinstance(error, RoundFailed) and error.unreachable:
                 beds.discard()
             outcome = Outcome(reason, time.monotonic() - begin)
@@ -346,7 +355,9 @@ class _OneRound:
                 name: getattr(parameters, name)
                 for name in ("servers", "writers", "readers", "reconfigurers", "object_size")
             },
-            "topology": f"{parameters.placement} w={parameters.client_site} r={parameters.client_site}"
+            "topology": (
+                f"{parameters.placement} w={parameters.client_site} r={parameters.client_site}"
+            )
             if parameters.placement
             else None,
             "iteration": self._round.iteration,

@@ -119,7 +119,8 @@ def check_private(protocol: str, servers: Iterable[HostSeen]) -> None:
     for server in servers if protocol not in OF_ARES else ():
         if _is_public(server.address):
             raise BadInput(
-                f"{protocol} has no password, and {server.address} of {server.name} is public: give ares_address a private one. Not begun"
+                f"{protocol} has no password, and {server.address} of {server.name} is public: "
+                "give ares_address a private one. Not begun"
             )
 
 

@@ -22,7 +22,10 @@ PLAYBOOKS = Path(__file__).parents[2] / "playbooks"
 FORKS = 50
 REASON_CHARACTERS = 300
 _END_S = 10.0
-_SSH = "-o ControlMaster=auto -o ControlPersist=120s -o ServerAliveInterval=15 -o ServerAliveCountMax=4"
+_SSH = (
+    "-o ControlMaster=auto -o ControlPersist=120s -o ServerAliveInterval=15 -o "
+    "ServerAliveCountMax=4"
+)
 
 MISSING = "ansible-core is not installed: pip install 'ares-storage[ansible]'"
 
@@ -81,7 +84,10 @@ def told(failures: Sequence[PlayFailure], status: int, said: str) -> str:
     if failures:
         first, more = failures[0], len({failure.host for failure in failures} - {failures[0].host})
         others = f" ({more} more {'host' if more == 1 else 'hosts'} failed)" if more else ""
-        return f"{first.host}: {'cannot be reached' if first.unreachable else first.task}: {first.reason}{others}"
+        return (
+            f"{first.host}: {'cannot be reached' if first.unreachable else first.task}: "
+            f"{first.reason}{others}"
+        )
     last = [line.strip() for line in said.splitlines() if line.strip()]
     cause = next(
         (line for line in last if re.match(r"(\[?ERROR|fatal)", line)),

@@ -341,7 +341,8 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
                     )
                 )
                 raise BadInput(
-                    f"{printable(word)!r} is not NAME=VALUE with a parameter, or with a switch that is true or false; there are {known}"
+                    f"{printable(word)!r} is not NAME=VALUE with a parameter, or with a switch "
+                    f"that is true or false; there are {known}"
                 )
         return msgspec.structs.replace(self, **tables)
 
@@ -385,36 +386,44 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
         for name, (least, most) in _RANGES.items():
             if not least <= getattr(parameters, name) <= most:
                 raise BadInput(
-                    f"scenario {self.name}: {name} is from {least} to {most:,}, not {getattr(parameters, name)}"
+                    f"scenario {self.name}: {name} is from {least} to {most:,}, not "
+                    f"{getattr(parameters, name)}"
                 )
         if not 0 <= parameters.parity < parameters.servers:
             raise BadInput(
-                f"scenario {self.name}: parity {parameters.parity} with {parameters.servers} servers"
+                f"scenario {self.name}: parity {parameters.parity} with {parameters.servers} "
+                "servers"
             )
         if not 0 <= parameters.read_share <= 1:
             raise BadInput(
-                f"scenario {self.name}: read_share {parameters.read_share} is no part of all operations"
+                f"scenario {self.name}: read_share {parameters.read_share} is no part of all "
+                "operations"
             )
         if parameters.arrivals == "open" and parameters.interval_s <= 0:
             raise BadInput(
-                f"scenario {self.name}: open arrivals need an interval_s: every client's operations are due after half of it, in the mean"
+                f"scenario {self.name}: open arrivals need an interval_s: every client's "
+                "operations are due after half of it, in the mean"
             )
         if parameters.load is None and parameters.bad != "nobody":
             raise BadInput(
-                f"scenario {self.name}: bad = {parameters.bad!r} is for a load; rounds of readers and writers have [[fault]]"
+                f"scenario {self.name}: bad = {parameters.bad!r} is for a load; rounds of "
+                "readers and writers have [[fault]]"
             )
         if parameters.load is not None and (others := set(self.protocols) - set(OF_LOADS)):
             raise BadInput(
-                f"scenario {self.name}: no load can be made for {', '.join(sorted(others))}; there is {', '.join(OF_LOADS)}"
+                f"scenario {self.name}: no load can be made for {', '.join(sorted(others))}; "
+                f"there is {', '.join(OF_LOADS)}"
             )
         if parameters.placement and parameters.client_site not in parameters.sites:
             raise BadInput(
-                f"scenario {self.name}: clients are at {parameters.client_site!r}, which is no site of {parameters.placement}"
+                f"scenario {self.name}: clients are at {parameters.client_site!r}, which is no "
+                f"site of {parameters.placement}"
             )
         for fault in self.fault:
             if fault.event in ("cut", "join") and not set(fault.sites) <= set(parameters.sites):
                 raise BadInput(
-                    f"scenario {self.name}: {fault.event} of {' and '.join(fault.sites)}, which {parameters.placement!r} does not have"
+                    f"scenario {self.name}: {fault.event} of {' and '.join(fault.sites)}, which "
+                    f"{parameters.placement!r} does not have"
                 )
         return parameters
 

@@ -60,7 +60,8 @@ class Study:
             if value or name not in ("failed", "wrong")
         )
         print(
-            f"  {measurement.test} {work}: {figures}{f'  ({measurement.why})' if measurement.why else ''}",
+            f"  {measurement.test} {work}: "
+            f"{figures}{f'  ({measurement.why})' if measurement.why else ''}",
             flush=True,
         )
 

@@ -58,7 +58,8 @@ class Bed:
         """Check the sites. Raises BadInput."""
         if not 1 <= len(sites) <= SITES_MAX or len(set(sites)) < len(sites):
             raise BadInput(
-                f"there can be 1 to {SITES_MAX} sites with names of their own, not {len(sites)}; nothing was made"
+                f"there can be 1 to {SITES_MAX} sites with names of their own, not {len(sites)}; "
+                "nothing was made"
             )
         self.sites: Sequence[str] = list(sites)
         self._cuts: set[int] = set()
@@ -145,7 +146,8 @@ class Bed:
         nets = [f"{self._net(place)}.0/24" for place in range(len(self.sites))]
         inside = "".join(f"-A POSTROUTING -s {net} -d {net} -j ACCEPT\n" for net in nets)
         self._restore(
-            f"*mangle\n{inside}{''.join(f'-A POSTROUTING -s {net}{chr(10)}' for net in nets)}COMMIT\n"
+            "*mangle\n"
+            f"{inside}{''.join(f'-A POSTROUTING -s {net}{chr(10)}' for net in nets)}COMMIT\n"
         )
 
     def _restore(self, rules: str) -> None:
@@ -197,7 +199,8 @@ class Bed:
     def address(self, site: str, number: int = 0) -> str:
         if not 0 <= number < SERVER_ADDRESSES:
             raise BadInput(
-                f"the servers of a site have {SERVER_ADDRESSES} addresses, and none of number {number}"
+                f"the servers of a site have {SERVER_ADDRESSES} addresses, and none of number "
+                f"{number}"
             )
         return f"{self._net(self.sites.index(site))}.{10 + number}"
 
@@ -222,7 +225,8 @@ class Bed:
             raise NotDeployed(f"`{' '.join(words)}` did not end in {_COMMAND_S:g} s") from None
         if done.returncode:
             raise NotDeployed(
-                f"`{' '.join(words)}` failed: {done.stderr.strip()[-1000:] or f'status {done.returncode}'}"
+                f"`{' '.join(words)}` failed: "
+                f"{done.stderr.strip()[-1000:] or f'status {done.returncode}'}"
             )
         return done.stdout
 

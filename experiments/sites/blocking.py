@@ -36,7 +36,8 @@ def await_that(
         if ended or time.monotonic() > deadline_s:
             why = f"{ended[0]} ended" if ended else f"{timeout_s:g} s went by"
             raise NotDeployed(
-                f"it was waited until {what}, but {why}: {_end_of(log.with_name(f'{ended[0]}.log') if ended else log)}"
+                f"it was waited until {what}, but {why}: "
+                f"{_end_of(log.with_name(f'{ended[0]}.log') if ended else log)}"
             )
         time.sleep(_ASK_S)
 

@@ -178,10 +178,12 @@ def make_keyspaces(addresses: Sequence[str], sites: Sequence[str], copies: int) 
             for site in sites if address == addresses[-1] else []:
                 centres = "".join(f", '{holder}': 1" for holder in holders(sites, site, copies))
                 session.execute(
-                    f"create keyspace \"{site}\" with replication = {{'class': 'NetworkTopologyStrategy'{centres}}}"
+                    f"create keyspace \"{site}\" with replication = {{'class': "
+                    f"'NetworkTopologyStrategy'{centres}}}"
                 )
                 session.execute(
-                    f"create table \"{site}\".objects ({_COLUMNS}) with compression = {{'enabled': false}}"
+                    f'create table "{site}".objects ({_COLUMNS}) with compression = '
+                    "{'enabled': false}"
                 )
         finally:
             cluster.shutdown()

@@ -176,7 +176,12 @@ class IpfsClient:
 
     async def put(self, name: str, value: bytes) -> str:
         """Add the value, and return the CID."""
-        head = f'--{_BOUNDARY}\r\nContent-Disposition: form-data; name="file"; filename="object"\r\nContent-Type: application/octet-stream\r\n\r\n'
+        head = (
+            f"--{_BOUNDARY}\r\n"
+            'Content-Disposition: form-data; name="file"; filename="object"\r\n'
+            "Content-Type: application/octet-stream\r\n"
+            "\r\n"
+        )
         body = head.encode() + value + f"\r\n--{_BOUNDARY}--\r\n".encode()
         answer = await in_thread(self._asked, "add", {"pin": "true", "progress": "false"}, body)
         return str(json.loads(answer)["Hash"])

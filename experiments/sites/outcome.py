@@ -33,13 +33,24 @@ NEAR = 1.5
 """Largest ratio of a read to the time of reads of the user's own objects."""
 
 CRITERIA = {
-    "locality": f"while all sites write and read their own objects, less than {SHARE_MAX:.0%} of their bytes leave sites, and nothing fails",
-    "containment": f"a local operation sends at most {BYTES_PER_OPERATION_MAX:g} B between sites beyond what is sent anyway, and that is at most "
-    f"{IDLE_MAX:g} B/s from a site, on average; partially: one of the two",
-    "disconnected": f"in a site that is cut off users go on ({KEPT_MIN:.0%} of operations, no pause above {PAUSE_MAX_S:g} s) and new ones come, in "
-    "the others too, and what was written is read after the cut; partially: only those users go on who were there",
-    "mobility": f"a user at another site reads, after the first time, at most {NEAR:g} times as slowly as objects of that site, and nothing fails; "
-    "partially: more slowly",
+    "locality": (
+        f"while all sites write and read their own objects, less than {SHARE_MAX:.0%} of their "
+        "bytes leave sites, and nothing fails"
+    ),
+    "containment": (
+        f"a local operation sends at most {BYTES_PER_OPERATION_MAX:g} B between sites beyond "
+        f"what is sent anyway, and that is at most {IDLE_MAX:g} B/s from a site, on average; "
+        "partially: one of the two"
+    ),
+    "disconnected": (
+        f"in a site that is cut off users go on ({KEPT_MIN:.0%} of operations, no pause above "
+        f"{PAUSE_MAX_S:g} s) and new ones come, in the others too, and what was written is read "
+        "after the cut; partially: only those users go on who were there"
+    ),
+    "mobility": (
+        f"a user at another site reads, after the first time, at most {NEAR:g} times as slowly "
+        "as objects of that site, and nothing fails; partially: more slowly"
+    ),
 }
 
 
@@ -136,7 +147,10 @@ def _disconnected(of: Measurement) -> Cell:
     new = bool(figures["new_inside"] and figures["new_outside"])
     others = figures["outside_kept"] >= KEPT_MIN and figures["written_in_cut_read"] == 1
     word = YES if stay and new and others else PARTIALLY if stay else NO
-    told = f"{figures['inside_kept']:.0%} of operations, pause {figures['inside_pause_s']:.1f} s, new users {'come' if new else 'do not come'}"
+    told = (
+        f"{figures['inside_kept']:.0%} of operations, pause {figures['inside_pause_s']:.1f} s, "
+        f"new users {'come' if new else 'do not come'}"
+    )
     return Cell(word, told)
 
 
@@ -144,7 +158,10 @@ def _mobility(of: Measurement) -> Cell:
     figures = of.figures
     near = min(figures["second_over_local"], figures["last_over_local"])
     word = NO if figures["failed"] else YES if near <= NEAR else PARTIALLY
-    told = f"first {figures['first_over_local']:.1f}, second {figures['second_over_local']:.1f}, last {figures['last_over_local']:.1f} times local"
+    told = (
+        f"first {figures['first_over_local']:.1f}, second {figures['second_over_local']:.1f}, "
+        f"last {figures['last_over_local']:.1f} times local"
+    )
     return Cell(word, told)
 
 

@@ -38,7 +38,10 @@ def missing() -> str | None:
     """Return the missing programs and library, and how to get them."""
     if lacking := [name for name in _PROGRAMS if shutil.which(name) is None]:
         packages = "ceph-mon ceph-osd ceph-mgr ceph-common python3-rados"
-        return f"RADOS is not here ({', '.join(lacking)}). On Debian: sudo apt-get install --no-install-recommends {packages}"
+        return (
+            f"RADOS is not here ({', '.join(lacking)}). On Debian: sudo apt-get install "
+            f"--no-install-recommends {packages}"
+        )
     how = f"python3-rados is not installed, or for another Python than {sys.version.split()[0]}"
     return None if _LIBRARY.is_file() else f"RADOS's library is not here ({_LIBRARY}): {how}"
 
@@ -131,7 +134,10 @@ class RadosDeployment:
         size = len(holders(bed.sites, bed.sites[0], replicas))
         self._asked_all(
             [
-                f"osd pool create {site} {_PLACEMENT_GROUPS} {_PLACEMENT_GROUPS} replicated {site} --size {size}"
+                (
+                    f"osd pool create {site} {_PLACEMENT_GROUPS} {_PLACEMENT_GROUPS} replicated "
+                    f"{site} --size {size}"
+                )
                 for site in bed.sites
             ]
         )
@@ -213,12 +219,26 @@ def crush_map(sites: Sequence[str], copies: int) -> str:
     devices = "".join(f"device {number} osd.{number}\n" for number in range(len(sites)))
     buckets, rules = "", ""
     for number, site in enumerate(sites):
-        buckets += f"host {site} {{\n id {-2 - number}\n alg straw2\n hash 0\n item osd.{number} weight 1.0\n}}\n"
+        buckets += (
+            f"host {site} {{\n"
+            f" id {-2 - number}\n"
+            " alg straw2\n"
+            " hash 0\n"
+            f" item osd.{number} weight 1.0\n"
+            "}\n"
+        )
         steps = "".join(
             f" step take {holder}\n step choose firstn 1 type osd\n step emit\n"
             for holder in holders(sites, site, copies)
         )
-        rules += f"rule {site} {{\n id {number}\n type replicated\n min_size 1\n max_size 10\n{steps}}}\n"
+        rules += (
+            f"rule {site} {{\n"
+            f" id {number}\n"
+            " type replicated\n"
+            " min_size 1\n"
+            " max_size 10\n"
+            f"{steps}}}\n"
+        )
     return f"{_TUNABLES}{devices}type 0 osd\ntype 1 host\n{buckets}{rules}"
 
 

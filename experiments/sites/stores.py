@@ -39,7 +39,8 @@ def chosen(text: str) -> list[str]:
     names = [name.strip() for name in text.split(",")]
     if strange := [name for name in names if name not in STORES]:
         raise BadInput(
-            f"there is no store {', '.join(map(repr, strange))}; there are {', '.join(STORES)}. Nothing was measured"
+            f"there is no store {', '.join(map(repr, strange))}; there are {', '.join(STORES)}. "
+            "Nothing was measured"
         )
     return names
 

@@ -59,7 +59,8 @@ class User:
             ) from None
         if not line:
             raise OperationFailed(
-                f"the client at {self.site} ended: {self._log.read_text(errors='replace').strip()[-500:]}"
+                f"the client at {self.site} ended: "
+                f"{self._log.read_text(errors='replace').strip()[-500:]}"
             )
         return line
 

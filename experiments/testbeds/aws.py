@@ -65,7 +65,8 @@ def _described(content: bytes) -> list[Machine]:
         reservations = msgspec.json.decode(content, type=_Description).reservations
     except (msgspec.MsgspecError, RecursionError) as error:
         raise BadInput(
-            f"this is not what `aws ec2 describe-instances --output json` prints: {error}; nothing was written"
+            f"this is not what `aws ec2 describe-instances --output json` prints: {error}; "
+            "nothing was written"
         ) from None
     instances = [instance for reservation in reservations for instance in reservation.instances]
     running = [instance for instance in instances if instance.state.name == _RUNNING]
@@ -86,7 +87,8 @@ def _machine(instance: _Instance, together: bool) -> Machine:
     outer = instance.public_ip_address or instance.public_dns_name or instance.private_ip_address
     if not outer:
         raise BadInput(
-            f"instance {printable(instance.instance_id)} runs and has no address; nothing was written"
+            f"instance {printable(instance.instance_id)} runs and has no address; nothing was "
+            "written"
         )
     site = re.sub(r"(?<=\d)[a-z]$", "", instance.placement.availability_zone) or "aws"
     name = names[0] if names else instance.instance_id
@@ -105,7 +107,8 @@ def _listed(content: bytes) -> list[Machine]:
         words = line.partition("#")[0].split()
         if len(words) > 3:
             raise BadInput(
-                f"line {number} is {printable(line)!r}, not ADDRESS [NAME [SITE]]; nothing was written"
+                f"line {number} is {printable(line)!r}, not ADDRESS [NAME [SITE]]; nothing was "
+                "written"
             )
         if words:
             address, name, site = *words, *("", f"host{len(found)}", "aws")[len(words) :]

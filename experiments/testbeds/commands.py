@@ -138,7 +138,9 @@ def _up(arguments: argparse.Namespace) -> int:
     made.make()
     made.leave()
     print(
-        f"hosts: {len(hosts)}, sites: {len(sites)}\ninventory: {made.inventory}\nto remove all this: python -m experiments local clean {made.number}"
+        f"hosts: {len(hosts)}, sites: {len(sites)}\n"
+        f"inventory: {made.inventory}\n"
+        f"to remove all this: python -m experiments local clean {made.number}"
     )
     return 0
 
@@ -215,11 +217,13 @@ def _inventory(arguments: argparse.Namespace) -> int:
     inventory.write(arguments.out, hosts, f"Testbed {arguments.testbed}.")
     for host in hosts:
         print(
-            f"{host.name}: {host.variables['ares_address']} at {host.variables['ares_site']}, {', '.join(host.groups) or 'in no group'}"
+            f"{host.name}: {host.variables['ares_address']} at {host.variables['ares_site']}, "
+            f"{', '.join(host.groups) or 'in no group'}"
         )
     if not any(host.groups for host in hosts):
         print(
-            f"no host is in a group: say which with --group, for example --group 'servers={printable(hosts[0].name)}'",
+            "no host is in a group: say which with --group, for example --group "
+            f"'servers={printable(hosts[0].name)}'",
             file=sys.stderr,
         )
     return 0

@@ -62,7 +62,8 @@ def matching(pattern: str, candidates: Iterable[int]) -> list[int]:
     chosen = [pid for pid in candidates if expression.search(command_line(pid))]
     if not chosen:
         raise BadInput(
-            f"no process of this host has {printable(pattern)!r} in its command line; nothing was changed"
+            f"no process of this host has {printable(pattern)!r} in its command line; nothing "
+            "was changed"
         )
     return chosen
 

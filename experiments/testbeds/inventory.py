@@ -81,7 +81,8 @@ def _checked(host: Host) -> Mapping[str, Value]:
     for name, value in host.variables.items():
         if isinstance(value, str) and re.search(r"[{}]|[^\x20-\x7e]", value):
             raise BadInput(
-                f"host {host.name}: {name} cannot be {printable(value)!r}: braces and control characters are not written to an inventory"
+                f"host {host.name}: {name} cannot be {printable(value)!r}: braces and control "
+                "characters are not written to an inventory"
             )
     return host.variables
 

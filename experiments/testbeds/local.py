@@ -84,7 +84,8 @@ class LocalTestbed:
             raise BadInput(why)
         if strange := set(str(directory)) & set(",:\\\"'{} \n"):
             raise BadInput(
-                f"a testbed cannot be in {printable(str(directory))!r}: {sorted(strange)} cannot stand in the options of a mount. Nothing was made"
+                f"a testbed cannot be in {printable(str(directory))!r}: {sorted(strange)} cannot "
+                "stand in the options of a mount. Nothing was made"
             )
         self._hosts = {host.name: host for host in hosts}
         self._links = links
@@ -132,7 +133,8 @@ class LocalTestbed:
             self._base.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise BadInput(
-                f"{self._base.parent} is no directory, and none can be made there: {error.strerror}; nothing was made"
+                f"{self._base.parent} is no directory, and none can be made there: "
+                f"{error.strerror}; nothing was made"
             ) from None
         if (
             namespaces.run(
@@ -140,12 +142,18 @@ class LocalTestbed:
             ).strip()
             == "overlayfs"
         ):
-            why = "hosts cannot write there, as their own roots are overlays, too. Another --directory will do, such as /dev/shm, which is memory"
+            why = (
+                "hosts cannot write there, as their own roots are overlays, too. Another "
+                "--directory will do, such as /dev/shm, which is memory"
+            )
             raise BadInput(f"{self._base.parent} is on an overlay: {why}. Nothing was made")
         try:
             self._base.mkdir(mode=0o700)
         except FileExistsError:
-            why = "a testbed has it (`python -m experiments local status`), or left it, and then it can be removed"
+            why = (
+                "a testbed has it (`python -m experiments local status`), or left it, and then it "
+                "can be removed"
+            )
             raise BadInput(f"{self._base} is there already: {why}. Nothing was made") from None
         except OSError as error:
             raise BadInput(
@@ -216,7 +224,11 @@ class LocalTestbed:
                 "ip", "-n", self._namespace(host.name), "route", "add", "default", "via", gateway
             )
         self._rules(
-            f"*filter\n:FORWARD DROP\n-A FORWARD -i control -j ACCEPT\n-A FORWARD -o control -j ACCEPT\n{''.join(self._pair_rules())}COMMIT\n"
+            "*filter\n"
+            ":FORWARD DROP\n"
+            "-A FORWARD -i control -j ACCEPT\n"
+            "-A FORWARD -o control -j ACCEPT\n"
+            f"{''.join(self._pair_rules())}COMMIT\n"
         )
         self._rules(f"*mangle\n{''.join(self._counting_rules())}COMMIT\n")
         namespaces.run(
@@ -231,7 +243,11 @@ class LocalTestbed:
         for site in range(len(self._sites)):  # for machines whose bridges ask iptables, too
             yield f"-A FORWARD -i site{site} -o site{site} -j ACCEPT\n"
         for one, other in self._pairs():
-            yield f":{_chain(one, other)} -\n-A FORWARD -i site{one} -o site{other} -j {_chain(one, other)}\n-A {_chain(one, other)} -j ACCEPT\n"
+            yield (
+                f":{_chain(one, other)} -\n"
+                f"-A FORWARD -i site{one} -o site{other} -j {_chain(one, other)}\n"
+                f"-A {_chain(one, other)} -j ACCEPT\n"
+            )
 
     def _counting_rules(self) -> Iterator[str]:
         for one, other in self._pairs():
@@ -287,7 +303,8 @@ class LocalTestbed:
         inventory.write(
             self.inventory,
             hosts,
-            f"Testbed local {self._slot.number}; it lasts until `python -m experiments local clean {self._slot.number}`.",
+            f"Testbed local {self._slot.number}; it lasts until `python -m experiments local "
+            f"clean {self._slot.number}`.",
         )
 
     def _start(self, host: HostPlan) -> None:
@@ -390,7 +407,8 @@ class LocalTestbed:
         )
         if bits_per_s is not None and not 8_000 <= bits_per_s <= 10**12:
             raise BadInput(
-                f"a host can have 8,000 bits a second and more, not {bits_per_s}; nothing was changed"
+                f"a host can have 8,000 bits a second and more, not {bits_per_s}; nothing was "
+                "changed"
             )
         for namespace, interface in ends:
             if bits_per_s is None:
@@ -422,7 +440,8 @@ class LocalTestbed:
         if path not in self._hosts[host].disks or free_bytes < 0:
             disks = ", ".join(self._hosts[host].disks) or "none"
             raise BadInput(
-                f"only a disk of limited size can be filled, and host {host} has {disks}, not {printable(path)!r}; nothing was changed"
+                f"only a disk of limited size can be filled, and host {host} has {disks}, not "
+                f"{printable(path)!r}; nothing was changed"
             )
         script = """
             ballast=$1/.testbed-ballast; rm -f "$ballast"
@@ -471,7 +490,8 @@ class LocalTestbed:
     def _known(self, host: str) -> None:
         if host not in self._hosts:
             raise BadInput(
-                f"there is no host {printable(host)!r}; there are {', '.join(self._hosts)}. Nothing was changed"
+                f"there is no host {printable(host)!r}; there are {', '.join(self._hosts)}. "
+                "Nothing was changed"
             )
 
     def _init(self, host: str) -> int:
@@ -481,7 +501,8 @@ class LocalTestbed:
             return int(Path(f"/proc/{holder}/task/{holder}/children").read_text().split()[0])
         except (OSError, IndexError):
             raise NamespaceFailed(
-                f"host {host} is down: its first process ended. {_end_of(self._base / 'hosts' / host / 'log')}"
+                f"host {host} is down: its first process ended. "
+                f"{_end_of(self._base / 'hosts' / host / 'log')}"
             ) from None
 
 
@@ -534,7 +555,8 @@ def _await(
     while not holds():
         if process.poll() is not None or time.monotonic() > deadline_s:
             raise NamespaceFailed(
-                f"the process that {what} {'ended' if process.poll() is not None else 'does not serve'}: {_end_of(log)}"
+                f"the process that {what} "
+                f"{'ended' if process.poll() is not None else 'does not serve'}: {_end_of(log)}"
             )
         time.sleep(_ASK_S)
 

@@ -171,7 +171,8 @@ class LoopbackTestbed:
     def _known(self, host: str) -> None:
         if host not in self._hosts:
             raise BadInput(
-                f"there is no host {printable(host)!r}; there are {', '.join(self._hosts)}. Nothing was changed"
+                f"there is no host {printable(host)!r}; there are {', '.join(self._hosts)}. "
+                "Nothing was changed"
             )
 
     def _ask(self, request: Request) -> Reply:

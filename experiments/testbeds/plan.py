@@ -116,7 +116,8 @@ def check(hosts: Sequence[HostPlan], links: Sequence[LinkPlan]) -> list[str]:
     for host in hosts:
         if strange := set(host.groups) - set(GROUPS):
             raise BadInput(
-                f"host {host.name} is to be in the group {printable(min(strange))!r}; there are {', '.join(GROUPS)}. Nothing was made"
+                f"host {host.name} is to be in the group {printable(min(strange))!r}; there are "
+                f"{', '.join(GROUPS)}. Nothing was made"
             )
         for path, size in host.disks.items():
             if (
@@ -125,7 +126,8 @@ def check(hosts: Sequence[HostPlan], links: Sequence[LinkPlan]) -> list[str]:
                 or not 64 * 1024 <= size <= 1 << 40
             ):
                 raise BadInput(
-                    f"host {host.name}: a disk is an absolute path and at least 64 KiB, not {printable(path)!r} with {size}; nothing was made"
+                    f"host {host.name}: a disk is an absolute path and at least 64 KiB, not "
+                    f"{printable(path)!r} with {size}; nothing was made"
                 )
     for link in links:
         between(list(sites), link.site, link.other)
@@ -137,7 +139,8 @@ def check_name(name: str) -> str:
     """Check that a name fits in an inventory, in a command and in /etc/hosts. Raises BadInput."""
     if not _NAME.fullmatch(name):
         raise BadInput(
-            f"{printable(name)!r} cannot be the name of a host or a site: at most 32 letters, digits, hyphens, dots, underscores. Nothing was made"
+            f"{printable(name)!r} cannot be the name of a host or a site: at most 32 letters, "
+            "digits, hyphens, dots, underscores. Nothing was made"
         )
     return name
 
@@ -166,7 +169,8 @@ def between(sites: Sequence[str], site: str, other: str) -> tuple[int, int]:
     for name in (site, other):
         if name not in sites:
             raise BadInput(
-                f"there is no site {printable(name)!r}; there are {', '.join(sites)}. Nothing was changed"
+                f"there is no site {printable(name)!r}; there are {', '.join(sites)}. Nothing "
+                "was changed"
             )
     if site == other:
         raise BadInput(f"a link is between two sites, and {site!r} is one; nothing was changed")
@@ -177,6 +181,7 @@ def check_shape(ms: float, jitter_ms: float, loss: float) -> None:
     """Check a delay, a jitter and a loss. Raises BadInput."""
     if not (0 <= ms <= 60_000 and 0 <= jitter_ms <= ms and 0 <= loss <= 1):
         raise BadInput(
-            f"a delay of {ms:g} ms with a jitter of {jitter_ms:g} ms and a loss of {loss:g} cannot be: the delay is at most 60,000 ms, the jitter is "
-            "no more than the delay, the loss is from 0 to 1. Nothing was changed"
+            f"a delay of {ms:g} ms with a jitter of {jitter_ms:g} ms and a loss of {loss:g} "
+            "cannot be: the delay is at most 60,000 ms, the jitter is no more than the delay, "
+            "the loss is from 0 to 1. Nothing was changed"
         )

@@ -82,11 +82,13 @@ def hosts(
     for machine in machines:
         if seen.setdefault(check_name(machine.name), machine) is not machine:
             raise BadInput(
-                f"two machines are called {machine.name!r}; give them different names. Nothing was written"
+                f"two machines are called {machine.name!r}; give them different names. Nothing "
+                "was written"
             )
     if strange := {group for group, _ in patterns} - set(GROUPS):
         raise BadInput(
-            f"there is no group {printable(min(strange))!r}; there are {', '.join(GROUPS)}. Nothing was written"
+            f"there is no group {printable(min(strange))!r}; there are {', '.join(GROUPS)}. "
+            "Nothing was written"
         )
     inner = all(machine.inner for machine in machines)
     made = []

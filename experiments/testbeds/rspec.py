@@ -49,7 +49,8 @@ def machines(
     root = _parsed(content)
     if root.tag != f"{{{GENI}}}rspec":
         raise BadInput(
-            f"this is no RSpec of version 3: its first element is {printable(root.tag)!r}, not rspec of {GENI}. Nothing was written"
+            f"this is no RSpec of version 3: its first element is {printable(root.tag)!r}, not "
+            f"rspec of {GENI}. Nothing was written"
         )
     nodes = root.findall(f"{{{GENI}}}node")
     found = [
@@ -65,7 +66,8 @@ def machines(
             else ""
         )
         raise BadInput(
-            f"this RSpec ({kind}) has {len(nodes)} nodes, and none that one can log in to{why}. Nothing was written"
+            f"this RSpec ({kind}) has {len(nodes)} nodes, and none that one can log in to{why}. "
+            "Nothing was written"
         )
     return found
 
@@ -76,7 +78,8 @@ def _parsed(content: bytes) -> Element:
 
     def refuse(*_: object) -> None:
         raise BadInput(
-            "this XML declares a document type (DOCTYPE), which no manifest needs and which may hide endless text; nothing was written"
+            "this XML declares a document type (DOCTYPE), which no manifest needs and which may "
+            "hide endless text; nothing was written"
         )
 
     def enter(*_: object) -> None:
@@ -84,7 +87,8 @@ def _parsed(content: bytes) -> Element:
         depth += 1
         if depth > _DEPTH_MAX:
             raise BadInput(
-                f"this XML has elements in more than {_DEPTH_MAX} others, as no manifest has; nothing was written"
+                f"this XML has elements in more than {_DEPTH_MAX} others, as no manifest has; "
+                "nothing was written"
             )
 
     def leave(_: object) -> None:
@@ -121,11 +125,13 @@ def _machine(node: Element, testbed: str, user: str | None, more: Sequence[str])
     users = sorted({login[0] for login in logins})
     if not logins:
         raise BadInput(
-            f"node {printable(name)!r} has no login for {printable(user or '')!r}; nothing was written"
+            f"node {printable(name)!r} has no login for {printable(user or '')!r}; nothing was "
+            "written"
         )
     if len(users) > 1:
         raise BadInput(
-            f"node {printable(name)!r} has logins for {', '.join(map(printable, users))}: say whose to take (--user). Nothing was written"
+            f"node {printable(name)!r} has logins for {', '.join(map(printable, users))}: say "
+            "whose to take (--user). Nothing was written"
         )
     inner = node.find(f"{{{GENI}}}interface/{{{GENI}}}ip[@type='ipv4']")
     if inner is None:
@@ -163,7 +169,8 @@ def _authority(name: str, manager: str, testbed: str, more: Sequence[str]) -> st
         else "an authority that is not in this list is added with --authority"
     )
     raise BadInput(
-        f"node {printable(name)!r} is from {whom}, and {testbed} has {', '.join(known)}; {hint}. Nothing was written"
+        f"node {printable(name)!r} is from {whom}, and {testbed} has {', '.join(known)}; {hint}. "
+        "Nothing was written"
     )
 
 
@@ -180,6 +187,7 @@ def _place(text: str) -> tuple[str, str, int]:
         user = host = None
     if not user or not host:
         raise BadInput(
-            f"a proxy in this manifest is {printable(text)!r}, not user@host:port; nothing was written"
+            f"a proxy in this manifest is {printable(text)!r}, not user@host:port; nothing was "
+            "written"
         )
     return user, host, door

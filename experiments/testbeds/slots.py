@@ -77,7 +77,8 @@ class Slot:
             return None
         except (OSError, msgspec.MsgspecError) as error:
             raise Leftover(
-                f"{path} cannot be read ({error}). Nothing was removed; `ip netns` shows namespaces named {self.prefix}"
+                f"{path} cannot be read ({error}). Nothing was removed; `ip netns` shows "
+                f"namespaces named {self.prefix}"
             ) from None
         names = [state.link, *state.namespaces]
         if any(name != self.prefix and not name.startswith(f"{self.prefix}-") for name in names):
@@ -122,8 +123,9 @@ def claim() -> Slot:
             return slot
     first, by = network_of(0), " and ".join(dict.fromkeys(taken))
     raise BadInput(
-        f"no network is free for a testbed: {first}.0.0/16 and the {TESTBEDS_MAX - 1} after it are taken by {by}. "
-        "Nothing was made. `python -m experiments local status` shows testbeds, `clean NAME` removes one"
+        f"no network is free for a testbed: {first}.0.0/16 and the {TESTBEDS_MAX - 1} after it "
+        f"are taken by {by}. Nothing was made. `python -m experiments local status` shows "
+        "testbeds, `clean NAME` removes one"
     )
 
 
@@ -187,7 +189,8 @@ def status() -> list[str]:
         user = f"used by process {state.maker}" if slot is None else "standing by itself"
         there = [name for name in state.namespaces if name in _namespaces()]
         lines.append(
-            f"testbed {number}: {user}; hosts: {len(state.hosts)}, sites: {len(set(state.hosts.values()))}, namespaces: {len(there)}"
+            f"testbed {number}: {user}; hosts: {len(state.hosts)}, sites: "
+            f"{len(set(state.hosts.values()))}, namespaces: {len(there)}"
         )
         lines.append(f"  inventory: {state.directory}/inventory.yml")
     return lines
@@ -225,7 +228,8 @@ def clean(numbers: Collection[int]) -> list[str]:
             continue
         try:
             lines.append(
-                f"testbed {number}: removed {', '.join(_remove(slot)) or 'nothing, as nothing was made'}"
+                f"testbed {number}: removed "
+                f"{', '.join(_remove(slot)) or 'nothing, as nothing was made'}"
             )
         except (Leftover, NamespaceFailed) as error:
             lines.append(f"testbed {number}: {error}")

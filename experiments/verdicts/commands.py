@@ -62,7 +62,8 @@ def judge(arguments: argparse.Namespace) -> int:
         return check(verdicts, scale)
     write_whole(arguments.out, render(told, verdicts, runs, scale).encode())
     print(
-        f"{arguments.out}: {len(verdicts)} claims, {sum(not verdict.word for verdict in verdicts)} of them {NOT_YET}"
+        f"{arguments.out}: {len(verdicts)} claims, "
+        f"{sum(not verdict.word for verdict in verdicts)} of them {NOT_YET}"
     )
     return 0
 
@@ -127,5 +128,6 @@ def write_whole(path: Path, content: bytes) -> None:
         os.replace(part, path)
     except OSError as error:
         raise BadInput(
-            f"{path} cannot be written: {error.strerror}; it is as it was. Name another file with --out"
+            f"{path} cannot be written: {error.strerror}; it is as it was. Name another file "
+            "with --out"
         ) from error

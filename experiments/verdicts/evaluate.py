@@ -312,7 +312,8 @@ def _words(filters: Filters) -> str:
 
 def _at(where: Filters) -> str:
     return ", ".join(
-        f"{key} {' : '.join(_said(key, each) for each in (value if isinstance(value, tuple) else (value,)))}"
+        f"{key} "
+        f"{' : '.join(_said(key, each) for each in (value if isinstance(value, tuple) else (value,)))}"
         for key, value in where.items()
     )
 

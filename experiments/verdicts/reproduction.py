@@ -150,7 +150,10 @@ def _ours(verdict: Verdict) -> str:
         len(frozenset[str]().union(*(each.runs for each in verdict.measured))),
         min(each.operations for each in verdict.measured),
     )
-    return f"{'; '.join(values)}. {_plural(rounds, 'round')}, {_plural(operations, 'operation')} or more on each side"
+    return (
+        f"{'; '.join(values)}. {_plural(rounds, 'round')}, {_plural(operations, 'operation')} or "
+        "more on each side"
+    )
 
 
 def number(value: float | None) -> str:
@@ -232,7 +235,10 @@ def _few(verdicts: Sequence[Verdict]) -> str:
     if not few:
         return ""
     words = [
-        f"{', '.join(verdict.claim.at)} ({min(each.operations for each in verdict.measured)}; {verdict.claim.id})"
+        (
+            f"{', '.join(verdict.claim.at)} ({min(each.operations for each in verdict.measured)}; "
+            f"{verdict.claim.id})"
+        )
         for verdict in few
     ]
     text = _paragraph(f"Fewer than {FEW} on one side: {'; '.join(words)}.")

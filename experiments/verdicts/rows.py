@@ -55,7 +55,8 @@ def read_rows(results: Path) -> tuple[list[Row], list[dict[str, Any]]]:
     """
     if not (results / DATABASE).is_file():
         raise BadInput(
-            f"there are no results in {results}: `python -m experiments run` makes some, `python -m experiments report` imports them"
+            f"there are no results in {results}: `python -m experiments run` makes some, `python "
+            "-m experiments report` imports them"
         )
     with opened(results / DATABASE) as database:
         runs = _runs(database)

@@ -44,7 +44,8 @@ EXPERIMENTS = (
                 "Those whose outcome is not known included.",
                 [
                     (
-                        f'SELECT count("count") FROM "operation" WHERE {chosen(chr(34) + "count" + chr(34) + " = 0")}',
+                        'SELECT count("count") FROM "operation" WHERE '
+                        f"{chosen(chr(34) + 'count' + chr(34) + ' = 0')}",
                         "",
                     )
                 ],
@@ -77,12 +78,14 @@ EXPERIMENTS = (
         (
             Panel(
                 "Latency",
-                "Of operations that succeeded, by algorithm, operation and the parameter that is chosen above; seconds.",
+                "Of operations that succeeded, by algorithm, operation and the parameter that is "
+                "chosen above; seconds.",
                 [
                     (
                         select(
-                            'count("latency_s") AS "operations", mean("latency_s") AS "mean", percentile("latency_s", 50) AS "p50", '
-                            'percentile("latency_s", 90) AS "p90", percentile("latency_s", 99) AS "p99"',
+                            'count("latency_s") AS "operations", mean("latency_s") AS "mean", '
+                            'percentile("latency_s", 50) AS "p50", percentile("latency_s", 90) AS '
+                            '"p90", percentile("latency_s", 99) AS "p99"',
                             BY,
                             OK,
                         ),
@@ -108,11 +111,13 @@ EXPERIMENTS = (
             ),
             Panel(
                 "Where the time goes",
-                "Means of read-config, phase 1 (get-tag, get-data) and phase 2 (put-data). Baselines have no phases.",
+                "Means of read-config, phase 1 (get-tag, get-data) and phase 2 (put-data). "
+                "Baselines have no phases.",
                 [
                     (
                         select(
-                            'mean("read_config_s") AS "read-config", mean("phase1_s") AS "phase 1", mean("phase2_s") AS "phase 2"',
+                            'mean("read_config_s") AS "read-config", mean("phase1_s") AS "phase '
+                            '1", mean("phase2_s") AS "phase 2"',
                             BY,
                             OK,
                         ),
@@ -127,7 +132,8 @@ EXPERIMENTS = (
                 [
                     (
                         select(
-                            'mean("p2_read_config_s") AS "read-config", mean("p2_put_data_s") AS "put-data"',
+                            'mean("p2_read_config_s") AS "read-config", mean("p2_put_data_s") AS '
+                            '"put-data"',
                             BY,
                             OK,
                         ),
@@ -161,7 +167,8 @@ EXPERIMENTS = (
         (
             Panel(
                 "Latency: median",
-                "Choose a time range that holds one run, or a few. Runs have the time at which they were made.",
+                "Choose a time range that holds one run, or a few. Runs have the time at which "
+                "they were made.",
                 [
                     (
                         select(
@@ -266,7 +273,10 @@ def experiments() -> dict[str, Any]:
         tags("op", "Operation", of_scenario),
         one_of("parameter", "Parameter", PARAMETERS),
     ]
-    about = "Runs of experiments, as `ares-cli results import DIR --influx URL` writes them: choose a scenario, and the parameter that it varies."
+    about = (
+        "Runs of experiments, as `ares-cli results import DIR --influx URL` writes them: choose a "
+        "scenario, and the parameter that it varies."
+    )
     return dashboard(
         "ares-experiments",
         "Ares: experiments",

@@ -10,7 +10,10 @@ def of_server(expression: str) -> str:
 
     ``expression`` keeps the labels `instance` and `job`.
     """
-    return f'({expression}) * on (instance, job) group_left (id) ares_info{{kind="server", id=~"$server"}}'
+    return (
+        f'({expression}) * on (instance, job) group_left (id) ares_info{{kind="server", '
+        'id=~"$server"}'
+    )
 
 
 def of_process(expression: str) -> str:
@@ -64,10 +67,12 @@ LIVE = (
             ),
             Panel(
                 "Processes that are gone or cannot serve",
-                "Not scraped, or /health says 503: look at `why` there, and at the log of the process.",
+                "Not scraped, or /health says 503: look at `why` there, and at the log of the "
+                "process.",
                 [
                     (
-                        f"(count(up{JOB} == 0) or vector(0)) + (count(ares_serving{JOB} == 0) or vector(0))",
+                        f"(count(up{JOB} == 0) or vector(0)) + (count(ares_serving{JOB} == 0) or "
+                        "vector(0))",
                         "",
                     )
                 ],
@@ -77,9 +82,10 @@ LIVE = (
             ),
             Panel(
                 "Servers that may still fail",
-                "Before some domain stands still: what the configuration with the fewest to spare can lose, less the servers that are gone or whose "
-                "disk is full. Wants the label role=server on the targets. It may be too low, for those that are gone need not be of that domain: "
-                "`ares-cli status` is exact.",
+                "Before some domain stands still: what the configuration with the fewest to spare "
+                "can lose, less the servers that are gone or whose disk is full. Wants the label "
+                "role=server on the targets. It may be too low, for those that are gone need not "
+                "be of that domain: `ares-cli status` is exact.",
                 [(f"min(ares_spare_servers{JOB}) - {SERVERS_DOWN} - {SERVERS_WEAK}", "")],
                 *("none", "stat", 4, 4),
                 steps=[(RED, -100), (YELLOW, 0), (GREEN, 1)],
@@ -95,8 +101,8 @@ LIVE = (
             ),
             Panel(
                 "Moves under way",
-                "Configurations whose successor is decided and pending, at the server that knows most. For long: it was left half "
-                "done, and `ares-cli reconfig` finishes it.",
+                "Configurations whose successor is decided and pending, at the server that knows "
+                "most. For long: it was left half done, and `ares-cli reconfig` finishes it.",
                 [(f"max(ares_moving_configurations{JOB})", "")],
                 *("none", "stat", 4, 4),
                 steps=[(GREEN, 0), (YELLOW, 1)],
@@ -104,7 +110,8 @@ LIVE = (
             ),
             Panel(
                 "Damaged elements",
-                "Found damaged on disks, and not repaired yet. For an hour: `ares-cli scrub`, and replace the disk.",
+                "Found damaged on disks, and not repaired yet. For an hour: `ares-cli scrub`, and "
+                "replace the disk.",
                 [(f"sum(ares_quarantined_elements{JOB})", "")],
                 *("none", "stat", 4, 4),
                 steps=[(GREEN, 0), (RED, 1)],
@@ -117,13 +124,15 @@ LIVE = (
         (
             Panel(
                 "Reads: time to reply",
-                "Requests for tags and values, from arrival until the reply left, all servers together. A client waits for the network, too.",
+                "Requests for tags and values, from arrival until the reply left, all servers "
+                "together. A client waits for the network, too.",
                 quantiles("ares_reply_seconds", ', kind="read"'),
                 "s",
             ),
             Panel(
                 "Writes: time to reply",
-                "Requests to store, from arrival until the reply left: with durability = fsync that is when they are on the disk.",
+                "Requests to store, from arrival until the reply left: with durability = fsync "
+                "that is when they are on the disk.",
                 quantiles("ares_reply_seconds", ', kind="write"'),
                 "s",
             ),
@@ -159,7 +168,8 @@ LIVE = (
         (
             Panel(
                 "Requests by kind",
-                "A write asks a quorum for tags (get_tag) and stores at all servers (put_data), a read asks a quorum (get_data).",
+                "A write asks a quorum for tags (get_tag) and stores at all servers (put_data), a "
+                "read asks a quorum (get_data).",
                 [(rate("ares_requests_total", by="kind") + " > 0", "{{kind}}")],
                 "reqps",
                 stacked=True,
@@ -187,14 +197,16 @@ LIVE = (
             ),
             Panel(
                 "Refusals by reason",
-                "`unknown_configuration` is usual after a reconfiguration. `identity`, `other_cluster`: a server lost its memory, or a client has "
-                "the wrong file. `conflicting_successor` must never be: stop reconfiguring, and report it.",
+                "`unknown_configuration` is usual after a reconfiguration. `identity`, "
+                "`other_cluster`: a server lost its memory, or a client has the wrong file. "
+                "`conflicting_successor` must never be: stop reconfiguring, and report it.",
                 [(rate("ares_refused_total", by="reason"), "{{reason}}")],
                 "reqps",
             ),
             Panel(
                 "Strangers",
-                "Attempts to connect with a key that is not authorised, and batches that were not readable.",
+                "Attempts to connect with a key that is not authorised, and batches that were not "
+                "readable.",
                 [
                     (f"sum({rate('ares_unknown_keys_total')})", "unknown keys"),
                     (f"sum({rate('ares_bad_batches_total')})", "bad batches"),
@@ -216,17 +228,20 @@ LIVE = (
         (
             Panel(
                 "Scraped",
-                "1: the process answers Prometheus. 0: it is gone, stopped, or cannot be reached from here.",
+                "1: the process answers Prometheus. 0: it is gone, stopped, or cannot be reached "
+                "from here.",
                 [(f"up{JOB}", "{{instance}}")],
             ),
             Panel(
                 "Serving",
-                "1: it can serve. 0: its event loop hangs, its disk is full or failed, or a consensus member knows no leader.",
+                "1: it can serve. 0: its event loop hangs, its disk is full or failed, or a "
+                "consensus member knows no leader.",
                 [(of_process(f"ares_serving{JOB}"), "{{id}}")],
             ),
             Panel(
                 "To spare when all are up",
-                "Servers that the configuration with the fewest, of those that each server serves, can lose when all are up.",
+                "Servers that the configuration with the fewest, of those that each server "
+                "serves, can lose when all are up.",
                 gauge("ares_spare_servers"),
                 decimals=0,
             ),
@@ -237,7 +252,8 @@ LIVE = (
         (
             Panel(
                 "Room left",
-                "On the file system of each store. A full disk refuses writes, reads go on; deletions are taken.",
+                "On the file system of each store. A full disk refuses writes, reads go on; "
+                "deletions are taken.",
                 gauge("ares_disk_free_bytes"),
                 "bytes",
                 steps=[(RED, 0), (GREEN, 2**30)],
@@ -284,7 +300,8 @@ LIVE = (
         (
             Panel(
                 "Objects",
-                "Held by each server, deleted ones included; one that two configurations have counts twice.",
+                "Held by each server, deleted ones included; one that two configurations have "
+                "counts twice.",
                 gauge("ares_objects"),
                 decimals=0,
             ),
@@ -296,13 +313,15 @@ LIVE = (
             ),
             Panel(
                 "Objects that are being moved",
-                "Of configurations whose successor is decided and pending; zero when the move is finalized.",
+                "Of configurations whose successor is decided and pending; zero when the move is "
+                "finalized.",
                 gauge("ares_moving_objects"),
                 decimals=0,
             ),
             Panel(
                 "Objects that await collection",
-                "A finalized configuration has them, and nobody is given them here any more. For a day: the next `reconfig` of the domain collects.",
+                "A finalized configuration has them, and nobody is given them here any more. For "
+                "a day: the next `reconfig` of the domain collects.",
                 gauge("ares_withheld_objects"),
                 decimals=0,
             ),
@@ -328,7 +347,8 @@ LIVE = (
         (
             Panel(
                 "Appends",
-                "Entries a second that became committed, by server: the same at all nodes of a chain.",
+                "Entries a second that became committed, by server: the same at all nodes of a "
+                "chain.",
                 [
                     (
                         of_server(
@@ -353,7 +373,8 @@ LIVE = (
             ),
             Panel(
                 "Logs that wait",
-                "Logs whose last chain is sealed, with nothing decided, so that they take no appends; and logs whose older entries a server fetches.",
+                "Logs whose last chain is sealed, with nothing decided, so that they take no "
+                "appends; and logs whose older entries a server fetches.",
                 [
                     (f"max(ares_sealed_logs{JOB})", "sealed"),
                     (f"max(ares_fetching_logs{JOB})", "fetching"),
@@ -362,7 +383,8 @@ LIVE = (
             ),
             Panel(
                 "Entries that are still to be fetched",
-                "By servers that joined a chain; zero when the chain has all older entries. Until then the servers of the chain before must stay up.",
+                "By servers that joined a chain; zero when the chain has all older entries. Until "
+                "then the servers of the chain before must stay up.",
                 [
                     (
                         of_server(f"ares_log_fetch_entries{JOB} - ares_log_fetched_entries{JOB}"),
@@ -394,9 +416,9 @@ LIVE = (
             ),
             Panel(
                 "Moves, and domains and logs in trouble",
-                "Moves completed since the processes were started, and beside them domains that moved to their users; and domains and logs "
-                "for which something should be done, and cannot be: "
-                "`ares-cli status` says why.",
+                "Moves completed since the processes were started, and beside them domains that "
+                "moved to their users; and domains and logs for which something should be done, "
+                "and cannot be: `ares-cli status` says why.",
                 [
                     (f"sum(ares_autopilot_moves_total{JOB})", "moves"),
                     (f"sum(ares_autopilot_follows_total{JOB})", "to users"),
@@ -483,7 +505,10 @@ def live() -> dict[str, Any]:
             'label_values(ares_info{kind="server", job=~"$job"}, id)',
         ),
     ]
-    about = "A cluster at work: is it well, how fast is it, what may still fail, where is it going. docs/operation.md says what to do."
+    about = (
+        "A cluster at work: is it well, how fast is it, what may still fail, where is it going. "
+        "docs/operation.md says what to do."
+    )
     return dashboard(
         "ares-live",
         "Ares: live operation",

@@ -85,7 +85,10 @@ def test_a_torn_pid_file_names_nobody(module, tmp_path, text):
 
 
 def test_what_ignores_sigterm_is_killed_with_what_it_started(module, tmp_path):
-    script = f"trap '' TERM; sleep 60 & echo $! > {tmp_path}/child; touch {tmp_path}/up; while :; do sleep 0.05; done"
+    script = (
+        f"trap '' TERM; sleep 60 & echo $! > {tmp_path}/child; touch {tmp_path}/up; while :; do "
+        "sleep 0.05; done"
+    )
     act(module, tmp_path, "started", ("sh", "-c", script))
     while not (tmp_path / "up").exists():
         time.sleep(0.02)
@@ -130,7 +133,10 @@ def test_a_command_that_ends_is_waited_for_and_told_where_it_fails(module, tmp_p
     act(module, tmp_path, "stopped")
 
 
-SERVER = "import socket, sys; s = socket.create_server(('127.0.0.1', int(sys.argv[1]))); c = s.accept()[0]; c.recv(9); c.send(b'I am well'); s.accept()"
+SERVER = (
+    "import socket, sys; s = socket.create_server(('127.0.0.1', int(sys.argv[1]))); c = "
+    "s.accept()[0]; c.recv(9); c.send(b'I am well'); s.accept()"
+)
 
 
 def test_what_serves_is_waited_for_and_what_does_not_is_told(module, tmp_path):
@@ -154,7 +160,9 @@ def test_what_a_host_lacks_is_told_with_how_to_get_it(module, tmp_path):
     ]
     with pytest.raises(
         AssertionError,
-        match=r"^no-such-program is not there: mvn gets it; /.*/\*\.jar is not there: mvn gets it\. Nothing was started",
+        match=r"^no-such-program is not there: mvn gets it; /.*/\*\.jar is not there: mvn gets "
+        r"it\. "
+        r"Nothing was started",
     ):
         act(module, tmp_path, "started", needs=needs)
     assert os.listdir(tmp_path) == []

@@ -29,7 +29,8 @@ def play_twice(name: str, place: Path) -> str:
     """Return the routes and the recap after the first and the second run."""
     host = f"n0 ansible_connection=local ansible_python_interpreter={PYTHON} ares_become=false"
     (place / "hosts.ini").write_text(
-        f"{host} virtual_wall_domain_name=n0.wall1.ilabt.iminds.be virtual_wall_public_ipv4=193.190.127.150\n"
+        f"{host} virtual_wall_domain_name=n0.wall1.ilabt.iminds.be "
+        "virtual_wall_public_ipv4=193.190.127.150\n"
     )
     command = f"{PROGRAMS}/ansible-playbook -i {place}/hosts.ini {PLAYBOOKS}/{name}.yml"
     script = f"{NODE}\n{command}; ip route; echo; {command}; ip route"
@@ -47,7 +48,8 @@ def play_twice(name: str, place: Path) -> str:
         or "not found" in done.stderr
     ):
         pytest.skip(
-            f"network namespaces, or ip (iproute2), are not to be had here: {done.stderr.strip()[-200:]}"
+            "network namespaces, or ip (iproute2), are not to be had here: "
+            f"{done.stderr.strip()[-200:]}"
         )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

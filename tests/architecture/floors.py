@@ -246,7 +246,8 @@ def wire_protocol(tree: list[Module]) -> list[str]:
     for importer, imported in _inner(tree):
         if importer.startswith(WIRE) and not imported.startswith(WIRE_KNOWS):
             broken.append(
-                f"{importer} imports {imported}: the wire protocol knows only errors and the limits it is given"
+                f"{importer} imports {imported}: the wire protocol knows only errors and the "
+                "limits it is given"
             )
         if (
             imported.startswith(LIBZMQ)
@@ -285,7 +286,8 @@ def shape(tree: list[Module]) -> list[str]:
                 length = _body_lines(node)
                 if length > FUNCTION_LINES_MAX:
                     broken.append(
-                        f"{module.name}.{node.name} has {length} lines, at most {FUNCTION_LINES_MAX}"
+                        f"{module.name}.{node.name} has {length} lines, at most "
+                        f"{FUNCTION_LINES_MAX}"
                     )
             if isinstance(node, ast.ExceptHandler) and node.type is None:
                 broken.append(f"{module.name}:{node.lineno}: bare except")

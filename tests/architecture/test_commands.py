@@ -21,10 +21,10 @@ def test_it_is_there_and_refuses_what_it_does_not_know(module: str) -> None:
 def test_the_simulators_status_is_that_of_its_runs() -> None:
     """A violation ends the simulator with 1; `.ci/run` relies on this."""
     program = (
-        "import msgspec, runpy, sys; import ares.testing.sim.run as run; "
-        "wrong = msgspec.structs.replace(run.run_plan(run.drawn(1, 'moving')), violation='wrong'); "
-        "run.run_plan = lambda *_, **__: wrong; sys.argv = ['x', '--seed', '1', '--scenario', 'moving']; "
-        "runpy.run_module('ares.testing.sim', run_name='__main__')"
+        "import msgspec, runpy, sys; import ares.testing.sim.run as run; wrong = "
+        "msgspec.structs.replace(run.run_plan(run.drawn(1, 'moving')), violation='wrong'); "
+        "run.run_plan = lambda *_, **__: wrong; sys.argv = ['x', '--seed', '1', '--scenario', "
+        "'moving']; runpy.run_module('ares.testing.sim', run_name='__main__')"
     )
     assert subprocess.run(python("-c", program), capture_output=True).returncode == 1
 

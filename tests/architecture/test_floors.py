@@ -263,14 +263,22 @@ def test_a_tree_that_keeps_the_rules_is_accepted(tmp_path):
     kept = tree(
         tmp_path,
         model__tag="import enum",
-        dap__primitives="from typing import TYPE_CHECKING\nfrom ares.model.configuration import latest\nif TYPE_CHECKING:\n    import zmq",
-        dap__reading="import ares.model.configuration\nx = 1  # docs/protocol.md, Rules; and docs/limits.md, too",
-        dap__coding="import pyeclib.ec_iface\n# See ares\x2fmodel/tag.py and :data:`x`, :func:`ares.dap.reading.x`",
+        dap__primitives="from typing import TYPE_CHECKING\n"
+        "from ares.model.configuration import latest\n"
+        "if TYPE_CHECKING:\n"
+        "    import zmq",
+        dap__reading="import ares.model.configuration\n"
+        "x = 1  # docs/protocol.md, Rules; and docs/limits.md, too",
+        dap__coding="import pyeclib.ec_iface\n"
+        "# See ares\x2fmodel/tag.py and :data:`x`, :func:`ares.dap.reading.x`",
         reconfig__view="from ..model.tag import Tag\ndef f(x):\n    y = x\n    assert y",
         net__libzmq="import zmq\nfrom . import port",
         net__port="import asyncio",
         platform__tasks="import asyncio\ndef f():\n    asyncio.create_task(g())",
-        autopilot__pilot="import asyncio\nasync def f():\n    async with asyncio.TaskGroup() as group:\n        group.create_task(g())",
+        autopilot__pilot="import asyncio\n"
+        "async def f():\n"
+        "    async with asyncio.TaskGroup() as group:\n"
+        "        group.create_task(g())",
         client__manager="import asyncio\nfrom ares.net.port import Connections",
         client__connect="from ares.net.libzmq import ZmqConnections",
     )

@@ -95,8 +95,8 @@ def test_what_cannot_be_done_is_told(cli: Cli, log: str) -> None:
     )
     told = cli.fails(1, "log", "append", log, "--lines", stdin=b"a\n" * 5000 + bytes(2**20 + 1))
     assert (
-        "5000 lines are in the log, the last at 5000, and nothing after them: line 5001 has more than"
-        in told
+        "5000 lines are in the log, the last at 5000, and nothing after them: line 5001 has more "
+        "than" in told
     )
     assert "is a log, which holds no objects" in cli.fails(
         2, "write", "--domain", log, "key", stdin=b"x"

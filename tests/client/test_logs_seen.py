@@ -45,7 +45,8 @@ async def test_status_shows_the_chain_and_how_far_a_move_is(cluster, slow):
     [_, standing] = (await survey(watcher))[1]
     assert (
         standing.outlook()
-        == "events: chain 3, survives 1 more crash; appends stop then until a chain without that server is made"
+        == "events: chain 3, survives 1 more crash; appends stop then until a chain without that "
+        "server is made"
     )
     assert standing.log.lines() == [
         "chain 0: s0 (head), s1, s2 (tail); appends from position 0 on; entries from 10 to 49"

@@ -43,7 +43,8 @@ NUMBERS = "".join(f"{number}\n" for number in range(1, 4001))
 
 needs_namespace = pytest.mark.skipif(
     os.geteuid() != 0 or not (shutil.which("unshare") and shutil.which("ip")),
-    reason="needs root, unshare (util-linux) and ip (iproute2): the recorded cluster runs in a network namespace of its own",
+    reason="needs root, unshare (util-linux) and ip (iproute2): the recorded cluster runs in a "
+    "network namespace of its own",
 )
 
 

@@ -37,7 +37,8 @@ def test_a_read_that_began_before_is_told_with_what_to_do(tmp_path):
     told = not_fresh(tmp_path, FRESH)
     assert (
         told
-        == "readers began 1.5 s before the last reconfiguration had ended: is the machine busy? A larger fresh_after_s waits longer"
+        == "readers began 1.5 s before the last reconfiguration had ended: is the machine busy? "
+        "A larger fresh_after_s waits longer"
     )
     assert not_fresh(tmp_path, Parameters(reconfigurers=1)) is None
 

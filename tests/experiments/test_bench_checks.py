@@ -186,7 +186,24 @@ async def test_answers_of_redis_are_understood_however_they_are_cut(piece):
     ]
     assert connection.over.done()
     assert wire.sent.startswith(
-        b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$3\r\nv\r\n\r\n*3\r\n$4\r\nWAIT\r\n$1\r\n2\r\n"
+        b"*2\r\n"
+        b"$3\r\n"
+        b"GET\r\n"
+        b"$1\r\n"
+        b"k\r\n"
+        b"*3\r\n"
+        b"$3\r\n"
+        b"SET\r\n"
+        b"$1\r\n"
+        b"k\r\n"
+        b"$3\r\n"
+        b"v\r\n"
+        b"\r\n"
+        b"*3\r\n"
+        b"$4\r\n"
+        b"WAIT\r\n"
+        b"$1\r\n"
+        b"2\r\n"
     )
 
 

@@ -93,8 +93,24 @@ async def test_an_entry_of_a_stream_counts_when_a_replica_has_it(answer, done, c
     connection.connection_made(transport := Transport())
     connection.go(LogLoop(appending))
     assert (
-        transport.sent
-        == b"*5\r\n$4\r\nXADD\r\n$3\r\nlog\r\n$1\r\n*\r\n$1\r\ne\r\n$1\r\ne\r\n*3\r\n$4\r\nWAIT\r\n$1\r\n1\r\n$5\r\n10000\r\n"
+        transport.sent == b"*5\r\n"
+        b"$4\r\n"
+        b"XADD\r\n"
+        b"$3\r\n"
+        b"log\r\n"
+        b"$1\r\n"
+        b"*\r\n"
+        b"$1\r\n"
+        b"e\r\n"
+        b"$1\r\n"
+        b"e\r\n"
+        b"*3\r\n"
+        b"$4\r\n"
+        b"WAIT\r\n"
+        b"$1\r\n"
+        b"1\r\n"
+        b"$5\r\n"
+        b"10000\r\n"
     )
     for part in filter(None, (answer[:cut], answer[cut:])):
         connection.data_received(part)
@@ -109,7 +125,14 @@ async def test_nats_answers_by_number_in_any_pieces():
     connection.connection_made(transport := Transport())
     first, second, third = (connection.ask("entries", b"e") for _ in range(3))
     assert b"PUB entries answers.1 1\r\ne\r\n" in transport.sent
-    stream = b'INFO {}\r\nPING\r\nMSG answers.1 1 9\r\n{"seq":2}\r\nMSG answers.0 1 18\r\n{"error":"no one"}\r\n'
+    stream = (
+        b"INFO {}\r\n"
+        b"PING\r\n"
+        b"MSG answers.1 1 9\r\n"
+        b'{"seq":2}\r\n'
+        b"MSG answers.0 1 18\r\n"
+        b'{"error":"no one"}\r\n'
+    )
     for at in range(len(stream)):
         connection.data_received(stream[at : at + 1])
     assert transport.sent.endswith(b"PONG\r\n")

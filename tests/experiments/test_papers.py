@@ -33,7 +33,10 @@ def test_a_script_works_from_anywhere_and_tells_what_is_wrong_with_its_flags(tmp
 
 
 def test_flags_are_those_of_the_papers():
-    given = "-fast_op False -exp_name sizes -protocol ARES -dap_protocol EC -parity 3 -testbed local -load_policy growing -scale paper -resume"
+    given = (
+        "-fast_op False -exp_name sizes -protocol ARES -dap_protocol EC -parity 3 -testbed local "
+        "-load_policy growing -scale paper -resume"
+    )
     assert papers.words("object_size", given.split()) == [
         *(
             "run",

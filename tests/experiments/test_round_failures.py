@@ -16,7 +16,12 @@ def event(kind="failed", **more):
 
 
 def test_the_reason_of_a_module_is_its_first_sentence_and_the_end_of_its_log():
-    message = "work: it ended with status 1. /var/lib/r/logs/work.out ends with:\nTraceback\n  File x\nBadInput: no such key\n"
+    message = (
+        "work: it ended with status 1. /var/lib/r/logs/work.out ends with:\n"
+        "Traceback\n"
+        "  File x\n"
+        "BadInput: no such key\n"
+    )
     assert reason_of(message) == "work: it ended with status 1: BadInput: no such key"
     assert reason_of(
         "Failed to connect to the host via ssh: Host key verification failed.\r\nmore"

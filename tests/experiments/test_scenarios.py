@@ -132,7 +132,15 @@ def test_a_load_that_cannot_be_is_refused(tmp_path, table, why):
 
 
 def test_who_is_bad_is_a_fault_of_the_round_and_ares_has_no_leader(tmp_path):
-    head = "title = ''\nseen_in = ''\nprotocols = ['ABD', 'ETCD']\n[paper]\n[quick]\nbad = ['nobody', 'killed replica', 'slowed leader']\n[fixed.load]\n"
+    head = (
+        "title = ''\n"
+        "seen_in = ''\n"
+        "protocols = ['ABD', 'ETCD']\n"
+        "[paper]\n"
+        "[quick]\n"
+        "bad = ['nobody', 'killed replica', 'slowed leader']\n"
+        "[fixed.load]\n"
+    )
     rounds = list(written(tmp_path, head).rounds("quick"))
     assert [(round.protocol, round.parameters.bad) for round in rounds] == [
         *(

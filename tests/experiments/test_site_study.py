@@ -390,7 +390,14 @@ def test_an_object_lives_at_the_site_of_its_name():
 
 
 def test_processes_of_a_cluster_file_listen_at_their_sites():
-    text = 'format = 1\n[[server]]\nid = "s0"\naddress = "127.0.0.1:1"\nhttp = "127.0.0.1:2"\nsite = "a"\n'
+    text = (
+        "format = 1\n"
+        "[[server]]\n"
+        'id = "s0"\n'
+        'address = "127.0.0.1:1"\n'
+        'http = "127.0.0.1:2"\n'
+        'site = "a"\n'
+    )
     text += '[[consensus]]\nid = "r0"\nraft = "127.0.0.1:3"\n[initial]\nservers = ["s0"]\n'
     told = ares_store.at_homes(text, {"s0": "10.0.0.1", "r0": "10.0.0.2"})
     assert '"10.0.0.1:1"' in told

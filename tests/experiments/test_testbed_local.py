@@ -304,8 +304,8 @@ def test_nothing_is_left_of_a_testbed_whose_maker_was_killed(made, tmp_path):
     assert f"arestb{number}-a" in "".join(left_of(number, tmp_path))
     told = experiments("local", "clean", str(number), "--yes")
     assert (
-        f"testbed {number}: removed 5 processes, interface arestb{number}, 3 namespaces, {tmp_path}/testbed"
-        in told
+        f"testbed {number}: removed 5 processes, interface arestb{number}, 3 namespaces, "
+        f"{tmp_path}/testbed" in told
     )
     assert f"testbed {made.number}" not in told, "the other testbed is left alone"
     assert left_of(number, tmp_path) == []

@@ -396,7 +396,8 @@ def test_the_page_says_what_was_seen_instead(confirms, mean_s, told):
     source = Source("A paper", "P", (claim(confirms=confirms),))
     verdict = evaluate(source.claim[0], [row(mean_s=mean_s), row("B")])
     assert (
-        f"*not confirmed* | A ratio of {'0.8 to 1.25' if confirms == 'about' else '0.9 or less' if confirms == 'less' else '1.1 or more'}"
+        "*not confirmed* | A ratio of "
+        f"{'0.8 to 1.25' if confirms == 'about' else '0.9 or less' if confirms == 'less' else '1.1 or more'}"
         in (page := render([source], [verdict], [], "quick"))
     )
     assert told in page
@@ -671,7 +672,16 @@ def test_no_results_and_no_place_for_the_page_are_refused(tmp_path, capsys):
         ('name = "n"\nshort = "s"\nclaim = 3', "Expected"),
         ("not toml", "a.toml"),
         (
-            'name="n"\nshort="s"\n[[claim]]\nid="a"\nat=["Fig. 1"]\nclaim="c"\npublished="p"\nscenario="piggyback"\nof={}\nto={}',
+            'name="n"\n'
+            'short="s"\n'
+            "[[claim]]\n"
+            'id="a"\n'
+            'at=["Fig. 1"]\n'
+            'claim="c"\n'
+            'published="p"\n'
+            'scenario="piggyback"\n'
+            "of={}\n"
+            "to={}",
             "needs a scenario and an operation",
         ),
         (
@@ -683,7 +693,14 @@ def test_no_results_and_no_place_for_the_page_are_refused(tmp_path, capsys):
             "needs the figures",
         ),
         (
-            'name="n"\nshort="s"\n[[claim]]\nid="a"\nat=["Fig. 1"]\nclaim="c"\npublished="p"\nverdict="confirmed"',
+            'name="n"\n'
+            'short="s"\n'
+            "[[claim]]\n"
+            'id="a"\n'
+            'at=["Fig. 1"]\n'
+            'claim="c"\n'
+            'published="p"\n'
+            'verdict="confirmed"',
             "what shows it",
         ),
         (

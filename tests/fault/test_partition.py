@@ -25,7 +25,10 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
     except TimeoutError:
         print("silence")
 """
-SEND = "import socket, sys; socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'hello', (sys.argv[1], 9000))"
+SEND = (
+    "import socket, sys; socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'hello', "
+    "(sys.argv[1], 9000))"
+)
 
 
 def arrives(network: Network, sender: str, receiver: str, *, expected: bool) -> bool:

@@ -51,7 +51,10 @@ def test_it_pickles_by_its_options(make: Make, here: str) -> None:
 def test_another_process_connects_anew(make: Make, here: str) -> None:
     fs = make()
     fs.pipe_file(f"{here}/f", b"x")
-    program = "import sys, pickle; fs, path = pickle.load(sys.stdin.buffer); print(fs.cat_file(path), fs.ls('', detail=False) != [])"
+    program = (
+        "import sys, pickle; fs, path = pickle.load(sys.stdin.buffer); print(fs.cat_file(path), "
+        "fs.ls('', detail=False) != [])"
+    )
     done = subprocess.run(
         python("-c", program),
         input=pickle.dumps((fs, f"{here}/f")),
@@ -152,7 +155,10 @@ def test_a_program_that_closes_nothing_ends(
     settings: Settings, fs: AresFileSystem, here: str
 ) -> None:
     fs.pipe_file(f"{here}/f", b"x")
-    program = "import sys, fsspec; print(fsspec.open(sys.argv[1], cluster=sys.argv[2], domain=sys.argv[3]).open().read())"
+    program = (
+        "import sys, fsspec; print(fsspec.open(sys.argv[1], cluster=sys.argv[2], "
+        "domain=sys.argv[3]).open().read())"
+    )
     command = python("-c", program, f"ares://{here}/f", str(settings.path), DOMAIN)
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "b'x'\n", "")

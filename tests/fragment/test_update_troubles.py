@@ -115,7 +115,8 @@ def test_what_failed_is_said_truly():
         (True, "some blocks of the file may have their new content, others not: put it again"),
         (
             True,
-            "the file was written, but whether that stands could not be seen: read it, or put it again",
+            "the file was written, but whether that stands could not be seen: read it, or put it "
+            "again",
         ),
     }
 

@@ -19,7 +19,10 @@ import typer
 from ares.cli.main import app
 
 WORDS = [
-    "", " ", "-", "--", "---", "-x", "=", "\n", "\t", "\x01\x1b[31m", "a\nb", "\udcff", "a\udcfe\udcff", "é", "𝒳", "\u202e", "a" * 1025, "a" * 100_000,
+    "", " ", "-", "--", "---", "-x", "=", "\n", "\t", "\x01\x1b[31m", (
+        "a\n"
+        "b"
+    ), "\udcff", "a\udcfe\udcff", "é", "𝒳", "\u202e", "a" * 1025, "a" * 100_000,
     "0", "-1", "1", "3", "255", "65536", "9" * 30, "9" * 5000, "-" + "9" * 30, "1e308", "1e999", "nan", "inf", "-inf", "0x10", "1_000", "٣", "1.5", "0.001",
     ".", "a/../b", "s0", "s0,s1,s2", "s0,,", ",", "s0,s0", "r0", "default", "file/x", "~", "$(id)", "%s%n", "{0}", "[bold]", "[/]",
     "abd", "ec", "admin", "debug", "127.0.0.1", "[::1]", "[::1]:80", "localhost:99999", "1K", "9" * 12 + "G", "24h", "true", "None",
@@ -65,7 +68,11 @@ REFUSED = [
 LITERALS = [
     "0", "-1", "1", "true", '""', '"x"', '"\\u0000"', '"a\\u0000b"', '"\\n"', "nan", "inf", "-inf", "1e999", "9" * 30, "9" * 5000, "0x" + "f" * 4000,
     "1979-05-27", "1979-05-27T07:32:00Z", "07:32:00", "2020-13-45", "[]", "{}", "[[]]", "[1]", '["s0"]', '["s0", "s0"]', "{a = 1}", '"' + "a" * 9000 + '"',
-    '"/dev/zero"', '"/dev/null"', '"..\\u202e"', '"127.0.0.1:0"', '"127.0.0.1:99999"', '"[::1]:80"', '"é"', "[" * 60 + "]" * 60, "'''\na\n'''", "",
+    '"/dev/zero"', '"/dev/null"', '"..\\u202e"', '"127.0.0.1:0"', '"127.0.0.1:99999"', '"[::1]:80"', '"é"', "[" * 60 + "]" * 60, (
+        "'''\n"
+        "a\n"
+        "'''"
+    ), "",
 ]  # fmt: skip
 ENVIRONMENTS: list[tuple[str, list[str | None]]] = [
     ("ARES_CLUSTER", ["", "-", "/dev/zero", "/", "\udcff", "a" * 5000]),
@@ -129,7 +136,10 @@ def odd_files(directory: Path, good: Path) -> list[str]:
         "arrays": b"a = " + b"[" * 200_000, "tables": b"a = " + b"{a = " * 100_000, "dots": b"a." * 200_000 + b"a = 1", "header": b"[" + b"a." * 200_000 + b"a]",
         "digits": b"format = " + b"9" * 100_000, "hex": b"format = 0x" + b"f" * 100_000, "quote": b"a = '" + b"'" * 500_000, "json": b'{"operation": "read"}\n' * 9,
         "history": b'{"client": 1e999, "kind": [], "key": "\\ud800"}\n' * 9, "brackets": b"[" * 500_000, "key": b"0" * 64, "Key": b"A" * 64, "long": b"0" * 65_000,
-        "key\n": b"0" * 32 + b"\n" + b"0" * 32, "key-nul": b"0" * 32 + b"\0" + b"0" * 31, "\udcff": b"x", "a\nb\x1b[31m": b"x",
+        "key\n": b"0" * 32 + b"\n" + b"0" * 32, "key-nul": b"0" * 32 + b"\0" + b"0" * 31, "\udcff": b"x", (
+            "a\n"
+            "b\x1b[31m"
+        ): b"x",
     }  # fmt: skip
     for name, content in contents.items():
         (directory / name).write_bytes(content)

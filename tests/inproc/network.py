@@ -46,7 +46,8 @@ class InprocNetwork:
         """Attach a listener. Raises :class:`BadInput` if the address is taken."""
         if address in self._listeners:
             raise BadInput(
-                f"cannot listen on {address}: another listener has this address; close it or choose another"
+                f"cannot listen on {address}: another listener has this address; close it or "
+                "choose another"
             )
         self._listeners[address] = listener
 

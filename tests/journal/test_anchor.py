@@ -118,7 +118,8 @@ def test_the_anchor_gone_and_the_newest_segments_with_it(directory, count):
     anchor_of(directory).unlink()
     refused(
         directory,
-        "j.anchor is damaged: it is missing, and nothing else tells which segment of the journal was the last",
+        "j.anchor is damaged: it is missing, and nothing else tells which segment of the journal "
+        "was the last",
     )
 
 

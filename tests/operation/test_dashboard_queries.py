@@ -261,7 +261,10 @@ def points() -> Iterator[str]:
                 )
                 latency_s = size / 1e7 + number / 1e3
                 fields = f"latency_s={latency_s},phase1_s=0.004,phase2_s=0.005,{phases}ok={'true' if ok else 'false'},count={int(ok)}i,size={size}i"
-                yield f"operation,{tags},op={op},client={number % 5} {fields} {end_ns - number * 10**9}"
+                yield (
+                    f"operation,{tags},op={op},client={number % 5} {fields} "
+                    f"{end_ns - number * 10**9}"
+                )
 
 
 def selected(address: str, query: str) -> list[dict[str, Any]]:

@@ -64,7 +64,8 @@ def test_it_may_be_left_out(path: Path) -> None:
         ("127.0.0.1:70000", r"server\[0\]\.http: expected a port from 1 to 65535"),
         (
             "localhost:7400",
-            r"server\[0\]\.http: expected one of its own, but '127\.0\.0\.1:7400' is also server\[0\]\.address",
+            r"server\[0\]\.http: expected one of its own, but '127\.0\.0\.1:7400' is also "
+            r"server\[0\]\.address",
         ),
         ("127.0.0.1:7404", r"server\[1\]\.http: expected one of its own"),
     ],
@@ -93,6 +94,7 @@ def test_processes_on_several_hosts_may_have_the_same_address_on_their_own_host(
     file.write_text(text.replace("10.0.0.2:7400", "10.0.0.1:7401"))
     with pytest.raises(
         BadInput,
-        match=r"server\[2\]\.http: expected one of its own, but '127\.0\.0\.1:7410 on 10\.0\.0\.1' is also server\[1\]\.http",
+        match=r"server\[2\]\.http: expected one of its own, but '127\.0\.0\.1:7410 on 10\.0\.0\.1' "
+        r"is also server\[1\]\.http",
     ):
         Settings.load(file)

@@ -220,7 +220,11 @@ def test_one_view_for_a_pipe(cli: Cli) -> None:
 
 def test_one_view_for_scripts(cli: Cli, reader: Path) -> None:
     names = [f"k{number}" for number in range(12)]
-    program = "import sys, ares\nwith ares.connect_blocking(sys.argv[1]) as store:\n for n in sys.argv[2:] * 40: store.write(n, b'x' * 3000); store.read(n)"
+    program = (
+        "import sys, ares\n"
+        "with ares.connect_blocking(sys.argv[1]) as store:\n"
+        " for n in sys.argv[2:] * 40: store.write(n, b'x' * 3000); store.read(n)"
+    )
     load = subprocess.Popen(python("-c", program, str(cli.settings.path), *names))
     try:
         busy = {}

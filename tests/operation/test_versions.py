@@ -31,7 +31,8 @@ def test_messages():
     newer = bytes([codec.VERSION + 1]) + header[1:]
     with pytest.raises(
         BadMessage,
-        match=f"message format {codec.VERSION + 1}, and this program speaks {codec.VERSION}: use the same release",
+        match=f"message format {codec.VERSION + 1}, and this program speaks {codec.VERSION}: use "
+        "the same release",
     ):
         codec.decode([newer, *rest])
 
@@ -65,7 +66,8 @@ def test_a_cluster_file(tmp_path):
     path.write_text(text.replace("[initial]", "[initial]\nsomething_new = 1"))
     with pytest.raises(
         BadInput,
-        match=r"cluster\.toml: format: expected 1, found 2: the file was written for a newer release of ares",
+        match=r"cluster\.toml: format: expected 1, found 2: the file was written for a newer "
+        r"release of ares",
     ):
         Settings.load(path)
 
@@ -109,7 +111,8 @@ def test_the_directory_of_a_consensus_member(tmp_path):
     directory.format.write_text("2\n")
     with pytest.raises(
         BadInput,
-        match="it has format '2', and this release knows 1: use the release that wrote it, or a newer one; nothing was",
+        match="it has format '2', and this release knows 1: use the release that wrote it, or a "
+        "newer one; nothing was",
     ):
         directory.lock(ServerId("r0"))
     directory.format.write_text("1\n")
@@ -139,7 +142,8 @@ def test_the_dump_of_a_consensus_member(tmp_path, monkeypatch):
         directory.write_dump(directory.dump, dump)
     with pytest.raises(
         BadInput,
-        match="has format 2, and this release knows 1: use the same release of ares at every member",
+        match="has format 2, and this release knows 1: use the same release of ares at every "
+        "member",
     ):
         directory.read_dump()
     body = msgspec.msgpack.encode(dump)

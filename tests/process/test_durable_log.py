@@ -177,8 +177,9 @@ async def _large_log(cluster: Cli, servers: Servers, mib: int) -> None:
             await asyncio.sleep(0.1)
         assert await log.read(mib + 1) == b"after"
         servers.told = (
-            f"memory grew by {grown_mib:.0f} MiB, {restarted_mib:.0f} MiB after a restart of {servers.restarts_s[-1]:.1f} s; "
-            f"{full_mib:.0f} MiB on a disk, {servers.disk_mib('s1'):.0f} after the trim"
+            f"memory grew by {grown_mib:.0f} MiB, {restarted_mib:.0f} MiB after a restart of "
+            f"{servers.restarts_s[-1]:.1f} s; {full_mib:.0f} MiB on a disk, "
+            f"{servers.disk_mib('s1'):.0f} after the trim"
         )
         assert grown_mib < mib / 2
         assert restarted_mib < before_mib + mib / 2

@@ -105,8 +105,8 @@ def test_servers_alone_are_started_and_etcd_decides(cluster: EtcdCluster) -> Non
         "reconfig", "--dap", "abd", "--servers", "s0,s1,s2", "--timeout", "2", status=1
     )
     assert (
-        f"the consensus service did not decide: within 2 s etcd said: {endpoint} (unreachable: Connection refused)"
-        in failed
+        f"the consensus service did not decide: within 2 s etcd said: {endpoint} (unreachable: "
+        "Connection refused)" in failed
     )
     assert (
         "0 of 1 endpoints answer: reads and writes go on, reconfiguring and creating domains wait"

@@ -71,8 +71,14 @@ def refused(cluster: Path, kind: str, id: str, ran: bool = False) -> str:
     done = ares(kind, cluster / "cluster.toml", "--id", id)
     assert (done.returncode, done.stdout) == (1, "")
     nothing = f"nothing is in {cluster / 'data' / id}: "
-    never = f"If {id} never ran on any machine, `ares-cli prepare {cluster / 'cluster.toml'} {id}` says so"
-    before = f"{id} ran there before, says {cluster / f'data/{id}.started'}, so the disk is lost or not mounted."
+    never = (
+        f"If {id} never ran on any machine, `ares-cli prepare {cluster / 'cluster.toml'} {id}` "
+        "says so"
+    )
+    before = (
+        f"{id} ran there before, says {cluster / f'data/{id}.started'}, so the disk is lost or "
+        "not mounted."
+    )
     assert (
         nothing + (before if ran else f"the disk is lost or not mounted, or {id} never ran.")
         in done.stderr
@@ -232,8 +238,8 @@ def test_who_ran_is_not_prepared_again_where_everything_was_removed(durable: Pat
         done = ares("prepare", durable / "cluster.toml", "s1", id)
         assert done.returncode == 2
         assert (
-            f"{id} ran in {durable}/data/{id} before, says {durable}/data/{id}.started, and nothing of it is there: "
-            in done.stderr
+            f"{id} ran in {durable}/data/{id} before, says {durable}/data/{id}.started, and "
+            "nothing of it is there: " in done.stderr
         )
         assert (
             f"If the disk is lost, `ares-cli prepare {durable}/cluster.toml {id} --forget`"
@@ -283,6 +289,6 @@ def test_init_refuses_what_is_left_of_an_earlier_cluster(durable: Path) -> None:
     done = ares("init", durable)
     assert done.returncode == 2
     assert (
-        f"choose another directory, or remove {durable}/data/s0.started yourself; nothing was written"
-        in done.stderr
+        f"choose another directory, or remove {durable}/data/s0.started yourself; nothing was "
+        "written" in done.stderr
     )

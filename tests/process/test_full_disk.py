@@ -214,7 +214,8 @@ def test_a_full_disk_refuses_changes_serves_reads_and_goes_on_when_there_is_spac
         who = ", ".join(f"s{number} has a full disk" for number in range(3))
         assert (
             status_of(disks)["outlook"]
-            == f"default: ABD 3, NO WRITES, 2 more of its servers must take them, reads go on: {who}"
+            == "default: ABD 3, NO WRITES, 2 more of its servers must take them, reads go on: "
+            f"{who}"
         )
 
         disks.remove_ballast()

@@ -14,7 +14,12 @@ import pytest
 CHECKOUT = Path(__file__).parents[2]
 REFERENCE = sorted(CHECKOUT.glob("docs/api*.md"))
 STORIES = [CHECKOUT / "README.md", *sorted(CHECKOUT.glob("docs/learn-*.md"))]
-AROUND = "ares-cli init c\nares-cli up c --detach\nexport ARES_CLUSTER=$PWD/c/cluster.toml\n{}ares-cli down c"
+AROUND = (
+    "ares-cli init c\n"
+    "ares-cli up c --detach\n"
+    "export ARES_CLUSTER=$PWD/c/cluster.toml\n"
+    "{}ares-cli down c"
+)
 ENDS_S = 540
 BLOCK = re.compile(r"^```(\w*)\n((?:[^`].*\n|\n)*)```$|((?:^    .*\n|^\n(?=    ))+)", re.MULTILINE)
 

@@ -325,8 +325,17 @@ def test_a_domain_follows_its_users_and_says_why(piloted: Cli) -> None:
         is True
     )
     becomes("idle")
-    program = "import sys, time, ares\nwith ares.connect_blocking(sys.argv[1]) as store:\n    photos = store.domain('photos')\n    while True:\n"
-    program += "        photos.write('k', b'v')\n        assert photos.read('k') == b'v'\n        time.sleep(0.01)\n"
+    program = (
+        "import sys, time, ares\n"
+        "with ares.connect_blocking(sys.argv[1]) as store:\n"
+        "    photos = store.domain('photos')\n"
+        "    while True:\n"
+    )
+    program += (
+        "        photos.write('k', b'v')\n"
+        "        assert photos.read('k') == b'v'\n"
+        "        time.sleep(0.01)\n"
+    )
     environment = os.environ | {"ARES_SITE": "rennes"}
     users = subprocess.Popen(
         [*python(), "-c", program, str(cli.settings.path)],

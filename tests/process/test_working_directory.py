@@ -35,7 +35,10 @@ class Trap:
         self.directory.mkdir()
         self._mark = directory / "mark"
         for name in names:
-            text = f"open({str(self._mark)!r}, 'a').write(__name__ + ' ')\nraise ImportError('from the working directory')\n"
+            text = (
+                f"open({str(self._mark)!r}, 'a').write(__name__ + ' ')\n"
+                "raise ImportError('from the working directory')\n"
+            )
             (self.directory / f"{name}.py").write_text(text)
 
     def run(self, *command: str | Path, status: int = 0) -> str:

@@ -16,7 +16,10 @@ from pathlib import Path
 from typing import Any
 
 PROGRAMS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
-MISSING = "there is no Chromium here: apt-get install --no-install-recommends chromium-headless-shell (100 MB)"
+MISSING = (
+    "there is no Chromium here: apt-get install --no-install-recommends chromium-headless-shell "
+    "(100 MB)"
+)
 WAIT_S = 60
 """Seconds for the start of the browser, also on a busy machine."""
 
@@ -78,7 +81,10 @@ class Tab:
 
     def select(self, id: str, option: str) -> None:
         """Choose an option as a user does."""
-        chosen = f"const select = document.getElementById({json.dumps(id)}); select.value = {json.dumps(option)};"
+        chosen = (
+            f"const select = document.getElementById({json.dumps(id)}); select.value = "
+            f"{json.dumps(option)};"
+        )
         self.value(f"(() => {{ {chosen} select.dispatchEvent(new Event('change')); }})()")
 
     def press(self, key: str, code: int) -> None:

@@ -38,7 +38,10 @@ def line(
     **more: Any,
 ) -> dict[str, Any]:
     """Return an operation in the form of published logs, ended ``at_s`` after the hour."""
-    when = f"2022-07-03 {hour + int(at_s) // 3600:02}:{int(at_s) // 60 % 60:02}:{int(at_s) % 60:02},{int(at_s % 1 * 1000):03}"
+    when = (
+        "2022-07-03 "
+        f"{hour + int(at_s) // 3600:02}:{int(at_s) // 60 % 60:02}:{int(at_s) % 60:02},{int(at_s % 1 * 1000):03}"
+    )
     message = f"{op.upper()}-COMPLETE" + "-DSMM" * dsmm
     told = {
         "levelname": "DEBUG",
@@ -110,23 +113,28 @@ def content(into: Path) -> list[Any]:
     return [
         rows(
             into,
-            "SELECT path, kind, client, shift_s, read_bytes, digest, lines, malformed, passed_over FROM files ORDER BY path",
+            "SELECT path, kind, client, shift_s, read_bytes, digest, lines, malformed, "
+            "passed_over FROM files ORDER BY path",
         ),
         rows(into, "SELECT path, name, scenario, algorithm, level FROM runs ORDER BY path"),
         rows(
             into,
-            f"SELECT f.path, o.line, o.level, op, o.client, ok, began_s, clock_s, latency_s, size, error, more {where} ORDER BY 1, 2",
+            "SELECT f.path, o.line, o.level, op, o.client, ok, began_s, clock_s, latency_s, "
+            f"size, error, more {where} ORDER BY 1, 2",
         ),
         rows(
             into,
-            "SELECT path, line, why FROM files f JOIN bad_lines b ON b.file_id = f.id ORDER BY 1, 2",
+            "SELECT path, line, why FROM files f JOIN bad_lines b ON b.file_id = f.id ORDER BY 1, "
+            "2",
         ),
         rows(
             into,
-            "SELECT path, line, at_s, what, server, detail FROM files f JOIN events e ON e.file_id = f.id ORDER BY 1, 2",
+            "SELECT path, line, at_s, what, server, detail FROM files f JOIN events e ON "
+            "e.file_id = f.id ORDER BY 1, 2",
         ),
         rows(
             into,
-            "SELECT path, line, name, trace, s.id FROM files f JOIN spans s ON s.file_id = f.id ORDER BY 1, 2, 5",
+            "SELECT path, line, name, trace, s.id FROM files f JOIN spans s ON s.file_id = f.id "
+            "ORDER BY 1, 2, 5",
         ),
     ]

@@ -12,7 +12,10 @@ from ares.results.importing import ImportReport
 from tests.results.logs import imported, own, rows, write
 
 ABOUT = {"scenario": "s", "algorithm": "ABD", "servers": 3, "iteration": 1}
-_COUNTS = "SELECT r.path, count(*) FROM operations o JOIN files f ON f.id = o.file_id JOIN runs r ON r.id = f.run_id GROUP BY 1 ORDER BY 1"
+_COUNTS = (
+    "SELECT r.path, count(*) FROM operations o JOIN files f ON f.id = o.file_id JOIN runs r ON "
+    "r.id = f.run_id GROUP BY 1 ORDER BY 1"
+)
 
 
 def a_run(at: Path, about: object = ABOUT, first: int = 0, count: int = 5) -> Path:

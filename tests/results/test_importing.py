@@ -389,7 +389,10 @@ def test_mutated_logs_never_stop_an_import(tmp_path: Path) -> None:
         )
     imported(tmp_path / "results.db", tmp_path)
     assert imported(tmp_path / "results.db", tmp_path).operations == 0
-    counted = "SELECT lines >= malformed + passed_over + (SELECT count(*) FROM operations o WHERE o.file_id = files.id) FROM files"
+    counted = (
+        "SELECT lines >= malformed + passed_over + (SELECT count(*) FROM operations o WHERE "
+        "o.file_id = files.id) FROM files"
+    )
     assert {whole for (whole,) in rows(tmp_path / "results.db", counted)} == {1}
     assert figures(tmp_path / "results.db")
 
@@ -405,6 +408,9 @@ def test_logs_below_a_run_belong_to_it(tmp_path: Path) -> None:
     into = tmp_path / "results.db"
     assert imported(into, tmp_path / "runs").operations == 3
     assert imported(into, tmp_path / "runs").files == 0
-    counted = "SELECT scenario, count(*) FROM measured o JOIN runs r ON r.id = o.run_id GROUP BY 1 ORDER BY 1"
+    counted = (
+        "SELECT scenario, count(*) FROM measured o JOIN runs r ON r.id = o.run_id GROUP BY 1 "
+        "ORDER BY 1"
+    )
     assert [tuple(row) for row in rows(into, counted)] == [("of its own", 1), ("s", 2)]
     assert [tuple(row) for row in rows(into, "SELECT count(*) FROM runs")] == [(2,)]

@@ -66,7 +66,8 @@ def test_a_refused_batch_is_sent_the_next_time(
     with _server(answers=[204, 204, 500]) as server:
         with pytest.raises(
             ResultsFailed,
-            match=r"answered 500 .*\. 20 operations were sent to it now.* the same command sends the rest",
+            match=r"answered 500 .*\. 20 operations were sent to it now.* the same command sends "
+            r"the rest",
         ):
             _send(into, server.url + "?org=o&bucket=b")
         server.answers[:] = [204] * 5

@@ -126,7 +126,8 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def table(tab: browser.Tab) -> list[list[str]]:
     return list(
         tab.value(
-            "[...document.querySelectorAll('#load-table tr')].map((row) => [...row.cells].map((cell) => cell.textContent))"
+            "[...document.querySelectorAll('#load-table tr')].map((row) => "
+            "[...row.cells].map((cell) => cell.textContent))"
         )
     )
 
@@ -144,7 +145,8 @@ def test_the_page_has_the_points(page):
 def test_latency_over_throughput(tab, page):
     tab.open(page, "#scenario=throughput&workload=10 B, 50% reads")
     assert tab.text("#load-caption").startswith(
-        "throughput, 10 B, 50% reads: read p50 over throughput; more clients along each line; dashed: open loop"
+        "throughput, 10 B, 50% reads: read p50 over throughput; more clients along each line; "
+        "dashed: open loop"
     )
     assert tab.value("document.querySelectorAll('#load-plot .mark').length") == 2 * 5
     assert "ABD, open loop" in tab.text("#load-legend")

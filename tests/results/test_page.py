@@ -32,7 +32,10 @@ FIGURES = {
     "max": "max_s",
     "throughput": "throughput_ops_s_per_client",
 }
-HOSTILE = "</script><script>window.executed=1</script><!--<img src=x onerror=window.executed=1>/*SCRIPT*//*DATA*/\u202e\x00\x1b[31m"
+HOSTILE = (
+    "</script><script>window.executed=1</script><!--<img src=x "
+    "onerror=window.executed=1>/*SCRIPT*//*DATA*/\u202e\x00\x1b[31m"
+)
 
 
 def quiet(*_: object) -> None:
@@ -303,14 +306,18 @@ def many_operations(path: Path, runs: int, operations: int) -> None:
         database.execute("BEGIN")
         described = "SELECT i, i, i, 's', 'A' || (i % 9), 'client', i FROM n"
         database.execute(
-            f"{numbers} INSERT INTO runs (id, path, name, scenario, algorithm, level, readers) {described}",
+            f"{numbers} INSERT INTO runs (id, path, name, scenario, algorithm, level, readers) "
+            f"{described}",
             (runs,),
         )
         database.execute(
             "INSERT INTO files (id, run_id, path, kind) SELECT id, id, path, 'main' FROM runs"
         )
         columns = "(file_id, line, run_id, level, op, client, ok, began_s, latency_s, phase1_s)"
-        rows = "SELECT r.id, i, r.id, 'client', iif(i % 3, 'read', 'write'), i % 7, i % 50 > 0, 1e9 + i * 0.01, 0.001 + (i * 7919 % 1000) * 1e-5, 0.0005"
+        rows = (
+            "SELECT r.id, i, r.id, 'client', iif(i % 3, 'read', 'write'), i % 7, i % 50 > 0, 1e9 "
+            "+ i * 0.01, 0.001 + (i * 7919 % 1000) * 1e-5, 0.0005"
+        )
         database.execute(
             f"{numbers} INSERT INTO operations {columns} {rows} FROM runs r, n", (operations,)
         )

@@ -30,7 +30,8 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def table(tab: browser.Tab, part: str) -> list[list[str]]:
     return list(
         tab.value(
-            f"[...document.querySelectorAll('#{part} tbody tr')].map((row) => [...row.cells].map((cell) => cell.textContent))"
+            f"[...document.querySelectorAll('#{part} tbody tr')].map((row) => "
+            "[...row.cells].map((cell) => cell.textContent))"
         )
     )
 
@@ -85,7 +86,10 @@ def test_it_has_both_themes_by_the_system_and_by_choice(tab, page, system):
         "Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": system}]
     )
     tab.open(page)
-    brightness = "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).slice(0, 3).reduce((a, b) => a + +b, 0)"
+    brightness = (
+        "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).slice(0, 3).reduce((a, b) "
+        "=> a + +b, 0)"
+    )
     assert (tab.value(brightness) > 384) == (system == "light")
     tab.select("theme", other)
     assert (tab.value(brightness) > 384) == (other == "light")
@@ -130,7 +134,10 @@ def test_timeline_quorums_and_traces_are_drawn_with_their_tables(tab, page):
     assert tab.value("document.querySelectorAll('#traces-plot rect').length") == 4
     for place in ("distribution-plot", "timeline-plot"):
         dots = f"document.querySelector('#{place} canvas')"
-        painted = f"{dots}.getContext('2d').getImageData(0, 0, {dots}.width, {dots}.height).data.some((value) => value)"
+        painted = (
+            f"{dots}.getContext('2d').getImageData(0, 0, {dots}.width, "
+            f"{dots}.height).data.some((value) => value)"
+        )
         assert tab.value(painted), place
         assert tab.value(f"{dots}.getAttribute('aria-label').length") > 20
     tab.select("choose-over", "throughput")
@@ -153,7 +160,8 @@ def test_it_fits_and_no_label_covers_another(tab, page, width):
     unnamed = "!e.labels?.length && !e.closest('[aria-hidden], [aria-label], label')"
     assert (
         tab.value(
-            f"[...document.querySelectorAll('select, input, canvas, svg')].filter((e) => {unnamed}).length"
+            "[...document.querySelectorAll('select, input, canvas, svg')].filter((e) => "
+            f"{unnamed}).length"
         )
         == 0
     )
@@ -162,7 +170,8 @@ def test_it_fits_and_no_label_covers_another(tab, page, width):
 def test_it_is_printed_in_light_colours(tab, page):
     tab.open(page, "#theme=dark")
     tab.value(
-        "window.themes = []; addEventListener('beforeprint', () => themes.push(document.documentElement.dataset.theme))"
+        "window.themes = []; addEventListener('beforeprint', () => "
+        "themes.push(document.documentElement.dataset.theme))"
     )
     assert len(tab.call("Page.printToPDF", printBackground=True)["data"]) > 20_000
     assert tab.value("[...themes, document.documentElement.dataset.theme]") == ["light", "dark"]
@@ -196,14 +205,16 @@ def test_no_name_is_executed_or_breaks_the_page(tab, tmp_path):
     path.write_text(page_of(imported(tmp_path, tmp_path / "runs")))
     tab.open(path)
     assert tab.value(
-        "window.executed === undefined && document.querySelectorAll('img, body script').length === 3"
+        "window.executed === undefined && document.querySelectorAll('img, body script').length "
+        "=== 3"
     )
     assert len(table(tab, "figure-table")) == 2
     assert "<img src=x" in tab.text("#figure-caption")
     tab.select("choose-op", "constructor")
     assert len(table(tab, "figure-table")) == 1
     tab.value(
-        "set({ run: '<script>', trace: '<img>', op: '__proto__', figure: 'constructor', x: 'toString', point: '|' })"
+        "set({ run: '<script>', trace: '<img>', op: '__proto__', figure: 'constructor', x: "
+        "'toString', point: '|' })"
     )
 
 
@@ -217,5 +228,6 @@ def test_a_database_of_nothing_says_how_to_fill_it(tab, tmp_path):
     tab.open(path)
     assert "ares-cli results import" in tab.text("#choices")
     assert tab.value(
-        "[...document.querySelectorAll('main section')].filter((part) => !part.hidden).map((part) => part.id)"
+        "[...document.querySelectorAll('main section')].filter((part) => !part.hidden).map((part) "
+        "=> part.id)"
     ) == ["figures", "about"]

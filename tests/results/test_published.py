@@ -75,7 +75,10 @@ def test_clients_are_counted_once_and_preparations_left_out(tmp_path: Path) -> N
     shared = ["scalability", "ARES_EC", 3, 1, 2, 0, 2**20, 2, 1, "2E+1U w=0E1U r=1E1U", 2, "client"]
     assert [written[name] for name in COLUMNS[1:13]] == shared
     assert written["run_dir"] == f"raw_data/{PARTICIPATION}/scalability_slow_ARES_EC/logs_{name}"
-    said = "write 1 2 1 1.000000000 1.000000000 1.000000000 1.490000000 0.500000000 1.500000000 0.800000000 1 2 1.100000000"
+    said = (
+        "write 1 2 1 1.000000000 1.000000000 1.000000000 1.490000000 0.500000000 1.500000000 "
+        "0.800000000 1 2 1.100000000"
+    )
     assert " ".join(cell(written[name]) for name in COLUMNS[13:]) == said
     assert [
         cell(read[name])
@@ -181,7 +184,8 @@ def test_clocks_in_other_time_zones_are_put_right(tmp_path: Path) -> None:
         began_s
         for (began_s,) in rows(
             tmp_path / "results.db",
-            "SELECT began_s FROM operations WHERE began_s > (SELECT min(began_s) FROM operations) + 3617",
+            "SELECT began_s FROM operations WHERE began_s > (SELECT min(began_s) FROM operations) "
+            "+ 3617",
         )
     ]
     assert sorted(began_s - first for began_s in later) == [10, 11]
@@ -205,7 +209,8 @@ def test_old_and_new_lines_give_the_same_attributes(tmp_path: Path) -> None:
     imported(tmp_path / "results.db", tmp_path)
     old, new = rows(
         tmp_path / "results.db",
-        "SELECT more, client, read_config_s, phase1_s, phase2_s, p2_read_config_s, p2_put_data_s FROM operations",
+        "SELECT more, client, read_config_s, phase1_s, phase2_s, p2_read_config_s, p2_put_data_s "
+        "FROM operations",
     )
     assert old == ('{"dap_protocols":{"EC":1}}', "1", 0.1, 0.2, 0.3, 0.04, 0.05)
     assert new[0] == '{"dap_protocols":{"EC":1},"oldTag":null,"maxTag":[0,""],"wait_acks":"-"}'

@@ -26,7 +26,8 @@ pytestmark = [
     pytest.mark.process,
     pytest.mark.skipif(
         not JAEGER.exists(),
-        reason=f"there is no {JAEGER}: experiments/build_jaeger.sh builds it (with Go, a quarter of an hour)",
+        reason=f"there is no {JAEGER}: experiments/build_jaeger.sh builds it (with Go, a quarter "
+        "of an hour)",
     ),
 ]
 

@@ -110,7 +110,8 @@ def test_an_exporter_that_fails_says_so_once_and_nothing_else_happens(caplog):
     tracer.close()
     assert (
         caplog.text.count(
-            "cannot be exported to console: connection refused; 1 spans are lost, and more until it takes"
+            "cannot be exported to console: connection refused; 1 spans are lost, and more until "
+            "it takes"
         )
         == 1
     )
@@ -350,7 +351,10 @@ def test_a_tree_shows_when_and_says_where_the_time_went():
         "read                       10.00 ms    0.00 ms  ██████████████████████████████",
         "  GetData                   8.00 ms    0.00 ms  ████████████████████████",
         "    not accounted for       1.00 ms    1.00 ms  ███",
-        "    CommunicationLatency    6.00 ms    6.00 ms     ██████████████████           get-data: s1 1.0 s0 6.0; not yet s2",
+        (
+            "    CommunicationLatency    6.00 ms    6.00 ms     ██████████████████           "
+            "get-data: s1 1.0 s0 6.0; not yet s2"
+        ),
         "    DecodeLatency           1.00 ms    1.00 ms                       ███",
         "  not accounted for         2.00 ms    2.00 ms                          ██████",
     ]

@@ -94,7 +94,8 @@ async def test_a_host_that_nobody_knows_is_named() -> None:
         (OSError(errno.ENETUNREACH, "Connect call failed"), "no route to its machine"),
         (
             TimeoutError(),
-            "nothing answers at its address: is the machine up, and nothing in between that drops connections?",
+            "nothing answers at its address: is the machine up, and nothing in between that drops "
+            "connections?",
         ),
         (TimeoutError(errno.ETIMEDOUT, "Connect call failed"), "nothing answers at its address"),
         (OSError(errno.EMFILE, "whatever"), "no connection: Too many open files"),

@@ -29,8 +29,8 @@ def test_too_few_descriptors_for_an_event_loop(tmp_path: Path) -> None:
     for limit in (8, 10, 14):
         said = said_by(f'ulimit -n {limit}; exec "$@"', "-c", str(file), "ls")
         assert (
-            said
-            == "error: Too many open files: this process may not open enough of them; raise `ulimit -n`\n"
+            said == "error: Too many open files: this process may not open enough of them; raise "
+            "`ulimit -n`\n"
         )
 
 
@@ -47,7 +47,8 @@ def test_a_directory_that_is_gone(tmp_path: Path) -> None:
     said = said_by(f'cd {tmp_path}/gone && rmdir {tmp_path}/gone && exec "$@"', "init", "x")
     assert (
         said
-        == "error: the directory in which this was started does not exist any more: start it in another one\n"
+        == "error: the directory in which this was started does not exist any more: start it in "
+        "another one\n"
     )
 
 

@@ -291,7 +291,10 @@ def test_the_lazy_names_are_all_there() -> None:
 
 @pytest.mark.parametrize("module", ["ares", "ares.dap.primitives", "ares.registers.operations"])
 def test_importing_the_protocol_loads_no_transport(module: str) -> None:
-    program = f"import sys, {module}; sys.exit(bool({{'zmq', 'asyncio', 'pysyncobj'}} & set(sys.modules)))"
+    program = (
+        f"import sys, {module}; sys.exit(bool({{'zmq', 'asyncio', 'pysyncobj'}} & "
+        "set(sys.modules)))"
+    )
     assert subprocess.run(python("-c", program), check=False, timeout=240).returncode == 0
 
 

@@ -44,7 +44,8 @@ def test_unavailable_names_who_is_missing_in_order():
     error = Unavailable(3, 1, {"s2": "no answer", "s1": "full"}, "write of 'k'")
     assert (
         str(error)
-        == "1 of the 3 servers needed answered while write of 'k'; missing: s1 (full), s2 (no answer); nothing was changed"
+        == "1 of the 3 servers needed answered while write of 'k'; missing: s1 (full), s2 (no "
+        "answer); nothing was changed"
     )
     assert (error.needed, error.heard, error.missing) == (3, 1, {"s1": "full", "s2": "no answer"})
 

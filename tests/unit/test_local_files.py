@@ -21,7 +21,11 @@ from ares.platform.interpreter import python
 
 def kind_of(expression: str) -> str:
     """Return the class of a file object if Python does not buffer standard output."""
-    program = f"import sys\nfrom ares.cli.local_files import standard_output\nwith standard_output() as out: print(type({expression}).__name__)"
+    program = (
+        "import sys\n"
+        "from ares.cli.local_files import standard_output\n"
+        f"with standard_output() as out: print(type({expression}).__name__)"
+    )
     environment = os.environ | {"PYTHONUNBUFFERED": "1"}
     return subprocess.run(
         python("-c", program),

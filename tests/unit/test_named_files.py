@@ -96,7 +96,10 @@ def test_a_pipe_is_read_to_its_end_whenever_its_writer_comes(tmp_path: Path) -> 
 
 
 def test_what_a_shell_substitutes_is_read() -> None:
-    program = "import sys; from ares.platform.named_files import read_named; print(read_named(sys.argv[1], 1000)[0])"
+    program = (
+        "import sys; from ares.platform.named_files import read_named; "
+        "print(read_named(sys.argv[1], 1000)[0])"
+    )
     shell = ["bash", "-c", 'exec "$@" <(sleep 0.2; echo said)', "bash", *python("-c", program)]
     assert (
         subprocess.run(shell, capture_output=True, text=True, check=True, timeout=60).stdout

@@ -60,7 +60,8 @@ def test_endpoints_alone_are_enough() -> None:
     assert settings.members == {}
     assert [process.id for process in settings.processes()] == ["s0"]
     assert settings.notes == (
-        "decisions are kept by the etcd at 127.0.0.1:2379, 127.0.0.1:22379, which is started and stopped elsewhere",
+        "decisions are kept by the etcd at 127.0.0.1:2379, 127.0.0.1:22379, which is started and "
+        "stopped elsewhere",
     )
 
 

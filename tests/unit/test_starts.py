@@ -50,8 +50,8 @@ def test_a_mark_below_the_mount_point_is_not_believed(tmp_path: Path, start: Sta
         with pytest.raises(DirectoryLost) as refused:
             start(directory, IDENTITY, False)
         assert (
-            f"ID ran there before, says {tmp_path / 's0.started'}, so the disk is lost or not mounted."
-            in str(refused.value)
+            f"ID ran there before, says {tmp_path / 's0.started'}, so the disk is lost or not "
+            "mounted." in str(refused.value)
         )
         assert "never ran" not in str(refused.value)
     assert is_bare(directory, IDENTITY)
@@ -146,8 +146,8 @@ def test_where_the_parent_cannot_be_written_a_server_starts_and_says_so(
         assert store_identity(tmp_path / "s0", IDENTITY, False) == Claim(IDENTITY, False)
     [said] = [record.getMessage() for record in caplog.records]
     assert (
-        f"this start cannot be remembered in {tmp_path / 's0.started'} (Permission denied): nothing but the directory itself will tell"
-        in said
+        f"this start cannot be remembered in {tmp_path / 's0.started'} (Permission denied): "
+        "nothing but the directory itself will tell" in said
     )
     assert not is_new(tmp_path / "s0")
 
@@ -157,7 +157,8 @@ def test_a_record_that_cannot_be_read_stops_a_first_start_only(tmp_path: Path) -
     record_of(tmp_path / "s0").mkdir()
     with pytest.raises(
         BadInput,
-        match=r"s0 cannot be used: it is a directory, and a file was expected \(.*s0.started\); nothing was changed",
+        match=r"s0 cannot be used: it is a directory, and a file was expected \(.*s0.started\); "
+        r"nothing was changed",
     ):
         store_identity(tmp_path / "s0", IDENTITY, False)
     record_of(tmp_path / "s0").rmdir()

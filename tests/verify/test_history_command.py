@@ -45,7 +45,8 @@ def test_a_wrong_history_shows_the_operations_at_odds(history, capsys):
     assert run(["check-history", history(STALE)]) == 1
     shown = capsys.readouterr().out
     assert shown.startswith(
-        "NOT linearizable: 4 operations on 2 keys; 1 contradictions\nkey 'k': 'a' must come before 'b'"
+        "NOT linearizable: 4 operations on 2 keys; 1 contradictions\n"
+        "key 'k': 'a' must come before 'b'"
     )
     assert all(f"  {event.describe()}\n" in shown for event in STALE[:3])
     assert "fine" not in shown
@@ -116,7 +117,8 @@ def test_what_is_not_coverable(history, capsys):
     assert run(["check-history", path]) == 1
     shown = capsys.readouterr().out
     assert shown.startswith(
-        "linearizable: 3 operations on 1 keys\nNOT weakly coverable: 3 operations on 1 keys with versions; 1 contradictions\n"
+        "linearizable: 3 operations on 1 keys\n"
+        "NOT weakly coverable: 3 operations on 1 keys with versions; 1 contradictions\n"
     )
     assert "w4's write covered version 1.7, although 1.8 was known before it began" in shown
     assert f"  {LATE.describe()}\n" in shown

@@ -46,7 +46,8 @@ WRONG = {
     "lost write": (
         [w(0, 1, "a"), r(2, 3, None)],
         2,
-        "absent must come before 'a' (as it was from the start) and after it (w0's write ended before",
+        "absent must come before 'a' (as it was from the start) and after it (w0's write ended "
+        "before",
     ),
     "read from the future": (
         [r(0, 1, "a"), w(2, 3, "a")],
@@ -67,7 +68,8 @@ WRONG = {
     "an unknown write surfaces twice": (
         [w(0, 1, "a"), w(2, None, "b"), r(3, 4, "b"), w(5, 6, "c"), r(7, 8, "c"), r(9, 10, "b")],
         4,
-        "'b' must come before 'c' (r3's read ended before w5's write began) and after it (w5's write ended before r9's read began)",
+        "'b' must come before 'c' (r3's read ended before w5's write began) and after it (w5's "
+        "write ended before r9's read began)",
     ),
     "an unknown write surfaces before it was invoked": (
         [r(0, 1, "a"), w(2, None, "a")],

@@ -151,7 +151,10 @@ def serves(ready: dict) -> str:
                     return f"{ready['address']} says {answer[-200:].decode(errors='replace')!r}"
             return ""
     except (OSError, ValueError) as error:
-        return f"nothing serves at {ready['address']} ({error}{'; it says ' + repr(answer[-200:].decode(errors='replace')) if answer else ''})"
+        return (
+            f"nothing serves at {ready['address']} "
+            f"({error}{'; it says ' + repr(answer[-200:].decode(errors='replace')) if answer else ''})"
+        )
 
 
 def last_lines(log: str) -> str:

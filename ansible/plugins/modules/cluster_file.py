@@ -282,17 +282,20 @@ def refuse_other(parameters: dict, values: dict, there: dict, given: dict, path:
                 )
     if members := [one["id"] for one in parameters["members"] if one["id"] not in there]:
         raise ValueError(
-            f"{', '.join(members)}: the consensus members of a cluster are those that it began with; nothing was changed"
+            f"{', '.join(members)}: the consensus members of a cluster are those that it began "
+            "with; nothing was changed"
         )
     if values["name"] != parameters["name"]:
         raise ValueError(
-            f"{path} is of the cluster {values['name']!r}, not {parameters['name']!r}; nothing was changed"
+            f"{path} is of the cluster {values['name']!r}, not {parameters['name']!r}; nothing "
+            "was changed"
         )
     for key in FIXED:
         if (found := values[key] or "none") != parameters[key]:
             raise ValueError(
-                f"the inventory says {key} = {parameters[key]!r}, and {path} says {found!r}. A cluster keeps "
-                f"the {key} that it was made with: say common_{key}: {found}; nothing was changed"
+                f"the inventory says {key} = {parameters[key]!r}, and {path} says {found!r}. A "
+                f"cluster keeps the {key} that it was made with: say common_{key}: {found}; "
+                "nothing was changed"
             )
 
 
@@ -302,13 +305,19 @@ def kept(parameters: dict, values: dict, there: dict, given: dict) -> list[str]:
     A cluster keeps these settings from its file.
     """
     found = [
-        f"The inventory says {key} = {wanted} of the first configuration, and the cluster began with {values['initial'][key]}."
-        " It stays in the file; scale_out.yml or ares-cli reconfig moves the domains."
+        (
+            f"The inventory says {key} = {wanted} of the first configuration, and the cluster "
+            f"began with {values['initial'][key]}. It stays in the file; scale_out.yml or "
+            "ares-cli reconfig moves the domains."
+        )
         for key, wanted in parameters["initial"].items()
         if wanted and key in values["initial"] and values["initial"][key] != wanted
     ]
     return found + [
-        f"The inventory says site = {one['site']} of {id}, and the file says {there[id].get('site') or 'none'}, which holds."
+        (
+            f"The inventory says site = {one['site']} of {id}, and the file says "
+            f"{there[id].get('site') or 'none'}, which holds."
+        )
         for id, one in given.items()
         if id in there and one.get("site") and one["site"] != there[id].get("site")
     ]
@@ -415,8 +424,9 @@ def act(module: AnsibleModule) -> dict:
         return extend(parameters, path, module.check_mode) | {"path": str(path)}
     if parameters["passed_over"]:
         raise ValueError(
-            f"there is no {path} yet, and a new one is made of all hosts. Run this once without --limit, "
-            f"which leaves out {', '.join(sorted(parameters['passed_over']))}. Nothing was made"
+            f"there is no {path} yet, and a new one is made of all hosts. Run this once without "
+            f"--limit, which leaves out {', '.join(sorted(parameters['passed_over']))}. Nothing "
+            "was made"
         )
     for name in ("keys", "secrets"):  # from a run that ended before the file was written
         if not module.check_mode:
@@ -452,9 +462,13 @@ def main() -> None:
     try:
         from ares.model.errors import AresError
     except ImportError as error:
-        why = "pip install 'ares-storage[ansible]' where ansible-playbook is, or set common_controller_python"
+        why = (
+            "pip install 'ares-storage[ansible]' where ansible-playbook is, or set "
+            "common_controller_python"
+        )
         module.fail_json(
-            msg=f"the package of ares is not installed on the controller, for {module.params['directory']}: {error}. {why}"
+            msg="the package of ares is not installed on the controller, for "
+            f"{module.params['directory']}: {error}. {why}"
         )
     try:
         module.exit_json(**act(module))

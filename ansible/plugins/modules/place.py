@@ -150,7 +150,8 @@ def main() -> None:
     except (OSError, KeyError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else error
         module.fail_json(
-            msg=f"{path or parameters['owner']}: {why}. Before it was done: {', '.join(paths) or 'nothing'}"
+            msg=f"{path or parameters['owner']}: {why}. Before it was done: "
+            f"{', '.join(paths) or 'nothing'}"
         )
     module.exit_json(changed=bool(paths), paths=paths)
 

@@ -215,7 +215,8 @@ def main() -> None:
         module.exit_json(**act(module))
     except (OSError, KeyError) as error:
         module.fail_json(
-            msg=f"the process of {module.params['pid_file']} was not {module.params['state']}: {error}"
+            msg=f"the process of {module.params['pid_file']} was not {module.params['state']}: "
+            f"{error}"
         )
 
 

@@ -151,7 +151,8 @@ def wait(processes: list[dict], directory: Path, ready_s: float) -> None:
             if ended or time.monotonic() > deadline:
                 what = "has ended" if ended else f"does not serve after {ready_s:g} s: {why}"
                 raise ValueError(
-                    f"{one['name']} {what}. {last_lines(str(directory / 'logs' / one['name']) + '.out')}"
+                    f"{one['name']} {what}. "
+                    f"{last_lines(str(directory / 'logs' / one['name']) + '.out')}"
                 )
             time.sleep(POLL_S)
 

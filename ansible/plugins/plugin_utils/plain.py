@@ -93,6 +93,7 @@ class PlainModule(ActionBase):
         answer = next((line for line in said["stdout"].splitlines() if line.startswith(MARK)), None)
         if answer is None:
             raise AnsibleActionFail(
-                f"{interpreter} ended with status {said['rc']}: {(said['stderr'] or said['stdout']).strip()[-1000:]}"
+                f"{interpreter} ended with status {said['rc']}: "
+                f"{(said['stderr'] or said['stdout']).strip()[-1000:]}"
             )
         return result | json.loads(answer.removeprefix(MARK))

@@ -92,11 +92,15 @@ def _cluster(
     supervisor = Supervisor(settings.path)
     try:
         with narrator.step(
-            f"start {SERVERS} storage servers and {MEMBERS} consensus members, each a process of its own"
+            f"start {SERVERS} storage servers and {MEMBERS} consensus members, each a process of "
+            "its own"
         ) as step:
             with supervisor.alone():
                 pids = supervisor.start(members_of(settings), START_TIMEOUT_S, lambda: False)
-            step.note = f"{' '.join(f'{id}={pid}' for id, pid in pids.items())} (process ids)\nin {home.name}"
+            step.note = (
+                f"{' '.join(f'{id}={pid}' for id, pid in pids.items())} (process ids)\n"
+                f"in {home.name}"
+            )
             step.data = {"pids": pids}
         yield settings, supervisor
     finally:

@@ -113,8 +113,13 @@ class Narrator:
         self.console.print()
         self.console.print(table)
         lines = {
-            "operations": f"{summary['operations']} reads and writes, {summary['failures']} of them failed or wrong",
-            "digests": f"{summary['objects_compared']} objects read and compared by SHA-256, all equal",
+            "operations": (
+                f"{summary['operations']} reads and writes, {summary['failures']} of them failed "
+                "or wrong"
+            ),
+            "digests": (
+                f"{summary['objects_compared']} objects read and compared by SHA-256, all equal"
+            ),
             "bytes": size(summary["bytes"]),
             "crashes": f"kill -9 of {' and of '.join(summary['crashes_survived'])}: survived",
             "in all": f"{summary['seconds']} s; nothing is left running",
@@ -122,7 +127,8 @@ class Narrator:
         if summary["trace"]:
             command = sys.argv[0] if sys.argv[0].endswith("ares-cli") else "ares-cli"
             lines["next"] = (
-                f"where the time of the last read went:  {shlex.join([command, 'trace', summary['trace']])}"
+                "where the time of the last read went:  "
+                f"{shlex.join([command, 'trace', summary['trace']])}"
             )
         for name, text in lines.items():
             self.console.print(f"[bold]{name:12}[/]{text}", soft_wrap=True)
@@ -244,7 +250,8 @@ class DemoTraffic:
             )
         elif not least <= count <= self._begun[key]:
             self.failures.append(
-                f"a read of {key} returned its write {count}, not one from {least} to {self._begun[key]}"
+                f"a read of {key} returned its write {count}, not one from {least} to "
+                f"{self._begun[key]}"
             )
         else:
             self._seen[key] = count
@@ -361,7 +368,8 @@ class Story:
         self._digests = {key: _digest(value) for key, value in objects.items()}
         total = sum(map(len, objects.values()))
         with self._step(
-            f"write a file of {self._mib} MiB, a source file of this program and {SMALL_OBJECTS} small objects"
+            f"write a file of {self._mib} MiB, a source file of this program and {SMALL_OBJECTS} "
+            "small objects"
         ) as step:
             begin = time.perf_counter()
             await asyncio.gather(*(store.write(key, value) for key, value in objects.items()))
@@ -389,7 +397,10 @@ class Story:
                     f"{', '.join(wrong)} came back with another content than was written"
                 )
             total = sum(map(len, values))
-            step.note = f"{len(values)} of {len(values)} digests are equal; {size(total)}, {size(round(total / seconds))}/s"
+            step.note = (
+                f"{len(values)} of {len(values)} digests are equal; {size(total)}, "
+                f"{size(round(total / seconds))}/s"
+            )
             step.data = {
                 "objects": len(values),
                 "bytes": total,
@@ -422,7 +433,8 @@ class Story:
     async def _edit_file(self, manager: Manager) -> None:
         """Put the file, change a line in the middle, put it again."""
         with self._step(
-            f"put a file of {size(self._file_bytes)}, cut into blocks by its content, as a domain of its own"
+            f"put a file of {size(self._file_bytes)}, cut into blocks by its content, as a "
+            "domain of its own"
         ) as step:
             self._content = os.urandom(self._file_bytes)
             async with manager.file(FILE) as file:
@@ -438,7 +450,8 @@ class Story:
     async def _edit_together(self, manager: Manager, other: Manager) -> None:
         """Let two clients edit different parts of the same version, and later the same part."""
         with self._step(
-            "two clients edit the same version of the file, one near its beginning, one near its end"
+            "two clients edit the same version of the file, one near its beginning, one near its "
+            "end"
         ) as step:
             async with manager.file(FILE) as ours, other.file(FILE) as theirs:
                 before = await ours.read()
@@ -454,12 +467,15 @@ class Story:
                 late = await theirs.write(_inserted(edited_by_them, near_begin + 1))
                 if first.conflicts or second.conflicts or not late.conflicts:
                     raise DemoFailed(
-                        "edits of different blocks got in each other's way, or those of one block did not"
+                        "edits of different blocks got in each other's way, or those of one block "
+                        "did not"
                     )
                 conflict = late.conflicts[0]
                 step.note = (
-                    "both edits are in the file; a third, of a block that had changed meanwhile, overwrote nothing and was told so:\n"
-                    f"bytes {conflict.offset} to {conflict.offset + conflict.length} in conflict, with the newer content of that block at hand"
+                    "both edits are in the file; a third, of a block that had changed meanwhile, "
+                    "overwrote nothing and was told so:\n"
+                    f"bytes {conflict.offset} to {conflict.offset + conflict.length} in conflict, "
+                    "with the newer content of that block at hand"
                 )
                 step.data = {"conflicts": len(late.conflicts)}
             await self._compare_file(manager)
@@ -488,7 +504,11 @@ class Story:
             self._kill(server)
             await asyncio.sleep(LULL_S)
             await store.read("files/random")
-            step.note = f"reads and writes go on with {' and '.join(store.configuration.server_ids[1:])}; one more crash would stop them"
+            step.note = (
+                "reads and writes go on with "
+                f"{' and '.join(store.configuration.server_ids[1:])}; one more crash would stop "
+                "them"
+            )
 
     async def _start_again(self, server: str, manager: Manager) -> None:
         with self._step(
@@ -501,10 +521,14 @@ class Story:
             objects = sum(its.objects for its in hosted if its.configuration.domain == DOMAIN)
             if objects < len(self._digests):
                 raise DemoFailed(
-                    f"{server} came back with {objects} objects, and it had acknowledged {len(self._digests)} at least"
+                    f"{server} came back with {objects} objects, and it had acknowledged "
+                    f"{len(self._digests)} at least"
                 )
             await asyncio.sleep(LULL_S)
-            step.note = f"the same server as before, with all of its {objects} objects: it counts, and one more crash is survived again"
+            step.note = (
+                f"the same server as before, with all of its {objects} objects: it counts, and "
+                "one more crash is survived again"
+            )
             step.data = {"objects": objects}
 
     async def _erasure_code(self, store: ObjectStore) -> None:
@@ -534,7 +558,11 @@ class Story:
             self._phase("on ABD again")
             successor, successor_term = await self._leader(manager, but_not=leader)
             note, data = _moved(result)
-            step.note = f"{leader}, leader of term {term}, died before the decision; {successor} was elected for term {successor_term}\n{note}"
+            step.note = (
+                f"{leader}, leader of term {term}, died before the decision; {successor} was "
+                f"elected for term {successor_term}\n"
+                f"{note}"
+            )
             step.data = data | {
                 "killed": leader,
                 "term": term,
@@ -578,7 +606,8 @@ class Story:
             yield step
             if self.traffic.failures:
                 raise DemoFailed(
-                    f"{len(self.traffic.failures)} operations failed or were wrong. The first: {self.traffic.failures[0]}"
+                    f"{len(self.traffic.failures)} operations failed or were wrong. The first: "
+                    f"{self.traffic.failures[0]}"
                 )
 
     def _phase(self, name: str) -> None:
@@ -624,7 +653,10 @@ def _account(report: WriteReport, whole: int) -> tuple[str, dict[str, Any]]:
     if report.conflicts:
         raise DemoFailed("a file that nobody else writes came to a conflict")
     blocks = report.modified + report.inserted
-    note = f"{blocks} of {blocks + report.kept} blocks moved: {size(report.moved_bytes)} of {size(whole)}"
+    note = (
+        f"{blocks} of {blocks + report.kept} blocks moved: {size(report.moved_bytes)} of "
+        f"{size(whole)}"
+    )
     return note, {
         "blocks_moved": blocks,
         "blocks_kept": report.kept,
@@ -652,7 +684,10 @@ def _moved(result: Reconfigured) -> tuple[str, dict[str, Any]]:
     after = result.configuration
     if not result.ours:
         raise DemoFailed(f"somebody else reconfigured the demo's domain to {after.describe()}")
-    note = f"{result.moved} objects moved, {size(result.bytes)}, in one decision; now {after.describe()}"
+    note = (
+        f"{result.moved} objects moved, {size(result.bytes)}, in one decision; now "
+        f"{after.describe()}"
+    )
     return note, {
         "configuration": after.describe(),
         "index": after.index,

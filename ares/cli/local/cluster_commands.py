@@ -93,7 +93,8 @@ def init(
     k: Annotated[
         int | None,
         typer.Option(
-            help="With ec: how many elements rebuild a value. Default: the most that survives one crash."
+            help="With ec: how many elements rebuild a value. Default: the most that survives one "
+            "crash."
         ),
     ] = None,
     delta: Annotated[
@@ -107,8 +108,8 @@ def init(
         typer.Option(
             min=0,
             max=65535,
-            help="The first of the ports, counted up from there, which must be free here; 0: free ones by chance. "
-            "Default: 7400, or 7500, ... if taken.",
+            help="The first of the ports, counted up from there, which must be free here; 0: free "
+            "ones by chance. Default: 7400, or 7500, ... if taken.",
         ),
     ] = None,
     security: Annotated[
@@ -151,7 +152,8 @@ def init(
         str | None,
         typer.Option(
             metavar="NAME:N,...",
-            help="How many servers are at which site, in place of --servers. `default` begins at the first one.",
+            help="How many servers are at which site, in place of --servers. `default` begins at "
+            "the first one.",
         ),
     ] = None,
 ) -> None:
@@ -223,11 +225,13 @@ def _written(
     ]
     if plan.dap == "ec" and plan.k is None:
         lines.append(
-            f"k = {initial.k} was chosen: the largest with which {initial.n} servers survive a crash"
+            f"k = {initial.k} was chosen: the largest with which {initial.n} servers survive a "
+            "crash"
         )
     if settings.security is not None:
         lines.append(
-            f"keys for everybody are in {settings.security.directory}; the client admin is authorised, `ares-cli keys new` makes more"
+            f"keys for everybody are in {settings.security.directory}; the client admin is "
+            "authorised, `ares-cli keys new` makes more"
         )
     lines += [f"site {site}: {', '.join(ids)}" for site, ids in sites_of(settings).items()]
     unused = ", ".join(
@@ -241,7 +245,8 @@ def _written(
         lines.append(f"spares, for `ares-cli reconfig`: {unused}")
     if base_port is None and plan.base_port != BASE_PORT:
         lines.append(
-            f"ports from {BASE_PORT} on are taken by other processes here: it uses {settings.processes()[0].address} and the next ones"
+            f"ports from {BASE_PORT} on are taken by other processes here: it uses "
+            f"{settings.processes()[0].address} and the next ones"
         )
     lines += [f"note: {note}" for note in settings.notes]
     lines += [
@@ -262,18 +267,21 @@ def _at_sites(plan: "Plan", sites: str) -> "Plan":
         name, _, count = part.strip().rpartition(":")
         if not NAME.fullmatch(name) or name in counts or not re.fullmatch("[1-9][0-9]{0,3}", count):
             raise BadInput(
-                "--sites takes each site once and how many servers are there, as in nantes:5,rennes:5, "
-                f"not {sites!r}; a site's name has {NAME_EXPECTED}; nothing was written"
+                "--sites takes each site once and how many servers are there, as in "
+                f"nantes:5,rennes:5, not {sites!r}; a site's name has {NAME_EXPECTED}; nothing "
+                "was written"
             )
         counts[name] = int(count)
     first, *others = counts.values()
     if plan.spares:
         raise BadInput(
-            "--sites names all servers, spares included: give no --spares, but more servers at a site; nothing was written"
+            "--sites names all servers, spares included: give no --spares, but more servers at a "
+            "site; nothing was written"
         )
     if first + sum(others) > SERVERS_MAX + SPARES_MAX:
         raise BadInput(
-            f"--sites names {first + sum(others)} servers, and {SERVERS_MAX + SPARES_MAX} are the most; nothing was written"
+            f"--sites names {first + sum(others)} servers, and {SERVERS_MAX + SPARES_MAX} are "
+            "the most; nothing was written"
         )
     return structs.replace(plan, servers=first, spares=sum(others), sites=tuple(counts.items()))
 
@@ -328,9 +336,14 @@ def up(
             if (why := (lost | failed).get(process.id))
         }
         if not pids:
-            fresh_too = f"If everything is lost, `ares-cli up {directory} --fresh` begins anew as an empty cluster"
+            fresh_too = (
+                f"If everything is lost, `ares-cli up {directory} --fresh` begins anew as an "
+                "empty cluster"
+            )
             raise NotStarted(
-                f"nothing was started.\n{_reasons(left_out)}\nPut that right, then `ares-cli up {directory}` tries again. {fresh_too}"
+                "nothing was started.\n"
+                f"{_reasons(left_out)}\n"
+                f"Put that right, then `ares-cli up {directory}` tries again. {fresh_too}"
             )
         patience_s = (
             common.timeout_s or START_TIMEOUT_S + 12 * settings.beat_s
@@ -368,8 +381,8 @@ def _other_ports(directory: Path, settings: "Settings") -> str:
         return ""
     plan = Plan(len(settings.servers), len(settings.members), host=host)
     return (
-        f". Nothing of this cluster ever ran: end the process that listens there, or remove {directory} "
-        f"and repeat `ares-cli init` with other ports. {other_ports(plan)}"
+        ". Nothing of this cluster ever ran: end the process that listens there, or remove "
+        f"{directory} and repeat `ares-cli init` with other ports. {other_ports(plan)}"
     )
 
 
@@ -398,7 +411,10 @@ def _ready_to_start(
         settings = renew_identities(settings)
         return settings, members_of(settings)
     if spent and not pids:
-        why = f"{', '.join(spent)} ran before and stopped; {LOST}, and a server that forgot may not answer as if it had not"
+        why = (
+            f"{', '.join(spent)} ran before and stopped; {LOST}, and a server that forgot may "
+            "not answer as if it had not"
+        )
         raise NotStarted(
             f"{why}. `ares-cli up {directory} --fresh` begins anew as an empty cluster"
         )
@@ -516,12 +532,14 @@ def _trouble(
     if serving < settings.initial.quorum_size:
         initial = settings.initial
         lines.append(
-            f"{serving} of the {initial.n} servers that the cluster began with run, and a quorum of these is {initial.quorum_size}"
+            f"{serving} of the {initial.n} servers that the cluster began with run, and a quorum "
+            f"of these is {initial.quorum_size}"
         )
     members = sum(id in pids for id in settings.members)
     if members <= len(settings.members) // 2 and settings.members:
         lines.append(
-            f"{members} of {len(settings.members)} consensus members run, which is no majority: creating domains and reconfiguring wait"
+            f"{members} of {len(settings.members)} consensus members run, which is no majority: "
+            "creating domains and reconfiguring wait"
         )
     if len(lines) == 1:
         lines += unable
@@ -610,7 +628,8 @@ def prepare(
     processes = {str(process.id): process for process in settings.processes()}
     if unknown := [id for id in ids if id not in processes]:
         raise BadInput(
-            f"{file} has no process with id {', '.join(unknown)}; known: {', '.join(processes)}; nothing was prepared"
+            f"{file} has no process with id {', '.join(unknown)}; known: {', '.join(processes)}; "
+            "nothing was prepared"
         )
     if not forget:
         _check_never_ran(settings, [processes[id] for id in ids])
@@ -647,7 +666,10 @@ def _check_never_ran(
             lost = DirectoryLost(
                 process.data, [process.id], settings.path, process.id in settings.members, record
             )
-            gone = f"{process.id} ran in {process.data} before, says {record}, and nothing of it is there"
+            gone = (
+                f"{process.id} ran in {process.data} before, says {record}, and nothing of it is "
+                "there"
+            )
             raise BadInput(
                 f"{gone}: it is no process that never ran. {lost.advice()}; nothing was prepared"
             )
@@ -666,7 +688,10 @@ def _begin_anew(settings: "Settings", process: "ServerSettings | MemberSettings"
         claim = home.store_identity if settings.durable else home.claim_identity
         identity = claim(process.data, process.identity, True).identity
     then = f"under the new identity {identity}" if settings.durable else "under a new identity"
-    return f"lets {process.id} begin anew, empty and {then}: start it, then `ares-cli reconfig` takes it in again"
+    return (
+        f"lets {process.id} begin anew, empty and {then}: start it, then `ares-cli reconfig` "
+        "takes it in again"
+    )
 
 
 def _rejoin(settings: "Settings", member: "MemberSettings") -> str:
@@ -680,17 +705,25 @@ def _rejoin(settings: "Settings", member: "MemberSettings") -> str:
 
     others = [other for other in settings.members.values() if other.id != member.id]
     if not others:
-        why = "it is the only consensus member, so nobody else has what was decided: no domain could be created or moved safely any more"
+        why = (
+            "it is the only consensus member, so nobody else has what was decided: no domain "
+            "could be created or moved safely any more"
+        )
         raise BadInput(
-            f"{member.id} cannot begin anew: {why}. Bring its directory back; reads and writes go on without it; nothing was changed"
+            f"{member.id} cannot begin anew: {why}. Bring its directory back; reads and writes "
+            "go on without it; nothing was changed"
         )
     for other in others:
         try:
             socket.create_connection(split_address(other.raft), _REACH_S).close()
         except OSError as error:
-            why = f"{other.id} does not answer at {other.raft} ({error.strerror or error}), and it may be the only one that knows what both decided"
+            why = (
+                f"{other.id} does not answer at {other.raft} ({error.strerror or error}), and it "
+                "may be the only one that knows what both decided"
+            )
             raise BadInput(
-                f"{member.id} cannot begin anew now: {why}. Start all other members first; nothing was changed"
+                f"{member.id} cannot begin anew now: {why}. Start all other members first; "
+                "nothing was changed"
             ) from error
     directory = MemberDirectory(member.data)
     directory.lock(member.id)
@@ -703,7 +736,10 @@ def _rejoin(settings: "Settings", member: "MemberSettings") -> str:
     finally:
         directory.unlock()
     left = f"; what was there is in {aside}" if aside is not None else ""
-    return f"lets {member.id} begin anew{left}: start it while all other members run, and it copies what they have"
+    return (
+        f"lets {member.id} begin anew{left}: start it while all other members run, and it copies "
+        "what they have"
+    )
 
 
 def server(

@@ -172,7 +172,8 @@ class Supervisor:
             self._signal_and_await(waiting, number)
         if waiting:
             raise AresError(
-                f"{', '.join(sorted(waiting.values()))} cannot be stopped, not even by SIGKILL; their pids are in {self._run}"
+                f"{', '.join(sorted(waiting.values()))} cannot be stopped, not even by SIGKILL; "
+                f"their pids are in {self._run}"
             )
         for path in paths:
             if (child := self._children.pop(path.stem, None)) is not None:
@@ -273,7 +274,8 @@ class Supervisor:
                         left_out[id] = self._story(
                             id,
                             begin,
-                            "did not become ready in time (--timeout gives it more) and was stopped",
+                            "did not become ready in time (--timeout gives it more) and was "
+                            "stopped",
                         )
                     else:
                         continue
@@ -385,7 +387,8 @@ def remove_data(settings: Settings) -> None:
     for id, directory in directories.items():
         if home not in resolved(directory).parents:
             raise BadInput(
-                f"the data of {id} is in {directory}, outside {home}: nothing was removed; remove it yourself, then try again"
+                f"the data of {id} is in {directory}, outside {home}: nothing was removed; "
+                "remove it yourself, then try again"
             )
     present = [directory for directory in directories.values() if directory.exists()]
     with contextlib.ExitStack() as stack:
@@ -398,5 +401,6 @@ def remove_data(settings: Settings) -> None:
                 forget_starts(directory)
         except OSError as error:
             raise BadInput(
-                f"{error.filename} cannot be removed: {error.strerror}; remove it yourself, then try again"
+                f"{error.filename} cannot be removed: {error.strerror}; remove it yourself, then "
+                "try again"
             ) from error

@@ -53,15 +53,20 @@ class ChainsSeen(Struct, frozen=True):
         order = ", ".join(f"{id}{ends.get(place, '')}" for place, id in enumerate(ids))
         held = f"from {self.first} to {self.upcoming - 1}" if self.upcoming > self.first else "none"
         lines = [
-            f"chain {self.chain.index}: {order}; appends from position {self.chain.start} on; entries {held}"
+            (
+                f"chain {self.chain.index}: {order}; appends from position {self.chain.start} on; "
+                f"entries {held}"
+            )
         ]
         if self.sealed:
             lines.append(
-                f"sealed at {', '.join(self.sealed)}, and nobody decided what comes next: no appends"
+                f"sealed at {', '.join(self.sealed)}, and nobody decided what comes next: no "
+                "appends"
             )
         if any(upto is None or upto < self.chain.start for upto in self.fetched.values()):
             lines.append(
-                f"entries below {self.chain.start} move to the chain: {', '.join(f'{id} {self._has(id)}' for id in self.fetched)}"
+                f"entries below {self.chain.start} move to the chain: "
+                f"{', '.join(f'{id} {self._has(id)}' for id in self.fetched)}"
             )
         if self.fetched and self.needed:
             lines.append(f"must stay up until that is over and told: {', '.join(self.needed)}")

@@ -107,14 +107,18 @@ def _target(url: str) -> "InfluxTarget":
         from ares.results.influx import parse_target
     except ImportError as error:
         raise BadInput(
-            f"--influx: {error.name} is not installed here: pip install 'ares-storage[results]'. Nothing was imported"
+            f"--influx: {error.name} is not installed here: pip install 'ares-storage[results]'. "
+            "Nothing was imported"
         ) from error
     return parse_target(url)
 
 
 def _told(report: "ImportReport") -> list[str]:
     lines = [
-        f"{report.runs} runs; {report.files} files had something new: {report.operations} operations, {report.events} events, {report.spans} spans"
+        (
+            f"{report.runs} runs; {report.files} files had something new: {report.operations} "
+            f"operations, {report.events} events, {report.spans} spans"
+        )
         + (f", {report.points} points of load" if report.points else "")
     ]
     if report.read_again:
@@ -123,7 +127,8 @@ def _told(report: "ImportReport") -> list[str]:
         lines.append(f"{report.passed_over} lines are of no operation")
     if report.left_out:
         lines.append(
-            f"{report.left_out} spans are more than the database takes of one run, and were left out"
+            f"{report.left_out} spans are more than the database takes of one run, and were left "
+            "out"
         )
     for what, flaws in (
         ("copies", report.copies),
@@ -228,7 +233,8 @@ def report(
     check_output(output)
     if file.exists() and output.exists() and output.samefile(file):
         raise BadInput(
-            f"{output} is the database itself, which the page would replace: name another file for the page; nothing was written"
+            f"{output} is the database itself, which the page would replace: name another file "
+            "for the page; nothing was written"
         )
     with (
         telling_interruption(lambda: f"{output} is as it was"),

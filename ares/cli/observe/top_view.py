@@ -292,7 +292,10 @@ def _move(move: Mapping[str, Any]) -> str:
         left = "none arrives now"
     else:
         left = f"about {in_words(move['remaining_s'])} left"
-    return f"moving {_cut(move['domain'], 16)} {move['from']} to {move['to']} [{'#' * done}{'.' * (BAR - done)}] {moved} of {total}, {left}"
+    return (
+        f"moving {_cut(move['domain'], 16)} {move['from']} to {move['to']} "
+        f"[{'#' * done}{'.' * (BAR - done)}] {moved} of {total}, {left}"
+    )
 
 
 def _line(text: str, style: str = "") -> Text:

@@ -63,12 +63,14 @@ def show(
             raise BadInput(f"{file}: cannot be read: {error.strerror}") from error
         if bad:
             typer.echo(
-                f"note: {file}: {len(bad)} lines are no spans, or were cut off, and are passed over; the first is line {bad[0]}",
+                f"note: {file}: {len(bad)} lines are no spans, or were cut off, and are passed "
+                f"over; the first is line {bad[0]}",
                 err=True,
             )
     if not traces:
         raise BadInput(
-            f"{', '.join(map(str, files))}: no traces are in there, as OTEL_TRACES_EXPORTER=file:PATH writes them"
+            f"{', '.join(map(str, files))}: no traces are in there, as "
+            "OTEL_TRACES_EXPORTER=file:PATH writes them"
         )
     longest = sorted(
         traces.values(),

@@ -77,7 +77,8 @@ class MemberDirectory:
             lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise BadInput(
-                f"consensus member {member} cannot use {self.path}: {error.strerror}; nothing was started"
+                f"consensus member {member} cannot use {self.path}: {error.strerror}; nothing "
+                "was started"
             ) from error
         try:
             self._claim(lock, member)
@@ -92,12 +93,14 @@ class MemberDirectory:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise BadInput(
-                f"{self.path} is in use by another process: consensus member {member} runs already; nothing was started"
+                f"{self.path} is in use by another process: consensus member {member} runs "
+                "already; nothing was started"
             ) from error
         owner = os.pread(lock, 256, 0).decode(errors="replace")
         if owner not in ("", member):
             raise BadInput(
-                f"{self.path} belongs to consensus member {owner}, not to {member}: votes are not transferable; nothing was started"
+                f"{self.path} belongs to consensus member {owner}, not to {member}: votes are "
+                "not transferable; nothing was started"
             )
         self._check_format()
         os.pwrite(lock, member.encode(), 0)
@@ -113,9 +116,13 @@ class MemberDirectory:
         if not found:
             replace_durably(self.format, f"{FORMAT}\n")
         elif found != str(FORMAT):
-            why = f"it has format {found!r}, and this release knows {FORMAT}: use the release that wrote it, or a newer one"
+            why = (
+                f"it has format {found!r}, and this release knows {FORMAT}: use the release that "
+                "wrote it, or a newer one"
+            )
             raise BadInput(
-                f"{self.path} cannot be used: {why}; nothing was started, and nothing in it was changed"
+                f"{self.path} cannot be used: {why}; nothing was started, and nothing in it was "
+                "changed"
             )
 
     def require_new(self) -> None:
@@ -187,7 +194,8 @@ class MemberDirectory:
             raise self.damaged(self.dump, "it is not a dump")
         if head[-1] != FORMAT:
             raise BadInput(
-                f"{self.dump} has format {head[-1]}, and this release knows {FORMAT}: use the same release of ares at every member"
+                f"{self.dump} has format {head[-1]}, and this release knows {FORMAT}: use the "
+                "same release of ares at every member"
             )
         try:
             return _dump_decoder.decode(content)
@@ -197,8 +205,9 @@ class MemberDirectory:
     def damaged(self, file: Path, why: str) -> BadInput:
         """Return the error for a file that cannot be the member's own writing."""
         return BadInput(
-            f"{file} is damaged ({why}), so the member may not vote. The other members keep every decision: while all of them run, "
-            "`ares-cli prepare FILE ID --forget`, then start this member again; it copies what they have"
+            f"{file} is damaged ({why}), so the member may not vote. The other members keep "
+            "every decision: while all of them run, `ares-cli prepare FILE ID --forget`, then "
+            "start this member again; it copies what they have"
         )
 
 

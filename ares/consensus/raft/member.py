@@ -151,16 +151,19 @@ class RaftMember:
     ) -> None:
         if not password:
             raise BadInput(
-                "consensus members need a password: without one anybody who reaches their port could run code there; nothing was started"
+                "consensus members need a password: without one anybody who reaches their port "
+                "could run code there; nothing was started"
             )
         if member not in raft_addresses:
             raise BadInput(
-                f"consensus member {member} is not among the members {', '.join(raft_addresses) or '(none)'}; nothing was started"
+                f"consensus member {member} is not among the members "
+                f"{', '.join(raft_addresses) or '(none)'}; nothing was started"
             )
         self._names = {address: name for name, address in raft_addresses.items()}
         if len(self._names) < len(raft_addresses):
             raise BadInput(
-                f"two consensus members share an address: {', '.join(raft_addresses.values())}; nothing was started"
+                f"two consensus members share an address: {', '.join(raft_addresses.values())}; "
+                "nothing was started"
             )
         for address, name in self._names.items():
             try:
@@ -227,7 +230,8 @@ class RaftMember:
         machine = self._running()
         if not machine.isReady():
             raise ConsensusUnavailable(
-                "it has not caught up with a leader since its start: is a majority of the members running?"
+                "it has not caught up with a leader since its start: is a majority of the members "
+                "running?"
             )
         content = machine.table.hint(domain)
         return None if content is None else _decode(content)
@@ -315,7 +319,8 @@ def _encode(configuration: Configuration) -> bytes:
     content = msgspec.msgpack.encode(configuration)
     if len(content) > CONFIGURATION_BYTES_MAX:
         raise ConfigurationRefused(
-            f"the description of a configuration takes at most {CONFIGURATION_BYTES_MAX} bytes, not {len(content)}"
+            f"the description of a configuration takes at most {CONFIGURATION_BYTES_MAX} bytes, "
+            f"not {len(content)}"
         )
     return content
 
@@ -325,5 +330,6 @@ def _decode(content: bytes) -> Configuration:
         return _configuration_decoder.decode(content)
     except msgspec.MsgspecError as error:
         raise BadMessage(
-            f"a decided configuration that this release cannot read ({error}): use the same release of ares everywhere"
+            f"a decided configuration that this release cannot read ({error}): use the same "
+            "release of ares everywhere"
         ) from error

@@ -167,14 +167,16 @@ class ReplicatedTable(SyncObj):  # type: ignore[misc]
             machine = cls(address, others, directory, password, beat_s)
         except socket.gaierror as error:
             raise BadInput(
-                f"a consensus member cannot listen on {address}: {error.strerror}; nothing was started"
+                f"a consensus member cannot listen on {address}: {error.strerror}; nothing was "
+                "started"
             ) from error
         try:
             machine.waitBinded()
         except SyncObjException as error:
             machine._doDestroy()
             raise BadInput(
-                f"a consensus member cannot listen on {address}: in use, or no address of this machine; nothing was started"
+                f"a consensus member cannot listen on {address}: in use, or no address of this "
+                "machine; nothing was started"
             ) from error
         return machine
 
@@ -278,7 +280,8 @@ class ReplicatedTable(SyncObj):  # type: ignore[misc]
             sync()
         except OSError:
             _log.critical(
-                "the disk failed, this consensus member stops: what it promised is on disk, what it was about to promise may not be"
+                "the disk failed, this consensus member stops: what it promised is on disk, what "
+                "it was about to promise may not be"
             )
             self.destroy()
             raise

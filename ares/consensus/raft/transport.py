@@ -84,7 +84,10 @@ class Transport(TCPTransport):  # type: ignore[misc]
             self._heard[node] = message["number"] + 1
         elif expected is not None:
             self._heard[node] = None
-            what = "consensus member %s is of an earlier release: somebody on the way may repeat what it says. Bring it to this one"
+            what = (
+                "consensus member %s is of an earlier release: somebody on the way may repeat "
+                "what it says. Bring it to this one"
+            )
             _log.warning(what, node.address)
         admitted = self._syncObj.admitted(node.address, message)
         if admitted is not None:
@@ -105,7 +108,10 @@ class Transport(TCPTransport):  # type: ignore[misc]
     def _misfit(self, node: Any, connection: Any) -> None:
         self._misfits += 1
         if is_worth_a_line(self._misfits):
-            what = "a message of consensus member %s was repeated, left out or led astray on the way: the connection is ended (%d so far)"
+            what = (
+                "a message of consensus member %s was repeated, left out or led astray on the "
+                "way: the connection is ended (%d so far)"
+            )
             _log.warning(what, node.address, self._misfits)
         connection.disconnect()
 

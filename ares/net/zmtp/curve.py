@@ -293,7 +293,8 @@ class CurveServer(Handshake):
 
 def _unexpected(command: bytes) -> NotZmtp:
     return NotZmtp(
-        f"the command {command[1 : 1 + min(command[0], 20)] if command else b''!r}, of {len(command)} bytes, in the handshake"
+        f"the command {command[1 : 1 + min(command[0], 20)] if command else b''!r}, of "
+        f"{len(command)} bytes, in the handshake"
     )
 
 

@@ -374,7 +374,8 @@ class Incoming:
                 else f"here it is {self._mechanism.decode()}: everybody has keys"
             )
             raise WrongMechanism(
-                f"it wants the security mechanism {mechanism.decode('ascii', 'replace')!r}, and {known}"
+                f"it wants the security mechanism {mechanism.decode('ascii', 'replace')!r}, and "
+                f"{known}"
             )
         self._greeted = True
         if self.after_greeting:

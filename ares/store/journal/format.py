@@ -261,7 +261,8 @@ def decode_head(frame: Frame) -> Head:
         raise Damage(f"its head is not readable by this release: {error}") from error
     if head.format != FORMAT:
         raise UnknownFormat(
-            f"it has format {head.format} and this release knows {FORMAT}: use the release that wrote it, or a newer one"
+            f"it has format {head.format} and this release knows {FORMAT}: use the release that "
+            "wrote it, or a newer one"
         )
     return head
 
@@ -404,7 +405,8 @@ def kept_of_torn(
     )
     if durable >= sequence + len(frames):
         raise Damage(
-            f"batch {sequence + len(frames)} is not readable, and those up to {durable} were durable"
+            f"batch {sequence + len(frames)} is not readable, and those up to {durable} were "
+            "durable"
         )
     sure = max((frame.end for frame in frames if frame.sequence <= durable), default=start)
     for position, frame in enumerate(frames):

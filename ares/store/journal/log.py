@@ -160,7 +160,8 @@ class LogJournal:
                 self._anchor.write(self._head.number, self._head.size)
         except OSError as error:
             raise BadInput(
-                f"the store {self._directory} cannot be opened: {error.strerror} ({error.filename}); nothing was lost"
+                f"the store {self._directory} cannot be opened: {error.strerror} "
+                f"({error.filename}); nothing was lost"
             ) from error
         self._settled = {number: segment.end for number, segment in self._sealed.items()}
         self._synced = self._next - 1

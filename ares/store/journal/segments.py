@@ -414,10 +414,22 @@ def _whose(head: Head, owner: Owner) -> str:
     """
     if head.cluster != owner.cluster:
         ids = f"({head.cluster.hex()}; that of this cluster file is {owner.cluster.hex()})"
-        return f"it was made in another cluster {ids}: use the cluster file that it was made with, or another directory for `data`"
+        return (
+            f"it was made in another cluster {ids}: use the cluster file that it was made with, "
+            "or another directory for `data`"
+        )
     if head.server != owner.server:
-        return f"{head.server} made it, and this is {owner.server} (is the right disk mounted, and is `data` right in the cluster file?)"
+        return (
+            f"{head.server} made it, and this is {owner.server} (is the right disk mounted, and "
+            "is `data` right in the cluster file?)"
+        )
     if head.identity != owner.identity:
         lives = f"as {head.identity}, and is {owner.identity} now"
-        return f"{owner.server} made it {lives}: it is an old copy, or part of one, and may lack what came since. Bring the right one back"
-    return f"it is segment {head.number}, under the name of another one: bring the directory back as it was"
+        return (
+            f"{owner.server} made it {lives}: it is an old copy, or part of one, and may lack "
+            "what came since. Bring the right one back"
+        )
+    return (
+        f"it is segment {head.number}, under the name of another one: bring the directory back "
+        "as it was"
+    )

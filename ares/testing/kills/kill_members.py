@@ -69,7 +69,8 @@ class Decisions:
         before = self.known.setdefault(place, decided)
         if before.id != decided.id or place != (decided.domain, decided.index):
             self.findings.append(
-                f"{place[0]} {place[1]} was decided as {before.describe()}, and {whose} was told {decided.describe()}"
+                f"{place[0]} {place[1]} was decided as {before.describe()}, and {whose} was told "
+                f"{decided.describe()}"
             )
         if len(self.known) >= self._wanted:
             self._enough.set()

@@ -105,14 +105,17 @@ def _many(
         if done % 100 == 0 and sys.stderr.isatty():
             rate = done / (time.monotonic() - begin)
             print(
-                f"\r{done:,} runs, {operations:,} operations, {len(failed)} violations, {rate:.0f} runs/s ",
+                f"\r{done:,} runs, {operations:,} operations, {len(failed)} violations, "
+                f"{rate:.0f} runs/s ",
                 end="",
                 file=sys.stderr,
                 flush=True,
             )
     print(
-        f"\n{done:,} runs of {', '.join(scenarios)} from seed {first}: {operations:,} operations, {messages:,} messages, {decisions:,} decisions, "
-        f"{len(failed)} violations, {done / (time.monotonic() - begin):.0f} runs/s"
+        "\n"
+        f"{done:,} runs of {', '.join(scenarios)} from seed {first}: {operations:,} operations, "
+        f"{messages:,} messages, {decisions:,} decisions, {len(failed)} violations, "
+        f"{done / (time.monotonic() - begin):.0f} runs/s"
     )
     return failed
 

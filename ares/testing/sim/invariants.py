@@ -122,7 +122,8 @@ class ServerWatch:
                 self._values.see(hosting.configuration, request)
             if hosting.collected and (hosting.objects or hosting.bytes):
                 raise PromiseBroken(
-                    f"{replica.server} holds data for configuration {hosting.configuration.index}, which was collected"
+                    f"{replica.server} holds data for configuration "
+                    f"{hosting.configuration.index}, which was collected"
                 )
 
     def restarted(self, replica: Replica) -> None:
@@ -147,13 +148,15 @@ class ServerWatch:
             return
         if new is None or (old is not None and rank(new) < rank(old)):
             raise PromiseBroken(
-                f"nextC of configuration {hosting.configuration.index} went back from {old} to {new}"
+                f"nextC of configuration {hosting.configuration.index} went back from {old} to "
+                f"{new}"
             )
         self._places.see(new.configuration)
         self._pointers[hosting.configuration.id] = new
         if hosting.collected and new.status is not Status.FINALIZED:
             raise PromiseBroken(
-                f"configuration {hosting.configuration.index} was collected before its successor was finalized"
+                f"configuration {hosting.configuration.index} was collected before its successor "
+                "was finalized"
             )
 
     def _look_at_object(self, hosting: Hosting, object: ObjectName) -> None:

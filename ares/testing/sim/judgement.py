@@ -158,7 +158,8 @@ def _judge_put(chronicle: FileChronicle, operation: FileOperation) -> None:
     for block in operation.writes:
         if not operation.mine and not _had_seen(chronicle, operation, operation.base, block):
             raise PromiseBroken(
-                f"{operation.describe()}: it covered version {block.base} of {block.name!r}, which it had not seen"
+                f"{operation.describe()}: it covered version {block.base} of {block.name!r}, "
+                "which it had not seen"
             )
     if any(conflict.whole_file for conflict in operation.report.conflicts):
         return
@@ -219,7 +220,8 @@ def _judge_report(operation: FileOperation, base: FileState, wanted: bytes) -> N
             and not (operation.mine and chunk.digest in before)
         ):
             raise PromiseBroken(
-                f"{operation.describe()}: {chunk.length} bytes at {chunk.offset} did not get in, and are not told as a conflict"
+                f"{operation.describe()}: {chunk.length} bytes at {chunk.offset} did not get in, "
+                "and are not told as a conflict"
             )
     after, left = (
         {chunk.digest for chunk in chunks},
@@ -234,7 +236,8 @@ def _judge_report(operation: FileOperation, base: FileState, wanted: bytes) -> N
             and part.id not in refused
         ):
             raise PromiseBroken(
-                f"{operation.describe()}: block {part.id} was to go and is there, and that is not told as a conflict"
+                f"{operation.describe()}: block {part.id} was to go and is there, and that is "
+                "not told as a conflict"
             )
 
 
@@ -263,7 +266,8 @@ def _judge_look(chronicle: FileChronicle, operation: FileOperation, name: Object
         and not builds_on(chronicle.lineage(name, seen)[1], last.tag)
     ):
         raise PromiseBroken(
-            f"{operation.describe()}: {name!r} was overtaken by {seen}, which does not build on {last.tag}, and that is not told"
+            f"{operation.describe()}: {name!r} was overtaken by {seen}, which does not build on "
+            f"{last.tag}, and that is not told"
         )
 
 
@@ -443,7 +447,8 @@ def _judge_pointers(
             pointer = _pointer(chronicle, name, tag, last)
             if published and pointer is not None and pointer not in reached:
                 raise PromiseBroken(
-                    f"version {tag} of {name!r} pointed to {pointer}, which is not in the file any more"
+                    f"version {tag} of {name!r} pointed to {pointer}, which is not in the file "
+                    "any more"
                 )
 
 
@@ -518,7 +523,8 @@ def _judge_tokens(chronicle: FileChronicle, puts: list[FileOperation], content: 
         count, due = there[token], token not in taken
         if count != due:
             raise PromiseBroken(
-                f"token {token!r} is in the file {count} times, and should be there {'once' if due else 'no more'}"
+                f"token {token!r} is in the file {count} times, and should be there "
+                f"{'once' if due else 'no more'}"
             )
 
 

@@ -162,7 +162,8 @@ class SimRun:
             return
         world = self.world
         world.tell(
-            f"FAULT {fault.kind} {','.join(f's{number}' for number in fault.servers)} for {fault.lasts_s:.3f} s"
+            f"FAULT {fault.kind} {','.join(f's{number}' for number in fault.servers)} for "
+            f"{fault.lasts_s:.3f} s"
         )
         struck = [self.servers[number] for number in fault.servers]
         journals = [server for server in struck if isinstance(server, JournalServer)]

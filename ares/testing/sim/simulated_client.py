@@ -224,7 +224,8 @@ class SimClient(SimCaller):
         del self.running[lane]
         if self._world.story is not None:
             self._world.tell(
-                f"{event.client} ENDS {step.operation} {step.key} with {error if error is not None else _told(result)}"
+                f"{event.client} ENDS {step.operation} {step.key} with "
+                f"{error if error is not None else _told(result)}"
             )
         now = self._world.now
         if isinstance(error, ObjectNotFound):
@@ -237,7 +238,8 @@ class SimClient(SimCaller):
         elif error is not None:
             if step.operation != "reconfigure":
                 raise PromiseBroken(
-                    f"{self.name}: {step.operation} of {step.key} failed with {type(error).__name__}: {error}"
+                    f"{self.name}: {step.operation} of {step.key} failed with "
+                    f"{type(error).__name__}: {error}"
                 )
             assert isinstance(error, Exception)
             self.failures.append(error)
@@ -371,9 +373,15 @@ def _told(result: Any) -> str:
     if isinstance(result, Found):
         return f"{_shown(result.value)} {result.tag.number}.{result.tag.writer}"
     if isinstance(result, Covered):
-        return f"{'changed' if result.changed else 'unchanged'}: {_shown(result.value)} {result.tag.number}.{result.tag.writer}"
+        return (
+            f"{'changed' if result.changed else 'unchanged'}: {_shown(result.value)} "
+            f"{result.tag.number}.{result.tag.writer}"
+        )
     if isinstance(result, Reconfigured):
-        return f"{name_configuration(result.configuration)}, {'its own' if result.ours else 'decided by another'}"
+        return (
+            f"{name_configuration(result.configuration)}, "
+            f"{'its own' if result.ours else 'decided by another'}"
+        )
     if isinstance(result, FileOperation):
         return result.describe()
     return f"{result.number}.{result.writer}" if isinstance(result, Tag) else str(result)

@@ -36,7 +36,8 @@ class Network:
     def __init__(self, hosts: Sequence[str]) -> None:
         if len(hosts) > HOSTS_MAX:
             raise TortureFailed(
-                f"a network of at most {HOSTS_MAX} hosts can be made, not {len(hosts)}; nothing was started"
+                f"a network of at most {HOSTS_MAX} hosts can be made, not {len(hosts)}; nothing "
+                "was started"
             )
         self._places = {host: place for place, host in enumerate(hosts, 1)}
         self._pid = os.getpid()

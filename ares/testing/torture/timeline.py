@@ -113,8 +113,8 @@ def _facts(summary: Summary) -> str:
     operations = sum(sum(outcomes.values()) for outcomes in summary.operations.values())
     done = summary.reconfigurations["done"]
     return (
-        f"{summary.seconds:g} s · {operations} operations · {sum(summary.faults.values())} faults · {done} reconfigurations done · "
-        f"longest pause {summary.longest_pause_s:g} s"
+        f"{summary.seconds:g} s · {operations} operations · {sum(summary.faults.values())} "
+        f"faults · {done} reconfigurations done · longest pause {summary.longest_pause_s:g} s"
     )
 
 

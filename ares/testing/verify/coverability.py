@@ -171,7 +171,10 @@ class Fork(Struct, frozen=True):
     lost: tuple[Pair, ...]
 
     def describe(self) -> str:
-        return f"key {self.key!r}: {_listed(self.versions)} over {shown(self.base)}; lost: {_listed(self.lost)}"
+        return (
+            f"key {self.key!r}: {_listed(self.versions)} over {shown(self.base)}; lost: "
+            f"{_listed(self.lost)}"
+        )
 
 
 class CoverabilityReport(HistoryReport, frozen=True):
@@ -243,7 +246,10 @@ def _made_up(versions: VersionHistory, _: Sequence[Event]) -> Iterator[Contradic
             yield Contradiction(f"{why}, {_nobodys(others)}", (*others, event))
     for version, event in versions.told.items():
         if version in versions.made and response(event) < versions.made[version].invoked:
-            why = f"{_subject(event)} returned version {shown(version)} before the write of it was invoked"
+            why = (
+                f"{_subject(event)} returned version {shown(version)} before the write of it was "
+                "invoked"
+            )
             yield Contradiction(why, (versions.made[version], event))
 
 
@@ -305,7 +311,10 @@ def _stale(_: VersionHistory, sound: Sequence[Event]) -> Iterator[Contradiction]
         count = bisect_left(over, event.invoked)
         if count and event.base is not None and event.base < highest[count - 1][0]:
             version, earlier = highest[count - 1]
-            why = f"{_subject(event)} covered version {shown(event.base)}, although {shown(version)} was known before it began"
+            why = (
+                f"{_subject(event)} covered version {shown(event.base)}, although "
+                f"{shown(version)} was known before it began"
+            )
             yield Contradiction(why, (earlier, event))
 
 
@@ -354,7 +363,10 @@ def _ancestors(made: Mapping[Pair, Event]) -> set[Pair]:
 
 def _subject(event: Event) -> str:
     """Return the client and the operation, as a part of a sentence."""
-    return f"{event.client}'s {'unchanged write' if event.base is not None and not is_write(event) else event.operation}"
+    return (
+        f"{event.client}'s "
+        f"{'unchanged write' if event.base is not None and not is_write(event) else event.operation}"
+    )
 
 
 def _listed(tags: Iterable[Pair]) -> str:

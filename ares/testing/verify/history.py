@@ -60,7 +60,10 @@ class Event(Struct, frozen=True, omit_defaults=True):
             if self.base is None or self.tag is None
             else f" {'unchanged' if self.operation == 'read' else 'made'} {shown(self.tag)}"
         )
-        return f"[{self.invoked:.6f} .. {end}] {self.client} {self.operation} {self.key!r} {self.value!r} {self.outcome}{over}{made}"
+        return (
+            f"[{self.invoked:.6f} .. {end}] {self.client} {self.operation} {self.key!r} "
+            f"{self.value!r} {self.outcome}{over}{made}"
+        )
 
 
 _encoder = msgspec.json.Encoder()

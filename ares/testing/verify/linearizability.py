@@ -84,7 +84,10 @@ def _judge(events: Sequence[Event], states_max: int) -> Iterator[Contradiction |
             values = ", ".join(map(named, register.repeated[:3])) + (
                 ", ..." if len(register.repeated) > 3 else ""
             )
-            yield f"{states_max} states of the search did not tell; read and more than once written (or initial): {values}"
+            yield (
+                f"{states_max} states of the search did not tell; read and more than once "
+                f"written (or initial): {values}"
+            )
 
 
 def _polynomial(register: Register) -> Iterator[Contradiction]:

@@ -56,7 +56,10 @@ class LogEvent(Struct, frozen=True, omit_defaults=True):
         more = ("" if self.at is None else f" at {self.at}") + (
             "" if self.trimmed is None else f" trimmed {self.trimmed}"
         )
-        return f"[{self.invoked:.6f} .. {end}] {self.client} {self.operation}{place}{more} [{shown}] {self.outcome}"
+        return (
+            f"[{self.invoked:.6f} .. {end}] {self.client} {self.operation}{place}{more} "
+            f"[{shown}] {self.outcome}"
+        )
 
 
 class LogViolation(Struct, frozen=True):

@@ -100,7 +100,8 @@ class _Log:
         for offset, entry in enumerate(event.entries):
             if entry in self._brought:
                 raise BadInput(
-                    f"entry {entry[:80]!r} of log {event.log[:80]!r} was appended twice; entries name their append, so each is given once"
+                    f"entry {entry[:80]!r} of log {event.log[:80]!r} was appended twice; entries "
+                    "name their append, so each is given once"
                 )
             self._brought[entry] = (event, offset)
 
@@ -209,9 +210,13 @@ def _disordered(bounds: Sequence[Bounds]) -> Iterator[_Contradiction]:
         ):
             late = latest[index]
             told.add(id(late.event))
-            why = f"{late.event.client}'s {late.event.operation} says that the log had at most {late.most:g} entries, and began after "
+            why = (
+                f"{late.event.client}'s {late.event.operation} says that the log had at most "
+                f"{late.most:g} entries, and began after "
+            )
             yield _Contradiction(
-                f"{why}{bound.event.client}'s {bound.event.operation} had ended, when it had at least {bound.least}",
+                f"{why}{bound.event.client}'s {bound.event.operation} had ended, when it had at "
+                f"least {bound.least}",
                 (bound.event, late.event),
             )
 

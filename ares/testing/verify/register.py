@@ -97,7 +97,8 @@ class Register:
         for event in events:
             if event.outcome != "unknown" and event.responded is None:
                 raise BadInput(
-                    f"not an event of a history: outcome {event.outcome}, and no response: {event.describe()}"
+                    f"not an event of a history: outcome {event.outcome}, and no response: "
+                    f"{event.describe()}"
                 )
             if is_write(event) and event.outcome == "failed":
                 self._failed.setdefault(written(event), event)
@@ -221,7 +222,10 @@ def contradiction(one: Zone, other: Zone) -> Contradiction:
     """Return the conflict of two zones in words, with the causing operations."""
     if other.first is None:
         one, other = other, one
-    why = f"{named(one.value)} must come before {named(other.value)} ({_before(one, other)}) and after it ({_before(other, one)})"
+    why = (
+        f"{named(one.value)} must come before {named(other.value)} ({_before(one, other)}) and "
+        f"after it ({_before(other, one)})"
+    )
     return Contradiction(why, tuple(one.events | other.events))
 
 
@@ -229,4 +233,7 @@ def _before(one: Zone, other: Zone) -> str:
     """Return why the first cluster must precede the second."""
     if one.first is None:
         return "as it was from the start"
-    return f"{one.first.client}'s {one.first.operation} ended before {other.last.client}'s {other.last.operation} began"
+    return (
+        f"{one.first.client}'s {one.first.operation} ended before {other.last.client}'s "
+        f"{other.last.operation} began"
+    )

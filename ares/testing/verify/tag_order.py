@@ -66,5 +66,8 @@ def _disordered(tagged: Sequence[_Tagged]) -> Iterator[Contradiction]:
             count += 1
         if highest is not None and (tag < highest.tag or (tag == highest.tag and is_write(event))):
             than = "lower than" if tag < highest.tag else "no higher than"
-            why = f"{event.client}'s {event.operation} has tag {shown(tag)}, {than} {shown(highest.tag)}, which had been seen before it began"
+            why = (
+                f"{event.client}'s {event.operation} has tag {shown(tag)}, {than} "
+                f"{shown(highest.tag)}, which had been seen before it began"
+            )
             yield Contradiction(why, (highest.event, event))

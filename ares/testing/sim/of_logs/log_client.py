@@ -173,7 +173,8 @@ class LogClient(SimCaller):
             return
         event = self.running.pop(number)
         self._world.tell(
-            f"{self.name} ENDS {step.operation} {number} with {result if error is None else repr(error)}"
+            f"{self.name} ENDS {step.operation} {number} with "
+            f"{result if error is None else repr(error)}"
         )
         unsent = (
             step.operation.startswith("append")

@@ -123,7 +123,8 @@ class LogRun:
         if self.consensus.healed:
             return
         world.tell(
-            f"FAULT {fault.kind} {','.join(f's{number}' for number in fault.servers)} for {fault.lasts_s:.3f} s"
+            f"FAULT {fault.kind} {','.join(f's{number}' for number in fault.servers)} for "
+            f"{fault.lasts_s:.3f} s"
         )
         struck = [self.servers[f"s{number}"] for number in fault.servers]
         match fault.kind:

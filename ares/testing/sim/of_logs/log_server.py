@@ -192,7 +192,8 @@ class LogWatch:
                 stretch.collected for stretch in state.stretches.values()
             ):
                 raise PromiseBroken(
-                    f"{server.name} knows chain {chain.index} as finalized, and {id} has only what is below {state.base_upto}"
+                    f"{server.name} knows chain {chain.index} as finalized, and {id} has only "
+                    f"what is below {state.base_upto}"
                 )
 
     def _look_at_prefix(self, server: LogServer, stretch: Stretch, since: int) -> None:
@@ -205,7 +206,8 @@ class LogWatch:
             return
         if stretch.length > before.durable:
             raise PromiseBroken(
-                f"{server.name} holds the log up to {stretch.length}, and {stretch.before} before it durably up to {before.durable}"
+                f"{server.name} holds the log up to {stretch.length}, and {stretch.before} "
+                f"before it durably up to {before.durable}"
             )
         own = {record.first: record for record in stretch.entries.records(since, stretch.length)}
         if any(
@@ -213,7 +215,8 @@ class LogWatch:
             for record in before.entries.records(since, stretch.length)
         ):
             raise PromiseBroken(
-                f"{server.name} holds other records than {stretch.before} before it, from {since} on"
+                f"{server.name} holds other records than {stretch.before} before it, from "
+                f"{since} on"
             )
 
     def _look_at_commit(self, server: LogServer, stretch: Stretch, since: int) -> None:
@@ -228,7 +231,8 @@ class LogWatch:
                 and other.durable < stretch.committed
             ):
                 raise PromiseBroken(
-                    f"{server.name} takes the log to be committed up to {stretch.committed}, and {id} does not have that"
+                    f"{server.name} takes the log to be committed up to {stretch.committed}, and "
+                    f"{id} does not have that"
                 )
         for record in stretch.entries.records(since, stretch.committed):
             self._finalize(server, record)
@@ -270,7 +274,8 @@ class LogWatch:
             knowing += stretch is not None and stretch.successor is not None
         if knowing < before.quorum_size:
             raise PromiseBroken(
-                f"{server.name} acknowledged position {position} of chain {chain.index}, which a majority of the one before does not know"
+                f"{server.name} acknowledged position {position} of chain {chain.index}, which a "
+                "majority of the one before does not know"
             )
 
     def restarted(self, server: LogServer) -> None:
