@@ -236,13 +236,12 @@ def row(
     op="read",
     iteration=1,
     operations=100,
-    scenario="s",
     figures=None,
     **parameters,
 ):
     name = f"{algorithm} {op} {iteration} {parameters}"
     return Row(
-        scenario,
+        "s",
         algorithm,
         op,
         parameters,

@@ -189,30 +189,30 @@ def test_a_server_that_takes_any_successor_breaks_lemma_7(monkeypatch):
     monkeypatch.setattr("ares.replica.hosting.advance", true_advance)
 
 
-def done(kind, began, ended, number, value=b"v", entries=None, mu=0, object="x"):
+def done(kind, times, number, value=b"v", entries=None, mu=0):
     tag = Tag(number, 1) if number else TAG_ZERO
-    return Done(1, kind, object, began, ended, tag, value, Cseq(entries or {0: b"c0"}, mu))
+    return Done(1, kind, "x", *times, tag, value, Cseq(entries or {0: b"c0"}, mu))
 
 
 @pytest.mark.parametrize(
     ("history", "why"),
     [
-        ([done("write", 0, 1, 1), done("read", 2, 3, 0, TOMBSTONE)], "goes back"),
+        ([done("write", (0, 1), 1), done("read", (2, 3), 0, TOMBSTONE)], "goes back"),
         (
             [
-                done("write", 0, 1, 1),
-                done("write", 0, 5, 2),
-                done("read", 2, 3, 2),
-                done("read", 4, 6, 1),
+                done("write", (0, 1), 1),
+                done("write", (0, 5), 2),
+                done("read", (2, 3), 2),
+                done("read", (4, 6), 1),
             ],
             "goes back",
         ),
-        ([done("write", 0, 1, 1), done("write", 2, 3, 1)], "two writes with one tag"),
-        ([done("write", 0, 1, 2), done("write", 2, 3, 1)], "goes back"),
-        ([done("read", 0, 1, 1)], "was not written"),
-        ([done("write", 0, 1, 1, b"w"), done("read", 2, 3, 1, b"v")], "was not written"),
-        ([done("read", 0, 1, 1), done("write", 2, 3, 1)], "was not written"),
-        ([done("read", 0, 1, 0, b"v")], "out of nothing"),
+        ([done("write", (0, 1), 1), done("write", (2, 3), 1)], "two writes with one tag"),
+        ([done("write", (0, 1), 2), done("write", (2, 3), 1)], "goes back"),
+        ([done("read", (0, 1), 1)], "was not written"),
+        ([done("write", (0, 1), 1, b"w"), done("read", (2, 3), 1, b"v")], "was not written"),
+        ([done("read", (0, 1), 1), done("write", (2, 3), 1)], "was not written"),
+        ([done("read", (0, 1), 0, b"v")], "out of nothing"),
     ],
 )
 def test_histories_that_are_not_atomic_are_rejected(history, why):
@@ -222,25 +222,25 @@ def test_histories_that_are_not_atomic_are_rejected(history, why):
 def test_histories_with_broken_sequences_are_rejected():
     known = {0: b"c0", 1: b"c1"}
     assert broken_uniqueness(
-        [done("read", 0, 1, 0, entries=known), done("read", 0, 1, 0, entries={1: b"other"})]
+        [done("read", (0, 1), 0, entries=known), done("read", (0, 1), 0, entries={1: b"other"})]
     ) == ["index 1"]
-    assert broken_subsequence([done("read", 0, 1, 0, entries=known), done("read", 2, 3, 0)])
+    assert broken_subsequence([done("read", (0, 1), 0, entries=known), done("read", (2, 3), 0)])
     assert broken_progress(
-        [done("read", 0, 1, 0, entries=known, mu=1), done("read", 2, 3, 0, entries=known)]
+        [done("read", (0, 1), 0, entries=known, mu=1), done("read", (2, 3), 0, entries=known)]
     )
     assert not broken_progress(
-        [done("read", 0, 2, 0, entries=known, mu=1), done("read", 2, 3, 0, entries=known)]
+        [done("read", (0, 2), 0, entries=known, mu=1), done("read", (2, 3), 0, entries=known)]
     ), "they are concurrent"
 
 
 def test_an_atomic_history_is_accepted():
     history = [
-        done("read", 0, 1, 0, TOMBSTONE),
-        done("write", 0, 5, 1),
-        done("read", 2, 3, 1),
-        done("write", 2, 8, 2, b"w"),
-        done("read", 6, 7, 1),
-        done("read", 9, 10, 2, b"w"),
-        done("read", 9, 10, 0, TOMBSTONE, object="y"),
+        done("read", (0, 1), 0, TOMBSTONE),
+        done("write", (0, 5), 1),
+        done("read", (2, 3), 1),
+        done("write", (2, 8), 2, b"w"),
+        done("read", (6, 7), 1),
+        done("read", (9, 10), 2, b"w"),
+        done("read", (9, 10), 0, TOMBSTONE)._replace(object="y"),
     ]
     assert broken_atomicity(history) == []

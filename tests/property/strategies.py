@@ -111,13 +111,12 @@ elements = st.builds(
 )
 
 
-def _configuration(dap, names, k, delta, backend, domain, index, cluster):
-    members = tuple(Server(name, address, identity) for name, address, identity in names)
+def _configuration(dap, names, code, place):
+    members = tuple(Server(*name) for name in names)
     if dap == "abd" or len(members) == 1:
-        return Configuration("abd", members, domain=domain, index=index, cluster=cluster)
-    return Configuration(
-        "ec", members, min(k, len(members) - 1), delta, backend, domain, index, cluster
-    )
+        return Configuration("abd", members, **place)
+    k, delta, backend = code
+    return Configuration("ec", members, min(k, len(members) - 1), delta, backend, **place)
 
 
 members = st.lists(
@@ -130,12 +129,8 @@ configurations = st.builds(
     _configuration,
     st.sampled_from(["abd", "ec"]),
     members,
-    st.integers(1, 4),
-    deltas,
-    backends,
-    texts,
-    places,
-    ids,
+    st.tuples(st.integers(1, 4), deltas, backends),
+    st.fixed_dictionaries({"domain": texts, "index": places, "cluster": ids}),
 )
 successors = st.builds(Successor, configurations, st.sampled_from(Status))
 maybe = st.none() | successors

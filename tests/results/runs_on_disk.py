@@ -67,16 +67,19 @@ def write_run(
 
 
 def span(
-    trace: int,
-    id: int,
-    parent: int,
+    ids: tuple[int, int, int],
     name: str,
     begin_ms: float,
     length_ms: float,
     kind: int = 1,
     error: str = "",
 ) -> dict[str, Any]:
-    """Return a span in OTLP's form; ``kind`` 2 is a server's."""
+    """Return a span in OTLP's form.
+
+    ``ids`` are the trace's, the span's and the parent's, 0 without a parent. ``kind`` 2 is a
+    server's.
+    """
+    trace, id, parent = ids
     begin_ns = int(1e6 * begin_ms) + 10**18
     return {
         "traceId": f"{trace:032x}",
@@ -128,15 +131,15 @@ def some_runs(top: Path) -> None:
         )
         spans = [
             *(
-                span(1, 1, 0, "read", 0, 30),
-                span(1, 2, 1, "Phase1", 1, 20),
-                span(1, 3, 2, "GetData", 2, 8, kind=2),
-                span(1, 4, 3, "Commit", 3, 4),
+                span((1, 1, 0), "read", 0, 30),
+                span((1, 2, 1), "Phase1", 1, 20),
+                span((1, 3, 2), "GetData", 2, 8, kind=2),
+                span((1, 4, 3), "Commit", 3, 4),
             ),
-            *(span(trace, 10 * trace, 0, "read", 0, trace) for trace in range(2, 7)),
+            *(span((trace, 10 * trace, 0), "read", 0, trace) for trace in range(2, 7)),
             *(
-                span(7, 70, 0, "write", 0, 9),
-                span(8, 80, 0, "write", 0, 5, error="Unavailable: too few answered"),
+                span((7, 70, 0), "write", 0, 9),
+                span((8, 80, 0), "write", 0, 5, error="Unavailable: too few answered"),
             ),
         ]
         write_run(

@@ -235,7 +235,7 @@ def test_hostile_names_stay_names(tmp_path):
             line("read", "x", 1, 1, op="constructor"),
         ],
         [{"at": 1, "event": HOSTILE, "server": HOSTILE, "detail": HOSTILE * 1000}],
-        [span(1, 1, 0, HOSTILE, 0, 1, error=HOSTILE)],
+        [span((1, 1, 0), HOSTILE, 0, 1, error=HOSTILE)],
         scenario=HOSTILE,
         algorithm=HOSTILE,
         topology=f"a {HOSTILE}",
@@ -349,8 +349,8 @@ def test_many_runs_make_no_large_page(tmp_path):
 
 def test_a_trace_of_many_spans_is_drawn_by_its_longest(tmp_path):
     spans = [
-        span(1, 1, 0, "put", 0, 1000),
-        *(span(1, number, 1, "PutData", number, number) for number in range(2, 900)),
+        span((1, 1, 0), "put", 0, 1000),
+        *(span((1, number, 1), "PutData", number, number) for number in range(2, 900)),
     ]
     write_run(tmp_path / "runs/a", [line("write", "w", 0, 1)], spans=spans)
     [trace] = data_of(page_of(imported(tmp_path, tmp_path / "runs")))["runs"][0]["traces"]

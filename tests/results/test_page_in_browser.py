@@ -186,7 +186,7 @@ def test_no_name_is_executed_or_breaks_the_page(tab, tmp_path):
             line("read", "y", 1, 1, op="__proto__"),
         ],
         [{"at": 1, "event": HOSTILE, "server": HOSTILE, "detail": HOSTILE}],
-        [span(1, 1, 0, HOSTILE, 0, 1, error=HOSTILE)],
+        [span((1, 1, 0), HOSTILE, 0, 1, error=HOSTILE)],
         scenario=HOSTILE,
         algorithm=HOSTILE,
         object_size=1,

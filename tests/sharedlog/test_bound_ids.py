@@ -46,9 +46,9 @@ class Connection:
 KEYS = pytest.mark.parametrize("key", [OWNER_KEY, ""], ids=["keys", "no keys"])
 
 
-def append(number, entry, of=C0, lowest=None, since=0, client=CLIENT, secret=SECRET):
+def append(number, entry, of=C0, lowest=None, client=CLIENT, secret=SECRET):
     lowest = number if lowest is None else lowest
-    return Append(call(number), of.id, client, number, lowest, since, (entry,), None, secret)
+    return Append(call(number), of.id, client, number, lowest, 0, (entry,), None, secret)
 
 
 class Chains(Wired):

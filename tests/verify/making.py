@@ -6,28 +6,27 @@ An end of None is an unknown outcome.
 from ares.testing.verify.history import Event
 
 
-def _event(operation, invoked, responded, value, key, outcome, tag):
-    client = f"{operation[0]}{invoked:g}"
-    outcome = outcome or ("unknown" if responded is None else "ok")
+def _event(operation, key, value, times, outcome, tag):
+    invoked, responded = times
     return Event(
-        client,
+        f"{operation[0]}{invoked:g}",
         operation,
         key,
         value,
         float(invoked),
         None if responded is None else float(responded),
-        outcome,
+        outcome or ("unknown" if responded is None else "ok"),
         tag,
     )
 
 
 def w(invoked, responded, value, key="k", outcome=None, tag=None):
-    return _event("write", invoked, responded, value, key, outcome, tag)
+    return _event("write", key, value, (invoked, responded), outcome, tag)
 
 
 def d(invoked, responded, key="k", outcome=None, tag=None):
-    return _event("delete", invoked, responded, None, key, outcome, tag)
+    return _event("delete", key, None, (invoked, responded), outcome, tag)
 
 
 def r(invoked, responded, value, key="k", outcome=None, tag=None):
-    return _event("read", invoked, responded, value, key, outcome, tag)
+    return _event("read", key, value, (invoked, responded), outcome, tag)
