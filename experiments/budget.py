@@ -35,7 +35,7 @@ from ares.reconfig.view import Switches, View
 from ares.registers.operations import read, write
 from ares.registers.small_objects import small_objects
 from ares.replica.replica import Replica
-from experiments.cluster import local_cluster
+from experiments.cluster import ClusterOptions, local_cluster
 
 N, K = 5, 3
 OBJECTS = [ObjectName(f"key-{number:020d}") for number in range(1000)]
@@ -255,7 +255,9 @@ def main() -> None:
     )
     layers(dap)
     run(callers(AT_ONCE))
-    with local_cluster(N, dap, K if dap == "ec" else None, durability=arguments.durability) as file:
+    with local_cluster(
+        N, dap, K if dap == "ec" else None, options=ClusterOptions(durability=arguments.durability)
+    ) as file:
         for at_once in (1, 32, 100, 256):
             run(processes(file, at_once))
 

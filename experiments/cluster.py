@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from msgspec import Struct
+
 from ares.platform.interpreter import python
 
 
@@ -31,34 +33,40 @@ def processor_s(cluster: Path) -> float:
     return spent / os.sysconf("SC_CLK_TCK")
 
 
+class ClusterOptions(Struct, frozen=True):
+    """Options of a local cluster beyond its shape."""
+
+    security: str = "none"
+    durability: str = "memory"
+    transport: str = "native"
+    autopilot: bool = False
+    traced: bool = False
+    """Whether servers export spans to files beside the cluster file, named `*.spans`."""
+
+
+_DEFAULTS = ClusterOptions()
+
+
 @contextmanager
 def local_cluster(
     servers: int,
     dap: str,
     k: int | None = None,
     consensus: int = 0,
-    security: str = "none",
-    durability: str = "memory",
-    transport: str = "native",
-    traced: bool = False,
-    autopilot: bool = False,
+    options: ClusterOptions = _DEFAULTS,
 ) -> Iterator[Path]:
-    """Run a cluster whose initial configuration has all ``servers``, and yield the cluster file.
-
-    With ``traced``, servers export spans to files beside the cluster file; the names end in
-    `.spans`.
-    """
+    """Run a cluster whose initial configuration has all ``servers``, and yield the cluster file."""
     with tempfile.TemporaryDirectory(prefix="ares-experiment-") as directory:
         shape = [
             "--dap",
             dap,
             *(["--k", str(k)] if k else []),
             "--security",
-            security,
+            options.security,
             "--durability",
-            durability,
+            options.durability,
         ]
-        shape += ["--autopilot"] if autopilot else []
+        shape += ["--autopilot"] if options.autopilot else []
         _cli(
             "init",
             f"{directory}/c",
@@ -72,13 +80,15 @@ def local_cluster(
         )
         file = Path(directory) / "c" / "cluster.toml"
         file.write_text(
-            file.read_text().replace("format = 1\n", f'format = 1\ntransport = "{transport}"\n')
+            file.read_text().replace(
+                "format = 1\n", f'format = 1\ntransport = "{options.transport}"\n'
+            )
         )
         _cli(
             "up",
             f"{directory}/c",
             "--detach",
-            **({"OTEL_TRACES_EXPORTER": f"file:{directory}/c/%p.spans"} if traced else {}),
+            **({"OTEL_TRACES_EXPORTER": f"file:{directory}/c/%p.spans"} if options.traced else {}),
         )
         try:
             yield file

@@ -23,7 +23,7 @@ from msgspec import Struct
 from ares.client.connect import connect
 from ares.client.manager import Manager
 from ares.platform.loop import run
-from experiments.cluster import local_cluster, processor_s
+from experiments.cluster import ClusterOptions, local_cluster, processor_s
 from experiments.measuring import Goal, Table, ratios, timed, warm_memory
 from experiments.speed import KEYS, SECONDS, small
 
@@ -146,8 +146,10 @@ def main() -> None:
     wanted = parser.parse_args()
     with (
         local_cluster(5, "abd") as without,
-        local_cluster(5, "abd", security="curve") as with_keys,
-        local_cluster(5, "abd", security="curve", transport="libzmq") as with_libzmq,
+        local_cluster(5, "abd", options=ClusterOptions(security="curve")) as with_keys,
+        local_cluster(
+            5, "abd", options=ClusterOptions(security="curve", transport="libzmq")
+        ) as with_libzmq,
     ):
         run(measure({PLAIN: without, SECURE: with_keys, LIBZMQ: with_libzmq}, wanted))
 

@@ -30,7 +30,7 @@ from ares.tracing.operation_log import OperationLog
 from ares.tracing.spans import SERVER, Span
 from ares.tracing.tracer import EXPORT_S, Tracer
 from ares.tracing.tree import read_spans
-from experiments.cluster import local_cluster, processor_s
+from experiments.cluster import ClusterOptions, local_cluster, processor_s
 from experiments.measuring import Goal, Table
 
 SERVERS = 5
@@ -207,7 +207,7 @@ def main() -> None:
     parser.add_argument("--rate", type=float, nargs="*", default=[200.0], metavar="PER_S")
     given = parser.parse_args()
     table = Table()
-    with local_cluster(SERVERS, "abd", traced=True) as file:
+    with local_cluster(SERVERS, "abd", options=ClusterOptions(traced=True)) as file:
         for at_once in given.at_once:
             asyncio.run(measure(table, file, at_once, given.rounds, given.window))
         for rate in given.rate:

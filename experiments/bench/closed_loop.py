@@ -9,7 +9,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import NamedTuple, Protocol
 
 from experiments.bench.values import Begun, Values, key_of
 
@@ -50,40 +50,48 @@ class Loop(Protocol):
         """Record an operation that failed, or may have failed."""
 
 
-class ClosedLoop:
-    """The :class:`Loop` of a client, until ``end_s`` or a number of operations.
+class LoopWork(NamedTuple):
+    """The work of the clients of a process, and the record of their operations."""
 
-    The loop ends earlier after ``most`` operations that begin from ``begin_s`` on. ``keys`` has all
-    keys by number and is shared by the clients of a process. The first ``written`` keys have a
-    value from the beginning; a read of any other key may find no value. ``writer`` is the number of
-    this client; no other client of the store has this number, in any process, before or after.
+    read_share: float
+    keys: Sequence[str]
+    """All keys by number."""
+
+    values: Values
+    record: Record
+    end_s: float
+    begin_s: float = 0.0
+    most: float = math.inf
+    """Number of operations from ``begin_s`` on after which a client ends before ``end_s``."""
+
+    written: int | None = None
+    """Number of the first keys with a value from the beginning, by default all keys.
+
+    A read of any other key may find no value.
     """
 
-    def __init__(
-        self,
-        writer: int,
-        read_share: float,
-        keys: Sequence[str],
-        values: Values,
-        record: Record,
-        end_s: float,
-        *,
-        begin_s: float = 0.0,
-        most: float = math.inf,
-        written: int | None = None,
-    ) -> None:
+
+class ClosedLoop:
+    """The :class:`Loop` of a client, until the end of ``work`` or a number of operations.
+
+    ``writer`` is the number of this client; no other client of the store has this number, in any
+    process, before or after.
+    """
+
+    def __init__(self, writer: int, work: LoopWork) -> None:
+        keys = work.keys
         rng = random.Random(writer)
-        self._reads = [rng.random() < read_share for _ in range(_DRAWS)]
+        self._reads = [rng.random() < work.read_share for _ in range(_DRAWS)]
         self._numbers = [rng.randrange(len(keys)) for _ in range(_DRAWS)]
         self._keys = keys
-        self._writer, self._values, self._record, self._end_s = writer, values, record, end_s
-        self._begin_s, self._left = begin_s, most
-        self._always_there = len(keys) if written is None else written
+        self._writer, self._values, self._record = writer, work.values, work.record
+        self._begin_s, self._end_s, self._left = work.begin_s, work.end_s, work.most
+        self._always_there = len(keys) if work.written is None else work.written
         self._count = self._written = 0
         self._reading: int | None = None
         self._began_s = 0.0
         self._due_s: float | None = None
-        record.begun.writes[writer] = 0
+        work.record.begun.writes[writer] = 0
 
     def ask(self) -> Asked | None:
         self._began_s = time.perf_counter()
@@ -173,8 +181,8 @@ class OpenLoop(ClosedLoop):
     begin.
     """
 
-    def __init__(self, arrivals: Arrivals, *arguments: Any, **more: Any) -> None:
-        super().__init__(*arguments, **more)
+    def __init__(self, arrivals: Arrivals, writer: int, work: LoopWork) -> None:
+        super().__init__(writer, work)
         self._arrivals = arrivals
         self._taken_s: float | None = None
         self.missed = 0

@@ -17,7 +17,7 @@ from typing import Literal
 from msgspec import Struct
 
 from ares.results.load_points import LoadPoint
-from experiments.bench.load import Measured, generators
+from experiments.bench.load import LoadExtent, Measured, generators
 from experiments.bench.measured_points import longest_pause_s, point_of, under_fault
 from experiments.bench.peers import Peer
 from experiments.bench.points import FAILURES, Settings, Tell, warm_up
@@ -118,7 +118,11 @@ def _run(
                 _disturbed, pid, fault, seconds * QUIET_PART
             )
             measured = load.run(
-                running.store, workload, settings.warm_s, seconds, running.servers, during
+                running.store,
+                workload,
+                LoadExtent(settings.warm_s, seconds),
+                running.servers,
+                during,
             )
         return _judged(peer.name, fault, victim, number, measured, workload)
 

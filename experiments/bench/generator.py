@@ -17,7 +17,15 @@ import msgspec
 from msgspec import Struct
 
 from ares.platform.loop import run
-from experiments.bench.closed_loop import Arrivals, Asked, ClosedLoop, Loop, OpenLoop, Record
+from experiments.bench.closed_loop import (
+    Arrivals,
+    Asked,
+    ClosedLoop,
+    Loop,
+    LoopWork,
+    OpenLoop,
+    Record,
+)
 from experiments.bench.stores import AresStore, Clients, EtcdStore, RedisStore, Store
 from experiments.bench.values import PRELOADER, Begun, Values
 from experiments.bench.workload import Workload
@@ -161,17 +169,22 @@ async def _through(clients: Clients, plan: Plan, keys: Sequence[str], window: Wi
         loops = [Preload(numbers, plan.workload, values, record) for _ in range(plan.count)]
         record.begun.writes[PRELOADER] = plan.workload.first_written
     else:
-        common = (plan.workload.read_share, keys, values, record, window.end_s)
-        writers, written = range(plan.first, plan.first + plan.count), plan.workload.first_written
+        common = LoopWork(
+            plan.workload.read_share,
+            keys,
+            values,
+            record,
+            end_s=window.end_s,
+            begin_s=window.begin_s,
+            most=math.inf if plan.operations is None else plan.operations,
+            written=plan.workload.first_written,
+        )
+        writers = range(plan.first, plan.first + plan.count)
         if plan.per_s is not None:
             arrivals = Arrivals(plan.per_s, time.perf_counter(), window.end_s, plan.first)
-            loops = [OpenLoop(arrivals, writer, *common, written=written) for writer in writers]
+            loops = [OpenLoop(arrivals, writer, common) for writer in writers]
         else:
-            most = math.inf if plan.operations is None else plan.operations
-            loops = [
-                ClosedLoop(writer, *common, begin_s=window.begin_s, most=most, written=written)
-                for writer in writers
-            ]
+            loops = [ClosedLoop(writer, common) for writer in writers]
     await clients.run(loops)
     missed = (
         0

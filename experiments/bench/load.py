@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -114,6 +115,18 @@ def within_s(counts: Mapping[int, int], share: float) -> float:
     return math.nan
 
 
+class LoadExtent(NamedTuple):
+    """The length of a run, and its rate."""
+
+    warm_s: float
+    seconds: float
+    operations: int | None = None
+    """Number of operations in all after which the window ends earlier."""
+
+    per_s: float | None = None
+    """Number of operations due in a second (an open loop)."""
+
+
 class Generators:
     """The generator processes, for consecutive runs.
 
@@ -160,20 +173,16 @@ class Generators:
         self,
         store: Store,
         workload: Workload,
-        warm_s: float,
-        seconds: float,
+        extent: LoadExtent,
         servers: Mapping[str, int],
         during: Callable[[float], contextlib.AbstractContextManager[None]] | None = None,
         shares: Sequence[float] | None = None,
-        operations: int | None = None,
-        per_s: float | None = None,
     ) -> Measured:
         """Run the workload, divided over the processes. ``during(begin_s)`` surrounds the window.
 
-        ``shares`` are the shares of reads of each process, instead of the workload's share. With
-        ``operations``, the window may end earlier, after so many in all. ``per_s`` operations a
-        second are due (an open loop).
+        ``shares`` are the shares of reads of each process, instead of the workload's share.
         """
+        operations, per_s = extent.operations, extent.per_s
         used = self._processes[: workload.clients]
         plans = []
         for number in range(len(used)):
@@ -188,8 +197,8 @@ class Generators:
             plans.append(Plan(store, mine, self._next_writer, count, operations=most, per_s=rate))
             self._next_writer += count
         self._tell(plans)
-        begin_s = time.perf_counter() + _HEAD_START_S + warm_s
-        window = Window(begin_s, begin_s + seconds)
+        begin_s = time.perf_counter() + _HEAD_START_S + extent.warm_s
+        window = Window(begin_s, begin_s + extent.seconds)
         self._send(len(used), window)
         pids = {
             **servers,

@@ -25,7 +25,7 @@ from experiments.bench.moving_figures import under_load as figures_of
 from experiments.bench.moving_runs import CASES, Case, Load, alone, cluster, under_load
 from experiments.bench.moving_text import duration_row, latency_rows, move_row, text
 from experiments.bench.processes import end_on_sigterm
-from experiments.bench.workload import KIB, size_text
+from experiments.bench.workload import KIB, Workload, size_text
 
 SMALL_BYTES = 100
 CLIENTS = 16
@@ -56,8 +56,7 @@ def with_clients(
             file,
             case,
             load,
-            given.objects,
-            SMALL_BYTES,
+            Workload(load.clients, SMALL_BYTES, given.objects),
             given.seconds,
             given.objects / given.slow if load.slow else None,
         )

@@ -26,7 +26,7 @@ from ares.model.configuration import Configuration
 from ares.model.errors import AresError
 from ares.platform.loop import run
 from ares.registers.operations import read, write
-from experiments.bench.closed_loop import ClosedLoop, Record
+from experiments.bench.closed_loop import ClosedLoop, LoopWork, Record
 from experiments.bench.generator import READY, Preload, say
 from experiments.bench.stores import PAUSE_AFTER_TROUBLE_S
 from experiments.bench.values import PRELOADER, Begun, Values
@@ -221,10 +221,8 @@ async def work(plan: Plan) -> Outcome:
         )
         keys = [workload.key(number) for number in range(workload.keys)]
         writers = range(PRELOADER + 1, PRELOADER + 1 + workload.clients)
-        loops = [
-            ClosedLoop(writer, workload.read_share, keys, values, record, math.inf)
-            for writer in writers
-        ]
+        common = LoopWork(workload.read_share, keys, values, record, end_s=math.inf)
+        loops = [ClosedLoop(writer, common) for writer in writers]
         gc.collect()
         gc.freeze()
         working = asyncio.create_task(clients.run(loops))

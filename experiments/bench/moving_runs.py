@@ -117,8 +117,7 @@ def under_load(
     file: Path,
     case: Case,
     load: Load,
-    objects: int,
-    value_bytes: int,
+    workload: Workload,
     quiet_s: float,
     objects_per_s: float | None = None,
 ) -> Run:
@@ -126,10 +125,7 @@ def under_load(
 
     At most ``objects_per_s`` small objects move in a second.
     """
-    workload, bytes_per_s = (
-        Workload(load.clients, value_bytes, objects),
-        objects_per_s and objects_per_s * OBJECT_BYTES_MIN,
-    )
+    bytes_per_s = objects_per_s and objects_per_s * OBJECT_BYTES_MIN
     with _prepared(file, case, workload, load.per_s, bytes_per_s=bytes_per_s) as (clients, mover):
         pids = _pids(file) | {"clients": [clients.pid], "mover": [mover.pid]}
         _tell(clients, b"begin")

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from ares.cluster.settings import Settings
 from experiments.bench.stores import AresStore, Store
-from experiments.cluster import local_cluster
+from experiments.cluster import ClusterOptions, local_cluster
 
 Durability = Literal["memory", "fsync"]
 N = 5
@@ -93,7 +93,11 @@ class Ares(Struct, frozen=True):
         security = "curve" if self.secured else "none"
         k = self.k if self.dap == "ec" else None
         with local_cluster(
-            self.n, self.dap, k, self.consensus, security=security, durability=self.durability
+            self.n,
+            self.dap,
+            k,
+            self.consensus,
+            ClusterOptions(security=security, durability=self.durability),
         ) as file:
             servers = {
                 str(id): int((file.parent / "run" / f"{id}.pid").read_text())

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from experiments.bench.load import Generators, Measured, generators
+from experiments.bench.load import Generators, LoadExtent, Measured, generators
 from experiments.bench.peers import Peer, Running
 from experiments.bench.processes import BenchError, resident_bytes
 from experiments.bench.workload import FAULTED, Workload
@@ -94,7 +94,7 @@ def warm_up(peer: Peer, running: Running, load: Generators) -> None:
     """Run a store that needs a warm-up for a while, uncounted."""
     if peer.warm_up_s:
         load.preload_once(running.store, FAULTED)
-        load.run(running.store, FAULTED, 0.0, peer.warm_up_s, running.servers)
+        load.run(running.store, FAULTED, LoadExtent(0.0, peer.warm_up_s), running.servers)
 
 
 def _turn(
@@ -106,7 +106,8 @@ def _turn(
     settings: Settings,
 ) -> Turn:
     load.preload_once(running.store, workload)
-    measured = load.run(running.store, workload, settings.warm_s, settings.seconds, running.servers)
+    extent = LoadExtent(settings.warm_s, settings.seconds)
+    measured = load.run(running.store, workload, extent, running.servers)
     return Turn(
         peer, workload.name, round, measured, sum(map(resident_bytes, running.servers.values()))
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ares.client.connect import connect
 from ares.platform.loop import run
-from experiments.bench.load import generators
+from experiments.bench.load import LoadExtent, generators
 from experiments.bench.peers import Ares
 from experiments.bench.processes import cpu_of, resident_bytes
 from experiments.bench.samples import MIB, Sample, load_figures, resident_mib
@@ -50,7 +50,11 @@ def clients(full: bool) -> Iterator[Sample]:
                 load.preload_once(running.store, workload)
                 shares = [1.0] * readers + [0.0] * writers
                 measured = load.run(
-                    running.store, workload, 2 * WARM_S, 2 * SECONDS, running.servers, shares=shares
+                    running.store,
+                    workload,
+                    LoadExtent(2 * WARM_S, 2 * SECONDS),
+                    running.servers,
+                    shares=shares,
                 )
                 memory = {
                     "MiB per server": resident_mib(running.servers.values()) / len(running.servers)
@@ -73,7 +77,9 @@ def keys(full: bool) -> Iterator[Sample]:
             began_s, begun = time.perf_counter(), cpu_of(pids)
             load.preload_once(running.store, workload)
             filled_s, filled = time.perf_counter() - began_s, cpu_of(pids)
-            measured = load.run(running.store, workload, WARM_S, SECONDS, running.servers)
+            measured = load.run(
+                running.store, workload, LoadExtent(WARM_S, SECONDS), running.servers
+            )
             idle_from = cpu_of(pids)
             time.sleep(IDLE_S)
             idle_s = sum(cpu_of(pids).values()) - sum(idle_from.values())
@@ -102,7 +108,9 @@ def servers(full: bool) -> Iterator[Sample]:
                 generators(2) as load,
             ):
                 load.preload_once(running.store, workload)
-                measured = load.run(running.store, workload, WARM_S, SECONDS, running.servers)
+                measured = load.run(
+                    running.store, workload, LoadExtent(WARM_S, SECONDS), running.servers
+                )
             label = "ABD" if dap == "abd" else "EC k=(n-1)/2"
             yield Sample(
                 "servers", label, "servers", n, load_figures(measured), list(measured.wrong)
@@ -124,7 +132,9 @@ def values(full: bool) -> Iterator[Sample]:
             ):
                 load.preload_once(running.store, workload)
                 seconds = SECONDS + 8 * size / MIB / SLOWEST_MIB_S
-                measured = load.run(running.store, workload, WARM_S, seconds, running.servers)
+                measured = load.run(
+                    running.store, workload, LoadExtent(WARM_S, seconds), running.servers
+                )
                 figures = load_figures(measured) | {
                     "MiB/s": measured.per_s * size / MIB,
                     "MiB of all servers": resident_mib(running.servers.values()),

@@ -17,7 +17,7 @@ from ares.client.shared_log import Log
 from ares.model.configuration import Configuration
 from ares.model.errors import AppendUncertain, AresError
 from ares.platform.loop import run
-from experiments.cluster import local_cluster
+from experiments.cluster import ClusterOptions, local_cluster
 from experiments.logs.log_figures import opened, pid_of
 from experiments.measuring import Table
 
@@ -40,18 +40,22 @@ def measure_faults(table: Table, scale: str) -> None:
         "command: time without appends"
     )
     for victim, place in VICTIMS.items():
-        with local_cluster(SERVERS, "abd", consensus=1, durability="fsync") as file:
+        with local_cluster(
+            SERVERS, "abd", consensus=1, options=ClusterOptions(durability="fsync")
+        ) as file:
             table.line(f"killed: {victim}", [run(_failed_over(file, place))], "s")
     table.section(
         "The same, where the autopilot finds it out; with the leading member: that is killed at "
         "the same moment"
     )
     for (victim, place), with_leader in itertools.product(VICTIMS.items(), (False, True)):
-        with local_cluster(SERVERS, "abd", consensus=3, durability="fsync", autopilot=True) as file:
+        with local_cluster(
+            SERVERS, "abd", consensus=3, options=ClusterOptions(durability="fsync", autopilot=True)
+        ) as file:
             killed = f"killed: {victim}{' and the leading member' if with_leader else ''}"
             table.line(killed, [run(_failed_over(file, place, FOUND_S, with_leader))], "s")
     table.section("All entries move to three other servers, fsync")
-    with local_cluster(6, "abd", consensus=1, durability="fsync") as file:
+    with local_cluster(6, "abd", consensus=1, options=ClusterOptions(durability="fsync")) as file:
         run(_moved(table, file, MOVED[scale]))
 
 

@@ -9,7 +9,6 @@ second of work of the busiest server (`busiest_per_s`).
 import subprocess
 import time
 import urllib.request
-from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -85,7 +84,7 @@ def _written(results: Path, each: LogRun, iteration: int, file: LoadFile) -> Pat
 
 
 async def _measured(table: Table, file: Path, each: LogRun, extent: Extent) -> LoadFile:
-    servers = {name: pid for name, pid in pids_of(file).items() if int(name[1:]) < each.servers}
+    servers = _servers_of(file, each)
     points = []
     async with AsyncExitStack() as closing:
         logs = [
@@ -95,8 +94,13 @@ async def _measured(table: Table, file: Path, each: LogRun, extent: Extent) -> L
             for number in range(each.servers)
         ]
         for window in each.windows:
-            points.append(await _point(table, file, logs, each, window, extent, servers))
+            points.append(await _point(table, file, logs, each, window, extent))
     return LoadFile(points, each.protocol, f"{each.object_size} B, {each.read_share:.0%} reads")
+
+
+def _servers_of(file: Path, each: LogRun) -> dict[str, int]:
+    """Return the pids of the servers of a run's chain."""
+    return {name: pid for name, pid in pids_of(file).items() if int(name[1:]) < each.servers}
 
 
 async def opened(
@@ -119,7 +123,6 @@ async def _point(
     each: LogRun,
     window: int,
     extent: Extent,
-    servers: Mapping[str, int],
 ) -> LoadPoint:
     entry, log = bytes(each.object_size), logs[0]
     tail = await log.tail()
@@ -140,7 +143,9 @@ async def _point(
     clients = [
         Coroutines(OurLog(log, work, each.protocol), (AresError,), log.close) for log in logs
     ]
-    spent = await go_through(Together(clients), work, window * len(clients), servers)
+    spent = await go_through(
+        Together(clients), work, window * len(clients), _servers_of(file, each)
+    )
     reads, appends = latency(work.reads), latency(work.appends)
     figures = {"busiest_per_s": spent.count / max(spent.busiest_s, 0.01)}
     if reads:

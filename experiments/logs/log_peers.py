@@ -21,7 +21,7 @@ from experiments.bench.processes import NotStarted
 from experiments.bench.redis import Redis
 from experiments.bench.redis_client import StreamConnection, redis_clients
 from experiments.bench.stores import Clients, Coroutines, EtcdStore, RedisStore
-from experiments.cluster import local_cluster
+from experiments.cluster import ClusterOptions, local_cluster
 from experiments.logs import kafka, nats
 from experiments.logs.kafka import kafka_clients
 from experiments.logs.log_figures import opened, pids_of
@@ -114,7 +114,9 @@ def _redis(durability: Durability) -> Redis:
 @contextmanager
 def _running(name: str, directory: Path, durability: Durability) -> Iterator[Server]:
     if name == OURS:
-        with local_cluster(3, "abd", consensus=1, durability=durability) as file:
+        with local_cluster(
+            3, "abd", consensus=1, options=ClusterOptions(durability=durability)
+        ) as file:
             yield file, pids_of(file)
     elif name in _PROGRAMS:
         with _PROGRAMS[name].running(directory) as server:

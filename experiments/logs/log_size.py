@@ -9,7 +9,7 @@ from ares.client.shared_log import Log
 from ares.model.errors import AresError
 from ares.platform.loop import run
 from experiments.bench.processes import resident_bytes
-from experiments.cluster import local_cluster
+from experiments.cluster import ClusterOptions, local_cluster
 from experiments.logs.log_figures import opened, pids_of
 from experiments.measuring import Goal, Table, timed
 
@@ -31,7 +31,7 @@ MEMORY = Goal(300)
 def measure_size(table: Table, scale: str) -> None:
     """Measure a chain of three with fsync."""
     table.section(f"A log of {SIZE_MIB[scale]} MiB on disk, chain of 3, entries of 1 KiB, fsync")
-    with local_cluster(3, "abd", consensus=1, durability="fsync") as file:
+    with local_cluster(3, "abd", consensus=1, options=ClusterOptions(durability="fsync")) as file:
         run(_size(table, file, SIZE_MIB[scale] * MIB // len(ENTRY)))
 
 

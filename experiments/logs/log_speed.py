@@ -15,7 +15,7 @@ from ares.model.errors import AresError
 from ares.platform.loop import run
 from experiments.bench.processes import resident_bytes
 from experiments.bench.stores import Coroutines
-from experiments.cluster import local_cluster
+from experiments.cluster import ClusterOptions, local_cluster
 from experiments.logs.log_figures import opened, pids_of
 from experiments.logs.log_work import LogWork, OurLog, Spending, Spent, go_through, latency
 from experiments.measuring import Goal, Table
@@ -34,7 +34,9 @@ def measure_speed(table: Table, scale: str) -> None:
     """Measure chains of three, in memory and with fsync."""
     for durability in APPENDS:
         table.section(f"One client process, chain of 3, 256 B, {IN_FLIGHT} in flight, {durability}")
-        with local_cluster(3, "abd", consensus=1, durability=durability) as file:
+        with local_cluster(
+            3, "abd", consensus=1, options=ClusterOptions(durability=durability)
+        ) as file:
             run(_speed(table, file, durability, scale))  # type: ignore[arg-type]
 
 
@@ -44,9 +46,10 @@ async def _speed(
     servers = pids_of(file)
     async with AsyncExitStack() as closing:
         log = await opened(closing, file, "speed", CHAIN)
-        await _load(log, servers, 0.0, 0.5, COUNT[scale])
+        await _load(log, servers, _work(COUNT[scale], 0.5))
         before, tail = sum(map(resident_bytes, servers.values())), await log.tail()
-        spent, work = await _load(log, servers, 0.0, LIMIT_S[scale], COUNT[scale])
+        work = _work(COUNT[scale], LIMIT_S[scale])
+        spent = await _load(log, servers, work)
         grown = (sum(map(resident_bytes, servers.values())) - before) / len(servers) / spent.count
         _tell(table, "appends", spent, APPENDS[durability])
         table.note(
@@ -56,11 +59,12 @@ async def _speed(
         _tell_latency(table, work.appends)
         table.line(
             "appends, one at a time",
-            [(await _load(log, servers, 0.0, 1.0, COUNT[scale], 1))[0].per_s],
+            [(await _load(log, servers, _work(COUNT[scale], 1.0), at_once=1)).per_s],
             "/s",
         )
         tail = await log.tail()
-        spent, work = await _load(log, servers, 1.0, LIMIT_S[scale], COUNT[scale], newest=tail - 1)
+        work = _work(COUNT[scale], LIMIT_S[scale], read_share=1.0, newest=tail - 1)
+        spent = await _load(log, servers, work)
         _tell(table, "reads", spent)
         _tell_latency(table, work.reads)
         ranges = _Ranges(log, tail, COUNT[scale], time.perf_counter() + LIMIT_S[scale])
@@ -78,19 +82,16 @@ async def _speed(
         )
 
 
+def _work(count: int, seconds: float, read_share: float = 0.0, newest: int = 0) -> LogWork:
+    """Return work of at most ``count`` operations that ends ``seconds`` from now."""
+    return LogWork(ENTRY, count, time.perf_counter() + seconds, read_share, newest=newest)
+
+
 async def _load(
-    log: Log,
-    servers: Mapping[str, int],
-    share: float,
-    seconds: float,
-    count: int,
-    at_once: int = IN_FLIGHT,
-    newest: int = 0,
-) -> tuple[Spent, LogWork]:
-    work = LogWork(ENTRY, count, time.perf_counter() + seconds, share, newest=newest)
-    return await go_through(
-        Coroutines(OurLog(log, work), (AresError,), log.close), work, at_once, servers
-    ), work
+    log: Log, servers: Mapping[str, int], work: LogWork, at_once: int = IN_FLIGHT
+) -> Spent:
+    clients = Coroutines(OurLog(log, work), (AresError,), log.close)
+    return await go_through(clients, work, at_once, servers)
 
 
 async def _spent(

@@ -16,7 +16,7 @@ from ares.cluster.settings import Settings
 from ares.platform.loop import run
 from ares.results.load_points import LoadFile, LoadPoint
 from experiments.bench.etcd_leader import leads
-from experiments.bench.load import Generators, Measured, generators
+from experiments.bench.load import Generators, LoadExtent, Measured, generators
 from experiments.bench.measured_points import goes_on, point_of, write_load
 from experiments.bench.stores import AresStore, EtcdStore, Store
 from experiments.bench.workload import Workload, size_text
@@ -112,14 +112,16 @@ class _Points:
         """Run all clients for a moment, uncounted."""
         self._measure(
             structs.replace(self._workload, clients=min(16, self._load.clients_max)),
-            seconds=WARM_UP_S,
+            LoadExtent(WARM_S, WARM_UP_S),
         )
 
     def all(self, *, with_curve: bool) -> Iterator[LoadPoint]:
         """Measure closed loops, and open loops after them."""
         load, workload, rates = self._load, self._workload, list[float]()
         while True:
-            measured = self._measure(workload, operations=load.operations, seconds=load.seconds)
+            measured = self._measure(
+                workload, LoadExtent(WARM_S, load.seconds, operations=load.operations)
+            )
             yield point_of(measured, workload, curve=with_curve)
             rates.append(measured.per_s)
             if 2 * workload.clients > load.clients_max or not goes_on(rates, load.growth):
@@ -130,20 +132,11 @@ class _Points:
             offered_per_s = share * max(rates)
             seconds = min(load.seconds, load.operations / offered_per_s)
             measured = self._measure(
-                workload, seconds=max(seconds, 2 * WARM_S), per_s=offered_per_s
+                workload, LoadExtent(WARM_S, max(seconds, 2 * WARM_S), per_s=offered_per_s)
             )
             yield point_of(measured, workload, offered_per_s=offered_per_s)
 
-    def _measure(
-        self,
-        workload: Workload,
-        *,
-        seconds: float,
-        operations: int | None = None,
-        per_s: float | None = None,
-    ) -> Measured:
-        measured = self._processes.run(
-            self._store, workload, WARM_S, seconds, {}, operations=operations, per_s=per_s
-        )
+    def _measure(self, workload: Workload, extent: LoadExtent) -> Measured:
+        measured = self._processes.run(self._store, workload, extent, {})
         self.wrong += measured.wrong
         return measured

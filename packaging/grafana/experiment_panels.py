@@ -281,8 +281,7 @@ def experiments() -> dict[str, Any]:
         "ares-experiments",
         "Ares: experiments",
         about,
-        "now-10y",
-        "",
+        ("now-10y", ""),
         variables,
         panels(EXPERIMENTS, "influxdb"),
     )

@@ -513,8 +513,7 @@ def live() -> dict[str, Any]:
         "ares-live",
         "Ares: live operation",
         about,
-        "now-1h",
-        "10s",
+        ("now-1h", "10s"),
         variables,
         panels(LIVE, "prometheus"),
     )

@@ -225,12 +225,15 @@ def dashboard(
     uid: str,
     title: str,
     about: str,
-    since: str,
-    refresh: str,
+    times: tuple[str, str],
     variables: list[dict[str, Any]],
     made: list[dict[str, Any]],
 ) -> dict[str, Any]:
-    """Return the JSON that Grafana imports."""
+    """Return the JSON that Grafana imports.
+
+    ``times`` are the begin of the shown time, and how often the dashboard is refreshed.
+    """
+    since, refresh = times
     head = {
         "uid": uid,
         "title": title,
@@ -240,10 +243,9 @@ def dashboard(
         "editable": True,
         "graphTooltip": 1,
     }
-    times = {"time": {"from": since, "to": "now"}, "timezone": "browser", "refresh": refresh}
     return (
         head
-        | times
+        | {"time": {"from": since, "to": "now"}, "timezone": "browser", "refresh": refresh}
         | {
             "templating": {"list": variables},
             "annotations": {"list": []},

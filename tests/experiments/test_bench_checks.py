@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from experiments.bench.__main__ import arguments, chosen, write
-from experiments.bench.closed_loop import ClosedLoop, Record
+from experiments.bench.closed_loop import ClosedLoop, LoopWork, Record
 from experiments.bench.figures import Report, points
 from experiments.bench.load import Measured
 from experiments.bench.measured_points import longest_pause_s
@@ -89,9 +89,8 @@ async def test_the_load_finds_a_store_that_returns_wrong_values(wrong):
     record.begun.writes[PRELOADER] = KEYS
     keys = [workload.key(number) for number in range(KEYS)]
     shelf = Shelf(wrong, values, workload)
-    loops = [
-        ClosedLoop(writer, 0.5, keys, values, record, math.inf, most=500) for writer in range(1, 5)
-    ]
+    common = LoopWork(0.5, keys, values, record, end_s=math.inf, most=500)
+    loops = [ClosedLoop(writer, common) for writer in range(1, 5)]
     await Coroutines(shelf, (), shelf.close).run(loops)
     assert record.operations
     assert bool(record.wrong) is wrong

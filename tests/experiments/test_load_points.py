@@ -22,7 +22,7 @@ from ares.results.load_points import (
     points_of,
     read_points,
 )
-from experiments.bench.closed_loop import Arrivals, ClosedLoop, OpenLoop, Record
+from experiments.bench.closed_loop import Arrivals, ClosedLoop, LoopWork, OpenLoop, Record
 from experiments.bench.generator import bucket
 from experiments.bench.load import Measured, within_s
 from experiments.bench.measured_points import (
@@ -101,7 +101,8 @@ async def test_an_open_loop_counts_from_when_an_operation_was_due():
     """
     record, store, begin_s = Record(), Slow(0.02), time.perf_counter()
     arrivals = Arrivals(100.0, begin_s, begin_s + 0.5, 3)
-    loop = OpenLoop(arrivals, 1, 1.0, ["k"], Values(16, 1), record, begin_s + 0.5, written=0)
+    work = LoopWork(1.0, ["k"], Values(16, 1), record, end_s=begin_s + 0.5, written=0)
+    loop = OpenLoop(arrivals, 1, work)
     await Coroutines(store, (), store.close).run([loop])
     waits = [began_s - due_s for due_s, began_s, _, _ in record.operations]
     assert all(wait >= 0 for wait in waits)
@@ -115,19 +116,16 @@ async def test_an_open_loop_counts_from_when_an_operation_was_due():
 
 async def test_a_closed_loop_ends_with_its_operations():
     record, store, begin_s = Record(), Slow(0.0), time.perf_counter()
-    loop = ClosedLoop(
-        1, 0.5, ["k"], Values(16, 1), record, begin_s + 30.0, begin_s=begin_s, most=7, written=0
-    )
-    await Coroutines(store, (), store.close).run([loop])
+    work = LoopWork(0.5, ["k"], Values(16, 1), record, begin_s + 30.0, begin_s, most=7, written=0)
+    await Coroutines(store, (), store.close).run([ClosedLoop(1, work)])
     assert len(record.operations) == 7
     assert all(due_s == began_s for due_s, began_s, _, _ in record.operations)
 
 
 async def test_a_read_that_finds_nothing_where_a_value_was_is_wrong():
     record, store = Record(), Slow(0.0)
-    await Coroutines(store, (), store.close).run(
-        [ClosedLoop(1, 1.0, ["k"], Values(16, 1), record, time.perf_counter() + 30.0, most=1)]
-    )
+    work = LoopWork(1.0, ["k"], Values(16, 1), record, time.perf_counter() + 30.0, most=1)
+    await Coroutines(store, (), store.close).run([ClosedLoop(1, work)])
     assert list(record.wrong) == ["a read of k returned what no write of it wrote: nothing"]
 
 
