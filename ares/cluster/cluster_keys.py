@@ -14,11 +14,19 @@ from msgspec import Struct
 from ares.cluster.tables import FileTable
 from ares.model.errors import BadInput
 from ares.model.identity import ServerId
+from ares.model.messages import Role
 from ares.platform.named_files import refuse
 from ares.platform.trusted_files import require_own
-from ares.security.clients_file import NAME, NAME_EXPECTED, alone, read_clients, write_clients
+from ares.security.clients_file import (
+    NAME,
+    NAME_EXPECTED,
+    ROLES,
+    Client,
+    alone,
+    read_clients,
+    write_clients,
+)
 from ares.security.keys import SecretKey, SigningKey, is_key, may_be_key, read_key, write_secret
-from ares.security.roles import ROLES, Client, Role
 
 FIRST_CLIENT = "admin"
 KEYS_NAME = "keys"

@@ -1,12 +1,11 @@
 """A session's state: jobs and their tasks, Togethers, and rounds that wait for a quorum."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec import Struct
 
 from ares.engine.effects import Gather, Operation, Together
-from ares.engine.recording import Recording
 from ares.model.errors import ElementRefused, NotAuthorized, Unavailable, Uncertain
 from ares.model.identity import NO_DOMAIN, DomainName, ObjectName, ServerId, shown
 from ares.model.messages import REPLY_OF, PutData, Question, Reason
@@ -29,6 +28,32 @@ class About(Struct, frozen=True, gc=False):
         return f"{self.what} of {self.kind}{shown(self.name)}"
 
 
+class Recorder(Protocol):
+    """The port to which a session reports the actions of a job (ares/engine/recording.py)."""
+
+    def resumed(self, task: "Task") -> None: ...
+
+    def asked(self, round: "Round") -> None: ...
+
+    def heard(
+        self, round: "Round", server: ServerId, reply: Any, connected_s: float | None
+    ) -> None: ...
+
+    def asked_rest(self, round: "Round") -> None: ...
+
+    def refused(self, round: "Round", server: ServerId) -> None: ...
+
+    def sent_again(self, round: "Round") -> None: ...
+
+    def waited_long_enough(self, round: "Round") -> None: ...
+
+    def concluded(self, round: "Round", error: Exception | None = None) -> None: ...
+
+    def waits(self, task: "Task", what: str) -> None: ...
+
+    def ended(self, task: "Task") -> None: ...
+
+
 class Task(Struct, eq=False):
     """A running generator: a job's own, or an operation started by a Together (``fan``).
 
@@ -44,7 +69,7 @@ class Task(Struct, eq=False):
     call: int | None = None
     ended: bool = False
     asking: bool = False
-    recording: Recording | None = None
+    recording: Recorder | None = None
 
     @property
     def job(self) -> "Job":

@@ -10,17 +10,15 @@ nested as the functions are. ares/tracing/spans.py has the papers' names for the
 from collections import deque
 from collections.abc import Callable
 from types import GeneratorType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct, structs
 
+from ares.engine.jobs import Round, Task
 from ares.model.configuration import Configuration
 from ares.model.identity import ServerId
 from ares.model.messages import DataReply, Keyed, PutData, TagReply
 from ares.model.tag import Tag
-
-if TYPE_CHECKING:
-    from ares.engine.jobs import Round, Task
 
 Clock = Callable[[], float]
 Computed = tuple[str, float, float]
@@ -134,7 +132,7 @@ class Recording:
 
     # -- what a session reports --------------------------------------------------------------------
 
-    def resumed(self, task: "Task") -> None:
+    def resumed(self, task: Task) -> None:
         """Record that the task goes on."""
         now = self._resumed_s = self._clock()
         self._computed.clear()
@@ -146,7 +144,7 @@ class Recording:
             if waited.ended_s is None:
                 waited.ended_s = now
 
-    def asked(self, round: "Round") -> None:
+    def asked(self, round: Round) -> None:
         """Record a task's wait for this round, and give the round's requests their context."""
         gather, requests = round.gather, round.requests
         part = self._rounds[round.call] = self._wait(round.task, "round")
@@ -168,9 +166,7 @@ class Recording:
             else:
                 round.requests = _with(requests, context)
 
-    def heard(
-        self, round: "Round", server: ServerId, reply: Any, connected_s: float | None
-    ) -> None:
+    def heard(self, round: Round, server: ServerId, reply: Any, connected_s: float | None) -> None:
         """Record a reply to a round that has not ended."""
         if server not in round.answers:
             handled_s, durable_s = getattr(reply, "spent", None) or (None, None)
@@ -186,26 +182,26 @@ class Recording:
                 Heard(server, self._clock(), handled_s, durable_s, tag, connected_s)
             )
 
-    def asked_rest(self, round: "Round") -> None:
+    def asked_rest(self, round: Round) -> None:
         """Record that the servers spared by the round are asked now."""
         self._rounds[round.call].spared_asked_s = self._clock()
 
-    def refused(self, round: "Round", server: ServerId) -> None:
+    def refused(self, round: Round, server: ServerId) -> None:
         """Record that the server refuses."""
         self._rounds[round.call].refused += (server,)
 
-    def sent_again(self, round: "Round") -> None:
+    def sent_again(self, round: Round) -> None:
         """Record that the silent servers are asked again."""
         part = self._rounds[round.call]
         part.sent_again += 1
         if part.spared and part.spared_asked_s is None:
             part.spared_asked_s = self._clock()
 
-    def waited_long_enough(self, round: "Round") -> None:
+    def waited_long_enough(self, round: Round) -> None:
         """Record that the round goes on without its silent servers."""
         self._rounds[round.call].silent_s = self._clock()
 
-    def concluded(self, round: "Round", error: Exception | None = None) -> None:
+    def concluded(self, round: Round, error: Exception | None = None) -> None:
         """Record the end of a round, or its failure.
 
         The time after the last reply, or after the wait for silent servers, was spent on judging
@@ -218,11 +214,11 @@ class Recording:
             part.ended_s = part.heard[-1].at_s if part.silent_s is None else part.silent_s
             self._add(RecordedPart("settled", part.parent, part.ended_s, self._clock()))
 
-    def waits(self, task: "Task", what: str) -> None:
+    def waits(self, task: Task, what: str) -> None:
         """Record another wait: for ``consensus``, in a ``pause``, or for a turn in a ``queue``."""
         self._wait(task, what)
 
-    def ended(self, task: "Task") -> None:
+    def ended(self, task: Task) -> None:
         """Record the end of a task, or its abort; the end of the first task ends the operation."""
         now, standing = self._clock(), self._standing.pop(task, None)
         if standing is not None:
@@ -248,7 +244,7 @@ class Recording:
 
     # -- parts -------------------------------------------------------------------------------------
 
-    def _wait(self, task: "Task", name: str) -> RecordedPart:
+    def _wait(self, task: Task, name: str) -> RecordedPart:
         now, standing = self._clock(), self._standing.get(task)
         if standing is None:
             standing = self._standing[task] = _Standing()
@@ -259,7 +255,7 @@ class Recording:
         part = standing.waiting = self._add(RecordedPart(name, within, now))
         return part
 
-    def _stand(self, task: "Task", stack: list[tuple[object, RecordedPart]]) -> RecordedPart:
+    def _stand(self, task: Task, stack: list[tuple[object, RecordedPart]]) -> RecordedPart:
         """Return the part of the innermost generator in which the task is now.
 
         New generators began when the task went on; generators left since ended at the same time.

@@ -21,11 +21,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ares.model.errors import BadInput
+from ares.model.messages import Role
 from ares.platform.logs import is_worth_a_line
 from ares.platform.named_files import NotToml, parse_toml, read_named
 from ares.platform.trusted_files import replace_durably, require_own
 from ares.security.keys import SecretKey, is_key, shown
-from ares.security.roles import ROLES, Client
+
+ROLES = {role.name.lower(): role for role in Role}
 
 LOOK_AGAIN_S = 1.0
 FORMAT = 1
@@ -46,6 +48,19 @@ key = "{key}"
 """
 
 _log = logging.getLogger(__name__)
+
+
+class Client(Struct, frozen=True):
+    """An authorised client.
+
+    ``name`` is for people, ``key`` is the public key (hex) proved by the client. ``server``: the id
+    of the server with this key; empty for other clients.
+    """
+
+    name: str
+    key: str
+    role: Role
+    server: str = ""
 
 
 class _ClientTable(Struct, frozen=True, forbid_unknown_fields=True):

@@ -13,9 +13,7 @@ name clients could not replace an object that stops a move (`takes_more_than_wri
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from ares.model.configuration import Configuration, Status, Successor
@@ -35,30 +33,12 @@ from ares.model.messages import (
     ReadConfig,
     Reason,
     Refused,
+    Role,
     TellFinalized,
     WriteConfig,
 )
-from ares.model.messages import Role as Role
 from ares.replica.hosting import Hosting
-
-if TYPE_CHECKING:
-    from ares.security.clients_file import AuthorisedClients
-
-ROLES = {role.name.lower(): role for role in Role}
-
-
-class Client(Struct, frozen=True):
-    """An authorised client.
-
-    ``name`` is for people, ``key`` is the public key (hex) proved by the client. ``server``: the id
-    of the server with this key; empty for other clients.
-    """
-
-    name: str
-    key: str
-    role: Role
-    server: str = ""
-
+from ares.security.clients_file import AuthorisedClients, Client
 
 NOTHING_HOSTED: Mapping[ConfigurationId, Hosting] = {}
 """The objects hosted by a consensus member: none."""
@@ -73,7 +53,7 @@ class Admission:
     """
 
     def __init__(
-        self, authorised: "AuthorisedClients", decided: Callable[[Configuration], bool]
+        self, authorised: AuthorisedClients, decided: Callable[[Configuration], bool]
     ) -> None:
         self._authorised = authorised
         self._decided = decided

@@ -34,7 +34,7 @@ from ares.consensus.port import Consensus, Notes
 from ares.model.configuration import Configuration
 from ares.model.errors import AresError, BadInput, DirectoryLost
 from ares.model.identity import ClientId, ObjectName, ServerId
-from ares.model.messages import DETAIL_CHARACTERS_MAX, Bring, Element
+from ares.model.messages import DETAIL_CHARACTERS_MAX, Bring, Element, Role
 from ares.model.tag import Tag
 from ares.net.transports import connections, listener_at
 from ares.platform import compiled, logs, tasks
@@ -45,8 +45,8 @@ from ares.platform.metrics import Traffic
 from ares.platform.release import version
 from ares.platform.trusted_files import let_nobody_else_write
 from ares.security.certificates import Signer, Verifier
-from ares.security.clients_file import AuthorisedClients, Lock
-from ares.security.roles import Admission, Client, Role
+from ares.security.clients_file import AuthorisedClients, Client, Lock
+from ares.security.roles import Admission
 from ares.server.bringing import AT_ONCE_BYTES, Bringing
 from ares.server.monitor import Monitor, Subject, WatchedMember, WatchedServer
 from ares.server.queue_probe import QueueProbe

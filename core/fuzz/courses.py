@@ -23,10 +23,10 @@ from ares.model.messages import (
     ListObjects,
     PutData,
     ReadConfig,
+    Role,
     WriteConfig,
 )
 from ares.model.tag import TAG_ZERO, Tag
-from ares.security.roles import Role
 from tests.compiled.server_twins import FOREIGN, HOSTED, INITIAL, Half, Keyed, twins
 from tests.property.test_compiled_client import CONFIGURATIONS, NAMES, ODD, SERVERS, VALUES, Both
 

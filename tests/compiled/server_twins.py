@@ -9,12 +9,12 @@ from ares.model.codec import Encoded, decode_requests, encode, encode_array
 from ares.model.configuration import Configuration, Server
 from ares.model.errors import BadMessage
 from ares.model.identity import DEFAULT_DOMAIN
-from ares.model.messages import Introduce
+from ares.model.messages import Introduce, Role
 from ares.net.zmtp.frames import head
 from ares.platform.compiled import CORE
 from ares.replica.replica import Replica
-from ares.security.clients_file import KeyedSender
-from ares.security.roles import Admission, Client, Role
+from ares.security.clients_file import Client, KeyedSender
+from ares.security.roles import Admission
 from ares.server.storage_server import StorageServer
 from tests.journal.memory_journal import Kept, MemoryJournal
 

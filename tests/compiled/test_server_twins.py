@@ -23,12 +23,12 @@ from ares.model.messages import (
     ListObjects,
     PutData,
     ReadConfig,
+    Role,
     WriteConfig,
 )
 from ares.model.tag import NUMBER_FLOOR, Tag
 from ares.net.zmtp.frames import head
 from ares.platform.compiled import CORE
-from ares.security.roles import Role
 from tests.compiled.server_twins import CODED, DEEP, FOREIGN, HOSTED, INITIAL, Keyed, twins
 
 pytestmark = pytest.mark.skipif(CORE is None, reason="nothing is compiled")

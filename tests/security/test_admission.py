@@ -51,6 +51,7 @@ from ares.model.messages import (
     Reason,
     Refused,
     Request,
+    Role,
     Scrub,
     SetLogLevel,
     TellFinalized,
@@ -62,7 +63,8 @@ from ares.model.tag import Tag
 from ares.replica.hosting import Hosting
 from ares.replica.replica import Replica
 from ares.security import roles as admission
-from ares.security.roles import Admission, Client, Role
+from ares.security.clients_file import Client
+from ares.security.roles import Admission
 
 CALL = CallId(5)
 KEY = ObjectName("key")

@@ -13,9 +13,15 @@ from ares.cluster.cluster_keys import SecuritySettings, authorise, revoke
 from ares.cluster.settings import Settings
 from ares.model.errors import BadInput
 from ares.model.identity import ServerId
-from ares.security.clients_file import AuthorisedClients, KeyedSender, read_clients, write_clients
+from ares.model.messages import Role
+from ares.security.clients_file import (
+    AuthorisedClients,
+    Client,
+    KeyedSender,
+    read_clients,
+    write_clients,
+)
 from ares.security.keys import SecretKey, SigningKey, write_secret
-from ares.security.roles import Client, Role
 from ares.server.process import certifying, guard_of, processes_as_clients
 
 

@@ -10,9 +10,10 @@ from unittest.mock import patch
 import pytest
 
 from ares.model.codec import decode, encode
-from ares.model.messages import AnyMessage, GetData, ListObjects, WriteConfig
+from ares.model.messages import AnyMessage, GetData, ListObjects, Role, WriteConfig
 from ares.security import roles as admission
-from ares.security.roles import Admission, Client, Role
+from ares.security.clients_file import Client
+from ares.security.roles import Admission
 from ares.testing.sim.plan import SCENARIOS, draw
 from ares.testing.sim.run import run_plan
 from ares.testing.sim.simulated_server import SimServer

@@ -11,13 +11,10 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ares.model.codec import FRAME_BYTES_MAX, FRAMES_MAX, Frame
 from ares.model.errors import AresError
-
-if TYPE_CHECKING:
-    from ares.net.zmtp.curve import CurveCipher
 
 DEALER = b"DEALER"
 ROUTER = b"ROUTER"
@@ -97,6 +94,19 @@ class NotAdmitted(NotZmtp):
         self.answer = answer
 
 
+class Cipher(Protocol):
+    """The encryption of a connection after its handshake; see ares/net/zmtp/curve.py."""
+
+    overhead_bytes: int
+    """Most bytes of a frame beside its content."""
+
+    def seal(self, frames: Sequence[Frame]) -> Iterator[bytearray]: ...
+
+    def seal_command(self, command: bytes) -> bytearray: ...
+
+    def open(self, memory: memoryview, start: int, end: int) -> tuple[int, int]: ...
+
+
 class Handshake(ABC):
     """A side of a connection's handshake.
 
@@ -108,7 +118,7 @@ class Handshake(ABC):
 
     mechanism: bytes
     properties: bytes | None = None
-    cipher: "CurveCipher | None" = None
+    cipher: Cipher | None = None
     client_key = ""
 
     @abstractmethod
@@ -282,7 +292,7 @@ class Incoming:
     def __init__(self, kind: bytes, scratch: memoryview, handshake: Handshake) -> None:
         self.ready = False
         self.client_key = self.site = ""
-        self.cipher: CurveCipher | None = None
+        self.cipher: Cipher | None = None
         self.answers: list[bytes | bytearray] = []
         self.after_greeting = b""
         self.held_bytes = 0

@@ -1,7 +1,7 @@
 """A simulated server as a client: the server asks peers for elements, to repair or take over."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ares.engine.effects import Operation
 from ares.engine.session import Session
@@ -12,9 +12,7 @@ from ares.model.identity import ServerId
 from ares.model.messages import Bring, Element
 from ares.registers.repair import bring_element
 from ares.testing.sim.simulated_server import SimServer
-
-if TYPE_CHECKING:
-    from ares.testing.sim.run import SimRun
+from ares.testing.sim.world import World
 
 TICK_S = 0.1
 PATIENCE_S = 30.0
@@ -27,13 +25,17 @@ def told(error: BaseException | None) -> str:
     return str(error or "")
 
 
+Post = Callable[[str, str, list[bytes]], None]
+"""A function that sends the frames of a message: names of the sender and of a server, frames."""
+
+
 class Asker:
     """The client side of ``server``. ``name``: the name of this client."""
 
-    def __init__(self, run: "SimRun", server: SimServer, what: str = "asker") -> None:
+    def __init__(self, world: World, post: Post, server: SimServer, what: str = "asker") -> None:
         self.name = f"{server.name}'s {what}"
-        self._run = run
-        self._world = run.world
+        self._world = world
+        self._post = post
         self._server = server
         self._session = Session()
         self._ticking = False
@@ -62,7 +64,7 @@ class Asker:
 
     def _flush(self) -> None:
         for server, messages in self._session.take_outbox().items():
-            self._run.post(self, server, encode(messages))
+            self._post(self.name, server, encode(messages))
         self._session.contacts.clear()
         self._session.hints.clear()
         if self._session.busy and not self._ticking:

@@ -13,7 +13,6 @@ import errno
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
 
 from ares.model.codec import Frame, Outgoing
 from ares.model.configuration import Configuration
@@ -29,15 +28,12 @@ from ares.server.serving import recovered
 from ares.server.storage_server import StorageServer
 from ares.store.journal.log import LogJournal
 from ares.store.journal.segments import SUFFIX, Owner
-from ares.testing.sim.asker import Asker
+from ares.testing.sim.asker import Asker, Post
 from ares.testing.sim.invariants import PromiseBroken, ServerWatch, SimPromises
 from ares.testing.sim.model_disk import ModelDisk, PowerLost
 from ares.testing.sim.plan import member
 from ares.testing.sim.simulated_server import Respond, SimServer, answered, changes, decoded
 from ares.testing.sim.world import World
-
-if TYPE_CHECKING:
-    from ares.testing.sim.run import SimRun
 
 DIRECTORY = Path("store")
 
@@ -296,8 +292,8 @@ class Scrubber(Asker):
 
     _server: JournalServer
 
-    def __init__(self, run: "SimRun", server: JournalServer) -> None:
-        super().__init__(run, server, "scrub")
+    def __init__(self, world: World, post: Post, server: JournalServer) -> None:
+        super().__init__(world, post, server, "scrub")
         self._pulling: set[Key] = set()
         self._world.after(SCRUB_EVERY_S * self._world.rng.random(), self._look)
 

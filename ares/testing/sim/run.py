@@ -100,11 +100,11 @@ class SimRun:
         watches = [ServerWatch(places, self.values) for _ in range(plan.servers)]
         self.servers = [self._server(number, watch) for number, watch in enumerate(watches)]
         scrubbers = [
-            Scrubber(self, server)
+            Scrubber(self.world, self.post, server)
             for server in self.servers
             if isinstance(server, JournalServer) and plan.scrubs
         ]
-        askers = [Asker(self, server) for server in self.servers]
+        askers = [Asker(self.world, self.post, server) for server in self.servers]
         for server, asker in zip(self.servers, askers, strict=True):
             server.fetch = asker.fetch
         self._scrubbers = scrubbers
@@ -133,8 +133,8 @@ class SimRun:
 
     # -- services for clients ----------------------------------------------------------------------
 
-    def post(self, client: SimClient | Asker, server: str, frames: list[bytes]) -> None:
-        self.world.send(client.name, server, frames, self._by_name[server].receive)
+    def post(self, client: str, server: str, frames: list[bytes]) -> None:
+        self.world.send(client, server, frames, self._by_name[server].receive)
 
     def _respond(self, server: str, client: str, replies: Sequence[Outgoing]) -> None:
         # A network copies its messages: the parts of elements may be views of a store.

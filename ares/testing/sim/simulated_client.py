@@ -5,10 +5,10 @@ Versioned writes are over the version that the client last saw of the key: t0 in
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ares.dap.primitives import Found
-from ares.engine.effects import Operation
+from ares.engine.effects import Agree, Announce, Operation
 from ares.engine.session import Session
 from ares.fragment.block import genesis_name
 from ares.model.codec import encode
@@ -26,14 +26,12 @@ from ares.registers.coverable import Covered, read_versioned, write_versioned
 from ares.registers.operations import delete, read, write
 from ares.registers.small_objects import small_objects
 from ares.registers.survey import Names, list_mentioned
-from ares.testing.sim.files import FileOperation, Files, pair
-from ares.testing.sim.invariants import PromiseBroken
-from ares.testing.sim.plan import SimClientPlan, SimStep, member
-from ares.testing.sim.world import name_configuration
+from ares.testing.sim.files import FileChronicle, FileOperation, Files, pair
+from ares.testing.sim.invariants import PromiseBroken, Values
+from ares.testing.sim.plan import SimClientPlan, SimPlan, SimStep, member
+from ares.testing.sim.simulated_server import SimServer
+from ares.testing.sim.world import SimConsensus, World, name_configuration
 from ares.testing.verify.history import Event
-
-if TYPE_CHECKING:
-    from ares.testing.sim.run import SimRun
 
 PATIENCE_S = 100_000.0
 """Time limit of operations: none gives up; an unfinished operation at the end is a finding."""
@@ -48,6 +46,33 @@ PADDING = b"."
 """Padding that makes values longer than in the history."""
 
 
+class CallerRun(Protocol):
+    """The parts of a run that every client uses."""
+
+    world: World
+    consensus: SimConsensus
+
+    def consult(
+        self,
+        client: Any,
+        what: Agree | Announce,
+        answer: Callable[[Any], None],
+        refuse: Callable[[Exception], None],
+    ) -> None: ...
+
+
+class ClientRun(CallerRun, Protocol):
+    """The parts of a run that a client of objects and files uses."""
+
+    plan: SimPlan
+    events: list[Event]
+    chronicle: FileChronicle
+    values: Values
+    servers: list[SimServer]
+
+    def post(self, client: str, server: str, frames: list[bytes]) -> None: ...
+
+
 class SimCaller:
     """A client with a session, in a run.
 
@@ -60,7 +85,7 @@ class SimCaller:
     asking: Session
     tick_s = 0.1
 
-    def __init__(self, run: Any, name: str) -> None:
+    def __init__(self, run: CallerRun, name: str) -> None:
         self.name = name
         self.dead = False
         self._run = run
@@ -106,7 +131,9 @@ class SimCaller:
 class SimClient(SimCaller):
     """A client. ``done``: the plan is finished. ``running``: the operation of each lane."""
 
-    def __init__(self, run: "SimRun", plan: SimClientPlan, number: int, c0: Configuration) -> None:
+    _run: ClientRun
+
+    def __init__(self, run: ClientRun, plan: SimClientPlan, number: int, c0: Configuration) -> None:
         super().__init__(run, plan.name)
         self.running: dict[int, Event] = {}
         self.failures: list[Exception] = []
@@ -316,7 +343,9 @@ class SimClient(SimCaller):
 
     def _post_all(self) -> None:
         for server, letter in self.session.take_letters().items():
-            self._run.post(self, server, [letter] if isinstance(letter, bytes) else encode(letter))
+            self._run.post(
+                self.name, server, [letter] if isinstance(letter, bytes) else encode(letter)
+            )
 
 
 def _data(step: SimStep, value: str) -> bytes:

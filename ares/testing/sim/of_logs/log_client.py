@@ -1,6 +1,6 @@
 """A simulated client of a log: the real session, a plan's steps in turn, a recorded history."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ares.engine.effects import Operation
 from ares.model.codec import decode_replies
@@ -14,17 +14,15 @@ from ares.model.errors import (
 )
 from ares.model.identity import ClientId, ServerId
 from ares.model.log_messages import SECRET_BYTES
+from ares.model.messages import AnyMessage
 from ares.sharedlog.log_operations import Follower
 from ares.sharedlog.log_session import LogSession
 from ares.sharedlog.quick_reads import ReadManner
 from ares.testing.sim.invariants import PromiseBroken
-from ares.testing.sim.of_logs.log_plan import LOG, LogClientPlan, LogStep, chain_of
-from ares.testing.sim.simulated_client import FULL, SimCaller
+from ares.testing.sim.of_logs.log_plan import LOG, LogClientPlan, LogPlan, LogStep, chain_of
+from ares.testing.sim.simulated_client import FULL, CallerRun, SimCaller
 from ares.testing.verify.history import Outcome
 from ares.testing.verify.log_history import LogEvent, LogOperation
-
-if TYPE_CHECKING:
-    from ares.testing.sim.of_logs.log_run import LogRun
 
 PATIENCE_S = 100_000.0
 
@@ -36,13 +34,24 @@ KINDS: dict[str, LogOperation] = {
 READS = ("read", "read-range", "read-uncommitted")
 
 
+class LogClientRun(CallerRun, Protocol):
+    """The parts of a run that a client of a log uses."""
+
+    plan: LogPlan
+    events: list[LogEvent]
+    uncommitted: list[str]
+
+    def post(self, sender: str, receiver: str, messages: list[AnyMessage]) -> None: ...
+
+
 class LogClient(SimCaller):
     """A client of a log. ``running``: operations under way. ``tail``: the known end of the log."""
 
     session: LogSession
+    _run: LogClientRun
     tick_s = 0.05
 
-    def __init__(self, run: "LogRun", plan: LogClientPlan, number: int) -> None:
+    def __init__(self, run: LogClientRun, plan: LogClientPlan, number: int) -> None:
         super().__init__(run, plan.name)
         self.tail = 0
         self.running: dict[int, LogEvent | None] = {}

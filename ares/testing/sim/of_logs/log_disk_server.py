@@ -5,7 +5,7 @@ Hosted logs and journals run as on a durable server.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
 from ares.model.codec import decode
 from ares.model.errors import BadInput, StoreDamaged
@@ -20,11 +20,8 @@ from ares.store.journal.segments import Owner
 from ares.testing.sim.invariants import PromiseBroken
 from ares.testing.sim.journal_server import AGAIN, Process, disk_changes
 from ares.testing.sim.model_disk import ModelDisk, PowerLost
-from ares.testing.sim.of_logs.log_server import TICK_S, LogServer, SimSender
+from ares.testing.sim.of_logs.log_server import TICK_S, LogServer, LogServerRun, SimSender
 from ares.testing.sim.plan import member
-
-if TYPE_CHECKING:
-    from ares.testing.sim.of_logs.log_run import LogRun
 
 DIRECTORY = Path("log")
 LEFT_BYTES_MAX = 4096
@@ -67,7 +64,7 @@ class DiskLogServer(LogServer):
     the start.
     """
 
-    def __init__(self, run: "LogRun", number: int) -> None:
+    def __init__(self, run: LogServerRun, number: int) -> None:
         self._files = ModelDisk(run.world.rng)
         super().__init__(run, number)
 

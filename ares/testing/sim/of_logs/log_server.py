@@ -1,7 +1,7 @@
 """Simulated servers of a log: the real node over a disk with late syncs; and the invariants."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 from msgspec import structs
 
@@ -15,10 +15,9 @@ from ares.sharedlog.facts_of_log import LogFact
 from ares.sharedlog.node import LogNode
 from ares.sharedlog.stretch import Stretch
 from ares.testing.sim.invariants import PromiseBroken
+from ares.testing.sim.of_logs.log_plan import LogPlan
 from ares.testing.sim.plan import member
-
-if TYPE_CHECKING:
-    from ares.testing.sim.of_logs.log_run import LogRun
+from ares.testing.sim.world import World
 
 TICK_S = 0.05
 
@@ -36,6 +35,16 @@ def unbound(append: Append) -> BoundAppend:
     return structs.replace(bound_append(None, append), client=append.client)
 
 
+class LogServerRun(Protocol):
+    """The parts of a run that a server of a log uses."""
+
+    plan: LogPlan
+    world: World
+    watch: "LogWatch"
+
+    def post(self, sender: str, receiver: str, messages: list[AnyMessage]) -> None: ...
+
+
 class LogServer:
     """A server of a log.
 
@@ -43,7 +52,7 @@ class LogServer:
     facts in the order of writing.
     """
 
-    def __init__(self, run: "LogRun", number: int) -> None:
+    def __init__(self, run: LogServerRun, number: int) -> None:
         self.number = number
         self.name = f"s{number}"
         self.up = True
