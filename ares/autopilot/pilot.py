@@ -42,7 +42,8 @@ from ares.autopilot.judge import (
 from ares.autopilot.log_patrol import LogPatrol
 from ares.autopilot.lookout import Lookout
 from ares.autopilot.mirror_patrol import MirrorPatrol
-from ares.client.manager import DESCRIBE_S, Manager
+from ares.client.domain_directory import DESCRIBE_S
+from ares.client.manager import Manager
 from ares.client.shared_log import Log
 from ares.cluster.tables import AutopilotSettings
 from ares.consensus.port import Notes, Unheard

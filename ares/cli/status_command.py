@@ -37,8 +37,8 @@ from ares.model.quorum import NO_ANSWER
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from ares.client.domain import Domain
     from ares.client.manager import ClusterStatus, Manager
-    from ares.client.store import Domain
     from ares.cluster.settings import Settings
 
 PROBE_S = 3.0

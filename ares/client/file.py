@@ -16,11 +16,12 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, SupportsIndex, TypeVar
+from typing import SupportsIndex, TypeVar
 
 import msgspec
 from msgspec import Struct
 
+from ares.client.domain import ObjectDomain
 from ares.client.local_copy import (
     Assembled,
     LocalCopy,
@@ -45,9 +46,6 @@ from ares.model.numbers import SECONDS_MAX, is_whole, shown_number
 from ares.model.tag import TAG_ZERO, Tag
 from ares.reconfig.mover import Progress
 from ares.reconfig.reconfigure import Reconfigured
-
-if TYPE_CHECKING:
-    from ares.client.store import ObjectStore
 
 Result = TypeVar("Result")
 Data = bytes | bytearray | memoryview | str | os.PathLike[str]
@@ -90,7 +88,7 @@ class File:
     def __init__(
         self,
         name: str,
-        locate: "Callable[[bool], Awaitable[ObjectStore]]",
+        locate: Callable[[bool], Awaitable[ObjectDomain]],
         atomic: bool,
         sizes: Sizes,
     ) -> None:

@@ -4,10 +4,10 @@ See ares/registers/mirroring.py.
 """
 
 import time
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from ares.client.domain_directory import DomainDirectory
 from ares.client.store import ObjectStore
 from ares.model.configuration import Configuration
 from ares.model.errors import BadInput, DomainNotFound, MirrorNotFound
@@ -20,9 +20,6 @@ from ares.registers.mirroring import (
     decode_as_of,
     parse_mirror,
 )
-
-if TYPE_CHECKING:
-    from ares.client.manager import Manager
 
 
 class Mirror(Struct, frozen=True):
@@ -37,21 +34,23 @@ class Mirror(Struct, frozen=True):
     age_s: float | None
 
 
-async def list_mirrors(manager: "Manager", timeout_s: float | None = None) -> list[MirrorName]:
+async def list_mirrors(
+    directory: DomainDirectory, timeout_s: float | None = None
+) -> list[MirrorName]:
     """Return the names of all mirrors ever made, including removed mirrors."""
-    entries = [entry async for entry in manager.list_named(DIRECTORY + MIRROR_DOMAINS, timeout_s)]
+    entries = [entry async for entry in directory.list_named(DIRECTORY + MIRROR_DOMAINS, timeout_s)]
     parsed = (parse_mirror(entry.removeprefix(DIRECTORY)) for entry in entries)
     return [name for name in parsed if name is not None]
 
 
 async def opened(
-    manager: "Manager", name: MirrorName, timeout_s: float | None = None
+    directory: DomainDirectory, name: MirrorName, timeout_s: float | None = None
 ) -> ObjectStore | None:
     """Return the domain which holds the mirror, or None if the mirror was never made."""
     if not is_domain_name(name.name):
         return None
     try:
-        found = await manager.domain_or_log(name.name, timeout_s=timeout_s)
+        found = await directory.domain_or_log(name.name, timeout_s=timeout_s)
     except DomainNotFound:
         return None
     return found if isinstance(found, ObjectStore) else None
@@ -83,7 +82,7 @@ def age_s(began_s: float) -> float:
 
 
 async def newest_life(
-    manager: "Manager", domain: str, site: str, timeout_s: float | None = None
+    directory: DomainDirectory, domain: str, site: str, timeout_s: float | None = None
 ) -> tuple[MirrorName, ObjectStore | None]:
     """Return the present mirror of ``domain`` at ``site``, with its name.
 
@@ -92,12 +91,12 @@ async def newest_life(
     last = max(
         (
             name.life
-            for name in await list_mirrors(manager, timeout_s)
+            for name in await list_mirrors(directory, timeout_s)
             if (name.domain, name.site) == (domain, site)
         ),
         default=0,
     )
-    store = await opened(manager, MirrorName(domain, site, last), timeout_s) if last else None
+    store = await opened(directory, MirrorName(domain, site, last), timeout_s) if last else None
     if store is None or await is_removed(store, timeout_s):
         return MirrorName(domain, site, last + 1), None
     return MirrorName(domain, site, last), store
@@ -122,24 +121,24 @@ def fit_for_mirrors(domain: str, found: object) -> ObjectStore:
 
 
 async def remove(
-    manager: "Manager", domain: str, site: str, timeout_s: float | None = None
+    directory: DomainDirectory, domain: str, site: str, timeout_s: float | None = None
 ) -> None:
     """Mark the mirror as removed. Raises :class:`MirrorNotFound`."""
-    _, store = await newest_life(manager, domain, site, timeout_s)
+    _, store = await newest_life(directory, domain, site, timeout_s)
     if store is None:
         raise MirrorNotFound(domain, site)
     await store.write_named(REMOVED, b"", timeout_s)
 
 
-async def states(manager: "Manager", timeout_s: float | None = None) -> list[Mirror]:
+async def states(directory: DomainDirectory, timeout_s: float | None = None) -> list[Mirror]:
     """Return all mirrors."""
     last: dict[tuple[str, str], MirrorName] = {}
-    for name in await list_mirrors(manager, timeout_s):
+    for name in await list_mirrors(directory, timeout_s):
         key = (name.site, name.domain)
         last[key] = max(name, last.get(key, name), key=lambda each: each.life)
     found = []
     for name in last.values():
-        store = await opened(manager, name, timeout_s)
+        store = await opened(directory, name, timeout_s)
         if store is not None and not await is_removed(store, timeout_s):
             configuration, began_s = (
                 await store.current(timeout_s=timeout_s),
@@ -154,13 +153,3 @@ async def states(manager: "Manager", timeout_s: float | None = None) -> list[Mir
                 )
             )
     return found
-
-
-def refuse_mirror(name: object) -> None:
-    """Refuse a mirror's name with :class:`BadInput`: only mirror functions use mirrors."""
-    if isinstance(name, str) and name.startswith(MIRROR_DOMAINS):
-        raise BadInput(
-            f"names that begin with {MIRROR_DOMAINS} are those of mirrors, and {name!r} is not "
-            "opened: `ares-cli domain mirror` makes mirrors, and `ares-cli read --stale-ok`, or "
-            "read_stale, reads them; nothing was changed"
-        )

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ares.consensus.port import Consensus
 from ares.dap.primitives import Found
 from ares.engine.effects import Agree, Announce, Operation
-from ares.engine.jobs import About, Key, Recorder, Task
+from ares.engine.jobs import About, Key, OperationRecorder, Task
 from ares.engine.room import Room, Waiter
 from ares.engine.session import TICK_S, Session
 from ares.model.codec import Frame
@@ -127,7 +127,7 @@ class Runner:
         idle: bool = False,
         key: Key | None = None,
         progress: Callable[[Any], None] | None = None,
-        recording: Recorder | None = None,
+        recording: OperationRecorder | None = None,
         size: int = 0,
     ) -> Result:
         """Return the operation's result, or raise its error.

@@ -11,8 +11,8 @@ from typing import Any, Literal, TypeVar
 
 from msgspec import Struct
 
+from ares.client.domain import Domain, Identify
 from ares.client.runner import Runner
-from ares.client.store import Domain, Identify
 from ares.engine.effects import Operation
 from ares.engine.jobs import About
 from ares.engine.room import OPERATION_BYTES, UNKNOWN_REPLY_BYTES

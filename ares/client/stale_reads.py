@@ -3,20 +3,15 @@
 See rule R22 and docs/sites.md.
 """
 
-from typing import TYPE_CHECKING
-
 from msgspec import Struct
 
+from ares.client.domain_directory import DomainDirectory
 from ares.client.mirrors import age_s, as_of, is_removed, opened
 from ares.client.store import ObjectStore, checked_key
 from ares.model.errors import BadInput, MirrorTooOld, NotInMirror, ObjectNotFound, Unavailable
 from ares.model.numbers import SECONDS_MAX, is_number, shown_number
 from ares.model.tag import Tag
 from ares.registers.mirroring import MirrorName
-
-if TYPE_CHECKING:
-    from ares.client.manager import Manager
-
 
 FOUND_S = 2.0
 """Seconds that a client looks for a mirror unknown to the servers of its site.
@@ -39,7 +34,7 @@ class StaleValue(Struct, frozen=True):
 
 
 async def read_stale(
-    manager: "Manager",
+    directory: DomainDirectory,
     key: str,
     domain: str,
     site: str | None,
@@ -54,11 +49,12 @@ async def read_stale(
             f"{shown_number(max_age_s)}; nothing was sent"
         )
     life = 1
-    while site is not None and await manager.is_near(MirrorName(domain, site, life + 1).name):
+    while site is not None and await directory.is_near(MirrorName(domain, site, life + 1).name):
         life += 1  # earlier mirrors were removed, and their servers may be gone
     while (
         site is not None
-        and (store := await _found(manager, MirrorName(domain, site, life), timeout_s)) is not None
+        and (store := await _found(directory, MirrorName(domain, site, life), timeout_s))
+        is not None
     ):
         began_s = await as_of(
             store, timeout_s
@@ -77,14 +73,14 @@ async def read_stale(
         if not isinstance(found.value, bytes):
             raise NotInMirror(key, domain, site, age)
         return StaleValue(found.value, found.tag, age, site)
-    found = await (await manager.domain(domain, timeout_s=timeout_s)).read_named(name, timeout_s)
+    found = await (await directory.domain(domain, timeout_s=timeout_s)).read_named(name, timeout_s)
     if not isinstance(found.value, bytes):
         raise ObjectNotFound(key, domain)
     return StaleValue(found.value, found.tag, 0.0, None)
 
 
 async def _found(
-    manager: "Manager", name: MirrorName, timeout_s: float | None
+    directory: DomainDirectory, name: MirrorName, timeout_s: float | None
 ) -> ObjectStore | None:
     """Return the mirror's domain, or None without an answer.
 
@@ -92,7 +88,7 @@ async def _found(
     """
     try:
         return await opened(
-            manager, name, FOUND_S if timeout_s is None else min(FOUND_S, timeout_s)
+            directory, name, FOUND_S if timeout_s is None else min(FOUND_S, timeout_s)
         )
     except Unavailable:
         return None

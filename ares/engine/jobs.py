@@ -28,7 +28,7 @@ class About(Struct, frozen=True, gc=False):
         return f"{self.what} of {self.kind}{shown(self.name)}"
 
 
-class Recorder(Protocol):
+class OperationRecorder(Protocol):
     """The port to which a session reports the actions of a job (ares/engine/recording.py)."""
 
     def resumed(self, task: "Task") -> None: ...
@@ -69,7 +69,7 @@ class Task(Struct, eq=False):
     call: int | None = None
     ended: bool = False
     asking: bool = False
-    recording: Recorder | None = None
+    recording: OperationRecorder | None = None
 
     @property
     def job(self) -> "Job":

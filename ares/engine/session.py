@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, assert_never, cast
 
 from ares.engine.effects import Agree, Announce, Gather, Now, Operation, Pause, Report, Together
 from ares.engine.handed import job_of, round_of
-from ares.engine.jobs import Fan, Job, Key, Recorder, Refusal, Round, Task, begin
+from ares.engine.jobs import Fan, Job, Key, OperationRecorder, Refusal, Round, Task, begin
 from ares.engine.readiness import Readiness
 from ares.model.codec import Frame, decode_replies, decode_requests
 from ares.model.configuration import Configuration, Server
@@ -134,7 +134,7 @@ class Session:
         idle: bool = False,
         key: Key | None = None,
         progress: Callable[[Any], None] | None = None,
-        recording: Recorder | None = None,
+        recording: OperationRecorder | None = None,
     ) -> Job:
         """Begin ``operation``; see :class:`Job` for the arguments."""
         self._now = now

@@ -23,9 +23,10 @@ from msgspec import structs
 from msgspec.msgpack import encode
 
 from ares.client.connect import connect, settings_of
+from ares.client.domain import checked_timeout
 from ares.client.file import File, FileWriter
 from ares.client.manager import Manager
-from ares.client.store import ObjectStore, checked_timeout
+from ares.client.store import ObjectStore
 from ares.cluster.settings import Settings
 from ares.fragment.divide import MIB, digest
 from ares.fragment.read import FileState

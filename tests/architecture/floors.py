@@ -2,7 +2,7 @@
 
 Each function returns sentences that name the faults and their places. A folder is a floor. PACKAGES
 has the folders of ``ares``, lowest first: imports point down, or stay in the folder. Imports for
-type checkers alone do not count.
+type checkers alone count for circles of modules, and for no other rule.
 """
 
 import ast
@@ -98,12 +98,13 @@ def modules(root: Path) -> list[Module]:
     return found
 
 
-def imports(module: Module, names: set[str]) -> Iterator[Import]:
-    """Yield the imports of a module, also those inside functions.
+def imports(module: Module, names: set[str], types: bool = False) -> Iterator[Import]:
+    """Yield the imports of a module, with imports inside functions.
 
     ``names`` has the package's modules, which distinguish a submodule from a name in a module.
+    ``types``: yield the imports for type checkers, too.
     """
-    for node in _import_statements(module):
+    for node in _import_statements(module, types):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield Import(module.name, alias.name)
@@ -115,8 +116,8 @@ def imports(module: Module, names: set[str]) -> Iterator[Import]:
 
 
 @functools.cache
-def _import_statements(module: Module) -> tuple[ast.Import | ast.ImportFrom, ...]:
-    """Find the import statements of a module, without imports for type checkers."""
+def _import_statements(module: Module, types: bool) -> tuple[ast.Import | ast.ImportFrom, ...]:
+    """Find the import statements of a module; imports for type checkers only with ``types``."""
     found, nodes = [], [module.tree]
     while nodes:
         node = nodes.pop()
@@ -127,7 +128,7 @@ def _import_statements(module: Module) -> tuple[ast.Import | ast.ImportFrom, ...
                 "TYPE_CHECKING",
                 "typing.TYPE_CHECKING",
             )
-            nodes += () if checking else ast.iter_child_nodes(node)
+            nodes += () if checking and not types else ast.iter_child_nodes(node)
     return tuple(found)
 
 
@@ -148,9 +149,9 @@ def package(name: str) -> str:
     return name.split(".")[1] if "." in name else "__init__"
 
 
-def _edges(tree: list[Module]) -> list[Import]:
+def _edges(tree: list[Module], types: bool = False) -> list[Import]:
     names = {module.name for module in tree}
-    return [edge for module in tree for edge in imports(module, names)]
+    return [edge for module in tree for edge in imports(module, names, types)]
 
 
 def _inner(tree: list[Module]) -> list[Import]:
@@ -188,10 +189,13 @@ def upward(tree: list[Module]) -> list[str]:
 
 
 def cycles(tree: list[Module]) -> list[str]:
-    """Find circles of modules, of any length."""
+    """Find circles of modules, of any length, also circles of types alone.
+
+    A reader of one module of a circle has to read them all.
+    """
     names = {module.name for module in tree}
     below: dict[str, set[str]] = defaultdict(set)
-    for importer, imported in _edges(tree):
+    for importer, imported in _edges(tree, types=True):
         if imported in names:
             below[importer].add(imported)
     broken: list[str] = []

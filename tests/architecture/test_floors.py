@@ -107,6 +107,15 @@ BREACHES = [
         {"dap__list": "import ares.dap.coding", "dap__coding": "import ares.dap.list"},
         "ares.dap.coding -> ares.dap.list -> ares.dap.coding",
     ),
+    (
+        "cycles",
+        {
+            "dap__list": "def f():\n    from ares.dap.reading import x",
+            "dap__reading": "from ares.dap import coding",
+            "dap__coding": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .list import x",
+        },
+        "ares.dap.coding -> ares.dap.list -> ares.dap.reading -> ares.dap.coding",
+    ),
     *[
         (
             "impure",

@@ -137,7 +137,7 @@ class Counted(Throttle):
 
 async def test_every_object_that_moves_is_counted(cluster: Cluster, monkeypatch):
     throttle = Counted()
-    monkeypatch.setattr("ares.client.store.Throttle", lambda rate: throttle)
+    monkeypatch.setattr("ares.client.domain.Throttle", lambda rate: throttle)
     store = cluster.manager()
     for number in range(5):
         await store.write(f"key{number}", bytes(number * 1000))
