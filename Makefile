@@ -9,6 +9,8 @@ CORE_SECONDS := 1800
 BENCH_STAMP := $(VENV)/.bench-installed
 DOCS_STAMP := $(VENV)/.docs-installed
 EXPERIMENTS := $(VENV)/bin/python -m experiments
+# Set by images of containers; hundreds of test processes would compile each module again.
+unexport PYTHONDONTWRITEBYTECODE
 # Tests wait as well as compute, therefore four lanes fit two processors. The tests of a file share
 # the fixtures of the file; the last files are short.
 LANES := -n 4 --dist loadfile --no-loadscope-reorder
@@ -21,7 +23,7 @@ CORELESS += $(addprefix --ignore=tests/,ansible experiments autopilot fuzz/test_
 CORELESS += $(addprefix --ignore=tests/process/test_,pages.py working_directory.py sites.py mirrors.py up_down.py first_start.py demo.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv core demo test test-pure check docs dashboards collection bench bench-quick bench-scale bench-moving experiments experiments-quick clean
+.PHONY: help venv core demo test test-slow test-all test-pure check docs dashboards collection bench bench-quick bench-scale bench-moving experiments experiments-quick clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,7 +39,13 @@ core: ## build the compiled core again, or fail; with cargo, other tasks build i
 demo: $(CORE) ## run a small cluster through crashes and reconfigurations, then stop it
 	@$(VENV)/bin/ares-cli demo
 
-test: $(CORE) ## run the test suite
+test: $(CORE) ## run the tests, without the slow ones; 8 minutes on two processors
+	@$(VENV)/bin/python -m pytest $(LANES) -m 'not slow'
+
+test-slow: $(CORE) ## run the slow tests: hunts, fuzz, torture, deployments, rounds, tutorials, wheels
+	@$(VENV)/bin/python -m pytest $(LANES) -m slow
+
+test-all: $(CORE) ## run every test
 	@$(VENV)/bin/python -m pytest $(LANES)
 
 test-pure: $(STAMP) ## run the tests of servers and clients without the compiled core

@@ -47,6 +47,7 @@ def test_the_roles_are_there():
     ]
 
 
+@pytest.mark.slow
 def test_every_playbook_has_a_correct_syntax(tmp_path):
     playbooks = sorted(str(path) for path in PLAYBOOKS.glob("*.yml"))
     command = [PROGRAMS / "ansible-playbook", "--syntax-check", "-i", "localhost,", *playbooks]
@@ -65,6 +66,7 @@ def test_every_playbook_is_in_the_collection():
     }
 
 
+@pytest.mark.slow
 def test_a_built_collection_plays_by_names(tmp_path):
     chosen = environment(tmp_path) | {"ANSIBLE_COLLECTIONS_PATH": str(tmp_path / "installed")}
 

@@ -21,6 +21,7 @@ from .playing import MISSING, Played, play
 pytest.importorskip("ansible.release", reason=MISSING)
 pytestmark = [
     pytest.mark.process,
+    pytest.mark.slow,
     pytest.mark.skipif(local.obstacle() is not None, reason=local.obstacle() or ""),
 ]
 

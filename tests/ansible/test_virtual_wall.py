@@ -11,7 +11,7 @@ import pytest
 from .playing import MISSING, PLAYBOOKS, PROGRAMS, PYTHON, environment
 
 pytest.importorskip("ansible.release", reason=MISSING)
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 NODE = """
 set -e

@@ -18,7 +18,7 @@ from tests.process.command_line import Cli
 
 from .test_process import ares, status
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 WITHOUT_APPENDS_S_MAX = 20.0
 """Seconds without appends; two or three are usual, more on a busy machine."""

@@ -17,7 +17,7 @@ from ares.tracing.tree import read_spans
 from tests.process.command_line import Cli
 from tests.process.warm_start import ares_cli
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 OBJECTS = 10
 BYTES = 50_000

@@ -101,6 +101,7 @@ class Sites:
             await cluster.close()
 
 
+@pytest.mark.slow
 def test_few_bytes_cross_sites_while_nothing_happens() -> None:
     sites = Sites(AutopilotSettings(), "a")
 

@@ -125,6 +125,7 @@ def test_commands_about_all_domains_pass_over_logs(cli: Cli, log: str) -> None:
     assert b"key" in cli.ok("ls")
 
 
+@pytest.mark.slow
 def test_kills_of_servers_and_moves(cli: Cli, log: str) -> None:
     lines = b"".join(b"line %d\n" % number for number in range(50_000))
     assert (

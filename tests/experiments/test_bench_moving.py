@@ -62,6 +62,7 @@ def test_the_goal(p99_ms, met):
     assert Beside("reads", quiet, moving).met is met
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_the_smallest_run(tmp_path, capsys):
     assert (

@@ -19,6 +19,7 @@ from experiments.bench.text import text
 STORES = ["ares-abd", *(["redis-wait"] if shutil.which("redis-server") else [])]
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_the_smallest_bench(tmp_path, capsys):
     words = [
@@ -122,6 +123,7 @@ def test_a_generator_that_was_the_bottleneck_and_a_busy_machine_are_marked():
     assert "~" not in quiet
 
 
+@pytest.mark.slow
 def test_what_grows_is_told_and_kept_as_runs(tmp_path):
     samples = [
         Sample(

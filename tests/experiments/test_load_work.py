@@ -25,7 +25,7 @@ from experiments.rounds.scenario import Load, Parameters
 from experiments.rounds.worker import Work, Worker
 from tests.results import logs
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 CURVE = Load(
     keys=50,

@@ -166,6 +166,7 @@ def test_figures_of_a_point_are_there_for_claims(tmp_path):
     ) == (7.0, 3.0, 50, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.process
 async def test_a_chain_under_load_says_what_it_took():
     with local_cluster(3, "abd", consensus=1) as file:

@@ -28,7 +28,11 @@ MISSING = (
     if Path(python()[0]).with_name("ansible-playbook").exists()
     else "ansible-core is not installed: pip install 'ares-storage[ansible]'"
 )
-pytestmark = [pytest.mark.process, pytest.mark.skipif(MISSING is not None, reason=MISSING or "")]
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.slow,
+    pytest.mark.skipif(MISSING is not None, reason=MISSING or ""),
+]
 
 SMALL = Parameters(servers=3, parity=1, operations=4, interval_s=0.2, readers=2)
 SHORT = Parameters(

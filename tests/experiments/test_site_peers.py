@@ -24,6 +24,8 @@ from experiments.sites.store import NotDeployed, OperationFailed
 from experiments.sites.stores import STORES, module_of
 from experiments.sites.users import user
 
+pytestmark = pytest.mark.slow
+
 if TYPE_CHECKING:
     from experiments.sites.cassandra_driver import CassandraUser
 

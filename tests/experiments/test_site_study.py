@@ -443,6 +443,7 @@ except OSError:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.process
 @pytest.mark.skipif(obstacle() is not None, reason=obstacle() or "")
 def test_sites_are_apart_are_counted_and_can_be_cut():
@@ -485,6 +486,7 @@ def test_sites_are_apart_are_counted_and_can_be_cut():
     assert made.among_users("a")[-1] not in namespaces.run("ip", "netns", "list").split()
 
 
+@pytest.mark.slow
 @pytest.mark.process
 @pytest.mark.skipif(obstacle() is not None, reason=obstacle() or "")
 async def test_ares_at_two_sites(monkeypatch):

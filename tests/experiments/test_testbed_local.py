@@ -27,6 +27,7 @@ from .inventories import inventory_of
 
 pytestmark = [
     pytest.mark.process,
+    pytest.mark.slow,
     pytest.mark.skipif(obstacle() is not None, reason=obstacle() or ""),
 ]
 

@@ -11,7 +11,7 @@ from ares.platform.interpreter import python
 from ares.testing.kills.kills import kill_members, kill_servers
 from ares.testing.kills.storm import StormLimits
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 
 def servers(directory, kills: int, durability: str, seed: int):

@@ -23,7 +23,7 @@ from ares.testing.verify.log_history import load_log
 
 from .histories import with_stale_read
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 
 def start(tmp_path: Path, *arguments: str) -> subprocess.Popen[str]:

@@ -18,6 +18,8 @@ from .contents import Change, changes, contents, wishes
 from .memory_blocks import MemoryBlocks
 from .memory_world import World, noise, whole_chunks
 
+pytestmark = pytest.mark.slow
+
 DAY_S = 24 * 3600
 
 

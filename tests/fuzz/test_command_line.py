@@ -22,7 +22,7 @@ from tests.process.command_line import Cli, running_cluster
 from .odd_runs import LIMIT_S, SERVING, Outcome
 from .odd_words import Case, Invocations, commands
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 INVOCATIONS = 1000
 SEED = int(os.environ.get("ARES_TESTS_SEED", "7"))
@@ -114,7 +114,6 @@ def runner(tmp_path: Path) -> Iterator[Runner]:
         yield runner
 
 
-@pytest.mark.slow
 def test_a_thousand_odd_invocations(cli: Cli, runner: Runner, tmp_path: Path) -> None:
     cli.ok(
         "init",
@@ -183,7 +182,6 @@ def started(
     )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "closed", ["<&-", ">&-", "2>&-", "<&- >&-", "<&- 2>&-", ">&- 2>&-", "<&- >&- 2>&-"]
 )

@@ -24,6 +24,7 @@ FRAMES = 6_000
 STRANGERS = 20
 
 
+@pytest.mark.slow
 @pytest.mark.process
 @pytest.mark.parametrize("security", ["none", "curve"])
 def test_a_server_and_a_member_stand_a_hose_of_garbage(tmp_path: Path, security: str) -> None:

@@ -161,6 +161,7 @@ def wheel(directory: Path, path: str) -> tuple[Path, list[str]]:
         return built, [name for name in archive.namelist() if name.endswith(".so")]
 
 
+@pytest.mark.slow
 def test_where_nothing_compiles_the_package_is_pure_and_complete(tmp_path):
     pytest.importorskip("setuptools_rust")
     built, compiled_files = wheel(tmp_path, str(tmp_path))
@@ -171,6 +172,7 @@ def test_where_nothing_compiles_the_package_is_pure_and_complete(tmp_path):
     ]
 
 
+@pytest.mark.slow
 def test_a_compiler_that_is_too_old_is_not_tried(tmp_path):
     pytest.importorskip("setuptools_rust")
     cargo = tmp_path / "bin/cargo"

@@ -471,6 +471,7 @@ def test_domains_of_files_do_not_flood_anybody(cli: Cli) -> None:
     assert (files["crashes_survived"], files["without_quorum"]) == (1, [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [["--atomic"], []], ids=["atomic", "shared"])
 @pytest.mark.parametrize("after", [1, 20])
 def test_ctrl_c_in_the_middle_of_a_put(
@@ -562,6 +563,7 @@ def test_a_put_cut_short_before_anything_is_sent(
     assert cli.ok("get", "short", "-") == content()
 
 
+@pytest.mark.slow
 def test_a_file_without_a_quorum_is_seen_and_said(tmp_path: Path) -> None:
     for cli in running_cluster(tmp_path / "cluster"):
         cli.ok("put", "-", "f", stdin=b"content")

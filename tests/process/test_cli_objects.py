@@ -221,6 +221,7 @@ def test_somebody_else_was_first(mortal: Cli) -> None:
     assert cli.ok("read", "k") == b"kept"
 
 
+@pytest.mark.slow
 def test_status_tells_what_could_fail_next(mortal: Cli) -> None:
     cli = mortal
     cli.ok("domain", "create", "three", "--dap", "abd", "--servers", "s0,s1,s2")
@@ -270,6 +271,7 @@ def test_status_when_nobody_is_left(mortal: Cli) -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("durability", ["memory", "fsync"])
 def test_a_restarted_server_counts_if_it_remembers(tmp_path: Path, durability: str) -> None:
     for cli in running_cluster(tmp_path / "cluster", "--durability", durability):

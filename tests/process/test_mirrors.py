@@ -9,7 +9,7 @@ import pytest
 from .command_line import Cli
 from .warm_start import ares_cli
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

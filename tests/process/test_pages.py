@@ -23,7 +23,7 @@ AROUND = (
 ENDS_S = 540
 BLOCK = re.compile(r"^```(\w*)\n((?:[^`].*\n|\n)*)```$|((?:^    .*\n|^\n(?=    ))+)", re.MULTILINE)
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 
 def blocks(page: Path) -> Iterator[str]:

@@ -182,6 +182,7 @@ FAR = ("s0", "s1", "s2", "r0", "r1", "r2")
 NEAR = ("s3", "s4", "s5")
 
 
+@pytest.mark.slow
 def test_a_move_to_a_site_that_is_cut_off_says_what_stops(two_sites: Cli) -> None:
     cli = two_sites
     cli.ok("domain", "create", "photos", "--site", "far")
@@ -229,6 +230,7 @@ def test_nothing_moves_to_a_site_that_does_not_answer(two_sites: Cli) -> None:
     assert cli.json("domain", "ls")["domains"][1]["pending"] == []
 
 
+@pytest.mark.slow
 def test_new_clients_of_a_site_that_is_cut_off_find_read_and_write_its_domains(
     two_sites: Cli,
 ) -> None:
@@ -303,6 +305,7 @@ def piloted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
     yield from running_cluster(tmp_path_factory.mktemp("follow") / "cluster", *more)
 
 
+@pytest.mark.slow
 def test_a_domain_follows_its_users_and_says_why(piloted: Cli) -> None:
     cli = piloted
 
@@ -370,6 +373,7 @@ def test_a_domain_follows_its_users_and_says_why(piloted: Cli) -> None:
     assert sum(counted) == 1
 
 
+@pytest.mark.slow
 def test_what_follows_nobody_is_refused(piloted: Cli, cli: Cli) -> None:
     assert "'default' follows nobody" in piloted.fails(2, "domain", "follow", "default")
     piloted.ok("log", "create", "events", "--servers", "s0,s1,s2")

@@ -12,7 +12,7 @@ import pytest
 
 from ares.platform.interpreter import python
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 CONSOLE_SCRIPT = [str(Path(sysconfig.get_path("scripts")) / "ares-cli")]
 OURS = ("ares", "tests", "experiments")
@@ -101,7 +101,6 @@ def test_without_its_flag_python_finds_no_installed_package_there(tmp_path: Path
     assert trap.imported() == []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [

@@ -160,6 +160,7 @@ def writable_by_others(directory: Path) -> list[tuple[str, str]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.process
 @pytest.mark.parametrize("umask", [0, 0o002])
 def test_nothing_is_made_that_others_can_write_whatever_the_umask(

@@ -8,6 +8,8 @@ from tests.simulation.controls import CONTROLS, consensus_that_decides_twice, hu
 from tests.simulation.coverable_controls import puts_remembered_for_every_configuration
 from tests.simulation.test_log_controls import LOG_VARIANTS, RUNS_MAX
 
+pytestmark = pytest.mark.slow
+
 FIRST = {
     "published piggyback (no R1)": 11900,
     "no put-config before moving on (no R3)": 100,
