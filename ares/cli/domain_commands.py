@@ -42,7 +42,7 @@ K = Annotated[
     int | None,
     typer.Option(
         "--k",
-        help="With ec: how many elements rebuild a value. Default: the most that survives one "
+        help="With ec: how many elements rebuild a value. Default: the largest k that survives one "
         "crash.",
     ),
 ]
@@ -74,7 +74,7 @@ Transferred = Annotated[
         help="How large values travel: through this command, or from server to server.",
     ),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show the change that would be made.")]
 AllowNoFaults = Annotated[
     bool, typer.Option("--allow-no-faults", help="Accept a configuration that one crash stops.")
 ]
@@ -94,7 +94,8 @@ FollowUsers = Annotated[
     bool,
     typer.Option(
         "--follow-users",
-        help="Let it move to the site whose clients ask most of it (see `domain follow`).",
+        help="Let the domain move to the site of the clients that use it most (see `domain "
+        "follow`).",
     ),
 ]
 
@@ -161,7 +162,7 @@ def follow(
     common: Common,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The domain.", show_default=False)],
     off: Annotated[
-        bool, typer.Option("--off", help="Let it stay where it is from now on.")
+        bool, typer.Option("--off", help="Let the domain stay at its site from now on.")
     ] = False,
 ) -> None:
     """Let a domain follow its users: the autopilot moves it to the site with most requests.
@@ -180,11 +181,17 @@ def followed(settings: "Settings") -> str:
 
     but = ""
     if settings.autopilot is None:
-        but = "; but nothing moves it: the cluster file has no table [autopilot]"
+        but = "; but no autopilot moves it: the cluster file has no table [autopilot]"
     elif len(sites_of(settings)) < 2:
-        but = "; but it has nowhere to go: the servers of the cluster file are not at two sites"
+        but = (
+            "; but no other site has servers: the cluster file names servers at fewer than two "
+            "sites"
+        )
     elif settings.transport == "libzmq":
-        but = '; but nobody counts: with transport = "libzmq" clients do not say where they are'
+        but = (
+            '; but no server counts requests by site: with transport = "libzmq" clients do not '
+            "tell their site"
+        )
     return f"follows its users{but}"
 
 
@@ -252,8 +259,8 @@ def reconfig(
         bool,
         typer.Option(
             "--all",
-            help="Move every domain, those of files included, one after the other; logs where "
-            "--dap chain is said.",
+            help="Move every domain, domains of files included, one after the other; with --dap "
+            "chain, every log.",
         ),
     ] = False,
     dap: AnyDap = None,
@@ -266,8 +273,8 @@ def reconfig(
         bool,
         typer.Option(
             "--anyway",
-            help="Move to the configuration that is there already, too, which collects what others "
-            "left.",
+            help="Move even if the domain has this configuration already: collects data that "
+            "retired configurations left.",
         ),
     ] = False,
     skip_undecodable: Annotated[bool, typer.Option("--skip-undecodable", help=_SKIP_HELP)] = False,
@@ -333,7 +340,7 @@ def move(
         str, typer.Argument(metavar="NAME", help="The domain, or log.", show_default=False)
     ],
     site: Annotated[
-        str, typer.Option("--site", metavar="SITE", help="Where it is to be.", show_default=False)
+        str, typer.Option("--site", metavar="SITE", help="The site to move to.", show_default=False)
     ],
     dry_run: DryRun = False,
     transfer: Transferred = "client",
@@ -348,8 +355,8 @@ def move(
 
     if name.startswith(MIRROR_DOMAINS):
         raise BadInput(
-            f"{name!r} is a mirror, which stays at its site: remove it, and make one elsewhere "
-            "(`ares-cli domain mirror`)"
+            f"{name!r} is a mirror, which stays at its site: remove it, and make a mirror at the "
+            "other site (`ares-cli domain mirror`)"
         )
 
     async def use(manager: "Manager") -> dict[str, Any]:
@@ -385,7 +392,7 @@ def mirror(
     ],
     remove: Annotated[
         bool,
-        typer.Option("--remove", help="Remove the mirror; the autopilot deletes what it holds."),
+        typer.Option("--remove", help="Remove the mirror; the autopilot deletes its data."),
     ] = False,
     allow_no_faults: AllowNoFaults = False,
 ) -> None:
@@ -406,10 +413,7 @@ def mirror(
         return await manager.create_mirror(name, site, wished)
 
     if remove and allow_no_faults:
-        raise BadInput(
-            "--remove and --allow-no-faults exclude each other: nothing is made; nothing was "
-            "changed"
-        )
+        raise BadInput("--remove and --allow-no-faults exclude each other; nothing was changed")
     if remove:
         with_manager(common, drop, as_user=False)
         common.report(
@@ -478,7 +482,7 @@ def wished_configuration(
                 names, allow_no_faults=allow_no_faults
             )
         else:
-            raise BadInput(f"--k and --delta belong to --dap ec: {dap} replicates what it holds")
+            raise BadInput(f"--k and --delta belong to --dap ec: {dap} replicates whole values")
         return wished.resolved(book)
     except ConfigurationRefused as error:
         raise BadInput(str(error)) from error
@@ -517,7 +521,7 @@ async def _move(
 
     if wished.dap == "chain" and how["transfer"] != "client":
         raise BadInput(
-            f"{store.name!r} is a log, whose entries always travel from server to server: "
+            f"{store.name!r} is a log, and its entries always travel from server to server: "
             "--transfer is for objects. Nothing was changed"
         )
 
@@ -574,9 +578,9 @@ def _outlook(wished: Configuration) -> str:
         )
     return (
         f"{answer}; {wished.quorum_size} make a quorum. From the decision until the end of the "
-        "move reads and writes need a quorum of the old servers and one of the new. Where "
-        "either is cut off meanwhile, reads and writes fail until it is back: nothing is lost, "
-        "and the decision cannot be taken back"
+        "move reads and writes need a quorum of the old servers and one of the new. While "
+        "either quorum is cut off, reads and writes fail; nothing is lost, and the decision "
+        "cannot be taken back"
     )
 
 
@@ -610,25 +614,25 @@ def _told(result: "Reconfigured") -> str:
         what = f"{result.configuration.describe()} is in force now"
         lines = [
             (
-                f"  somebody else's proposal was decided first and is completed: {what}. Yours was "
-                "not; run the command again if it is still wanted"
+                f"  another client's proposal was decided first and is completed: {what}. Yours "
+                "was not decided; run the command again if you still want it"
             )
         ]
     for configuration in result.uncollected:
         lines.append(
             f"  note: no quorum of the retired {configuration.describe()} answered: its servers "
-            "may still hold data that nobody needs"
+            "may still hold data that is no longer needed"
         )
     if result.left:
         names = ", ".join(map(shown, result.left))
         lines.append(
-            f"  left behind, for they could not be decoded: {printable(names)}. Writing or "
-            "deleting them replaces what is left"
+            f"  left behind, because they could not be decoded: {printable(names)}. A write or a "
+            "delete replaces the rest of an object"
         )
     if not result.announced:
         lines.append(
-            "  note: the consensus service did not hear of it: a new client finds its way only "
-            "while a retired configuration still answers"
+            "  note: the consensus service was not told: a new client finds the new configuration "
+            "only while a retired one still answers"
         )
     return "\n".join(lines)
 

@@ -55,7 +55,8 @@ Cache = Annotated[
     bool,
     typer.Option(
         "--cache/--no-cache",
-        help="Use and keep what the local copy was made from. ARES_CACHE=off: never; =DIR: there.",
+        help="Use and keep the base of the local copy. ARES_CACHE=off: never; ARES_CACHE=DIR: in "
+        "DIR.",
     ),
 ]
 
@@ -65,7 +66,7 @@ STATS_AT_ONCE = 16
 class NoSuchFile(ObjectNotFound):
     """A missing object under the name that a user of files knows: a file."""
 
-    text = "there is no file {object!r} in domain {domain!r}; `ares-cli files` lists what is there"
+    text = "there is no file {object!r} in domain {domain!r}; `ares-cli files` lists the files"
 
 
 class Edited(AresError):
@@ -113,14 +114,14 @@ class Access(Struct, frozen=True):
         )
         force = f"`ares-cli get {what} {local} --force` overwrites it"
         if known:
-            put = f"`ares-cli put {local} {what}` puts what was edited"
+            put = f"`ares-cli put {local} {what}` puts the edited content"
             raise Edited(
-                f"{path} was edited since it was last put or brought here, and {differs}: it was "
-                f"left as it is. {put}, {force}"
+                f"{path} was edited since its last put or get on this machine, and {differs}: "
+                f"the file was not changed. {put}, {force}"
             )
         raise Edited(
-            f"{path} is there already, no put or get of it is known here, and it {differs}: it "
-            f"was left as it is. Name another file, or {force}"
+            f"{path} exists already, no put or get of it is remembered on this machine, and it "
+            f"{differs}: the file was not changed. Name another file, or {force}"
         )
 
 
@@ -260,14 +261,14 @@ def told(
     many = f"{len(conflicts)} ranges" if len(conflicts) > 1 else "1 range"
     lines = [
         (
-            f"{'left as others made it' if theirs else 'conflict'}: {many} of {said} did not get "
-            f"into {printable(name)}"
+            f"{'left as other clients wrote it' if theirs else 'conflict'}: {many} of {said} did "
+            f"not get into {printable(name)}"
         )
     ]
     lines += [f"  {_range(conflict)}: {conflict.why}" for conflict in conflicts[:SHOWN_MAX]]
     if more := conflicts[SHOWN_MAX:]:
         lines.append(f"  ... and {len(more)} more; --json shows all")
-    rest = "nothing else was changed" if whole else "everything else that differs is in"
+    rest = "nothing else was changed" if whole else "all other changes are in the cluster"
     lines.append(f"Nothing of theirs was overwritten, {said} is as it was, and {rest}.")
     if whole and conflicts[0].why == DELETED_MEANWHILE:
         lines.append(f"To make it anew: ares-cli put {local} {what} --mine")
@@ -300,7 +301,7 @@ def shell_words(name: str, domain: str | None) -> str:
 
 def _range(conflict: "Conflict") -> str:
     if not conflict.length:
-        return f"at byte {conflict.offset} (something was taken out there)"
+        return f"at byte {conflict.offset} (bytes were removed at this position)"
     return (
         f"bytes {conflict.offset} to {conflict.offset + conflict.length - 1} "
         f"({size(conflict.length)})"
@@ -382,12 +383,12 @@ def put(
     block_max: BlockSize = None,
     mine: Annotated[
         bool,
-        typer.Option("--mine", help="Where others changed the same blocks, write over theirs."),
+        typer.Option("--mine", help="Overwrite blocks that other clients changed too."),
     ] = False,
     theirs: Annotated[
         bool,
         typer.Option(
-            "--theirs", help="Where others changed the same blocks, leave theirs; exit status 0."
+            "--theirs", help="Leave blocks that other clients changed too; exit status 0."
         ),
     ] = False,
     save_conflicts: Annotated[
@@ -418,8 +419,8 @@ def put(
     sizes = parse_sizes(block_min, block_avg, block_max)
     begun: list[Access] = []
     unfinished = (
-        f"{printable(name)} has its old content, or the new one in some blocks and the old one "
-        "in others (an atomic file: one of the two, whole); put it again to finish"
+        f"{printable(name)} has its old content, or new content in some blocks and old content "
+        "in the rest (an atomic file: wholly old or wholly new); put it again to finish"
     )
     with (
         telling_interruption(lambda: unfinished if begun else "nothing was sent"),
@@ -500,8 +501,8 @@ def _tell_rest(
             else f"{report.merged} other blocks, which stay as they are"
         )
         typer.echo(
-            f"{printable(name)} is not byte for byte {printable(str(file))}: others changed "
-            f"{others}; `ares-cli get` brings what is there"
+            f"{printable(name)} is not byte for byte {printable(str(file))}: other clients "
+            f"changed {others}; `ares-cli get` brings the cluster's content"
         )
     if report.conflicts:
         typer.echo(told(report.conflicts, name, domain, file, theirs), err=True)
@@ -513,8 +514,8 @@ def _tell_rest(
         and (now := source.path.stat().st_size) > source.size_bytes
     ):
         late = (
-            f"it is being written to, and what came late ({size(now - source.size_bytes)}) may "
-            f"not be in {printable(name)}: put it again"
+            f"a program writes to it, and its last {size(now - source.size_bytes)} may not be in "
+            f"{printable(name)}: put it again"
         )
         typer.echo(f"note: {printable(str(source.path))} has grown since: {late}", err=True)
 
@@ -530,7 +531,7 @@ def get(
     ],
     domain: FileDomain = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Overwrite FILE whatever is in it.")
+        bool, typer.Option("--force", help="Overwrite FILE, whatever its content.")
     ] = False,
     cache: Cache = True,
 ) -> None:
@@ -593,12 +594,14 @@ def files(
     common: Common,
     prefix: Annotated[
         str,
-        typer.Argument(metavar="[PREFIX]", help="Only names that begin so.", show_default=False),
+        typer.Argument(
+            metavar="[PREFIX]", help="Only names that begin with PREFIX.", show_default=False
+        ),
     ] = "",
     domain: Annotated[
         str | None,
         typer.Option(
-            "--domain", metavar="D", help="Files whose blocks are in D.", show_default=False
+            "--domain", metavar="D", help="Only files with blocks in domain D.", show_default=False
         ),
     ] = None,
 ) -> None:
@@ -658,8 +661,8 @@ def rm(common: Common, name: Name, domain: FileDomain = None) -> None:
 
     with telling_interruption(
         lambda: (
-            f"{printable(name)} is there as it was, or gone; blocks of it that are left are "
-            "found by `ares-cli collect`"
+            f"{printable(name)} is unchanged or deleted; `ares-cli collect` finds blocks that "
+            "were left"
         )
     ):
         access = with_manager(common, use)
@@ -681,7 +684,7 @@ def collect(
         typer.Option(
             "--grace",
             metavar="TIME",
-            help="Only what is older: longer than any put takes. With s, m, h or d.",
+            help="Only blocks older than this: longer than any put takes. With s, m, h or d.",
         ),
     ] = "24h",
 ) -> None:
@@ -691,7 +694,9 @@ def collect(
     """
     grace_s = parse_seconds(grace)
     if name is not None and domain is not None:
-        raise BadInput("NAME means its own domain, and --domain another one: give one of them")
+        raise BadInput(
+            "NAME means its own domain, and --domain another domain: give only one of the two"
+        )
     wanted = FILE_DOMAINS + name if name is not None else domain
 
     async def use(manager: "Manager") -> dict[str, int]:

@@ -60,7 +60,7 @@ def check_history(
     events = load(data_read, str(file))
     untagged = sum(event.outcome == "ok" and event.tag is None for event in events)
     if tags and all(event.tag is None for event in events):
-        raise BadInput(f"{file}: no operation carries a tag, so --tags has nothing to check")
+        raise BadInput(f"{file}: no operation carries a tag, and --tags needs tags")
     report = check(events)
     disorder = check_tags(events) if tags else []
     covered = (
@@ -96,7 +96,7 @@ def _check_log_history(common: Common, file: Path, data_read: bytes, tags: bool)
     from ares.testing.verify.log_order import check_log
 
     if tags:
-        raise BadInput(f"{file}: the history of a log has no tags, so --tags has nothing to check")
+        raise BadInput(f"{file}: the history of a log has no tags, and --tags needs tags")
     report = check_log(load_log(data_read, str(file)))
     data = {
         "ok": report.ok,

@@ -16,16 +16,14 @@ if TYPE_CHECKING:
 
 Name = Annotated[
     str,
-    typer.Argument(
-        metavar="NAME", help="What the client is called in the list.", show_default=False
-    ),
+    typer.Argument(metavar="NAME", help="The client's name in the list.", show_default=False),
 ]
 RoleOption = Annotated[
     str,
     typer.Option(
         "--role",
         metavar="ROLE",
-        help="read, write, reconfigure or admin; each includes the ones before.",
+        help="read, write, reconfigure or admin; each role includes the roles before it.",
     ),
 ]
 AllowNoAdmin = Annotated[
@@ -72,7 +70,7 @@ def list_(common: Common) -> None:
     common.report(
         rows,
         "\n".join(f"{row['name']:{width}}  {row['role']:11}  {row['key']}" for row in rows)
-        or "nobody is authorised",
+        or "no client is authorised",
     )
 
 
@@ -93,7 +91,9 @@ def revoke(common: Common, name: Name, allow_no_admin: AllowNoAdmin = False) -> 
 def _security(common: Common) -> "SecuritySettings":
     settings = common.settings()
     if settings.security is None:
-        why = "this cluster has no keys: whoever reaches it may do everything"
+        why = (
+            "this cluster has no keys: every client that reaches it may read, write and administer"
+        )
         raise BadInput(
             f"{settings.path}: {why}. `ares-cli init DIR --security curve` makes one with keys; "
             "nothing was changed"

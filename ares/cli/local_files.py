@@ -59,8 +59,8 @@ def local_source(file: Path) -> Iterator[LocalEnd]:
         return
     if file.is_dir():
         raise BadInput(
-            f"{file} is a directory: put its files one by one, or pack it, as in `tar c {file} | "
-            "ares-cli put - NAME`; nothing was sent"
+            f"{file} is a directory: put its files one by one, or pack the directory, as in `tar "
+            f"c {file} | ares-cli put - NAME`; nothing was sent"
         )
     try:
         yield LocalEnd(file, resolved(file), file.stat().st_size)

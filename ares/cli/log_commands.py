@@ -60,7 +60,7 @@ Servers = Annotated[
 Input = Annotated[
     Path,
     typer.Argument(
-        metavar="[FILE|-]", help="What to append; standard input by default.", show_default=False
+        metavar="[FILE|-]", help="The entry; standard input by default.", show_default=False
     ),
 ]
 At = Annotated[
@@ -107,7 +107,7 @@ def append(
         bool,
         typer.Option(
             "--lines",
-            help="Each line is an entry, without its end. They are appended as they come.",
+            help="Each line is an entry, without its line end, and is appended as it comes.",
         ),
     ] = False,
     at: At = None,
@@ -266,13 +266,14 @@ def read(
             "--to",
             metavar="Q",
             min=0,
-            help="The entries from P on and below Q, as far as there are any.",
+            help="Print the entries from P on and below Q, as far as they exist.",
         ),
     ] = None,
     uncommitted: Annotated[
         bool,
         typer.Option(
-            "--uncommitted", help="What a server has, which a reconfiguration may still take back."
+            "--uncommitted",
+            help="Print a server's entry, which a reconfiguration may still take back.",
         ),
     ] = False,
 ) -> None:
@@ -282,8 +283,8 @@ def read(
     """
     if to is not None and (uncommitted or to <= position):
         raise BadInput(
-            "--to names a position beyond P, and what is read up to there is committed: no "
-            "--uncommitted"
+            "--to names a position beyond P, and reads up to it are of committed entries: leave "
+            "out --uncommitted"
         )
 
     async def use(log: "Log") -> None:
@@ -321,7 +322,7 @@ def follow(
             "--from",
             metavar="P",
             min=0,
-            help="Begin at P (default: at the first entry that is there).",
+            help="Begin at P (default: at the first entry that is not trimmed).",
         ),
     ] = None,
 ) -> None:

@@ -44,9 +44,7 @@ FAILED = 1
 MISUSED = 2
 INTERRUPTED = 130
 TERMINATED = 143
-CUT_SHORT = (
-    "interrupted; what was under way may have taken effect or not: look before you repeat it"
-)
+CUT_SHORT = "interrupted; the operation may have taken effect or not: check before you repeat it"
 
 
 class _InTheTablesOrder(GroupPage):
@@ -302,5 +300,5 @@ def _mistake(error: BaseException) -> str:
         logging.getLogger(__name__).critical("a mistake in ares ends this process", exc_info=error)
     frames = traceback.extract_tb(error.__traceback__)
     places = " < ".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in reversed(frames))
-    advice = "what was under way may have taken effect or not. Please report this line"
+    advice = "the operation may have taken effect or not. Please report this line"
     return f"a mistake in ares itself, {type(error).__name__}: {error} (at {places}); {advice}"

@@ -31,7 +31,7 @@ Domain = Annotated[
 Input = Annotated[
     Path,
     typer.Argument(
-        metavar="[FILE|-]", help="What to store; standard input by default.", show_default=False
+        metavar="[FILE|-]", help="The file to store; standard input by default.", show_default=False
     ),
 ]
 Key = Annotated[
@@ -79,7 +79,7 @@ def read(
         bool,
         typer.Option(
             "--stale-ok",
-            help="A mirror at this client's site may answer; its age is told on stderr.",
+            help="A mirror at this client's site may answer; stderr tells the age of its copy.",
         ),
     ] = False,
     max_age_s: Annotated[
@@ -88,7 +88,7 @@ def read(
             "--max-age",
             metavar="S",
             min=0.0,
-            help="With --stale-ok: no mirror that is older.",
+            help="With --stale-ok: ask no mirror older than S seconds.",
             show_default=False,
         ),
     ] = None,
@@ -143,14 +143,18 @@ def _unescaped(key: str) -> str:
     try:
         return key.encode("latin-1", "backslashreplace").decode("unicode_escape")
     except UnicodeDecodeError as error:
-        raise BadInput(f"after a backslash --raw takes what Python does: {error.reason}") from error
+        raise BadInput(
+            f"after a backslash --raw takes the escapes of Python: {error.reason}"
+        ) from error
 
 
 def ls(
     common: Common,
     prefix: Annotated[
         str,
-        typer.Argument(metavar="[PREFIX]", help="Only names that begin so.", show_default=False),
+        typer.Argument(
+            metavar="[PREFIX]", help="Only names that begin with PREFIX.", show_default=False
+        ),
     ] = "",
     domain: Domain = DEFAULT_DOMAIN,
 ) -> None:

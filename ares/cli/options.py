@@ -98,8 +98,8 @@ class Common(Struct, frozen=True):
         bool | None,
         _switch(
             "optimised",
-            "Send no version of a file's block, or of a coverable object, that the other side has "
-            "(CoARES)",
+            "Send a version of a file's block or of a coverable object only if the receiver lacks "
+            "it (CoARES)",
         ),
     ] = None
     operation_log: Annotated[
@@ -142,8 +142,8 @@ class Common(Struct, frozen=True):
         key = self.key_file or os.environ.get(KEY_VARIABLE)
         if self.key_file and settings.security is None:
             raise BadInput(
-                f"--key: the cluster of {settings.path} has no keys, and nothing would be "
-                "secured by this one"
+                f"--key: the cluster of {settings.path} has no keys, and this key would secure "
+                "nothing"
             )
         if key and settings.security is not None:
             settings = structs.replace(

@@ -17,6 +17,7 @@ from msgspec import Struct, structs
 
 from ares.cli.local_files import naming
 from ares.cli.observe.chains_seen import ChainsSeen, chains_seen
+from ares.cli.observe.consensus_seen import etcd_outlook, raft_outlook
 from ares.cli.observe.releases_seen import releases, sentence, warning
 from ares.cli.options import Common, with_manager
 from ares.cli.terminal import printable, size
@@ -89,8 +90,9 @@ class Standing(Struct, frozen=True):
             return "the move is under way, or was left for the next `ares-cli reconfig` to finish"
         waiting = "appends wait" if pending.dap == "chain" else "reads and writes fail"
         return (
-            f"it is decided, and {waiting} until a quorum of it answers: {', '.join(silent)} must come "
-            "back. Nothing is lost; the next `ares-cli reconfig` finishes the move"
+            f"the configuration is decided, and {waiting} until a quorum of its servers answers: "
+            f"{', '.join(silent)} must come back. Nothing is lost; the next `ares-cli reconfig` "
+            "finishes the move"
         )
 
     def outlook(self) -> str:
@@ -115,18 +117,27 @@ class Standing(Struct, frozen=True):
             return f"{head}, NO ANSWER: {self.trouble}"
         if self.log is not None and self.log.sealed and not absent:
             ways = "`ares-cli reconfig`, to the same servers if need be, or the autopilot goes on"
-            return f"{head}, NO APPENDS: its chain is sealed, and nobody decided what comes next; {ways}; reads go on"
+            return (
+                f"{head}, NO APPENDS: its chain is sealed, and the next chain is not decided; "
+                f"{ways}; reads go on"
+            )
         if self.margin < 0 and self.active[-1].dap == "chain":
             back = "until they are back, or `ares-cli reconfig` makes a chain without them"
             return f"{head}, NO APPENDS{tail}, {back}; reads go on"
         if self.margin < 0:
-            return f"{head}, NO WRITES, {-self.margin} more of its servers must take them, reads go on{tail}"
+            return (
+                f"{head}, NO WRITES, {-self.margin} more of its servers must take them, reads go "
+                f"on{tail}"
+            )
         stops = (
             "; appends stop then until a chain without that server is made"
             if self.log is not None and self.margin > 0
             else ""
         )
-        return f"{head}, survives {self.margin} more crash{'' if self.margin == 1 else 'es'}{tail}{stops}"
+        return (
+            f"{head}, survives {self.margin} more "
+            f"crash{'' if self.margin == 1 else 'es'}{tail}{stops}"
+        )
 
 
 def is_of_file(domain: str) -> bool:
@@ -149,10 +160,19 @@ def outlook_of_files(standings: Sequence[Standing]) -> str:
         return f"{many}: {len(stopped)} of them without a quorum: {shown}"
     least = min(standing.margin for standing in standings)
     if least < 0:
-        return f"{many}: {sum(standing.margin < 0 for standing in standings)} of them take no writes now, reads go on"
+        return (
+            f"{many}: {sum(standing.margin < 0 for standing in standings)} of them take no "
+            "writes now, reads go on"
+        )
     if least == 0:
-        return f"{many}: {sum(standing.margin == 0 for standing in standings)} of them survive no more crashes"
-    return f"{many}: each survives {least} more crash{'es' if least > 1 else ''}{' or more' if len(standings) > 1 else ''}"
+        return (
+            f"{many}: {sum(standing.margin == 0 for standing in standings)} of them survive no "
+            "more crashes"
+        )
+    return (
+        f"{many}: each survives {least} more "
+        f"crash{'es' if least > 1 else ''}{' or more' if len(standings) > 1 else ''}"
+    )
 
 
 async def domain_names(manager: "Manager", timeout_s: float | None = None) -> list[str]:
@@ -456,7 +476,7 @@ def autopilot_sentence(settings: "Settings", members: Sequence[ConsensusDescript
         for member in members
         if member.leader == member.member
     ]
-    return ", ".join(said) or "no consensus member leads, so that nothing is replaced now"
+    return ", ".join(said) or "no consensus member leads: no server is replaced now"
 
 
 def followed_by(members: Sequence[ConsensusDescription]) -> dict[str, Followed]:
@@ -612,7 +632,8 @@ def _show_domains(
         where = f", at site {site}{distance}" if site else ""
         console.print(
             Text(
-                f"  configuration {standing.active[0].index}: {standing.active[0].describe()}{where}"
+                f"  configuration {standing.active[0].index}: "
+                f"{standing.active[0].describe()}{where}"
             ),
             soft_wrap=True,
         )
@@ -708,15 +729,18 @@ def _warnings(id: ServerId, description: Description) -> list[str]:
     lines = []
     if description.stored is not None and description.stored.full:
         lines.append(
-            f"{id} has a full disk: it answers reads, and takes writes again when there is space; `ares-cli delete` makes some"
+            f"{id} has a full disk: it answers reads, and takes writes again when there is "
+            "space; `ares-cli delete` makes some"
         )
     if description.unknown_keys:
         lines.append(
-            f"{id} has turned away {description.unknown_keys} attempts to connect with an unknown key"
+            f"{id} has turned away {description.unknown_keys} attempts to connect with an "
+            "unknown key"
         )
     if description.stored is not None and description.stored.quarantined:
         lines.append(
-            f"{id} holds {description.stored.quarantined} versions whose data is damaged on its disk and not repaired yet: `ares-cli scrub`"
+            f"{id} holds {description.stored.quarantined} versions whose data is damaged on its "
+            "disk and not repaired yet: `ares-cli scrub`"
         )
     return lines
 
@@ -743,33 +767,8 @@ def consensus_outlook(
     """
     total = len(members_of(settings))
     if settings.etcd is not None:
-        return _etcd_outlook(members, total)
-    return _raft_outlook(len(members), total, any(standing.serves for standing in standings))
-
-
-def _raft_outlook(answering: int, total: int, serves: bool) -> str:
-    """Return the sentence for Raft. ``serves``: some domain has a quorum."""
-    spare = answering - (total // 2 + 1)
-    if spare < 0:
-        goes_on = "reads and writes go on, " if serves else ""
-        return f"consensus: {answering} of {total} members answer, no majority: {goes_on}reconfiguring and creating domains wait"
-    return f"consensus: {answering} of {total} members answer; survives {spare or 'no'} more crash{'' if spare == 1 else 'es'}"
-
-
-def _etcd_outlook(members: list[ConsensusDescription], endpoints: int) -> str:
-    """Return the sentence for an etcd.
-
-    The endpoints in the cluster file need not be all members: an endpoint may stand for several.
-    """
-    waits = "reads and writes go on, reconfiguring and creating domains wait"
-    answering = f"consensus: etcd; {len(members)} of {endpoints} endpoints answer"
-    if not members:
-        return f"{answering}: {waits}"
-    total = members[0].members_total
-    of_many = f"{answering}; it has {total} member{'' if total == 1 else 's'}"
-    return (
-        of_many if any(member.leader for member in members) else f"{of_many} and no leader: {waits}"
-    )
+        return etcd_outlook(members, total)
+    return raft_outlook(len(members), total, any(standing.serves for standing in standings))
 
 
 def duration(seconds: float) -> str:

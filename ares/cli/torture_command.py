@@ -36,7 +36,7 @@ def torture(
     seed: Annotated[
         int | None,
         typer.Option(
-            help="Of the nemesis' and the clients' choices. Default: one by chance.",
+            help="Seed of the nemesis' and the clients' choices. Default: random.",
             show_default=False,
         ),
     ] = None,
@@ -52,25 +52,28 @@ def torture(
     out: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR", help="Where the results go. Default: a new one.", show_default=False
+            metavar="DIR",
+            help="The directory of the results. Default: a new directory.",
+            show_default=False,
         ),
     ] = None,
     durability: Annotated[
         Durability,
-        typer.Option(help="memory: a server that was killed comes back empty, as somebody else."),
+        typer.Option(help="memory: a killed server comes back empty, under a new identity."),
     ] = "fsync",
     etcd: Annotated[
         bool,
         typer.Option(
             "--etcd",
-            help="So many members of an etcd decide, and are hurt, instead; needs the program "
-            "etcd.",
+            help="Use an etcd with as many members as --consensus says; the nemesis hurts them "
+            "too. Needs the program etcd.",
         ),
     ] = False,
     workload: Annotated[
         Workload,
         typer.Option(
-            help="objects: keys are written, read and deleted. log: a log is, on chains that move."
+            help="objects: write, read and delete keys. log: append to, read and trim a log on "
+            "moving chains."
         ),
     ] = "objects",
     partitions: Annotated[
@@ -108,7 +111,7 @@ def torture(
                 options, _progress(console, status.update, f"seed {number}"), console.print
             )
     except KeyboardInterrupt:
-        typer.echo("interrupted: everything is stopped, and there is no verdict", err=True)
+        typer.echo("interrupted: all processes are stopped, and there is no verdict", err=True)
         raise typer.Exit(INTERRUPTED) from None
     _report(common, summary, directory)
     raise typer.Exit(0 if summary.ok else 1)

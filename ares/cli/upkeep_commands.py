@@ -100,7 +100,7 @@ def log_level(common: Common, level: Level, server: Processes = None) -> None:
 
 
 def scrub(common: Common, server: Servers = None, rate: Rate = "") -> None:
-    """Have servers verify all data on their disks now, and repair damage from the other servers.
+    """Let servers verify all data on their disks now, and repair damage from the other servers.
 
     Servers also do this by themselves. The command ends when all are done. The exit status is 1 if
     damage is not repaired yet (servers go on trying), or a server does not answer. In a cluster
@@ -120,7 +120,7 @@ def scrub(common: Common, server: Servers = None, rate: Rate = "") -> None:
     if not settings.durable:
         common.report(
             {"servers": {}, "whole": True},
-            "this cluster keeps everything in memory: there is nothing on a disk to verify",
+            "this cluster keeps all data in memory: no disk holds data to verify",
         )
         return
     ids = [ServerId(id) for id in server or settings.servers]
@@ -195,20 +195,20 @@ def _sentence(reply: Reply) -> str:
         )
     if reply.repaired:
         said += (
-            f"; {_count(reply.repaired, 'element')} repaired from other servers since it was "
-            "started"
+            f"; {_count(reply.repaired, 'element')} repaired from other servers since the "
+            "server's start"
         )
     if reply.quarantined:
         said += (
             f"; {_count(reply.quarantined, 'element')} not repaired yet: too few other servers "
-            "have theirs. It goes on trying"
+            "have their elements. The server goes on trying"
         )
     if reply.leaving:
-        said += "; its disk is full, and what is damaged cannot be written anew until there is room"
+        said += "; its disk is full, and damaged files are written anew only when there is room"
     if reply.in_logs:
         said += (
-            f"; {_count(reply.in_logs, 'file')} of logs damaged: other servers are asked for "
-            "what is there, and a start will refuse it"
+            f"; {_count(reply.in_logs, 'file')} of logs damaged: reads get these entries from "
+            "other servers, and the next start will refuse the file"
         )
     return (
         said

@@ -283,7 +283,7 @@ def _text(plan: Plan, keys: Mapping[str, str]) -> str:
     """Return the text of the cluster file. ``keys``: the public keys; empty without keys."""
     configuration = _configuration(plan)
     if not plan.host.strip():
-        raise BadInput("--host: expected the address that everything listens on, and it is empty")
+        raise BadInput("--host: expected the address that all processes listen on, and it is empty")
     if plan.security is None and not is_loopback(plan.host):
         why = (
             f"{plan.host} is not a loopback address: without keys anyone who reaches it can read "

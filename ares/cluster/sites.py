@@ -99,7 +99,7 @@ def at_site(
     ]
     servers, chosen = there[: like.n], dap or like.dap
     if chosen != "ec" and (k, delta) != (None, None):
-        raise BadInput(f"--k and --delta belong to --dap ec: {chosen} replicates what it holds")
+        raise BadInput(f"--k and --delta belong to --dap ec: {chosen} replicates whole values")
     try:
         if chosen == "ec":
             same = like.dap == "ec" and (len(servers) - like.k) // 2 >= 1

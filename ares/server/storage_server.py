@@ -86,7 +86,7 @@ log = logging.getLogger(__name__)
 
 _FULL = "its disk is full: it answers reads, and takes changes again when there is space"
 _ASKS_NOBODY = "this server asks no others"
-_ALL_IN_MEMORY = "this server keeps everything in memory: there is nothing on a disk to verify"
+_ALL_IN_MEMORY = "this server keeps everything in memory: there is no disk holds data to verify"
 
 _REQUESTS: frozenset[type[AnyMessage]] = frozenset(get_args(Request))
 _KEYED: frozenset[type[AnyMessage]] = frozenset(get_args(Keyed)) - OF_EITHER - {ListObjects}

@@ -89,7 +89,7 @@ async def test_status_says_that_a_chain_is_sealed_and_nothing_decided(cluster):
         await store.operate(seals, "half a reconfiguration")
     [_, standing] = (await survey(cluster.manager()))[1]
     assert (
-        "NO APPENDS: its chain is sealed, and nobody decided what comes next" in standing.outlook()
+        "NO APPENDS: its chain is sealed, and the next chain is not decided" in standing.outlook()
     )
     assert standing.margin < 0
     assert "sealed at s0, s1, s2" in standing.log.lines()[1]

@@ -131,9 +131,9 @@ def test_get_does_not_overwrite_what_was_edited(cli: Cli, tmp_path: Path) -> Non
     mine = bob.path.read_bytes()
     told = cli.fails(1, "get", "mine to lose", bob.path)
     assert told == (
-        f"error: {bob.path} was edited since it was last put or brought here, and differs from "
-        f"mine to lose: it was left as it is. `ares-cli put {bob.path} 'mine to lose'` puts what "
-        f"was edited, `ares-cli get 'mine to lose' {bob.path} --force` overwrites it\n"
+        f"error: {bob.path} was edited since its last put or get on this machine, and differs "
+        f"from mine to lose: the file was not changed. `ares-cli put {bob.path} 'mine to lose'` puts "
+        f"the edited content, `ares-cli get 'mine to lose' {bob.path} --force` overwrites it\n"
     )
     assert bob.path.read_bytes() == mine
     ann.edit(150_000, b"bob alone")
@@ -155,8 +155,8 @@ def test_get_does_not_overwrite_a_file_that_it_knows_nothing_of(cli: Cli, tmp_pa
     thesis.path.write_bytes(b"years of work")
     told = cli.fails(1, "get", "unknown", thesis.path, "--domain", "default")
     assert (
-        f"{thesis.path} is there already, no put or get of it is known here, and it differs from "
-        "unknown: it was left as it is. " in told
+        f"{thesis.path} exists already, no put or get of it is remembered on this machine, and "
+        "it differs from unknown: the file was not changed. " in told
     )
     assert (
         f"Name another file, or `ares-cli get unknown --domain default {thesis.path} --force` "
@@ -521,8 +521,8 @@ def test_a_file_that_grows_while_it_is_put(
         monkeypatch.setenv(variable, value)
     assert main.run(["put", str(log), "grows", *SMALL_BLOCKS]) == 0
     assert (
-        "log has grown since: it is being written to, and what came late (4 bytes) may not be in "
-        "grows" in capsys.readouterr().err
+        "log has grown since: a program writes to it, and its last 4 bytes may not be in grows"
+        in capsys.readouterr().err
     )
     assert cli.ok("get", "grows", "-") == content()
     monkeypatch.undo()

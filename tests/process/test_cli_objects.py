@@ -214,7 +214,7 @@ def test_somebody_else_was_first(mortal: Cli) -> None:
     done = cli.run("reconfig", "--dap", "abd", "--servers", "s1,s2,s3")
     assert done.returncode == 1
     assert (
-        f"somebody else's proposal was decided first and is completed: {ABD_3} is in force now"
+        f"another client's proposal was decided first and is completed: {ABD_3} is in force now"
         in done.stdout.decode()
     )
     assert cli.json("stat", "k")["configuration"] == ABD_3

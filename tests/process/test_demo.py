@@ -166,8 +166,8 @@ class Failing(Memory):
     [
         (Memory, None),
         (Stale, "returned its write 1, not one from"),
-        (Torn, "bytes that nobody wrote"),
-        (Mixed, "bytes that nobody wrote"),
+        (Torn, "bytes that no write"),
+        (Mixed, "bytes that no write"),
         (Early, "returned its write 1000000"),
         (Failing, "a read failed: 1 of the 2 servers"),
     ],

@@ -209,7 +209,7 @@ def test_the_only_member_cannot_begin_anew(tmp_path: Path) -> None:
     )
     done = ares("prepare", tmp_path / "c/cluster.toml", "r0", "--forget")
     assert done.returncode == 2
-    assert "nobody else has what was decided" in done.stderr
+    assert "no other process has the decisions" in done.stderr
 
 
 def test_what_was_prepared_below_a_mount_point_is_not_believed_when_the_disk_is_missing(
@@ -238,8 +238,8 @@ def test_who_ran_is_not_prepared_again_where_everything_was_removed(durable: Pat
         done = ares("prepare", durable / "cluster.toml", "s1", id)
         assert done.returncode == 2
         assert (
-            f"{id} ran in {durable}/data/{id} before, says {durable}/data/{id}.started, and "
-            "nothing of it is there: " in done.stderr
+            f"{id} ran in {durable}/data/{id} before, says {durable}/data/{id}.started, and its "
+            "data is not there: " in done.stderr
         )
         assert (
             f"If the disk is lost, `ares-cli prepare {durable}/cluster.toml {id} --forget`"

@@ -115,7 +115,7 @@ def test_up_says_what_does_not_work_when_everything_runs(cluster: Path) -> None:
             os.kill(pid, signal.SIGCONT)
     assert up.returncode == 1
     assert (
-        "the consensus service has no leader yet, so creating domains and reconfiguring wait"
+        "the consensus service has no leader yet: creating domains and reconfiguring wait"
         in up.stderr
     )
     assert "s0" in pids(cluster)
@@ -231,7 +231,7 @@ def test_what_cannot_start_is_left_out_in_the_foreground_too(cluster: Path) -> N
         text=True,
     ) as up:
         assert up.stderr is not None
-        assert up.stderr.readline() == "error: some processes do not run; the others do.\n"
+        assert up.stderr.readline() == "error: some processes do not run; the rest runs.\n"
         while up.stderr.readline() != "Ctrl-C stops the cluster.\n":
             pass
         up.send_signal(signal.SIGINT)

@@ -63,7 +63,7 @@ def test_the_command_names_what_it_left_out(
     asked = ["results", "import", str(tmp_path / "runs"), "--into", str(tmp_path / "r.db")]
     assert ares_cli(asked) == 0
     assert capsys.readouterr().out.splitlines() == [
-        "1 runs; 3 files had something new: 10 operations, 1 events, 0 spans",
+        "1 runs; 3 files had new lines: 10 operations, 1 events, 0 spans",
         "1 copies:",
         f"  {copy}: left out, since {run} holds the same run, which counts once",
     ]

@@ -38,7 +38,7 @@ def test_an_import_says_what_it_took_and_what_not(
     status, out, err = told(capsys, "results", "import", runs, "--into", tmp_path / "r.db")
     assert (status, err) == (0, "")
     assert out.splitlines() == [
-        "2 runs; 2 files had something new: 3 operations, 0 events, 0 spans",
+        "2 runs; 2 files had new lines: 3 operations, 0 events, 0 spans",
         "1 lines are of no operation",
         "1 malformed lines:",
         f"  {runs}/first/w.log:3: JSON is malformed: invalid character (byte 0)",

@@ -61,6 +61,6 @@ def test_an_integer_without_end_is_told_in_our_words() -> None:
 @pytest.mark.parametrize("host", ["", " "])
 def test_an_empty_host(tmp_path: Path, host: str) -> None:
     with pytest.raises(
-        BadInput, match="--host: expected the address that everything listens on, and it is empty"
+        BadInput, match="--host: expected the address that all processes listen on, and it is empty"
     ):
         create(tmp_path, Plan(servers=3, consensus=1, host=host))

@@ -64,13 +64,13 @@ def test_a_domain_that_will_not_follow_its_users_is_told(settings):
     assert "has no table [autopilot]" in followed(settings)
     piloted = replace(settings, autopilot=AutopilotSettings())
     assert followed(piloted) == "follows its users"
-    assert "not at two sites" in followed(
+    assert "fewer than two sites" in followed(
         replace(
             piloted,
             servers={id: replace(server, site="") for id, server in piloted.servers.items()},
         )
     )
-    assert "nobody counts" in followed(replace(piloted, transport="libzmq"))
+    assert "no server counts" in followed(replace(piloted, transport="libzmq"))
 
 
 def test_a_domain_keeps_its_redundancy_where_the_site_has_the_servers(settings):

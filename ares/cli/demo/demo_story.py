@@ -246,7 +246,7 @@ class DemoTraffic:
         count = count_in(key, value)
         if count is None:
             self.failures.append(
-                f"a read of {key} returned {len(value)} bytes that nobody wrote there"
+                f"a read of {key} returned {len(value)} bytes that no write stored"
             )
         elif not least <= count <= self._begun[key]:
             self.failures.append(
@@ -330,7 +330,7 @@ class Story:
         ):
             store = await self._create(manager)
             await self._write_files(store)
-            await self._read_files(store, "read everything back and compare SHA-256")
+            await self._read_files(store, "read all values back and compare SHA-256")
             await self._edit_file(manager)
             await self._edit_together(second, third)
             following = asyncio.create_task(self._tell.follow(self.traffic.line))
@@ -349,7 +349,9 @@ class Story:
             store = await newcomer.domain(DOMAIN)
             self._digests |= {key: _digest(value) for key, value in self.traffic.expected.items()}
             await self._read_files(
-                store, "a client that never heard of all this reads everything and compares SHA-256"
+                store,
+                "a client that knows none of these configurations reads all values and "
+                "compares SHA-256",
             )
             await self._compare_file(newcomer)
         await self._trace_a_read(settings)
@@ -450,8 +452,7 @@ class Story:
     async def _edit_together(self, manager: Manager, other: Manager) -> None:
         """Let two clients edit different parts of the same version, and later the same part."""
         with self._step(
-            "two clients edit the same version of the file, one near its beginning, one near its "
-            "end"
+            "two clients edit the same version of the file, near the beginning and near the end"
         ) as step:
             async with manager.file(FILE) as ours, other.file(FILE) as theirs:
                 before = await ours.read()
@@ -467,15 +468,14 @@ class Story:
                 late = await theirs.write(_inserted(edited_by_them, near_begin + 1))
                 if first.conflicts or second.conflicts or not late.conflicts:
                     raise DemoFailed(
-                        "edits of different blocks got in each other's way, or those of one block "
-                        "did not"
+                        "edits of different blocks conflicted, or edits of one block did not"
                     )
                 conflict = late.conflicts[0]
                 step.note = (
-                    "both edits are in the file; a third, of a block that had changed meanwhile, "
-                    "overwrote nothing and was told so:\n"
-                    f"bytes {conflict.offset} to {conflict.offset + conflict.length} in conflict, "
-                    "with the newer content of that block at hand"
+                    "both edits are in the file; a third edit met a newer version of its block, "
+                    "overwrote nothing and reported a conflict:\n"
+                    f"bytes {conflict.offset} to {conflict.offset + conflict.length} in "
+                    "conflict, with the newer content of that block at hand"
                 )
                 step.data = {"conflicts": len(late.conflicts)}
             await self._compare_file(manager)
@@ -512,7 +512,7 @@ class Story:
 
     async def _start_again(self, server: str, manager: Manager) -> None:
         with self._step(
-            f"start {server} again: it has what it acknowledged, from its disk",
+            f"start {server} again: it reads all acknowledged data from its disk",
             phase=f"{server} is back",
         ) as step:
             await self._start([server])
@@ -526,8 +526,8 @@ class Story:
                 )
             await asyncio.sleep(LULL_S)
             step.note = (
-                f"the same server as before, with all of its {objects} objects: it counts, and "
-                "one more crash is survived again"
+                f"the same server as before, with all its {objects} objects: the quorums count "
+                "it again, and one more crash is survived"
             )
             step.data = {"objects": objects}
 
@@ -590,7 +590,7 @@ class Story:
             self.killed.append(EVERYBODY)
             await self._start(everybody)
             step.note = (
-                "as after a power cut: nothing ran, and what was acknowledged is on the disks"
+                "as after a power cut: no process ran, and all acknowledged data is on the disks"
             )
             step.data = {"killed": everybody}
 
@@ -651,7 +651,7 @@ def _account(report: WriteReport, whole: int) -> tuple[str, dict[str, Any]]:
     Raises :class:`DemoFailed` if a part of the put is in conflict.
     """
     if report.conflicts:
-        raise DemoFailed("a file that nobody else writes came to a conflict")
+        raise DemoFailed("a put conflicted, although no other client writes the file")
     blocks = report.modified + report.inserted
     note = (
         f"{blocks} of {blocks + report.kept} blocks moved: {size(report.moved_bytes)} of "
@@ -683,7 +683,7 @@ def _moved(result: Reconfigured) -> tuple[str, dict[str, Any]]:
     """
     after = result.configuration
     if not result.ours:
-        raise DemoFailed(f"somebody else reconfigured the demo's domain to {after.describe()}")
+        raise DemoFailed(f"another client reconfigured the demo's domain to {after.describe()}")
     note = (
         f"{result.moved} objects moved, {size(result.bytes)}, in one decision; now "
         f"{after.describe()}"

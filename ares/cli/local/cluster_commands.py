@@ -43,8 +43,8 @@ _POLL_S = 0.05
 _PART_USABLE_S = 5.0
 """Seconds that `up` waits for a working cluster when some processes do not run."""
 
-LOST = "the servers kept their data in memory, so what was stored in the cluster is gone"
-KEPT = "what was stored in the cluster is on its servers' disks"
+LOST = "the servers kept their data in memory, and all data of the cluster is gone"
+KEPT = "all data of the cluster is on its servers' disks"
 
 Dap = Literal["abd", "ec"]
 """The data access primitives: replication or erasure coding."""
@@ -93,29 +93,30 @@ def init(
     k: Annotated[
         int | None,
         typer.Option(
-            help="With ec: how many elements rebuild a value. Default: the most that survives one "
-            "crash."
+            help="With ec: how many elements rebuild a value. Default: the largest k that survives "
+            "one crash."
         ),
     ] = None,
     delta: Annotated[
         int | None, typer.Option(help="With ec: how many writers at once. Default: 8.")
     ] = None,
     host: Annotated[
-        str, typer.Option(help="The address that everything listens on.")
+        str, typer.Option(help="The address that all processes listen on.")
     ] = "127.0.0.1",
     base_port: Annotated[
         int | None,
         typer.Option(
             min=0,
             max=65535,
-            help="The first of the ports, counted up from there, which must be free here; 0: free "
-            "ones by chance. Default: 7400, or 7500, ... if taken.",
+            help="The first of consecutive ports that are free on this machine; 0: any free ports. "
+            "Default: 7400, or 7500, ... if taken.",
         ),
     ] = None,
     security: Annotated[
         Literal["curve", "none"] | None,
         typer.Option(
-            help="curve: everybody has a key. none: accept an address that others can reach."
+            help="curve: every process and client has a key. none: no keys, even if other machines "
+            "reach --host."
         ),
     ] = None,
     allow_no_faults: Annotated[
@@ -124,7 +125,7 @@ def init(
     durability: Annotated[
         Durability,
         typer.Option(
-            help="fsync: what is acknowledged is on the disk. memory: lost when servers stop."
+            help="fsync: acknowledged data is on the disk. memory: data is lost when servers stop."
         ),
     ] = "fsync",
     etcd: Annotated[
@@ -139,7 +140,7 @@ def init(
         typer.Option(
             min=0,
             max=SPARES_MAX,
-            help="How many more servers, in no configuration, that can replace others.",
+            help="How many more servers, in no configuration, that can replace crashed servers.",
         ),
     ] = 0,
     autopilot: Annotated[
@@ -230,8 +231,8 @@ def _written(
         )
     if settings.security is not None:
         lines.append(
-            f"keys for everybody are in {settings.security.directory}; the client admin is "
-            "authorised, `ares-cli keys new` makes more"
+            f"keys for all processes and clients are in {settings.security.directory}; the "
+            "client admin is authorised, `ares-cli keys new` makes more"
         )
     lines += [f"site {site}: {', '.join(ids)}" for site, ids in sites_of(settings).items()]
     unused = ", ".join(
@@ -245,7 +246,7 @@ def _written(
         lines.append(f"spares, for `ares-cli reconfig`: {unused}")
     if base_port is None and plan.base_port != BASE_PORT:
         lines.append(
-            f"ports from {BASE_PORT} on are taken by other processes here: it uses "
+            f"ports from {BASE_PORT} on are taken by other processes here: the cluster uses "
             f"{settings.processes()[0].address} and the next ones"
         )
     lines += [f"note: {note}" for note in settings.notes]
@@ -292,14 +293,14 @@ def up(
     detach: Annotated[
         bool,
         typer.Option(
-            "--detach", help="Return when everything serves, instead of staying until Ctrl-C."
+            "--detach", help="Return when all processes serve, instead of staying until Ctrl-C."
         ),
     ] = False,
     fresh: Annotated[
         bool,
         typer.Option(
             "--fresh",
-            help="Begin anew as an empty cluster: whatever its stopped servers hold is removed.",
+            help="Begin anew as an empty cluster: all data of its stopped servers is removed.",
         ),
     ] = False,
 ) -> None:
@@ -337,13 +338,13 @@ def up(
         }
         if not pids:
             fresh_too = (
-                f"If everything is lost, `ares-cli up {directory} --fresh` begins anew as an "
-                "empty cluster"
+                f"If all data is lost, `ares-cli up {directory} --fresh` begins anew as an empty "
+                "cluster"
             )
             raise NotStarted(
                 "nothing was started.\n"
                 f"{_reasons(left_out)}\n"
-                f"Put that right, then `ares-cli up {directory}` tries again. {fresh_too}"
+                f"Mend the cause, then `ares-cli up {directory}` tries again. {fresh_too}"
             )
         patience_s = (
             common.timeout_s or START_TIMEOUT_S + 12 * settings.beat_s
@@ -351,7 +352,9 @@ def up(
         unable = _await_usable(settings, _PART_USABLE_S if left_out else patience_s, stop)
         if stop.is_set():
             supervisor.stop(started)
-            raise NotStarted("interrupted: everything that this had started is stopped again")
+            raise NotStarted(
+                "interrupted: all processes that this command had started are stopped again"
+            )
     say_which_core()
     _show(common, settings, pids, list(started), left_out)
     trouble = _trouble(directory, settings, pids, left_out, unable)
@@ -362,7 +365,7 @@ def up(
             typer.echo(f"error: {trouble}", err=True)
         typer.echo(
             "Ctrl-C stops the cluster"
-            + ("." if settings.durable else ", and what it holds is lost then."),
+            + ("." if settings.durable else ", and all its data is lost then."),
             err=True,
         )
         raise typer.Exit(
@@ -381,7 +384,7 @@ def _other_ports(directory: Path, settings: "Settings") -> str:
         return ""
     plan = Plan(len(settings.servers), len(settings.members), host=host)
     return (
-        ". Nothing of this cluster ever ran: end the process that listens there, or remove "
+        ". No process of this cluster ever ran: end the process that listens there, or remove "
         f"{directory} and repeat `ares-cli init` with other ports. {other_ports(plan)}"
     )
 
@@ -460,7 +463,8 @@ def _show(
             soft_wrap=True,
         )
     console.print(
-        f"it began with {settings.initial.describe()}; `ares-cli status` tells what is in force",
+        f"it began with {settings.initial.describe()}; `ares-cli status` tells the present "
+        "configurations",
         highlight=False,
         soft_wrap=True,
     )
@@ -508,7 +512,7 @@ async def _unable(manager: "Manager", settings: "Settings") -> list[str]:
     leading = sum(bool(member.leader) for member in members)
     if leading <= len(settings.members) // 2 and (settings.members or settings.etcd is not None):
         unable.append(
-            "the consensus service has no leader yet, so creating domains and reconfiguring wait"
+            "the consensus service has no leader yet: creating domains and reconfiguring wait"
         )
     return unable
 
@@ -527,7 +531,7 @@ def _trouble(
             if unable
             else ""
         )
-    lines = [f"some processes do not run; the others do.\n{_reasons(left_out)}"]
+    lines = [(f"some processes do not run; the rest runs.\n{_reasons(left_out)}")]
     serving = sum(id in pids for id in settings.initial.server_ids)
     if serving < settings.initial.quorum_size:
         initial = settings.initial
@@ -543,7 +547,7 @@ def _trouble(
         )
     if len(lines) == 1:
         lines += unable
-    lines.append(f"Put that right, then `ares-cli up {directory}` starts what does not run")
+    lines.append(f"Mend the cause, then `ares-cli up {directory}` starts the stopped processes")
     return "\n".join(lines)
 
 
@@ -610,7 +614,8 @@ def prepare(
     forget: Annotated[
         bool,
         typer.Option(
-            "--forget", help="What they had is lost: let them begin anew, what is left set aside."
+            "--forget",
+            help="The data of the processes is lost: set aside the rest and let them begin anew.",
         ),
     ] = False,
 ) -> None:
@@ -667,11 +672,12 @@ def _check_never_ran(
                 process.data, [process.id], settings.path, process.id in settings.members, record
             )
             gone = (
-                f"{process.id} ran in {process.data} before, says {record}, and nothing of it is "
+                f"{process.id} ran in {process.data} before, says {record}, and its data is not "
                 "there"
             )
             raise BadInput(
-                f"{gone}: it is no process that never ran. {lost.advice()}; nothing was prepared"
+                f"{gone}: `prepare` is for processes that never ran. {lost.advice()}; nothing "
+                "was prepared"
             )
 
 
@@ -689,8 +695,8 @@ def _begin_anew(settings: "Settings", process: "ServerSettings | MemberSettings"
         identity = claim(process.data, process.identity, True).identity
     then = f"under the new identity {identity}" if settings.durable else "under a new identity"
     return (
-        f"lets {process.id} begin anew, empty and {then}: start it, then `ares-cli reconfig` "
-        "takes it in again"
+        f"lets {process.id} begin anew, empty and {then}: start the server, then `ares-cli "
+        "reconfig` takes it in again"
     )
 
 
@@ -706,12 +712,12 @@ def _rejoin(settings: "Settings", member: "MemberSettings") -> str:
     others = [other for other in settings.members.values() if other.id != member.id]
     if not others:
         why = (
-            "it is the only consensus member, so nobody else has what was decided: no domain "
+            "it is the only consensus member, and no other process has the decisions: no domain "
             "could be created or moved safely any more"
         )
         raise BadInput(
             f"{member.id} cannot begin anew: {why}. Bring its directory back; reads and writes "
-            "go on without it; nothing was changed"
+            "go on without this member; nothing was changed"
         )
     for other in others:
         try:
@@ -719,7 +725,7 @@ def _rejoin(settings: "Settings", member: "MemberSettings") -> str:
         except OSError as error:
             why = (
                 f"{other.id} does not answer at {other.raft} ({error.strerror or error}), and it "
-                "may be the only one that knows what both decided"
+                "may be the only member that knows the decisions of both"
             )
             raise BadInput(
                 f"{member.id} cannot begin anew now: {why}. Start all other members first; "
@@ -735,10 +741,10 @@ def _rejoin(settings: "Settings", member: "MemberSettings") -> str:
         )  # last: until this line the member is refused, and a repetition is possible
     finally:
         directory.unlock()
-    left = f"; what was there is in {aside}" if aside is not None else ""
+    left = f"; its old data is in {aside}" if aside is not None else ""
     return (
-        f"lets {member.id} begin anew{left}: start it while all other members run, and it copies "
-        "what they have"
+        f"lets {member.id} begin anew{left}: start the member while all other members run, and "
+        "it copies their decisions"
     )
 
 

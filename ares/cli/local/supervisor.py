@@ -96,7 +96,8 @@ class Supervisor:
             self.stop(pids)
             why = "\n".join(f"{id}: {what}" for id, what in left_out.items())
             raise NotStarted(
-                f"everything that this had started is stopped again. Put the cause right: {why}"
+                "all processes that this command had started are stopped again. Mend the cause: "
+                f"{why}"
             )
         return pids
 
@@ -264,7 +265,9 @@ class Supervisor:
         pending, left_out = dict(begun), {}
         while pending:
             if interrupted():
-                raise NotStarted("interrupted: everything that this had started is stopped again")
+                raise NotStarted(
+                    "interrupted: all processes that this command had started are stopped again"
+                )
             late = time.monotonic() > deadline_s
             for id, begin in list(pending.items()):
                 if f"READY {id} ".encode() not in self._log(id, begin):

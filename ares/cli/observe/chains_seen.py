@@ -60,8 +60,7 @@ class ChainsSeen(Struct, frozen=True):
         ]
         if self.sealed:
             lines.append(
-                f"sealed at {', '.join(self.sealed)}, and nobody decided what comes next: no "
-                "appends"
+                f"sealed at {', '.join(self.sealed)}, and the next chain is not decided: no appends"
             )
         if any(upto is None or upto < self.chain.start for upto in self.fetched.values()):
             lines.append(

@@ -29,7 +29,7 @@ Directories = Annotated[
     list[Path],
     typer.Argument(
         metavar="DIR...",
-        help="Directories with operation logs, at whatever depth.",
+        help="Directories with operation logs, at any depth.",
         show_default=False,
     ),
 ]
@@ -46,7 +46,7 @@ def import_(
         typer.Option(
             "--into",
             metavar="FILE",
-            help="The database; made if it is not there.",
+            help="The database; made if it does not exist.",
             show_default=False,
         ),
     ],
@@ -55,7 +55,7 @@ def import_(
         typer.Option(
             "--influx",
             metavar="URL",
-            help="Also send what this InfluxDB lacks, http://HOST:8086?org=O&bucket=B.",
+            help="Also send the new operations to this InfluxDB, http://HOST:8086?org=O&bucket=B.",
         ),
     ] = "",
 ) -> None:
@@ -71,7 +71,7 @@ def import_(
     with_logs(directories)  # before a database is made
     target = _target(influx) if influx else None
     sent, failed = 0, None
-    kept = "what was imported is kept; the same command goes on from there"
+    kept = "the imported part is kept; the same command continues after it"
     with (
         telling_interruption(lambda: kept),
         opened(into, create=True) as database,
@@ -116,7 +116,7 @@ def _target(url: str) -> "InfluxTarget":
 def _told(report: "ImportReport") -> list[str]:
     lines = [
         (
-            f"{report.runs} runs; {report.files} files had something new: {report.operations} "
+            f"{report.runs} runs; {report.files} files had new lines: {report.operations} "
             f"operations, {report.events} events, {report.spans} spans"
         )
         + (f", {report.points} points of load" if report.points else "")

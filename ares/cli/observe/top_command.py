@@ -26,7 +26,7 @@ def top(
         bool,
         typer.Option(
             "--once",
-            help="Print one view, after one interval, and end. With --json: as one JSON object.",
+            help="Print one view after one interval and end. With --json: one JSON object.",
         ),
     ] = False,
     interval: Annotated[
@@ -36,7 +36,7 @@ def top(
             metavar="S",
             min=INTERVAL_S_MIN,
             max=INTERVAL_S_MAX,
-            help="Seconds from one look to the next.",
+            help="Seconds between two views.",
         ),
     ] = INTERVAL_S,
 ) -> None:

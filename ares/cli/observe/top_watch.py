@@ -118,7 +118,7 @@ class TopWatch:
         elif said.server != server.id or said.cluster != self._manager.configuration.cluster_id:
             heard.why = f"{said.server} of another cluster answers there"
         elif not is_credible(said):
-            heard.why = "what it says of itself cannot be true"
+            heard.why = "its report about itself cannot be true"
         else:
             heard.why, heard.silent_s = "", 0.0
             del self._asked_s[server.id]

@@ -46,7 +46,7 @@ def show(
         ),
     ],
     most: Annotated[
-        int, typer.Option("--most", min=1, help="Show so many traces, the longest first.")
+        int, typer.Option("--most", min=1, help="Show at most this many traces, the longest first.")
     ] = TRACES_SHOWN,
 ) -> None:
     """Show traces from files; those of several processes are joined."""
