@@ -13,17 +13,14 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from ares.autopilot.following import MOVES, MOVING, FollowDecision, FollowPolicy, UsageSeen, usual
-from ares.autopilot.lookout import Lookout
-from ares.client.manager import Manager
+from ares.autopilot.lookout import PatrolTools
 from ares.client.store import ObjectStore
-from ares.cluster.tables import AutopilotSettings
 from ares.engine.effects import Operation
 from ares.model.configuration import SERVERS_MAX, Configuration, Server
 from ares.model.errors import AresError
 from ares.model.identity import DomainName, ServerId
 from ares.model.messages import USAGES_MAX, Description, Followed, Usage
 from ares.platform import tasks
-from ares.platform.metrics import Autopiloted
 from ares.reconfig.mover import Manner
 from ares.reconfig.reconfigure import Reconfigured, advance
 from ares.reconfig.traversal import read_config
@@ -59,27 +56,16 @@ class FollowPatrol:
     ``manner``: the way of moving data, shared with other movers.
     """
 
-    def __init__(
-        self,
-        manager: Manager,
-        sites: Mapping[ServerId, str],
-        placed: Placed,
-        leads: Callable[[], bool],
-        settings: AutopilotSettings,
-        manner: Manner,
-        counted: Autopiloted,
-        lookout: Lookout,
-    ) -> None:
-        self._manager = manager
-        self._sites = sites
+    def __init__(self, tools: PatrolTools, placed: Placed) -> None:
+        self._lookout, self._manner = tools.lookout, tools.manner
+        self._leads, self._counted = tools.leads, tools.counted
+        self._manager, self._sites = tools.lookout.manager, tools.lookout.sites
         self._placed = placed
-        self._leads = leads
-        self._manner = manner
-        self._counted = counted
-        self._lookout = lookout
         self._loop = asyncio.get_running_loop()
         self._policy = FollowPolicy(
-            settings.follow_rest_s, settings.follow_bytes_per_hour, gap_s=2 * LOOK_S
+            tools.settings.follow_rest_s,
+            tools.settings.follow_bytes_per_hour,
+            gap_s=2 * LOOK_S,
         )
         self._stores: dict[DomainName, ObjectStore] = {}
         self._beyond = 0

@@ -18,23 +18,19 @@ import asyncio
 import logging
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ares.autopilot.handover import Notebook
 from ares.autopilot.judge import FinishMove, LogSeen, Reform, Stuck, Watch, judge_log
-from ares.autopilot.lookout import REMOTE_LIST_S, Lookout
-from ares.client.manager import Manager
+from ares.autopilot.lookout import REMOTE_LIST_S, PatrolTools
 from ares.client.shared_log import Log
-from ares.cluster.tables import AutopilotSettings
 from ares.model.configuration import Configuration, Server
 from ares.model.errors import AresError, DomainNotFound
 from ares.model.identity import DIRECTORY, FILE_DOMAINS, ConfigurationId, DomainName, ServerId
 from ares.platform import tasks
-from ares.platform.metrics import Autopiloted
 
 LOOKS = 4
 """Looks at the servers in ``log_after_s``."""
@@ -94,25 +90,12 @@ class LogPatrol:
     ``book``: the servers of the cluster file. ``sites``: the sites of servers.
     """
 
-    def __init__(
-        self,
-        manager: Manager,
-        book: Mapping[ServerId, Server],
-        sites: Mapping[ServerId, str],
-        leads: Callable[[], bool],
-        settings: AutopilotSettings,
-        counted: Autopiloted,
-        notebook: Notebook,
-        lookout: Lookout,
-    ) -> None:
-        self._manager = manager
-        self._book = book
-        self._sites = sites
-        self._leads = leads
-        self._settings = settings
-        self._counted = counted
-        self._notebook = notebook
-        self._lookout = lookout
+    def __init__(self, tools: PatrolTools) -> None:
+        self._lookout, self._notebook = tools.lookout, tools.notebook
+        self._leads, self._counted = tools.leads, tools.counted
+        self._manager = tools.lookout.manager
+        self._book, self._sites = tools.lookout.book, tools.lookout.sites
+        self._settings = settings = tools.settings
         self._loop = asyncio.get_running_loop()
         self._pace_s = settings.log_after_s / LOOKS
         self._watch = Watch(settings.log_after_s, gap_s=2 * self._pace_s)

@@ -8,11 +8,17 @@ member has no site.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
+from types import MappingProxyType
+from typing import NamedTuple
 
+from ares.autopilot.handover import Notebook
 from ares.client.manager import Manager
+from ares.cluster.tables import AutopilotSettings
 from ares.model.configuration import Configuration, Server
 from ares.model.identity import DomainName, ServerId
+from ares.platform.metrics import Autopiloted
+from ares.reconfig.mover import Manner
 
 REMOTE_S = 10.0
 """Seconds between two looks at a server of another site."""
@@ -32,12 +38,12 @@ class Lookout:
         self,
         manager: Manager,
         book: Mapping[ServerId, Server],
-        sites: Mapping[ServerId, str],
-        site: str,
+        sites: Mapping[ServerId, str] = MappingProxyType({}),
+        site: str = "",
     ) -> None:
-        self._manager = manager
-        self._book = book
-        self._sites = sites
+        self.manager = manager
+        self.book = book
+        self.sites = sites
         self.site = site
         self.alarms: Set[str] = frozenset()
         """Sites with an alarm, as told by their members."""
@@ -48,7 +54,7 @@ class Lookout:
 
     def is_near(self, server: ServerId) -> bool:
         """Return whether looks at the server stay within the member's site."""
-        return not self.site or self._sites.get(server, self.site) == self.site
+        return not self.site or self.sites.get(server, self.site) == self.site
 
     def has_near(self, configuration: Configuration) -> bool:
         """Return whether all servers of the configuration are near."""
@@ -56,7 +62,7 @@ class Lookout:
 
     def has_alarm(self, configuration: Configuration) -> bool:
         """Return whether a server of the configuration is at a site with an alarm."""
-        return any(self._sites.get(id) in self.alarms for id in configuration.server_ids)
+        return any(self.sites.get(id) in self.alarms for id in configuration.server_ids)
 
     def list_every_s(self, near_s: float) -> float:
         """Return the seconds between two listings of `default`.
@@ -64,7 +70,7 @@ class Lookout:
         ``near_s``: the result if `default` is near, or during an alarm, which may be about a log
         not known yet.
         """
-        often = bool(self.alarms) or self.has_near(self._manager.configuration)
+        often = bool(self.alarms) or self.has_near(self.manager.configuration)
         return near_s if often else max(near_s, REMOTE_LIST_S)
 
     async def look(
@@ -82,8 +88,8 @@ class Lookout:
         silent = {server.id for server in closely} - self._answers.keys()
         due = [server for id, server in asked.items() if id in silent or self._is_due(id, now)]
         self._asked_at.update({server.id: now for server in due})
-        described = await self._manager.describe(due, brief=True, patience_s=patience_s)
-        cluster = self._manager.configuration.cluster_id
+        described = await self.manager.describe(due, brief=True, patience_s=patience_s)
+        cluster = self.manager.configuration.cluster_id
         for server in due:
             self._answers.pop(server.id, None)
         self._answers |= {
@@ -96,14 +102,14 @@ class Lookout:
     def _is_due(self, server: ServerId, now: float) -> bool:
         return (
             self.is_near(server)
-            or self._sites.get(server) in self.alarms
+            or self.sites.get(server) in self.alarms
             or now - self._asked_at.get(server, -REMOTE_S) >= REMOTE_S
         )
 
     async def logs_near(self) -> list[DomainName]:
         """Return the names of the logs at near servers, as told by the servers."""
-        near = [server for id, server in self._book.items() if self.is_near(id)]
-        described = await self._manager.describe(near)
+        near = [server for id, server in self.book.items() if self.is_near(id)]
+        described = await self.manager.describe(near)
         return sorted(
             {
                 hosted.configuration.domain
@@ -112,3 +118,16 @@ class Lookout:
                 if hosted.configuration.dap == "chain" and not hosted.collected
             }
         )
+
+
+class PatrolTools(NamedTuple):
+    """Things that all patrols of a member's autopilot share."""
+
+    lookout: Lookout
+    leads: Callable[[], bool]
+    settings: AutopilotSettings
+    manner: Manner
+    """The way of moving data."""
+
+    counted: Autopiloted
+    notebook: Notebook

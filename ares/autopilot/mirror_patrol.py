@@ -15,7 +15,6 @@ import time
 from msgspec import Struct
 
 from ares.autopilot.lookout import Lookout
-from ares.client.manager import Manager
 from ares.client.mirrors import is_removed, list_mirrors, opened
 from ares.cluster.tables import AutopilotSettings
 from ares.model.errors import AresError
@@ -56,9 +55,8 @@ class _Followed(Struct):
 class MirrorPatrol:
     """The patrol of mirrors, which copies while :meth:`run` runs. ``manager`` stays open."""
 
-    def __init__(self, manager: Manager, settings: AutopilotSettings, lookout: Lookout) -> None:
-        self._manager = manager
-        self._lookout = lookout
+    def __init__(self, lookout: Lookout, settings: AutopilotSettings) -> None:
+        self._lookout, self._manager = lookout, lookout.manager
         self._listed_at = -math.inf
         self._every_s = settings.mirror_every_s
         self._throttle = Throttle(settings.bytes_per_s)

@@ -15,10 +15,9 @@ have a patrol of their own (ares/autopilot/log_patrol.py), and mirrors, too
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from datetime import UTC, datetime
 from functools import partial
-from types import MappingProxyType
 
 from msgspec import Struct
 
@@ -40,10 +39,9 @@ from ares.autopilot.judge import (
     urgency,
 )
 from ares.autopilot.log_patrol import LogPatrol
-from ares.autopilot.lookout import Lookout
+from ares.autopilot.lookout import Lookout, PatrolTools
 from ares.autopilot.mirror_patrol import MirrorPatrol
 from ares.client.domain_directory import DESCRIBE_S
-from ares.client.manager import Manager
 from ares.client.shared_log import Log
 from ares.cluster.tables import AutopilotSettings
 from ares.consensus.port import Notes, Unheard
@@ -231,36 +229,19 @@ class _Stuck(Struct, frozen=True):
 
 
 class _Patrol:
-    """The work and the knowledge of the autopilot while its member leads.
+    """The work and the knowledge of the autopilot while its member leads."""
 
-    ``manager`` stays open. ``book``: the servers of the cluster file. ``sites``: the sites of
-    servers. ``manner``: the way of moving data.
-    """
-
-    def __init__(
-        self,
-        manager: Manager,
-        book: Mapping[ServerId, Server],
-        sites: Mapping[ServerId, str],
-        settings: AutopilotSettings,
-        manner: Manner,
-        counted: Autopiloted,
-        notebook: Notebook,
-        lookout: Lookout,
-    ) -> None:
-        self._manager = manager
-        self._book = book
-        self._sites = sites
-        self._settings = settings
-        self._notebook = notebook
-        self._lookout = lookout
+    def __init__(self, tools: PatrolTools) -> None:
+        self._lookout, self._notebook, self._manner = tools.lookout, tools.notebook, tools.manner
+        self._manager = manager = tools.lookout.manager
+        self._book, self._sites = tools.lookout.book, tools.lookout.sites
+        self._settings = settings = tools.settings
         self._told = NOTHING_TOLD
         self._loop = asyncio.get_running_loop()
         self._gap_s = settings.every_s + 3 * DESCRIBE_S
         self._confirm_s = CONFIRMING_LOOKS * settings.every_s
         self._watch = Watch(settings.after_s, self._gap_s, self._confirm_s)
-        self._manner = manner
-        self._bulletin = Bulletin(counted)
+        self._bulletin = Bulletin(tools.counted)
         self._domains: dict[DomainName, list[Configuration]] = {
             manager.name: [manager.configuration]
         }
@@ -468,58 +449,33 @@ async def _end(works: Sequence[asyncio.Task[None]]) -> None:
 class Autopilot:
     """The autopilot of a member, which works while ``leads()`` is true.
 
-    ``manager``: used by the autopilot alone, which closes it. ``book``: the servers of the cluster
-    file. ``sites``: the known sites of servers. ``placed``: gives a domain's configuration at a
-    site; None: no domain follows its users. ``notes``: the exchange of counts among members; None:
-    this member is alone. ``site``: the site of the member, or nothing.
+    ``lookout``: its manager is used by the autopilot alone, which closes it. ``placed``: gives a
+    domain's configuration at a site; None: no domain follows its users. ``notes``: the exchange of
+    counts among members; None: this member is alone.
     """
 
     def __init__(
         self,
-        manager: Manager,
-        book: Mapping[ServerId, Server],
+        lookout: Lookout,
         leads: Callable[[], bool],
         settings: AutopilotSettings,
-        sites: Mapping[ServerId, str] = MappingProxyType({}),
         placed: Placed | None = None,
         notes: Notes | None = None,
-        site: str = "",
     ) -> None:
-        self._manager = manager
-        self._book = book
-        self._sites = sites
-        self._leads = leads
-        self._settings = settings
-        self._notebook = Notebook(notes or Unheard())
-        self._lookout = Lookout(manager, book, sites, site)
+        self._lookout, self._leads, self._settings = lookout, leads, settings
         self._patrol: _Patrol | None = None
         self._of_mirrors: MirrorPatrol | None = None
         self.counted = Autopiloted()
-        self._manner = Manner(Throttle(settings.bytes_per_s), transfer=settings.transfer)
-        self._of_logs = LogPatrol(
-            manager,
-            book,
-            sites,
+        self._tools = PatrolTools(
+            lookout,
             leads,
             settings,
+            Manner(Throttle(settings.bytes_per_s), transfer=settings.transfer),
             self.counted,
-            self._notebook,
-            self._lookout,
+            Notebook(notes or Unheard()),
         )
-        self._follows = (
-            None
-            if placed is None
-            else FollowPatrol(
-                manager,
-                sites,
-                placed,
-                leads,
-                settings,
-                self._manner,
-                self.counted,
-                self._lookout,
-            )
-        )
+        self._of_logs = LogPatrol(self._tools)
+        self._follows = None if placed is None else FollowPatrol(self._tools, placed)
 
     def sentence(self) -> str:
         """Return a sentence about the present or the last action."""
@@ -554,7 +510,7 @@ class Autopilot:
             await asyncio.wait(works)
         finally:
             await _end(works)
-            await self._manager.close()
+            await self._lookout.manager.close()
 
     async def _work(self) -> None:
         while True:
@@ -569,20 +525,11 @@ class Autopilot:
         """
         log.info(
             "this member leads: its autopilot watches %d servers",
-            len(self._book),
+            len(self._lookout.book),
             extra={"after_s": self._settings.after_s},
         )
-        self._patrol = _Patrol(
-            self._manager,
-            self._book,
-            self._sites,
-            self._settings,
-            self._manner,
-            self.counted,
-            self._notebook,
-            self._lookout,
-        )
-        self._of_mirrors = MirrorPatrol(self._manager, self._settings, self._lookout)
+        self._patrol = _Patrol(self._tools)
+        self._of_mirrors = MirrorPatrol(self._lookout, self._settings)
         works = [
             tasks.keep(self._patrol.run, "patrol of domains"),
             tasks.keep(self._of_mirrors.run, "patrol of mirrors"),

@@ -8,16 +8,15 @@ client asks another member.
 import asyncio
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
-from typing import Protocol
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
 
 from ares.consensus.port import Consensus, Notes
 from ares.consensus.raft.member import RaftMember
 from ares.model.errors import AresError, BadInput, ConsensusUnavailable, StoreFailed
-from ares.model.identity import DOMAIN_BYTES_MAX, ServerId, is_domain_name
+from ares.model.identity import DOMAIN_BYTES_MAX, is_domain_name
 from ares.model.messages import (
     AnyMessage,
     ConsensusDescription,
@@ -235,30 +234,36 @@ def _out_of_bounds(request: ConsensusRequest) -> str:
     return ""
 
 
-async def run_consensus_member(
-    member: ServerId,
-    raft_addresses: Mapping[ServerId, str],
-    listener: Listener,
-    directory: Path,
-    password: str,
-    beat_s: float,
-    stop: asyncio.Event,
-    certified: Callable[[Consensus], Consensus] | None = None,
-    admission: Admission | None = None,
-    serving: Callable[[ConsensusHost], None] = lambda host: None,
-    piloted: Callable[[Consensus, Callable[[], bool], Notes], Pilot] | None = None,
-) -> None:
-    """Be the consensus member ``member`` until ``stop`` is set and its requests are answered.
+class MemberParts(NamedTuple):
+    """The parts of a consensus member around its Raft."""
 
-    Listener, Raft and directory are closed afterwards. ``raft_addresses``: where all members, this
-    one included, listen for each other. ``certified`` puts certificates on decisions, ``admission``
-    knows the rights of clients. ``serving`` is called with the host. ``piloted`` makes the
-    autopilot beside the member, from the consensus service as offered by this member, from a
-    function that tells whether this member leads, and from its notes. Raises
-    :class:`ares.BadInput` if an address, the password or the directory cannot be used, and
-    :class:`StoreFailed` if Raft's thread ends by itself.
+    listener: Listener
+    stop: asyncio.Event
+    certified: Callable[[Consensus], Consensus] | None = None
+    """Puts certificates on decisions."""
+
+    admission: Admission | None = None
+    """The rights of clients."""
+
+    serving: Callable[[ConsensusHost], None] = lambda host: None
+    """Called with the host."""
+
+    piloted: Callable[[Consensus, Callable[[], bool], Notes], Pilot] | None = None
+    """Makes the autopilot beside the member.
+
+    Its arguments are the consensus service as offered by this member, a function that tells whether
+    this member leads, and its notes.
     """
-    raft = RaftMember(member, raft_addresses, directory, password, beat_s)
+
+
+async def run_consensus_member(raft: RaftMember, parts: MemberParts) -> None:
+    """Serve as a consensus member until ``stop`` is set and the requests are answered.
+
+    Listener and Raft, which is started here, are closed afterwards. Raises :class:`ares.BadInput`
+    if an address or the directory cannot be used, and :class:`StoreFailed` if Raft's thread ends by
+    itself.
+    """
+    listener, stop, certified, admission, serving, piloted = parts
     raft.start()
     consensus = raft if certified is None else certified(raft)
     pilot = None if piloted is None else piloted(consensus, lambda: raft.leads, raft)
@@ -286,4 +291,4 @@ async def run_consensus_member(
         looking.cancel()
         await raft.close()
     if failure:
-        raise StoreFailed(directory, failure)
+        raise StoreFailed(raft.directory.path, failure)

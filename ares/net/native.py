@@ -39,7 +39,7 @@ from ares.net.batching import (
 )
 from ares.net.links import HANDSHAKE_TIMEOUT_MS, Link, LinkedConnections, tune
 from ares.net.port import Came, Handle, Sender
-from ares.net.zmtp.connection import ZmtpConnection, scratch
+from ares.net.zmtp.connection import ConnectionEvents, ZmtpConnection, scratch
 from ares.net.zmtp.curve import CurveClient, CurveServer
 from ares.net.zmtp.frames import (
     DEALER,
@@ -228,11 +228,7 @@ class _Link(Link):
                 DEALER,
                 handshake,
                 self._scratch,
-                self._met,
-                self._receive,
-                self._lost,
-                _tune_link,
-                self._flow,
+                ConnectionEvents(_tune_link, self._met, self._receive, self._lost, self._flow),
                 careful=self._careful,
             )
             await self._reach(connection)
@@ -397,12 +393,15 @@ class ZmtpListener(BatchListener):
             if self._lock is None
             else CurveServer(self._lock.key, admits, properties(ROUTER))
         )
-        connection = _ClientConnection(
-            *(ROUTER, handshake, self._scratch, self._met, self._receive, self._lost),
+        events = ConnectionEvents(
+            self._made,
+            self._met,
+            self._receive,
+            self._lost,
             holds=self._holds,
-            made=self._made,
             quick=self._served,
         )
+        connection = _ClientConnection(ROUTER, handshake, self._scratch, events)
         return connection
 
     def _made(self, connection: ZmtpConnection, raw: socket.socket) -> None:

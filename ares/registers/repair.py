@@ -18,7 +18,7 @@ from ares.model.configuration import Configuration
 from ares.model.element import intact, sealed
 from ares.model.errors import NotAuthorized, Superseded, Unavailable
 from ares.model.identity import ObjectName, ServerId
-from ares.model.messages import DataReply, Element, GetData
+from ares.model.messages import Bring, DataReply, Element, GetData
 from ares.model.tag import Tag
 
 ASK_S = 1.0
@@ -62,19 +62,14 @@ def rebuild_element(
 
 
 def bring_element(
-    source: Configuration,
-    target: Configuration,
-    object: ObjectName,
-    tag: Tag,
-    length: int,
-    own: ServerId,
-    suspects: Set[ServerId] = frozenset(),
+    request: Bring, target: Configuration, own: ServerId, suspects: Set[ServerId] = frozenset()
 ) -> Operation[Element | None]:
-    """Return the element of server ``own`` of ``target``, for a version of ``source``.
+    """Return the element of server ``own`` of ``target``, for the version of the request.
 
-    None if fewer than k servers of ``source`` have their elements. Otherwise as
+    None if fewer than k servers of the source have their elements. Otherwise as
     :func:`rebuild_element`. The servers of the target begin with different servers of the source.
     """
+    source, object, tag, length = request.source, request.object, request.tag, request.length
     position = target.server_ids.index(own)
     if source.dap == target.dap == "ec" and (source.n, source.k, source.backend) == (
         target.n,

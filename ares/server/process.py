@@ -189,9 +189,9 @@ class Asking:
 
         element, why = None, "too few of those servers have it (any more)"
         try:
-            runner, version = self._connected(), (request.object, request.tag, request.length)
+            runner = self._connected()
             brought = bring_element(
-                request.source, target, *version, self._server.id, runner.session.readiness.suspects
+                request, target, self._server.id, runner.session.readiness.suspects
             )
             element = await runner.run(brought, f"bringing of {request.object!r}", REPAIR_TIMEOUT_S)
         except AresError as error:
@@ -241,6 +241,7 @@ def piloted(
     asked = settings.autopilot
     if asked is None:
         return None
+    from ares.autopilot.lookout import Lookout
     from ares.autopilot.pilot import Autopilot
     from ares.client.connect import manager_of
     from ares.reconfig.view import Switches
@@ -264,16 +265,8 @@ def piloted(
             service="ares-autopilot",
             remembers=False,
         )
-        return Autopilot(
-            manager,
-            settings.book(),
-            leads,
-            asked,
-            labels_of(settings),
-            partial(at_site, settings),
-            notes,
-            member.site,
-        )
+        lookout = Lookout(manager, settings.book(), labels_of(settings), member.site)
+        return Autopilot(lookout, leads, asked, placed=partial(at_site, settings), notes=notes)
 
     return make
 
@@ -484,19 +477,25 @@ def _address_attributes(server: ServerSettings) -> dict[str, str | int]:
 
 
 async def _serve_decisions(settings: Settings, member: MemberSettings, guard: Guard) -> None:
-    from ares.consensus.member_host import ConsensusHost
+    from ares.consensus.member_host import ConsensusHost, MemberParts
     from ares.consensus.member_host import run_consensus_member as serve
+    from ares.consensus.raft.member import RaftMember
 
     def serving(host: ConsensusHost) -> None:
         life.serving(WatchedMember(host))
 
     raft_addresses = {other.id: other.raft for other in settings.members.values()}
-    life, certified, flown = (
-        Life(settings, member, guard.lock),
+    life = Life(settings, member, guard.lock)
+    parts = MemberParts(
+        life.listener,
+        life.stop,
         certifying(settings),
+        guard.admission,
+        serving,
         piloted(settings, member),
     )
     with life.told():
-        password = settings.password()
-        to_others = (raft_addresses, life.listener, member.data, password, settings.beat_s)
-        await serve(member.id, *to_others, life.stop, certified, guard.admission, serving, flown)
+        raft = RaftMember(
+            member.id, raft_addresses, member.data, settings.password(), settings.beat_s
+        )
+        await serve(raft, parts)

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from ares.autopilot import follow_patrol, following
+from ares.autopilot.lookout import Lookout
 from ares.autopilot.pilot import Autopilot
 from ares.client.manager import Manager
 from ares.cluster.tables import AutopilotSettings
@@ -41,7 +42,10 @@ class Piloted:
     def __init__(self, cluster: Cluster, settings: AutopilotSettings = SETTINGS) -> None:
         self.cluster, self.leads = cluster, True
         self.pilot = Autopilot(
-            cluster.manager(), cluster.book, lambda: self.leads, settings, SITES, self.placed
+            Lookout(cluster.manager(), cluster.book, SITES),
+            lambda: self.leads,
+            settings,
+            self.placed,
         )
         self.tasks: list[asyncio.Task[None]] = []
 

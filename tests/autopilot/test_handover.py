@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from ares.autopilot import pilot
 from ares.autopilot.handover import HANDOVER_ROWS_MAX, WatchCounts, encode, merge
 from ares.autopilot.judge import Watch
+from ares.autopilot.lookout import Lookout
 from ares.autopilot.pilot import Autopilot
 from ares.cluster.tables import AutopilotSettings
 from ares.model.identity import ServerId
@@ -135,7 +136,10 @@ async def test_a_spare_takes_over_while_the_leader_changes_all_the_time(
     await user.write("key", b"v")
     pilots = [
         Autopilot(
-            cluster.manager(), cluster.book, lambda own=own: own == leader, SETTINGS, notes=note
+            Lookout(cluster.manager(), cluster.book),
+            lambda own=own: own == leader,
+            SETTINGS,
+            notes=note,
         )
         for own, note in enumerate(notes)
     ]
@@ -171,7 +175,7 @@ async def test_a_domain_that_stands_still_does_not_hold_up_the_repair_of_others(
     user = cluster.manager()
     for name in ("photos", "films"):
         await user.create_domain(name)
-    flying = Autopilot(cluster.manager(), cluster.book, lambda: True, SETTINGS)
+    flying = Autopilot(Lookout(cluster.manager(), cluster.book), lambda: True, SETTINGS)
     flight = asyncio.create_task(flying.run())
     try:
         cluster.stop("s2")

@@ -9,6 +9,7 @@ import contextlib
 import pytest
 
 from ares.autopilot.log_patrol import LogPatrol
+from ares.autopilot.lookout import Lookout
 from ares.autopilot.pilot import Autopilot
 from ares.cluster.tables import AutopilotSettings
 from ares.model.configuration import Configuration
@@ -33,7 +34,10 @@ async def flying(cluster, members=1, book=None):
     """
     names = book or list(cluster.book)
     servers = {name: cluster.book[name] for name in names}
-    pilots = [Autopilot(cluster.manager(), servers, lambda: True, SETTINGS) for _ in range(members)]
+    pilots = [
+        Autopilot(Lookout(cluster.manager(), servers), lambda: True, SETTINGS)
+        for _ in range(members)
+    ]
     tasks = [asyncio.create_task(pilot.run()) for pilot in pilots]
     try:
         yield pilots

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 import ares.autopilot.pilot
+from ares.autopilot.lookout import Lookout
 from ares.autopilot.pilot import Autopilot
 from ares.client.manager import Manager
 from ares.cluster.tables import AutopilotSettings
@@ -43,7 +44,7 @@ class Leaders:
         self.managers = [cluster.manager() for _ in range(2)]
         book = book or cluster.book
         self.pilots = [
-            Autopilot(manager, book, lambda number=number: self.leader == number, settings)
+            Autopilot(Lookout(manager, book), lambda number=number: self.leader == number, settings)
             for number, manager in enumerate(self.managers)
         ]
 

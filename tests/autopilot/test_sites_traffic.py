@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from ares.autopilot.handover import ALARM_S, Notebook, WatchCounts, alarms, encode, merge
+from ares.autopilot.lookout import Lookout
 from ares.autopilot.pilot import Autopilot
 from ares.cluster.tables import AutopilotSettings
 from ares.consensus.port import Unheard
@@ -81,13 +82,10 @@ class Sites:
         await user.create_log("log", Configuration.chain(["s3", "s4", "s5"]))
         pilots = {
             site: Autopilot(
-                cluster.manager(site=site),
-                cluster.book,
+                Lookout(cluster.manager(site=site), cluster.book, SITES, site),
                 lambda site=site: site == self.leader,
                 self._settings,
-                SITES,
                 notes=SiteNotes(site, everyone, self.crossed),
-                site=site,
             )
             for site in "abc"
         }

@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 
 from ares.cluster.tables import BEAT_S
-from ares.consensus.member_host import run_consensus_member
+from ares.consensus.member_host import MemberParts, run_consensus_member
+from ares.consensus.raft.member import RaftMember
 from ares.model.identity import ServerId
 from ares.net.libzmq import ZmqListener
 
@@ -21,15 +22,10 @@ async def main(
 ) -> None:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    await run_consensus_member(
-        ServerId(member),
-        json.loads(raft_addresses),
-        ZmqListener(address),
-        Path(directory),
-        password,
-        BEAT_S,
-        stop,
+    raft = RaftMember(
+        ServerId(member), json.loads(raft_addresses), Path(directory), password, BEAT_S
     )
+    await run_consensus_member(raft, MemberParts(ZmqListener(address), stop))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import pytest
 from pysyncobj.syncobj import _RAFT_STATE
 
 from ares.cluster.home import prepare
-from ares.consensus.member_host import ConsensusHost, run_consensus_member
+from ares.consensus.member_host import ConsensusHost, MemberParts, run_consensus_member
 from ares.consensus.raft.directory import MemberDirectory
 from ares.consensus.raft.member import RaftMember
 from ares.consensus.raft.replicated import ReplicatedTable
@@ -276,7 +276,8 @@ async def test_a_member_process_ends_when_the_thread_of_raft_ends(
     async with asyncio.timeout(60):
         with pytest.raises(StoreFailed, match="thread has ended"):
             await run_consensus_member(
-                R0, {R0: address}, listener, tmp_path, "word", 0.1, asyncio.Event(), serving=serving
+                RaftMember(R0, {R0: address}, tmp_path, "word", 0.1),
+                MemberParts(listener, asyncio.Event(), serving=serving),
             )
 
 

@@ -257,14 +257,9 @@ def test_what_the_mover_carried_meanwhile_is_not_fetched():
 def test_a_length_that_no_element_can_have_is_not_worked_on():
     """A server's claims about an element are checked before memory is used."""
     huge = sealed(ABD.at(DEFAULT_DOMAIN, 0).id, ObjectName("a"), TAG, 0, 1 << 60, (b"x",))
-    bringing = bring_element(
-        ABD.at(DEFAULT_DOMAIN, 0),
-        EC_MOVED.at(DEFAULT_DOMAIN, 1),
-        ObjectName("a"),
-        TAG,
-        1 << 60,
-        "s5",
-    )
+    target = EC_MOVED.at(DEFAULT_DOMAIN, 1)
+    request = Bring(1, target.id, ObjectName("a"), TAG, 1 << 60, ABD.at(DEFAULT_DOMAIN, 0))
+    bringing = bring_element(request, target, "s5")
     effect, found = next(bringing), "nothing yet"
     while isinstance(effect, Gather):
         try:

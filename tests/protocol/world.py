@@ -175,9 +175,7 @@ class World:
         def fetch(
             request: Bring, target: Configuration, done: Callable[[Element | None, str], None]
         ) -> None:
-            operation = bring_element(
-                request.source, target, request.object, request.tag, request.length, server
-            )
+            operation = bring_element(request, target, server)
             asker.session.start(
                 operation,
                 "bringing",

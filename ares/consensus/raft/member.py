@@ -174,7 +174,7 @@ class RaftMember:
                 ) from error
         self.member = member
         self._address = raft_addresses[member]
-        self._directory = MemberDirectory(directory)
+        self.directory = MemberDirectory(directory)
         self._password = password
         self._beat_s = beat_s
         self._machine: ReplicatedTable | None = None
@@ -186,14 +186,14 @@ class RaftMember:
         Call this in the thread of the event loop; the end of the loop also ends the member. Raises
         :class:`BadInput` for an unusable directory or address.
         """
-        self._directory.lock(self.member)
+        self.directory.lock(self.member)
         try:
             others = [address for address in self._names if address != self._address]
             self._machine = ReplicatedTable.open(
-                self._address, others, self._directory, self._password, self._beat_s
+                self._address, others, self.directory, self._password, self._beat_s
             )
         except BaseException:
-            self._directory.unlock()
+            self.directory.unlock()
             raise
 
     async def propose(
@@ -294,7 +294,7 @@ class RaftMember:
         machine, self._machine = self._machine, None
         if machine is not None:
             await asyncio.to_thread(machine.destroy_synchronous)
-            self._directory.unlock()
+            self.directory.unlock()
 
     def _running(self) -> ReplicatedTable:
         if self._machine is None:

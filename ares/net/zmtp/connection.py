@@ -6,7 +6,7 @@ import socket
 import sys
 import termios
 from collections.abc import Callable, Iterable, Sequence
-from typing import cast
+from typing import NamedTuple, cast
 
 from ares.model.codec import Frame
 from ares.net.zmtp.frames import (
@@ -39,20 +39,43 @@ def scratch() -> memoryview:
     return memoryview(bytearray(SCRATCH_BYTES))
 
 
+class ConnectionEvents(NamedTuple):
+    """Functions that a connection calls."""
+
+    made: Callable[["ZmtpConnection", socket.socket], None]
+    """The connection exists, with this socket."""
+
+    met: Callable[["ZmtpConnection"], None]
+    """The handshake is done."""
+
+    receive: Callable[["ZmtpConnection", list[list[Frame]]], object]
+    """A read completed these messages."""
+
+    lost: Callable[["ZmtpConnection"], None]
+    """The connection has ended."""
+
+    taken: Callable[[], None] = lambda: None
+    """A slow peer takes the bytes sent again."""
+
+    holds: Callable[[int], None] = lambda _: None
+    """The connection holds so many bytes more, or fewer, of incomplete messages."""
+
+    quick: Callable[["ZmtpConnection", memoryview], bool] | None = None
+    """A read has these bytes, which begin with a message, and the connection has no key.
+
+    Returns whether all the work is done.
+    """
+
+
 class ZmtpConnection(asyncio.BufferedProtocol):
     """A connection of a socket of this ``kind`` (DEALER or ROUTER).
 
-    ``handshake``: this side's handshake, not begun. ``made`` is called with the connection and its
-    socket when it exists, ``met`` when the handshake is done, ``receive`` with the messages of a
-    read, ``lost`` when the connection has ended, and ``holds`` whenever it holds so many bytes
-    more, or fewer, of incomplete messages. ``slow``: the peer does not take the bytes sent;
-    ``taken`` is called when the peer takes them again. ``shaken``: the handshake was done; from
-    this moment on, ``key`` is the peer's key, where clients have keys, and ``site`` the peer's site
-    by its own word. ``ready``: the handshake was done, and neither side has hung up since.
-    ``trouble``: the reason for hanging up on a peer that sent other bytes than ZMTP. ``careful``:
-    the handshake begins only when the peer's greeting is here and fits. ``quick``: called first for
-    the bytes of a read, where the connection has no key and the bytes begin with a message; returns
-    whether it did all the work.
+    ``handshake``: this side's handshake, not begun. ``slow``: the peer does not take the bytes
+    sent. ``shaken``: the handshake was done; from this moment on, ``key`` is the peer's key, where
+    clients have keys, and ``site`` the peer's site by its own word. ``ready``: the handshake was
+    done, and neither side has hung up since. ``trouble``: the reason for hanging up on a peer that
+    sent other bytes than ZMTP. ``careful``: the handshake begins only when the peer's greeting is
+    here and fits.
     """
 
     def __init__(
@@ -60,14 +83,8 @@ class ZmtpConnection(asyncio.BufferedProtocol):
         kind: bytes,
         handshake: Handshake,
         scratch: memoryview,
-        met: Callable[["ZmtpConnection"], None],
-        receive: Callable[["ZmtpConnection", list[list[Frame]]], object],
-        lost: Callable[["ZmtpConnection"], None],
-        made: Callable[["ZmtpConnection", socket.socket], None],
-        taken: Callable[[], None] = lambda: None,
-        holds: Callable[[int], None] = lambda _: None,
+        events: ConnectionEvents,
         careful: bool = False,
-        quick: Callable[["ZmtpConnection", memoryview], bool] | None = None,
     ) -> None:
         self.key = self.site = ""
         self.slow = False
@@ -75,14 +92,9 @@ class ZmtpConnection(asyncio.BufferedProtocol):
         self.ready = False
         self.trouble: NotZmtp | None = None
         self._incoming = Incoming(kind, scratch, handshake)
-        self._met = met
-        self._receive = receive
-        self._lost = lost
-        self._taken = taken
-        self._holds = holds
-        self._made = made
+        self._made, self._met, self._receive, self._lost = events[:4]
+        self._taken, self._holds, self._quick = events[4:]
         self._careful = careful
-        self._quick = quick
         self._transport: asyncio.Transport | None = None
         self._paused = self._catching_up = False
         self.held_bytes = 0

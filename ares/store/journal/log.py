@@ -35,9 +35,11 @@ from ares.sharedlog.facts_of_log import BatchPlace
 from ares.store.journal.disk import Disk, UnlessFull, share_of_file_system
 from ares.store.journal.examine import SegmentExamination
 from ares.store.journal.format import (
+    FORMAT,
     FRAME_BYTES_MAX,
     PREFIX_BYTES,
     Damage,
+    Head,
     decode_batch,
     encode_batch,
     encode_mark,
@@ -306,22 +308,23 @@ class LogJournal:
             return None
         old = self._head
         self._encode()
-        earlier = [
-            (segment.number, segment.end)
-            for segment in (*self._sealed.values(), old)
-            if segment is not None
-        ]
-        number = old.number + 1 if old is not None else 1
+        head = Head(
+            FORMAT,
+            self._owner.cluster,
+            self._owner.server,
+            self._owner.identity,
+            number=old.number + 1 if old is not None else 1,
+            salt=self._disk.salt(),
+            first=self._next,
+            earlier=tuple(
+                (segment.number, segment.end)
+                for segment in (*self._sealed.values(), old)
+                if segment is not None
+            ),
+        )
         with UnlessFull():
             new, frame = create_segment(
-                self._disk,
-                self._directory,
-                self._owner,
-                self._next,
-                earlier,
-                number,
-                room,
-                self._segment_bytes,
+                self._disk, self._directory, head, room, self._segment_bytes
             )
             if old is not None:
                 self._sealed[old.number] = old
@@ -329,7 +332,7 @@ class LogJournal:
             self._work.steps.append(BegunSegment(old, new, frame))
             self._head = new
             self._stretch_end = 0
-            return number
+            return head.number
         return None
 
     # -- facts -------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ over the fields before it.
 """
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -30,7 +30,6 @@ from xxhash import xxh3_64_intdigest, xxh3_128_digest
 from ares.model.errors import ForeignStore, StoreDamaged
 from ares.store.journal.disk import BLOCK_BYTES, FULL, Disk, UnlessFull
 from ares.store.journal.format import (
-    FORMAT,
     HEAD,
     PREFIX_BYTES,
     Batch,
@@ -148,34 +147,17 @@ def open_segment(disk: Disk, path: Path, owner: Owner, size_min: int = 0, had: i
 
 
 def create_segment(
-    disk: Disk,
-    directory: Path,
-    owner: Owner,
-    first: int,
-    earlier: Sequence[tuple[int, int]],
-    number: int,
-    room: int,
-    size: int,
+    disk: Disk, directory: Path, head: Head, room: int, size: int
 ) -> tuple[Segment, list[Buffer]]:
-    """Create an unwritten segment with ``room`` bytes for batches, and its first frame.
+    """Create an unwritten segment with ``room`` bytes for batches, and its first frame, ``head``.
 
     The frame must be written first. The segment gets its name from :class:`Work`. Raises OSError;
     no file is left in this case.
     """
-    head = Head(
-        FORMAT,
-        owner.cluster,
-        owner.server,
-        owner.identity,
-        number,
-        disk.salt(),
-        first,
-        tuple(earlier),
-    )
     frame = encode_head(head)
     start = sum(map(len, frame))
     allocated = start + room
-    path = directory / f"{number:08}{NEW_SUFFIX}"
+    path = directory / f"{head.number:08}{NEW_SUFFIX}"
     size = max(size, allocated)
     with disk.creating(path, size) as descriptor:
         disk.allocate(descriptor, 0, allocated)

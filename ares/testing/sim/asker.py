@@ -46,7 +46,7 @@ class Asker:
         """Fetch an element, as :data:`ares.server.bringing.Fetch` says."""
         own = self._server.replica.server
         self.ask(
-            bring_element(request.source, target, request.object, request.tag, request.length, own),
+            bring_element(request, target, own),
             lambda element, error: done(element, told(error)),
         )
 
