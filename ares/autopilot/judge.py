@@ -27,6 +27,7 @@ from msgspec.structs import replace
 
 from ares.autopilot.handover import Member, WatchCounts
 from ares.engine.effects import Operation
+from ares.engine.phases import RECONFIGURE, phase
 from ares.model.configuration import Configuration, Server
 from ares.model.errors import Uncertain
 from ares.model.identity import DEFAULT_DOMAIN, ConfigurationId, ServerId
@@ -405,6 +406,7 @@ def look_up(view: View) -> Operation[tuple[list[Configuration], str]]:
     return view.sequence.active, ""
 
 
+@phase(RECONFIGURE)
 def mend(
     view: View, judged: Callable[[list[Configuration]], Verdict], manner: Manner
 ) -> Operation[tuple[Verdict, Reconfigured | None]]:

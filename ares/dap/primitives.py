@@ -25,6 +25,7 @@ from msgspec import Struct
 from ares.dap.coding import MakeCoding, coding_for
 from ares.dap.reading import UNTIL_DEADLINE, DataReplies, Effort, Looks, Reading, patience_s
 from ares.engine.effects import Gather, Operation, Pause
+from ares.engine.phases import PUT_DATA, phase
 from ares.engine.readiness import Order, Readiness
 from ares.model.configuration import Configuration, Successor, latest_named
 from ares.model.element import sealed
@@ -107,6 +108,7 @@ class DataAccess:
         The length of a value is unknown before its read.
         """
 
+    @phase("GetTag")
     def get_tag(self, object: ObjectName) -> Operation[FoundTag]:
         """Return the highest tag at a quorum (Alg. 3:2-8)."""
         configuration = self.configuration
@@ -131,6 +133,7 @@ class DataAccess:
         """
         return self.get_data(object, carry, effort=effort, needed=0)
 
+    @phase("GetData")
     def get_data(
         self,
         object: ObjectName,
@@ -188,6 +191,7 @@ class DataAccess:
                 )
                 raise DecodeFailed(object, why) from error
 
+    @phase(PUT_DATA)
     def put_data(self, object: ObjectName, tag: Tag, value: Value) -> Operation[FoundTag]:
         """Store a version at a quorum (Alg. 3:23-31)."""
         id = self.configuration.id

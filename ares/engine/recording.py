@@ -2,9 +2,9 @@
 
 No I/O; the clock is given. A session reports to the recording of a job, if the job has a recording;
 operations are not aware of recordings. While an operation waits, its generators are nested:
-``gi_yieldfrom`` leads from the operation to the primitive that asks. The parts of a recording
-therefore have the names of the functions of the protocol (``query``, ``propagate``, ``get_data``),
-nested as the functions are. ares/tracing/spans.py has the papers' names for them.
+``gi_yieldfrom`` leads from the operation to the primitive that asks. A generator whose function has
+a name in ares/engine/phases.py is a part of the recording; the contents of any other generator
+belong to the part around it.
 """
 
 from collections import deque
@@ -15,6 +15,7 @@ from typing import Any
 from msgspec import Struct, structs
 
 from ares.engine.jobs import Round, Task
+from ares.engine.phases import CHAIN, DECODE, PHASES, ROUND, SETTLED
 from ares.model.configuration import Configuration
 from ares.model.identity import ServerId
 from ares.model.messages import DataReply, Keyed, PutData, TagReply
@@ -22,7 +23,7 @@ from ares.model.tag import Tag
 
 Clock = Callable[[], float]
 Computed = tuple[str, float, float]
-"""A computation (``encode``, ``decode``), with its start and end."""
+"""A computation (LOAD, ENCODE, DECODE), with its start and end."""
 
 PARTS_MAX = 20_000
 """Most parts of a recording; further parts of a long move are counted, and not kept."""
@@ -47,10 +48,7 @@ class Heard(Struct, gc=False):
 class RecordedPart(Struct, eq=False):
     """An action or a wait of an operation.
 
-    The part is a function of the protocol; or ``round``; ``settled``, the judgement of a round's
-    replies; ``encode``, ``decode``, ``consensus``, ``pause``; ``chain``, a wait for a log's chain;
-    or ``queue``, a wait for another operation on the same object.
-
+    ``name``: the phase, or the kind of wait or computation, as in ares/engine/phases.py.
     ``parent``: the enclosing part, None for the operation itself. ``ended_s`` is None while the
     part is under way. For a round: ``what`` names the round, with ``configuration``, the servers
     ``asked`` and the number ``needed``, the replies ``heard`` until the end, the number of times
@@ -83,12 +81,15 @@ class RecordedPart(Struct, eq=False):
 
 
 class _Standing:
-    """The position of a task: generators with their parts, the outermost first; and the wait."""
+    """The position of a task: generators with their parts, the outermost first; and the wait.
+
+    A generator without a name has no part.
+    """
 
     __slots__ = ("stack", "waiting")
 
     def __init__(self) -> None:
-        self.stack: list[tuple[object, RecordedPart]] = []
+        self.stack: list[tuple[object, RecordedPart | None]] = []
         self.waiting: RecordedPart | None = None
 
 
@@ -147,7 +148,7 @@ class Recording:
     def asked(self, round: Round) -> None:
         """Record a task's wait for this round, and give the round's requests their context."""
         gather, requests = round.gather, round.requests
-        part = self._rounds[round.call] = self._wait(round.task, "round")
+        part = self._rounds[round.call] = self._wait(round.task, ROUND)
         part.what, part.configuration, part.asked, part.needed = (
             gather.what,
             gather.configuration,
@@ -212,10 +213,10 @@ class Recording:
             part.failed = type(error).__name__
         elif round.gather.settled is not None and part.heard:
             part.ended_s = part.heard[-1].at_s if part.silent_s is None else part.silent_s
-            self._add(RecordedPart("settled", part.parent, part.ended_s, self._clock()))
+            self._add(RecordedPart(SETTLED, part.parent, part.ended_s, self._clock()))
 
     def waits(self, task: Task, what: str) -> None:
-        """Record another wait: for ``consensus``, in a ``pause``, or for a turn in a ``queue``."""
+        """Record another wait: CONSENSUS, PAUSE or QUEUE."""
         self._wait(task, what)
 
     def ended(self, task: Task) -> None:
@@ -232,7 +233,7 @@ class Recording:
 
     def waits_for_chain(self, what: str, chain: Configuration) -> None:
         """Record a wait for the servers of a log's chain, from the operation's beginning on."""
-        part = self._add(RecordedPart("chain", self.operation, self.operation.began_s))
+        part = self._add(RecordedPart(CHAIN, self.operation, self.operation.began_s))
         part.what, part.configuration, part.asked = what, chain, chain.server_ids
 
     def close(self) -> None:
@@ -255,7 +256,7 @@ class Recording:
         part = standing.waiting = self._add(RecordedPart(name, within, now))
         return part
 
-    def _stand(self, task: Task, stack: list[tuple[object, RecordedPart]]) -> RecordedPart:
+    def _stand(self, task: Task, stack: list[tuple[object, RecordedPart | None]]) -> RecordedPart:
         """Return the part of the innermost generator in which the task is now.
 
         New generators began when the task went on; generators left since ended at the same time.
@@ -267,27 +268,24 @@ class Recording:
             else self._stand(fan.parent, self._standing[fan.parent].stack)
         )
         generator: Any = task.generator
-        depth, stood = 0, len(stack)
+        depth = 0
         while type(generator) is GeneratorType:
-            if depth < stood:
-                inner, part = stack[depth]
-                if inner is generator:
-                    above, generator, depth = part, generator.gi_yieldfrom, depth + 1
-                    continue
+            if depth == len(stack) or stack[depth][0] is not generator:
                 self._leave(stack, depth)
-                stood = 0
-            above = RecordedPart(generator.__name__, above, self._resumed_s)
-            stack.append((generator, self._add(above)))
+                name = PHASES.get(generator.gi_code)
+                new = None if name is None else RecordedPart(name, above, self._resumed_s)
+                stack.append((generator, new if new is None else self._add(new)))
+            above = stack[depth][1] or above
             generator = generator.gi_yieldfrom
             depth += 1
-        if depth < stood:
-            self._leave(stack, depth)
+        self._leave(stack, depth)
         return above
 
-    def _leave(self, stack: list[tuple[object, RecordedPart]], depth: int) -> None:
+    def _leave(self, stack: list[tuple[object, RecordedPart | None]], depth: int) -> None:
         """End the parts of deeper generators."""
         for _, part in stack[depth:]:
-            part.ended_s = self._resumed_s
+            if part is not None:
+                part.ended_s = self._resumed_s
         del stack[depth:]
 
     def _decoded(self, standing: _Standing) -> list[Computed]:
@@ -297,16 +295,11 @@ class Recording:
         present part.
         """
         others = []
+        parts = (part for _, part in reversed(standing.stack) if part is not None)
+        within = next(parts, self.operation)
         for what, began_s, ended_s in self._computed:
-            if what == "decode":
-                self._add(
-                    RecordedPart(
-                        what,
-                        standing.stack[-1][1] if standing.stack else self.operation,
-                        began_s,
-                        ended_s,
-                    )
-                )
+            if what == DECODE:
+                self._add(RecordedPart(what, within, began_s, ended_s))
                 self._resumed_s = ended_s
             else:
                 others.append((what, began_s, ended_s))

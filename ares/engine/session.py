@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, assert_never, cast
 from ares.engine.effects import Agree, Announce, Gather, Now, Operation, Pause, Report, Together
 from ares.engine.handed import job_of, round_of
 from ares.engine.jobs import Fan, Job, Key, OperationRecorder, Refusal, Round, Task, begin
+from ares.engine.phases import CONSENSUS, PAUSE, QUEUE
 from ares.engine.readiness import Readiness
 from ares.model.codec import Frame, decode_replies, decode_requests
 from ares.model.configuration import Configuration, Server
@@ -158,7 +159,7 @@ class Session:
             queue = self._queues.get(key)
             if queue is not None:
                 if recording is not None:
-                    recording.waits(job, "queue")
+                    recording.waits(job, QUEUE)
                 queue.append(job)
                 return job
             self._queues[key] = [job]
@@ -296,14 +297,14 @@ class Session:
                     elif task.job.idle:
                         task.job.put_off(self._now + effect.seconds)
                     if recording is not None:
-                        recording.waits(task, "pause")
+                        recording.waits(task, PAUSE)
                     self._pause_count += 1
                     return heapq.heappush(
                         self._pauses, (self._now + effect.seconds, self._pause_count, task)
                     )
                 case Agree() | Announce():
                     if recording is not None:
-                        recording.waits(task, "consensus")
+                        recording.waits(task, CONSENSUS)
                     task.asking = True
                     return self.asks.append((effect, task))
                 case Together():

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct, structs
 
 from ares.engine.effects import Gather, Operation
+from ares.engine.phases import phase
 from ares.model.configuration import Configuration, Successor, latest
 from ares.model.identity import ObjectName, ServerId, is_object_name
 from ares.model.messages import Listed, ListObjects, ObjectsReply
@@ -36,6 +37,7 @@ class Page(Struct, frozen=True):
         return object in self.objects or (self.after is not None and object > self.after)
 
 
+@phase("ListObjects")
 def list_page(
     configuration: Configuration, after: str, prefix: str = "", carry: Successor | None = None
 ) -> Operation[Page]:

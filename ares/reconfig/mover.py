@@ -48,6 +48,7 @@ from msgspec import Struct
 from ares.dap.primitives import DataAccess, Found
 from ares.dap.reading import BRIEF, THOROUGH, Effort
 from ares.engine.effects import Gather, Now, Operation, Pause, Report, Together
+from ares.engine.phases import phase
 from ares.model.configuration import Configuration, Status, Successor
 from ares.model.errors import ElementRefused, Superseded, Unavailable, Undecodable
 from ares.model.identity import ClientId, ObjectName
@@ -148,6 +149,7 @@ class Mover:
     def progress(self, stage: str) -> Progress:
         return Progress(stage, self.moved, self.skipped, len(self._seen), self.bytes)
 
+    @phase("UpdateConfig")
     def update_config(self) -> Operation[None]:
         """Move all objects: with batching side by side, without batching in sequence."""
         while not self._done_by_others:

@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from ares.dap.coding import coding_for
 from ares.engine.effects import Agree, Announce, Gather, Operation, Report
+from ares.engine.phases import RECONFIGURE, phase
 from ares.model.configuration import Configuration, Status, Successor
 from ares.model.errors import (
     ConfigurationRefused,
@@ -62,6 +63,7 @@ class Reconfigured(Struct, frozen=True):
     left: tuple[ObjectName, ...] = ()
 
 
+@phase(RECONFIGURE)
 def reconfigure(
     view: View, wished: Configuration, manner: Manner = USUAL
 ) -> Operation[Reconfigured]:
@@ -129,6 +131,7 @@ def install(
     )
 
 
+@phase("AddConfig")
 def add_config(view: View, wished: Configuration) -> Operation[Decided]:
     """Agree on the configuration after the last known one (Alg. 5:14-18)."""
     last = view.sequence.last_known
@@ -165,6 +168,7 @@ def agree(
     return decided
 
 
+@phase("FinalizeConfig")
 def announce_successor(
     view: View, target: Configuration, status: Status = Status.PENDING
 ) -> Operation[None]:
@@ -200,6 +204,7 @@ def mark_finalized(configuration: Configuration) -> Operation[None]:
         )
 
 
+@phase("GCConfig")
 def gc_config(view: View) -> Operation[list[Configuration]]:
     """Collect every retired entry and forget it; return the entries without an answering quorum.
 

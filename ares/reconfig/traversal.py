@@ -1,6 +1,7 @@
 """Sequence traversal: the way of an operation from a configuration to the next (Alg. 2)."""
 
 from ares.engine.effects import Gather, Operation
+from ares.engine.phases import READ_CONFIG, phase
 from ares.model.configuration import Configuration, Status, Successor, latest
 from ares.model.errors import Superseded
 from ares.model.messages import ReadConfig, WriteConfig
@@ -15,6 +16,7 @@ def get_next_config(configuration: Configuration) -> Operation[Successor | None]
     return latest([reply.successor for reply in answers.values()])
 
 
+@phase("PutConfig")
 def put_config(configuration: Configuration, successor: Successor) -> Operation[None]:
     """Run WRITE-CONFIG at a quorum (Alg. 2:33-36)."""
     yield Gather(configuration, WriteConfig, "put-config", arguments=(configuration.id, successor))
@@ -44,6 +46,7 @@ def find_next_config(
     return found.configuration
 
 
+@phase(READ_CONFIG)
 def read_config(view: View) -> Operation[None]:
     """Learn the rest of the sequence, from its last finalized entry (Alg. 2:18-26)."""
     configuration: Configuration | None = view.sequence.last_finalized

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from ares.dap.primitives import DataAccess, Found
 from ares.engine.effects import Operation, Together
+from ares.engine.phases import PHASE_1, READ_OBJECT, WRITE_OBJECT, phase
 from ares.model.identity import ObjectName
 from ares.model.tag import Tag
 from ares.model.value import TOMBSTONE, WITHHELD, Answered, Value
@@ -37,6 +38,7 @@ class Covered(Struct, frozen=True):
     base: Tag | None = None
 
 
+@phase(READ_OBJECT)
 def cvr_read(view: View, object: ObjectName, held: Tag | None = None) -> Operation[Found]:
     """Return the latest version and its value; WITHHELD for ``held``, held by the caller."""
     held = held if view.switches.optimised else None
@@ -44,6 +46,7 @@ def cvr_read(view: View, object: ObjectName, held: Tag | None = None) -> Operati
     return (yield from _complete(view, object, answers, held))
 
 
+@phase(WRITE_OBJECT)
 def cvr_write(
     view: View,
     object: ObjectName,
@@ -81,6 +84,7 @@ def cvr_write(
     return Covered(True, tag, value, latest.tag)
 
 
+@phase(PHASE_1)
 def _first_phase(
     view: View, object: ObjectName, held: Tag | None, beside: ObjectName | None
 ) -> Operation[tuple[list[Found], int]]:
@@ -110,6 +114,7 @@ def _first_phase(
     return answers, number
 
 
+@phase(WRITE_OBJECT)
 def create(view: View, object: ObjectName, value: bytes) -> Operation[Tag]:
     """Store the first version of an object whose name no other client uses.
 
@@ -133,6 +138,7 @@ def mention(view: View, object: ObjectName) -> Operation[None]:
     yield from propagate(view, object, Tag(0, view.client), TOMBSTONE)
 
 
+@phase(WRITE_OBJECT)
 def advance(view: View, object: ObjectName, floor: int, by: int) -> Operation[Tag]:
     """Write a tombstone with a number ``by`` above the latest number and above ``floor``.
 
@@ -149,6 +155,7 @@ def advance(view: View, object: ObjectName, floor: int, by: int) -> Operation[Ta
     return tag
 
 
+@phase(READ_OBJECT)
 def read_versioned(view: View, object: ObjectName) -> Operation[Found]:
     """Run ``cvr_read`` with the values remembered by this client."""
     kept = view.memory.value(object)
@@ -168,6 +175,7 @@ def read_versioned(view: View, object: ObjectName) -> Operation[Found]:
     return found
 
 
+@phase(WRITE_OBJECT)
 def write_versioned(
     view: View, object: ObjectName, value: Value, version: Tag | None
 ) -> Operation[Covered]:

@@ -11,6 +11,7 @@ from typing import TypeVar
 from ares.dap.primitives import DataAccess, Found, FoundTag
 from ares.dap.reading import BRIEF
 from ares.engine.effects import Operation, Pause, Together
+from ares.engine.phases import PHASE_1, PHASE_2, READ_OBJECT, WRITE_OBJECT, phase
 from ares.model.configuration import Configuration
 from ares.model.errors import (
     LeftBehind,
@@ -35,6 +36,7 @@ Answer = TypeVar("Answer", Found, FoundTag)
 Ask = Callable[[DataAccess, ObjectName], Operation[Answer]]
 
 
+@phase(READ_OBJECT)
 def read(view: View, object: ObjectName) -> Operation[Found]:
     """Return the newest version and its value; TOMBSTONE for an absent object (Alg. 1:31-48).
 
@@ -48,6 +50,7 @@ def read(view: View, object: ObjectName) -> Operation[Found]:
     return found
 
 
+@phase(WRITE_OBJECT)
 def write(view: View, object: ObjectName, value: Value) -> Operation[Tag]:
     """Store ``value`` under a new tag, and return the tag (Alg. 1:7-24)."""
     taken = view.tags.begin(object)
@@ -59,6 +62,7 @@ def write(view: View, object: ObjectName, value: Value) -> Operation[Tag]:
     return tag
 
 
+@phase(WRITE_OBJECT)
 def delete(view: View, object: ObjectName) -> Operation[Tag]:
     """Write a tombstone.
 
@@ -95,6 +99,7 @@ def _highest_there(view: View, object: ObjectName) -> Operation[int]:
     return max(answer.highest.number for answer in answers)
 
 
+@phase(READ_OBJECT)
 def stat(view: View, object: ObjectName) -> Operation[Found]:
     """Return the newest version without its value, if a quorum holds the version.
 
@@ -201,6 +206,7 @@ def write_above(
     return tag, configuration
 
 
+@phase(PHASE_1)
 def query(view: View, ask: Ask[Answer], object: ObjectName) -> Operation[list[Answer]]:
     """Ask every configuration from the last finalized to the last; return their answers.
 
@@ -317,6 +323,7 @@ def _query_plain(view: View, ask: Ask[Answer], object: ObjectName) -> Operation[
     return answers
 
 
+@phase(PHASE_2)
 def propagate(view: View, object: ObjectName, tag: Tag, value: Value) -> Operation[Configuration]:
     """Run put-data in the last configuration, and in every new configuration (Alg. 1:19-23).
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ares.engine.effects import Announce, Gather, Operation, Pause, Report
+from ares.engine.phases import RECONFIGURE, phase
 from ares.model.configuration import Configuration, Status, Successor, latest
 from ares.model.errors import (
     BadInput,
@@ -326,6 +327,7 @@ class LogOperations:
 
     # -- reconfigure -------------------------------------------------------------------------------
 
+    @phase(RECONFIGURE)
     def reconfigure(self, wished: Configuration) -> Operation[Configuration]:
         """Replace the last chain: seal, decide the next chain, point to it, and finalize it.
 

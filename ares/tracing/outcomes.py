@@ -14,6 +14,19 @@ from msgspec import Struct
 
 from ares.dap.primitives import Found
 from ares.engine.jobs import About
+from ares.engine.phases import (
+    CHAIN,
+    CONSENSUS,
+    DECODE,
+    ENCODE,
+    PAUSE,
+    PHASE_1,
+    PHASE_2,
+    PUT_DATA,
+    QUEUE,
+    READ_CONFIG,
+    ROUND,
+)
 from ares.engine.recording import RecordedPart, Recording
 from ares.fragment.read import FileState
 from ares.fragment.report import WriteReport
@@ -25,10 +38,9 @@ from ares.model.value import TOMBSTONE
 from ares.reconfig.reconfigure import Reconfigured
 from ares.registers.coverable import Covered
 
-PHASE_1, PHASE_2, BEFORE = "phase1", "phase2", ""
-_FIRST, _SECOND = ("query", "_first_phase"), ("propagate",)
-_PHASES = dict.fromkeys(_FIRST, PHASE_1) | dict.fromkeys(_SECOND, PHASE_2)
-_WAITS = ("round", "consensus", "pause", "queue", "chain")
+BEFORE = ""
+_PHASES = (PHASE_1, PHASE_2)
+_WAITS = (ROUND, CONSENSUS, PAUSE, QUEUE, CHAIN)
 _CHANGING = ("write", "put", "delete", "reconfigure", "append", "trim")
 
 OPERATIONS = {"reconfiguration": "reconfigure", "deletion": "delete", "listing": "list"}
@@ -68,17 +80,15 @@ class OperationSummary(Struct):
 
 
 class OperationPhases:
-    """The parts of an operation by phase and name; a phase itself has its own name."""
+    """The parts of an operation by phase and name; a phase itself is a part of the phase."""
 
     def __init__(self, recording: Recording) -> None:
         self.parts: defaultdict[tuple[str, str], list[RecordedPart]] = defaultdict(list)
         phases: dict[RecordedPart, str] = {}
         for part in recording.parts[1:]:
             above = phases.get(part.parent, BEFORE) if part.parent is not None else BEFORE
-            phase = phases[part] = above or _PHASES.get(part.name, BEFORE)
+            phase = phases[part] = above or (part.name if part.name in _PHASES else BEFORE)
             self.parts[phase, part.name].append(part)
-            if phase and not above:
-                self.parts[phase, phase].append(part)
 
     def of(self, name: str, *phases: str) -> list[RecordedPart]:
         """Return the parts of this name in these phases, or in any phase."""
@@ -93,7 +103,7 @@ class OperationPhases:
         return max(
             (
                 heard.tag
-                for part in self.of("round", PHASE_1)
+                for part in self.of(ROUND, PHASE_1)
                 for heard in part.heard
                 if heard.tag is not None
             ),
@@ -105,7 +115,7 @@ class OperationPhases:
         return next(
             (
                 part
-                for part in reversed(self.of("round", phase))
+                for part in reversed(self.of(ROUND, phase))
                 if len(part.heard) >= part.needed and not part.failed
             ),
             None,
@@ -150,7 +160,7 @@ def summary_of(recording: Recording, result: object) -> OperationSummary:
 
 def attributes_of(recording: Recording, result: object, keys: bool) -> dict[str, Any]:
     """Return the attributes of the operation's own span. ``keys``: files may be named."""
-    summary, functions = summary_of(recording, result), {part.name for part in recording.parts}
+    summary, names = summary_of(recording, result), {part.name for part in recording.parts}
     about: dict[str, Any] = {
         "db.system.name": "ares",
         "db.operation.name": recording.operation.name,
@@ -163,8 +173,8 @@ def attributes_of(recording: Recording, result: object, keys: bool) -> dict[str,
             "ares.configurations": tuple([each.index for each in summary.configurations]),
         }
     about["ares.rounds"] = summary.rounds
-    if not functions.isdisjoint(_FIRST):
-        about["ares.fast"] = functions.isdisjoint(_SECOND)
+    if PHASE_1 in names:
+        about["ares.fast"] = PHASE_2 not in names
     told = {
         "ares.tag": None if summary.tag is None else str(summary.tag),
         "ares.bytes": summary.size,
@@ -212,30 +222,32 @@ def line_of(
         "op_latency": whole_s,
         "com_latency": communication_s,
         "manager_comp_latency": max(whole_s - communication_s, 0.0),
-        "read_config_latency_total": covered_s(phases.of("read_config", BEFORE, PHASE_1)),
-        "phase1_latency": covered_s(phases.of(PHASE_1))
-        - covered_s(phases.of("read_config", PHASE_1)),
-        "phase2_latency": covered_s(phases.of(PHASE_2)),
-        "p2_read_config_time_total": covered_s(phases.of("read_config", PHASE_2)),
-        "p2_put_data_time_total": covered_s(phases.of("put_data", PHASE_2)),
-        "encode_latency": covered_s(phases.of("encode")),
-        "decode_latency": covered_s(phases.of("decode")),
+        "read_config_latency_total": covered_s(phases.of(READ_CONFIG, BEFORE, PHASE_1)),
+        "phase1_latency": covered_s(phases.of(PHASE_1, PHASE_1))
+        - covered_s(phases.of(READ_CONFIG, PHASE_1)),
+        "phase2_latency": covered_s(phases.of(PHASE_2, PHASE_2)),
+        "p2_read_config_time_total": covered_s(phases.of(READ_CONFIG, PHASE_2)),
+        "p2_put_data_time_total": covered_s(phases.of(PUT_DATA, PHASE_2)),
+        "encode_latency": covered_s(phases.of(ENCODE)),
+        "decode_latency": covered_s(phases.of(DECODE)),
         "newTag": _tag(summary.tag)
         if op in ("write", "delete") and getattr(result, "changed", True)
         else None,
         "maxTag": _tag(summary.tag if op == "read" else phases.found),
-        "prop": bool(phases.of(PHASE_2)),
+        "prop": bool(phases.of(PHASE_2, PHASE_2)),
         "file_size": summary.size if error is None else 0,
         "found": getattr(result, "value", None) is not TOMBSTONE if error is None else None,
-        "rounds": len(phases.of("round")),
+        "rounds": len(phases.of(ROUND)),
         **_of_configurations(summary.configurations),
     }
     for phase in (PHASE_1, PHASE_2):
         if (quorum := phases.quorum(phase)) is not None and quorum.configuration is not None:
             servers = [heard.server for heard in quorum.heard[: quorum.needed]]
             line |= {
-                f"quorum_{phase}": quorum_number(tuple(servers), quorum.configuration.server_ids),
-                f"quorum_{phase}_servers": servers,
+                f"quorum_{phase.lower()}": quorum_number(
+                    tuple(servers), quorum.configuration.server_ids
+                ),
+                f"quorum_{phase.lower()}_servers": servers,
             }
     return line if summary.moved is None else line | {"objects_moved": summary.moved}
 

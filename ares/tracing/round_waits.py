@@ -10,8 +10,6 @@ from msgspec import Struct
 
 from ares.tracing.spans import Span
 
-ROUND, CHAIN = "CommunicationLatency", "Chain"
-
 
 class RoundReply(Struct, frozen=True):
     """A reply to a round. Times are milliseconds from the round's beginning."""

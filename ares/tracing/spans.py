@@ -16,40 +16,6 @@ from ares.model.message import TRACE_BYTES
 from ares.replica.group_commit import Served
 from ares.tracing.outcomes import attributes_of, of_configuration
 
-NAMES = {
-    **dict.fromkeys(("read", "read_versioned", "cvr_read", "stat"), "StartReadRequest-MEMORY"),
-    **dict.fromkeys(
-        ("write", "write_versioned", "cvr_write", "create", "delete", "advance"),
-        "StartWriteRequest-MEMORY",
-    ),
-    **dict.fromkeys(("reconfigure", "mend"), "StartReconRequest-MEMORY"),
-    **dict.fromkeys(("query", "_first_phase"), "Phase1"),
-    "propagate": "Phase2",
-    "get_tag": "GetTag",
-    "get_data": "GetData",
-    "put_data": "PutData",
-    "read_config": "ReadConfig",
-    "put_config": "PutConfig",
-    "add_config": "AddConfig",
-    "update_config": "UpdateConfig",
-    "announce_successor": "FinalizeConfig",
-    "gc_config": "GCConfig",
-    "list_page": "ListObjects",
-    "round": "CommunicationLatency",
-    "settled": "FindTagInKLists",
-    "load": "LoadCoding",
-    "encode": "EncodeLatency",
-    "decode": "DecodeLatency",
-    "consensus": "Consensus",
-    "pause": "Pause",
-    "queue": "Queue",
-    "chain": "Chain",
-}
-"""The span of a part, by the part's name.
-
-Parts of other names have no span, and their contents belong to the part around them.
-"""
-
 SAMPLED = b"\x01"
 
 USER, DSMM = "USER", "DSMM"
@@ -131,17 +97,14 @@ def spans_of(traced: TracedOperation, epoch_ns: int, new_ids: NewIds, keys: bool
     place = 0
     for part in recording.parts[1:]:
         place += 8
-        above, name = ids.get(part.parent) or _id_of(part.parent, ids), NAMES.get(part.name)
-        if name is None:
-            ids[part] = above
-            continue
+        above = ids.get(part.parent) or _id_of(part.parent, ids)
         id = ids[part] = part.id[16:24] or new[place : place + 8]
         kind, about = (
             (INTERNAL, _LEVEL) if part.configuration is None else (CLIENT, _about(part, keys))
         )
         began_ns = epoch_ns + int(1e9 * part.began_s)
         ended_ns = began_ns if part.ended_s is None else epoch_ns + int(1e9 * part.ended_s)
-        yield Span(name, trace, id, above, began_ns, ended_ns, kind, about, part.failed)
+        yield Span(part.name, trace, id, above, began_ns, ended_ns, kind, about, part.failed)
 
 
 def _id_of(part: RecordedPart | None, ids: Mapping[RecordedPart | None, bytes]) -> bytes:

@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 from ares.cluster.tables import TracingSettings
 from ares.dap.coding import Coding, Parts, coding_for
 from ares.engine.jobs import About
+from ares.engine.phases import DECODE, ENCODE, LOAD
 from ares.engine.recording import Computed, Recording
 from ares.model.configuration import Configuration
 from ares.model.identity import ServerId
@@ -93,10 +94,10 @@ class TimedCoding:
         self._computed = computed
 
     def encode(self, value: bytes) -> Sequence[Parts]:
-        return self._timed("encode", self._coding.encode, value)
+        return self._timed(ENCODE, self._coding.encode, value)
 
     def decode(self, length: int, elements: Mapping[int, Parts]) -> bytes:
-        return self._timed("decode", self._coding.decode, length, elements)
+        return self._timed(DECODE, self._coding.decode, length, elements)
 
     def _timed(self, what: str, compute: Callable[..., Result], *arguments: Any) -> Result:
         began_s = time.perf_counter()
@@ -142,7 +143,7 @@ class Tracer:
         """Return the coding of :func:`ares.dap.coding.coding_for`, recorded in time."""
         began_s = time.perf_counter()
         coding = coding_for(configuration)
-        self.computed.append(("load", began_s, time.perf_counter()))
+        self.computed.append((LOAD, began_s, time.perf_counter()))
         return TimedCoding(coding, self.computed)
 
     def begin(self, label: object) -> TracedOperation | None:

@@ -5,7 +5,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ares.tracing.round_waits import CHAIN, ROUND, RoundWait, chain_sentence
+from ares.engine.phases import CHAIN, ROUND
+from ares.tracing.round_waits import RoundWait, chain_sentence
 from ares.tracing.spans import CLIENT, INTERNAL, SERVER, Span
 
 BAR = 30

@@ -8,6 +8,7 @@ from collections import deque
 
 import pytest
 
+from ares.engine.phases import ROUND
 from ares.engine.recording import Recording
 from ares.engine.session import Session
 from ares.model.message import TRACE_BYTES
@@ -65,10 +66,7 @@ def test_servers_that_are_told_keep_their_promises(scenario, monkeypatch):
     recorded, plan = Recorded(monkeypatch, b"t" * TRACE_BYTES), draw(1, scenario)
     assert run_plan(plan).violation is None
     rounds = [
-        part
-        for recording in recorded.recordings
-        for part in recording.parts
-        if part.name == "round"
+        part for recording in recorded.recordings for part in recording.parts if part.name == ROUND
     ]
     waits = [
         heard.durable_s - heard.handled_s

@@ -13,6 +13,7 @@ from ares.client.connect import connect
 from ares.cluster.cluster_file import Plan, create
 from ares.cluster.tables import TracingSettings
 from ares.engine.jobs import About
+from ares.engine.phases import ROUND
 from ares.model.errors import BadInput, Unavailable
 from ares.model.identity import ClientId
 from ares.model.messages import GetTag
@@ -180,7 +181,7 @@ def test_a_round_that_was_cut_short_made_no_quorum():
     )
     asked = [message for message in rig.sent()["s0"] if isinstance(message, GetTag)]
     rig.reply("s0", *map(rig.replicas["s0"].handle, asked))
-    assert [heard.server for heard in rig.part("round").heard] == ["s0"]
+    assert [heard.server for heard in rig.part(ROUND).heard] == ["s0"]
     rig.session.cancel(job)
     line = line_of(rig.recording, About("write", "x"), None, TimeoutError())
     assert "quorum_phase1" not in line

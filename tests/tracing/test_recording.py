@@ -1,14 +1,32 @@
-"""A session's report on an operation: parts named by functions, their rounds, and answers.
-
-The functions are the functions of the protocol.
-"""
+"""A session's report on an operation: phases under their given names, rounds, and answers."""
 
 from collections import deque
+from pathlib import Path
 
 import pytest
 
+import ares
+from ares.dap.primitives import DataAccess
 from ares.engine import recording as subject
 from ares.engine.effects import Agree, Pause, Together
+from ares.engine.phases import (
+    CHAIN,
+    CONSENSUS,
+    DECODE,
+    ENCODE,
+    LOAD,
+    PAUSE,
+    PHASE_1,
+    PHASE_2,
+    PHASES,
+    PUT_DATA,
+    QUEUE,
+    READ_OBJECT,
+    ROUND,
+    SETTLED,
+    WRITE_OBJECT,
+    phase,
+)
 from ares.engine.recording import Recording
 from ares.model.configuration import Configuration
 from ares.model.errors import Unavailable
@@ -25,7 +43,7 @@ from ares.model.messages import (
 )
 from ares.reconfig.traversal import get_next_config
 from ares.reconfig.view import Switches, View
-from ares.registers.operations import read, write
+from ares.registers.operations import propagate, query, read, write, write_above
 from ares.registers.survey import describe_servers
 from ares.replica.replica import Replica
 
@@ -79,29 +97,54 @@ def test_a_write_is_its_two_phases_and_a_round_in_each():
     rig.answer()
     assert rig.value.number == 1
     assert rig.names() == [
-        "write",
-        "write/query",
-        "write/query/get_tag",
-        "write/query/get_tag/round",
-        "write/write_above",
-        "write/write_above/propagate",
-        "write/write_above/propagate/put_data",
-        "write/write_above/propagate/put_data/round",
+        WRITE_OBJECT,
+        f"{WRITE_OBJECT}/Phase1",
+        f"{WRITE_OBJECT}/Phase1/GetTag",
+        f"{WRITE_OBJECT}/Phase1/GetTag/CommunicationLatency",
+        f"{WRITE_OBJECT}/Phase2",
+        f"{WRITE_OBJECT}/Phase2/PutData",
+        f"{WRITE_OBJECT}/Phase2/PutData/CommunicationLatency",
     ]
-    whole, query, put = (rig.part(name) for name in ("write", "query", "propagate"))
+    whole, query, put = (rig.part(name) for name in (WRITE_OBJECT, PHASE_1, PHASE_2))
     assert (whole.began_s, query.began_s, query.ended_s, put.began_s) == (0.0, 0.0, 4.0, 4.0)
     assert put.ended_s == whole.ended_s == 9.0  # the fifth answer to get-tag came in between
+
+
+def test_a_renamed_function_keeps_the_names_of_its_phases(monkeypatch):
+    names = []
+    for renamed in ("query", "search"):
+        for function in (write, query, write_above, propagate, DataAccess.get_tag):
+            monkeypatch.setattr(function, "__name__", renamed)
+        rig = Traced()
+        rig.run(write(rig.view, "x", b"value"))
+        rig.answer()
+        names.append(rig.names())
+    assert names[0] == names[1]
+    assert names[0][2] == f"{WRITE_OBJECT}/Phase1/GetTag"
+
+
+def test_the_page_about_traces_names_every_phase():
+    package = Path(ares.__file__).parent
+    page = (package.parent / "docs/tracing.md").read_text(encoding="utf-8")
+    table = page[page.index("| span |") :]
+    given = {PHASES[function.__code__] for function in (write, read, query, DataAccess.put_data)}
+    assert given == {WRITE_OBJECT, READ_OBJECT, PHASE_1, PUT_DATA}
+    waits = {ROUND, SETTLED, LOAD, ENCODE, DECODE, CONSENSUS, PAUSE, QUEUE, CHAIN}
+    names = {
+        name for code, name in PHASES.items() if Path(code.co_filename).is_relative_to(package)
+    }
+    assert [name for name in sorted(names | waits) if f"`{name}`" not in table] == []
 
 
 def test_a_round_tells_who_answered_and_when():
     rig = Traced()
     rig.run(read(rig.view, "x"))
     rig.answer()
-    part = rig.part("round")
+    part = rig.part(ROUND)
     assert (part.what, part.configuration, part.needed, len(part.asked)) == ("get-data", EC, 4, 5)
     assert [heard.at_s for heard in part.heard] == [1.0, 2.0, 3.0, 4.0]
     assert (part.began_s, part.ended_s, part.failed) == (0.0, 4.0, "")
-    assert rig.part("settled").began_s == 4.0
+    assert rig.part(SETTLED).began_s == 4.0
 
 
 def test_a_round_that_fails_says_why_and_what_was_sent_again():
@@ -110,7 +153,7 @@ def test_a_round_that_fails_says_why_and_what_was_sent_again():
     for _ in range(4):
         rig.tick(1.0)
     assert isinstance(rig.error, Unavailable)
-    part = rig.part("round")
+    part = rig.part(ROUND)
     assert (part.failed, part.sent_again, part.heard) == ("Unavailable", 2, [])
     assert all(part.ended_s is not None for part in rig.recording.parts)
 
@@ -127,7 +170,7 @@ def test_a_round_tells_when_it_asked_the_servers_that_it_spared_and_which_refuse
     for server in answering:
         rig.reply(server, *map(rig.replicas[server].handle, first[server]))
     rig.reply(refusing, Refused(first[refusing][0].call, Reason.STORAGE, "a full disk"))
-    part = rig.part("round")
+    part = rig.part(ROUND)
     assert (part.spared, part.spared_asked_s, part.refused) == ((spared,), 1.0, (refusing,))
     assert [heard.connected_s for heard in part.heard] == [0.5, None]
     assert silent not in {heard.server for heard in part.heard}
@@ -138,7 +181,7 @@ def test_a_server_that_was_spared_is_asked_with_what_is_sent_again():
     rig.session.readiness.turn = 1  # no probe
     rig.run(read(rig.view, "x"), timeout_s=10.0)
     rig.tick(1.0)
-    part = rig.part("round")
+    part = rig.part(ROUND)
     assert (len(part.spared), part.spared_asked_s) == (1, 1.0)
 
 
@@ -153,9 +196,9 @@ def test_a_round_lasts_until_it_goes_on_without_silent_servers():
     for _ in range(3):
         rig.tick(1.0)
     assert set(rig.value) == set(EC.server_ids[:4])
-    part = rig.part("round")
+    part = rig.part(ROUND)
     assert (part.silent_s, part.ended_s) == (2.0, 2.0)
-    assert rig.part("settled").began_s == 2.0
+    assert rig.part(SETTLED).began_s == 2.0
 
 
 def test_an_operation_on_a_log_waits_for_its_chain_until_it_is_over():
@@ -166,7 +209,7 @@ def test_an_operation_on_a_log_waits_for_its_chain_until_it_is_over():
     now = 3.0
     recording.close()
     whole, part = recording.parts
-    assert (whole.ended_s, part.name, part.began_s, part.ended_s) == (3.0, "chain", 1.0, 3.0)
+    assert (whole.ended_s, part.name, part.began_s, part.ended_s) == (3.0, CHAIN, 1.0, 3.0)
     assert (part.what, part.asked) == ("append", ("s0", "s1", "s2"))
 
 
@@ -197,23 +240,23 @@ def test_what_was_computed_belongs_to_the_primitive_that_needed_it():
         (),
         {
             "k": 3,
-            "encode": lambda self, value: (
-                rig.computed.append(("encode", 4.0, 4.0)) or encode(value)
-            ),
+            "encode": lambda self, value: rig.computed.append((ENCODE, 4.0, 4.0)) or encode(value),
         },
     )()
-    rig.computed.append(("encode", 0.0, 0.0))  # another client's work, before this goes on
+    rig.computed.append((ENCODE, 0.0, 0.0))  # another client's work, before this goes on
     rig.answer()
-    assert [name for name in rig.names() if name.endswith("encode")] == [
-        "write/write_above/propagate/put_data/encode"
+    assert [name for name in rig.names() if name.endswith(ENCODE)] == [
+        f"{WRITE_OBJECT}/Phase2/PutData/EncodeLatency"
     ]
 
 
 def test_pauses_decisions_and_operations_side_by_side():
+    @phase("pausing")
     def pausing():
         yield Pause(1.0)
         yield from get_next_config(EC)
 
+    @phase("both")
     def both():
         yield Together(iter([get_next_config(EC), pausing()]), 2)
         yield Agree(EC)
@@ -225,14 +268,8 @@ def test_pauses_decisions_and_operations_side_by_side():
         rig.tick(1.0)
     rig.answer()
     rig.session.resume(rig.session.asks[0][1], None, rig.now)
-    one, other = (
-        [f"both/{name}" for name in ("get_next_config", "get_next_config/round")],
-        [
-            f"both/pausing{name}"
-            for name in ("", "/pause", "/get_next_config", "/get_next_config/round")
-        ],
-    )
-    assert rig.names() == ["both", *one, *other, "both/consensus"]
+    one, other = [f"both/{ROUND}"], [f"both/pausing{name}" for name in ("", "/Pause", f"/{ROUND}")]
+    assert rig.names() == ["both", *one, *other, "both/Consensus"]
     assert rig.error is None
 
 
@@ -242,7 +279,7 @@ def test_a_write_that_waits_for_another_says_so():
     rig.run(write(rig.view, "x", b"second"), key=(DEFAULT_DOMAIN, "x"))
     rig.answer()
     rig.answer()
-    queue = rig.part("queue")
+    queue = rig.part(QUEUE)
     assert (queue.began_s, queue.ended_s) == (0.0, 9.0)
 
 
@@ -265,7 +302,7 @@ def test_a_long_operation_is_recorded_up_to_a_bound(monkeypatch, most):
     rig.answer()
     assert rig.value.number == 1
     assert len(rig.recording.parts) == most
-    assert rig.recording.dropped == 9 - most
+    assert rig.recording.dropped == 8 - most
 
 
 def test_a_long_operation_keeps_nothing_of_what_has_ended(monkeypatch):
