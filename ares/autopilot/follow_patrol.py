@@ -26,17 +26,17 @@ from ares.reconfig.reconfigure import Reconfigured, advance
 from ares.reconfig.traversal import read_config
 from ares.reconfig.view import View
 
-LOOK_S = 1.0
+FOLLOW_LOOK_S = 1.0
 """Seconds between two questions to the servers of following domains."""
 
-LIST_S = 5.0
+FOLLOW_LIST_S = 5.0
 """Seconds between two look-ups of the following domains and their configurations."""
 
-ASK_S = 2.0
+FOLLOW_ASK_S = 2.0
 FOLLOWING_MAX = 1000
 """Largest number of following domains; further domains, by name, stay at their servers."""
 
-AT_ONCE = 16
+FOLLOWED_OPENED_AT_ONCE = 16
 WHY_CHARACTERS_MAX = 300
 
 Placed = Callable[[str, str, Configuration], Configuration]
@@ -65,7 +65,7 @@ class FollowPatrol:
         self._policy = FollowPolicy(
             tools.settings.follow_rest_s,
             tools.settings.follow_bytes_per_hour,
-            gap_s=2 * LOOK_S,
+            gap_s=2 * FOLLOW_LOOK_S,
         )
         self._stores: dict[DomainName, ObjectStore] = {}
         self._beyond = 0
@@ -109,7 +109,7 @@ class FollowPatrol:
                     self._policy.stand_down()
                 if self._move is not None and (self._move.done() or not self._leads()):
                     await self._ended(self._move)
-                await asyncio.sleep(LOOK_S)
+                await asyncio.sleep(FOLLOW_LOOK_S)
         finally:
             if self._move is not None:
                 await self._ended(self._move)
@@ -127,7 +127,7 @@ class FollowPatrol:
 
     async def _look(self) -> None:
         now = self._loop.time()
-        if now - self._listed_at >= self._lookout.list_every_s(LIST_S):
+        if now - self._listed_at >= self._lookout.list_every_s(FOLLOW_LIST_S):
             await self._list()
             self._listed_at = now
         self._policy.look(now, self._stores.keys())
@@ -150,19 +150,19 @@ class FollowPatrol:
         Unknown answers leave the last known state.
         """
         try:
-            names = await self._manager.following(timeout_s=ASK_S)
+            names = await self._manager.following(timeout_s=FOLLOW_ASK_S)
         except AresError as error:
             log.debug("the domains that follow their users cannot be listed: %s", error)
             return
         self._beyond = max(len(names) - FOLLOWING_MAX, 0)
-        turn, found = asyncio.Semaphore(AT_ONCE), dict[DomainName, ObjectStore]()
+        turn, found = asyncio.Semaphore(FOLLOWED_OPENED_AT_ONCE), dict[DomainName, ObjectStore]()
 
         async def look_up(name: str) -> None:
             async with turn:
                 try:
-                    store = await self._manager.domain(name, timeout_s=ASK_S)
+                    store = await self._manager.domain(name, timeout_s=FOLLOW_ASK_S)
                     found[store.name] = store
-                    await store.current(timeout_s=ASK_S)
+                    await store.current(timeout_s=FOLLOW_ASK_S)
                 except AresError as error:
                     log.debug("domain %s is not looked up: %s", name, error)
 

@@ -29,26 +29,32 @@ from ares.autopilot.lookout import REMOTE_LIST_S, PatrolTools
 from ares.client.shared_log import Log
 from ares.model.configuration import Configuration, Server
 from ares.model.errors import AresError, DomainNotFound
-from ares.model.identity import DIRECTORY, FILE_DOMAINS, ConfigurationId, DomainName, ServerId
+from ares.model.identity import (
+    DIRECTORY_PREFIX,
+    FILE_DOMAINS,
+    ConfigurationId,
+    DomainName,
+    ServerId,
+)
 from ares.platform import tasks
 
 LOOKS = 4
 """Looks at the servers in ``log_after_s``."""
 
-INSPECT_S = 1.0
+INSPECT_EVERY_S_MIN = 1.0
 INSPECTED_A_SECOND = 100
 IDLE_TIMES = 5
 """Factor by which members inspect chains less often while another member leads."""
 
-LIST_S = 10.0
+LOGS_LIST_S = 10.0
 """Seconds between two look-ups of the names of logs."""
 
-ASK_S = 2.0
+LOG_ASK_S = 2.0
 ACT_S = 10.0
-AGAIN_S = 1.0
-AGAIN_S_MAX = 30.0
+LOG_RETRY_S = 1.0
+LOG_RETRY_S_MAX = 30.0
 LENGTH_MIN = 3
-AT_ONCE = 16
+LOGS_AT_ONCE = 16
 LEFT_OUT_S = 6 * 3600.0
 """Age in seconds up to which a server's being left out counts."""
 
@@ -78,7 +84,7 @@ class _Watched(Struct):
     finishing: bool = False
     failure: type = type(None)
     again_at: float = 0.0
-    wait_s: float = AGAIN_S
+    wait_s: float = LOG_RETRY_S
     trouble: str = ""
     inspected_at: float = -math.inf
 
@@ -103,7 +109,7 @@ class LogPatrol:
         self._logs: dict[DomainName, _Watched] = {}
         self._others: set[DomainName] = set()
         self._left_out: list[tuple[float, ServerId]] = []
-        self._turn = asyncio.Semaphore(AT_ONCE)
+        self._turn = asyncio.Semaphore(LOGS_AT_ONCE)
         self._reformed = self._moved = ""
 
     def sentence(self) -> str:
@@ -217,14 +223,14 @@ class LogPatrol:
         led = False
         while True:
             begun, leads = self._loop.time(), self._leads()
-            every_s = self._lookout.list_every_s(LIST_S) if leads else LIST_S
+            every_s = self._lookout.list_every_s(LOGS_LIST_S) if leads else LOGS_LIST_S
             if begun - listed_at >= every_s or leads > led:
                 listed_at = begun
                 await self._list()
             led = leads
             due = [each for each in self._logs.values() if self._is_due(each, begun)]
             await asyncio.gather(*map(self._inspect, due))
-            every_s = max(INSPECT_S, len(self._logs) / INSPECTED_A_SECOND) * (
+            every_s = max(INSPECT_EVERY_S_MIN, len(self._logs) / INSPECTED_A_SECOND) * (
                 1 if leads else IDLE_TIMES
             )
             await asyncio.sleep(max(begun + every_s - self._loop.time(), 0.05))
@@ -244,8 +250,8 @@ class LogPatrol:
         try:
             if self._leads() or not self._lookout.site:
                 names = [
-                    DomainName(name.removeprefix(DIRECTORY))
-                    async for name in self._manager.list_named(DIRECTORY, ASK_S)
+                    DomainName(name.removeprefix(DIRECTORY_PREFIX))
+                    async for name in self._manager.list_named(DIRECTORY_PREFIX, LOG_ASK_S)
                 ]
             else:
                 names = await self._lookout.logs_near()
@@ -255,7 +261,7 @@ class LogPatrol:
             if name in self._logs or name in self._others or name.startswith(FILE_DOMAINS):
                 continue
             try:
-                store = await self._manager.domain_or_log(name, timeout_s=ASK_S)
+                store = await self._manager.domain_or_log(name, timeout_s=LOG_ASK_S)
             except (AresError, DomainNotFound) as error:
                 log.debug("domain %s is not opened: %s", name, error)
                 continue
@@ -273,7 +279,7 @@ class LogPatrol:
         async with self._turn:
             try:
                 sealed = await each.store.operate(
-                    lambda operations: operations.inspect(), "inspection", ASK_S
+                    lambda operations: operations.inspect(), "inspection", LOG_ASK_S
                 )
             except AresError:
                 return
@@ -372,7 +378,7 @@ class LogPatrol:
         except AresError as error:
             self._failed(name, each, error, Reform)
             return
-        each.trouble, each.wait_s = "", AGAIN_S
+        each.trouble, each.wait_s = "", LOG_RETRY_S
         length = each.length
         self._note(each, False)
         if chain is None or chain.servers != verdict.wished.servers:
@@ -402,7 +408,7 @@ class LogPatrol:
         except AresError as error:
             self._failed(name, each, error, FinishMove)
             return
-        each.trouble, each.wait_s = "", AGAIN_S
+        each.trouble, each.wait_s = "", LOG_RETRY_S
         self._note(each, False)
         self._moved = f"{_now()}: log {name}: chain {target.index} has all older entries"
         log.info(
@@ -415,7 +421,7 @@ class LogPatrol:
     def _failed(self, name: DomainName, each: _Watched, error: AresError, what: type) -> None:
         each.failure = what
         each.again_at = self._loop.time() + each.wait_s
-        each.wait_s = min(2 * each.wait_s, AGAIN_S_MAX)
+        each.wait_s = min(2 * each.wait_s, LOG_RETRY_S_MAX)
         self._tell_trouble(name, each, f"{error}; it is tried again")
 
     def _tell_trouble(self, name: DomainName, each: _Watched, why: str) -> None:

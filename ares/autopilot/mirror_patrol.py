@@ -22,13 +22,13 @@ from ares.platform import tasks
 from ares.reconfig.throttle import Throttle
 from ares.registers.mirroring import MirrorName, empty
 
-ASK_S = 5.0
-STALL_S = 20.0
+MIRROR_ASK_S = 5.0
+MIRROR_STALL_S = 20.0
 """Seconds without progress after which a pass ends."""
 
-AGAIN_S_MAX = 60.0
-AT_ONCE = 4
-NAMED_MAX = 3
+MIRROR_RETRY_S_MAX = 60.0
+MIRRORS_AT_ONCE = 4
+MIRRORS_NAMED_MAX = 3
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class MirrorPatrol:
         self._every_s = settings.mirror_every_s
         self._throttle = Throttle(settings.bytes_per_s)
         self._loop = asyncio.get_running_loop()
-        self._turn = asyncio.Semaphore(AT_ONCE)
+        self._turn = asyncio.Semaphore(MIRRORS_AT_ONCE)
         self._mirrors: dict[MirrorName, _Followed] = {}
         self._trouble = ""
 
@@ -73,9 +73,13 @@ class MirrorPatrol:
             for each in followed
             if each.trouble
         ]
-        more = [f"and {len(told) - NAMED_MAX} more mirrors"] if len(told) > NAMED_MAX else []
+        more = (
+            [f"and {len(told) - MIRRORS_NAMED_MAX} more mirrors"]
+            if len(told) > MIRRORS_NAMED_MAX
+            else []
+        )
         if told or self._trouble:
-            return "; ".join([*filter(None, [self._trouble]), *told[:NAMED_MAX], *more])
+            return "; ".join([*filter(None, [self._trouble]), *told[:MIRRORS_NAMED_MAX], *more])
         ages = [
             self._loop.time() - each.complete_s for each in followed if each.complete_s is not None
         ]
@@ -109,7 +113,7 @@ class MirrorPatrol:
     async def _list(self) -> None:
         """Find new mirrors. If the list cannot be read, the known mirrors are followed."""
         try:
-            names = await list_mirrors(self._manager, ASK_S)
+            names = await list_mirrors(self._manager, MIRROR_ASK_S)
         except AresError as error:
             self._trouble = f"the mirrors cannot be listed: {error}" if self._mirrors else ""
             return
@@ -131,7 +135,7 @@ class MirrorPatrol:
             if trouble:
                 if not each.trouble:
                     log.warning("the mirror of %s is not complete: %s", each, trouble)
-                each.wait_s = min(max(2 * each.wait_s, self._every_s), AGAIN_S_MAX)
+                each.wait_s = min(max(2 * each.wait_s, self._every_s), MIRROR_RETRY_S_MAX)
                 each.next_at = now + each.wait_s
             else:
                 if each.trouble:
@@ -142,17 +146,19 @@ class MirrorPatrol:
 
     async def _followed(self, each: _Followed) -> str:
         """Make a pass, or empty a removed mirror; return the trouble with single objects."""
-        mirror = await opened(self._manager, each.name, ASK_S)
+        mirror = await opened(self._manager, each.name, MIRROR_ASK_S)
         if mirror is None:
             return "it cannot be opened"
-        if await is_removed(mirror, ASK_S):
-            await mirror.run(empty, "emptying", timeout_s=STALL_S)
+        if await is_removed(mirror, MIRROR_ASK_S):
+            await mirror.run(empty, "emptying", timeout_s=MIRROR_STALL_S)
             each.emptied = True
             log.info("the mirror of %s was removed, and holds nothing any more", each)
             return ""
-        source = await self._manager.domain(each.name.domain, timeout_s=ASK_S)
+        source = await self._manager.domain(each.name.domain, timeout_s=MIRROR_ASK_S)
         began = self._loop.time()
-        copied = await source.copy_into(mirror, time.time(), self._throttle, timeout_s=STALL_S)
+        copied = await source.copy_into(
+            mirror, time.time(), self._throttle, timeout_s=MIRROR_STALL_S
+        )
         if copied.failed:
             return (
                 f"{copied.failed} object{'s' if copied.failed > 1 else ''} could not be copied: "

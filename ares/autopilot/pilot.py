@@ -47,7 +47,7 @@ from ares.cluster.tables import AutopilotSettings
 from ares.consensus.port import Notes, Unheard
 from ares.model.configuration import Configuration, Server
 from ares.model.errors import AresError, ObjectsStuck
-from ares.model.identity import DIRECTORY, ConfigurationId, DomainName, ServerId
+from ares.model.identity import DIRECTORY_PREFIX, ConfigurationId, DomainName, ServerId
 from ares.model.messages import Followed
 from ares.platform import tasks
 from ares.platform.metrics import Autopiloted
@@ -375,8 +375,8 @@ class _Patrol:
         names = set(self._domains)
         try:
             names |= {
-                DomainName(name.removeprefix(DIRECTORY))
-                async for name in self._manager.list_named(DIRECTORY, LOOK_UP_S)
+                DomainName(name.removeprefix(DIRECTORY_PREFIX))
+                async for name in self._manager.list_named(DIRECTORY_PREFIX, LOOK_UP_S)
             }
         except AresError as error:
             self._silent[self._manager.name] = f"the domains cannot be listed: {error}"

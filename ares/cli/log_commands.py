@@ -30,7 +30,7 @@ from ares.cli.options import Common, Result, with_manager
 from ares.cli.terminal import Show, printable, progress_bar, size
 from ares.model.configuration import Configuration
 from ares.model.errors import AppendUncertain, AresError, BadInput, NotWritten, Trimmed
-from ares.model.log_messages import ENTRIES_MAX, ENTRY_BYTES_MAX, RECORD_BYTES_MAX
+from ares.model.log_messages import BATCH_ENTRIES_MAX, ENTRY_BYTES_MAX, RECORD_BYTES_MAX
 
 if TYPE_CHECKING:
     from ares.client.manager import Manager
@@ -247,7 +247,7 @@ def _batches(lines: list[bytes], before: int) -> Iterable[list[bytes]]:
             raise BadInput(
                 f"line {number} has more than the {size(ENTRY_BYTES_MAX)} that an entry may have"
             )
-        if len(batch) == ENTRIES_MAX or filled + len(line) > RECORD_BYTES_MAX:
+        if len(batch) == BATCH_ENTRIES_MAX or filled + len(line) > RECORD_BYTES_MAX:
             yield batch
             batch, filled = [], 0
         batch.append(line)

@@ -24,7 +24,7 @@ from ares.cli.terminal import printable, size
 from ares.model.configuration import Configuration, Server
 from ares.model.errors import AresError
 from ares.model.identity import (
-    DIRECTORY,
+    DIRECTORY_PREFIX,
     FILE_DOMAINS,
     ConfigurationId,
     DomainName,
@@ -179,7 +179,10 @@ async def domain_names(manager: "Manager", timeout_s: float | None = None) -> li
     """Return the names of all domains, `default` first."""
     return [
         manager.name,
-        *[name.removeprefix(DIRECTORY) async for name in manager.list_named(DIRECTORY, timeout_s)],
+        *[
+            name.removeprefix(DIRECTORY_PREFIX)
+            async for name in manager.list_named(DIRECTORY_PREFIX, timeout_s)
+        ],
     ]
 
 

@@ -21,7 +21,7 @@ from ares.model.configuration import SERVERS_MAX, Configuration, Server
 from ares.model.errors import BadInput, ConfigurationRefused, DomainNotFound, LogNotFound, Uncertain
 from ares.model.identity import (
     DEFAULT_DOMAIN,
-    DIRECTORY,
+    DIRECTORY_PREFIX,
     DOMAIN_BYTES_MAX,
     FILE_DOMAINS,
     MIRROR_DOMAINS,
@@ -248,9 +248,11 @@ class DomainDirectory(ObjectStore):
         Logs are :class:`ares.Log`.
         """
         yield self
-        async for name in self.list_named(DIRECTORY, timeout_s):
-            if not name.startswith(DIRECTORY + MIRROR_DOMAINS):
-                yield await self.domain_or_log(name.removeprefix(DIRECTORY), timeout_s=timeout_s)
+        async for name in self.list_named(DIRECTORY_PREFIX, timeout_s):
+            if not name.startswith(DIRECTORY_PREFIX + MIRROR_DOMAINS):
+                yield await self.domain_or_log(
+                    name.removeprefix(DIRECTORY_PREFIX), timeout_s=timeout_s
+                )
 
     async def is_near(self, domain: DomainName) -> bool:
         """Return whether nearby servers, or the domain's last servers, know the domain."""
@@ -443,7 +445,7 @@ def _log(found: "ObjectStore | Log") -> Log:
 
 
 def entry_of(domain: DomainName) -> ObjectName:
-    return ObjectName(DIRECTORY + domain)
+    return ObjectName(DIRECTORY_PREFIX + domain)
 
 
 def checked_domain(name: str) -> DomainName:

@@ -33,12 +33,12 @@ from ares.engine.effects import Operation
 from ares.engine.jobs import About
 from ares.engine.room import OBJECT_OPERATION_BYTES, UNKNOWN_REPLY_BYTES
 from ares.fragment.block import BlockIds, Genesis, genesis_name
-from ares.fragment.collect import GRACE_S, fm_collect, fm_remove
+from ares.fragment.collect import COLLECT_GRACE_S, fm_collect, fm_remove
 from ares.fragment.divide import MIB, Chunk, Content, Divider, Sizes, digest
 from ares.fragment.read import FileProgress, FileState, Sink, fm_read, fm_read_range, read_genesis
 from ares.fragment.replace import Put, fm_put
 from ares.fragment.report import Conflict, WriteReport
-from ares.fragment.shared_memory import BYTES_MAX, Blocks
+from ares.fragment.shared_memory import WINDOW_BYTES_MAX, Blocks
 from ares.fragment.update import fm_update
 from ares.model.configuration import Configuration
 from ares.model.errors import BadInput, ObjectNotFound, Uncertain
@@ -53,7 +53,7 @@ OnProgress = Callable[[FileProgress], None]
 
 WHOLE_RETRIES_MAX = 20
 
-PIECE_BYTES = 4 * MIB
+FILE_PIECE_BYTES = 4 * MIB
 """Bytes cut into chunks at a time, in a thread, by a writer."""
 
 ABANDON_S = 5.0
@@ -265,7 +265,9 @@ class File:
         )
         self.state = self._assembled = None
 
-    async def collect(self, grace_s: int = GRACE_S, *, timeout_s: float | None = None) -> int:
+    async def collect(
+        self, grace_s: int = COLLECT_GRACE_S, *, timeout_s: float | None = None
+    ) -> int:
         """Delete blocks older than ``grace_s`` that no file of the domain names.
 
         Returns the number of deleted blocks.
@@ -348,11 +350,11 @@ class File:
     ) -> Result:
         """Run an operation. With ``queue``, the writes of a file by one client run in turn.
 
-        ``moving``: bytes of the blocks to be moved, of which BYTES_MAX move at a time.
+        ``moving``: bytes of the blocks to be moved, of which WINDOW_BYTES_MAX move at a time.
         """
         store = await self._locate(False)
         key = genesis_name(self.name) if queue else None
-        size = OBJECT_OPERATION_BYTES + min(moving, BYTES_MAX)
+        size = OBJECT_OPERATION_BYTES + min(moving, WINDOW_BYTES_MAX)
         return await store.run_on_blocks(
             make, About(label, self.name, "file "), key, progress, timeout_s, size
         )
@@ -435,7 +437,8 @@ class FileWriter:
             )
         view = memoryview(data).cast("B")
         await self._send(
-            bytes(view[start : start + PIECE_BYTES]) for start in range(0, len(view), PIECE_BYTES)
+            bytes(view[start : start + FILE_PIECE_BYTES])
+            for start in range(0, len(view), FILE_PIECE_BYTES)
         )
 
     async def close(self) -> WriteReport:

@@ -287,12 +287,12 @@ def _identity(found: os.stat_result | None) -> tuple[int, int, int, int] | None:
 VARIABLE = "ARES_CACHE"
 """Name of the variable with the directory of entries, or with `off`."""
 
-FORMAT = 1
+REMEMBERED_FORMAT = 1
 """First byte of every entry."""
 
-ENTRIES_MAX = 1000
-SUFFIX = ".base"
-NAME_BYTES = 16
+REMEMBERED_COPIES_MAX = 1000
+REMEMBERED_SUFFIX = ".base"
+REMEMBERED_NAME_BYTES = 16
 
 
 class LocalName(Struct, frozen=True, array_like=True):
@@ -385,7 +385,11 @@ class Remembered:
             )
             return None
         try:
-            entry = _decoder.decode(memoryview(data)[1:]) if data[:1] == bytes([FORMAT]) else None
+            entry = (
+                _decoder.decode(memoryview(data)[1:])
+                if data[:1] == bytes([REMEMBERED_FORMAT])
+                else None
+            )
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             entry = None
         if entry is None or entry.copy != copy:
@@ -415,11 +419,12 @@ class Remembered:
         try:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             replace_file(
-                _entry_path(self._directory, copy), bytes([FORMAT]) + msgspec.msgpack.encode(entry)
+                _entry_path(self._directory, copy),
+                bytes([REMEMBERED_FORMAT]) + msgspec.msgpack.encode(entry),
             )
-            paths = list(self._directory.glob(f"*{SUFFIX}"))
-            if len(paths) > ENTRIES_MAX:
-                for path in sorted(paths, key=_changed_ns)[:-ENTRIES_MAX]:
+            paths = list(self._directory.glob(f"*{REMEMBERED_SUFFIX}"))
+            if len(paths) > REMEMBERED_COPIES_MAX:
+                for path in sorted(paths, key=_changed_ns)[:-REMEMBERED_COPIES_MAX]:
                     path.unlink(missing_ok=True)
         except OSError as error:
             log.warning("what %s is based on was not kept: %s", os.fsdecode(copy.path), error)
@@ -429,7 +434,9 @@ class Remembered:
         if self._directory is None:
             return
         try:
-            for path in self._directory.glob(f"{_file_digest(cluster, domain, file)}-*{SUFFIX}"):
+            for path in self._directory.glob(
+                f"{_file_digest(cluster, domain, file)}-*{REMEMBERED_SUFFIX}"
+            ):
                 path.unlink(missing_ok=True)
         except OSError as error:
             log.warning("what copies of %r are based on was not forgotten: %s", file, error)
@@ -438,12 +445,12 @@ class Remembered:
 def _entry_path(directory: Path, copy: LocalName) -> Path:
     return (
         directory
-        / f"{_file_digest(copy.cluster, copy.domain, copy.file)}-{blake3(copy.path).hexdigest(NAME_BYTES)}{SUFFIX}"
+        / f"{_file_digest(copy.cluster, copy.domain, copy.file)}-{blake3(copy.path).hexdigest(REMEMBERED_NAME_BYTES)}{REMEMBERED_SUFFIX}"
     )
 
 
 def _file_digest(cluster: bytes, domain: str, file: str) -> str:
-    return blake3(msgspec.msgpack.encode((cluster, domain, file))).hexdigest(NAME_BYTES)
+    return blake3(msgspec.msgpack.encode((cluster, domain, file))).hexdigest(REMEMBERED_NAME_BYTES)
 
 
 def _changed_ns(path: Path) -> int:

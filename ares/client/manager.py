@@ -22,9 +22,9 @@ from ares.model.configuration import Configuration
 from ares.model.errors import BadInput, DomainNotFound, ObjectNotFound
 from ares.model.identity import (
     DEFAULT_DOMAIN,
-    DIRECTORY,
+    DIRECTORY_PREFIX,
     FILE_DOMAINS,
-    FOLLOWING,
+    FOLLOWING_PREFIX,
     DomainName,
     ObjectName,
     ServerId,
@@ -86,10 +86,10 @@ class Manager(DomainDirectory):
 
     async def files(self, prefix: str = "", *, timeout_s: float | None = None) -> Sequence[str]:
         """Return the names of files with their own domains that start with ``prefix``, in order."""
-        checked_prefix(prefix, DIRECTORY + FILE_DOMAINS)
+        checked_prefix(prefix, DIRECTORY_PREFIX + FILE_DOMAINS)
         names: list[str] = []
         async for entry in self.list_named(entry_of(DomainName(FILE_DOMAINS + prefix)), timeout_s):
-            store = await self.domain(entry.removeprefix(DIRECTORY), timeout_s=timeout_s)
+            store = await self.domain(entry.removeprefix(DIRECTORY_PREFIX), timeout_s=timeout_s)
             names.extend(await store.files(timeout_s=timeout_s))
         return names
 
@@ -186,7 +186,8 @@ class Manager(DomainDirectory):
     async def following(self, *, timeout_s: float | None = None) -> list[str]:
         """Return the names of the domains that follow their users, in order."""
         return [
-            name.removeprefix(FOLLOWING) async for name in self.list_named(FOLLOWING, timeout_s)
+            name.removeprefix(FOLLOWING_PREFIX)
+            async for name in self.list_named(FOLLOWING_PREFIX, timeout_s)
         ]
 
     async def reconfigure(
@@ -245,4 +246,4 @@ class Manager(DomainDirectory):
 
 
 def _flag(domain: DomainName) -> ObjectName:
-    return ObjectName(FOLLOWING + domain)
+    return ObjectName(FOLLOWING_PREFIX + domain)

@@ -11,7 +11,13 @@ from ares.client.domain_directory import DomainDirectory
 from ares.client.store import ObjectStore
 from ares.model.configuration import Configuration
 from ares.model.errors import BadInput, DomainNotFound, MirrorNotFound
-from ares.model.identity import DIRECTORY, FILE_DOMAINS, MIRROR_DOMAINS, DomainName, is_domain_name
+from ares.model.identity import (
+    DIRECTORY_PREFIX,
+    FILE_DOMAINS,
+    MIRROR_DOMAINS,
+    DomainName,
+    is_domain_name,
+)
 from ares.registers.mirroring import (
     AS_OF,
     REMOVED,
@@ -38,8 +44,10 @@ async def list_mirrors(
     directory: DomainDirectory, timeout_s: float | None = None
 ) -> list[MirrorName]:
     """Return the names of all mirrors ever made, including removed mirrors."""
-    entries = [entry async for entry in directory.list_named(DIRECTORY + MIRROR_DOMAINS, timeout_s)]
-    parsed = (parse_mirror(entry.removeprefix(DIRECTORY)) for entry in entries)
+    entries = [
+        entry async for entry in directory.list_named(DIRECTORY_PREFIX + MIRROR_DOMAINS, timeout_s)
+    ]
+    parsed = (parse_mirror(entry.removeprefix(DIRECTORY_PREFIX)) for entry in entries)
     return [name for name in parsed if name is not None]
 
 

@@ -19,7 +19,7 @@ from ares.dap.primitives import Found
 from ares.engine.effects import Agree, Announce, Operation
 from ares.engine.jobs import About, Key, OperationRecorder, Task
 from ares.engine.room import Room, Waiter
-from ares.engine.session import TICK_S, Session
+from ares.engine.session import SESSION_TICK_S, Session
 from ares.model.codec import Frame
 from ares.model.configuration import Configuration, Server
 from ares.model.errors import (
@@ -213,7 +213,7 @@ class Runner:
         except BaseException:
             room.give_up(waiter)
             raise
-        return max(deadline - monotonic(), TICK_S)
+        return max(deadline - monotonic(), SESSION_TICK_S)
 
     def small_objects(self, view: View) -> "Objects | None":
         """Return the compiled core's entry for small reads and writes.
@@ -287,7 +287,7 @@ class Runner:
         now = monotonic()
         done = self._done(label, waiter.size, future)
         try:
-            start(future, done, now, max(waiter.deadline - now, TICK_S), *waiter.arguments)
+            start(future, done, now, max(waiter.deadline - now, SESSION_TICK_S), *waiter.arguments)
         except AresError as failure:
             done(None, failure)
         self.schedule()
@@ -370,7 +370,7 @@ class Runner:
                 self._help(self._hint(domain))
         if not self._ticking and (self._whole.busy or self.room.waiting):
             self._ticking = True
-            self._loop.call_later(TICK_S, self._tick)
+            self._loop.call_later(SESSION_TICK_S, self._tick)
         if (at := session.wakes_at) is not None:
             self._set_alarm(at)
 

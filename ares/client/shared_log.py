@@ -25,7 +25,7 @@ from ares.model.errors import (
     Trimmed,
     Unavailable,
 )
-from ares.model.log_messages import ENTRY_BYTES_MAX, PIECE_BYTES
+from ares.model.log_messages import ENTRY_BYTES_MAX, LOG_PIECE_BYTES
 from ares.reconfig.mover import Progress
 from ares.reconfig.reconfigure import Reconfigured
 from ares.sharedlog.appending import Appender, Done, Flight
@@ -178,7 +178,7 @@ class Log(Domain):
         check_position(first)
         check_position(upto)
         manner = ReadManner(self._from_tail if reads is None else _is_cr(reads))
-        return self._begin_read(first, upto, timeout_s, manner, PIECE_BYTES)
+        return self._begin_read(first, upto, timeout_s, manner, LOG_PIECE_BYTES)
 
     def _begin_read(
         self,

@@ -13,7 +13,7 @@ from ares.model.numbers import SECONDS_MAX, is_number, shown_number
 from ares.model.tag import Tag
 from ares.registers.mirroring import MirrorName
 
-FOUND_S = 2.0
+MIRROR_FOUND_S = 2.0
 """Seconds that a client looks for a mirror unknown to the servers of its site.
 
 The directory may be cut off while the domain is at this site.
@@ -88,7 +88,7 @@ async def _found(
     """
     try:
         return await opened(
-            directory, name, FOUND_S if timeout_s is None else min(FOUND_S, timeout_s)
+            directory, name, MIRROR_FOUND_S if timeout_s is None else min(MIRROR_FOUND_S, timeout_s)
         )
     except Unavailable:
         return None

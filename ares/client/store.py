@@ -21,7 +21,7 @@ from ares.fragment.divide import Sizes
 from ares.fragment.shared_memory import list_files
 from ares.model.errors import BadInput, ObjectNotFound
 from ares.model.identity import (
-    DIRECTORY,
+    DIRECTORY_PREFIX,
     KEY_BYTES_MAX,
     RESERVED,
     VALUE_BYTES_MAX,
@@ -308,7 +308,7 @@ class ObjectStore(ObjectDomain):
         after: str | None = ""
         what = (
             "listing of the domains"
-            if prefix.startswith(DIRECTORY)
+            if prefix.startswith(DIRECTORY_PREFIX)
             else f"listing of {self.name!r}"
         )
         while after is not None:

@@ -24,7 +24,7 @@ from ares.platform.named_files import read_named
 DOMAINS_MAX = 1000
 """Domains kept in the memory: the domains used last."""
 
-FILE_BYTES_MAX = 4 * 1024 * 1024
+KNOWN_DOMAINS_BYTES_MAX = 4 * 1024 * 1024
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ class KnownDomains:
         if self._path is None:
             return {}
         try:
-            return _decode(read_named(self._path, FILE_BYTES_MAX, streams=False)[0])
+            return _decode(read_named(self._path, KNOWN_DOMAINS_BYTES_MAX, streams=False)[0])
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             log.debug("no memory of domains: %s", error)
             return {}

@@ -17,7 +17,7 @@ from ares.cluster.cluster_keys import DECISIONS_ID, FIRST_CLIENT, KEYS_NAME, new
 from ares.cluster.home import kept_in, new_identity, prepare, record_of
 from ares.cluster.settings import FILE_NAME, Settings, is_loopback
 from ares.cluster.tables import (
-    FORMAT,
+    CLUSTER_FORMAT,
     AutopilotSettings,
     ClientSettings,
     EtcdTable,
@@ -320,7 +320,7 @@ def _file(plan: Plan, keys: Mapping[str, str], configuration: Configuration) -> 
         else {}
     )
     return FileTable(
-        format=FORMAT,
+        format=CLUSTER_FORMAT,
         name=f"ares-{secrets.token_hex(3)}",
         durability=plan.durability,
         security=plan.security,

@@ -18,8 +18,8 @@ from ares.model.messages import Role
 from ares.platform.named_files import refuse
 from ares.platform.trusted_files import require_own
 from ares.security.clients_file import (
-    NAME,
-    NAME_EXPECTED,
+    CLIENT_NAME,
+    CLIENT_NAME_EXPECTED,
     ROLES,
     Client,
     alone,
@@ -211,8 +211,10 @@ def authorise(
     a name that is taken or impossible, an unknown role, or a secret that would be overwritten or
     whose directory is missing.
     """
-    if not NAME.fullmatch(name):
-        raise BadInput(f"a client's name has {NAME_EXPECTED}, unlike {name!r}; nothing was made")
+    if not CLIENT_NAME.fullmatch(name):
+        raise BadInput(
+            f"a client's name has {CLIENT_NAME_EXPECTED}, unlike {name!r}; nothing was made"
+        )
     if role not in ROLES:
         raise BadInput(f"a role is one of {', '.join(ROLES)}, not {role!r}; nothing was made")
     path = secret_path or security.secret_path(name)

@@ -16,7 +16,7 @@ from msgspec.structs import asdict, replace
 
 from ares.cluster.cluster_keys import SecuritySettings, security_settings
 from ares.cluster.tables import (
-    BEAT_S,
+    BEAT_S_DEFAULT,
     NO_PATH,
     AutopilotSettings,
     EtcdSettings,
@@ -69,7 +69,7 @@ class Settings(Struct, frozen=True):
     security: SecuritySettings | None
     notes: tuple[str, ...]
     durable: bool = False
-    beat_s: float = BEAT_S
+    beat_s: float = BEAT_S_DEFAULT
     limits: Limits = Limits()
     scrub: ScrubSettings = ScrubSettings()
     logs: LogSettings = LogSettings()

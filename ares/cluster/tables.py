@@ -22,13 +22,13 @@ from ares.model.codec import FRAME_BYTES_MAX
 from ares.model.errors import BadInput
 from ares.model.identity import ServerId
 from ares.platform.named_files import SETTINGS_BYTES_MAX, NotToml, parse_toml, read_named, refuse
-from ares.security.clients_file import NAME, NAME_EXPECTED
+from ares.security.clients_file import CLIENT_NAME, CLIENT_NAME_EXPECTED
 from ares.security.keys import read_secret, shown
 
 MIB = 1024 * 1024
-FORMAT = 1
-CONNECTIONS_MAX = 1_000_000
-BYTES_MIN = FRAME_BYTES_MAX + 64 * MIB
+CLUSTER_FORMAT = 1
+LIMIT_CONNECTIONS_MAX = 1_000_000
+LIMIT_BYTES_MIN = FRAME_BYTES_MAX + 64 * MIB
 """Smallest limit of bytes: with less, the largest value would be cut off on the way."""
 
 DESCRIPTORS_BESIDE = 256
@@ -38,12 +38,12 @@ The store, the log, the threads, the connections to consensus members.
 """
 
 EVERY_S_MIN = 0.1
-BEAT_S, BEAT_S_BOUNDS = 0.1, (0.1, 10.0)
+BEAT_S_DEFAULT, BEAT_S_BOUNDS = 0.1, (0.1, 10.0)
 SITES_BEAT_S = 2.5
 """The beat of consensus members at several sites, unless the file has another one."""
 
 _IDENTITY = re.compile(r"[0-9a-f]{32}")
-_PREFIX = re.compile(r"[A-Za-z0-9_./-]{1,200}")
+_ETCD_PREFIX = re.compile(r"[A-Za-z0-9_./-]{1,200}")
 
 TransportName = Literal["native", "libzmq"]
 """The implementation of ZeroMQ's protocol: this project's, or libzmq (docs/transport.md)."""
@@ -119,8 +119,8 @@ class Limits(Table, frozen=True):
     def checks(self) -> Checks:
         yield (
             "connections",
-            1 <= self.connections <= CONNECTIONS_MAX,
-            f"expected 1 to {CONNECTIONS_MAX}, found {self.connections}",
+            1 <= self.connections <= LIMIT_CONNECTIONS_MAX,
+            f"expected 1 to {LIMIT_CONNECTIONS_MAX}, found {self.connections}",
         )
         for key, value in (
             ("received_bytes", self.received_bytes),
@@ -128,8 +128,8 @@ class Limits(Table, frozen=True):
         ):
             yield (
                 key,
-                value >= BYTES_MIN,
-                f"expected at least {BYTES_MIN}, room for the largest value, found {value}",
+                value >= LIMIT_BYTES_MIN,
+                f"expected at least {LIMIT_BYTES_MIN}, room for the largest value, found {value}",
             )
 
 
@@ -338,7 +338,7 @@ class EtcdTable(Table, frozen=True, rename={"password_path": "password"}):
             bool(self.endpoints),
             "expected the host:port of at least one member of an etcd cluster, found none",
         )
-        usable = bool(_PREFIX.fullmatch(self.prefix) and self.prefix.strip("/"))
+        usable = bool(_ETCD_PREFIX.fullmatch(self.prefix) and self.prefix.strip("/"))
         yield (
             "prefix",
             usable,
@@ -490,7 +490,9 @@ class FileTable(Table, frozen=True, kw_only=True):
         """Seconds between two signs of life of the leading consensus member."""
         if self.consensus_beat_s is not None:
             return self.consensus_beat_s
-        return SITES_BEAT_S if len({member.site for member in self.consensus}) > 1 else BEAT_S
+        return (
+            SITES_BEAT_S if len({member.site for member in self.consensus}) > 1 else BEAT_S_DEFAULT
+        )
 
     def tables(self) -> Iterator[tuple[str, Table]]:
         """Yield this table and the tables in it, each with a key path.
@@ -517,8 +519,8 @@ class FileTable(Table, frozen=True, kw_only=True):
 def _of_name(key: str, name: str) -> tuple[str, bool, str]:
     return (
         key,
-        bool(NAME.fullmatch(name)),
-        f"expected {NAME_EXPECTED}, found {name!r}",
+        bool(CLIENT_NAME.fullmatch(name)),
+        f"expected {CLIENT_NAME_EXPECTED}, found {name!r}",
     )
 
 
@@ -545,7 +547,7 @@ def fitting(limits: Limits) -> Limits:
     return replace(limits, connections=fewer)
 
 
-_TABLES = {"": FileTable} | {
+_TABLE_KINDS = {"": FileTable} | {
     name: kind
     for name, hint in FileTable.__annotations__.items()
     for kind in (hint, *get_args(hint))
@@ -571,15 +573,15 @@ def decode(text: str, path: Path) -> FileTable:
     """
     try:
         tables = parse_toml(text)
-        format = tables.get("format", FORMAT)
+        format = tables.get("format", CLUSTER_FORMAT)
         if (
-            type(format) is int and format != FORMAT
+            type(format) is int and format != CLUSTER_FORMAT
         ):  # checked first, because another format has other keys
-            age = "a newer" if format > FORMAT else "another"
+            age = "a newer" if format > CLUSTER_FORMAT else "another"
             refuse(
                 path,
                 "format",
-                f"expected {FORMAT}, found {format}: the file was written for {age} release of "
+                f"expected {CLUSTER_FORMAT}, found {format}: the file was written for {age} release of "
                 "ares; use that one",
             )
         file = msgspec.convert(tables, FileTable, dec_hook=_path)
@@ -608,7 +610,7 @@ def _explain(path: Path, what: str, place: str) -> NoReturn:
     """Refuse the file in the words of TOML for msgspec's error at the key path ``place``."""
     inside = f"{place}." if place else ""
     if unknown := re.fullmatch(r"Object contains unknown field `(.*)`", what):
-        names = _TABLES[place.partition("[")[0]].__struct_encode_fields__
+        names = _TABLE_KINDS[place.partition("[")[0]].__struct_encode_fields__
         near = difflib.get_close_matches(unknown[1], names, n=1, cutoff=0.5)
         hint = f"did you mean {near[0]}?" if near else f"expected one of {', '.join(names)}"
         refuse(path, f"{inside}{unknown[1]}", f"unknown key; {hint}")
@@ -632,7 +634,7 @@ def written(file: FileTable, remarks: Mapping[str, str]) -> str:
         value = getattr(file, field.name)
         if isinstance(value, list):
             parts += [f"\n[[{field.name}]]\n{lines(table)}" for table in value]
-        elif field.name in _TABLES:
+        elif field.name in _TABLE_KINDS:
             is_written = value not in (None, field.default)
             parts.append(remarks.get(field.name, "\n" if is_written else ""))
             parts.append(f"[{field.name}]\n{lines(value)}" if is_written else "")
@@ -645,7 +647,9 @@ def lines(table: Table, remarks: Mapping[str, str] = MappingProxyType({})) -> st
     If no key differs, all keys. Tables in the table are left out.
     """
     given = [
-        (field, getattr(table, field.name)) for field in fields(table) if field.name not in _TABLES
+        (field, getattr(table, field.name))
+        for field in fields(table)
+        if field.name not in _TABLE_KINDS
     ]
     shown = [
         (field.encode_name, value) for field, value in given if value not in (None, field.default)

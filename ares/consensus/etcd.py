@@ -36,24 +36,24 @@ from ares.model.identity import NO_CALL, ClientId, DomainName, ServerId
 from ares.model.messages import ConsensusDescription, Decided
 from ares.model.quorum import NO_TROUBLES
 
-MAGIC = b"ares"
-FORMAT = 1
-"""Format of a value: MAGIC, a byte for the format, and MessagePack of a Decision or a Finalized."""
+ETCD_MAGIC = b"ares"
+ETCD_FORMAT = 1
+"""Format of a value: ETCD_MAGIC, a byte for the format, MessagePack of a Decision or Finalized."""
 
-VALUE_BYTES_MAX = 64 * 1024
+ETCD_VALUE_BYTES_MAX = 64 * 1024
 
 Kept = TypeVar("Kept", Decision[Configuration], Finalized[Configuration])
 
-SILENCE_S = 1.0
+ETCD_SILENCE_S = 1.0
 """Seconds after which a silent endpoint is passed over for the next.
 
 At each of its further turns the endpoint has as many seconds more.
 """
 
-PAUSE_S = 0.1
+ETCD_PAUSE_S = 0.1
 """Pause between a failure and the next endpoint: an election takes a while."""
 
-_OPTIONS = (
+_GRPC_OPTIONS = (
     ("grpc.enable_http_proxy", 0),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 1_000),
@@ -83,9 +83,9 @@ class _Endpoint:
         self.met = False
         self.token: str | None = None
         if credentials is None:
-            self.channel = rpc.insecure_channel(address, options=_OPTIONS)
+            self.channel = rpc.insecure_channel(address, options=_GRPC_OPTIONS)
         else:
-            self.channel = rpc.secure_channel(address, credentials, options=_OPTIONS)
+            self.channel = rpc.secure_channel(address, credentials, options=_GRPC_OPTIONS)
         self.kv = rpc.KVStub(self.channel)
         self.auth = rpc.AuthStub(self.channel)
         self.cluster = rpc.ClusterStub(self.channel)
@@ -154,7 +154,7 @@ class EtcdCluster:
         clock = asyncio.get_running_loop()
         deadline_s = clock.time() + timeout_s
         if not self._all_met:
-            await self._meet_all(min(SILENCE_S, timeout_s))
+            await self._meet_all(min(ETCD_SILENCE_S, timeout_s))
         order, turn, said = (
             tuple(self._order),
             0,
@@ -163,7 +163,7 @@ class EtcdCluster:
         while (left_s := deadline_s - clock.time()) > 0:
             endpoint = order[turn % len(order)]
             try:
-                async with asyncio.timeout(min(left_s, SILENCE_S * (1 + turn // len(order)))):
+                async with asyncio.timeout(min(left_s, ETCD_SILENCE_S * (1 + turn // len(order)))):
                     if not endpoint.met:
                         await self._meet(endpoint)
                     answer = await self._call(endpoint, method(endpoint), request)
@@ -180,7 +180,7 @@ class EtcdCluster:
                 self._order.sort(key=lambda other: other is not endpoint)
                 return answer
             turn += 1
-            await asyncio.sleep(min(PAUSE_S, max(deadline_s - clock.time(), 0)))
+            await asyncio.sleep(min(ETCD_PAUSE_S, max(deadline_s - clock.time(), 0)))
         words = ", ".join(f"{address} ({what})" for address, what in sorted(said.items()))
         raise ConsensusUnavailable(f"within {timeout_s:g} s etcd said: {words}")
 
@@ -379,26 +379,26 @@ def _found(answer: rpc.TxnResponse) -> tuple[bytes, int]:
 
 
 def _written(kept: Decision[Configuration] | Finalized[Configuration]) -> bytes:
-    value = MAGIC + bytes([FORMAT]) + msgspec.msgpack.encode(kept)
-    if len(value) > VALUE_BYTES_MAX:
+    value = ETCD_MAGIC + bytes([ETCD_FORMAT]) + msgspec.msgpack.encode(kept)
+    if len(value) > ETCD_VALUE_BYTES_MAX:
         raise ConfigurationRefused(
-            f"the description of a configuration takes at most {VALUE_BYTES_MAX} bytes, not "
+            f"the description of a configuration takes at most {ETCD_VALUE_BYTES_MAX} bytes, not "
             f"{len(value)}; nothing was sent"
         )
     return value
 
 
 def _read(key: str, value: bytes, kind: type[Kept]) -> Kept:
-    head, content = value[: len(MAGIC) + 1], value[len(MAGIC) + 1 :]
-    if head[:-1] != MAGIC:
+    head, content = value[: len(ETCD_MAGIC) + 1], value[len(ETCD_MAGIC) + 1 :]
+    if head[:-1] != ETCD_MAGIC:
         raise UnreadableDecision(
             f"a value of {len(value)} bytes that ares did not write; see that the prefix in the "
             "cluster file is its own",
             key,
         )
-    if head[-1] != FORMAT:
+    if head[-1] != ETCD_FORMAT:
         raise UnreadableDecision(
-            f"it has format {head[-1]}, this release reads {FORMAT}: use the same release of "
+            f"it has format {head[-1]}, this release reads {ETCD_FORMAT}: use the same release of "
             "ares everywhere",
             key,
         )

@@ -41,10 +41,10 @@ from ares.platform.metrics import Autopiloted
 from ares.platform.release import version
 from ares.security.roles import Admission
 
-LOOK_S = 1.0
+RAFT_LOOK_S = 1.0
 """Time between two looks at Raft's thread, whose end is the end of the process."""
 
-PATIENCE_S = 2.0
+DECISION_PATIENCE_S = 2.0
 """Seconds for which a member tries before it gives up a decision."""
 
 UNDER_WAY_MAX = 1_000
@@ -111,7 +111,7 @@ class ConsensusHost:
         The counters are the requests under way, the attempts to connect with an unknown key, and
         the counters of its pilot. Raises :class:`ConsensusUnavailable` when the member stopped.
         """
-        [description] = await self._consensus.describe(PATIENCE_S)
+        [description] = await self._consensus.describe(DECISION_PATIENCE_S)
         description = replace(description, version=version())
         if self._pilot is not None:
             description = replace(
@@ -132,7 +132,7 @@ class ConsensusHost:
         """
         self._finishing = True
         if self._under_way:
-            await asyncio.wait(self._under_way, timeout=PATIENCE_S)
+            await asyncio.wait(self._under_way, timeout=DECISION_PATIENCE_S)
 
     async def close(self) -> None:
         """Drop the requests under way (clients ask another member) and stop listening.
@@ -207,13 +207,14 @@ class ConsensusHost:
         match request:
             case Propose(call, configuration, proposer):
                 return replace(
-                    await self._consensus.propose(configuration, proposer, PATIENCE_S), call=call
+                    await self._consensus.propose(configuration, proposer, DECISION_PATIENCE_S),
+                    call=call,
                 )
             case TellFinalized(call, configuration):
-                await self._consensus.tell_finalized(configuration, PATIENCE_S)
+                await self._consensus.tell_finalized(configuration, DECISION_PATIENCE_S)
                 return Hint(call, configuration)
             case GetHint(call, domain):
-                return Hint(call, await self._consensus.hint(domain, PATIENCE_S))
+                return Hint(call, await self._consensus.hint(domain, DECISION_PATIENCE_S))
             case DescribeConsensus(call):
                 description, *_ = await self.describe()
                 return replace(description, call=call)
@@ -277,7 +278,7 @@ async def run_consensus_member(raft: RaftMember, parts: MemberParts) -> None:
         if failure:
             stop.set()
 
-    looking = tasks.every(LOOK_S, look, "look at Raft's thread")
+    looking = tasks.every(RAFT_LOOK_S, look, "look at Raft's thread")
     try:
         await host.start()
         serving(host)

@@ -33,10 +33,10 @@ from ares.model.messages import (
 from ares.model.quorum import NO_ANSWER
 from ares.net.port import Connections
 
-SILENCE_S = 0.7
+MEMBER_SILENCE_S = 0.7
 """Seconds after which a silent member is passed over for the next."""
 
-PAUSE_S = 0.1
+MEMBER_PAUSE_S = 0.1
 """Pause between a member's "cannot decide" and the next member: an election takes a while."""
 
 Answer = TypeVar("Answer", Decided, Hint)
@@ -173,7 +173,7 @@ class RemoteConsensus:
         when it was put to them ``first``: the request had no effect on them.
         """
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(SILENCE_S):
+            async with asyncio.timeout(MEMBER_SILENCE_S):
                 while True:
                     member, message = await mailbox.get()
                     if isinstance(message, expected):
@@ -185,7 +185,7 @@ class RemoteConsensus:
                             member, first and member == asked and message.call > 0
                         )
                     if member == asked:
-                        await asyncio.sleep(PAUSE_S)
+                        await asyncio.sleep(MEMBER_PAUSE_S)
                         return None
         return None
 

@@ -14,7 +14,7 @@ from ares.model.tag import Tag
 from ares.model.value import Value
 
 TAGS_MAX = 65_536
-VALUE_BYTES_MAX = 64 * 1024 * 1024
+CACHED_BYTES_MAX = 64 * 1024 * 1024
 
 
 class Memory:
@@ -23,7 +23,7 @@ class Memory:
     Forgetting costs a transfer, never correctness.
     """
 
-    def __init__(self, value_bytes_max: int = VALUE_BYTES_MAX) -> None:
+    def __init__(self, value_bytes_max: int = CACHED_BYTES_MAX) -> None:
         self._value_bytes_max = value_bytes_max
         self._settled: OrderedDict[ObjectName, tuple[ConfigurationId, Tag]] = OrderedDict()
         self._values: OrderedDict[ObjectName, tuple[Tag, Value]] = OrderedDict()

@@ -49,7 +49,7 @@ FOLLOW_UP_S = 0.5
 FAR_S = 0.1
 """Round trip to servers that are far away, in seconds."""
 
-LARGE_BYTES_MIN = 256 * 1024
+LARGE_VALUE_BYTES_MIN = 256 * 1024
 """Size of a value from which elements that hold the value itself are preferred."""
 
 _MARKS: dict[int, Answered] = {DELETED: TOMBSTONE, LEFT: LOST}
@@ -288,7 +288,7 @@ class DataAccess:
         assert tag is not None
         assert length is not None
         value = _MARKS.get(length, WITHHELD)
-        self.large = length >= LARGE_BYTES_MIN
+        self.large = length >= LARGE_VALUE_BYTES_MIN
         if value is WITHHELD and not reading.unchanged and len(reading.elements) >= self.coding.k:
             value = self._decoded(reading, tag, length)
         confirmed = reading.confirmed(answers)

@@ -33,8 +33,8 @@ from ares.model.identity import NO_CALL, ObjectName, ServerId
 from ares.model.messages import DELETED, DataReply, Element
 from ares.model.tag import TAG_ZERO, Tag
 
-PATIENCE_S = 0.05
-BYTES_PER_S_EXPECTED = 200e6
+GET_DATA_PATIENCE_S = 0.05
+GET_DATA_BYTES_PER_S_EXPECTED = 200e6
 TRIP_S_MAX = 0.2
 """Longest round trip counted, in seconds; a longer wait has another reason than the network."""
 
@@ -197,13 +197,17 @@ def patience_s(answers: DataReplies, waited_s: float) -> float:
     """
     length = max((reply.length for reply in answers.values()), default=0)
     turns = log2(length / FIRST_BYTES) if length > FIRST_BYTES else 0.0
-    return PATIENCE_S + length / BYTES_PER_S_EXPECTED + turns * min(waited_s, TRIP_S_MAX)
+    return (
+        GET_DATA_PATIENCE_S
+        + length / GET_DATA_BYTES_PER_S_EXPECTED
+        + turns * min(waited_s, TRIP_S_MAX)
+    )
 
 
 LOOKS_ALIKE = 8
 """Number of identical looks after which their result is final; with pauses, more than 2 s."""
 
-PAUSE_S_MAX = 1.0
+READ_PAUSE_S_MAX = 1.0
 
 
 class Effort(Struct, frozen=True):
@@ -267,7 +271,7 @@ class Looks(Struct, eq=False):
                 else newest_possible(_replies(finding.lists.values()), configuration.k)
             )
             raise Undecodable(reading.object, describe(configuration, finding), newest, proven)
-        return min(0.01 * 2.0 ** min(self.failed, 10), PAUSE_S_MAX)
+        return min(0.01 * 2.0 ** min(self.failed, 10), READ_PAUSE_S_MAX)
 
 
 def found(reading: Reading, answers: DataReplies, named: Mapping[ServerId, DataReply]) -> Finding:

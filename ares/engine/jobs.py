@@ -11,7 +11,7 @@ from ares.model.identity import NO_DOMAIN, DomainName, ObjectName, ServerId, sho
 from ares.model.messages import REPLY_OF, PutData, Question, Reason
 from ares.model.quorum import Outcome, Tally
 
-RESEND_S = 0.5
+ROUND_RESEND_S = 0.5
 SEND_BYTES_PER_S_EXPECTED = 50e6
 
 Key = tuple[DomainName, ObjectName]
@@ -226,7 +226,7 @@ def begin(call: int, task: Task, gather: Gather, now: float) -> Round:
     requests = gather.requests(call, *gather.arguments)
     first = requests[0] if isinstance(requests, list) else requests
     asked = gather.configuration.server_ids if gather.to is None else gather.to
-    resend_after_s = RESEND_S if gather.resend_s is None else gather.resend_s
+    resend_after_s = ROUND_RESEND_S if gather.resend_s is None else gather.resend_s
     if type(first) is PutData:
         resend_after_s += first.element.size * len(asked) / SEND_BYTES_PER_S_EXPECTED
     return Round(

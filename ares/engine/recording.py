@@ -25,7 +25,7 @@ Clock = Callable[[], float]
 Computed = tuple[str, float, float]
 """A computation (LOAD, ENCODE, DECODE), with its start and end."""
 
-PARTS_MAX = 20_000
+RECORDED_PARTS_MAX = 20_000
 """Most parts of a recording; further parts of a long move are counted, and not kept."""
 
 
@@ -307,7 +307,7 @@ class Recording:
         return others
 
     def _add(self, part: RecordedPart) -> RecordedPart:
-        if len(self.parts) < PARTS_MAX:
+        if len(self.parts) < RECORDED_PARTS_MAX:
             self.parts.append(part)
         else:
             self.dropped += 1

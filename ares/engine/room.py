@@ -32,7 +32,7 @@ OPERATIONS_MAX = 2048
 OBJECT_OPERATION_BYTES = ROOM_BYTES // OPERATIONS_MAX
 """Size of an operation on objects without the value: its own objects and small messages."""
 
-LOOK_S = 0.1
+EXPIRY_LOOK_S = 0.1
 """Time between two looks for operations that waited too long."""
 
 
@@ -159,7 +159,7 @@ class Room:
             )
             self._fail(waiter, Unavailable(0, 0, {}, story))
         soonest = min((one.deadline for one in self.waiting if not one.ended), default=inf)
-        self._look_at = max(soonest, now + LOOK_S)
+        self._look_at = max(soonest, now + EXPIRY_LOOK_S)
 
     def close(self, error: Callable[[], Uncertain]) -> None:
         """End every wait with an error of its own."""

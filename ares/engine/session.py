@@ -2,7 +2,7 @@
 
 No I/O, no clock: ``now`` is given. The shell around the session (ares/client/runner.py, or a
 simulator) takes ``contacts``, the outbox, ``asks`` and ``hints`` after every call and sees to them,
-hands replies to ``receive``, and calls ``tick`` every TICK_S while ``busy``.
+hands replies to ``receive``, and calls ``tick`` every SESSION_TICK_S while ``busy``.
 
 An operation for which a caller waits is a job. The job's generator is a task, and likewise every
 operation run by a Together of the job; a task waits for a round (a Gather), a pause, an answer of
@@ -36,9 +36,9 @@ from ares.model.quorum import Outcome
 if TYPE_CHECKING:
     from ares._core import Client, Handed
 
-TICK_S = 0.025
-RESEND_S_MAX = 4.0
-STALL_S = 1.0
+SESSION_TICK_S = 0.025
+ROUND_RESEND_S_MAX = 4.0
+ROUND_STALL_S = 1.0
 HEDGE_USUAL = 3.0
 """Multiple of the usual time after which a query goes to the spared servers, and at least a tick.
 """
@@ -671,7 +671,7 @@ class Session:
 
     @property
     def _hedge_after_s(self) -> float:
-        return max(TICK_S, HEDGE_USUAL * self._usual_s)
+        return max(SESSION_TICK_S, HEDGE_USUAL * self._usual_s)
 
     def _age(self, round: Round) -> None:
         now = self._now
@@ -693,7 +693,7 @@ class Session:
                 self._suspect(round)
                 round.unasked = ()
                 round.resend_after_s = min(
-                    round.resend_after_s * 2, max(RESEND_S_MAX, round.resend_after_s)
+                    round.resend_after_s * 2, max(ROUND_RESEND_S_MAX, round.resend_after_s)
                 )
                 round.resend_at = now + round.resend_after_s
                 if round.task.recording is not None:
@@ -706,7 +706,7 @@ class Session:
                         and not self.sending(server, CallId(round.call))
                     ):
                         self._letter(server).append(round.request_for(server))
-            if now - round.started >= STALL_S and len(round.answers) < round.needed:
+            if now - round.started >= ROUND_STALL_S and len(round.answers) < round.needed:
                 self._want_hint(round.gather.configuration.domain)
 
     def _suspect(self, round: Round) -> None:

@@ -18,7 +18,7 @@ from ares.model.identity import KEY_BYTES_MAX, VALUE_BYTES_MAX, ClientId, Object
 from ares.model.numbers import Instant, Word
 from ares.model.tag import TAG_ZERO, Tag
 
-FORMAT = 1
+BLOCK_FORMAT = 1
 """First byte of every block and genesis block."""
 
 GENESIS_NAMES = "\0file/"
@@ -136,7 +136,13 @@ def encode_block(block: Block) -> bytes:
         (0, 0, 0) if following is None else (1, following.creator, following.counter)
     )
     header = _layout.pack(
-        FORMAT, present, creator, counter, block.base.number, block.base.writer, block.created_s
+        BLOCK_FORMAT,
+        present,
+        creator,
+        counter,
+        block.base.number,
+        block.base.writer,
+        block.created_s,
     )
     return b"".join((header, block.data))
 
@@ -162,7 +168,7 @@ def decode_block(value: bytes, name: str) -> Block:
 
 def encode_genesis(genesis: Genesis) -> bytes:
     """Return the value of the genesis block's object."""
-    return bytes([FORMAT]) + msgspec.msgpack.encode(genesis)
+    return bytes([BLOCK_FORMAT]) + msgspec.msgpack.encode(genesis)
 
 
 def decode_genesis(value: bytes, name: str) -> Genesis:
@@ -180,13 +186,13 @@ def decode_genesis(value: bytes, name: str) -> Genesis:
 def _check_format(value: bytes, name: str) -> None:
     if not value:
         raise BadBlock(name, "no bytes at all")
-    if value[0] > FORMAT:
+    if value[0] > BLOCK_FORMAT:
         raise BadBlock(
             name,
-            f"format {value[0]}, and this program reads up to {FORMAT}: use a newer release of "
+            f"format {value[0]}, and this program reads up to {BLOCK_FORMAT}: use a newer release of "
             "ares",
         )
-    if value[0] != FORMAT:
+    if value[0] != BLOCK_FORMAT:
         raise BadBlock(name, f"it begins with {value[0]}, which is no format of a block")
 
 

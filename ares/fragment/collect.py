@@ -96,7 +96,7 @@ from ares.fragment.block import (
     name_digest,
     parse_block_name,
 )
-from ares.fragment.divide import SIZE_MAX
+from ares.fragment.divide import CHUNK_SIZE_MAX
 from ares.fragment.read import FileProgress, FileState, Sink, fm_read, read_genesis
 from ares.fragment.shared_memory import (
     DELETIONS_MAX,
@@ -112,7 +112,7 @@ from ares.model.errors import BadBlock, DecodeFailed, FileChanged, ObjectNotFoun
 from ares.model.identity import ObjectName
 from ares.model.tag import TAG_ZERO, Tag
 
-GRACE_S = 24 * 3600
+COLLECT_GRACE_S = 24 * 3600
 """Grace period in seconds; a put which takes longer to publish must not run beside a collection."""
 
 FENCE_AHEAD = 1 << 20
@@ -173,7 +173,7 @@ def look_at_orphan(blocks: Blocks, name: ObjectName) -> Operation[Orphan | None]
     )
 
 
-def fm_collect(blocks: Blocks, now_s: int, grace_s: int = GRACE_S) -> Operation[int]:
+def fm_collect(blocks: Blocks, now_s: int, grace_s: int = COLLECT_GRACE_S) -> Operation[int]:
     """Empty the blocks which no file names, older than ``grace_s``; return their number.
 
     ``now_s``: seconds since the epoch. Blocks carry the clock of the client that made them, hence
@@ -203,7 +203,7 @@ class Collection:
         self.emptied = 0
         self._blocks = blocks
         self._before_s = before_s
-        self._pace = Pace(SIZE_MAX, SIZE_MAX)
+        self._pace = Pace(CHUNK_SIZE_MAX, CHUNK_SIZE_MAX)
         self._lives: defaultdict[BlockId, list[ObjectName]] = defaultdict(list)
         self._of_name: defaultdict[int, list[BlockId]] = defaultdict(list)
         self._alone: list[ObjectName] = []
@@ -420,7 +420,7 @@ def _remove_rest(blocks: Blocks, file: str, state: FileState, now_s: int) -> Ope
     def look(name: ObjectName) -> Operation[None]:
         orphan = yield from look_at_orphan(blocks, name)
         of_removal = orphan is not None and orphan.announces and orphan.next == life
-        if orphan is not None and orphan.created_s > now_s - GRACE_S and not of_removal:
+        if orphan is not None and orphan.created_s > now_s - COLLECT_GRACE_S and not of_removal:
             beside.append(name)
 
     yield Together((look(name) for name in names if name not in own), DELETIONS_MAX)

@@ -23,11 +23,11 @@ except ImportError:
 KIB = 1024
 MIB = 1024 * KIB
 
-SIZE_MIN = 64
-SIZE_MAX = 128 * MIB
+CHUNK_SIZE_MIN = 64
+CHUNK_SIZE_MAX = 128 * MIB
 DIGEST_BYTES = 16
 
-WINDOW_BYTES = 4 * MIB
+DIVIDE_WINDOW_BYTES = 4 * MIB
 """Bytes read at a time beyond a maximal chunk."""
 
 # Limits of the library (its constants MINIMUM_MAX, AVERAGE_MIN, MAXIMUM_MIN); its further limits
@@ -57,8 +57,10 @@ class Sizes(Struct, frozen=True, array_like=True):
             given = ", ".join(map(shown_number, (self.min, self.avg, self.max)))
             raise BadInput(f"block sizes are whole numbers of bytes, not {given}")
         told = f"block sizes min {self.min}, avg {self.avg}, max {self.max} bytes"
-        if not SIZE_MIN <= self.min <= self.avg <= self.max <= SIZE_MAX:
-            raise BadInput(f"{told}: they must be in this order, from {SIZE_MIN} to {SIZE_MAX}")
+        if not CHUNK_SIZE_MIN <= self.min <= self.avg <= self.max <= CHUNK_SIZE_MAX:
+            raise BadInput(
+                f"{told}: they must be in this order, from {CHUNK_SIZE_MIN} to {CHUNK_SIZE_MAX}"
+            )
         if self.min > LARGEST_MIN or self.avg < SMALLEST_AVG or self.max < SMALLEST_MAX:
             raise BadInput(
                 f"{told}: min may be at most {LARGEST_MIN}, avg at least {SMALLEST_AVG}, max at "
@@ -101,10 +103,10 @@ def divide(read: Callable[[int, int], bytes], sizes: Sizes) -> Iterator[Chunk]:
 
     ``read(offset, count)`` returns ``count`` bytes from the offset, fewer only at the end; bytes
     behind the last cut of a window are read again with the next window. Holds a single window of
-    ``max`` and WINDOW_BYTES bytes. Raises :class:`ConfigurationRefused` when the compiled library
-    is missing.
+    ``max`` and DIVIDE_WINDOW_BYTES bytes. Raises :class:`ConfigurationRefused` when the compiled
+    library is missing.
     """
-    count = sizes.max + WINDOW_BYTES
+    count = sizes.max + DIVIDE_WINDOW_BYTES
     start, last = 0, False
     while not last:
         window = memoryview(read(start, count))

@@ -2,8 +2,8 @@
 
 The file's blocks are written once, under new ids, and a single coverable write of the genesis block
 publishes the list of all of them. Chunks already in the file keep their blocks. Blocks dropped from
-the list by a put stay for GRACE_S, for readers that follow the old list and for puts about to reuse
-them; a later put deletes them.
+the list by a put stay for REPLACE_GRACE_S, for readers that follow the old list and for puts about
+to reuse them; a later put deletes them.
 """
 
 from collections.abc import Callable, Sequence
@@ -45,7 +45,7 @@ from ares.model.tag import TAG_ZERO, Tag
 from ares.model.value import WITHHELD
 from ares.registers.coverable import Covered
 
-GRACE_S = 900
+REPLACE_GRACE_S = 900
 """Grace period, far longer than any operation takes between its first and its last message."""
 
 
@@ -200,7 +200,7 @@ class Put:
             retired |= {
                 id: since_s
                 for id, since_s in over.retired
-                if id not in listed and self.now_s - since_s < GRACE_S
+                if id not in listed and self.now_s - since_s < REPLACE_GRACE_S
             }
         retired |= dict.fromkeys(self._announcements, self.now_s)
         return msgspec.structs.replace(
@@ -218,7 +218,7 @@ class Put:
             return False
         if version is None or over.file != self.genesis.file:
             return True
-        kept = {id for id, since_s in over.retired if self.now_s - since_s < GRACE_S / 2}
+        kept = {id for id, since_s in over.retired if self.now_s - since_s < REPLACE_GRACE_S / 2}
         there = {part.id for part in over.parts} | kept | self._created
         return any(part.id not in there for part in parts)
 

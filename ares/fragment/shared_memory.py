@@ -178,7 +178,7 @@ def effect(possible: bool, advice: str | None = None) -> Iterator[None]:
 WINDOW_FIRST = 16
 WINDOW_MAX = 96
 WINDOW_MIN = 2
-BYTES_MAX = 24 * 1024 * 1024
+WINDOW_BYTES_MAX = 24 * 1024 * 1024
 """Bytes of data on its way; erasure coding and transport queues multiply them by about three."""
 
 SURGE_BYTES_MAX = 128 * 1024 * 1024
@@ -187,9 +187,9 @@ SURGE_BYTES_MAX = 128 * 1024 * 1024
 Reached when all of many blocks turn out to have changed, although few changes were expected.
 """
 
-SLOW_S = 0.4
-SLOW_FACTOR = 6.0
-MEMORY = 8
+SLOW_BLOCK_S = 0.4
+SLOW_BLOCK_FACTOR = 6.0
+BLOCK_SIZES_REMEMBERED = 8
 
 
 class Pace:
@@ -216,7 +216,7 @@ class Pace:
         self._since_shrunk = 0
 
     def window(self) -> int:
-        fits = BYTES_MAX / self._size if self._size else WINDOW_MAX
+        fits = WINDOW_BYTES_MAX / self._size if self._size else WINDOW_MAX
         return int(max(WINDOW_MIN, min(self._window, fits, self._most)))
 
     def timed(self, operation: Operation[Result], moved_bytes: int) -> Operation[Result]:
@@ -230,14 +230,14 @@ class Pace:
     def done(self, seconds: float, moved_bytes: int) -> None:
         """Record a block that took ``seconds`` and moved ``moved_bytes`` (0: already known)."""
         self._size += (
-            (moved_bytes - self._size) / MEMORY
+            (moved_bytes - self._size) / BLOCK_SIZES_REMEMBERED
             if moved_bytes < self._size
             else moved_bytes - self._size
         )
         self._since_shrunk += 1
         if moved_bytes:
             self._quickest_s = min(self._quickest_s, seconds)
-        if seconds > SLOW_S and seconds > SLOW_FACTOR * self._quickest_s:
+        if seconds > SLOW_BLOCK_S and seconds > SLOW_BLOCK_FACTOR * self._quickest_s:
             if self._since_shrunk >= self._window:
                 self._window = max(WINDOW_MIN, self._window * 0.75)
                 self._since_shrunk = 0

@@ -28,7 +28,7 @@ from ares.model.messages import (
     Upkeep,
 )
 
-VERSION = 1
+WIRE_VERSION = 1
 DETACHED_BYTES_MIN = 8 * 1024
 FRAME_BYTES_MAX = 256 * 1024 * 1024 + 64 * 1024
 """Bytes of the largest value, or of a header with as much inlined; a larger frame is refused."""
@@ -49,7 +49,7 @@ FRAMES_MAX = 65_536
 BATCH_MESSAGES_MAX = 4096
 """Messages of a batch, in sending and in reading."""
 
-_PREFIX = bytes([VERSION])
+WIRE_PREFIX = bytes([WIRE_VERSION])
 _encoder = msgspec.msgpack.Encoder()
 _WHY_CHARACTERS_MAX = 1000
 _UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
@@ -126,7 +126,7 @@ def encode(messages: Sequence[Outgoing]) -> list[Frame]:
                 )
                 wire[position] = msgspec.structs.replace(message, element=empty)
                 frames.extend(element.parts)
-    frames[0] = _PREFIX + encode_array(messages if wire is None else wire)
+    frames[0] = WIRE_PREFIX + encode_array(messages if wire is None else wire)
     return frames
 
 
@@ -214,10 +214,10 @@ def _decode_header(
     header = frames[0]
     if len(header) > HEADER_BYTES_MAX:
         raise BadMessage(f"a header of {len(header)} bytes, at most {HEADER_BYTES_MAX} are read")
-    if header[:1] != _PREFIX:
+    if header[:1] != WIRE_PREFIX:
         spoken = header[0] if header else "none"
         raise BadMessage(
-            f"message format {spoken}, and this program speaks {VERSION}: use the same release "
+            f"message format {spoken}, and this program speaks {WIRE_VERSION}: use the same release "
             "of ares on both sides"
         )
     try:

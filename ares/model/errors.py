@@ -11,7 +11,7 @@ from typing import Any, ClassVar, dataclass_transform
 from ares.model.identity import FILE_DOMAINS, RESERVED, ObjectName, ServerId, shown
 from ares.model.tag import Tag
 
-NAMED_MAX = 5
+OBJECTS_NAMED_MAX = 5
 """Number of objects named in an error."""
 
 
@@ -512,7 +512,8 @@ class ObjectsStuck(_Detailed, Uncertain):
 
     def __str__(self) -> str:
         named = [
-            f"{shown(object)}: {why}" for object, why in list(self.objects.items())[:NAMED_MAX]
+            f"{shown(object)}: {why}"
+            for object, why in list(self.objects.items())[:OBJECTS_NAMED_MAX]
         ]
         more = (
             [f"and {len(self.objects) - len(named)} more"] if len(self.objects) > len(named) else []

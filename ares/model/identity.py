@@ -44,11 +44,11 @@ MIRROR_DOMAINS = "mirror/"
 """Prefix of the domains of mirrors: read-only copies of other domains (ares/registers/mirroring.py).
 """
 
-DIRECTORY = RESERVED + "domain/"
+DIRECTORY_PREFIX = RESERVED + "domain/"
 """Prefix of directory entries in `default`: domain name to its first configuration, written once.
 """
 
-FOLLOWING = RESERVED + "follow/"
+FOLLOWING_PREFIX = RESERVED + "follow/"
 """Prefix of objects in `default` that name the domains which follow their users (docs/sites.md)."""
 
 OF_WRITERS = tuple(RESERVED + kind for kind in ("file/", "block/", "mark/", "mirror/"))
@@ -91,7 +91,7 @@ def is_domain_name(name: str) -> bool:
 
 def shown(name: str) -> str:
     """Describe an object in a message: the key as a literal, or for example ``domain 'photos'``."""
-    if not name.startswith((DIRECTORY, FOLLOWING, *OF_WRITERS)):
+    if not name.startswith((DIRECTORY_PREFIX, FOLLOWING_PREFIX, *OF_WRITERS)):
         return repr(name)
     kind, _, rest = name.removeprefix(RESERVED).partition("/")
     return f"{kind} {rest!r}"

@@ -20,15 +20,15 @@ from ares.model.numbers import Number, Position, Word
 from ares.model.work import CONFIGURATION_WORK, LISTED_WORK, entries_bulk
 
 ENTRY_BYTES_MAX = 1024 * 1024
-ENTRIES_MAX = 4096
+BATCH_ENTRIES_MAX = 4096
 RECORD_BYTES_MAX = 4 * 1024 * 1024
-"""Bytes of the entries of an append; the number of entries is bounded by ENTRIES_MAX."""
+"""Bytes of the entries of an append; the number of entries is bounded by BATCH_ENTRIES_MAX."""
 
 SECRET_BYTES = 16
 """Random bytes that a client keeps to itself, besides its id."""
 
 Entry = Annotated[bytes, Meta(max_length=ENTRY_BYTES_MAX)]
-Batch = Annotated[tuple[Entry, ...], Meta(min_length=1, max_length=ENTRIES_MAX)]
+Batch = Annotated[tuple[Entry, ...], Meta(min_length=1, max_length=BATCH_ENTRIES_MAX)]
 
 
 class LogRecord(Struct, frozen=True, array_like=True, gc=False):
@@ -82,7 +82,7 @@ def seal_of(first: int, client: int, number: int, lowest: int, entries: tuple[by
     )
 
 
-PIECE_BYTES = 1024 * 1024
+LOG_PIECE_BYTES = 1024 * 1024
 """Bytes of the records in a message, unless a single record is larger."""
 
 RECORDS_MAX = 4096
@@ -150,7 +150,7 @@ class ReadLog(OfChain, frozen=True, tag=97):
 
     first: Position
     count: Length = 1
-    bytes_max: Annotated[int, Meta(ge=0, le=READ_BYTES_MAX)] = PIECE_BYTES
+    bytes_max: Annotated[int, Meta(ge=0, le=READ_BYTES_MAX)] = LOG_PIECE_BYTES
     uncommitted: bool = False
     wait_s: Annotated[float, Meta(ge=0, le=FOLLOW_S_MAX)] = 0.0
 
@@ -284,7 +284,7 @@ class LogEntries(Message, frozen=True, tag=113):
     """
 
     first: Position
-    entries: Annotated[tuple[Entry, ...], Meta(max_length=max(RANGE_MAX, ENTRIES_MAX))]
+    entries: Annotated[tuple[Entry, ...], Meta(max_length=max(RANGE_MAX, BATCH_ENTRIES_MAX))]
     committed: Position
     trimmed: Position
     elsewhere: Servers

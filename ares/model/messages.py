@@ -84,7 +84,7 @@ SITES_TOLD_MAX = 64
 BOUNDS_MAX = 64
 """Bounds of a histogram in a description."""
 
-PARTS_MAX = 256
+ELEMENT_PARTS_MAX = 256
 """Parts of an element: as many as the stripes of the largest value (ares/dap/coding.py)."""
 
 
@@ -101,7 +101,7 @@ class Element(Struct, frozen=True, array_like=True, gc=False):
     index: Annotated[int, Meta(ge=0, le=SERVERS_MAX - 1)]
     length: ValueLength
     checksum: Word
-    parts: Annotated[tuple[bytes, ...], Meta(max_length=PARTS_MAX)]
+    parts: Annotated[tuple[bytes, ...], Meta(max_length=ELEMENT_PARTS_MAX)]
     frame: Annotated[int, Meta(ge=-1, le=FRAME_MAX)] = -1
 
     @property

@@ -33,7 +33,7 @@ from ares.sharedlog.log_state import HeldLogs
 if TYPE_CHECKING:
     from ares._core import Served
 
-BATCH_S = (
+BATCH_S_BUCKETS = (
     0.00005,
     0.0001,
     0.00025,
@@ -50,10 +50,24 @@ BATCH_S = (
 )
 """Bounds for work of the processor."""
 
-DISK_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
+DISK_S_BUCKETS = (
+    0.0001,
+    0.00025,
+    0.0005,
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    1.0,
+    5.0,
+)
 """Bounds for waits for a disk."""
 
-REPLY_S = (
+REPLY_S_BUCKETS = (
     0.00005,
     0.0001,
     0.00025,
@@ -111,10 +125,10 @@ class Traffic:
         self.refused: dict[Reason, int] = dict.fromkeys(Reason, 0)
         self.received_bytes = 0
         self.sent_bytes = 0
-        self.batches = Histogram(BATCH_S)
-        self.reading = Histogram(REPLY_S)
-        self.writing = Histogram(REPLY_S)
-        self.queueing = Histogram(REPLY_S)
+        self.batches = Histogram(BATCH_S_BUCKETS)
+        self.reading = Histogram(REPLY_S_BUCKETS)
+        self.writing = Histogram(REPLY_S_BUCKETS)
+        self.queueing = Histogram(REPLY_S_BUCKETS)
         """Waits of a request before its turn, by probes (ares/server/queue_probe.py)."""
 
     def count_batch(self, messages: Sequence[AnyMessage], frames: Sequence[bytes]) -> None:

@@ -22,8 +22,8 @@ WAIT_S = 10.0
 _WRITER_S = 1.0
 """Seconds for a pipe to get a writer."""
 
-_POLL_S = 0.05
-_PIECE_BYTES = 1 << 16
+_WRITER_POLL_S = 0.05
+_NAMED_FILE_PIECE_BYTES = 1 << 16
 _KEY_PARTS_MAX = 32
 _DEEP_KEY = re.compile(
     rf"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){{{_KEY_PARTS_MAX}}}"""
@@ -84,7 +84,7 @@ def _read(descriptor: int, bytes_max: int, wait_s: float) -> bytes:
     is_pipe, written = stat.S_ISFIFO(os.fstat(descriptor).st_mode), False
     while len(content) < bytes_max:
         try:
-            piece = os.read(descriptor, min(_PIECE_BYTES, bytes_max - len(content)))
+            piece = os.read(descriptor, min(_NAMED_FILE_PIECE_BYTES, bytes_max - len(content)))
         except BlockingIOError:  # another process has the other end, and wrote nothing yet
             written = True
         else:
@@ -105,7 +105,7 @@ def _read(descriptor: int, bytes_max: int, wait_s: float) -> bytes:
         if written:
             poller.poll(1000 * (wait_s - waited_s))
         else:
-            time.sleep(_POLL_S)
+            time.sleep(_WRITER_POLL_S)
     return bytes(content)
 
 

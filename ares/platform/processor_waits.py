@@ -8,7 +8,7 @@ import contextlib
 import os
 import weakref
 
-_OWN = "/proc/thread-self/schedstat"
+_OWN_SCHEDSTAT = "/proc/thread-self/schedstat"
 _BYTES_MAX = 64
 _NS = 1e-9
 
@@ -27,7 +27,7 @@ class ProcessorWaits:
         if not self._opened:
             self._opened = True
             with contextlib.suppress(OSError):
-                self._descriptor = os.open(_OWN, os.O_RDONLY | os.O_CLOEXEC)
+                self._descriptor = os.open(_OWN_SCHEDSTAT, os.O_RDONLY | os.O_CLOEXEC)
                 weakref.finalize(self, os.close, self._descriptor)
         if self._descriptor is None:
             return 0.0

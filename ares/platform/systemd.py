@@ -7,11 +7,11 @@ import logging
 import os
 import socket
 
-VARIABLE = "NOTIFY_SOCKET"
+NOTIFY_VARIABLE = "NOTIFY_SOCKET"
 
-READY = "READY=1"
-STOPPING = "STOPPING=1"
-PATIENCE_S = 1.0
+NOTIFY_READY = "READY=1"
+NOTIFY_STOPPING = "STOPPING=1"
+NOTIFY_PATIENCE_S = 1.0
 
 _log = logging.getLogger(__name__)
 
@@ -19,14 +19,14 @@ _log = logging.getLogger(__name__)
 def tell(state: str, sentence: str) -> None:
     """Report a state to systemd; never fail: a deaf service manager is no trouble.
 
-    ``state``: READY or STOPPING; ``sentence``: the text shown by `systemctl status`.
+    ``state``: NOTIFY_READY or NOTIFY_STOPPING; ``sentence``: the text shown by `systemctl status`.
     """
-    address = os.environ.get(VARIABLE)
+    address = os.environ.get(NOTIFY_VARIABLE)
     if not address:
         return
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as notify:
-            notify.settimeout(PATIENCE_S)
+            notify.settimeout(NOTIFY_PATIENCE_S)
             notify.sendto(
                 f"{state}\nSTATUS={sentence}".encode(),
                 "\0" + address[1:] if address.startswith("@") else address,

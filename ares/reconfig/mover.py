@@ -118,7 +118,7 @@ class Manner(Struct, frozen=True):
     transfer: Transfer = "client"
 
 
-USUAL = Manner()
+USUAL_MANNER = Manner()
 
 
 class Mover:
@@ -127,7 +127,7 @@ class Mover:
     ``stuck``: the objects not moved, and the reasons. ``left``: the objects left behind.
     """
 
-    def __init__(self, view: View, target: Configuration, manner: Manner = USUAL) -> None:
+    def __init__(self, view: View, target: Configuration, manner: Manner = USUAL_MANNER) -> None:
         self._view = view
         self._target = target
         self._throttle = manner.throttle

@@ -32,7 +32,7 @@ from ares.model.errors import (
 )
 from ares.model.identity import ObjectName
 from ares.model.messages import CollectConfig, Decided, Finalize
-from ares.reconfig.mover import USUAL, Manner, Mover, Progress
+from ares.reconfig.mover import USUAL_MANNER, Manner, Mover, Progress
 from ares.reconfig.traversal import detour, put_config, read_config
 from ares.reconfig.view import View
 
@@ -65,7 +65,7 @@ class Reconfigured(Struct, frozen=True):
 
 @phase(RECONFIGURE)
 def reconfigure(
-    view: View, wished: Configuration, manner: Manner = USUAL
+    view: View, wished: Configuration, manner: Manner = USUAL_MANNER
 ) -> Operation[Reconfigured]:
     """Install ``wished``, or the decision for its place, as the next configuration (Alg. 5:6-12).
 
@@ -82,7 +82,9 @@ def reconfigure(
     return (yield from advance(view, wished, manner))
 
 
-def advance(view: View, wished: Configuration, manner: Manner = USUAL) -> Operation[Reconfigured]:
+def advance(
+    view: View, wished: Configuration, manner: Manner = USUAL_MANNER
+) -> Operation[Reconfigured]:
     """Run ``reconfigure`` from the sequence as known.
 
     If ``wished`` was made from the last entry, it follows that entry or is not decided.
@@ -93,7 +95,7 @@ def advance(view: View, wished: Configuration, manner: Manner = USUAL) -> Operat
 
 
 def install(
-    view: View, wished: Configuration, target: Configuration, manner: Manner = USUAL
+    view: View, wished: Configuration, target: Configuration, manner: Manner = USUAL_MANNER
 ) -> Operation[Reconfigured]:
     """Finish a reconfiguration after the decision of ``target``, by any client (Alg. 5:8-12)."""
     mover = Mover(view, target, manner)

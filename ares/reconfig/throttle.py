@@ -37,13 +37,13 @@ SAVED_S = 0.1
 end at once.
 """
 
-BYTES_FIRST, BYTES_MIN, BYTES_MAX = 512 * 1024, 64 * 1024, 64 * 1024 * 1024
+MOVING_BYTES_FIRST, MOVING_BYTES_MIN, MOVING_BYTES_MAX = 512 * 1024, 64 * 1024, 64 * 1024 * 1024
 """Bytes of large values that move at the same time: at first, at least and at most."""
 
-BYTES_QUEUE_S = 0.1
+MOVING_BYTES_QUEUE_S = 0.1
 """Time that large values may queue before a slow link."""
 
-LOOK_AGAIN_S = 0.1
+QUEUE_LOOK_S = 0.1
 """Seconds between two small rounds that tell how long the queue is."""
 
 GROWTH_FIRST = 0.25
@@ -151,12 +151,12 @@ class ByteWindow:
     Requests of the mover's own client, and of clients behind the same link, wait behind these
     bytes. Small rounds to the servers of a configuration (``side``) are as quick as when the link
     was idle, or longer by the link's queue. The window grows by each value that has moved while
-    the queue takes less than BYTES_QUEUE_S, at first to twice its size a round trip, and is halved
-    when the queue takes longer. A value larger than the window moves alone.
+    the queue takes less than MOVING_BYTES_QUEUE_S, at first to twice its size a round trip, and is
+    halved when the queue takes longer. A value larger than the window moves alone.
     """
 
     def __init__(self) -> None:
-        self._limit = BYTES_FIRST
+        self._limit = MOVING_BYTES_FIRST
         self._taken = 0
         self._quickest_s: dict[int, float] = {}
         self._queued_s: dict[int, float] = {}
@@ -179,26 +179,26 @@ class ByteWindow:
     def leave(self, length: int) -> None:
         """Give back the room of a value, which has moved or will not."""
         self._taken -= length
-        if max(self._queued_s.values(), default=0.0) <= BYTES_QUEUE_S / 2:
+        if max(self._queued_s.values(), default=0.0) <= MOVING_BYTES_QUEUE_S / 2:
             more = length * length // self._limit if self._has_shrunk else length
-            self._limit = min(BYTES_MAX, self._limit + more)
+            self._limit = min(MOVING_BYTES_MAX, self._limit + more)
 
     def wants_look(self, now: float) -> bool:
         """Return whether a small round is due, which tells how long the queue is; count it.
 
-        The first is due LOOK_AGAIN_S after the first call: a quick move needs none.
+        The first is due QUEUE_LOOK_S after the first call: a quick move needs none.
         """
         if now < self._looks_at:
             return False
-        is_first, self._looks_at = self._looks_at == 0.0, now + LOOK_AGAIN_S
+        is_first, self._looks_at = self._looks_at == 0.0, now + QUEUE_LOOK_S
         return not is_first
 
     def took(self, side: int, seconds: float, now: float) -> None:
         """Learn the time of a small round to the servers of ``side``."""
         quickest_s = self._quickest_s[side] = min(self._quickest_s.get(side, math.inf), seconds)
         queued_s = self._queued_s[side] = seconds - quickest_s
-        if queued_s > BYTES_QUEUE_S and now >= self._shrinks_at:
-            self._limit = max(BYTES_MIN, min(self._limit, self._taken) // 2)
+        if queued_s > MOVING_BYTES_QUEUE_S and now >= self._shrinks_at:
+            self._limit = max(MOVING_BYTES_MIN, min(self._limit, self._taken) // 2)
             self._has_shrunk, self._shrinks_at = True, now + seconds
 
 

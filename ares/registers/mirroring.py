@@ -54,11 +54,11 @@ REMOVED = ObjectName(RESERVED + "mirror/removed")
 BEFORE_KEYS = RESERVED + "\U0010ffff"
 """A name after the project's own names and before the keys of users."""
 
-LARGE_BYTES = 1024 * 1024
+LARGE_COPY_BYTES = 1024 * 1024
 """Size above which values are copied one after the other."""
 
-AT_ONCE = 16
-FAILURES_MAX = 64
+COPIES_AT_ONCE = 16
+FAILED_COPIES_MAX = 64
 """Failed copies at which a pass ends: the cause is no longer the objects."""
 
 
@@ -163,7 +163,7 @@ class Pass:
             lacking = (
                 name for name, listed in originals.items() if not _has(held.get(name), listed)
             )
-            yield Together((self._copy(name, name in held) for name in lacking), AT_ONCE)
+            yield Together((self._copy(name, name in held) for name in lacking), COPIES_AT_ONCE)
             large, self._large = self._large, []
             yield Together((self._copy(name, True, True) for name in large), 1)
             after = page.after
@@ -195,7 +195,7 @@ class Pass:
             found = yield from self._look(object)
             if may_be_there and (yield from self._is_there(object, found)):
                 return
-            if found.length > LARGE_BYTES and not large:
+            if found.length > LARGE_COPY_BYTES and not large:
                 self._large.append(object)
                 return
             yield from self._wait_for_turn(found.length)
@@ -206,7 +206,7 @@ class Pass:
         except (DecodeFailed, Unavailable) as error:
             self._copied.failed += 1
             self._copied.why = str(error)
-            if self._copied.failed > FAILURES_MAX:
+            if self._copied.failed > FAILED_COPIES_MAX:
                 raise
             return
         self._copied.objects += 1
@@ -260,4 +260,4 @@ def empty(view: View) -> Operation[None]:
     after: str | None = ""
     while after is not None:
         names, after = yield from list_objects(view, after, "")
-        yield Together((remove(name) for name in names if name != REMOVED), AT_ONCE)
+        yield Together((remove(name) for name in names if name != REMOVED), COPIES_AT_ONCE)

@@ -21,17 +21,17 @@ from ares.model.identity import ObjectName, ServerId
 from ares.model.messages import Bring, DataReply, Element, GetData
 from ares.model.tag import Tag
 
-ASK_S = 1.0
+REPAIR_ASK_S = 1.0
 SUSPECT_S = 0.25
-RESEND_S = 1.0
-BYTES_PER_S_EXPECTED = 20e6
+REPAIR_RESEND_S = 1.0
+REPAIR_BYTES_PER_S_EXPECTED = 20e6
 """Expected transfer speed of a value.
 
-Other servers are asked after ASK_S and the time of the value's transfer, or after SUSPECT_S where
-all servers asked were silent the last time.
+Other servers are asked after REPAIR_ASK_S and the time of the value's transfer, or after SUSPECT_S
+where all servers asked were silent the last time.
 """
 
-TICK_S = 0.1
+REPAIR_LEAD_S = 0.1
 """Lead of the patience with silent servers over the end of the whole round."""
 
 STRIPES_AT_ONCE = 8
@@ -96,7 +96,7 @@ def bring_element(
 
 
 def _slowly_s(length: int) -> float:
-    return ASK_S + length / BYTES_PER_S_EXPECTED
+    return REPAIR_ASK_S + length / REPAIR_BYTES_PER_S_EXPECTED
 
 
 def _sound(
@@ -193,7 +193,7 @@ def _ask(
     silence_s: float,
 ) -> Operation[Mapping[ServerId, DataReply]]:
     """Return these servers' answers about the version; silent servers are left out."""
-    arguments, give_up_s = (configuration.id, object, True, tag), 2 * silence_s + TICK_S
+    arguments, give_up_s = (configuration.id, object, True, tag), 2 * silence_s + REPAIR_LEAD_S
     gather = Gather(
         configuration,
         GetData,
@@ -204,7 +204,7 @@ def _ask(
         lambda *_: silence_s,
         give_up_s,
         arguments,
-        resend_s=max(silence_s, RESEND_S),
+        resend_s=max(silence_s, REPAIR_RESEND_S),
     )
     try:
         replies: Mapping[ServerId, DataReply] = yield gather

@@ -26,7 +26,7 @@ class CompactionLimits(Struct, frozen=True):
     slice_facts: int = 1000
 
 
-USUAL = CompactionLimits()
+USUAL_COMPACTION = CompactionLimits()
 
 DEAD_SHARE_MIN = 0.5
 
@@ -64,7 +64,7 @@ class Compaction:
         replica: Replica,
         place: int,
         facts: Iterator[Fact | None],
-        limits: CompactionLimits = USUAL,
+        limits: CompactionLimits = USUAL_COMPACTION,
     ) -> None:
         self.place = place
         self._limits = limits

@@ -59,12 +59,12 @@ from ares.replica.facts import (
 )
 from ares.replica.hosting import BadElement, Clock, Hosting, no_clock
 
-_REASONS = {
+_REASON_OF_ERROR = {
     ConflictingSuccessor: Reason.CONFLICTING_SUCCESSOR,
     BadElement: Reason.BAD_ELEMENT,
     BadInput: Reason.BAD_REQUEST,
 }
-_REFUSED = tuple(_REASONS)
+_REFUSED_ERRORS = tuple(_REASON_OF_ERROR)
 
 
 class Replica:
@@ -121,7 +121,7 @@ class Replica:
             return Refused(request.call, Reason.UNKNOWN_CONFIGURATION, "introduce it")
         try:
             return hosting.answers[type(request)](request)
-        except _REFUSED as error:
+        except _REFUSED_ERRORS as error:
             return _refused(request, error)
 
     def room(self, request: Request) -> int:
@@ -178,7 +178,7 @@ class Replica:
         if isinstance(request, PutData) and hosting is not None:
             try:
                 fact = hosting.put(request, place)
-            except _REFUSED as error:
+            except _REFUSED_ERRORS as error:
                 return _refused(request, error), None
             return Ack(request.call, hosting.successor), fact
         before = None if hosting is None else hosting.pointed()
@@ -432,7 +432,7 @@ def refusal(request: Message, reason: Reason, detail: str) -> Refused:
 def _refused(request: Message, error: AresError) -> Refused:
     return refusal(
         request,
-        next(reason for kind, reason in _REASONS.items() if isinstance(error, kind)),
+        next(reason for kind, reason in _REASON_OF_ERROR.items() if isinstance(error, kind)),
         str(error),
     )
 

@@ -29,18 +29,20 @@ from ares.security.keys import SecretKey, is_key, shown
 
 ROLES = {role.name.lower(): role for role in Role}
 
-LOOK_AGAIN_S = 1.0
-FORMAT = 1
+CLIENTS_LOOK_S = 1.0
+CLIENTS_FORMAT = 1
 CLIENTS_BYTES_MAX = 4 << 20
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-NAME_EXPECTED = "letters, digits, '.', '_' and '-' (ASCII, at most 64, a letter or digit first)"
+CLIENT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+CLIENT_NAME_EXPECTED = (
+    "letters, digits, '.', '_' and '-' (ASCII, at most 64, a letter or digit first)"
+)
 
-_HEAD = """\
+_CLIENTS_HEAD = """\
 # Who may connect to this cluster, and what they may do: read, write, reconfigure, admin, each including the ones before.
 # `ares-cli keys` writes this file; servers look at it again within a second. Every machine of the cluster needs the same.
 format = 1
 """
-_CLIENT = """
+_CLIENT_TABLE = """
 [[client]]
 name = "{name}"
 role = "{role}"
@@ -70,7 +72,7 @@ class _ClientTable(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _ClientsTable(Struct, frozen=True, forbid_unknown_fields=True):
-    format: int = FORMAT
+    format: int = CLIENTS_FORMAT
     client: list[_ClientTable] = []
 
 
@@ -96,9 +98,9 @@ def read_clients(path: Path, managed: bool = False) -> list[Client]:
         ) from error
     try:
         content = parse_toml(text)
-        if content.get("format", FORMAT) != FORMAT:
+        if content.get("format", CLIENTS_FORMAT) != CLIENTS_FORMAT:
             why = (
-                f"format: expected {FORMAT}, found {content['format']}: the file was written by "
+                f"format: expected {CLIENTS_FORMAT}, found {content['format']}: the file was written by "
                 "another release of ares"
             )
             raise BadInput(f"{path}: {why}; use that one, or a newer one")
@@ -109,9 +111,9 @@ def read_clients(path: Path, managed: bool = False) -> list[Client]:
         ) from error
     clients = []
     for index, table in enumerate(tables):
-        if not NAME.fullmatch(table.name):
+        if not CLIENT_NAME.fullmatch(table.name):
             raise BadInput(
-                f"{path}: client[{index}].name: expected {NAME_EXPECTED}, found {table.name!r}"
+                f"{path}: client[{index}].name: expected {CLIENT_NAME_EXPECTED}, found {table.name!r}"
             )
         if table.role not in ROLES:
             raise BadInput(
@@ -137,8 +139,8 @@ def read_clients(path: Path, managed: bool = False) -> list[Client]:
 
 def write_clients(path: Path, clients: Iterable[Client]) -> None:
     """Replace the file, or make it: after any failure it holds the old clients or these."""
-    text = _HEAD + "".join(
-        _CLIENT.format(name=client.name, role=client.role.name.lower(), key=client.key)
+    text = _CLIENTS_HEAD + "".join(
+        _CLIENT_TABLE.format(name=client.name, role=client.role.name.lower(), key=client.key)
         for client in clients
     )
     replace_durably(path, text, exact=True)
@@ -223,7 +225,7 @@ class AuthorisedClients:
         now.
         """
         now_s = self._clock()
-        if now_s - self._looked_at_s >= LOOK_AGAIN_S or key not in self._clients:
+        if now_s - self._looked_at_s >= CLIENTS_LOOK_S or key not in self._clients:
             self._looked_at_s = now_s
             signature = self._signature()
             if signature != self._seen:

@@ -326,7 +326,7 @@ class Life:
             log.warning("READY could not be written to standard output: %s", error)
         if self._monitor is not None:
             self._monitor.watch(subject)
-        service_manager.tell(service_manager.READY, f"{self._id} serves")
+        service_manager.tell(service_manager.NOTIFY_READY, f"{self._id} serves")
 
     def _end(self, number: signal.Signals) -> None:
         log.info("stopping on %s; a second signal ends this process at once", number.name)
@@ -336,7 +336,7 @@ class Life:
             signal.signal(other, signal.SIG_DFL)
         if self._monitor is not None:
             self._monitor.ending()
-        service_manager.tell(service_manager.STOPPING, f"{self._id} finishes what it took")
+        service_manager.tell(service_manager.NOTIFY_STOPPING, f"{self._id} finishes what it took")
         self.stop.set()
 
 

@@ -17,7 +17,13 @@ import logging
 from collections.abc import Container
 
 from ares.model.errors import StoreDamaged
-from ares.replica.compaction import USUAL, Compaction, CompactionLimits, choose, is_worth_it
+from ares.replica.compaction import (
+    USUAL_COMPACTION,
+    Compaction,
+    CompactionLimits,
+    choose,
+    is_worth_it,
+)
 from ares.replica.facts import fact_bytes_max
 from ares.replica.replica import Replica
 from ares.store.port import Journal, Key, Use
@@ -45,7 +51,7 @@ class Reclaiming:
     """
 
     def __init__(
-        self, replica: Replica, journal: Journal, limits: CompactionLimits = USUAL
+        self, replica: Replica, journal: Journal, limits: CompactionLimits = USUAL_COMPACTION
     ) -> None:
         self.lacks_room = False
         self._replica = replica

@@ -59,9 +59,9 @@ from ares.net.port import Came, Handle, Intake, Loop, Sender
 from ares.platform import compiled, tasks
 from ares.platform.logs import set_level
 from ares.platform.memory import memory_bytes
-from ares.platform.metrics import DISK_S, Histogram, Traffic, Vitals, holding
+from ares.platform.metrics import DISK_S_BUCKETS, Histogram, Traffic, Vitals, holding
 from ares.platform.release import version
-from ares.replica.compaction import USUAL, CompactionLimits
+from ares.replica.compaction import USUAL_COMPACTION, CompactionLimits
 from ares.replica.group_commit import GroupCommit, Served, served_of
 from ares.replica.replica import Replica
 from ares.security.roles import Admission
@@ -124,7 +124,7 @@ class StorageServer:
         fail: Callable[[OSError], None] = lambda error: None,
         admission: Admission | None = None,
         loop: Loop | None = None,
-        limits: CompactionLimits = USUAL,
+        limits: CompactionLimits = USUAL_COMPACTION,
         throttle: Intake | None = None,
         traffic: Traffic | None = None,
         logs: HostedLogs | None = None,
@@ -166,7 +166,7 @@ class StorageServer:
         self._reclaiming = Reclaiming(replica, self._journal, limits)
         self._wakers: list[asyncio.Future[None]] = []
         self._batch_s = self._commit_begun_s = 0.0
-        self._commits = Histogram(DISK_S) if replica.journaled else None
+        self._commits = Histogram(DISK_S_BUCKETS) if replica.journaled else None
 
     # -- requests ----------------------------------------------------------------------------------
 

@@ -25,10 +25,10 @@ from ares.model.numbers import POSITION_MAX
 from ares.model.quorum import NO_TROUBLES
 from ares.sharedlog.entries import check_batch
 
-WINDOW = 1000
+APPENDS_IN_FLIGHT_MAX = 1000
 """Appends in flight at once; more appends wait."""
 
-WINDOW_BYTES = 16 * 1024 * 1024
+APPEND_BYTES_IN_FLIGHT_MAX = 16 * 1024 * 1024
 """Bytes of the appends in flight, unless a single one is larger: all may have to be sent again."""
 
 TOGETHER_MAX = 64
@@ -38,8 +38,8 @@ TOGETHER_BYTES_MAX = 64 * 1024
 A server reads all entries of an append to show one entry.
 """
 
-RESEND_S = 0.5
-RESEND_S_MAX = 4.0
+APPEND_RESEND_S = 0.5
+APPEND_RESEND_S_MAX = 4.0
 APPEND_CALLS = 1 << 48
 """Lower bound of the calls of appends; the calls of other requests stay below."""
 
@@ -135,7 +135,7 @@ class Appender:
         self._last = 0
         self._calls = APPEND_CALLS
         self._resend_at = 0.0
-        self._resend_s = RESEND_S
+        self._resend_s = APPEND_RESEND_S
         self._look_at = inf
         self._bytes = 0
         self._unwanted = 0
@@ -191,7 +191,7 @@ class Appender:
             together is not None
             and at is None
             and not self._pending
-            and self._bytes + size <= WINDOW_BYTES
+            and self._bytes + size <= APPEND_BYTES_IN_FLIGHT_MAX
             and together.has_room(entries, size)
         ):
             self._bytes += size  # as _begin does
@@ -208,21 +208,23 @@ class Appender:
         if not self._flights and now - self._heard_at > self._trust_s:
             self._stale = True
             return
-        while self._pending and len(self._flights) < WINDOW:
+        while self._pending and len(self._flights) < APPENDS_IN_FLIGHT_MAX:
             flight = self._pending[0]
             if not flight.wanted:
                 self._pending.popleft()
                 self._unwanted -= 1
                 continue
             if self._flights and (
-                self._alone or flight.at is not None or self._bytes + flight.size > WINDOW_BYTES
+                self._alone
+                or flight.at is not None
+                or self._bytes + flight.size > APPEND_BYTES_IN_FLIGHT_MAX
             ):
                 return
             if flight.at is not None and flight.at > self.known:
                 return
             self._pending.popleft()
             if not self._flights:
-                self._resend_at, self._resend_s = now + RESEND_S, RESEND_S
+                self._resend_at, self._resend_s = now + APPEND_RESEND_S, APPEND_RESEND_S
             self._launch(flight)
 
     def forget(self, flight: Flight) -> None:
@@ -336,7 +338,7 @@ class Appender:
         del self._flights[flight.number]
         self._bytes -= flight.size
         self._heard_at = now
-        self._resend_at, self._resend_s = now + RESEND_S, RESEND_S
+        self._resend_at, self._resend_s = now + APPEND_RESEND_S, APPEND_RESEND_S
         tell()
         self._raise_since()
         if self._pending:
@@ -429,7 +431,7 @@ class Appender:
         if now >= self._look_at:
             self._end_late(now, troubles)
         if self._flights and now >= self._resend_at:
-            self.stalled, self._resend_s = True, min(2 * self._resend_s, RESEND_S_MAX)
+            self.stalled, self._resend_s = True, min(2 * self._resend_s, APPEND_RESEND_S_MAX)
             self.send_all_again(now)
 
     def _end_late(self, now: float, troubles: Mapping[ServerId, str]) -> None:

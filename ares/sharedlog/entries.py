@@ -12,7 +12,7 @@ from typing import Protocol
 
 from ares.model.errors import BadInput
 from ares.model.identity import ClientId
-from ares.model.log_messages import ENTRIES_MAX, ENTRY_BYTES_MAX, RECORD_BYTES_MAX, LogRecord
+from ares.model.log_messages import BATCH_ENTRIES_MAX, ENTRY_BYTES_MAX, RECORD_BYTES_MAX, LogRecord
 
 TAKEN_BYTES_MAX = 8 * 1024 * 1024
 """Bytes of records taken from a single message.
@@ -25,9 +25,9 @@ def check_batch(entries: Sequence[bytes]) -> None:
     """Check ``entries`` for the limits of an append. Raises :class:`BadInput` beyond them."""
     if len(entries) == 1 and len(entries[0]) <= ENTRY_BYTES_MAX:
         return
-    if not 1 <= len(entries) <= ENTRIES_MAX:
+    if not 1 <= len(entries) <= BATCH_ENTRIES_MAX:
         raise BadInput(
-            f"an append has 1 to {ENTRIES_MAX} entries, not {len(entries)}; nothing was sent"
+            f"an append has 1 to {BATCH_ENTRIES_MAX} entries, not {len(entries)}; nothing was sent"
         )
     longest, total = max(map(len, entries)), sum(map(len, entries))
     if longest > ENTRY_BYTES_MAX or total > RECORD_BYTES_MAX:

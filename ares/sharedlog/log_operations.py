@@ -23,7 +23,7 @@ from ares.model.errors import (
 from ares.model.identity import NO_DOMAIN, ServerId
 from ares.model.log_messages import (
     FOLLOW_S_MAX,
-    PIECE_BYTES,
+    LOG_PIECE_BYTES,
     RANGE_MAX,
     LogEntries,
     Look,
@@ -43,11 +43,11 @@ from ares.reconfig.reconfigure import agree, announce_successor, gc_config, mark
 from ares.reconfig.traversal import detour, find_next_config, read_config
 from ares.reconfig.view import View
 
-ASK_S = 1.0
+CHAIN_ASK_S = 1.0
 """Time given to a server before another server is asked."""
 
-AGAIN_S = 0.02
-PATIENCE_S = 0.1
+CHAIN_RETRY_S = 0.02
+LOOK_PATIENCE_S = 0.1
 """Time that a look waits for more answers than a majority, if the majority settles nothing."""
 
 SEAL_PATIENCE_S = 0.05
@@ -60,7 +60,7 @@ FOLLOW_S = 2.0
 EMPTY_MAX = 3
 """Empty answers of a server before a follower asks another server."""
 
-INSPECT_S = 0.3
+INSPECT_PATIENCE_S = 0.3
 """Time that an inspection waits for nodes beyond a majority."""
 
 FULL_DISK = (
@@ -146,7 +146,7 @@ class LogOperations:
                 Look,
                 "look",
                 settled=settled,
-                patience_s=lambda *_: PATIENCE_S,
+                patience_s=lambda *_: LOOK_PATIENCE_S,
                 arguments=(chain.id,),
                 reply=LookDone,
             )
@@ -167,7 +167,7 @@ class LogOperations:
         From the seal until a successor is known, negative answers wait.
         """
         try:
-            yield Pause(AGAIN_S)
+            yield Pause(CHAIN_RETRY_S)
         except Unavailable as error:
             self._say_sealed(error)
             raise
@@ -224,7 +224,15 @@ class LogOperations:
                 first, tries, self.reads_from_tail if from_tail is None else from_tail
             )
             reply: LogEntries | None = yield from self._ask(
-                chain, server, ReadLog, LogEntries, ASK_S, first, count, PIECE_BYTES, uncommitted
+                chain,
+                server,
+                ReadLog,
+                LogEntries,
+                CHAIN_ASK_S,
+                first,
+                count,
+                LOG_PIECE_BYTES,
+                uncommitted,
             )
             tries += 1
             if reply is None:
@@ -241,7 +249,7 @@ class LogOperations:
                     )
                 yield from self._pause()
             elif tries % 4 == 0:
-                yield Pause(AGAIN_S)
+                yield Pause(CHAIN_RETRY_S)
 
     def _proves_nothing_at(self, position: int, found: Evidence | None) -> bool:
         return found is not None and found.length <= position
@@ -309,7 +317,9 @@ class LogOperations:
         check_position(upto)
         while True:
             chain = self.view.sequence.last_known
-            reply = yield from self._ask(chain, chain.server_ids[0], Trim, TrimDone, ASK_S, upto)
+            reply = yield from self._ask(
+                chain, chain.server_ids[0], Trim, TrimDone, CHAIN_ASK_S, upto
+            )
             if reply is None:
                 yield from read_config(self.view)
             elif reply.done:
@@ -368,7 +378,7 @@ class LogOperations:
         chain = self.view.sequence.last_known
         try:
             answers = yield Gather(
-                chain, Look, "inspect", settled=lambda _: False, patience_s=lambda *_: INSPECT_S, arguments=(chain.id,), reply=LookDone
+                chain, Look, "inspect", settled=lambda _: False, patience_s=lambda *_: INSPECT_PATIENCE_S, arguments=(chain.id,), reply=LookDone
             )  # fmt: skip
         except Superseded as superseded:
             detour(self.view, superseded)
@@ -383,8 +393,15 @@ class LogOperations:
         roster = self.view.sequence.last_known.at(NO_DOMAIN, 0)
         try:
             answers = yield Gather(
-                roster, Describe, "whose disk is full", needed=1, settled=lambda _: False, patience_s=lambda *_: INSPECT_S, arguments=(True,), reply=Description
-            )  # fmt: skip
+                roster,
+                Describe,
+                "whose disk is full",
+                needed=1,
+                settled=lambda _: False,
+                patience_s=lambda *_: INSPECT_PATIENCE_S,
+                arguments=(True,),
+                reply=Description,
+            )
         except Unavailable:
             return {}
         return {server: FULL_DISK for server, described in answers.items() if _is_full(described)}
@@ -506,7 +523,7 @@ class LogOperations:
                     Stand,
                     "wait for the move",
                     needed=self._needed(target),
-                    give_up_s=ASK_S,
+                    give_up_s=CHAIN_ASK_S,
                     arguments=(target.id,),
                     reply=Stood,
                 )
@@ -563,10 +580,10 @@ class Follower:
                 server,
                 ReadLog,
                 LogEntries,
-                FOLLOW_S + ASK_S,
+                FOLLOW_S + CHAIN_ASK_S,
                 self.position,
                 count,
-                PIECE_BYTES,
+                LOG_PIECE_BYTES,
                 False,
                 FOLLOW_S,
             )
@@ -586,7 +603,7 @@ class Follower:
                     view
                 )  # an empty answer proves nothing of the log: this node may be left behind
             if reply is not None and (reply.elsewhere or reply.successor is not None):
-                yield Pause(AGAIN_S)
+                yield Pause(CHAIN_RETRY_S)
 
 
 def check_position(position: int) -> None:

@@ -21,10 +21,10 @@ from ares.sharedlog.appending import APPEND_CALLS, Appender, Done
 from ares.sharedlog.log_operations import LogOperations
 from ares.sharedlog.quick_reads import READ_CALLS, QuickReads
 
-REFRESH_S = 0.1
+CHAIN_REFRESH_S = 0.1
 """Seconds between two looks for a newer chain."""
 
-REFRESH_TIMEOUT_S = 30.0
+CHAIN_REFRESH_TIMEOUT_S = 30.0
 
 
 class LogSession:
@@ -165,12 +165,16 @@ class LogSession:
             self.session.contacts.extend(last.servers)
             appender.moved(last, now)
         if appender.stalled and not self._refreshing and now >= self._refresh_at:
-            self._refreshing, self._refresh_at, appender.stalled = True, now + REFRESH_S, False
+            self._refreshing, self._refresh_at, appender.stalled = (
+                True,
+                now + CHAIN_REFRESH_S,
+                False,
+            )
             self.session.start(
                 self._refresh(),
                 "look for the newest chain",
                 now,
-                REFRESH_TIMEOUT_S,
+                CHAIN_REFRESH_TIMEOUT_S,
                 self._refreshed,
             )
         if appender.wants_tail and not self._asking_tail:
@@ -179,7 +183,7 @@ class LogSession:
                 self.operations.tail(),
                 "tail",
                 now,
-                REFRESH_TIMEOUT_S,
+                CHAIN_REFRESH_TIMEOUT_S,
                 lambda tail, error: self._tail_known(tail, error, now),
             )
 

@@ -53,7 +53,7 @@ class NotInChain(BadInput):
     """An introduction of chains of which no chain names this server."""
 
 
-REASONS = {
+REASON_OF_LOG_ERROR = {
     ConflictingSuccessor: Reason.CONFLICTING_SUCCESSOR,
     UnknownChain: Reason.UNKNOWN_CONFIGURATION,
     OtherChain: Reason.OTHER_CLUSTER,

@@ -19,7 +19,7 @@ from ares.model.configuration import Configuration, Status, Successor
 from ares.model.errors import BadInput
 from ares.model.identity import NO_CALL, CallId, ClientId, ConfigurationId, ServerId
 from ares.model.log_messages import (
-    PIECE_BYTES,
+    LOG_PIECE_BYTES,
     RECORDS_MAX,
     ROW_PLACES_MAX,
     Append,
@@ -65,18 +65,18 @@ from ares.sharedlog.bound_ids import BoundAppend, bound_append
 from ares.sharedlog.entries import Entries, MemoryEntries, check_batch, first_piece, follow_on
 from ares.sharedlog.facts_of_log import ChainSealed, ChainsKnown, LogFact, LogTrimmed, RecordsTaken
 from ares.sharedlog.fetching import Fetcher
-from ares.sharedlog.log_state import REASONS, LogState, UnknownChain
+from ares.sharedlog.log_state import REASON_OF_LOG_ERROR, LogState, UnknownChain
 from ares.sharedlog.node_reads import NodeReads
 from ares.sharedlog.rows_below import RowBelow, RowLooks
-from ares.sharedlog.stretch import HELD_MAX, SEND_AGAIN_S, Sender, Stretch
+from ares.sharedlog.stretch import HELD_RECORDS_MAX, SEND_AGAIN_S, Sender, Stretch
 
 
 class LogNode:
     """The node of a log at a server.
 
-    ``fetch_pause_s``: the pause before each fetched piece of at most PIECE_BYTES. ``state``: for
-    inspection. ``now``: the time of the last call. ``calls_from``: the node's calls are above this
-    number. ``outbox_bytes``: bytes of entries and records in the next result of :meth:`take`.
+    ``fetch_pause_s``: the pause before each fetched piece of at most LOG_PIECE_BYTES. ``state``:
+    for inspection. ``now``: the time of the last call. ``calls_from``: the node's calls are above
+    this number. ``outbox_bytes``: bytes of entries and records in the next result of :meth:`take`.
     ``throttle``: the rate limit of fetches.
     """
 
@@ -141,11 +141,15 @@ class LogNode:
             return
         try:
             handler(sender, message)
-        except tuple(REASONS) as error:
+        except tuple(REASON_OF_LOG_ERROR) as error:
             self._refuse(
                 sender,
                 message.call,
-                next(reason for kind, reason in REASONS.items() if isinstance(error, kind)),
+                next(
+                    reason
+                    for kind, reason in REASON_OF_LOG_ERROR.items()
+                    if isinstance(error, kind)
+                ),
                 str(error),
             )
 
@@ -473,7 +477,7 @@ class LogNode:
         Further records follow when the message is confirmed, or later.
         """
         records = tuple(
-            self.state.read(stretch.entries, first, self._may_forward(stretch), PIECE_BYTES)[0][
+            self.state.read(stretch.entries, first, self._may_forward(stretch), LOG_PIECE_BYTES)[0][
                 :RECORDS_MAX
             ]
         )
@@ -585,7 +589,7 @@ class LogNode:
             )
         else:
             stretch.trims = [
-                *[pair for pair in stretch.trims if pair[0] != sender][-HELD_MAX:],
+                *[pair for pair in stretch.trims if pair[0] != sender][-HELD_RECORDS_MAX:],
                 (sender, request),
             ]
             if request.upto > self.state.trimmed:
@@ -741,7 +745,7 @@ class LogNode:
         if stretch is not None and request.successor is not None:
             self._point(stretch, request.successor)
         records = (
-            self.state.final(request.first, PIECE_BYTES, RECORDS_MAX)
+            self.state.final(request.first, LOG_PIECE_BYTES, RECORDS_MAX)
             if request.first >= self.state.trimmed
             else ()
         )

@@ -12,7 +12,7 @@ from ares.model.log_messages import EachRead, LogEntries, Look, ReadEach, ReadLo
 from ares.sharedlog.log_state import LogState, tells
 from ares.sharedlog.stretch import (
     DIRTY_S,
-    HELD_MAX,
+    HELD_RECORDS_MAX,
     OUTBOX_BYTES_MAX,
     SEND_AGAIN_S,
     Held,
@@ -44,7 +44,7 @@ class NodeReads:
         reply = self._answer(stretch, request)
         if tells(reply):
             self._show(stretch, sender, reply)
-        elif request.wait_s > 0 and len(self._held) < HELD_MAX:
+        elif request.wait_s > 0 and len(self._held) < HELD_RECORDS_MAX:
             self._held.append(Held(sender, request, now + request.wait_s))
         elif _is_dirty(stretch, request.first):
             self._ask_tail(stretch, Held(sender, request, now + DIRTY_S), now)
@@ -140,5 +140,5 @@ def _is_dirty(stretch: Stretch, position: int) -> bool:
     return (
         stretch.committed <= position < stretch.length
         and not stretch.is_tail
-        and len(stretch.asking) < HELD_MAX
+        and len(stretch.asking) < HELD_RECORDS_MAX
     )

@@ -17,14 +17,14 @@ from ares.model.errors import Uncertain
 from ares.model.identity import CallId, ServerId
 from ares.model.log_messages import (
     EACH_MAX,
-    PIECE_BYTES,
+    LOG_PIECE_BYTES,
     RANGE_MAX,
     EachRead,
     LogEntries,
     ReadEach,
     ReadLog,
 )
-from ares.sharedlog.log_operations import ASK_S, LogOperations, check_position
+from ares.sharedlog.log_operations import CHAIN_ASK_S, LogOperations, check_position
 
 READ_CALLS = 1 << 47
 """Lower bound of the calls of quick reads, below the calls of ares/sharedlog/appending.py."""
@@ -79,7 +79,7 @@ class Request(Struct, eq=False):
             )
         count = 1 if read.upto is None else min(read.upto - read.first, RANGE_MAX)
         return ReadLog(
-            self.call, self.chain.id, read.first, count, PIECE_BYTES, read.manner.uncommitted
+            self.call, self.chain.id, read.first, count, LOG_PIECE_BYTES, read.manner.uncommitted
         )
 
 
@@ -119,7 +119,7 @@ class QuickReads:
             return done([], None)
         read, until = (
             QuickRead(first, upto, now + timeout_s, manner, done),
-            now + min(ASK_S, timeout_s / 2),
+            now + min(CHAIN_ASK_S, timeout_s / 2),
         )
         of_one = upto is None or upto == first + 1
         together = self._open.get(manner) if of_one else None

@@ -13,12 +13,12 @@ from ares.model.log_messages import LookRow, RowFound
 from ares.sharedlog.bound_ids import BoundAppend
 from ares.sharedlog.stretch import Sender, Stretch, waiting_bytes
 
-LOOK_AGAIN_S = 0.2
-LOOKS_MAX = 1000
-WAITING_MAX = 10_000
+EARLIER_LOOK_S = 0.2
+EARLIER_LOOKS_MAX = 1000
+WAITING_APPENDS_MAX = 10_000
 """Appends that wait for one look; more are dropped, and sent again by their clients."""
 
-WAITING_BYTES_MAX = 64 * 1024 * 1024
+WAITING_APPENDS_BYTES_MAX = 64 * 1024 * 1024
 """Total bytes of waiting appends; more are dropped, and sent again by their clients."""
 
 
@@ -142,7 +142,9 @@ class RowLooks:
         chain = earlier[-1] if earlier else stretch.configuration
         key = (stretch.configuration.id, append.client, append.since, found.below)
         look = self._looks.get(key)
-        if self.bytes >= WAITING_BYTES_MAX or (look is None and len(self._looks) >= LOOKS_MAX):
+        if self.bytes >= WAITING_APPENDS_BYTES_MAX or (
+            look is None and len(self._looks) >= EARLIER_LOOKS_MAX
+        ):
             return
         if look is None:
             following = next(
@@ -161,7 +163,7 @@ class RowLooks:
             self._looks[key] = look
             self._add(look, sender, append)
             self._ask(key, look, now)
-        elif len(look.waiting) < WAITING_MAX:
+        elif len(look.waiting) < WAITING_APPENDS_MAX:
             self._add(look, sender, append)
 
     def _add(self, look: RowLook, sender: Sender, append: BoundAppend) -> None:
@@ -184,7 +186,7 @@ class RowLooks:
             return
         if look.chain is look.stretch.configuration:  # no server can be asked: this append waits
             return
-        look.turn, look.again_at = look.turn + 1, now + LOOK_AGAIN_S
+        look.turn, look.again_at = look.turn + 1, now + EARLIER_LOOK_S
         look.calls = {self._next_call(): name for name in look.lacking}
         server = look.chain.server_ids[look.turn % len(look.chain.server_ids)]
         for call, name in look.calls.items():

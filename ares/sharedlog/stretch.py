@@ -12,7 +12,7 @@ from msgspec import Struct
 from ares.model.configuration import Configuration, Successor
 from ares.model.errors import StoreDamaged
 from ares.model.identity import CallId, ServerId
-from ares.model.log_messages import PIECE_BYTES, Appended, LogRecord, ReadLog, Trim
+from ares.model.log_messages import LOG_PIECE_BYTES, Appended, LogRecord, ReadLog, Trim
 from ares.sharedlog.bound_ids import BoundAppend
 from ares.sharedlog.entries import Entries, Rows
 
@@ -28,7 +28,7 @@ Beyond it reads are answered without entries, and ask again.
 DIRTY_S = 1.0
 """Seconds that a dirty read waits for the tail."""
 
-HELD_MAX = 1000
+HELD_RECORDS_MAX = 1000
 """Reads that wait at once; a further read is answered from the present state."""
 
 CONDITIONAL_MAX, CONDITIONAL_BYTES_MAX = 256, 16 * 1024 * 1024
@@ -138,7 +138,7 @@ class Stretch:
         """
         first, self.committed = self.committed, upto
         with contextlib.suppress(StoreDamaged):
-            while (reached := self.entries.reach(first, upto, PIECE_BYTES)) > first:
+            while (reached := self.entries.reach(first, upto, LOG_PIECE_BYTES)) > first:
                 for record in self.entries.records(first, reached):
                     self.rows.commit(record)
                 first = reached

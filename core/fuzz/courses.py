@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from unittest.mock import patch
 
-from ares.engine.session import TICK_S
+from ares.engine.session import SESSION_TICK_S
 from ares.model.codec import encode
 from ares.model.configuration import Configuration, Status, Successor
 from ares.model.element import sealed
@@ -31,7 +31,7 @@ from tests.compiled.server_twins import FOREIGN, HOSTED, INITIAL, Half, Keyed, t
 from tests.property.test_compiled_client import CONFIGURATIONS, NAMES, ODD, SERVERS, VALUES, Both
 
 EVENTS_MAX = 40
-BETWEEN_STARTS_S = 2 * TICK_S
+BETWEEN_STARTS_S = 2 * SESSION_TICK_S
 MESSAGES_MAX = 6
 EDITS_MAX = 4
 ODDS = 16
@@ -223,8 +223,8 @@ class Pair(Both):
             super().do(event, *rest)
 
     def _pass(self, seconds: float) -> None:
-        for _ in range(max(1, round(seconds / TICK_S))):
-            super().do("tick", TICK_S)
+        for _ in range(max(1, round(seconds / SESSION_TICK_S))):
+            super().do("tick", SESSION_TICK_S)
 
 
 def client(data: bytes) -> None:

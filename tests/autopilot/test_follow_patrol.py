@@ -25,8 +25,8 @@ WAIT_S_MAX = 60.0
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(follow_patrol, "LOOK_S", 0.05)
-    monkeypatch.setattr(follow_patrol, "LIST_S", 0.1)
+    monkeypatch.setattr(follow_patrol, "FOLLOW_LOOK_S", 0.05)
+    monkeypatch.setattr(follow_patrol, "FOLLOW_LIST_S", 0.1)
     monkeypatch.setattr(following, "SUSTAINED_S", 0.3)
     monkeypatch.setattr(following, "TRIED_AGAIN_S", 0.3)
     monkeypatch.setattr("ares.server.users.HALF_LIFE_S", 0.3)

@@ -36,8 +36,8 @@ async def reads(manager: Manager) -> None:
 async def test_it_follows_readers_that_have_a_key_and_nobody_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(follow_patrol, "LOOK_S", 0.05)
-    monkeypatch.setattr(follow_patrol, "LIST_S", 0.1)
+    monkeypatch.setattr(follow_patrol, "FOLLOW_LOOK_S", 0.05)
+    monkeypatch.setattr(follow_patrol, "FOLLOW_LIST_S", 0.1)
     monkeypatch.setattr(following, "SUSTAINED_S", 0.3)
     cluster = SecureCluster(tmp_path / "cluster", sites=SITES)
     await cluster.start()

@@ -22,8 +22,8 @@ WAIT_S_MAX = 60.0
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch):
-    monkeypatch.setattr("ares.autopilot.log_patrol.LIST_S", 0.3)
-    monkeypatch.setattr("ares.autopilot.log_patrol.INSPECT_S", 0.1)
+    monkeypatch.setattr("ares.autopilot.log_patrol.LOGS_LIST_S", 0.3)
+    monkeypatch.setattr("ares.autopilot.log_patrol.INSPECT_EVERY_S_MIN", 0.1)
 
 
 @contextlib.asynccontextmanager

@@ -162,8 +162,8 @@ async def test_servers_of_a_mirror_that_was_removed_may_be_gone(cluster: Cluster
 async def test_a_mirror_that_cannot_be_copied_is_told_and_tried_again(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ares.autopilot.mirror_patrol.STALL_S", 0.5)
-    monkeypatch.setattr("ares.autopilot.mirror_patrol.ASK_S", 0.5)
+    monkeypatch.setattr("ares.autopilot.mirror_patrol.MIRROR_STALL_S", 0.5)
+    monkeypatch.setattr("ares.autopilot.mirror_patrol.MIRROR_ASK_S", 0.5)
     user = cluster.manager()
     await user.write("k", b"v")
     await user.create_mirror("default", "rennes", HERE)

@@ -123,7 +123,7 @@ async def test_a_log_of_another_site_gets_a_spare_after_an_alarm(
     monkeypatch: pytest.MonkeyPatch, leader: str
 ) -> None:
     """The leader itself would look at the other site again in an hour."""
-    monkeypatch.setattr("ares.autopilot.log_patrol.LIST_S", 0.3)
+    monkeypatch.setattr("ares.autopilot.log_patrol.LOGS_LIST_S", 0.3)
     sites = Sites(QUICK, leader)
     async with sites.flying() as pilots, asyncio.timeout(WAIT_S_MAX):
         while "watches 1 log" not in pilots[leader].sentence():  # noqa: ASYNC110

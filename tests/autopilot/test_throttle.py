@@ -4,7 +4,7 @@ import pytest
 
 from ares.engine.effects import Pause, Together
 from ares.engine.readiness import Readiness
-from ares.engine.session import TICK_S
+from ares.engine.session import SESSION_TICK_S
 from ares.model.configuration import Configuration
 from ares.model.errors import BadInput, Unavailable
 from ares.model.identity import ClientId
@@ -76,10 +76,10 @@ def test_the_rate_is_kept_although_who_waits_is_woken_late(length, count):
     rig, moved, rate = Rig(), [], 16 * MIB
     rig.start(moving(Throttle(rate), [length] * count, moved=moved), idle=True)
     while not rig.ends:
-        rig.tick(TICK_S)
+        rig.tick(SESSION_TICK_S)
         assert sum(moved) <= rate * (rig.now + SAVED_S) + length
     assert rig.ends[0][2] is None
-    assert rig.now <= length * count / rate + TICK_S
+    assert rig.now <= length * count / rate + SESSION_TICK_S
 
 
 @pytest.mark.parametrize("rate", [0, -1, float("nan"), "fast", None])

@@ -13,22 +13,22 @@ import pytest
 import ares
 from ares.model.errors import ConnectionClosed, LogNotFound
 from ares.model.log_messages import (
-    ENTRIES_MAX,
+    BATCH_ENTRIES_MAX,
     ENTRY_BYTES_MAX,
-    PIECE_BYTES,
+    LOG_PIECE_BYTES,
     RECORD_BYTES_MAX,
     ReadLog,
 )
 from ares.platform import tasks
 from ares.sharedlog import log_operations
-from ares.sharedlog.appending import WINDOW, WINDOW_BYTES
+from ares.sharedlog.appending import APPEND_BYTES_IN_FLIGHT_MAX, APPENDS_IN_FLIGHT_MAX
 from ares.sharedlog.log_operations import Follower
 from ares.sharedlog.node import LogNode
 
 SPARES = ares.Configuration.chain(["s3", "s4", "s5"])
 
 LARGE = bytes(ENTRY_BYTES_MAX)
-LARGE_MAX = WINDOW_BYTES // ENTRY_BYTES_MAX
+LARGE_MAX = APPEND_BYTES_IN_FLIGHT_MAX // ENTRY_BYTES_MAX
 """Number of such entries in flight; a further entry does not fit beside them."""
 
 
@@ -66,7 +66,7 @@ async def test_append_read_follow_and_trim(cluster):
 
 async def test_many_appends_in_flight_stand_in_the_order_in_which_they_were_called(cluster):
     log, other = await cluster.log(), await cluster.log()
-    count = 3 * WINDOW
+    count = 3 * APPENDS_IN_FLIGHT_MAX
     mine = [log.append(b"%d" % number) for number in range(count)]
     others = [other.append(b"other") for _ in range(100)]
     positions = await asyncio.gather(*mine)
@@ -104,7 +104,7 @@ async def test_held_reads_are_answered_although_the_timer_of_logs_fails(cluster,
 
 async def test_a_follower_asks_for_the_next_piece_before_it_goes_through_one(cluster, monkeypatch):
     log = await cluster.log()
-    large = bytes(PIECE_BYTES // 2)
+    large = bytes(LOG_PIECE_BYTES // 2)
     await asyncio.gather(*(log.append(large) for _ in range(4)))
     connections, asked = log._runner._connections, []
     post = connections.post
@@ -124,7 +124,7 @@ async def test_what_is_in_flight_is_bounded_in_bytes(cluster):
     large = [log.append_many([bytes(ENTRY_BYTES_MAX)] * 4) for _ in range(6)]
     appender = log._session.appender
     assert (len(appender._flights), appender.waiting is not None) == (
-        WINDOW_BYTES // RECORD_BYTES_MAX,
+        APPEND_BYTES_IN_FLIGHT_MAX // RECORD_BYTES_MAX,
         True,
     )
     assert await asyncio.gather(*large) == [1, 5, 9, 13, 17, 21]
@@ -174,7 +174,7 @@ async def test_what_is_no_entry_is_refused_before_anything_is_sent(cluster):
         "abc",
         7,
         [b"x", 1],
-        [b""] * (ENTRIES_MAX + 1),
+        [b""] * (BATCH_ENTRIES_MAX + 1),
         [b"x" * ENTRY_BYTES_MAX] * 5,
     ):
         with pytest.raises(ares.BadInput, match="nothing was sent"):
@@ -434,8 +434,8 @@ async def test_a_log_belongs_to_its_event_loop(cluster):
 
 
 async def test_a_read_goes_on_when_the_server_that_was_asked_is_silent(cluster, monkeypatch):
-    monkeypatch.setattr("ares.sharedlog.quick_reads.ASK_S", 0.1)
-    monkeypatch.setattr(log_operations, "ASK_S", 0.1)
+    monkeypatch.setattr("ares.sharedlog.quick_reads.CHAIN_ASK_S", 0.1)
+    monkeypatch.setattr(log_operations, "CHAIN_ASK_S", 0.1)
     log = await cluster.log()
     await log.append(b"a")
     for dead in ("s0", "s1", "s2"):

@@ -13,7 +13,7 @@ from ares.model.errors import AresError
 from ares.model.identity import NO_CALL, ServerId
 from ares.model.log_messages import Append, Seal
 from ares.model.messages import Introduce
-from ares.platform.metrics import DISK_S, Histogram
+from ares.platform.metrics import DISK_S_BUCKETS, Histogram
 from ares.reconfig.throttle import Throttle
 from ares.replica.replica import Replica
 from ares.server.prometheus import of_server, render
@@ -137,7 +137,7 @@ async def test_metrics_sum_logs_up_without_their_names():
         Configuration.abd([Server(name, f"{name}:1", name) for name in NAMES]).at("default", 0),
     )
     vitals = replace(StorageServer(replica).vitals(), logs=held_logs(states))
-    page = render(of_server(vitals, Histogram(DISK_S)))
+    page = render(of_server(vitals, Histogram(DISK_S_BUCKETS)))
     assert b"ares_log_committed_entries 9.0" in page
     assert b"ares_sealed_logs 1.0" in page
     assert b"events" not in page

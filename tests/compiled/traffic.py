@@ -16,7 +16,7 @@ from ares.cluster.cluster_file import Plan, create
 from ares.cluster.cluster_keys import authorise
 from ares.consensus.local import LocalConsensus
 from ares.consensus.member_host import ConsensusHost
-from ares.engine.session import TICK_S
+from ares.engine.session import SESSION_TICK_S
 from ares.model.configuration import Configuration
 from ares.model.errors import NotAuthorized, ObjectNotFound
 from ares.model.identity import CallId, ConfigurationId, ObjectName
@@ -188,7 +188,7 @@ async def _hiccups(cluster) -> None:
     """Stop the reads of each server in turn, so that the server falls behind."""
     for listener in cluster.listeners:
         listener.pause()
-        await asyncio.sleep(2 * TICK_S)
+        await asyncio.sleep(2 * SESSION_TICK_S)
         listener.resume()
 
 
@@ -216,7 +216,7 @@ async def _stall(cluster, users) -> None:
         lambda: default._runner.session.readiness.suspects.issuperset(SERVERS[-2:])
     )  # as if sent at the time of the repetition
     await asyncio.sleep(
-        2 * TICK_S
+        2 * SESSION_TICK_S
     )  # an operation that began a moment later is asked again at the next tick
     for operation in given_up:
         operation.cancel()

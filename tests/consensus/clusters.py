@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ares.cluster.home import prepare
-from ares.cluster.tables import BEAT_S
+from ares.cluster.tables import BEAT_S_DEFAULT
 from ares.consensus.member_host import ConsensusHost
 from ares.consensus.raft.member import RaftMember
 from ares.consensus.remote import RemoteConsensus
@@ -40,7 +40,7 @@ async def until(condition: Callable[[], bool]) -> None:
 class LocalMembers:
     """Raft members in this process, each served over the in-process transport."""
 
-    def __init__(self, directory: Path, count: int = 3, beat_s: float = BEAT_S) -> None:
+    def __init__(self, directory: Path, count: int = 3, beat_s: float = BEAT_S_DEFAULT) -> None:
         self.beat_s = beat_s
         self.raft_addresses = dict(zip(MEMBERS, free_addresses(count), strict=False))
         self.running: dict[ServerId, RaftMember] = {}

@@ -10,7 +10,7 @@ import signal
 import sys
 from pathlib import Path
 
-from ares.cluster.tables import BEAT_S
+from ares.cluster.tables import BEAT_S_DEFAULT
 from ares.consensus.member_host import MemberParts, run_consensus_member
 from ares.consensus.raft.member import RaftMember
 from ares.model.identity import ServerId
@@ -23,7 +23,7 @@ async def main(
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     raft = RaftMember(
-        ServerId(member), json.loads(raft_addresses), Path(directory), password, BEAT_S
+        ServerId(member), json.loads(raft_addresses), Path(directory), password, BEAT_S_DEFAULT
     )
     await run_consensus_member(raft, MemberParts(ZmqListener(address), stop))
 

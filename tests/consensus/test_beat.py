@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from cryptography.fernet import Fernet
 
-from ares.cluster.tables import BEAT_S, SITES_BEAT_S
+from ares.cluster.tables import BEAT_S_DEFAULT, SITES_BEAT_S
 from ares.consensus.raft.replicated import RaftTimes
 from ares.consensus.raft.transport import Transport
 
@@ -43,12 +43,14 @@ async def test_a_longer_beat_is_fewer_messages(
 
     monkeypatch.setattr(Transport, "send", counted)
     often = await said_when_idle(LocalMembers(tmp_path / "often"), said)
-    seldom = await said_when_idle(LocalMembers(tmp_path / "seldom", beat_s=5 * BEAT_S), said)
+    seldom = await said_when_idle(
+        LocalMembers(tmp_path / "seldom", beat_s=5 * BEAT_S_DEFAULT), said
+    )
     assert 0 < seldom < often / 2
 
 
 async def test_members_with_a_longer_beat_elect_another_leader(tmp_path: Path) -> None:
-    members = LocalMembers(tmp_path, beat_s=3 * BEAT_S)
+    members = LocalMembers(tmp_path, beat_s=3 * BEAT_S_DEFAULT)
     await members.start_all()
     try:
         await until(lambda: any(raft.leads for raft in members.running.values()))
@@ -68,7 +70,7 @@ SITE_BYTES_PER_S = 624.0
 
 
 def test_times_at_one_site_stay_as_they_were() -> None:
-    times = RaftTimes.of_beat(BEAT_S)
+    times = RaftTimes.of_beat(BEAT_S_DEFAULT)
     assert [times.election_s, times.fallback_s, times.greeting_s] == pytest.approx([0.6, 2.0, 1.0])
 
 

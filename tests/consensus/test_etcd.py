@@ -11,7 +11,7 @@ from aetcd import rpc
 
 from ares.client.runner import HINT_TIMEOUT_S
 from ares.consensus import etcd as etcd_consensus
-from ares.consensus.etcd import FORMAT, MAGIC, EtcdConsensus
+from ares.consensus.etcd import ETCD_FORMAT, ETCD_MAGIC, EtcdConsensus
 from ares.model.configuration import Configuration
 from ares.model.decision import Decision
 from ares.model.errors import ConfigurationRefused, ConsensusUnavailable, UnreadableDecision
@@ -181,19 +181,19 @@ async def test_members_describe_themselves(etcd: EtcdProcesses) -> None:
 
 
 def written(content: Configuration) -> bytes:
-    return MAGIC + bytes([FORMAT]) + msgspec.msgpack.encode(Decision(content, 1))
+    return ETCD_MAGIC + bytes([ETCD_FORMAT]) + msgspec.msgpack.encode(Decision(content, 1))
 
 
 STRANGE = {
     "foreign": (b"hello", "ares did not write"),
     "empty": (b"", "ares did not write"),
     "newer": (
-        MAGIC + bytes([FORMAT + 1]) + b"whatever",
-        rf"format {FORMAT + 1}, this release reads {FORMAT}",
+        ETCD_MAGIC + bytes([ETCD_FORMAT + 1]) + b"whatever",
+        rf"format {ETCD_FORMAT + 1}, this release reads {ETCD_FORMAT}",
     ),
     "cut": (written(configuration(7))[:-5], "damaged"),
     "no configuration": (
-        MAGIC + bytes([FORMAT]) + msgspec.msgpack.encode([["abd", [], 1], 1]),
+        ETCD_MAGIC + bytes([ETCD_FORMAT]) + msgspec.msgpack.encode([["abd", [], 1], 1]),
         "damaged",
     ),
     "moved": (written(configuration(8)), "index 8 of domain 'default'"),

@@ -40,7 +40,7 @@ class Machine:
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     """Keep a busy machine alone from causing repetitions."""
-    monkeypatch.setattr(raft_member, "ATTEMPT_S", 3600.0)
+    monkeypatch.setattr(raft_member, "COMMAND_RESEND_S", 3600.0)
     return Machine()
 
 
@@ -82,7 +82,7 @@ async def test_a_command_outlasts_who_gave_up(machine: Machine) -> None:
 async def test_it_is_handed_in_again_ever_more_rarely_and_any_copy_counts(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(raft_member, "ATTEMPT_S", 0.02)
+    monkeypatch.setattr(raft_member, "COMMAND_RESEND_S", 0.02)
     asking, loop = machine.ask(), asyncio.get_running_loop()
     begin_s = loop.time()
     await until(lambda: len(machine.handed_in) == 4)

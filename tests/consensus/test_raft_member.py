@@ -265,7 +265,7 @@ async def test_nothing_is_promised_that_the_disk_does_not_have(
 async def test_a_member_process_ends_when_the_thread_of_raft_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ares.consensus.member_host.LOOK_S", 0.01)
+    monkeypatch.setattr("ares.consensus.member_host.RAFT_LOOK_S", 0.01)
     [address] = free_addresses(1)
     listener = ZmqListener("127.0.0.1:0")
     prepare(tmp_path)

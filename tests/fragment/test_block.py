@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ares.fragment.block import (
-    FORMAT,
+    BLOCK_FORMAT,
     HEADER_BYTES,
     Block,
     BlockId,
@@ -114,7 +114,7 @@ def test_what_cannot_be_read_names_the_object(decode, value):
     for bad, told in [
         (b"", "no bytes"),
         (b"\0" + value[1:], "begins with 0"),
-        (bytes([FORMAT + 1]) + value[1:], "use a newer release"),
+        (bytes([BLOCK_FORMAT + 1]) + value[1:], "use a newer release"),
     ]:
         with pytest.raises(BadBlock, match=told) as raised:
             decode(bad, "\0file/x")
@@ -134,7 +134,7 @@ def test_a_cut_off_value_is_refused(decode, value):
 def test_any_bytes_are_a_block_or_refused(rest):
     for decode in (decode_block, decode_genesis):
         with contextlib.suppress(BadBlock):
-            decode(bytes([FORMAT]) + rest, "b")
+            decode(bytes([BLOCK_FORMAT]) + rest, "b")
 
 
 def test_a_flag_that_no_writer_writes_is_refused():
@@ -159,10 +159,10 @@ PART = [[1, 2], [3, 4], 5, bytes(DIGEST_BYTES)]
 )
 def test_a_genesis_block_that_makes_no_sense_is_refused(field, bad):
     fields = msgspec.msgpack.decode(encode_genesis(EMPTY)[1:]) | {"parts": [PART]}
-    good = bytes([FORMAT]) + msgspec.msgpack.encode(fields)
+    good = bytes([BLOCK_FORMAT]) + msgspec.msgpack.encode(fields)
     assert decode_genesis(good, "g").parts[0].length == 5
     with pytest.raises(BadBlock, match="not a genesis block"):
-        decode_genesis(bytes([FORMAT]) + msgspec.msgpack.encode(fields | {field: bad}), "g")
+        decode_genesis(bytes([BLOCK_FORMAT]) + msgspec.msgpack.encode(fields | {field: bad}), "g")
 
 
 def test_ids_as_text_and_in_order():

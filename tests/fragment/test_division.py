@@ -90,7 +90,7 @@ def test_any_data(seed, size, repeat):
 @pytest.mark.parametrize("window", [0, 1, 63, 64, 1000, 10_000])
 @pytest.mark.parametrize("sizes", SIZES[:4], ids=str)
 def test_cuts_do_not_depend_on_windows(monkeypatch, window, sizes):
-    monkeypatch.setattr(division, "WINDOW_BYTES", window)
+    monkeypatch.setattr(division, "DIVIDE_WINDOW_BYTES", window)
     check(noise(50_000), sizes)
     check(noise(500) + bytes(20_000) + noise(3_000, 2), sizes)
 
@@ -98,7 +98,7 @@ def test_cuts_do_not_depend_on_windows(monkeypatch, window, sizes):
 def test_the_check_notices_cuts_at_windows(monkeypatch):
     """Negative control: dividing each window by itself."""
     cuts = division._cuts
-    monkeypatch.setattr(division, "WINDOW_BYTES", 1000)
+    monkeypatch.setattr(division, "DIVIDE_WINDOW_BYTES", 1000)
     expected = whole(noise(50_000), SMALL)
     monkeypatch.setattr(division, "_cuts", lambda window, sizes, last: cuts(window, sizes, True))
     assert [chunk.length for chunk in chunked(noise(50_000), SMALL)] != [
@@ -179,12 +179,14 @@ def zeros(size, hoard=None):
 @pytest.mark.parametrize("sizes", [SMALL, USUAL, Sizes(2 * MIB, 4 * MIB, 16 * MIB)], ids=str)
 def test_memory_is_bounded(sizes):
     size = 64 * MIB if sizes is not SMALL else 24 * MIB
-    assert peak_bytes(sizes, zeros(size)) < sizes.max + division.WINDOW_BYTES + MIB
+    assert peak_bytes(sizes, zeros(size)) < sizes.max + division.DIVIDE_WINDOW_BYTES + MIB
 
 
 def test_hoarded_windows_would_be_seen():
     """Negative control."""
-    assert peak_bytes(USUAL, zeros(24 * MIB, hoard=[])) > 3 * (USUAL.max + division.WINDOW_BYTES)
+    assert peak_bytes(USUAL, zeros(24 * MIB, hoard=[])) > 3 * (
+        USUAL.max + division.DIVIDE_WINDOW_BYTES
+    )
 
 
 def test_digests():

@@ -1,9 +1,9 @@
 """The number of blocks under way: bounded in bytes, growing while answers are quick."""
 
 from ares.fragment.shared_memory import (
-    BYTES_MAX,
-    SLOW_S,
+    SLOW_BLOCK_S,
     SURGE_BYTES_MAX,
+    WINDOW_BYTES_MAX,
     WINDOW_FIRST,
     WINDOW_MAX,
     WINDOW_MIN,
@@ -31,8 +31,8 @@ def test_it_shrinks_once_for_each_window_of_late_blocks():
     pace = Pace(1000)
     told(pace, 5000, 0.01, 1000)
     assert pace.window() == WINDOW_MAX
-    assert told(pace, 10, 2 * SLOW_S, 1000) >= WINDOW_MAX * 3 // 4
-    assert told(pace, 3000, 2 * SLOW_S, 1000) == WINDOW_MIN
+    assert told(pace, 10, 2 * SLOW_BLOCK_S, 1000) >= WINDOW_MAX * 3 // 4
+    assert told(pace, 3000, 2 * SLOW_BLOCK_S, 1000) == WINDOW_MIN
 
 
 def test_what_is_always_slow_is_not_late():
@@ -43,11 +43,11 @@ def test_what_is_always_slow_is_not_late():
 
 def test_so_many_bytes_and_no_more():
     assert Pace(MIB).window() == WINDOW_FIRST
-    assert Pace(4 * MIB).window() == BYTES_MAX // (4 * MIB)
+    assert Pace(4 * MIB).window() == WINDOW_BYTES_MAX // (4 * MIB)
     assert Pace(128 * MIB).window() == WINDOW_MIN
     pace = Pace()
     assert pace.window() == WINDOW_MAX
-    assert told(pace, 1, 0.01, 2 * MIB) == BYTES_MAX // (2 * MIB), (
+    assert told(pace, 1, 0.01, 2 * MIB) == WINDOW_BYTES_MAX // (2 * MIB), (
         "the first large block counts at once"
     )
     assert told(pace, 100, 0.01, 0) == WINDOW_MAX, "what was known already moves nothing"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ares.fragment.block import block_name, decode_block, decode_genesis, genesis_name
 from ares.fragment.collect import fm_collect, fm_remove
-from ares.fragment.replace import GRACE_S
+from ares.fragment.replace import REPLACE_GRACE_S
 from ares.fragment.report import DELETED_MEANWHILE, MADE_MEANWHILE, REPLACED_MEANWHILE
 from ares.model.errors import Unavailable
 
@@ -49,7 +49,7 @@ def test_one_writer(data, edits, seed):
     writer, reader = world.client(), world.client()
     state = writer.make(data, atomic=True)
     for edit in edits:
-        world.now_s += GRACE_S // 2
+        world.now_s += REPLACE_GRACE_S // 2
         data = edit.on(data)
         old = {part.digest for part in state.parts}
         report, state = writer.run(writer.put(state, data))
@@ -63,7 +63,7 @@ def test_one_writer(data, edits, seed):
             for id in [*(part.id for part in genesis.parts), *(id for id, _ in genesis.retired)]
         }
         assert set(world.names("\0block/")) == held
-        assert all(world.now_s - since_s < GRACE_S for _, since_s in genesis.retired)
+        assert all(world.now_s - since_s < REPLACE_GRACE_S for _, since_s in genesis.retired)
 
 
 def test_readers_beside_puts_see_one_of_them():
@@ -166,12 +166,12 @@ def test_retired_blocks_are_not_reused_when_they_may_be_about_to_go():
     a, b = world.client(), world.client()
     base = a.make(noise(8, 3000), atomic=True)
     a.run(a.put(base, noise(9, 3000)))
-    world.now_s += GRACE_S - 1
+    world.now_s += REPLACE_GRACE_S - 1
     report, _ = b.run(b.put(base, noise(8, 3000) + b"more", overwrite=True))
     assert [found.why for found in report.conflicts] == [REPLACED_MEANWHILE]
     report, _ = b.run(b.put(b.look(), noise(8, 3000) + b"more", overwrite=True))
     assert not report.conflicts
-    world.now_s += GRACE_S
+    world.now_s += REPLACE_GRACE_S
     a.run(a.put(a.look(), b"x"))
     assert a.read()[0] == b"x"
 
@@ -182,7 +182,7 @@ def test_old_blocks_survive_the_grace_and_no_longer():
     base = writer.make(noise(10, 3000), atomic=True)
     old = {block_name(base.genesis.file, part.id) for part in base.parts}
     state = base
-    for seconds, there in ((0, True), (GRACE_S - 1, True), (2, False)):
+    for seconds, there in ((0, True), (REPLACE_GRACE_S - 1, True), (2, False)):
         world.now_s += seconds
         _, state = writer.run(writer.put(state, noise(world.now_s, 3000)))
         assert (old <= set(world.names())) is there

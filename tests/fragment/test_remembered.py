@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from ares.client import local_copy as remembered
-from ares.client.local_copy import FORMAT, LocalName, Remembered, cache_directory
+from ares.client.local_copy import REMEMBERED_FORMAT, LocalName, Remembered, cache_directory
 from ares.fragment.block import BlockId, Genesis, Part
 from ares.fragment.divide import Sizes
 from ares.fragment.read import FileState
@@ -118,10 +118,10 @@ def broken(data: bytes) -> dict[str, bytes]:
     return {
         "empty": b"",
         "cut off": data[:-1],
-        "another format": bytes([FORMAT + 1]) + data[1:],
-        "not MessagePack": bytes([FORMAT]) + b"\xc1",
-        "another shape": bytes([FORMAT]) + msgspec.msgpack.encode([1, 2]),
-        "somebody else's": bytes([FORMAT]) + msgspec.msgpack.encode([foreign, state()]),
+        "another format": bytes([REMEMBERED_FORMAT + 1]) + data[1:],
+        "not MessagePack": bytes([REMEMBERED_FORMAT]) + b"\xc1",
+        "another shape": bytes([REMEMBERED_FORMAT]) + msgspec.msgpack.encode([1, 2]),
+        "somebody else's": bytes([REMEMBERED_FORMAT]) + msgspec.msgpack.encode([foreign, state()]),
         "impossible sizes": data.replace(
             msgspec.msgpack.encode(Sizes()), msgspec.msgpack.encode([3, 2, 1])
         ),
@@ -151,7 +151,7 @@ def test_it_is_nobody_elses_business(cache: Remembered, tmp_path: Path) -> None:
 
 
 def test_the_oldest_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remembered, "ENTRIES_MAX", 5)
+    monkeypatch.setattr(remembered, "REMEMBERED_COPIES_MAX", 5)
     cache = Remembered(tmp_path)
     (tmp_path / "somebody else's").write_text("stays")
     copies = [msgspec.structs.replace(COPY, path=b"/%d" % number) for number in range(8)]

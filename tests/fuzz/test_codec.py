@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ares.model.codec import VERSION, decode, encode
+from ares.model.codec import WIRE_VERSION, decode, encode
 from ares.model.configuration import Configuration, Server
 from ares.model.errors import BadMessage
 from ares.model.identity import DomainName, ServerId
@@ -20,7 +20,7 @@ from ares.testing.fuzz.fuzz_attacks import Mint
 
 from ..property.strategies import messages
 
-PREFIX = bytes([VERSION])
+PREFIX = bytes([WIRE_VERSION])
 RUNS = 5_000
 
 

@@ -8,14 +8,14 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from ares.consensus.etcd import FORMAT as ETCD_FORMAT
-from ares.consensus.etcd import MAGIC as ETCD_MAGIC
+from ares.consensus.etcd import ETCD_FORMAT as ETCD_FORMAT
+from ares.consensus.etcd import ETCD_MAGIC as ETCD_MAGIC
 from ares.consensus.etcd import UnreadableDecision
 from ares.consensus.etcd import _read as of_etcd
 from ares.consensus.raft.member import _decode as of_raft
-from ares.fragment.block import FORMAT, BlockId, Genesis, decode_genesis, encode_genesis
+from ares.fragment.block import BLOCK_FORMAT, BlockId, Genesis, decode_genesis, encode_genesis
 from ares.fragment.divide import Sizes
-from ares.model.codec import VERSION, decode, decode_replies, decode_requests, encode
+from ares.model.codec import WIRE_VERSION, decode, decode_replies, decode_requests, encode
 from ares.model.configuration import Configuration
 from ares.model.decision import Decision
 from ares.model.errors import BadBlock, BadMessage
@@ -35,7 +35,7 @@ ASKED = {kind.__name__ for kind in REQUESTS}
 
 
 def batch(content: list[Any]) -> list[bytes]:
-    return [bytes([VERSION]) + msgspec.msgpack.encode([content])]
+    return [bytes([WIRE_VERSION]) + msgspec.msgpack.encode([content])]
 
 
 def test_every_kind_of_message_is_looked_at() -> None:
@@ -102,7 +102,7 @@ def test_a_file_whose_time_no_calendar_has_is_not_read(modified_s: int) -> None:
     assert decode_genesis(encode_genesis(genesis), "f") == genesis
     fields = msgspec.msgpack.decode(msgspec.msgpack.encode(genesis)) | {"modified_s": modified_s}
     with pytest.raises(BadBlock, match="Expected `int`"):
-        decode_genesis(bytes([FORMAT]) + msgspec.msgpack.encode(fields), "f")
+        decode_genesis(bytes([BLOCK_FORMAT]) + msgspec.msgpack.encode(fields), "f")
 
 
 @pytest.mark.parametrize("began_s", [-1.0, 1e300, float("nan"), float("inf")])

@@ -101,7 +101,7 @@ async def test_what_others_lack_too_is_kept_for_later(cluster, monkeypatch):
 
     No value is ever wrong, and the element heals as soon as a good server is back.
     """
-    monkeypatch.setattr(repairing, "ASK_S", 0.1)
+    monkeypatch.setattr(repairing, "REPAIR_ASK_S", 0.1)
     store, rng = cluster.manager(1.0), random.Random(3)
     values = await filled(store)
     await cluster.settled()

@@ -3,7 +3,7 @@
 import pytest
 
 from ares.model.element import intact, sealed
-from ares.model.messages import PARTS_MAX, PutData
+from ares.model.messages import ELEMENT_PARTS_MAX, PutData
 from ares.model.tag import Tag
 from ares.replica.facts import Pointed, TagsTrimmed
 from ares.store.journal.format import (
@@ -72,7 +72,7 @@ def test_what_is_written_is_read():
 @pytest.mark.parametrize("bytes_each", [0, 4, 60])
 def test_what_an_earlier_release_took_in_more_parts_than_are_taken_now_comes_in_one(bytes_each):
     """The element was acknowledged: a store with such an element starts, and serves the element."""
-    count, tag = PARTS_MAX + 9, Tag(1, 1)
+    count, tag = ELEMENT_PARTS_MAX + 9, Tag(1, 1)
     element = sealed(
         INITIAL.id, "many", tag, 1, 5, (b"1234" * 10, *[b"p" * bytes_each] * (count - 1))
     )

@@ -427,7 +427,7 @@ async def test_the_same_is_recovered_whoever_waited(tmp_path):
 
 
 def test_the_waits_of_a_thread_are_what_the_system_says(tmp_path, monkeypatch):
-    monkeypatch.setattr(processor_waits, "_OWN", str(tmp_path / "schedstat"))
+    monkeypatch.setattr(processor_waits, "_OWN_SCHEDSTAT", str(tmp_path / "schedstat"))
     (tmp_path / "schedstat").write_text("1000 2000000 7\n")
     waits = ProcessorWaits()
     assert waits() == pytest.approx(0.002)
@@ -437,5 +437,5 @@ def test_the_waits_of_a_thread_are_what_the_system_says(tmp_path, monkeypatch):
 
 def test_where_the_system_does_not_say_there_are_none(monkeypatch):
     assert ProcessorWaits()() >= 0.0
-    monkeypatch.setattr(processor_waits, "_OWN", "/nonexistent")
+    monkeypatch.setattr(processor_waits, "_OWN_SCHEDSTAT", "/nonexistent")
     assert ProcessorWaits()() == 0.0

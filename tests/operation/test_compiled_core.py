@@ -21,7 +21,7 @@ from ares.model.messages import Description
 from ares.platform import compiled
 from ares.platform.compiled import PYTHON, RUST
 from ares.platform.interpreter import python
-from ares.platform.metrics import REPLY_S, Histogram
+from ares.platform.metrics import REPLY_S_BUCKETS, Histogram
 from ares.server.prometheus import of_process, render
 from ares.server.storage_server import StorageServer
 from tests.journal.serving import plain, requests
@@ -85,7 +85,7 @@ async def test_a_server_tells_its_core_to_clients_and_to_prometheus():
     assert (described.core, _server_data(described)["core"]) == (compiled.NAME, compiled.NAME)
     assert (
         f'core="{compiled.NAME}"'
-        in render(of_process("s1", "server", True, Histogram(REPLY_S))).decode()
+        in render(of_process("s1", "server", True, Histogram(REPLY_S_BUCKETS))).decode()
     )
 
 

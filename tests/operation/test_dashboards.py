@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from ares.model.messages import ConsensusDescription, GetTag, Stored
 from ares.platform.interpreter import python
-from ares.platform.metrics import DISK_S, REPLY_S, Autopiloted, Histogram, Traffic
+from ares.platform.metrics import DISK_S_BUCKETS, REPLY_S_BUCKETS, Autopiloted, Histogram, Traffic
 from ares.server.prometheus import of_member, of_process, of_server, of_traffic, render
 from ares.server.storage_server import StorageServer
 from ares.sharedlog.log_state import HeldLogs
@@ -199,16 +199,16 @@ async def exported() -> set[str]:
     full = replace(
         vitals,
         description=replace(vitals.description, stored=Stored(1, 1, free_bytes=1)),
-        commits=Histogram(DISK_S),
+        commits=Histogram(DISK_S_BUCKETS),
         logs=HeldLogs(1, 1, 1, 1, 1, 1, 1),
     )
     traffic = Traffic()
     traffic.count_batch([GetTag(1, INITIAL.id, "a")], [b"1"])
     pages = [
         [
-            *of_process("s0", "server", True, Histogram(REPLY_S)),
+            *of_process("s0", "server", True, Histogram(REPLY_S_BUCKETS)),
             *of_traffic(traffic, 0, 0),
-            *of_server(full, Histogram(DISK_S)),
+            *of_server(full, Histogram(DISK_S_BUCKETS)),
         ],
         [*of_member(ConsensusDescription(0, "r0", "r0", 1, 1, 1, 1), 0, 0, Autopiloted())],
     ]

@@ -19,7 +19,14 @@ from ares.model.messages import (
     WriteConfig,
 )
 from ares.net.batching import BatchListener
-from ares.platform.metrics import DISK_S, REPLY_S, Autopiloted, Histogram, Traffic, holding
+from ares.platform.metrics import (
+    DISK_S_BUCKETS,
+    REPLY_S_BUCKETS,
+    Autopiloted,
+    Histogram,
+    Traffic,
+    holding,
+)
 from ares.server.prometheus import of_member, of_process, of_server, of_traffic, render
 from ares.server.storage_server import StorageServer
 from tests.journal.serving import INITIAL, NEXT, PHOTOS, plain, put, requests
@@ -117,14 +124,14 @@ def test_what_is_being_moved_and_how_many_servers_may_fail():
 async def test_the_page_of_a_server():
     host = StorageServer(plain(requests(50)))
     vitals = host.vitals()
-    commits = Histogram(DISK_S)
+    commits = Histogram(DISK_S_BUCKETS)
     commits.add(0.003)
     stored = replace(
         vitals,
         description=replace(vitals.description, stored=Stored(100, 50, 2, 3)),
         commits=commits,
     )
-    queueing = Histogram(REPLY_S)
+    queueing = Histogram(REPLY_S_BUCKETS)
     found = samples(
         render([*of_process("s1", "server", True, queueing), *of_server(stored, commits)]).decode()
     )
@@ -190,7 +197,7 @@ async def test_no_name_that_a_client_chose_is_on_the_page():
     replica = plain([put("secret-object", 1, b"data")])
     other = Configuration.abd(PHOTOS.servers).at("secret-domain", 0, INITIAL.id)
     assert replica.introduce(other) is None
-    page = render(of_server(StorageServer(replica).vitals(), Histogram(DISK_S)))
+    page = render(of_server(StorageServer(replica).vitals(), Histogram(DISK_S_BUCKETS)))
     assert b"secret" not in page
     assert b"ares_objects 1.0" in page
 

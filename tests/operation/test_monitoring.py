@@ -11,7 +11,7 @@ import pytest
 from ares.model.errors import ConsensusUnavailable
 from ares.model.messages import ConsensusDescription
 from ares.net.transports import listener_at
-from ares.platform.metrics import DISK_S, Histogram, Traffic
+from ares.platform.metrics import DISK_S_BUCKETS, Histogram, Traffic
 from ares.server import monitor as monitoring
 from ares.server.monitor import Monitor, WatchedMember, WatchedServer
 from ares.server.storage_server import StorageServer
@@ -40,7 +40,7 @@ async def test_one_life(monitor):
     status, told = await elsewhere(health, monitor.address)
     assert (status, told) == (503, {"id": "s1", "serving": False, "why": "it is starting"})
     assert (await elsewhere(fetch, monitor.address, "/metrics"))[0] == 503
-    monitor.watch(WatchedServer(StorageServer(plain(requests(20))), Histogram(DISK_S)))
+    monitor.watch(WatchedServer(StorageServer(plain(requests(20))), Histogram(DISK_S_BUCKETS)))
     status, told = await elsewhere(health, monitor.address)
     assert status == 200
     assert (told["serving"], told["kind"], told["durable"], told["configurations"]) == (
@@ -59,7 +59,7 @@ async def test_one_life(monitor):
 
 async def test_an_event_loop_that_is_stuck_is_told(monitor, monkeypatch):
     monkeypatch.setattr(monitoring, "LOOK_S", 0.05)
-    monitor.watch(WatchedServer(StorageServer(plain([])), Histogram(DISK_S)))
+    monitor.watch(WatchedServer(StorageServer(plain([])), Histogram(DISK_S_BUCKETS)))
     told, done = [], threading.Event()
 
     def ask():
@@ -85,7 +85,7 @@ async def test_a_full_disk_is_told_and_told_to_be_over(monitor, tmp_path):
     disk = SmallDisk(400 * KIB)
     node = Node(log_journal(tmp_path / "j", disk))
     host, later, failures = host_of(node)
-    monitor.watch(WatchedServer(host, Histogram(DISK_S)))
+    monitor.watch(WatchedServer(host, Histogram(DISK_S_BUCKETS)))
     assert (await elsewhere(health, monitor.address))[0] == 200
     taken = await fill(host, later)
     status, told = await elsewhere(health, monitor.address)

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from ares.platform.metrics import REPLY_S, Histogram
+from ares.platform.metrics import REPLY_S_BUCKETS, Histogram
 from ares.server.queue_probe import MISSED_MAX, PROBE_EVERY_S, QueueProbe
 from tests.process.command_line import running_cluster
 
@@ -18,7 +18,7 @@ async def until_counted(waits: Histogram, times: int) -> None:
 
 
 async def test_an_event_loop_that_is_held_up_is_counted_as_often_as_it_was_asked():
-    waits = Histogram(REPLY_S)
+    waits = Histogram(REPLY_S_BUCKETS)
     probe = QueueProbe(waits)
     probe.start()
     try:
@@ -30,19 +30,19 @@ async def test_an_event_loop_that_is_held_up_is_counted_as_often_as_it_was_asked
         await until_counted(waits, before + 6)
     finally:
         probe.close()
-    assert sum(waits.counts[REPLY_S.index(1.0) :]) >= 1
-    assert sum(waits.counts[REPLY_S.index(0.5) :]) >= 3
+    assert sum(waits.counts[REPLY_S_BUCKETS.index(1.0) :]) >= 1
+    assert sum(waits.counts[REPLY_S_BUCKETS.index(0.5) :]) >= 3
 
 
 async def test_a_wait_of_a_day_is_counted_in_no_time():
-    waits = Histogram(REPLY_S)
+    waits = Histogram(REPLY_S_BUCKETS)
     QueueProbe(waits)._note(time.perf_counter() - 86400)
     assert sum(waits.counts) == MISSED_MAX + 1
     assert waits.counts[-1] == MISSED_MAX + 1
 
 
 async def test_it_ends_while_a_probe_waits():
-    probe = QueueProbe(Histogram(REPLY_S))
+    probe = QueueProbe(Histogram(REPLY_S_BUCKETS))
     probe.start()
     time.sleep(2 * PROBE_EVERY_S)  # noqa: ASYNC251 (a probe waits)
     probe.close()
@@ -53,7 +53,7 @@ async def test_it_ends_while_a_probe_waits():
 
 def test_it_ends_with_a_loop_that_was_closed_before():
     async def probed() -> QueueProbe:
-        probe = QueueProbe(Histogram(REPLY_S))
+        probe = QueueProbe(Histogram(REPLY_S_BUCKETS))
         probe.start()
         return probe
 

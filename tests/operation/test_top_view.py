@@ -34,7 +34,7 @@ from ares.model.messages import (
     Stored,
     TagReply,
 )
-from ares.platform.metrics import REPLY_S, Traffic
+from ares.platform.metrics import REPLY_S_BUCKETS, Traffic
 
 SERVERS = tuple(
     Server(f"s{number}", f"10.0.0.{number}:7400", f"{number:032x}") for number in range(5)
@@ -42,7 +42,7 @@ SERVERS = tuple(
 C0 = Configuration.ec(SERVERS, k=3).at("default", 0)
 C1 = Configuration.abd(SERVERS[:3]).at("default", 1, C0.id)
 TIMES = {"read_p99_s": 0.012, "write_p99_s": 0.003}
-NOTHING = Durations(REPLY_S, (0,) * (len(REPLY_S) + 1))
+NOTHING = Durations(REPLY_S_BUCKETS, (0,) * (len(REPLY_S_BUCKETS) + 1))
 
 
 def durations(*seconds: float) -> Durations:
@@ -456,7 +456,7 @@ def test_work_is_counted_and_travels():
     assert PutData not in traffic.requests or traffic.requests[PutData] == 0
 
 
-def odd(bounds_s=REPLY_S, counts=None) -> Durations:
+def odd(bounds_s=REPLY_S_BUCKETS, counts=None) -> Durations:
     return Durations(
         tuple(bounds_s), tuple([0] * (len(bounds_s) + 1) if counts is None else counts)
     )
@@ -485,7 +485,7 @@ def odd(bounds_s=REPLY_S, counts=None) -> Durations:
         {"work": work(1, odd([1.0, float("inf")]))},
         {"work": work(1, odd([-1.0, 1.0]))},
         {"work": work(1, odd([2.0, 1.0]))},
-        {"work": work(1, odd(counts=[-1] * (len(REPLY_S) + 1)))},
+        {"work": work(1, odd(counts=[-1] * (len(REPLY_S_BUCKETS) + 1)))},
     ],
 )
 def test_what_no_server_can_say_is_not_believed(told_by_it):

@@ -28,10 +28,10 @@ ENTRY = (b"command", 1, 1)
 
 def test_messages():
     header, *rest = codec.encode([ReadConfig(1, b"c")])
-    newer = bytes([codec.VERSION + 1]) + header[1:]
+    newer = bytes([codec.WIRE_VERSION + 1]) + header[1:]
     with pytest.raises(
         BadMessage,
-        match=f"message format {codec.VERSION + 1}, and this program speaks {codec.VERSION}: use "
+        match=f"message format {codec.WIRE_VERSION + 1}, and this program speaks {codec.WIRE_VERSION}: use "
         "the same release",
     ):
         codec.decode([newer, *rest])
@@ -61,7 +61,7 @@ def cluster(directory: Path, **more) -> Settings:
 def test_a_cluster_file(tmp_path):
     path = cluster(tmp_path / "c").path
     text = path.read_text().replace(
-        f"format = {cluster_tables.FORMAT}", f"format = {cluster_tables.FORMAT + 1}"
+        f"format = {cluster_tables.CLUSTER_FORMAT}", f"format = {cluster_tables.CLUSTER_FORMAT + 1}"
     )
     path.write_text(text.replace("[initial]", "[initial]\nsomething_new = 1"))
     with pytest.raises(
@@ -107,7 +107,7 @@ def test_the_directory_of_a_consensus_member(tmp_path):
     directory = MemberDirectory(tmp_path / "r0")
     directory.lock(ServerId("r0"))
     directory.unlock()
-    assert directory.format.read_text() == f"{raft_directory.FORMAT}\n"
+    assert directory.format.read_text() == f"{raft_directory.RAFT_FORMAT}\n"
     directory.format.write_text("2\n")
     with pytest.raises(
         BadInput,
@@ -138,7 +138,7 @@ def test_the_dump_of_a_consensus_member(tmp_path, monkeypatch):
     directory.write_dump(directory.dump, dump)
     assert directory.read_dump().last == ENTRY
     with monkeypatch.context() as newer:
-        newer.setattr(raft_directory, "FORMAT", 2)
+        newer.setattr(raft_directory, "RAFT_FORMAT", 2)
         directory.write_dump(directory.dump, dump)
     with pytest.raises(
         BadInput,
@@ -157,14 +157,14 @@ def test_a_block_of_a_file():
         with pytest.raises(
             BadBlock, match="format 2, and this program reads up to 1: use a newer release of ares"
         ):
-            decode(bytes([block.FORMAT + 1]) + b"anything", "f")
+            decode(bytes([block.BLOCK_FORMAT + 1]) + b"anything", "f")
 
 
 def test_what_a_copy_was_made_from(tmp_path, caplog):
     """A newer entry is skipped with a notice: no data is lost."""
     copy = remembered.LocalName(b"c", "d", "f", b"/x")
     path = remembered._entry_path(tmp_path, copy)
-    path.write_bytes(bytes([remembered.FORMAT + 1]) + b"anything")
+    path.write_bytes(bytes([remembered.REMEMBERED_FORMAT + 1]) + b"anything")
     assert remembered.Remembered(tmp_path).recall(copy) is None
     assert "is not an entry of this release and is ignored" in caplog.text
     assert path.exists()

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ares.model.codec import VERSION, decode, encode
+from ares.model.codec import WIRE_VERSION, decode, encode
 from ares.model.errors import BadMessage
 
 from .strategies import BY_TYPE, batches
@@ -64,7 +64,7 @@ def test_flipped_bits_never_raise_anything_else(batch, data):
 @given(st.lists(st.binary(max_size=60), max_size=4))
 def test_random_bytes_never_raise_anything_else(frames):
     garbled(frames)
-    garbled([bytes([VERSION]) + (frames[0] if frames else b""), *frames[1:]])
+    garbled([bytes([WIRE_VERSION]) + (frames[0] if frames else b""), *frames[1:]])
 
 
 json = st.recursive(
@@ -89,14 +89,16 @@ tagged = st.builds(
 @quick
 @given(json | st.lists(tagged, max_size=3))
 def test_well_formed_nonsense_never_raises_anything_else(value):
-    garbled([bytes([VERSION]) + msgspec.msgpack.encode(value)])
+    garbled([bytes([WIRE_VERSION]) + msgspec.msgpack.encode(value)])
 
 
 @quick
-@given(batches, st.integers(0, 255).filter(lambda version: version != VERSION))
+@given(batches, st.integers(0, 255).filter(lambda version: version != WIRE_VERSION))
 def test_another_version_is_named(batch, version):
     frames = encode(batch)
-    with pytest.raises(BadMessage, match=f"format {version}, and this program speaks {VERSION}"):
+    with pytest.raises(
+        BadMessage, match=f"format {version}, and this program speaks {WIRE_VERSION}"
+    ):
         decode([bytes([version]) + frames[0][1:], *frames[1:]])
 
 
@@ -109,7 +111,7 @@ def test_a_frame_too_many_is_refused(batch, extra, data):
 
 
 def test_deep_nesting_is_refused():
-    assert garbled([bytes([VERSION]) + b"\x91" * 200_000]) is None
+    assert garbled([bytes([WIRE_VERSION]) + b"\x91" * 200_000]) is None
 
 
 def test_garbled_would_let_other_errors_through():

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from ares.dap.coding import coding_for
 from ares.engine.session import Session
-from ares.model.codec import VERSION, encode
+from ares.model.codec import WIRE_VERSION, encode
 from ares.model.configuration import Configuration, Server, Status, Successor
 from ares.model.element import sealed
 from ares.model.errors import BadMessage, ConnectionClosed
@@ -506,7 +506,7 @@ def test_a_number_out_of_bounds_is_refused_by_both(kind):
     for field in numbers(kind):
         for value in field.beyond:
             both = Both(CONFIGURATIONS[0])
-            frame = bytes([VERSION]) + msgspec.msgpack.encode([message(kind, field, value)])
+            frame = bytes([WIRE_VERSION]) + msgspec.msgpack.encode([message(kind, field, value)])
             for twin in both.twins:
                 before = repr(twin.session._last_call)
                 with pytest.raises(BadMessage):

@@ -11,7 +11,7 @@ from ares.engine.effects import Gather
 from ares.model.configuration import Configuration
 from ares.model.element import sealed
 from ares.model.errors import Unavailable
-from ares.model.identity import DEFAULT_DOMAIN, DIRECTORY, ClientId
+from ares.model.identity import DEFAULT_DOMAIN, DIRECTORY_PREFIX, ClientId
 from ares.model.messages import GetData, PutData, Reason, Refused
 from ares.model.tag import TAG_ZERO, Tag
 from ares.model.value import TOMBSTONE
@@ -123,7 +123,7 @@ def test_a_pass_goes_through_all_pages_of_both(world, monkeypatch):
 
 
 def test_large_values_come_one_after_the_other(world, monkeypatch):
-    monkeypatch.setattr(mirroring, "LARGE_BYTES", 10_000)
+    monkeypatch.setattr(mirroring, "LARGE_COPY_BYTES", 10_000)
     client = world.client()
     for number in range(3):
         client.run(write(client.view, f"k{number}", b"v" * 20_000))
@@ -271,10 +271,10 @@ def test_a_mirror_that_refuses_everything_ends_the_pass(world, monkeypatch):
 def test_names_of_the_projects_own_are_not_copied(world):
     client = world.client()
     client.run(mention(client.view, "\0file/x"))
-    client.run(write(client.view, DIRECTORY + "photos", b"an entry"))
+    client.run(write(client.view, DIRECTORY_PREFIX + "photos", b"an entry"))
     client.run(write(client.view, "\x01", b"a user's"))
     assert client.run(copying(client)).objects == 1
-    assert held(client, DIRECTORY + "photos").tag == TAG_ZERO
+    assert held(client, DIRECTORY_PREFIX + "photos").tag == TAG_ZERO
     assert held(client, "\x01").value == b"a user's"
 
 

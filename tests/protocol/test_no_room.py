@@ -7,7 +7,7 @@ import itertools
 
 import pytest
 
-from ares.engine.jobs import RESEND_S
+from ares.engine.jobs import ROUND_RESEND_S
 from ares.model.configuration import Configuration
 from ares.model.errors import Unavailable
 from ares.model.identity import DEFAULT_DOMAIN
@@ -75,7 +75,7 @@ def test_one_that_is_silent_may_have_stored_it():
     client = world.client()
     world.down = {"s2"}
     assert failure_of(client, write(client.view, "k", b"v")).may_have_taken_effect
-    assert world.now < RESEND_S, "it is not waited for long"
+    assert world.now < ROUND_RESEND_S, "it is not waited for long"
 
 
 def test_who_refuses_what_came_again_may_have_stored_it_before():

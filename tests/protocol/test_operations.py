@@ -5,7 +5,7 @@ import itertools
 import msgspec
 import pytest
 
-from ares.engine.jobs import RESEND_S
+from ares.engine.jobs import ROUND_RESEND_S
 from ares.model.configuration import Configuration
 from ares.model.errors import DecodeFailed, ObjectNotFound, Unavailable
 from ares.model.identity import DEFAULT_DOMAIN, ServerId
@@ -213,4 +213,4 @@ def test_lost_messages_are_sent_again():
     world.flights.clear()
     world.until(lambda: pending.ended)
     assert pending.result().number == 1
-    assert world.now >= RESEND_S
+    assert world.now >= ROUND_RESEND_S

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ares.engine.effects import Agree, Operation
-from ares.engine.session import TICK_S, Session
+from ares.engine.session import SESSION_TICK_S, Session
 from ares.model.codec import decode, encode
 from ares.model.configuration import Configuration, Server
 from ares.model.decision import DecisionTable
@@ -196,7 +196,7 @@ class World:
         )
 
     def tick(self) -> None:
-        self.now += TICK_S
+        self.now += SESSION_TICK_S
         for client in (*self.clients, *self.askers.values()):
             if not client.dead:
                 client.session.tick(self.now)

@@ -16,7 +16,7 @@ async def cluster(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[SecureCluster]:
     """Make a cluster; indirect parameters name a transport, or the default is ours."""
-    monkeypatch.setattr(clients_file, "LOOK_AGAIN_S", 0.0)
+    monkeypatch.setattr(clients_file, "CLIENTS_LOOK_S", 0.0)
     monkeypatch.setattr(
         native, "ROLL_CALL_S", 1e6
     )  # otherwise a client with a revoked key might lose the connection before the refusal

@@ -8,8 +8,8 @@ import pytest
 from ares.model.configuration import Configuration, Server, Status, Successor
 from ares.model.identity import (
     DEFAULT_DOMAIN,
-    DIRECTORY,
-    FOLLOWING,
+    DIRECTORY_PREFIX,
+    FOLLOWING_PREFIX,
     CallId,
     ClientId,
     ConfigurationId,
@@ -128,8 +128,8 @@ REQUESTS: dict[Role, list[AnyMessage]] = {
         Trim(CALL, C0.id, 1),
     ],
     Role.RECONFIGURE: [
-        put(f"{DIRECTORY}photos"),
-        put(f"{FOLLOWING}photos"),
+        put(f"{DIRECTORY_PREFIX}photos"),
+        put(f"{FOLLOWING_PREFIX}photos"),
         *map(put, ("\0mine", "\0", "\0block", "\0\0file/x", "\0filex")),
         CollectConfig(CALL, C0.id, FINAL),
         Finalize(CALL, C0.id),

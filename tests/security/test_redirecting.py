@@ -20,7 +20,7 @@ from ares.model.errors import (
     NotAuthorized,
     Unavailable,
 )
-from ares.model.identity import DIRECTORY, CallId, ObjectName
+from ares.model.identity import DIRECTORY_PREFIX, CallId, ObjectName
 from ares.model.messages import (
     Ack,
     AnyMessage,
@@ -40,7 +40,7 @@ from ares.security.roles import Admission
 
 from .cluster import TIMEOUT_S, SecureCluster, within
 
-ENTRY = ObjectName(f"{DIRECTORY}photos")
+ENTRY = ObjectName(f"{DIRECTORY_PREFIX}photos")
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import ares
 from ares.model.errors import AppendUncertain, PositionTaken, Unavailable
 from ares.model.identity import ClientId
 from ares.model.log_messages import Appended, AppendOutcome
-from ares.sharedlog.appending import RESEND_S, TOGETHER_BYTES_MAX, TOGETHER_MAX, Appender
+from ares.sharedlog.appending import APPEND_RESEND_S, TOGETHER_BYTES_MAX, TOGETHER_MAX, Appender
 
 from .chains import call, chain
 
@@ -86,7 +86,7 @@ def test_what_is_called_before_anything_leaves_is_one_append_and_each_caller_get
     (second,) = client.sent()
     client.answer(first, AppendOutcome.DONE, 7)
     assert client.told == [7, 8, 10]
-    client.appender.tick(RESEND_S)
+    client.appender.tick(APPEND_RESEND_S)
     (copy,) = client.sent()
     assert (copy.number, copy.entries) == (second.number, (b"e",))
 
@@ -142,7 +142,7 @@ def test_everything_unanswered_is_sent_again_from_a_gap_on_and_when_the_head_is_
     assert [each.number for each in client.sent()] == [2, 3]
     client.answer(copies[1], AppendOutcome.GAP, 1)
     assert client.sent() == [], "an answer to an older copy says nothing about the last one"
-    client.appender.tick(RESEND_S)
+    client.appender.tick(APPEND_RESEND_S)
     assert [each.number for each in client.sent()] == [1, 2, 3]
     assert client.appender.stalled
     client.appender.moved(chain(1, 9), 1.0)
@@ -176,7 +176,7 @@ def test_a_number_that_was_sent_once_goes_on_and_one_sent_twice_is_uncertain(cli
     (again,) = client.sent()
     assert (again.client, again.number, again.since) == (1, 1, 6)
     client.append()
-    client.appender.tick(RESEND_S)
+    client.appender.tick(APPEND_RESEND_S)
     copies = client.sent()
     client.append(timeout_s=99)
     client.sent()

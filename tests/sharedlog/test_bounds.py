@@ -8,7 +8,7 @@ from ares.model.codec import decode, decode_replies, encode
 from ares.model.configuration import Configuration
 from ares.model.identity import NO_CALL, CallId, ConfigurationId
 from ares.model.log_messages import (
-    ENTRIES_MAX,
+    BATCH_ENTRIES_MAX,
     ENTRY_BYTES_MAX,
     RECORD_BYTES_MAX,
     Append,
@@ -40,7 +40,7 @@ def an_append(**more):
         an_append(number=0),
         an_append(lowest=0),
         an_append(entries=()),
-        an_append(entries=(b"",) * (ENTRIES_MAX + 1)),
+        an_append(entries=(b"",) * (BATCH_ENTRIES_MAX + 1)),
         an_append(entries=(bytes(ENTRY_BYTES_MAX + 1),)),
         ReadLog(CallId(1), ID, -1),
         ReadLog(CallId(1), ID, POSITION_MAX + 1),
@@ -98,7 +98,7 @@ def test_what_is_no_position(position):
     "entries",
     [
         [],
-        [b""] * (ENTRIES_MAX + 1),
+        [b""] * (BATCH_ENTRIES_MAX + 1),
         [bytes(ENTRY_BYTES_MAX + 1)],
         [bytes(ENTRY_BYTES_MAX)] * (RECORD_BYTES_MAX // ENTRY_BYTES_MAX + 1),
     ],

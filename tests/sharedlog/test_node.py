@@ -10,7 +10,7 @@ from ares.model.codec import decode_requests, encode
 from ares.model.configuration import Status, Successor
 from ares.model.identity import NO_CALL
 from ares.model.log_messages import (
-    ENTRIES_MAX,
+    BATCH_ENTRIES_MAX,
     RECORDS_MAX,
     Append,
     Appended,
@@ -314,7 +314,7 @@ def test_a_read_that_follows_is_held_until_there_is_something(wired):
         (append(1, of=chain(5)), Reason.UNKNOWN_CONFIGURATION),
         (structs.replace(append(1), lowest=2), Reason.BAD_REQUEST),
         (structs.replace(append(1), entries=()), Reason.BAD_REQUEST),
-        (structs.replace(append(1), entries=(b"",) * (ENTRIES_MAX + 1)), Reason.BAD_REQUEST),
+        (structs.replace(append(1), entries=(b"",) * (BATCH_ENTRIES_MAX + 1)), Reason.BAD_REQUEST),
         (Introduce(NO_CALL, chain(0, 0, ("s7", "s8"))), Reason.OTHER_CLUSTER),
         (Introduce(NO_CALL, chain(2, 5), (chain(1, 9),)), Reason.BAD_REQUEST),
         (Introduce(NO_CALL, chain(3, 5), (chain(1, 2),)), Reason.BAD_REQUEST),

@@ -295,7 +295,7 @@ def test_what_is_cancelled_ends_there():
 
 @pytest.mark.parametrize("most", [1, 4, 6])
 def test_a_long_operation_is_recorded_up_to_a_bound(monkeypatch, most):
-    monkeypatch.setattr(subject, "PARTS_MAX", most)
+    monkeypatch.setattr(subject, "RECORDED_PARTS_MAX", most)
     rig = Traced()
     rig.run(write(rig.view, "x", b"value"))
     rig.answer()
@@ -306,7 +306,7 @@ def test_a_long_operation_is_recorded_up_to_a_bound(monkeypatch, most):
 
 
 def test_a_long_operation_keeps_nothing_of_what_has_ended(monkeypatch):
-    monkeypatch.setattr(subject, "PARTS_MAX", 50)
+    monkeypatch.setattr(subject, "RECORDED_PARTS_MAX", 50)
 
     def reads():
         for _ in range(100):

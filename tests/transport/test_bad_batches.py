@@ -5,7 +5,7 @@ import typing
 
 import pytest
 
-from ares.model.codec import VERSION, encode
+from ares.model.codec import WIRE_VERSION, encode
 from ares.model.errors import BadInput
 from ares.model.identity import CallId, ClientId, ConfigurationId, ObjectName, ServerId
 from ares.model.messages import Ack, AnyMessage, Element, GetTag, PutData, Reason, Refused
@@ -22,14 +22,14 @@ _LARGE = PutData(
 )
 _TWO_LARGE = encode([_LARGE, _LARGE])
 BAD_BATCHES = {
-    "another version": [bytes([VERSION + 1]) + encode([get_tag(1)])[0][1:]],
-    "our version, then garbage": [bytes([VERSION]) + b"\xc1\xff\x00garbage"],
+    "another version": [bytes([WIRE_VERSION + 1]) + encode([get_tag(1)])[0][1:]],
+    "our version, then garbage": [bytes([WIRE_VERSION]) + b"\xc1\xff\x00garbage"],
     "garbage": [b"GET / HTTP/1.1\r\n\r\n"],
     "cut off": [encode([get_tag(1)])[0][:-3]],
     "bytes too many": [encode([get_tag(1)])[0] + b"\x00"],
     "an element's frame is missing": _TWO_LARGE[:-1],
     "a frame too many": [*_TWO_LARGE, b"more"],
-    "no such message": [bytes([VERSION]) + b"\x91\x92\x7b\x01"],
+    "no such message": [bytes([WIRE_VERSION]) + b"\x91\x92\x7b\x01"],
 }
 
 

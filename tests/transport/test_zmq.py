@@ -11,7 +11,7 @@ import pytest
 import zmq
 import zmq.asyncio
 
-from ares.model.codec import FRAME_BYTES_MAX, VERSION, decode, encode
+from ares.model.codec import FRAME_BYTES_MAX, WIRE_VERSION, decode, encode
 from ares.model.errors import BadInput
 from ares.model.identity import CallId, ServerId
 from ares.model.messages import AnyMessage, DataReply, Element
@@ -136,7 +136,7 @@ async def test_a_hose_of_garbage_leaves_memory_flat(zmq_wire: ZmqWire) -> None:
     client = zmq_wire.connect(server)
     chance = random.Random(7)
     garbage = [
-        [bytes([VERSION]) + chance.randbytes(4000)],
+        [bytes([WIRE_VERSION]) + chance.randbytes(4000)],
         [chance.randbytes(4000)],
         [b""],
         [chance.randbytes(40)] * 9,

@@ -6,7 +6,7 @@ See ares/dap/primitives.py.
 import pytest
 
 from ares.dap.coding import coding_for
-from ares.dap.primitives import LARGE_BYTES_MIN, DataAccess
+from ares.dap.primitives import LARGE_VALUE_BYTES_MIN, DataAccess
 from ares.engine.readiness import Readiness
 from ares.model.configuration import Configuration
 from ares.model.element import sealed
@@ -17,7 +17,7 @@ FIVE = [f"s{number}" for number in range(5)]
 EC = Configuration.ec(FIVE, 3).at("d", 1)
 ABD = Configuration.abd(FIVE).at("d", 1)
 TAG = Tag(1, 1)
-LARGE, SMALL = b"v" * LARGE_BYTES_MIN, b"v" * (LARGE_BYTES_MIN - 1)
+LARGE, SMALL = b"v" * LARGE_VALUE_BYTES_MIN, b"v" * (LARGE_VALUE_BYTES_MIN - 1)
 
 
 def read(access, value, get_version=False):

@@ -5,11 +5,11 @@ from collections import deque
 import pytest
 
 from ares.reconfig.throttle import (
-    BYTES_FIRST,
-    BYTES_MAX,
-    BYTES_MIN,
-    BYTES_QUEUE_S,
-    LOOK_AGAIN_S,
+    MOVING_BYTES_FIRST,
+    MOVING_BYTES_MAX,
+    MOVING_BYTES_MIN,
+    MOVING_BYTES_QUEUE_S,
+    QUEUE_LOOK_S,
     ByteWindow,
 )
 
@@ -29,43 +29,43 @@ def test_a_value_larger_than_the_window_moves_alone():
     assert window.enter(100 * MIB)
     assert not window.enter(1)
     window.leave(100 * MIB)
-    assert window.enter(BYTES_FIRST)
+    assert window.enter(MOVING_BYTES_FIRST)
 
 
 def test_without_a_queue_it_grows_to_its_limit():
     window = ByteWindow()
     window.took(1, 0.001, 0.0)
-    assert moved(window, 64 * KIB, 10_000) == BYTES_MAX
-    assert window.enter(BYTES_MAX // 2)
-    assert window.enter(BYTES_MAX // 2)
+    assert moved(window, 64 * KIB, 10_000) == MOVING_BYTES_MAX
+    assert window.enter(MOVING_BYTES_MAX // 2)
+    assert window.enter(MOVING_BYTES_MAX // 2)
     assert not window.enter(1)
 
 
 def test_it_is_halved_once_a_round_trip_while_rounds_queue_and_not_below_its_least():
     window = ByteWindow()
     window.took(1, 0.05, 0.0)
-    assert window.enter(BYTES_FIRST)
-    late_s = 0.05 + 2 * BYTES_QUEUE_S
+    assert window.enter(MOVING_BYTES_FIRST)
+    late_s = 0.05 + 2 * MOVING_BYTES_QUEUE_S
     window.took(1, late_s, 1.0)
     window.took(1, late_s, 1.0 + late_s / 2)
-    assert window.limit == BYTES_FIRST // 2
+    assert window.limit == MOVING_BYTES_FIRST // 2
     for number in range(20):
         window.took(1, late_s, 2.0 + number)
-    assert window.limit == BYTES_MIN
+    assert window.limit == MOVING_BYTES_MIN
 
 
 def test_the_servers_of_one_configuration_may_be_far_and_those_of_the_other_near():
     window = ByteWindow()
     window.took(1, 0.001, 0.0)
     window.took(2, 0.3, 0.1)
-    assert window.limit == BYTES_FIRST
-    window.took(1, 0.001 + 2 * BYTES_QUEUE_S, 0.2)
-    assert window.limit < BYTES_FIRST
+    assert window.limit == MOVING_BYTES_FIRST
+    window.took(1, 0.001 + 2 * MOVING_BYTES_QUEUE_S, 0.2)
+    assert window.limit < MOVING_BYTES_FIRST
 
 
 def test_a_look_is_due_now_and_then():
     window = ByteWindow()
-    begins = (5.0, 5.0 + LOOK_AGAIN_S / 2, 5.0 + LOOK_AGAIN_S, 5.01 + LOOK_AGAIN_S)
+    begins = (5.0, 5.0 + QUEUE_LOOK_S / 2, 5.0 + QUEUE_LOOK_S, 5.01 + QUEUE_LOOK_S)
     assert [window.wants_look(now) for now in begins] == [False, False, True, False]
 
 
@@ -90,5 +90,5 @@ def test_on_any_link_the_queue_is_short_and_the_link_busy(bytes_per_s):
             looks.append((max(now, free_at) + 0.02, now))
         if now > 10.0:
             queues.append(free_at - now)
-    assert max(queues) <= max(4 * BYTES_QUEUE_S, 3 * length / bytes_per_s)
+    assert max(queues) <= max(4 * MOVING_BYTES_QUEUE_S, 3 * length / bytes_per_s)
     assert sum(queue > 0 for queue in queues) > 0.8 * len(queues)

@@ -11,7 +11,7 @@ import pytest
 from ares.model.codec import (
     DETACHED_BYTES_MIN,
     FRAMES_MAX,
-    VERSION,
+    WIRE_VERSION,
     decode,
     decode_replies,
     decode_requests,
@@ -26,9 +26,9 @@ from ares.model.configuration import (
 )
 from ares.model.errors import BadMessage
 from ares.model.messages import (
+    ELEMENT_PARTS_MAX,
     LEFT_NAMED_MAX,
     PAGE_OBJECTS_MAX,
-    PARTS_MAX,
     Ack,
     DataReply,
     Describe,
@@ -83,8 +83,11 @@ def test_many_small_parts_are_large_together():
         ([], "1 to 65536 frames, not 0"),
         ([b""] * (FRAMES_MAX + 1), "1 to 65536 frames, not 65537"),
         ([b""], "message format none, and this program speaks 1"),
-        ([bytes([VERSION + 1]) + encode([])[0][1:]], "message format 2, and this program speaks 1"),
-        ([bytes([VERSION])], "not a batch of messages"),
+        (
+            [bytes([WIRE_VERSION + 1]) + encode([])[0][1:]],
+            "message format 2, and this program speaks 1",
+        ),
+        ([bytes([WIRE_VERSION])], "not a batch of messages"),
         ([*encode([put(LARGE)]), b"extra"], "3 frames, 2 of them used"),
         ([encode([put(SMALL)])[0], SMALL], "2 frames, 1 of them used"),
         (
@@ -109,10 +112,10 @@ def test_elements_in_the_wrong_order_of_frames_are_refused():
 @pytest.mark.parametrize("part", [b"", b"p" * 4, b"p" * 100])
 @pytest.mark.parametrize("message", [put, reply])
 def test_an_element_has_as_many_parts_as_the_largest_value_has_stripes(message, part):
-    whole = message(*[part] * PARTS_MAX)
+    whole = message(*[part] * ELEMENT_PARTS_MAX)
     assert decode(encode([whole])) == [whole]
-    with pytest.raises(BadMessage, match=f"`array` of length <= {PARTS_MAX}"):
-        decode(encode([message(*[part] * (PARTS_MAX + 1))]))
+    with pytest.raises(BadMessage, match=f"`array` of length <= {ELEMENT_PARTS_MAX}"):
+        decode(encode([message(*[part] * (ELEMENT_PARTS_MAX + 1))]))
 
 
 def test_parts_without_number_are_refused_before_they_take_memory():
@@ -214,7 +217,7 @@ def test_a_part_of_a_configuration_is_not_larger_than_the_whole(field, kind, cha
         [[8, 1, ["ec", servers, 1, 8, *(long if field == name else usual for name, usual in REST)]]]
     )
     assert (
-        most_memory_to_refuse(decode_requests, [bytes([VERSION]) + wrong], "of length <=")
+        most_memory_to_refuse(decode_requests, [bytes([WIRE_VERSION]) + wrong], "of length <=")
         < MANY + 32 * 1024
     )
 
@@ -236,7 +239,7 @@ def test_a_configuration_without_a_place_is_not_introduced(earlier):
     (message[3][0] if earlier else message[2])[ABD.__struct_fields__.index("index")] = UNPLACED
     wrong = msgspec.msgpack.encode([message])
     with pytest.raises(BadMessage, match="without a place in its sequence"):
-        decode_requests([bytes([VERSION]) + wrong])
+        decode_requests([bytes([WIRE_VERSION]) + wrong])
 
 
 def test_a_log_level_is_a_short_word():

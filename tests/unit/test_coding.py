@@ -10,7 +10,7 @@ from ares.model.configuration import Configuration
 from ares.model.element import PART_BYTES_MIN, is_in_crumbs
 from ares.model.errors import ConfigurationRefused, DecodeFailed
 from ares.model.identity import VALUE_BYTES_MAX
-from ares.model.messages import PARTS_MAX, Element
+from ares.model.messages import ELEMENT_PARTS_MAX, Element
 
 FIVE = [f"s{number}" for number in range(5)]
 ABD, EC = Configuration.abd(FIVE), Configuration.ec(FIVE, 3)
@@ -46,7 +46,7 @@ def test_more_than_k_elements_are_fine():
 @pytest.mark.parametrize("k", [1, 2, 3, 17, 30, 31])
 def test_elements_have_a_part_for_each_stripe_and_never_more_than_is_taken(k):
     """A server refuses more parts, and smaller parts."""
-    assert VALUE_BYTES_MAX // STRIPE_BYTES <= PARTS_MAX
+    assert VALUE_BYTES_MAX // STRIPE_BYTES <= ELEMENT_PARTS_MAX
     coding = coding_for(
         Configuration.ec([f"s{number}" for number in range(k + 1)], k, allow_no_faults=True)
     )

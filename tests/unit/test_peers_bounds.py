@@ -25,7 +25,7 @@ from ares.model.element import sealed
 from ares.model.errors import BadInput, BadMessage
 from ares.model.identity import (
     DEFAULT_DOMAIN,
-    DIRECTORY,
+    DIRECTORY_PREFIX,
     DOMAIN_BYTES_MAX,
     FILE_DOMAINS,
     KEY_BYTES_MAX,
@@ -282,7 +282,7 @@ def test_a_refusal_does_not_repeat_all_that_was_asked():
 
 def test_clients_refuse_prefixes_that_servers_refuse():
     checked_prefix("n" * KEY_BYTES_MAX)
-    before = DIRECTORY + FILE_DOMAINS
+    before = DIRECTORY_PREFIX + FILE_DOMAINS
     checked_prefix("n" * (KEY_BYTES_MAX - len(before)), before)
     for prefix, put_before in (
         ("n" * (KEY_BYTES_MAX + 1), ""),

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from ares.dap.coding import coding_for
-from ares.dap.reading import FIRST_BYTES, PATIENCE_S, TRIP_S_MAX, Reading, patience_s
+from ares.dap.reading import FIRST_BYTES, GET_DATA_PATIENCE_S, TRIP_S_MAX, Reading, patience_s
 from ares.model.configuration import Configuration, Status, Successor
 from ares.model.element import sealed
 from ares.model.messages import DELETED, DataReply
@@ -167,11 +167,11 @@ def test_agreement_ends_with_an_answer_that_disagrees():
 
 
 def test_patience_grows_with_the_value():
-    assert patience_s({}, 0.0) == PATIENCE_S
-    assert patience_s(answers(reply(0)), 1.0) < PATIENCE_S + 1e-6
+    assert patience_s({}, 0.0) == GET_DATA_PATIENCE_S
+    assert patience_s(answers(reply(0)), 1.0) < GET_DATA_PATIENCE_S + 1e-6
     assert patience_s(
         answers(DataReply(1, (NEW,), 2 * 10**8, TAG_ZERO, None, None), reply(1)), 0.0
-    ) == pytest.approx(PATIENCE_S + 1)
+    ) == pytest.approx(GET_DATA_PATIENCE_S + 1)
 
 
 def test_patience_is_that_of_a_connection_that_begins_slowly():

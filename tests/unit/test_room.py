@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from ares.engine.room import LOOK_S, Room
+from ares.engine.room import EXPIRY_LOOK_S, Room
 from ares.model.errors import ConnectionClosed, Unavailable
 
 
@@ -81,7 +81,7 @@ def test_what_waits_too_long_fails_and_says_that_it_was_not_sent():
     assert (name, type(error)) == (2, Unavailable)
     assert "write 2: it was not sent, for it waited for room behind 10 bytes" in str(error)
     assert "nothing was changed" in str(error)
-    rig.room.tick(5.0 + LOOK_S)
+    rig.room.tick(5.0 + EXPIRY_LOOK_S)
     assert [name for name, _ in rig.told] == [2, 1]
     rig.room.leave(10)
     assert (rig.room.taken, rig.told[2:]) == (0, [])

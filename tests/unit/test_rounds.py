@@ -3,7 +3,7 @@
 import pytest
 
 from ares.engine.effects import Gather
-from ares.engine.jobs import RESEND_S, SEND_BYTES_PER_S_EXPECTED, Job, Round, begin
+from ares.engine.jobs import ROUND_RESEND_S, SEND_BYTES_PER_S_EXPECTED, Job, Round, begin
 from ares.model.configuration import Configuration
 from ares.model.messages import REPLY_OF, Ack, DataReply, Element, GetData, PutData, ReadConfig
 from ares.model.tag import Tag
@@ -54,7 +54,9 @@ def test_a_request_for_each():
 @pytest.mark.parametrize("size", [0, 10**6])
 def test_large_values_have_more_time_before_they_are_sent_again(size):
     round = begun(put(size))
-    assert round.resend_at == pytest.approx(10.0 + RESEND_S + 5 * size / SEND_BYTES_PER_S_EXPECTED)
+    assert round.resend_at == pytest.approx(
+        10.0 + ROUND_RESEND_S + 5 * size / SEND_BYTES_PER_S_EXPECTED
+    )
     assert begun([put(size)] * 5).resend_at == round.resend_at
 
 

@@ -7,8 +7,8 @@ import itertools
 
 import pytest
 
-from ares.engine.jobs import RESEND_S
-from ares.engine.session import HINT_AGAIN_S, RESEND_S_MAX, STALL_S, TICK_S
+from ares.engine.jobs import ROUND_RESEND_S
+from ares.engine.session import HINT_AGAIN_S, ROUND_RESEND_S_MAX, ROUND_STALL_S, SESSION_TICK_S
 from ares.model.configuration import Configuration
 from ares.model.errors import ConfigurationRefused, NotAuthorized, Superseded, Unavailable
 from ares.model.messages import Ack, Introduce, ReadConfig, Reason, Refused, TagReply
@@ -73,11 +73,11 @@ def test_a_server_whose_reply_is_arriving_is_not_asked_again(rig):
     rig.session.receiving = lambda server: server == "s1"
     rig.start(once())
     rig.session.take_outbox()
-    rig.tick(RESEND_S + TICK_S)
+    rig.tick(ROUND_RESEND_S + SESSION_TICK_S)
     assert sorted(rig.session.take_outbox()) == ["s0", "s2"]
     assert rig.session.readiness.suspects == {"s0", "s2"}
     rig.session.receiving = lambda server: False
-    rig.tick(2 * RESEND_S + TICK_S)
+    rig.tick(2 * ROUND_RESEND_S + SESSION_TICK_S)
     assert sorted(rig.session.take_outbox()) == ["s0", "s1", "s2"]
 
 
@@ -85,10 +85,10 @@ def test_a_server_to_which_the_request_is_still_leaving_gets_no_copy(rig):
     rig.start(once())
     (call,) = {message.call for message in rig.session.take_outbox()["s0"]}
     rig.session.sending = lambda server, asked: (server, asked) == ("s1", call)
-    rig.tick(RESEND_S + TICK_S)
+    rig.tick(ROUND_RESEND_S + SESSION_TICK_S)
     assert sorted(rig.session.take_outbox()) == ["s0", "s2"]
     rig.session.sending = lambda server, asked: False
-    rig.tick(2 * RESEND_S + TICK_S)
+    rig.tick(2 * ROUND_RESEND_S + SESSION_TICK_S)
     assert sorted(rig.session.take_outbox()) == ["s0", "s1", "s2"]
 
 
@@ -121,7 +121,14 @@ def test_it_is_sent_again_ever_slower_to_those_who_are_silent(rig):
             assert sent == {server: [ReadConfig(1, C.id)] for server in ("s0", "s2")}
             times.append(rig.now)
     gaps = [after - before for before, after in itertools.pairwise([0, *times])]
-    assert gaps == [RESEND_S, 1.0, 2.0, RESEND_S_MAX, RESEND_S_MAX, RESEND_S_MAX]
+    assert gaps == [
+        ROUND_RESEND_S,
+        1.0,
+        2.0,
+        ROUND_RESEND_S_MAX,
+        ROUND_RESEND_S_MAX,
+        ROUND_RESEND_S_MAX,
+    ]
     assert rig.session.readiness.suspects == {"s0", "s2"}
     rig.reply("s0", Ack(1, None))
     assert rig.session.readiness.suspects == {"s2"}
@@ -293,7 +300,7 @@ def test_a_hint_moves_rounds_of_older_configurations_of_the_domain_only(rig):
 
 def test_a_stall_asks_for_a_hint_now_and_then(rig):
     rig.start(once())
-    rig.tick(STALL_S - 0.1)
+    rig.tick(ROUND_STALL_S - 0.1)
     assert rig.session.hints == []
     rig.tick(0.2)
     rig.tick(0.2)

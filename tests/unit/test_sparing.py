@@ -5,7 +5,7 @@ See ares/engine/session.py.
 
 import pytest
 
-from ares.engine.session import HEDGE_USUAL, TICK_S
+from ares.engine.session import HEDGE_USUAL, SESSION_TICK_S
 from ares.model.messages import Ack
 
 from .rig import C, Rig, once
@@ -46,7 +46,7 @@ def asked_after(rig, seconds):
 
 
 def test_a_quorum_is_asked_first_and_the_rest_when_that_is_slow(rig):
-    first, more = asked_after(rig, TICK_S)
+    first, more = asked_after(rig, SESSION_TICK_S)
     assert len(first) == 2
     assert more == SERVERS - first
 
@@ -62,5 +62,5 @@ def test_what_is_usual_is_waited_for(rig):
 def test_what_writes_to_disks_does_not_count_as_usual_for_queries(rig):
     for _ in range(ROUNDS):
         run(rig, SLOW_S)
-    first, more = asked_after(rig, TICK_S)
+    first, more = asked_after(rig, SESSION_TICK_S)
     assert more == SERVERS - first

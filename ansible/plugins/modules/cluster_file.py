@@ -141,7 +141,7 @@ def tables(parameters: dict, public: dict[str, str]) -> dict:
     from ares.cluster.cluster_file import PASSWORD_NAME
     from ares.cluster.cluster_keys import DECISIONS_ID, FIRST_CLIENT, KEYS_NAME
     from ares.cluster.home import new_identity
-    from ares.cluster.tables import FORMAT
+    from ares.cluster.tables import CLUSTER_FORMAT
 
     members = parameters["members"]
     initial = {
@@ -150,7 +150,7 @@ def tables(parameters: dict, public: dict[str, str]) -> dict:
         if value not in (None, "", 0, False)
     }
     values = {
-        "format": FORMAT,
+        "format": CLUSTER_FORMAT,
         "name": parameters["name"],
         "durability": parameters["durability"],
         "security": parameters["security"],

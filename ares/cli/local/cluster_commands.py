@@ -261,15 +261,19 @@ def _written(
 
 def _at_sites(plan: "Plan", sites: str) -> "Plan":
     """Return the plan with the servers of ``NAME:N,...``. Raises :class:`BadInput`."""
-    from ares.security.clients_file import NAME, NAME_EXPECTED
+    from ares.security.clients_file import CLIENT_NAME, CLIENT_NAME_EXPECTED
 
     counts: dict[str, int] = {}
     for part in sites.split(","):
         name, _, count = part.strip().rpartition(":")
-        if not NAME.fullmatch(name) or name in counts or not re.fullmatch("[1-9][0-9]{0,3}", count):
+        if (
+            not CLIENT_NAME.fullmatch(name)
+            or name in counts
+            or not re.fullmatch("[1-9][0-9]{0,3}", count)
+        ):
             raise BadInput(
                 "--sites takes each site once and how many servers are there, as in "
-                f"nantes:5,rennes:5, not {sites!r}; a site's name has {NAME_EXPECTED}; nothing "
+                f"nantes:5,rennes:5, not {sites!r}; a site's name has {CLIENT_NAME_EXPECTED}; nothing "
                 "was written"
             )
         counts[name] = int(count)

@@ -30,10 +30,10 @@ from ares.platform.trusted_files import (
 Entry = tuple[bytes, int, int]
 """An entry of the Raft log: command, index, term."""
 
-FORMAT = 1
+RAFT_FORMAT = 1
 """Format of the directory's files, and of the dump, which members also send to each other."""
 
-_MAGIC = b"ares-dump"
+_RAFT_MAGIC = b"ares-dump"
 _DIGEST_BYTES = 16
 
 
@@ -114,10 +114,10 @@ class MemberDirectory:
             else ""
         )
         if not found:
-            replace_durably(self.format, f"{FORMAT}\n")
-        elif found != str(FORMAT):
+            replace_durably(self.format, f"{RAFT_FORMAT}\n")
+        elif found != str(RAFT_FORMAT):
             why = (
-                f"it has format {found!r}, and this release knows {FORMAT}: use the release that "
+                f"it has format {found!r}, and this release knows {RAFT_FORMAT}: use the release that "
                 "wrote it, or a newer one"
             )
             raise BadInput(
@@ -179,7 +179,7 @@ class MemberDirectory:
 
     def write_dump(self, path: Path, dump: Dump) -> None:
         """Write ``dump`` to ``path``, the file about to become the dump."""
-        body = _MAGIC + bytes([FORMAT]) + msgspec.msgpack.encode(dump)
+        body = _RAFT_MAGIC + bytes([RAFT_FORMAT]) + msgspec.msgpack.encode(dump)
         with open(path, "wb", opener=opener) as file:
             file.write(_digest(body) + body)
 
@@ -189,12 +189,12 @@ class MemberDirectory:
         body = content[_DIGEST_BYTES:]
         if _digest(body) != content[:_DIGEST_BYTES]:
             raise self.damaged(self.dump, "its checksum does not fit")
-        head, content = body[: len(_MAGIC) + 1], body[len(_MAGIC) + 1 :]
-        if head[:-1] != _MAGIC:
+        head, content = body[: len(_RAFT_MAGIC) + 1], body[len(_RAFT_MAGIC) + 1 :]
+        if head[:-1] != _RAFT_MAGIC:
             raise self.damaged(self.dump, "it is not a dump")
-        if head[-1] != FORMAT:
+        if head[-1] != RAFT_FORMAT:
             raise BadInput(
-                f"{self.dump} has format {head[-1]}, and this release knows {FORMAT}: use the "
+                f"{self.dump} has format {head[-1]}, and this release knows {RAFT_FORMAT}: use the "
                 "same release of ares at every member"
             )
         try:

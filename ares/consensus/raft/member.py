@@ -8,8 +8,8 @@ for a slow disk. In the first case the command has to be handed in again, which 
 first proposal wins from any proposer and however often it comes. In the second case every copy
 delays all commands further, until every answer comes too late for the callers, who have given up
 and asked again. A command therefore outlasts its callers, callers with the same command join the
-command, and a command is handed in again after ATTEMPT_S and afterwards after twice as long each
-time.
+command, and a command is handed in again after COMMAND_RESEND_S and afterwards after twice as long
+each time.
 
 A member with a lost directory must be started again only while all other members run; the member
 copies their state in this case.
@@ -24,7 +24,7 @@ from typing import Any
 import msgspec
 
 from ares.cluster.settings import split_address
-from ares.cluster.tables import BEAT_S
+from ares.cluster.tables import BEAT_S_DEFAULT
 from ares.consensus.raft.directory import MemberDirectory
 from ares.consensus.raft.replicated import NOTE_BYTES_MAX, Outcome, ReplicatedTable, crossing
 from ares.model.configuration import Configuration
@@ -34,12 +34,12 @@ from ares.model.identity import NO_CALL, ClientId, DomainName, ServerId
 from ares.model.messages import ConsensusDescription, Decided
 from ares.model.quorum import NO_TROUBLES
 
-CONFIGURATION_BYTES_MAX = 64 * 1024
+DECISION_BYTES_MAX = 64 * 1024
 
-ATTEMPT_S = 1.0
-ATTEMPT_S_MAX = 8.0
+COMMAND_RESEND_S = 1.0
+COMMAND_RESEND_S_MAX = 8.0
 
-PAUSE_S = 0.05
+COMMAND_PAUSE_S = 0.05
 """Pause between a failure and the next attempt."""
 
 KEPT_S = 10.0
@@ -60,7 +60,7 @@ class _Command:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.outcome: asyncio.Future[Outcome] = loop.create_future()
         self.again_at_s = 0.0
-        self.attempt_s = ATTEMPT_S
+        self.attempt_s = COMMAND_RESEND_S
         self.asked = 0
         self.end: asyncio.TimerHandle | None = None
 
@@ -93,7 +93,7 @@ class Commands:
                 continue
             if not why:
                 return result
-            await asyncio.sleep(PAUSE_S)
+            await asyncio.sleep(COMMAND_PAUSE_S)
         raise ConsensusUnavailable(why)
 
     def _begun(self, key: Hashable, hand_in: HandIn, now_s: float) -> _Command:
@@ -103,7 +103,7 @@ class Commands:
         if now_s >= command.again_at_s:
             hand_in(crossing(loop, command.outcome))
             command.again_at_s = now_s + command.attempt_s
-            command.attempt_s = min(2 * command.attempt_s, ATTEMPT_S_MAX)
+            command.attempt_s = min(2 * command.attempt_s, COMMAND_RESEND_S_MAX)
         if key not in self._under_way:
             self._under_way[key] = command
             command.outcome.add_done_callback(lambda _: self._forget(key, command))
@@ -147,7 +147,7 @@ class RaftMember:
         raft_addresses: Mapping[ServerId, str],
         directory: Path,
         password: str,
-        beat_s: float = BEAT_S,
+        beat_s: float = BEAT_S_DEFAULT,
     ) -> None:
         if not password:
             raise BadInput(
@@ -317,9 +317,9 @@ class RaftMember:
 
 def _encode(configuration: Configuration) -> bytes:
     content = msgspec.msgpack.encode(configuration)
-    if len(content) > CONFIGURATION_BYTES_MAX:
+    if len(content) > DECISION_BYTES_MAX:
         raise ConfigurationRefused(
-            f"the description of a configuration takes at most {CONFIGURATION_BYTES_MAX} bytes, "
+            f"the description of a configuration takes at most {DECISION_BYTES_MAX} bytes, "
             f"not {len(content)}"
         )
     return content

@@ -39,7 +39,7 @@ from pysyncobj import (
 from pysyncobj.journal import FileJournal, MetaStorer
 from pysyncobj.monotonic import monotonic
 
-from ares.cluster.tables import BEAT_S
+from ares.cluster.tables import BEAT_S_DEFAULT
 from ares.consensus.raft.directory import Dump, Entry, MemberDirectory
 from ares.consensus.raft.transport import Transport
 from ares.model.decision import Decision, DecisionTable
@@ -77,11 +77,11 @@ class RaftTimes(Struct, frozen=True):
     @classmethod
     def of_beat(cls, beat_s: float) -> "RaftTimes":
         """Return the durations for this beat."""
-        short_s = min(beat_s, BEAT_S)
+        short_s = min(beat_s, BEAT_S_DEFAULT)
         return cls(3 * beat_s + 3 * short_s, 10 * beat_s + 10 * short_s, 5 * beat_s + 5 * short_s)
 
 
-_REASONS = {
+_REASON_OF_FAILURE = {
     FAIL_REASON.SUCCESS: "",
     FAIL_REASON.QUEUE_FULL: "its queue is full",
     FAIL_REASON.MISSING_LEADER: "no leader is elected: is a majority of the members running?",
@@ -107,7 +107,9 @@ def crossing(
 
     def callback(result: Any, reason: int) -> None:
         with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(settle, result, _REASONS.get(reason, "the leader changed"))
+            loop.call_soon_threadsafe(
+                settle, result, _REASON_OF_FAILURE.get(reason, "the leader changed")
+            )
 
     return callback
 

@@ -4,7 +4,7 @@
   are checked first (``make_durable`` and ``admitted`` in ares/consensus/raft/replicated.py).
 - PySyncObj drops a silent connection just when the connection is needed to ask for a vote, which
   makes fail-over slow: members without messages greet each other. PySyncObj waits for minutes for
-  an answer to a lost SYN, this transport for CONNECT_S.
+  an answer to a lost SYN, this transport for RAFT_CONNECT_S.
 - Any process that reaches the port may connect, and proves knowledge of the password only by the
   first message. Until this proof PySyncObj reads without end, in an uninterrupted loop, and keeps
   all the bytes: a single stranger sending on and on would stop the member and fill the memory. In
@@ -29,7 +29,7 @@ from pysyncobj.transport import TCPTransport
 
 from ares.platform.logs import is_worth_a_line
 
-CONNECT_S = 2.0
+RAFT_CONNECT_S = 2.0
 
 STRANGER_BYTES_MAX = 16 * 1024
 """Most bytes of a stranger; a member's first messages, key and address, take a few hundred."""
@@ -173,7 +173,7 @@ class Transport(TCPTransport):  # type: ignore[misc]
     def _connectIfNecessarySingle(self, node: Any) -> bool:
         connection = self._connections.get(node)
         connecting = connection is not None and connection.state == CONNECTION_STATE.CONNECTING
-        if connecting and time.monotonic() - self._lastConnectAttempt[node] > CONNECT_S:
+        if connecting and time.monotonic() - self._lastConnectAttempt[node] > RAFT_CONNECT_S:
             connection.disconnect()
         return bool(super()._connectIfNecessarySingle(node))
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ares.platform import trusted_files
-from ares.platform.metrics import DISK_S, Histogram
+from ares.platform.metrics import DISK_S_BUCKETS, Histogram
 
 BUFFERS_MAX = 512
 """Most buffers in a system call; Linux takes 1024."""
@@ -191,7 +191,7 @@ class TimedDisk(Disk):
     """A disk with a histogram, ``syncs``, of the time of each call to fdatasync."""
 
     def __init__(self) -> None:
-        self.syncs = Histogram(DISK_S)
+        self.syncs = Histogram(DISK_S_BUCKETS)
 
     def sync(self, descriptor: int) -> None:
         begin_s = time.perf_counter()

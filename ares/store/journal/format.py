@@ -31,7 +31,7 @@ from ares.model.codec import DETACHED_BYTES_MIN, Encoded, encode_array
 from ares.model.element import intact
 from ares.model.errors import AresError
 from ares.model.identity import ConfigurationId, ObjectName
-from ares.model.messages import PARTS_MAX, Element, Message, PutData
+from ares.model.messages import ELEMENT_PARTS_MAX, Element, Message, PutData
 from ares.model.tag import Tag
 from ares.replica.facts import Pointed, TagsTrimmed
 from ares.store.port import Stored
@@ -107,7 +107,8 @@ class Frame(Struct, frozen=True):
 class _EarlierElement(Struct, frozen=True, array_like=True, gc=False):
     """An element in any number of parts.
 
-    Earlier releases took more than PARTS_MAX, and their acknowledged elements must be found again.
+    Earlier releases took more than ELEMENT_PARTS_MAX, and their acknowledged elements must be found
+    again.
     """
 
     index: int
@@ -277,7 +278,9 @@ def decode_batch(frame: Frame, view: memoryview) -> Batch:
     for position, fact in enumerate(facts):
         if type(fact) is PutData and fact.element.frame != -1:
             spans = detached(frame, fact)
-            if len(spans) > PARTS_MAX:  # an earlier release took it; the parts lie in sequence
+            if (
+                len(spans) > ELEMENT_PARTS_MAX
+            ):  # an earlier release took it; the parts lie in sequence
                 spans = ((spans[0][0], spans[-1][1]),)
             facts[position] = attach(fact, [view[begin:end] for begin, end in spans])
     return batch
@@ -305,7 +308,7 @@ def _today(put: _EarlierPut) -> PutData:
     large element is not in the body.
     """
     element, parts = put.element, put.element.parts
-    if element.frame == -1 and len(parts) > PARTS_MAX:
+    if element.frame == -1 and len(parts) > ELEMENT_PARTS_MAX:
         parts = (b"".join(parts),)
     whole = Element(element.index, element.length, element.checksum, parts, element.frame)
     return PutData(put.call, put.configuration, put.object, put.tag, whole)

@@ -18,7 +18,7 @@ from typing import cast
 import msgspec
 from msgspec import inspect
 
-from ares.model.codec import VERSION
+from ares.model.codec import WIRE_VERSION
 from ares.model.configuration import Configuration, Server
 from ares.model.identity import DEFAULT_DOMAIN, DomainName, ServerId
 from ares.model.log_messages import (
@@ -91,7 +91,7 @@ _TEXTS = (
 _ITEMS_MAX = 4
 _GARBAGE_BYTES_MAX = 2000
 _MESSAGES_MAX = 6
-_PREFIX = bytes([VERSION])
+_PREFIX = bytes([WIRE_VERSION])
 _ABOUT_ONE = (GetTag, GetData, PutData, ReadConfig, ListObjects)
 """Requests about a single configuration, without need of a successor."""
 
