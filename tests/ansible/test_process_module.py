@@ -45,7 +45,7 @@ def gone(pid):
 
 
 def ended(module, tmp_path, **more):
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while (found := act(module, tmp_path, "query", **more))["pid"] and time.monotonic() < deadline:
         time.sleep(0.02)
     return found
@@ -99,12 +99,12 @@ def test_what_ignores_sigterm_is_killed_with_what_it_started(module, tmp_path):
 
 def test_a_child_that_outlives_the_end_of_its_parent_is_killed(module, tmp_path):
     script = (
-        f"(trap '' TERM; exec sleep 60) & echo $! > {tmp_path}/child; touch {tmp_path}/up; wait"
+        f"(trap '' TERM; touch {tmp_path}/ignores; exec sleep 60) & echo $! > {tmp_path}/child; "
+        f"touch {tmp_path}/up; wait"
     )
     act(module, tmp_path, "started", ("sh", "-c", script))
-    while not (tmp_path / "up").exists():
+    while not ((tmp_path / "up").exists() and (tmp_path / "ignores").exists()):
         time.sleep(0.02)
-    time.sleep(0.1)  # until the child ignores the signal
     assert act(module, tmp_path, "stopped", stop_s=0.3)["changed"]
     assert gone(int((tmp_path / "child").read_text()))
 
@@ -119,7 +119,7 @@ def test_how_a_command_ended_is_kept_and_it_is_not_started_again(module, tmp_pat
 
 
 def test_a_command_that_ends_is_waited_for_and_told_where_it_fails(module, tmp_path):
-    more = {"exit_status": str(tmp_path / "p.status"), "once": True, "ended_s": 20.0}
+    more = {"exit_status": str(tmp_path / "p.status"), "once": True, "ended_s": 60.0}
     done = act(module, tmp_path, "started", ("sh", "-c", "sleep 0.2"), **more)
     assert (done["changed"], done["pid"], done["status"]) == (True, 0, 0)
     (tmp_path / "p.status").unlink()

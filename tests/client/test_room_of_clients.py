@@ -51,7 +51,7 @@ async def test_twenty_thousand_empty_appends_are_bounded_and_stand_in_order(clus
     await log.append(b"first")
     cluster.stop(*SERVERS)
     positions = [log.append(b"%d" % number) for number in range(MANY)]
-    await asyncio.sleep(0.1)
+    await asyncio.sleep(0)  # every task has begun
     assert room.taken <= 8 * ROOM
     held = 8 * ROOM // OPERATION_BYTES
     assert len(session.appender._pending) + len(session.appender._flights) <= held
@@ -62,19 +62,26 @@ async def test_twenty_thousand_empty_appends_are_bounded_and_stand_in_order(clus
     assert await log.read(MANY) == b"%d" % (MANY - 1)
 
 
+def patience_s(number):
+    """Let the operations that take the room outlast all operations that wait for it."""
+    return 8 if number < 100 else 2
+
+
 async def test_large_appends_writes_and_versioned_writes_are_bounded_in_bytes(cluster):
     manager = limited(cluster.manager())
     log = await full_log(manager)
     await log.append(b"first")
     await manager.write("k", b"")
     cluster.stop(*SERVERS)
-    appends = [log.append(VALUE, timeout_s=8 if number < 100 else 5) for number in range(1000)]
+    appends = [log.append(VALUE, timeout_s=patience_s(number)) for number in range(1000)]
     writes = [
-        asyncio.ensure_future(manager.write(f"k{number}", VALUE, timeout_s=5))
+        asyncio.ensure_future(manager.write(f"k{number}", VALUE, timeout_s=patience_s(number)))
         for number in range(500)
     ]
     writes += [
-        asyncio.ensure_future(manager.write_versioned(f"k{number}", VALUE, None, timeout_s=5))
+        asyncio.ensure_future(
+            manager.write_versioned(f"k{number}", VALUE, None, timeout_s=patience_s(number))
+        )
         for number in range(500, 1000)
     ]
     await asyncio.sleep(0)  # every task has begun
@@ -119,7 +126,7 @@ async def test_what_is_cancelled_gives_its_room_back_and_keeps_no_entry(cluster)
     cluster.stop(*SERVERS)
     appends = [log.append(VALUE) for _ in range(5000)]
     writes = [asyncio.ensure_future(manager.write(f"k{number}", VALUE)) for number in range(2000)]
-    await asyncio.sleep(0.1)
+    await asyncio.sleep(0)  # every task has begun
     for future in (*appends, *writes):
         future.cancel()
     await asyncio.wait([*appends, *writes])
@@ -145,10 +152,10 @@ async def test_when_it_closes_all_that_wait_for_room_are_told_that_nothing_was_s
     cluster.stop(*SERVERS)
     appends = [log.append(VALUE) for _ in range(500)]
     writes = [asyncio.ensure_future(manager.write(f"k{number}", VALUE)) for number in range(200)]
-    await asyncio.sleep(0.1)
+    await asyncio.sleep(0)  # every task has begun
     await (manager if closes == "client" else log).close()
     ended = [*appends, *writes] if closes == "client" else appends
-    await asyncio.wait(ended, timeout=10)
+    await asyncio.wait(ended, timeout=60)
     assert outcomes_of(ended) == {ConnectionClosed}
     assert "nothing was sent" in str(appends[-1].exception())
     assert not appends[-1].exception().may_have_taken_effect
@@ -163,7 +170,7 @@ async def test_reads_count_as_large_as_the_last_reply(cluster):
     assert len(await manager.read("large")) == ROOM // 4
     cluster.stop(*SERVERS)
     reads = [asyncio.ensure_future(manager.read("large", timeout_s=1)) for _ in range(100)]
-    await asyncio.sleep(0.1)
+    await asyncio.sleep(0)  # every task has begun
     room = runner_of(manager).room
     assert len(room.waiting) == 97
     await asyncio.wait(reads)
@@ -175,11 +182,11 @@ async def test_a_full_room_does_not_hold_up_what_frees_the_cluster(cluster):
     await manager.write("k", b"v")
     cluster.stop("s2", "s1")
     writes = [asyncio.ensure_future(manager.write(f"k{n}", VALUE)) for n in range(500)]
-    await asyncio.sleep(0.1)
+    await asyncio.sleep(0)  # every task has begun
     assert len(runner_of(manager).room.waiting)
-    assert set((await asyncio.wait_for(manager.status(), 10)).servers) == set(cluster.book)
+    assert set((await asyncio.wait_for(manager.status(), 60)).servers) == set(cluster.book)
     with pytest.raises(ares.Unavailable):
-        await asyncio.wait_for(manager.current(timeout_s=0.5), 10)
+        await asyncio.wait_for(manager.current(timeout_s=0.5), 60)
     cluster.restart("s1", "s2")
     await asyncio.gather(*writes)
 
@@ -228,7 +235,7 @@ async def test_small_operations_are_bounded_in_number_and_go_on_in_order(same_ke
 
         writes = [asyncio.ensure_future(write(number)) for number in range(OPERATIONS_MAX + 500)]
         reads = [asyncio.ensure_future(manager.read("first")) for _ in range(500)]
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0)  # every task has begun
         assert session.under_way <= OPERATIONS_MAX
         assert len(room.waiting) >= 1000
         await asyncio.sleep(1.0)
@@ -255,7 +262,7 @@ async def test_cancelled_operations_of_the_core_let_the_waiting_ones_in():
             asyncio.ensure_future(manager.write(f"k{number}", b""))
             for number in range(2 * OPERATIONS_MAX)
         ]
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0)  # every task has begun
         for write in writes[: OPERATIONS_MAX + 100]:
             write.cancel()
         for listener in listeners:

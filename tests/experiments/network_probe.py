@@ -10,6 +10,8 @@ import threading
 import time
 
 DATAGRAMS_AT_ONCE = 20
+PATIENCE_S = 5.0
+"""Time until a host counts as cut off, and a datagram as lost."""
 PIECE = b"x" * 65536
 
 
@@ -49,7 +51,7 @@ def _answer(stream: socket.socket) -> None:
 def rtt(address: tuple[str, int], count: int) -> float:
     """Return the shortest of `count` round trips, in milliseconds: the machine's load only adds."""
     best = 1e9
-    with socket.create_connection(address, timeout=1.5) as stream:
+    with socket.create_connection(address, timeout=PATIENCE_S) as stream:
         stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         stream.sendall(b"e")
         for _ in range(count):
@@ -67,7 +69,7 @@ def lost(address: tuple[str, int], count: int) -> float:
         sending = threading.Thread(target=_send, args=(datagrams, count))
         sending.start()
         back = 0
-        datagrams.settimeout(1)
+        datagrams.settimeout(PATIENCE_S)
         with contextlib.suppress(TimeoutError):
             while back < count:
                 back += len(datagrams.recv(2048))

@@ -201,15 +201,15 @@ def test_processes_are_slowed(made):
     busy = subprocess.Popen(ssh(made, "s1", *python("-c", "while True: pass", "busy")))
     try:
         pids: list[int] = []
-        deadline_s = time.monotonic() + 20
+        deadline_s = time.monotonic() + 60
         while not pids:
             assert time.monotonic() < deadline_s
             with contextlib.suppress(BadInput):
                 pids = made.slow("s1", "True: pass busy$", 20)
             time.sleep(0.05)
-        before = cpu_s(pids[-1])
+        before, begun_s = cpu_s(pids[-1]), time.monotonic()
         time.sleep(1.5)
-        assert cpu_s(pids[-1]) - before < 0.6
+        assert cpu_s(pids[-1]) - before < 0.4 * (time.monotonic() - begun_s)
         assert made.slow("s1", "True: pass busy$", 100) == pids
         with pytest.raises(BadInput, match="no process of this host"):
             made.slow("s0", "True: pass busy$", 20)

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import ares
 
-LIMIT_S = 20.0
+LIMIT_S = 60.0
 """Seconds after which a command counts as hanging."""
 
 SERVES_S = 3.0

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import random
+import select
 import shutil
 import signal
 import subprocess
@@ -54,11 +55,13 @@ class Servers:
         )
 
     def kill(self, id: str) -> None:
-        os.kill(self.pid(id), signal.SIGKILL)
+        ended = os.pidfd_open(self.pid(id))
+        signal.pidfd_send_signal(ended, signal.SIGKILL)
+        select.select([ended], [], [])  # the directory is free after the end of the process
+        os.close(ended)
         process = self._started.pop(id, None)
         if process is not None:
             process.communicate()
-        time.sleep(0.1)  # the directory is free after the end of the process
 
     def start(self, id: str) -> None:
         begin_s = time.monotonic()

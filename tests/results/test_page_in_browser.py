@@ -102,7 +102,7 @@ def test_a_point_leads_to_its_runs_by_keyboard(tab, page):
     words = tab.value("document.activeElement.getAttribute('aria-label')")
     assert words.startswith("AresEC, object size 1 MiB, read: mean latency")
     tab.press("Enter", 13)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + browser.WAIT_S
     while tab.value("document.activeElement.id") != "runs-title" and time.monotonic() < deadline:
         time.sleep(0.05)
     assert tab.text("#runs-caption").startswith("Those of the point AresEC, object size 1 MiB.")

@@ -21,7 +21,7 @@ from ares.net.transports import connections, listener_at
 from ares.security.clients_file import KeyedSender, Lock
 from ares.security.keys import SecretKey, keyed
 
-from .cluster import within
+from .cluster import WAIT_S_MAX, within
 
 MIB = 1024 * 1024
 S0 = ServerId("s0")
@@ -313,7 +313,7 @@ async def attempt(context: zmq.Context[zmq.Socket[bytes]], server: Server, many:
                 [bytes([1]) + bytes(64 * 1024)], zmq.NOBLOCK
             )  # would be kept if the server accepted it
             sockets.append(socket)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(WAIT_S_MAX):
             while server.doorkeeper.refused < before + AT_ONCE:  # noqa: ASYNC110 (counted by another callback)
                 await asyncio.sleep(0.002)
         for socket in sockets:

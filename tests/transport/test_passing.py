@@ -84,6 +84,7 @@ async def test_few_bytes_stay_unsent_only_after_a_server_was_slow(our_server: Zm
     server.listener.pause()
     calls = [CallId(call) for call in range(100, 100 + PUTS)]
     client.connections.post(S0, [put(call, bytes(MIB)) for call in calls])
+    await until(lambda: client.connections._links[S0]._slow_since > 0.0)
     await asyncio.sleep(2 * SLOW_S)
     server.listener.resume()
     await until(lambda: set(calls) <= client.calls())

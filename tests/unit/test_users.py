@@ -194,7 +194,7 @@ async def test_a_server_is_told_by_its_listener_and_tells_who_asks():
         connections.post("s0", [Introduce(1, PHOTOS)])
         connections.post("s0", asked(times))
         connections.post("s0", [Describe(2, True, ("photos", "elsewhere")), Describe(3, True)])
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not {2, 3} <= answers.keys():
             answers |= {message.call: message for message in await heard.get()}
     told, brief = answers[2], answers[3]
