@@ -5,19 +5,23 @@ places, the oldest first. Before a place is full the next is begun, with all kno
 records: a log can be restored from any such place on.
 """
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Protocol, cast
 
 import msgspec
 
 from ares.model.log_messages import Append, Fetched, Forward, LogRecord, Trim
 from ares.model.messages import AnyMessage, Introduce
+from ares.net.port import Loop
+from ares.platform.logs import is_worth_a_line
+from ares.server.commit_loop import FULL, CommitDone, CommitLoop, FullDisk
 from ares.sharedlog.entries import Entries, MemoryEntries
 from ares.sharedlog.facts_of_log import BatchPlace, LogFact, LogStanding, PieceFetched, RecordsTaken
 from ares.sharedlog.node import LogNode
 from ares.sharedlog.stored_entries import Shelf, StoredEntries
-from ares.sharedlog.stretch import Sender
+from ares.sharedlog.stretch import OUTBOX_BYTES_MAX, Sender
 from ares.store.port import OrderedJournal, Use
 
 PLACE_BYTES = 8 * 1024 * 1024
@@ -32,28 +36,53 @@ DISCARDED_MAX = 32
 FACT_BYTES = 256
 """Most bytes of a fact in a journal, without records."""
 
-FULL = "its disk is full: it answers reads, and takes changes again when there is space"
+PENDING_BYTES_MAX = 1024 * 1024
+"""Bytes given to a node before its facts are gathered."""
 
 _RECORD_BYTES, _ENTRY_BYTES = 64, 5
 _encode = msgspec.msgpack.Encoder().encode
 
+log = logging.getLogger(__name__)
+
+
+class LogSurroundings(Protocol):
+    """A hosted log's requirements of the server.
+
+    ``fail``: called when the disk failed.
+    """
+
+    loop: Loop
+    fail: Callable[[OSError], None]
+    full_disk: FullDisk
+
+    def know(self, hosted: "HostedLog") -> None:
+        """Learn the new chains of a log."""
+
+    def send(self, messages: Sequence[tuple[Sender, AnyMessage]]) -> None:
+        """Send the messages to clients and servers."""
+
 
 class HostedLog:
-    """A log: a node and, unless all data are in memory, a journal.
+    """A log: a node and, unless all data are in memory, a journal with its commits.
 
     ``place``: the place to which facts are appended, with ``place_bytes`` at present. ``known``:
     the number of chains known to the server. ``standings``: the places that begin with a standing.
-    ``stands``: the last place does. ``committing``: a commit is under way. ``appended``: the next
-    commit has facts. ``outbox``: messages that may leave. ``pending``: bytes given to the node
-    since the last gathering. ``unreadable``: reads that met records which cannot be read.
+    ``stands``: the last place does. ``appended``: the next commit has facts. ``outbox``: messages
+    that may leave. ``pending``: bytes given to the node since the last gathering. ``unreadable``:
+    reads that met records which cannot be read. Of the commit under way, ``_facts``: the number of
+    the node's facts that are durable at its end; ``_needed``: the first place needed by then.
     """
 
     def __init__(
         self,
+        surroundings: LogSurroundings,
         make_node: Callable[[Callable[[bytes], Entries]], LogNode],
         journal: Callable[[], OrderedJournal] | None,
         size: int = PLACE_BYTES,
     ) -> None:
+        self._surroundings = surroundings
+        self._loop = surroundings.loop
+        self.commits = CommitLoop(self, self._loop, surroundings.fail, "commit of a log")
         self.journal: OrderedJournal | None = None
         self.shelf = Shelf(self)
         self.node = make_node(
@@ -62,7 +91,8 @@ class HostedLog:
         self.place = self.place_bytes = self.known = self.pending = self.unreadable = 0
         self.standings: list[int] = []
         self.stands = True
-        self.committing = self.appended = False
+        self.appended = False
+        self._facts = self._needed = 0
         self.outbox: list[tuple[Sender, AnyMessage]] = []
         self._open = journal
         self._size = size
@@ -76,12 +106,12 @@ class HostedLog:
         if self._open is None or self.journal is not None:
             return
         self.journal = self._open()
-        self.node.restore(self._told(self.journal))
+        self.node.restore(self._recovered(self.journal))
         self._settle(max(self.journal.places(), default=0))
         self._give_back(self.journal, self._first_needed())
         self.place_bytes = self.journal.durable().get(self.place, 0)
 
-    def _told(self, journal: OrderedJournal) -> Iterator[LogFact]:
+    def _recovered(self, journal: OrderedJournal) -> Iterator[LogFact]:
         for place, facts in journal.recover():
             before, begins, self.place = self.place, place != self.place, place
             for fact in facts:
@@ -176,26 +206,82 @@ class HostedLog:
             self.place, self.place_bytes = place, 0
         return place is not None
 
-    def gather(self) -> bool:
+    # -- messages ----------------------------------------------------------------------------------
+
+    def hand(self, sender: Sender, message: Any) -> None:
+        """Hand a message to the node, as far as the disk has room for its facts."""
+        if self.journal is not None:
+            try:
+                fitting = self.fitting(message)
+            except OSError as error:
+                self.commits.fail(error)
+                return
+            full_disk = self._surroundings.full_disk
+            if fitting is not message:
+                refused = full_disk.refuse(message.call)
+                if fitting is None:
+                    if isinstance(message, Append | Trim | Introduce):
+                        self._surroundings.send([(sender, refused)])
+                    return
+            if isinstance(fitting, Append | Forward | Fetched):
+                self.pending += room_for(fitting)
+                if full_disk.refuses and fitting is message:
+                    full_disk.take()
+            message = fitting
+        self.do(self.node.handle, sender, message, self._loop.time())
+
+    def do(self, action: Callable[..., None], *arguments: Any) -> None:
+        """Call ``action`` of the node and handle the effects.
+
+        The node's answers leave at the end of this turn of the event loop.
+        """
+        node = self.node
+        try:
+            waiting = node.waiting_bytes if self.journal is not None else 0
+            if waiting and not self.has_room(waiting):
+                node.forget_waiting()
+            action(*arguments)
+            if waiting or self.pending > PENDING_BYTES_MAX:
+                self.gather()
+        except OSError as error:
+            self.commits.fail(error)
+            return
+        if node.state.damage is not None:
+            self.unreadable += 1
+            if is_worth_a_line(self.unreadable):
+                log.error(
+                    "records of a log cannot be read: %s (%d times so far)",
+                    node.state.damage.why,
+                    self.unreadable,
+                    extra={"store": str(node.state.damage.path)},
+                )
+            node.state.damage = None
+        if len(node.state.chains) != self.known:
+            self._surroundings.know(self)  # at once: the next request may be about the new chain
+        if node.outbox_bytes > OUTBOX_BYTES_MAX:
+            self.commits.turn()
+        elif node.has_output or self.outbox or self.appended:
+            self.commits.schedule()
+
+    # -- commits -----------------------------------------------------------------------------------
+
+    def gather(self) -> None:
         """Take the node's output and append the facts.
 
-        Returns False if the disk has no room for the facts, although room was reserved. Called
-        before a commit begins and when a commit ends: afterwards all known facts are in the
-        journal.
+        Called before a commit begins and when a commit ends: afterwards all known facts are in the
+        journal. Raises OSError if the disk has no room for the facts, although room was reserved.
         """
         self.pending = 0
         facts, messages = self.node.take()
         self.outbox += messages
-        if self.journal is None:
-            return self._remember(facts)
-        return not facts or self._append(self.journal, facts)
-
-    def _remember(self, facts: list[LogFact]) -> bool:
-        while facts:
+        if self.journal is not None:
+            if facts and not self._append(self.journal, facts):
+                raise OSError(0, FULL)
+            return
+        while facts:  # all is durable at once
             self.node.stored(self.node.told, self.node.now)
             facts, messages = self.node.take()
             self.outbox += messages
-        return True
 
     def _append(self, journal: OrderedJournal, facts: Iterable[LogFact]) -> bool:
         for fact in facts:
@@ -221,25 +307,34 @@ class HostedLog:
         self.appended = True
         return True
 
-    def commit(self, journal: OrderedJournal, done: Callable[[OSError | None], None]) -> None:
-        """Commit, and call ``done`` when all facts appended before this call are durable."""
-        self.committing, self.appended = True, False
-        begin = self._first_needed()
+    def end_turn(self) -> bool:
+        """Append the facts of a turn, as a batch, and send the messages that may leave."""
+        self.gather()
+        messages, self.outbox = self.outbox, []
+        self._surroundings.send(messages)
+        return self.appended
 
-        def ended(error: OSError | None, moved: object) -> None:
-            self.committing = False
-            if error is None:
-                try:
-                    if not self.gather():
-                        raise OSError(0, FULL)
-                    self._settle(max(journal.places(), default=0))
-                    self._give_back(journal, begin)
-                except OSError as failed:
-                    error = failed
-            done(error)
-
-        journal.commit(ended)
+    def begin_commit(self, done: CommitDone) -> None:
+        """Commit the appended facts."""
+        journal = cast(OrderedJournal, self.journal)  # without a journal no fact is appended
+        self.appended = False
+        self._facts, self._needed = self.node.told, self._first_needed()
+        journal.commit(done)
         self.shelf.batch(journal.mark)
+
+    def end_commit(self, moved: object) -> None:
+        """Tell the node of the durable facts, and give back the places no longer needed."""
+        journal = cast(OrderedJournal, self.journal)
+        self.gather()
+        self._settle(max(journal.places(), default=0))
+        self._give_back(journal, self._needed)
+        self.do(self.node.stored, self._facts, self._loop.time())
+
+    def close(self) -> None:
+        """Close the journal. A fact that is not durable was promised to no process."""
+        self.commits.stop()
+        if self.journal is not None:
+            self.journal.close()
 
 
 def _bytes_of(fact: LogFact | LogStanding) -> int:

@@ -20,13 +20,10 @@ from ares.model.configuration import Configuration
 from ares.model.errors import BadInput
 from ares.model.identity import ConfigurationId, DomainName, ServerId
 from ares.model.log_messages import (
-    Append,
     ChainReply,
     ChainRequest,
     Committed,
-    Fetched,
     Forward,
-    Trim,
 )
 from ares.model.messages import (
     AnyMessage,
@@ -41,14 +38,13 @@ from ares.model.messages import (
 )
 from ares.model.work import Meter
 from ares.net.port import Connections, Loop
-from ares.platform import tasks
-from ares.platform.logs import is_worth_a_line
 from ares.reconfig.throttle import Throttle
-from ares.server.hosted_log import FULL, PLACE_BYTES, HostedLog, room_for
+from ares.server.commit_loop import FullDisk
+from ares.server.hosted_log import PLACE_BYTES, HostedLog
 from ares.sharedlog.entries import Entries
 from ares.sharedlog.log_state import HeldLogs, held_logs
 from ares.sharedlog.node import LogNode
-from ares.sharedlog.stretch import OUTBOX_BYTES_MAX, Sender, Stretch
+from ares.sharedlog.stretch import Sender, Stretch
 from ares.store.port import LogJournals, OrderedJournal
 
 TICK_S = 0.05
@@ -58,9 +54,6 @@ TICK_WORK_MAX = 4 * 1024 * 1024
 
 With 10,000 idle logs each log has its turn every 0.75 s.
 """
-
-PENDING_BYTES_MAX = 1024 * 1024
-"""Bytes given to a node before its facts are gathered."""
 
 LOGS_MAX = 10_000
 FILES_EACH = 3
@@ -118,8 +111,9 @@ class HostedLogs:
         self._links = links
         self._throttle = Throttle(fetch_bytes_per_s)
         self._respond = respond
-        self._fail = fail
-        self._loop = loop
+        self.fail = fail
+        self.loop = loop
+        self.full_disk = FullDisk(loop.time, FULL_S)
         self._journals = journals
         self._place_bytes = place_bytes
         self._logs: list[HostedLog] = []
@@ -127,9 +121,7 @@ class HostedLogs:
         self._by_name: dict[DomainName, HostedLog] = {}
         self._by_chain: dict[ConfigurationId, HostedLog] = {}
         self._heard: dict[ServerId, Sender] = {}
-        self._dirty: dict[HostedLog, None] = {}
         self._ending = False
-        self._lacked_room_at = -math.inf
         self.hosted: dict[ConfigurationId, Stretch] = {}
         links.open(self.receive)
 
@@ -140,8 +132,8 @@ class HostedLogs:
             hosted.begin()
             if hosted.node.state.chains:
                 self._add(hosted)
-            elif hosted.journal is not None:  # the process ended before a chain was known
-                hosted.journal.close()
+            else:  # the process ended before a chain was known
+                hosted.close()
 
     def describe(self) -> list[Hosted]:
         """Return a description for each chain: the entries of the stretch.
@@ -157,7 +149,7 @@ class HostedLogs:
     @property
     def full(self) -> bool:
         """Return whether the disk lacked room for a log's entries in the last FULL_S."""
-        return self._loop.time() - self._lacked_room_at < FULL_S
+        return not self.full_disk.is_quiet
 
     @property
     def bytes_on_disk(self) -> int:
@@ -211,14 +203,14 @@ class HostedLogs:
                     return
                 self._heard[message.server] = sender
                 sender = message.server
-        self._hand(hosted, sender, message)
+        hosted.hand(sender, message)
 
     def receive(self, server: ServerId, messages: Sequence[AnyMessage]) -> None:
         """Hand the answers of another server to the nodes that asked."""
         for message in messages:
             number = message.call // _NODE_CALLS
             if 0 <= number < len(self._logs):
-                self._hand(self._logs[number], server, message)
+                self._logs[number].hand(server, message)
 
     def tick(self) -> None:
         """Let time pass, each TICK_S, for logs in turn, until TICK_WORK_MAX is spent.
@@ -233,62 +225,11 @@ class HostedLogs:
             hosted = self._logs[self._ticked % len(self._logs)]
             self._ticked += 1
             try:
-                self._do(hosted, hosted.node.tick, self._loop.time())
+                hosted.do(hosted.node.tick, self.loop.time())
             except Exception as error:
                 failed.append(error)
         if failed:
             raise ExceptionGroup("the timers of some logs failed", failed)
-
-    def _hand(self, hosted: HostedLog, sender: Sender, message: Any) -> None:
-        if hosted.journal is None:
-            self._do(hosted, hosted.node.handle, sender, message, self._loop.time())
-            return
-        try:
-            fitting = hosted.fitting(message)
-        except OSError as error:
-            self._fail(error)
-            return
-        if fitting is not message:
-            self._lacked_room_at = self._loop.time()
-        if fitting is not None:
-            if isinstance(fitting, Append | Forward | Fetched):
-                hosted.pending += room_for(fitting)
-            self._do(hosted, hosted.node.handle, sender, fitting, self._loop.time())
-        elif isinstance(message, Append | Trim | Introduce):
-            self._respond(sender, [Refused(message.call, Reason.STORAGE, FULL)])
-
-    def _do(self, hosted: HostedLog, action: Callable[..., None], *arguments: Any) -> None:
-        """Call ``action`` of a node and handle the effects.
-
-        The node's answers leave at the end of this turn of the event loop.
-        """
-        node = hosted.node
-        try:
-            waiting = node.waiting_bytes if hosted.journal is not None else 0
-            if waiting and not hosted.has_room(waiting):
-                node.forget_waiting()
-            action(*arguments)
-            if (waiting or hosted.pending > PENDING_BYTES_MAX) and not hosted.gather():
-                raise OSError(0, FULL)
-        except OSError as error:
-            self._fail(error)
-            return
-        if node.state.damage is not None:
-            hosted.unreadable += 1
-            if is_worth_a_line(hosted.unreadable):
-                log.error(
-                    "records of a log cannot be read: %s (%d times so far)",
-                    node.state.damage.why,
-                    hosted.unreadable,
-                    extra={"store": str(node.state.damage.path)},
-                )
-            node.state.damage = None
-        if len(node.state.chains) != hosted.known:
-            self._know(hosted)  # at once: the next request may be about the new chain
-        if node.outbox_bytes > OUTBOX_BYTES_MAX:
-            self._put_out(hosted)
-        elif node.has_output or hosted.outbox or hosted.appended:
-            self._wake(hosted)
 
     def _introduce(self, sender: Sender, message: Introduce) -> None:
         """Hand a chain to a log, and begin the log if a chain names this server."""
@@ -312,13 +253,13 @@ class HostedLogs:
         hosted = self._by_name.get(name)
         if hosted is None:
             trial = self._made(None)
-            trial.node.handle(sender, message, self._loop.time())
+            trial.node.handle(sender, message, self.loop.time())
             if not trial.node.state.stretches:
-                self._put_out(trial)
+                trial.commits.turn()
                 return
             hosted = self._begun(name)
         if hosted is not None:
-            self._hand(hosted, sender, message)
+            hosted.hand(sender, message)
         else:
             self._respond(sender, [Refused(message.call, Reason.STORAGE, _NO_MORE)])
 
@@ -342,8 +283,7 @@ class HostedLogs:
         if room:
             self._add(hosted)
             return hosted
-        if hosted.journal is not None:
-            hosted.journal.close()
+        hosted.close()
         return None
 
     def _made(self, journal: Callable[[], OrderedJournal] | None) -> HostedLog:
@@ -358,13 +298,13 @@ class HostedLogs:
                 self._meter,
             )
 
-        return HostedLog(node, journal, self._place_bytes)
+        return HostedLog(self, node, journal, self._place_bytes)
 
     def _add(self, hosted: HostedLog) -> None:
         self._logs.append(hosted)
-        self._know(hosted)
+        self.know(hosted)
 
-    def _know(self, hosted: HostedLog) -> None:
+    def know(self, hosted: HostedLog) -> None:
         """Learn the new chains of a log, and the addresses of their servers."""
         state = hosted.node.state
         for chain in islice(state.chains.values(), hosted.known, None):
@@ -379,40 +319,8 @@ class HostedLogs:
 
     # -- output ------------------------------------------------------------------------------------
 
-    def _wake(self, hosted: HostedLog) -> None:
-        if not self._dirty:
-            self._loop.call_soon(self._turn)
-        self._dirty[hosted] = None
-
-    def _turn(self) -> None:
-        dirty, self._dirty = self._dirty, {}
-        for hosted in dirty if not self._ending else ():  # journals are closed at the end
-            self._put_out(hosted)
-
-    def _put_out(self, hosted: HostedLog) -> None:
-        """Send the messages that may leave, and append the facts to be stored.
-
-        The facts of a turn of the event loop are one fact.
-        """
-        node, journal = hosted.node, hosted.journal
-        if not hosted.gather():
-            self._fail(OSError(0, FULL))
-            return
-        messages, hosted.outbox = hosted.outbox, []
-        self._send(messages)
-        if journal is not None and hosted.appended and not hosted.committing:
-            hosted.commit(journal, partial(self._committed, hosted, node.told))
-
-    def _committed(self, hosted: HostedLog, count: int, error: OSError | None = None) -> None:
-        if error is not None:
-            self._fail(error)
-            return
-        try:
-            self._do(hosted, hosted.node.stored, count, self._loop.time())
-        except Exception as mistake:
-            self._fail(tasks.failures.fatal("commit of a log", mistake))
-
-    def _send(self, messages: Sequence[tuple[Sender, AnyMessage]]) -> None:
+    def send(self, messages: Sequence[tuple[Sender, AnyMessage]]) -> None:
+        """Send a batch to each client and server."""
         replies: defaultdict[Sender, list[AnyMessage]] = defaultdict(list)
         posts: defaultdict[ServerId, list[AnyMessage]] = defaultdict(list)
         for to, message in messages:
@@ -432,5 +340,4 @@ class HostedLogs:
         self._ending = True
         await self._links.close()
         for hosted in self._logs:
-            if hosted.journal is not None:
-                hosted.journal.close()
+            hosted.close()

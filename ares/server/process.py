@@ -423,7 +423,7 @@ async def _serve_objects(
             asking.fetch,
             lambda: host.gathered_bytes > AT_ONCE_BYTES,
         )
-        host.bring, host.committed = bringing.answer, bringing.begin
+        host.bring, host.commits.committed = bringing.answer, bringing.begin
         life.serving(WatchedServer(host, disk.syncs))
 
     keep_freed_memory(SERVER_BYTES)

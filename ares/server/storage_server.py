@@ -3,13 +3,10 @@
 See docs/protocol.md, Rules.
 
 With a journal, the promises of a reply are on stable storage before the reply leaves. The requests
-of a turn of the event loop are a group commit; while a commit is under way the next commit gathers.
-The next commit begins a turn after the replies of the last were sent: the loop itself may wait for
-the disk (ares/store/journal/writer.py), and the replies must have left before. A reply which
-depends on a commit waits for the commit: the reply to a request that changed a version, and a reply
-with another client's change before the change is durable. A read of an object without such changes
-waits for no commit, except that no request is read or answered while the loop itself waits for the
-disk.
+of a turn of the event loop are a group commit (ares/server/commit_loop.py). A reply which depends
+on a commit waits for the commit: the reply to a request that changed a version, and a reply with
+another client's change before the change is durable. A read of an object without such changes waits
+for no commit, except that no request is read or answered while the loop itself waits for the disk.
 
 A full disk refuses changes and leaves the remaining work as it is; a failing disk ends the server.
 
@@ -56,7 +53,7 @@ from ares.model.messages import (
 )
 from ares.model.work import ENTRY_BYTES_MIN, Meter
 from ares.net.port import Came, Handle, Intake, Loop, Sender
-from ares.platform import compiled, tasks
+from ares.platform import compiled
 from ares.platform.logs import set_level
 from ares.platform.memory import memory_bytes
 from ares.platform.metrics import DISK_S_BUCKETS, Histogram, Traffic, Vitals, holding
@@ -65,6 +62,7 @@ from ares.replica.compaction import USUAL_COMPACTION, CompactionLimits
 from ares.replica.group_commit import GroupCommit, Served, served_of
 from ares.replica.replica import Replica
 from ares.security.roles import Admission
+from ares.server.commit_loop import FULL, CommitDone, CommitLoop, FullDisk
 from ares.server.hosted_logs import OF_EITHER, OF_LOGS, HostedLogs
 from ares.server.reclaiming import Reclaimed, Reclaiming
 from ares.server.users import Users
@@ -84,7 +82,6 @@ Respond = Callable[[Sender, Sequence[Outgoing]], None]
 
 log = logging.getLogger(__name__)
 
-_FULL = "its disk is full: it answers reads, and takes changes again when there is space"
 _ASKS_NOBODY = "this server asks no others"
 _ALL_IN_MEMORY = "this server keeps everything in memory: there is no disk holds data to verify"
 
@@ -105,15 +102,14 @@ class StorageServer:
     ``throttle``: keeps requests away while too many bytes wait for the disk. ``traffic``: the
     listener's counts, for descriptions. ``scrub``: answers requests to verify the disk. ``traced``:
     called with every traced request, when the reply leaves. ``bring``: answers requests to get a
-    version from other servers, at once or later. ``committed``: called when the disk has less to
-    do. ``logs``: the logs of the server; None: no logs. ``sites``: the sites of the cluster file;
-    requests of clients at these sites are counted if the listener tells ``users``. ``meter``: the
-    listener's; the cost of a request is the bytes of the reply and the verified bytes.
+    version from other servers, at once or later. ``logs``: the logs of the server; None: no logs.
+    ``sites``: the sites of the cluster file; requests of clients at these sites are counted if the
+    listener tells ``users``. ``meter``: the listener's; the cost of a request is the bytes of the
+    reply and the verified bytes. ``commits``: the commits of ``journal``.
 
     ``_at_once``: kinds of requests that need no look at the journal; without a journal, all but
-    introductions, descriptions and listings. At most one commit is under way, ``_syncing``;
-    ``_gathering`` is the next. ``_busy``: the next commit must not begin yet. ``_ending``: no more
-    requests are taken.
+    introductions, descriptions and listings. ``_syncing`` is the commit under way, ``_gathering``
+    the next. ``_ending``: no more requests are taken.
     """
 
     def __init__(
@@ -141,7 +137,6 @@ class StorageServer:
         self.bring: Callable[[Sender, Bring], Reply | None] = lambda sender, request: Refused(
             request.call, Reason.NOT_BROUGHT, _ASKS_NOBODY
         )
-        self.committed: Callable[[], None] = lambda: None
         self._journal = journal or NoJournal()
         self._respond = respond
         self._fail = fail
@@ -156,17 +151,14 @@ class StorageServer:
         self._core: CoreServer | None = (
             None if compiled.CORE is None else compiled.CORE.Server(replica.hosted, at_hand)
         )
-        self._failed = False
-        self._full = False
         self._ending = False
         self._gathering = GroupCommit()
         self._syncing: GroupCommit | None = None
-        self._scheduled = False
-        self._busy = False
+        self.commits = CommitLoop(self, self._loop, self._stop, "commit")
+        self._full_disk = FullDisk(self._loop.time)
         self._reclaiming = Reclaiming(replica, self._journal, limits)
-        self._wakers: list[asyncio.Future[None]] = []
         self._batch_s = self._commit_begun_s = 0.0
-        self._commits = Histogram(DISK_S_BUCKETS) if replica.journaled else None
+        self._commits_s = Histogram(DISK_S_BUCKETS) if replica.journaled else None
 
     # -- requests ----------------------------------------------------------------------------------
 
@@ -211,10 +203,10 @@ class StorageServer:
             elif not self._take(sender, message, replies):
                 break
         if not at_once:
-            if self._failed:
+            if self._ending:
                 deque(messages, 0)
                 return []
-            self._end_turn()
+            self._leave_suspects()
         return replies
 
     def _take_traced(self, sender: Sender, message: AnyMessage, replies: list[AnyMessage]) -> bool:
@@ -271,7 +263,7 @@ class StorageServer:
             and self._waits(sender, message, reply, served)  # type: ignore[arg-type]
         ):
             replies.append(reply)
-        return not self._failed
+        return not self._ending
 
     def serve(self, sender: Sender, came: Came) -> "CoreServed | None":
         """Serve a read from the network through the compiled core.
@@ -280,7 +272,7 @@ class StorageServer:
         unusual: no message was handled.
         """
         core, admission = self._core, self._admission
-        if core is None or self._ending or self._full:
+        if core is None or self._ending or self._full_disk.refuses:
             return None
         writes = True if admission is None else admission.may_write(sender)
         if writes is None:
@@ -316,7 +308,7 @@ class StorageServer:
                 sender, Encoded(reads + writes, replies), rows, self._batch_s, reads, writes
             )
 
-    def _end_turn(self) -> None:
+    def _leave_suspects(self) -> None:
         if self.replica.account.suspects:
             for place in self.replica.take_suspects():
                 self.leave(place)
@@ -333,21 +325,14 @@ class StorageServer:
         try:
             place = self._journal.reserve(room, Use.POINTERS if frees else Use.DATA)
         except OSError as error:
-            self._stop(error)
+            self.commits.fail(error)
             return None
         if place is None:
-            if not self._full:
-                self._full = True
-                log.error(
-                    "the disk is full: changes are refused, reads go on; it takes changes again "
-                    "when there is space"
-                )
             self._reclaiming.look_again()
-            self._schedule()
-            return Refused(request.call, Reason.STORAGE, _FULL)
-        if self._full and not frees:
-            self._full = False
-            log.warning("the disk has space again: changes are taken")
+            self.commits.schedule()
+            return self._full_disk.refuse(request.call)
+        if self._full_disk.refuses and not frees:
+            self._full_disk.take()
         reply, fact = self.replica.change(request, place)
         if fact is not None:
             self._journal.append(fact, room)
@@ -362,7 +347,7 @@ class StorageServer:
         gathering.bytes += bytes
         if gathering.bytes > GATHERED_BYTES_MAX and self._throttle is not None:
             self._throttle.pause()
-        self._schedule()
+        self.commits.schedule()
 
     def _waits(
         self, sender: Sender, request: Request, reply: Reply, served: Served | None = None
@@ -434,7 +419,7 @@ class StorageServer:
             description,
             holding(self.replica.hosted.values()),
             self._trouble(),
-            self._commits,
+            self._commits_s,
             self._logs.held() if self._logs is not None else None,
         )
 
@@ -457,7 +442,7 @@ class StorageServer:
         )
         if replica.journaled:
             live = sum(replica.account.live.values())
-            full = self._trouble() == _FULL or (self._logs is not None and self._logs.full)
+            full = self._trouble() == FULL or (self._logs is not None and self._logs.full)
             free_bytes = self._journal.free_bytes
             in_logs = self._logs.bytes_on_disk if self._logs is not None else 0
             stored = Stored(
@@ -470,7 +455,7 @@ class StorageServer:
             )
         uptime_s, work = (
             self._loop.time() - self._started,
-            self._traffic.work(self._commits) if self._traffic is not None else None,
+            self._traffic.work(self._commits_s) if self._traffic is not None else None,
         )
         return msgspec.structs.replace(
             description,
@@ -485,71 +470,52 @@ class StorageServer:
 
     def _trouble(self) -> str:
         """Return why the server cannot do all of its work; empty if it can."""
-        if self._failed:
+        if self.commits.stopped:
             return "its disk failed"
         try:
-            return "" if self._journal.reserve(_ROOM_BYTES, Use.DATA) is not None else _FULL
+            return "" if self._journal.reserve(_ROOM_BYTES, Use.DATA) is not None else FULL
         except OSError as error:
-            self._stop(error)
+            self.commits.fail(error)
             return f"its disk failed: {error.strerror}"
 
     # -- commits -----------------------------------------------------------------------------------
 
-    def _schedule(self) -> None:
-        if not self._scheduled:
-            self._scheduled = True
-            self._loop.call_soon(self._turn)
+    def end_turn(self) -> bool:
+        """Reclaim space between two commits; return whether facts wait for a commit."""
+        if not self.commits.committing and not self._ending:
+            step = self._reclaiming.step()
+            if step is Reclaimed.APPENDED:
+                self._gathering.appended = True
+            elif step is Reclaimed.LOOKED:
+                self.commits.schedule()
+        return self._gathering.appended
 
-    def _turn(self) -> None:
-        self._scheduled = False
-        if self._busy or self._failed:
-            return
-        try:
-            if not self._ending:
-                self._reclaim()
-            if self._gathering.appended:
-                self._syncing, self._gathering, self._busy = self._gathering, GroupCommit(), True
-                if self._throttle is not None:
-                    self._throttle.resume()
-                self._commit_begun_s = time.perf_counter()
-                self._journal.commit(self._committed)
-                return
-        except OSError as error:
-            self._stop(error)
-        except Exception as error:
-            self._stop(tasks.failures.fatal("commit", error))
-        if not self._scheduled:
-            self._wake()
+    def begin_commit(self, done: CommitDone) -> None:
+        """Commit the gathered facts; the next commit begins to gather."""
+        self._syncing, self._gathering = self._gathering, GroupCommit()
+        if self._throttle is not None:
+            self._throttle.resume()
+        self._commit_begun_s = time.perf_counter()
+        self._journal.commit(done)
 
-    def _committed(self, error: OSError | None, moved: Sequence[PutData]) -> None:
-        if self._failed:
-            return
-        if error is not None:
-            self._stop(error)
-            return
-        try:
-            self._answer_committed(moved)
-        except Exception as mistake:
-            self._stop(tasks.failures.fatal("commit", mistake))
-
-    def _answer_committed(self, moved: Sequence[PutData]) -> None:
-        if self._commits is not None:
-            self._commits.add(time.perf_counter() - self._commit_begun_s)
+    def end_commit(self, moved: Sequence[PutData]) -> None:
+        """Send the replies that waited for the commit."""
+        if self._commits_s is not None:
+            self._commits_s.add(time.perf_counter() - self._commit_begun_s)
         self.replica.replace(moved)
         synced, self._syncing = self._syncing, None
-        if synced is not None:
-            for sender, place, served in synced.traced:
-                reply: Any = synced.replies[sender][place]
-                synced.replies[sender][place] = served.answered(
-                    reply, time.perf_counter() - served.batch_s
-                )
-            for sender, replies in synced.portions():
-                self._respond(sender, replies)
-        self._loop.call_soon(self._after_replies)
-        if synced is not None:
-            self._count(synced)
-            for _, _, served in synced.traced:
-                self.traced(served)
+        if synced is None:
+            return
+        for sender, place, served in synced.traced:
+            reply: Any = synced.replies[sender][place]
+            synced.replies[sender][place] = served.answered(
+                reply, time.perf_counter() - served.batch_s
+            )
+        for sender, replies in synced.portions():
+            self._respond(sender, replies)
+        self._count(synced)
+        for _, _, served in synced.traced:
+            self.traced(served)
 
     def _count(self, synced: GroupCommit) -> None:
         """Count the waiting time of the replies sent just now."""
@@ -558,33 +524,19 @@ class StorageServer:
             for came_s, reads, writes in synced.waited:
                 self._traffic.count_waited(now_s - came_s, reads, writes)
 
-    def _after_replies(self) -> None:
-        self._busy = False
-        self._turn()
-        self.committed()
-
     @property
     def gathered_bytes(self) -> int:
         """Return the bytes of facts not yet durable."""
         return self._gathering.bytes + (self._syncing.bytes if self._syncing is not None else 0)
 
     def _stop(self, error: OSError) -> None:
-        """Stop after a failure of the disk. No waiting request is ever answered.
-
-        The facts may or may not be durable, and a later read may differ from the content of the
-        disk.
-        """
-        if not self._failed:
-            self._failed = self._ending = True
-            self._wake()
-            self._fail(error)
+        """Take no more requests after a failure of the disk."""
+        self._ending = True
+        self._fail(error)
 
     async def settle(self) -> None:
         """Wait until no work waits for the disk, compaction included."""
-        if (self._busy or self._scheduled) and not self._failed:
-            waker = asyncio.get_running_loop().create_future()
-            self._wakers.append(waker)
-            await waker
+        await self.commits.settle()
 
     async def finish(self) -> None:
         """Take no more requests, as if the network had lost them, and answer the requests taken.
@@ -594,20 +546,7 @@ class StorageServer:
         self._ending = True
         await self.settle()
 
-    def _wake(self) -> None:
-        wakers, self._wakers = self._wakers, []
-        for waker in wakers:
-            if not waker.done():
-                waker.set_result(None)
-
     # -- the state of the store --------------------------------------------------------------------
-
-    def _reclaim(self) -> None:
-        step = self._reclaiming.step()
-        if step is Reclaimed.APPENDED:
-            self._gathering.appended = True
-        elif step is Reclaimed.LOOKED:
-            self._schedule()
 
     def leave(self, place: int, readable: Container[Key] | None = None) -> None:
         """Give up ``place``, whose file is damaged: journal its live facts again from memory.
@@ -615,13 +554,13 @@ class StorageServer:
         ``readable``: see :class:`ares.store.port.Verdict`.
         """
         self._reclaiming.leave(place, readable)
-        self._schedule()
+        self.commits.schedule()
 
     def go_on(self) -> None:
         """Try again to leave damaged places: the disk may have room now, or a place to free."""
         if self.leaving:
             self._reclaiming.look_again()
-            self._schedule()
+            self.commits.schedule()
 
     @property
     def leaving(self) -> int:

@@ -35,6 +35,7 @@ ADAPTERS = ("ares.net.", "ares.consensus.", "ares.store.")
 ROOTS = ("ares.client.connect", "ares.server.", "ares.testing.", "ares.cli.")
 SHELLS = (
     "ares.server.storage_server",
+    "ares.server.commit_loop",
     "ares.server.hosted_logs",
     "ares.server.hosted_log",
     "ares.server.reclaiming",

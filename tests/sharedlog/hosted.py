@@ -10,6 +10,7 @@ from pathlib import Path
 from ares.model.configuration import Status, Successor
 from ares.model.identity import ClientId
 from ares.model.log_messages import LogRecord, ReadLog
+from ares.server.commit_loop import FullDisk
 from ares.server.hosted_log import HostedLog
 from ares.sharedlog.facts_of_log import (
     ChainPointed,
@@ -51,8 +52,18 @@ class InTime:
         self.jobs.clear()
 
 
+class AtOnce:
+    """An event loop that calls at once, without a clock."""
+
+    def call_soon(self, callback):
+        callback()
+
+    def time(self):
+        return 0.0
+
+
 class LogOnDisk:
-    """A log on a disk.
+    """A log on a disk, and its surroundings.
 
     ``facts`` has all facts of the node; the first ``durable`` are on the disk for certain.
     ``discarded`` counts released places.
@@ -65,15 +76,25 @@ class LogOnDisk:
         self.durable = self.discarded = self.standings = 0
         self.numbers, self.lowest = {}, {}
         self.place_bytes = place_bytes
+        self.loop = AtOnce()
+        self.full_disk = FullDisk(self.loop.time)
         self.start()
+
+    def fail(self, error):
+        raise error
+
+    def know(self, hosted): ...
+
+    def send(self, messages): ...
 
     def start(self):
         self.background = InTime()
         self.journal = LogJournal(Path("log"), OWNER, self.background, self.disk, self.place_bytes)
         self.hosted = HostedLog(
-            lambda make: LogNode(ME, ME, make), lambda: self.journal, self.place_bytes
+            self, lambda make: LogNode(ME, ME, make), lambda: self.journal, self.place_bytes
         )
         self.hosted.begin()
+        self.hosted.node.stored = self.stored
         discard = self.journal.discard
 
         def counted(place):
@@ -90,20 +111,16 @@ class LogOnDisk:
         self.hosted.node._record(fact)
         self.facts.append(fact)
         before = len(self.hosted.standings)
-        assert self.hosted.gather()
+        self.hosted.gather()
         self.standings += len(self.hosted.standings) > before
         self.commit()
 
     def commit(self):
-        if self.hosted.appended and not self.hosted.committing:
-            count = len(self.facts)
+        self.hosted.commits.turn()
 
-            def done(error):
-                assert error is None
-                self.durable = max(self.durable, count)
-                self.commit()
-
-            self.hosted.commit(self.journal, done)
+    def stored(self, count, now):
+        """Learn that the first `count` facts of the node are durable."""
+        self.durable = max(self.durable, len(self.facts) - (self.hosted.node.told - count))
 
     def sync(self):
         while self.background.jobs:
