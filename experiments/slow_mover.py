@@ -21,6 +21,7 @@ import sys
 import time
 from collections.abc import Iterator
 
+from ares.client.domain_directory import ClientParts
 from ares.client.manager import Manager
 from ares.consensus.local import LocalConsensus
 from ares.model.configuration import Configuration, Server
@@ -62,13 +63,15 @@ def connect(transport: str, number: int) -> Manager:
 
     known = {server.id: server for server in BOOK}
     return Manager(
-        connections,
-        LocalConsensus(),
-        first_configuration(),
-        known,
-        ClientId(number),
-        Switches(),
-        TIMEOUT_S,
+        ClientParts(
+            connections,
+            LocalConsensus(),
+            first_configuration(),
+            known,
+            ClientId(number),
+            Switches(),
+            TIMEOUT_S,
+        )
     )
 
 

@@ -125,7 +125,7 @@ def create(
     Without options, the domain gets the configuration of `default`. A log is made by `ares-cli log
     create`.
     """
-    from ares.cluster.sites import at_site
+    from ares.cluster.sites import CodeChoice, at_site
 
     if site is not None and servers is not None:
         raise BadInput("--site and --servers exclude each other")
@@ -139,7 +139,8 @@ def create(
     async def use(manager: "Manager") -> tuple[Configuration, bool]:
         wished = named or await manager.current()
         if site is not None:
-            wished = at_site(common.settings(), site, name, wished, dap, k, delta, allow_no_faults)
+            code = CodeChoice(dap, k, delta)
+            wished = at_site(common.settings(), site, name, wished, code, allow_no_faults)
         store, created = await manager.create_domain(name, wished)
         if created and follow_users:
             await manager.follow_users(name)

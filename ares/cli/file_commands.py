@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
 
 import typer
 from blake3 import blake3
@@ -133,6 +133,13 @@ def content_of(path: Path) -> bytes:
         return digest_of_file(copy.fileno())
 
 
+class AskedKind(NamedTuple):
+    """The kind and the block sizes asked for a new file; None: the usual sizes."""
+
+    atomic: bool = False
+    sizes: "Sizes | None" = None
+
+
 async def open_file(
     manager: "Manager",
     name: str,
@@ -140,8 +147,7 @@ async def open_file(
     path: Path | None = None,
     *,
     cached: bool = True,
-    atomic: bool = False,
-    sizes: "Sizes | None" = None,
+    kind: AskedKind | None = None,
 ) -> Access:
     """Open the file ``name`` of ``domain`` (``None``: a domain for this file alone).
 
@@ -150,6 +156,7 @@ async def open_file(
     from ares.client.local_copy import LocalName, Remembered, cache_directory
     from ares.client.store import ObjectStore
 
+    atomic, sizes = kind or AskedKind()
     if domain is None:
         file, place = manager.file(name, atomic=atomic, sizes=sizes), FILE_DOMAINS + name
     else:  # of the class, because a Manager's own files are domains of their own
@@ -163,11 +170,12 @@ async def open_file(
     return Access(file, place, copy, remembered)
 
 
-async def check_kind(access: Access, atomic: bool, sizes: "Sizes | None") -> None:
+async def check_kind(access: Access, kind: AskedKind) -> None:
     """Raise :class:`BadInput` if an existing file has another kind or other sizes than asked for.
 
     Without this check the wish would be ignored in silence.
     """
+    atomic, sizes = kind
     if not atomic and sizes is None:
         return
     try:
@@ -416,7 +424,7 @@ def put(
         raise BadInput(
             f"{save_conflicts} is not a directory to save conflicts in; nothing was sent"
         )
-    sizes = parse_sizes(block_min, block_avg, block_max)
+    asked = AskedKind(atomic, parse_sizes(block_min, block_avg, block_max))
     begun: list[Access] = []
     unfinished = (
         f"{printable(name)} has its old content, or new content in some blocks and old content "
@@ -428,13 +436,11 @@ def put(
     ):
 
         async def use(manager: "Manager") -> "tuple[WriteReport, FileState | None]":
-            access = await open_file(
-                manager, name, domain, source.path, cached=cache, atomic=atomic, sizes=sizes
-            )
+            access = await open_file(manager, name, domain, source.path, cached=cache, kind=asked)
             content = (
                 content_of(source.content) if source.path is not None else b""
             )  # before: later changes to the file may be absent from the put
-            await check_kind(access, atomic, sizes)
+            await check_kind(access, asked)
             begun.append(access)
             with progress_bar("look") as show, speaking_of_files():
                 transfer = Transfer(show, source.size_bytes)

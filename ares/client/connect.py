@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 from msgspec import structs
 
+from ares.client.domain_directory import ClientParts
 from ares.client.manager import Manager
 from ares.client.whereabouts import KnownDomains, Whereabouts, known_domains_path
 from ares.cluster.settings import Settings
@@ -28,6 +29,9 @@ from ares.tracing.export import tracer_of
 from ares.tracing.operation_log import OperationLog
 from ares.tracing.tracer import Tracer
 from ares.tracing.variables import tracing_of
+
+USER_SERVICE = "ares-client"
+"""Name of the service whose spans a user's client writes."""
 
 KEY_VARIABLE = "ARES_KEY"
 """Name of the variable with the path of the client's secret key."""
@@ -79,40 +83,37 @@ def manager_of(
     consensus: Consensus,
     switches: Switches | None = None,
     tracer: Tracer | None = None,
-    service: str = "ares-client",
-    remembers: bool = True,
+    service: str = USER_SERVICE,
 ) -> Manager:
     """Return a client of this cluster under a new id. Call it on the event loop.
 
     ``switches``: in place of the cluster file's. ``tracer``: in place of the tracer of the cluster
-    file and the environment; ``service`` names that tracer. ``connect``: makes connections.
-    ``remembers``: the client keeps the places of domains in the user's cache, and asks servers near
-    by. Raises :class:`BadInput` if operations cannot be logged as the settings ask.
+    file and the environment; ``service`` names that tracer. ``connect``: makes connections. Only
+    USER_SERVICE keeps the places of domains in the user's cache, and asks servers near by. Raises
+    :class:`BadInput` if operations cannot be logged as the settings ask.
     """
-    client = settings.client
+    client, id = settings.client, ClientId(secrets.randbits(64))
     switches = switches or Switches(
         client.piggyback, client.gc, client.batch, client.fast_read, client.optimised
     )
-    id, decided = ClientId(secrets.randbits(64)), decided_by(settings)
     if tracer is None:
         log = None if client.operation_log is None else OperationLog(client.operation_log, id)
         tracer = tracer_of(tracing_of(settings.tracing, os.environ), service, log, client.site)
-    remote = remote_servers(settings)
-    whereabouts = whereabouts_of(settings, remembers)
-    book, timeout_s = settings.book(), client.timeout_s
     return Manager(
-        connect,
-        consensus,
-        settings.initial,
-        book,
-        id,
-        switches,
-        timeout_s,
-        decided,
-        tracer,
-        remote,
-        whereabouts,
-        client.site,
+        ClientParts(
+            connect,
+            consensus,
+            settings.initial,
+            settings.book(),
+            id,
+            switches,
+            client.timeout_s,
+            decided_by(settings),
+            tracer,
+            remote_servers(settings),
+            whereabouts_of(settings, remembers=service == USER_SERVICE),
+            client.site,
+        )
     )
 
 

@@ -7,6 +7,7 @@ configuration.
 import asyncio
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -47,52 +48,66 @@ TRUST_S = 10.0
 """Age of the last answer of a log after which a client asks for the tail before it appends."""
 
 
-class DomainDirectory(ObjectStore):
-    """The domain `default` of a cluster, which opens the other domains.
+class ClientParts(NamedTuple):
+    """The parts of a client of a cluster."""
 
-    ``book``: the servers of the cluster file. ``initial``: c0. ``decided`` says whether a
-    configuration carries the proof of its decision, in a cluster that asks for proofs. ``tracer``:
-    selects the traced operations; closed with the directory. ``connect``: makes connections; each
-    log has connections of its own. ``remote``: servers at other sites, which are asked when the
-    servers at this site do not suffice. ``whereabouts``: the places of domains, known to nearby
-    servers and to this machine. ``site``: the site of this client.
+    connect: Callable[[], Connections]
+    """Makes connections; each log has connections of its own."""
+
+    consensus: Consensus
+    initial: Configuration
+    """c0."""
+
+    book: Mapping[ServerId, Server]
+    """The servers of the cluster file."""
+
+    client: ClientId
+    switches: Switches
+    timeout_s: float
+    decided: Callable[[Configuration], bool] | None = None
+    """Says whether a configuration carries the proof of its decision, in a cluster that asks for
+    proofs.
     """
 
-    def __init__(
-        self,
-        connect: Callable[[], Connections],
-        consensus: Consensus,
-        initial: Configuration,
-        book: Mapping[ServerId, Server],
-        client: ClientId,
-        switches: Switches,
-        timeout_s: float,
-        decided: Callable[[Configuration], bool] | None = None,
-        tracer: Tracer | None = None,
-        remote: frozenset[ServerId] = frozenset(),
-        whereabouts: Whereabouts | None = None,
-        site: str | None = None,
-    ) -> None:
-        self._whereabouts = whereabouts or Whereabouts()
-        runner = Runner(client, connect(), consensus, tracer)
+    tracer: Tracer | None = None
+    """Selects the traced operations; closed with the client."""
+
+    remote: frozenset[ServerId] = frozenset()
+    """Servers at other sites, which are asked when the servers at this site do not suffice."""
+
+    whereabouts: Whereabouts | None = None
+    """The places of domains, known to nearby servers and to this machine."""
+
+    site: str | None = None
+    """The site of this client."""
+
+
+class DomainDirectory(ObjectStore):
+    """The domain `default` of a cluster, which opens the other domains."""
+
+    def __init__(self, parts: ClientParts) -> None:
+        self._whereabouts = parts.whereabouts or Whereabouts()
+        self._client, self._switches, self._tracer = parts.client, parts.switches, parts.tracer
+        self._connect, self._consensus = parts.connect, parts.consensus
+        self._decided, self._remote, self._site = parts.decided, parts.remote, parts.site
+        self._book = dict(parts.book)
+        self._coding: MakeCoding = coding_for if parts.tracer is None else parts.tracer.coding_for
+        runner = Runner(parts.client, parts.connect(), parts.consensus, parts.tracer)
         runner.look_near = self._look_near
-        runner.session.readiness.remote = self._remote = remote
-        self._coding: MakeCoding = coding_for if tracer is None else tracer.coding_for
-        runner.learn(list(book.values()))
-        self._site = site
-        self._connect = connect
-        self._consensus = consensus
-        self._tracer = tracer
+        runner.session.readiness.remote = parts.remote
+        runner.learn(list(parts.book.values()))
         self._logs: dict[DomainName, tuple[Runner, LogSession]] = {}
-        self._book = dict(book)
-        self._client = client
-        self._switches = switches
-        self._decided = decided
         self._domains: dict[DomainName, ObjectStore] = {DEFAULT_DOMAIN: self}
         super().__init__(
             runner,
-            View(client, initial, switches, runner.session.readiness, self._coding),
-            timeout_s,
+            View(
+                parts.client,
+                parts.initial,
+                parts.switches,
+                runner.session.readiness,
+                self._coding,
+            ),
+            parts.timeout_s,
             self.identified,
         )
 

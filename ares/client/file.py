@@ -38,7 +38,7 @@ from ares.fragment.divide import MIB, Chunk, Content, Divider, Sizes, digest
 from ares.fragment.read import FileProgress, FileState, Sink, fm_read, fm_read_range, read_genesis
 from ares.fragment.replace import Put, fm_put
 from ares.fragment.report import Conflict, WriteReport
-from ares.fragment.shared_memory import WINDOW_BYTES_MAX, Blocks
+from ares.fragment.shared_memory import WINDOW_BYTES_MAX, Blocks, FileTarget
 from ares.fragment.update import fm_update
 from ares.model.configuration import Configuration
 from ares.model.errors import BadInput, ObjectNotFound, Uncertain
@@ -172,16 +172,7 @@ class File:
             base = self.state or await self._base(timeout_s)
             with _opened(data) as source:
                 content = await asyncio.to_thread(source, base.genesis.sizes)
-                write = fm_put if base.genesis.atomic else fm_update
-                make = partial(
-                    write,
-                    file=self.name,
-                    base=base,
-                    content=content,
-                    ids=self._ids,
-                    now_s=int(time.time()),
-                    mine=mine,
-                )
+                make = partial(self._write, base, content, mine)
                 moving = sum(chunk.length for chunk in content.chunks)
                 report, state = await self._run("put", make, True, progress, timeout_s, moving)
             self.state = state if state.tag != TAG_ZERO else None
@@ -330,14 +321,23 @@ class File:
 
         Of a file that is not atomic only the genesis block matters.
         """
-        base, now_s = self.state, int(time.time())
+        base, target = self.state, self._target(blocks)
         if base is None:
             try:
                 genesis, tag = yield from read_genesis(blocks, self.name)
                 base = FileState(msgspec.structs.replace(genesis, parts=()), tag, genesis.parts)
             except ObjectNotFound:
                 base = self._new(True)
-        return Put(blocks, self.name, base, self._ids, now_s)
+        return Put(target, base)
+
+    def _write(
+        self, base: FileState, content: Content, mine: bool, blocks: Blocks
+    ) -> Operation[tuple[WriteReport, FileState]]:
+        write = fm_put if base.genesis.atomic else fm_update
+        return write(self._target(blocks), base, content, mine=mine)
+
+    def _target(self, blocks: Blocks) -> FileTarget:
+        return FileTarget(blocks, self.name, self._ids, int(time.time()))
 
     async def _run(
         self,

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
+from typing import NamedTuple
 from zlib import crc32
 
 from ares.cluster.cluster_file import largest_k
@@ -68,14 +69,20 @@ def remote_servers(settings: Settings) -> frozenset[ServerId]:
     return frozenset(id for id, site in labels_of(settings).items() if site != here)
 
 
+class CodeChoice(NamedTuple):
+    """A choice of algorithm, k and delta; None leaves a value as it was."""
+
+    dap: Algorithm | None = None
+    k: int | None = None
+    delta: int | None = None
+
+
 def at_site(
     settings: Settings,
     site: str,
     name: str,
     like: Configuration,
-    dap: Algorithm | None = None,
-    k: int | None = None,
-    delta: int | None = None,
+    code: CodeChoice | None = None,
     allow_no_faults: bool = False,
 ) -> Configuration:
     """Return the configuration that domain ``name`` may have at ``site``.
@@ -83,10 +90,11 @@ def at_site(
     The configuration has as many servers as ``like``, or all servers at the site, on as many hosts
     as the site has. If ``like`` is the domain's own configuration, its servers at the site stay.
 
-    ``dap``, ``k``, ``delta``: values in place of the values of ``like``. The k of ``like`` is kept
-    if k survives a crash at the site. Raises :class:`BadInput` for an unknown site and
-    :class:`ConfigurationRefused` if the site has too few servers.
+    ``code``: in place of the code of ``like``. The k of ``like`` is kept if k survives a crash at
+    the site. Raises :class:`BadInput` for an unknown site and :class:`ConfigurationRefused` if the
+    site has too few servers.
     """
+    dap, k, delta = code or CodeChoice()
     known = _known(settings, site, "there is no site")
     stay = [server for server in like.servers if server.id in known and like.domain == name]
     there = [

@@ -14,7 +14,6 @@ import msgspec
 from ares.engine.effects import Now, Operation, Report, Together
 from ares.fragment.block import (
     BlockId,
-    BlockIds,
     Genesis,
     Part,
     block_name,
@@ -33,7 +32,7 @@ from ares.fragment.report import (
 )
 from ares.fragment.shared_memory import (
     RETRIES_MAX,
-    Blocks,
+    FileTarget,
     Pace,
     create_block,
     drop_blocks,
@@ -56,14 +55,11 @@ class Put:
     seconds since the epoch; a long put sets the field again before ``publish``.
     """
 
-    def __init__(
-        self, blocks: Blocks, file: str, base: FileState, ids: BlockIds, now_s: int
-    ) -> None:
-        self._blocks = blocks
+    def __init__(self, target: FileTarget, base: FileState) -> None:
+        self._blocks, file, ids, self.now_s = target
         self._file = file
-        self.base = base
         self._ids = ids
-        self.now_s = now_s
+        self.base = base
         self._fresh = base.tag == TAG_ZERO or not base.genesis.atomic
         self.genesis = (
             msgspec.structs.replace(base.genesis, atomic=True, file=ids.life(file))
@@ -258,14 +254,7 @@ def _contents(parts: Sequence[Part]) -> list[tuple[int, bytes]]:
 
 
 def fm_put(
-    blocks: Blocks,
-    file: str,
-    base: FileState,
-    content: Content,
-    ids: BlockIds,
-    now_s: int,
-    *,
-    mine: bool = False,
+    target: FileTarget, base: FileState, content: Content, *, mine: bool = False
 ) -> Operation[tuple[WriteReport, FileState]]:
     """Replace the file by ``content``, wholly or not at all.
 
@@ -273,7 +262,7 @@ def fm_put(
     ``base``: the file as the writer last saw it (tag t0: the file is to be made). The returned
     state is the file's present state.
     """
-    put = Put(blocks, file, base, ids, now_s)
+    put = Put(target, base)
     began = yield Now()
     placements = (
         put.place(position, chunk, content.load) for position, chunk in enumerate(content.chunks)

@@ -6,7 +6,7 @@ under way (:class:`Pace`), and completes errors about files (:func:`effect`).
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from ares.dap.primitives import Found
 from ares.engine.effects import Now, Operation, Together
@@ -14,6 +14,7 @@ from ares.fragment.block import (
     GENESIS_NAMES,
     Block,
     BlockId,
+    BlockIds,
     Genesis,
     block_name,
     encode_block,
@@ -41,6 +42,16 @@ DELETIONS_MAX = 32
 Result = TypeVar("Result")
 Page = tuple[list[ObjectName], str | None]
 """Names, and the cursor of the next page (None: no more pages)."""
+
+
+class FileTarget(NamedTuple):
+    """A file to write."""
+
+    blocks: "Blocks"
+    file: str
+    ids: BlockIds
+    now_s: int
+    """Seconds since the epoch."""
 
 
 class Blocks:

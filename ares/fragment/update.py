@@ -28,7 +28,6 @@ from ares.engine.effects import Operation, Report, Together
 from ares.fragment.block import (
     Block,
     BlockId,
-    BlockIds,
     Genesis,
     Part,
     block_name,
@@ -60,7 +59,7 @@ from ares.fragment.report import (
 )
 from ares.fragment.shared_memory import (
     RETRIES_MAX,
-    Blocks,
+    FileTarget,
     Pace,
     create_block,
     drop_blocks,
@@ -81,25 +80,17 @@ With a stale hint, readers without knowledge of the file find new blocks one by 
 
 
 def fm_update(
-    blocks: Blocks,
-    file: str,
-    base: FileState,
-    content: Content,
-    ids: BlockIds,
-    now_s: int,
-    *,
-    mine: bool = False,
+    target: FileTarget, base: FileState, content: Content, *, mine: bool = False
 ) -> Operation[tuple[WriteReport, FileState]]:
     """Write ``content`` to the file where it differs from ``base``.
 
     ``base``: the file as the writer last saw it (tag t0: the file is to be made). ``mine``: write
     over other clients' changes of the same blocks, too. The returned state is the base of the next
     update: where a conflict occurred, or other clients changed a block and this writer did not, the
-    state is as before. ``now_s``: seconds since the epoch. An :class:`Uncertain` error says whether
-    blocks may have been changed.
+    state is as before. An :class:`Uncertain` error says whether blocks may have been changed.
     """
     while True:
-        update = Update(blocks, file, base, content, ids, now_s, mine)
+        update = Update(target, base, content, mine)
         yield from update.create_runs()
         yield from update.publish()
         yield from update.look_again()
@@ -107,12 +98,13 @@ def fm_update(
         if not mine or base.tag != TAG_ZERO or update.drafts[GENESIS].conflict is None:
             break  # otherwise the file was to be made, and another client made it in between
         try:
-            base = yield from fm_read(blocks, file, None, Sink())
+            base = yield from fm_read(target.blocks, target.file, None, Sink())
         except (
             ObjectNotFound
         ):  # made and deleted again: its maker may still be deleting the blocks of that life
             base = msgspec.structs.replace(
-                base, genesis=msgspec.structs.replace(base.genesis, file=ids.life(file))
+                base,
+                genesis=msgspec.structs.replace(base.genesis, file=target.ids.life(target.file)),
             )
         if base.genesis.atomic:
             break
@@ -189,23 +181,12 @@ class Update:
     without any new block.
     """
 
-    def __init__(
-        self,
-        blocks: Blocks,
-        file: str,
-        base: FileState,
-        content: Content,
-        ids: BlockIds,
-        now_s: int,
-        mine: bool,
-    ) -> None:
-        self.blocks = blocks
-        self.file = file
+    def __init__(self, target: FileTarget, base: FileState, content: Content, mine: bool) -> None:
+        self.blocks, self.file, ids, self._now_s = target
         self.base = base
         self.content = content
         self.genesis = base.genesis
         self._ids = ids
-        self._now_s = now_s
         self.mine = mine
         self.merged = self.moved_bytes = 0
         self.unused: list[Part] = []

@@ -263,7 +263,6 @@ def piloted(
             consensus,
             Switches(),
             service="ares-autopilot",
-            remembers=False,
         )
         lookout = Lookout(manager, settings.book(), labels_of(settings), member.site)
         return Autopilot(lookout, leads, asked, placed=partial(at_site, settings), notes=notes)

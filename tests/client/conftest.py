@@ -5,6 +5,7 @@ from functools import partial
 
 import pytest
 
+from ares.client.domain_directory import ClientParts
 from ares.client.manager import Manager
 from ares.consensus.local import LocalConsensus
 from ares.model.configuration import Configuration, Server
@@ -54,14 +55,16 @@ class LogCluster:
         connect = partial(InprocConnections, self.network, site)
         self.managers.append(
             Manager(
-                connect,
-                self.consensus,
-                self.initial,
-                self.book,
-                client,
-                Switches(),
-                timeout_s,
-                tracer=tracer,
+                ClientParts(
+                    connect,
+                    self.consensus,
+                    self.initial,
+                    self.book,
+                    client,
+                    Switches(),
+                    timeout_s,
+                    tracer=tracer,
+                )
             )
         )
         return self.managers[-1]

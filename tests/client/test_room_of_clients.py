@@ -9,6 +9,7 @@ import contextlib
 import pytest
 
 import ares
+from ares.client.domain_directory import ClientParts
 from ares.client.manager import Manager
 from ares.client.store import ObjectStore
 from ares.consensus.local import LocalConsensus
@@ -211,7 +212,9 @@ async def over_tcp():
     ]
     known = {server.id: server for server in book}
     manager = Manager(
-        ZmtpConnections, LocalConsensus(), initial, known, ClientId(7), Switches(), 60.0
+        ClientParts(
+            ZmtpConnections, LocalConsensus(), initial, known, ClientId(7), Switches(), 60.0
+        )
     )
     yield manager, listeners
     await manager.close()

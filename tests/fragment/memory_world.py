@@ -27,6 +27,7 @@ from ares.fragment.divide import Content, Sizes
 from ares.fragment.read import FileProgress, FileState, Sink, fm_read
 from ares.fragment.replace import fm_put
 from ares.fragment.report import WriteReport
+from ares.fragment.shared_memory import FileTarget
 from ares.fragment.update import fm_update
 from ares.model.identity import ClientId, ObjectName
 from ares.model.tag import TAG_ZERO, Tag
@@ -235,14 +236,20 @@ class Client:
         self, base: FileState, data: bytes, *, mine: bool = False, file: str = NAME
     ) -> Operation[tuple[WriteReport, FileState]]:
         return fm_update(
-            self.blocks, file, base, content(data), self.ids, self.world.now_s, mine=mine
+            FileTarget(self.blocks, file, self.ids, self.world.now_s),
+            base,
+            content(data),
+            mine=mine,
         )
 
     def put(
         self, base: FileState, data: bytes, *, overwrite: bool = False, file: str = NAME
     ) -> Operation[tuple[WriteReport, FileState]]:
         return fm_put(
-            self.blocks, file, base, content(data), self.ids, self.world.now_s, mine=overwrite
+            FileTarget(self.blocks, file, self.ids, self.world.now_s),
+            base,
+            content(data),
+            mine=overwrite,
         )
 
     def reading(

@@ -6,6 +6,7 @@ from ares.fragment.block import block_name, genesis_name
 from ares.fragment.collect import fm_remove
 from ares.fragment.replace import fm_put
 from ares.fragment.report import DELETED_MEANWHILE, MADE_MEANWHILE, REPLACED_MEANWHILE
+from ares.fragment.shared_memory import FileTarget
 from ares.fragment.update import HINT_STALE_BLOCKS
 from ares.model.errors import Unavailable
 from ares.model.tag import Tag
@@ -219,7 +220,7 @@ def test_a_file_that_became_atomic_is_not_written_block_by_block():
     world, data = World(), noise(23, 3000)
     a, b = world.client(), world.client()
     base = a.make(data)
-    b.run(fm_put(b.blocks, "f", b.look(), content(b"whole"), b.ids, world.now_s))
+    b.run(fm_put(FileTarget(b.blocks, "f", b.ids, world.now_s), b.look(), content(b"whole")))
     for mine in (False, True):
         report, _ = a.run(a.update(base, noise(24, 3000) + data, mine=mine))
         assert [found.why for found in report.conflicts] == [REPLACED_MEANWHILE]

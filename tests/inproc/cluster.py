@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
+from ares.client.domain_directory import ClientParts
 from ares.client.manager import Manager
 from ares.consensus.local import LocalConsensus
 from ares.model.configuration import Configuration, Server
@@ -71,13 +72,15 @@ class Cluster:
         client = ClientId(len(self.managers) + 1)
         connect = partial(InprocConnections, self.network, site)
         manager = Manager(
-            connect,
-            consensus or self.consensus,
-            self.initial,
-            book or self.book,
-            client,
-            switches or Switches(),
-            timeout_s,
+            ClientParts(
+                connect,
+                consensus or self.consensus,
+                self.initial,
+                book or self.book,
+                client,
+                switches or Switches(),
+                timeout_s,
+            )
         )
         self.managers.append(manager)
         return manager

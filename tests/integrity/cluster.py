@@ -6,6 +6,7 @@ The transport is in-process.
 import asyncio
 from pathlib import Path
 
+from ares.client.domain_directory import ClientParts
 from ares.client.manager import Manager
 from ares.client.runner import Runner
 from ares.consensus.local import LocalConsensus
@@ -102,13 +103,15 @@ class Cluster:
     def manager(self, timeout_s=10.0):
         number = len(self.open) + 1
         manager = Manager(
-            lambda: InprocConnections(self.network),
-            self.consensus,
-            self.initial,
-            self.book,
-            ClientId(number),
-            Switches(),
-            timeout_s,
+            ClientParts(
+                lambda: InprocConnections(self.network),
+                self.consensus,
+                self.initial,
+                self.book,
+                ClientId(number),
+                Switches(),
+                timeout_s,
+            )
         )
         self.open.append(manager)
         return manager

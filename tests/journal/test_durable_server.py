@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from ares.client.domain_directory import ClientParts
 from ares.client.manager import Manager
 from ares.consensus.local import LocalConsensus
 from ares.model.configuration import Configuration, Server, Status, Successor
@@ -223,13 +224,15 @@ class Cluster:
     def manager(self, timeout_s=10.0):
         client = ClientId(len(self.managers) + 1)
         manager = Manager(
-            lambda: InprocConnections(self.network),
-            self.consensus,
-            self.initial,
-            self.book,
-            client,
-            Switches(),
-            timeout_s,
+            ClientParts(
+                lambda: InprocConnections(self.network),
+                self.consensus,
+                self.initial,
+                self.book,
+                client,
+                Switches(),
+                timeout_s,
+            )
         )
         self.managers.append(manager)
         return manager

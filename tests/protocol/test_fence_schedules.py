@@ -13,7 +13,7 @@ from ares.fragment.collect import fm_remove
 from ares.fragment.match import GENESIS, match
 from ares.fragment.read import FileState
 from ares.fragment.replace import fm_put
-from ares.fragment.shared_memory import Blocks
+from ares.fragment.shared_memory import Blocks, FileTarget
 from ares.fragment.update import fm_update
 from ares.model.errors import ObjectNotFound
 from ares.model.messages import PutData
@@ -48,7 +48,9 @@ def made(data=OLD, *, shared=False, seed=1):
 def update(client, base, data):
     ids = ids_of(client)
     base = base or FileState(Genesis(ids.life("f"), False, SIZES, None, ()), TAG_ZERO, ())
-    return fm_update(Blocks(client.view), "f", base, content_of_bytes(data, SIZES), ids, NOW_S)
+    return fm_update(
+        FileTarget(Blocks(client.view), "f", ids, NOW_S), base, content_of_bytes(data, SIZES)
+    )
 
 
 def lists(*clients):
@@ -130,7 +132,11 @@ def test_a_mark_that_is_at_one_server_only_is_completed_before_it_is_relied_on(d
     world.hold = lambda source, target, message: holds(source, target, message) and target != "s0"
     ids = ids_of(putter)
     putter.start(
-        fm_put(Blocks(putter.view), "f", state, content_of_bytes(NEW, SIZES), ids, NOW_S - GRACE_S)
+        fm_put(
+            FileTarget(Blocks(putter.view), "f", ids, NOW_S - GRACE_S),
+            state,
+            content_of_bytes(NEW, SIZES),
+        )
     )
     drain(world)
     putter.dead, world.hold, world.down = True, free, {"s0"}
@@ -182,7 +188,9 @@ def test_a_content_that_comes_back_is_not_taken_for_a_fence():
     other.run(put(other, between, OLD))
     ids = ids_of(putter)
     report, _ = putter.run(
-        fm_put(Blocks(putter.view), "f", state, content_of_bytes(MIXED, SIZES), ids, NOW_S)
+        fm_put(
+            FileTarget(Blocks(putter.view), "f", ids, NOW_S), state, content_of_bytes(MIXED, SIZES)
+        )
     )
     assert report.conflicts
     assert reader.run(get(reader)) == OLD
@@ -194,7 +202,9 @@ def test_a_put_over_what_a_collection_has_fenced_is_no_conflict(shared):
     collector.run(collect(collector))
     ids = ids_of(putter)
     report, _ = putter.run(
-        fm_put(Blocks(putter.view), "f", state, content_of_bytes(NEW, SIZES), ids, NOW_S)
+        fm_put(
+            FileTarget(Blocks(putter.view), "f", ids, NOW_S), state, content_of_bytes(NEW, SIZES)
+        )
     )
     assert not report.conflicts
     assert reader.run(get(reader)) == NEW

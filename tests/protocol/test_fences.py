@@ -22,7 +22,7 @@ from ares.fragment.divide import Sizes
 from ares.fragment.read import FileState, fm_read
 from ares.fragment.replace import fm_put
 from ares.fragment.report import REPLACED_MEANWHILE
-from ares.fragment.shared_memory import Blocks
+from ares.fragment.shared_memory import Blocks, FileTarget
 from ares.model.configuration import Configuration
 from ares.model.errors import BadBlock, ObjectNotFound
 from ares.model.identity import DEFAULT_DOMAIN
@@ -52,7 +52,10 @@ def put(client, base, data):
     ids = ids_of(client)
     base = base or FileState(Genesis(ids.life("f"), True, SIZES, None, ()), TAG_ZERO, ())
     return fm_put(
-        Blocks(client.view), "f", base, content_of_bytes(data, SIZES), ids, NOW_S, mine=True
+        FileTarget(Blocks(client.view), "f", ids, NOW_S),
+        base,
+        content_of_bytes(data, SIZES),
+        mine=True,
     )
 
 
@@ -141,12 +144,9 @@ def test_of_two_puts_over_one_version_the_one_that_begins_later_is_told():
         ids = ids_of(second)
         report, _ = second.run(
             fm_put(
-                Blocks(second.view),
-                "f",
+                FileTarget(Blocks(second.view), "f", ids, NOW_S),
                 state,
                 content_of_bytes(b"another content " * 9, SIZES),
-                ids,
-                NOW_S,
             )
         )
         assert [conflict.why for conflict in report.conflicts] == [REPLACED_MEANWHILE]
@@ -212,7 +212,9 @@ def test_what_dead_puts_left_at_one_server_does_not_come_back(broken):
         ids = ids_of(dying)
         dying.start(
             fm_put(
-                Blocks(dying.view), name, base, content_of_bytes(NEW, SIZES), ids, NOW_S - GRACE_S
+                FileTarget(Blocks(dying.view), name, ids, NOW_S - GRACE_S),
+                base,
+                content_of_bytes(NEW, SIZES),
             )
         )
         drain(world)

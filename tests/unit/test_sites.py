@@ -12,7 +12,7 @@ from ares.autopilot.judge import Replace, Roster, Stuck, judge
 from ares.cli.domain_commands import followed
 from ares.cluster.cluster_file import Plan, _text
 from ares.cluster.settings import Settings
-from ares.cluster.sites import at_site, labels_of, remote_servers, site_of, sites_of
+from ares.cluster.sites import CodeChoice, at_site, labels_of, remote_servers, site_of, sites_of
 from ares.cluster.tables import AutopilotSettings
 from ares.engine.readiness import Readiness
 from ares.model.configuration import Configuration
@@ -85,8 +85,13 @@ def test_a_domain_keeps_its_redundancy_where_the_site_has_the_servers(settings):
     )
     fewer = at_site(settings, "rennes", "d", like)
     assert (fewer.n, fewer.k, fewer.crashes_survived) == (3, 1, 1)
-    assert at_site(settings, "rennes", "d", like, "abd").dap == "abd"
-    assert at_site(settings, "nantes", "d", Configuration.abd(["s5", "s6", "s7"]), "ec", 1).k == 1
+    assert at_site(settings, "rennes", "d", like, CodeChoice("abd")).dap == "abd"
+    assert (
+        at_site(
+            settings, "nantes", "d", Configuration.abd(["s5", "s6", "s7"]), CodeChoice("ec", 1)
+        ).k
+        == 1
+    )
     assert at_site(settings, "nantes", "d", Configuration.chain(["s5", "s6", "s7"])).dap == "chain"
 
 
@@ -107,7 +112,7 @@ def test_those_that_are_there_stay_in_their_order(settings):
 @pytest.mark.parametrize(("k", "delta"), [(0, None), (None, 0)])
 def test_nought_is_no_default(settings, k, delta):
     with pytest.raises(ConfigurationRefused):
-        at_site(settings, "nantes", "d", settings.initial, "ec", k, delta)
+        at_site(settings, "nantes", "d", settings.initial, CodeChoice("ec", k, delta))
 
 
 def test_domains_of_other_names_begin_with_other_servers(settings):
@@ -150,7 +155,7 @@ def test_hosts_are_taken_in_turn(settings):
 )
 def test_what_cannot_be_is_refused(settings, site, dap, k, error, why):
     with pytest.raises(error, match=why):
-        at_site(settings, site, "d", settings.initial, dap, k)
+        at_site(settings, site, "d", settings.initial, CodeChoice(dap, k))
     if site == "lyon":
         assert at_site(settings, site, "d", settings.initial, allow_no_faults=True).n == 2
 

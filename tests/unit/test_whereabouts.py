@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ares.client.connect import connections_of, manager_of
+from ares.client.connect import USER_SERVICE, connections_of, manager_of
 from ares.client.whereabouts import DOMAINS_MAX, KnownDomains, Whereabouts, known_domains_path
 from ares.cluster.cluster_file import Plan, create
 from ares.consensus.local import LocalConsensus
@@ -250,9 +250,9 @@ async def test_a_process_of_the_cluster_remembers_nothing_and_a_user_does(
     placed = msgspec.structs.replace(
         settings.initial, domain=PHOTOS, index=1, cluster=settings.initial.id
     )
-    for remembers in (False, True):
+    for service, remembers in (("ares-autopilot", False), (USER_SERVICE, True)):
         manager = manager_of(
-            settings, lambda: connections_of(settings), LocalConsensus(), remembers=remembers
+            settings, lambda: connections_of(settings), LocalConsensus(), service=service
         )
         manager._opened(placed)
         await manager.close()

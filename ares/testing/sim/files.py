@@ -32,7 +32,7 @@ from ares.fragment.divide import Content, Sizes, digest, divide
 from ares.fragment.read import FileState, Sink, fm_read
 from ares.fragment.replace import fm_put
 from ares.fragment.report import WriteReport
-from ares.fragment.shared_memory import Blocks
+from ares.fragment.shared_memory import Blocks, FileTarget
 from ares.fragment.update import fm_update
 from ares.model.errors import ObjectNotFound
 from ares.model.identity import ObjectName
@@ -398,7 +398,7 @@ class Files:
         operation.base, operation.wanted, content = held.state, wanted, content_of(wanted)
         write = fm_put if held.state.genesis.atomic else fm_update
         report, state = yield from write(
-            blocks, file, held.state, content, self._ids, self._now_s(), mine=step.mine
+            FileTarget(blocks, file, self._ids, self._now_s()), held.state, content, mine=step.mine
         )
         operation.report, operation.state, operation.responded = report, state, self._world.now
         if any(

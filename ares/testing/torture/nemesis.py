@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from random import Random
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 from msgspec import Struct, structs
 from msgspec.structs import replace
@@ -39,6 +39,7 @@ from ares.testing.torture.records import (
 )
 
 BETWEEN_FAULTS_S = (0.1, 1.2)
+BETWEEN_FAULTS_OF_LOG_S = (0.5, 4.0)
 AILING_S = (0.3, 5.0)
 BETWEEN_RECONFIGURATIONS_S = (0.0, 0.6)
 REIGN_S = (2.0, 8.0)
@@ -207,12 +208,19 @@ A process that has finished is not killed.
 """
 
 
+class TorturedLog(NamedTuple):
+    """A log that is reconfigured, instead of the objects."""
+
+    name: str
+    spared: Sequence[ServerId]
+    """Servers never hurt, and in no proposed configuration."""
+
+
 class Nemesis:
     """A source of faults and reconfigurations.
 
-    ``problems``: findings, in words: failures excluded by the ledger. ``log``: the log is
-    reconfigured, instead of the objects. ``spared``: servers never hurt, and in no proposed
-    configuration. ``between_s``: the pause between two faults.
+    ``problems``: findings, in words: failures excluded by the ledger. ``log``: None: the objects
+    are reconfigured.
     """
 
     def __init__(
@@ -222,9 +230,7 @@ class Nemesis:
         ledger: NemesisLedger,
         timeline: Timeline,
         chance: Random,
-        log: str = "",
-        spared: Sequence[ServerId] = (),
-        between_s: tuple[float, float] = BETWEEN_FAULTS_S,
+        log: TorturedLog | None = None,
     ) -> None:
         self.problems: list[str] = []
         self.reconfigurations = {"done": 0, "refused": 0, "killed": 0, "failed": 0}
@@ -238,8 +244,7 @@ class Nemesis:
         self._wishes = 0
         self._deadly = False
         self._log = log
-        self._spared = frozenset(spared)
-        self._between_s = between_s
+        self._spared = frozenset(log.spared if log is not None else ())
 
     async def rage(self, seconds: float) -> None:
         """Hurt and reconfigure for ``seconds``; heal all; install a last configuration.
@@ -286,7 +291,13 @@ class Nemesis:
 
     async def _keep_hurting(self, end: float) -> None:
         while self._now() < end:
-            pause = QUICKLY_S if self._deadly else self._between_s
+            pause = (
+                QUICKLY_S
+                if self._deadly
+                else BETWEEN_FAULTS_OF_LOG_S
+                if self._log
+                else BETWEEN_FAULTS_S
+            )
             await asyncio.sleep(min(self._chance.uniform(*pause), max(0.0, end - self._now())))
             self._notice_ended()
             self.strike()
@@ -442,7 +453,7 @@ class Nemesis:
             return None
         self._wishes += 1
         if self._log:
-            return random_chain(self._wishes, well, dangerous, self._chance, self._log)
+            return random_chain(self._wishes, well, dangerous, self._chance, self._log.name)
         return random_wish(self._wishes, well, dangerous, self._chance)
 
     def _well(self) -> list[ServerId]:

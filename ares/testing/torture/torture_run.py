@@ -21,7 +21,7 @@ from msgspec import Struct
 from ares.cluster.cluster_file import Durability, Plan, create
 from ares.cluster.settings import Settings
 from ares.model.configuration import Configuration, Server
-from ares.model.identity import DomainName, ServerId
+from ares.model.identity import DomainName
 from ares.platform.loop import run
 from ares.testing.torture.clients import TrafficPlan
 from ares.testing.torture.cluster import (
@@ -33,7 +33,7 @@ from ares.testing.torture.cluster import (
     etcd_members,
 )
 from ares.testing.torture.log_clients import LOG, first_chain
-from ares.testing.torture.nemesis import BETWEEN_FAULTS_S, Nemesis, NemesisLedger
+from ares.testing.torture.nemesis import Nemesis, NemesisLedger, TorturedLog
 from ares.testing.torture.partition import Network, obstacle
 from ares.testing.torture.reconfigurer import Reconfigurers
 from ares.testing.torture.records import (
@@ -69,7 +69,7 @@ ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 Workload = Literal["objects", "log"]
 DIRECTORY_SERVERS = 3
-STANDSTILL_S, BETWEEN_FAULTS_OF_LOG_S = 2.0, (0.5, 4.0)
+STANDSTILL_S = 2.0
 """Patience and pauses of a log's moves.
 
 A log takes appends when all servers of the chain are well, and a chain is finalized when all its
@@ -159,10 +159,10 @@ class TortureRun:
     async def _nemesis(self) -> Nemesis:
         """Make the nemesis for the workload; the log, if any, exists on return."""
         settings = self._cluster.settings
-        first, log, spared = settings.initial, "", tuple[ServerId, ...]()
+        first, log = settings.initial, None
         identities = {server: self._cluster.identity(server) for server in settings.servers}
         if self._of_log:
-            log, spared = LOG, first.server_ids
+            log = TorturedLog(LOG, spared=first.server_ids)
             first = Configuration.chain(
                 Server(server, identity=identities[server]) for server in first_chain(settings)
             ).at(DomainName(LOG), 0)
@@ -180,8 +180,6 @@ class TortureRun:
             self._timeline,
             chance,
             log,
-            spared,
-            BETWEEN_FAULTS_OF_LOG_S if self._of_log else BETWEEN_FAULTS_S,
         )
 
     def _listen_for_endings(self) -> None:
