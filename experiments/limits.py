@@ -25,7 +25,7 @@ from ares.model.codec import encode
 from ares.model.identity import CallId, ObjectName
 from ares.model.messages import GetData
 from ares.platform.loop import run
-from ares.testing.fuzz.fuzz_attacks import READY, framed, greeting
+from ares.testing.fuzz.fuzz_attacks import FUZZ_READY, framed, greeting
 from ares.testing.torture.cluster import Cluster
 
 MIB = 1024 * 1024
@@ -45,7 +45,7 @@ HELD_S = 8.0
 """Seconds that clients stay: longer than a handshake may take."""
 
 READS = 50
-_OPENING = greeting() + READY
+_OPENING = greeting() + FUZZ_READY
 
 
 class Server:

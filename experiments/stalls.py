@@ -66,7 +66,7 @@ from ares.model.messages import (
 )
 from ares.model.tag import Tag
 from ares.platform.interpreter import python
-from ares.testing.fuzz.fuzz_attacks import READY, framed, greeting
+from ares.testing.fuzz.fuzz_attacks import FUZZ_READY, framed, greeting
 from ares.testing.torture.cluster import Cluster, die_with_parent
 
 MIB = 1024 * 1024
@@ -264,7 +264,7 @@ class Raw:
         host, _, port = address.rpartition(":")
         self.socket = socket.create_connection((host, int(port)), timeout=60)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.socket.sendall(greeting() + READY)
+        self.socket.sendall(greeting() + FUZZ_READY)
         self._got = bytearray()
         self._take(64)
         self._frame()

@@ -247,7 +247,7 @@ class Transfer:
         self._show(now.stage, now.done, now.total, f"{size(self.moved_bytes)}{self._of} moved")
 
 
-SHOWN_MAX = 20
+CONFLICTS_SHOWN_MAX = 20
 """The number of conflicts shown to a person; --json has all."""
 
 NAME_CHARACTERS_MAX = 100
@@ -273,8 +273,10 @@ def told(
             f"not get into {printable(name)}"
         )
     ]
-    lines += [f"  {_range(conflict)}: {conflict.why}" for conflict in conflicts[:SHOWN_MAX]]
-    if more := conflicts[SHOWN_MAX:]:
+    lines += [
+        f"  {_range(conflict)}: {conflict.why}" for conflict in conflicts[:CONFLICTS_SHOWN_MAX]
+    ]
+    if more := conflicts[CONFLICTS_SHOWN_MAX:]:
         lines.append(f"  ... and {len(more)} more; --json shows all")
     rest = "nothing else was changed" if whole else "all other changes are in the cluster"
     lines.append(f"Nothing of theirs was overwritten, {said} is as it was, and {rest}.")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 HISTORY_BYTES_MAX = 512 << 20
 HISTORY_WAIT_S = 3600.0
-SHOWN_MAX = 10
+VIOLATIONS_SHOWN_MAX = 10
 """The number of violations of each kind shown to a person; --json has all."""
 
 
@@ -108,9 +108,11 @@ def _check_log_history(common: Common, file: Path, data_read: bytes, tags: bool)
     lines = [f"a log can show this: {what}"]
     if not report.ok:
         lines = [f"NO log can show this: {what}; {len(report.violations)} contradictions"]
-        lines += [violation.describe() for violation in report.violations[:SHOWN_MAX]]
-        if len(report.violations) > SHOWN_MAX:
-            lines.append(f"... and {len(report.violations) - SHOWN_MAX} more; --json shows all")
+        lines += [violation.describe() for violation in report.violations[:VIOLATIONS_SHOWN_MAX]]
+        if len(report.violations) > VIOLATIONS_SHOWN_MAX:
+            lines.append(
+                f"... and {len(report.violations) - VIOLATIONS_SHOWN_MAX} more; --json shows all"
+            )
     common.report(data, "\n".join(printable(line) for text in lines for line in text.split("\n")))
     if not report.ok:
         raise typer.Exit(1)
@@ -167,6 +169,6 @@ def _cover_verdict(report: "CoverabilityReport") -> list[str]:
 
 
 def _listed(found: "Sequence[Violation | Fork]") -> list[str]:
-    lines = [line for one in found[:SHOWN_MAX] for line in one.describe().split("\n")]
-    more = len(found) - SHOWN_MAX
+    lines = [line for one in found[:VIOLATIONS_SHOWN_MAX] for line in one.describe().split("\n")]
+    more = len(found) - VIOLATIONS_SHOWN_MAX
     return [*lines, f"... and {more} more; --json shows all"] if more > 0 else lines

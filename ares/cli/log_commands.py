@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 READ_BYTES = 256 * 1024
 """Bytes read from a file of lines at a time."""
 
-BATCHES_MAX = 16
+APPENDS_AT_ONCE = 16
 """Appends of lines under way at once."""
 
 RANGE = 4096
@@ -207,7 +207,7 @@ async def _feed(log: "Log", source: BinaryIO, done: AppendTally, show: Show) -> 
             if len(rest) > ENTRY_BYTES_MAX:  # the log refuses the line, with its number
                 lines.append(rest)
             for batch in _batches(lines, taken):
-                while len(under_way) >= BATCHES_MAX:
+                while len(under_way) >= APPENDS_AT_ONCE:
                     await under_way.popleft()
                 begin(batch)
                 taken += len(batch)

@@ -34,16 +34,16 @@ from ares.cli.help_page import WIDTH_MAX, GroupPage
 from ares.cli.local import cluster_commands
 from ares.cli.local_files import Interrupted, naming
 from ares.cli.observe import results_commands, top_command, trace_commands
-from ares.cli.options import ALL, Common, command, say, say_which_core, taking_options
+from ares.cli.options import ALL_OPTIONS, Common, command, say, say_which_core, taking_options
 from ares.model.errors import AresError, BadInput, Uncertain
 from ares.platform import compiled
 from ares.platform.named_files import without_long_hex
 from ares.platform.release import version
 
-FAILED = 1
-MISUSED = 2
-INTERRUPTED = 130
-TERMINATED = 143
+STATUS_FAILED = 1
+STATUS_MISUSED = 2
+STATUS_INTERRUPTED = 130
+STATUS_TERMINATED = 143
 CUT_SHORT = "interrupted; the operation may have taken effect or not: check before you repeat it"
 
 
@@ -89,43 +89,43 @@ def _shared(
     """
 
 
-app.callback()(taking_options(_shared, ALL))
+app.callback()(taking_options(_shared, ALL_OPTIONS))
 
-_JSON = ("json",)
-_NO_SITE = tuple(name for name in ALL if name != "site")  # their --site is that of a domain
-_KEYS = ("cluster", "json")
-_PROCESSES = ("cluster", "timeout_s", "key_file", "json")
+_ONLY_JSON = ("json",)
+_NO_SITE = tuple(name for name in ALL_OPTIONS if name != "site")  # their --site is that of a domain
+_KEYS_OPTIONS = ("cluster", "json")
+_PROCESS_OPTIONS = ("cluster", "timeout_s", "key_file", "json")
 
 # For each section of the help and each command: the function, the example's words, and the
 # command's shared options.
 _COMMANDS: dict[str, dict[str, tuple[Callable[..., None], str, Sequence[str]]]] = {
     "Objects": {
-        "write": (object_commands.write, "greeting hello.txt", ALL),
-        "read": (object_commands.read, "greeting -o hello.txt", ALL),
-        "delete": (object_commands.delete, "greeting", ALL),
-        "ls": (object_commands.ls, "photos/", ALL),
-        "stat": (object_commands.stat, "greeting", ALL),
+        "write": (object_commands.write, "greeting hello.txt", ALL_OPTIONS),
+        "read": (object_commands.read, "greeting -o hello.txt", ALL_OPTIONS),
+        "delete": (object_commands.delete, "greeting", ALL_OPTIONS),
+        "ls": (object_commands.ls, "photos/", ALL_OPTIONS),
+        "stat": (object_commands.stat, "greeting", ALL_OPTIONS),
     },
     "Files": {
-        "put": (file_commands.put, "movie.mkv movies/big", ALL),
-        "get": (file_commands.get, "movies/big movie.mkv", ALL),
-        "files": (file_commands.files, "movies/", ALL),
-        "rm": (file_commands.rm, "movies/big", ALL),
+        "put": (file_commands.put, "movie.mkv movies/big", ALL_OPTIONS),
+        "get": (file_commands.get, "movies/big movie.mkv", ALL_OPTIONS),
+        "files": (file_commands.files, "movies/", ALL_OPTIONS),
+        "rm": (file_commands.rm, "movies/big", ALL_OPTIONS),
     },
     "Logs": {
-        "log create": (log_commands.create, "events --servers s0,s1,s2", ALL),
-        "log append": (log_commands.append, "events --lines access.log", ALL),
-        "log read": (log_commands.read, "events 0 --to 10", ALL),
-        "log tail": (log_commands.tail, "events", ALL),
-        "log follow": (log_commands.follow, "events --from 17", ALL),
-        "log trim": (log_commands.trim, "events 100", ALL),
-        "log stat": (log_commands.stat, "events", ALL),
+        "log create": (log_commands.create, "events --servers s0,s1,s2", ALL_OPTIONS),
+        "log append": (log_commands.append, "events --lines access.log", ALL_OPTIONS),
+        "log read": (log_commands.read, "events 0 --to 10", ALL_OPTIONS),
+        "log tail": (log_commands.tail, "events", ALL_OPTIONS),
+        "log follow": (log_commands.follow, "events --from 17", ALL_OPTIONS),
+        "log trim": (log_commands.trim, "events 100", ALL_OPTIONS),
+        "log stat": (log_commands.stat, "events", ALL_OPTIONS),
     },
     "Cluster": {
-        "init": (cluster_commands.init, "./cluster --servers 5 --dap ec --k 3", _JSON),
+        "init": (cluster_commands.init, "./cluster --servers 5 --dap ec --k 3", _ONLY_JSON),
         "up": (cluster_commands.up, "./cluster --detach", ("json", "timeout_s")),
-        "down": (cluster_commands.down, "./cluster", _JSON),
-        "prepare": (cluster_commands.prepare, "/etc/ares/cluster.toml s1", _JSON),
+        "down": (cluster_commands.down, "./cluster", _ONLY_JSON),
+        "prepare": (cluster_commands.prepare, "/etc/ares/cluster.toml s1", _ONLY_JSON),
         "server": (cluster_commands.server, "./cluster/cluster.toml --id s0", ()),
         "consensus": (cluster_commands.consensus, "./cluster/cluster.toml --id r0", ()),
         "domain create": (
@@ -133,32 +133,32 @@ _COMMANDS: dict[str, dict[str, tuple[Callable[..., None], str, Sequence[str]]]] 
             "photos --dap ec --k 3 --servers s0,s1,s2,s3,s4",
             _NO_SITE,
         ),
-        "domain follow": (domain_commands.follow, "photos", ALL),
-        "domain ls": (domain_commands.ls, "", ALL),
+        "domain follow": (domain_commands.follow, "photos", ALL_OPTIONS),
+        "domain ls": (domain_commands.ls, "", ALL_OPTIONS),
         "domain move": (domain_commands.move, "photos --site rennes", _NO_SITE),
         "domain mirror": (domain_commands.mirror, "photos --site nantes", _NO_SITE),
-        "reconfig": (domain_commands.reconfig, "--dap ec --k 2 --servers s1,s2,s3,s4", ALL),
-        "keys new": (keys_commands.new, "backup --role read", _KEYS),
-        "keys list": (keys_commands.list_, "", _KEYS),
-        "keys revoke": (keys_commands.revoke, "backup", _KEYS),
-        "demo": (demo_command.demo, "", [name for name in ALL if name != "cluster"]),
+        "reconfig": (domain_commands.reconfig, "--dap ec --k 2 --servers s1,s2,s3,s4", ALL_OPTIONS),
+        "keys new": (keys_commands.new, "backup --role read", _KEYS_OPTIONS),
+        "keys list": (keys_commands.list_, "", _KEYS_OPTIONS),
+        "keys revoke": (keys_commands.revoke, "backup", _KEYS_OPTIONS),
+        "demo": (demo_command.demo, "", [name for name in ALL_OPTIONS if name != "cluster"]),
     },
     "Seeing": {
-        "status": (status_command.status, "", ALL),
+        "status": (status_command.status, "", ALL_OPTIONS),
         "top": (top_command.top, "--once --json", ("cluster", "key_file", "json")),
-        "trace read": (trace_commands.read, "greeting", ALL),
-        "trace write": (trace_commands.write, "greeting hello.txt", ALL),
-        "trace show": (trace_commands.show, "spans.json", _JSON),
-        "results import": (results_commands.import_, "runs/ --into results.db", _JSON),
-        "results summary": (results_commands.summary, "results.db --csv", _JSON),
-        "results report": (results_commands.report, "results.db -o report.html", _JSON),
+        "trace read": (trace_commands.read, "greeting", ALL_OPTIONS),
+        "trace write": (trace_commands.write, "greeting hello.txt", ALL_OPTIONS),
+        "trace show": (trace_commands.show, "spans.json", _ONLY_JSON),
+        "results import": (results_commands.import_, "runs/ --into results.db", _ONLY_JSON),
+        "results summary": (results_commands.summary, "results.db --csv", _ONLY_JSON),
+        "results report": (results_commands.report, "results.db -o report.html", _ONLY_JSON),
     },
     "Upkeep": {
-        "collect": (file_commands.collect, "--grace 24h", ALL),
-        "scrub": (upkeep_commands.scrub, "--rate 50MiB", _PROCESSES),
-        "log-level": (upkeep_commands.log_level, "debug --server s0", _PROCESSES),
-        "check-history": (history_command.check_history, "run.jsonl --tags", _JSON),
-        "torture": (torture_command.torture, "--minutes 3 --out ./torture", _JSON),
+        "collect": (file_commands.collect, "--grace 24h", ALL_OPTIONS),
+        "scrub": (upkeep_commands.scrub, "--rate 50MiB", _PROCESS_OPTIONS),
+        "log-level": (upkeep_commands.log_level, "debug --server s0", _PROCESS_OPTIONS),
+        "check-history": (history_command.check_history, "run.jsonl --tags", _ONLY_JSON),
+        "torture": (torture_command.torture, "--minutes 3 --out ./torture", _ONLY_JSON),
     },
 }
 
@@ -206,10 +206,10 @@ class Ending:
     """
 
     def __init__(self) -> None:
-        self.status = INTERRUPTED
+        self.status = STATUS_INTERRUPTED
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        self.status = TERMINATED
+        self.status = STATUS_TERMINATED
         interrupt = signal.getsignal(
             signal.SIGINT
         )  # an event loop has its own; a job in the background ignores it
@@ -230,7 +230,7 @@ def run(arguments: Sequence[str], ending: Ending | None = None) -> int:
             status = app(list(arguments) or ["--help"], prog_name="ares-cli", standalone_mode=False)
     except (Exception, KeyboardInterrupt) as error:
         return told(error, as_json, interrupted)
-    if status == INTERRUPTED:
+    if status == STATUS_INTERRUPTED:
         return _fail(CUT_SHORT, "Interrupted", interrupted.status, as_json)
     return status if isinstance(status, int) else 0
 
@@ -243,7 +243,7 @@ def told(error: Exception | KeyboardInterrupt, as_json: bool, ending: Ending) ->
                 without_keys,
             )  # a key may have been typed by mistake
 
-            return _fail(without_keys(error.format_message()), "BadInput", MISUSED, as_json)
+            return _fail(without_keys(error.format_message()), "BadInput", STATUS_MISUSED, as_json)
         case typer.Abort() | KeyboardInterrupt():
             return _fail(CUT_SHORT, "Interrupted", ending.status, as_json)
         case Interrupted():
@@ -258,14 +258,14 @@ def told(error: Exception | KeyboardInterrupt, as_json: bool, ending: Ending) ->
             return _fail(
                 str(error),
                 kind,
-                MISUSED if isinstance(error, BadInput) else FAILED,
+                STATUS_MISUSED if isinstance(error, BadInput) else STATUS_FAILED,
                 as_json,
                 **uncertain,
             )
         case OSError():  # an error of the machine: a full disk, a directory without write permission
-            return _fail(_unusable(error), type(error).__name__, FAILED, as_json)
+            return _fail(_unusable(error), type(error).__name__, STATUS_FAILED, as_json)
         case _:
-            return _fail(_mistake(error), "Mistake", FAILED, as_json)
+            return _fail(_mistake(error), "Mistake", STATUS_FAILED, as_json)
 
 
 def _unusable(error: OSError) -> str:

@@ -122,7 +122,8 @@ class Common(Struct, frozen=True):
     def over(self, other: "Common") -> "Common":
         """Return the given values, completed from ``other``."""
         return structs.replace(
-            other, **{name: value for name in ALL if (value := getattr(self, name)) is not None}
+            other,
+            **{name: value for name in ALL_OPTIONS if (value := getattr(self, name)) is not None},
         )
 
     def settings(self) -> "Settings":
@@ -150,7 +151,9 @@ class Common(Struct, frozen=True):
                 settings, client=structs.replace(settings.client, key=str(key))
             )
         given: dict[str, Any] = {"site": site} if (site := os.environ.get(SITE_VARIABLE)) else {}
-        given |= {name: value for name in _CLIENT if (value := getattr(self, name)) is not None}
+        given |= {
+            name: value for name in _CLIENT_OPTIONS if (value := getattr(self, name)) is not None
+        }
         return structs.replace(settings, client=structs.replace(settings.client, **given))
 
     def report(self, data: object, text: str) -> None:
@@ -158,9 +161,9 @@ class Common(Struct, frozen=True):
         say(json.dumps(data) if self.json else text)
 
 
-_OPTIONS = get_type_hints(Common, include_extras=True)
-ALL = tuple(_OPTIONS)
-_CLIENT = ("timeout_s", *ALL[4:])
+_OPTION_TYPES = get_type_hints(Common, include_extras=True)
+ALL_OPTIONS = tuple(_OPTION_TYPES)
+_CLIENT_OPTIONS = ("timeout_s", *ALL_OPTIONS[4:])
 
 
 def with_manager(
@@ -207,7 +210,7 @@ def command(
     name: str,
     *,
     example: str,
-    options: Sequence[str] = ALL,
+    options: Sequence[str] = ALL_OPTIONS,
     section: str = "Commands",
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Register a command that takes the shared ``options`` (names of :class:`Common`'s fields).
@@ -239,7 +242,7 @@ def taking_options(function: Callable[..., None], options: Sequence[str]) -> Cal
     own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
     shared = [
         inspect.Parameter(
-            name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_OPTIONS[name]
+            name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_OPTION_TYPES[name]
         )
         for name in options
     ]

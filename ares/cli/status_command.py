@@ -50,12 +50,12 @@ After a second of silence a client asks the consensus service for later configur
 
 PROBES_AT_ONCE = 64
 NAMES_SHOWN_MAX = 3
-SHORT = 8
+ID_CHARACTERS_SHOWN = 8
 """Characters of an identity shown to a person."""
 
 FORGETFUL = "restarted without its memory"
-FULL = "its disk is full"
-_WORDS = {FORGETFUL: FORGETFUL, FULL: "has a full disk"}
+DISK_IS_FULL = "its disk is full"
+_WORDS = {FORGETFUL: FORGETFUL, DISK_IS_FULL: "has a full disk"}
 
 
 class Standing(Struct, frozen=True):
@@ -85,7 +85,9 @@ class Standing(Struct, frozen=True):
 
     def move_to(self, pending: Configuration) -> str:
         """Return the progress of the move to a decided configuration."""
-        silent = [id for id in pending.server_ids if self.missing.get(id, FULL) != FULL]
+        silent = [
+            id for id in pending.server_ids if self.missing.get(id, DISK_IS_FULL) != DISK_IS_FULL
+        ]
         if pending.n - len(silent) >= pending.quorum_size:
             return "the move is under way, or was left for the next `ares-cli reconfig` to finish"
         waiting = "appends wait" if pending.dap == "chain" else "reads and writes fail"
@@ -273,7 +275,7 @@ def standing_of(
             server: FORGETFUL if server in identities else troubles.get(server, NO_ANSWER)
             for server in sorted(absent)
         }
-        missing |= dict.fromkeys(sorted(lacking_room), FULL)
+        missing |= dict.fromkeys(sorted(lacking_room), DISK_IS_FULL)
         reading.append(configuration.n - len(absent) - configuration.quorum_size)
         margins.append(reading[-1] - len(lacking_room))
         if (
@@ -688,7 +690,7 @@ def _server_cells(description: Description | None) -> list[str]:
     )
     return [
         state,
-        description.identity[:SHORT],
+        description.identity[:ID_CHARACTERS_SHOWN],
         memory,
         str(data["objects"]),
         stored,

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 
 from ares.model.errors import BadInput
 
-_BYTES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
-_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 24 * 3600}
+_BYTES_OF_UNIT = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
+_SECONDS_OF_UNIT = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 24 * 3600}
 
 
 def parse_size(text: str) -> int:
@@ -21,7 +21,10 @@ def parse_size(text: str) -> int:
         else text.upper()
     )
     return _parsed(
-        short, _BYTES, "a size is a number of bytes, or one with K, M or G, for example 512K", text
+        short,
+        _BYTES_OF_UNIT,
+        "a size is a number of bytes, or one with K, M or G, for example 512K",
+        text,
     )
 
 
@@ -29,7 +32,7 @@ def parse_seconds(text: str) -> int:
     """Return seconds of a number with s, m, h or d."""
     return _parsed(
         text,
-        _SECONDS,
+        _SECONDS_OF_UNIT,
         "a time is a number of seconds, or one with m, h or d, for example 24h",
         text,
     )

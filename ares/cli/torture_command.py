@@ -22,7 +22,7 @@ Workload = Literal["objects", "log"]
 MINUTES_MAX = 24 * 60.0
 INTERRUPTED = 130
 PROGRESS_LINE_S = 5.0
-_SHOWN_MAX = 10
+_FINDINGS_SHOWN_MAX = 10
 
 
 def torture(
@@ -168,10 +168,10 @@ def _report(common: Common, summary: "Summary", directory: Path) -> None:
         ("problem", summary.problems),
         ("note", summary.notes),
     ):
-        for text in found[:_SHOWN_MAX]:
+        for text in found[:_FINDINGS_SHOWN_MAX]:
             console.print(f"[bold]{title}:[/] {escape(text)}", soft_wrap=True)
-        if len(found) > _SHOWN_MAX:
-            console.print(f"... and {len(found) - _SHOWN_MAX} more")
+        if len(found) > _FINDINGS_SHOWN_MAX:
+            console.print(f"... and {len(found) - _FINDINGS_SHOWN_MAX} more")
     console.print(
         f"written: {directory / 'history.jsonl'}, {directory / 'timeline.html'}", soft_wrap=True
     )

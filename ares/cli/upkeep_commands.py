@@ -22,11 +22,11 @@ from ares.platform.loop import run
 if TYPE_CHECKING:
     from ares.cluster.settings import Settings
 
-TIMEOUT_S = 5.0
-AGAIN_S = 0.7
+UPKEEP_TIMEOUT_S = 5.0
+UPKEEP_RESEND_S = 0.7
 """Seconds of silence before the request is sent again: a repeated request must do no harm."""
 
-LOOK_S = 0.2
+UPKEEP_LOOK_S = 0.2
 SILENCES_MAX = 3
 """Number of silent rounds after which a server is no longer waited for."""
 
@@ -79,7 +79,7 @@ def log_level(common: Common, level: Level, server: Processes = None) -> None:
             settings,
             ids,
             lambda call: SetLogLevel(CallId(call), level),
-            common.timeout_s or TIMEOUT_S,
+            common.timeout_s or UPKEEP_TIMEOUT_S,
         )
     )
     unchanged = {
@@ -130,7 +130,7 @@ def scrub(common: Common, server: Servers = None, rate: Rate = "") -> None:
             settings,
             some,
             lambda call: Scrub(CallId(call), begin, bytes_per_s if begin else 0),
-            common.timeout_s or TIMEOUT_S,
+            common.timeout_s or UPKEEP_TIMEOUT_S,
         )
 
     with progress_bar("scrub") as show:
@@ -169,7 +169,7 @@ async def _followed(ids: Sequence[ServerId], ask: Ask, show: Show) -> dict[Serve
             math.ceil(total / 2**20),
             f"MiB, {len(waiting)} servers",
         )
-        await asyncio.sleep(LOOK_S)
+        await asyncio.sleep(UPKEEP_LOOK_S)
         for id, reply in (await ask(waiting, False)).items():
             silences[id] = silences[id] + 1 if isinstance(reply, str) else 0
             last[id] = (
@@ -279,7 +279,7 @@ async def _ask_each(
                     for process in silent:
                         connections.post(process, [message])
                     with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout(AGAIN_S):
+                        async with asyncio.timeout(UPKEEP_RESEND_S):
                             await all_answered.wait()
     finally:
         await connections.close()

@@ -148,7 +148,7 @@ class ClusterConnection:
         )
 
 
-NUMBERS: dict[type[AresError], int] = {
+ERROR_NUMBERS: dict[type[AresError], int] = {
     ObjectNotFound: errno.ENOENT,
     DomainNotFound: errno.ENOENT,
     FileChanged: errno.ESTALE,
@@ -170,7 +170,8 @@ def as_os_error(error: AresError) -> Exception:
     if isinstance(error, BadInput):
         return error
     return OSError(
-        next(number for kind, number in NUMBERS.items() if isinstance(error, kind)), str(error)
+        next(number for kind, number in ERROR_NUMBERS.items() if isinstance(error, kind)),
+        str(error),
     )
 
 
@@ -200,10 +201,10 @@ def with_os_errors(
 
 # -- open files, and whole puts from any source of content -----------------------------------------
 
-MODES = ("rb", "wb", "ab", "xb")
+OPEN_MODES = ("rb", "wb", "ab", "xb")
 
-LOCAL_BYTES = 4 * MIB
-COPY_BYTES = 16 * MIB
+UPLOAD_BYTES = 4 * MIB
+DOWNLOAD_BYTES = 16 * MIB
 """Bytes read at a time: from a local file; from the cluster, with many blocks side by side."""
 
 Pieces = AsyncGenerator[bytes, None]
@@ -252,9 +253,9 @@ class AresFile(AbstractBufferedFile):
         snapshot: FileState | None = None,
         **options: Any,
     ) -> None:
-        if mode not in MODES:
+        if mode not in OPEN_MODES:
             raise io.UnsupportedOperation(
-                f"mode {mode!r} is not supported, only {', '.join(MODES)}: a file is read, or "
+                f"mode {mode!r} is not supported, only {', '.join(OPEN_MODES)}: a file is read, or "
                 "replaced as a whole"
             )
         written = 0
@@ -338,15 +339,15 @@ async def pieces_of_local(path: str, callback: Any) -> Pieces:
     with await asyncio.to_thread(open, path, "rb") as file:
         callback.set_size(await asyncio.to_thread(file.seek, 0, 2))
         file.seek(0)
-        while piece := await asyncio.to_thread(file.read, LOCAL_BYTES):
+        while piece := await asyncio.to_thread(file.read, UPLOAD_BYTES):
             yield piece
             callback.absolute_update(file.tell())
 
 
 async def pieces_of_snapshot(file: File, state: FileState) -> Pieces:
     """Yield the pieces of a file as of ``state``. Raises :class:`ares.FileChanged`."""
-    for start in range(0, state.length, COPY_BYTES):
-        yield await file.read_range(state, start, start + COPY_BYTES)
+    for start in range(0, state.length, DOWNLOAD_BYTES):
+        yield await file.read_range(state, start, start + DOWNLOAD_BYTES)
 
 
 async def replace(

@@ -68,8 +68,8 @@ DIRECT_BYTES_MAX = 1024 * 1024
 
 LARGE_TOGETHER_MAX = LARGE_BYTES_MAX // DETACHED_BYTES_MIN
 
-WAITING_MESSAGES_MAX = 4096
-WAITING_BYTES_MAX = 128 * 1024 * 1024
+PEER_WAITING_MESSAGES_MAX = 4096
+PEER_WAITING_BYTES_MAX = 128 * 1024 * 1024
 """Messages and bytes of data kept for a peer that takes no messages."""
 
 TURN_WORK = 4 * 1024 * 1024
@@ -88,8 +88,8 @@ LEFT_MAX = 64
 LINE_BATCHES_MAX = 256
 """Batches of a client that stands in line and sends more."""
 
-NOTHING: Sequence[AnyMessage] = ()
-FAILED = "a batch, or what of it was answered at a stretch, failed and gets no reply"
+NO_MESSAGES: Sequence[AnyMessage] = ()
+BATCH_FAILED = "a batch, or what of it was answered at a stretch, failed and gets no reply"
 
 _log = logging.getLogger(__name__)
 
@@ -159,7 +159,10 @@ class Waiting:
             size = data_bytes(message)
             if (replaced := queue.get(key)) is not None:
                 size -= data_bytes(replaced)
-            full = len(self) >= WAITING_MESSAGES_MAX or self._bytes + size > WAITING_BYTES_MAX
+            full = (
+                len(self) >= PEER_WAITING_MESSAGES_MAX
+                or self._bytes + size > PEER_WAITING_BYTES_MAX
+            )
             if full and self and replaced is None:
                 break
             queue[key] = message
@@ -368,7 +371,7 @@ class BatchListener(ABC):
             elif messages:
                 self._take_turn(sender, Pending(came, iter(messages)))
             else:
-                self._finish(sender, NOTHING, begin_s)
+                self._finish(sender, NO_MESSAGES, begin_s)
         else:
             self._take_turn(sender, Pending(came))
 
@@ -387,11 +390,11 @@ class BatchListener(ABC):
         """
         meter, rest = self.meter, iter(messages)
         meter.spent += REQUEST_WORK + messages[0].bulk
-        replies: Sequence[AnyMessage] = NOTHING
+        replies: Sequence[AnyMessage] = NO_MESSAGES
         try:
             replies = self._handle(sender, rest)
         except Exception:
-            _log.exception(FAILED)
+            _log.exception(BATCH_FAILED)
         if length_hint(rest):
             self._line_up(sender, Pending(came, rest))
         self._finish(sender, replies, begin_s)
@@ -400,12 +403,12 @@ class BatchListener(ABC):
         """Answer the requests in ``line`` until the turn ends."""
         begin_s = time.perf_counter()
         end = max(TURN_WORK, self.meter.spent + FIRST_WORK)
-        replies: Sequence[AnyMessage] = NOTHING
+        replies: Sequence[AnyMessage] = NO_MESSAGES
         try:
             if self._fill(sender, line, end):
                 replies = self._handle(sender, self._turn(sender, line, end, begin_s + TURN_S))
         except Exception:
-            _log.exception(FAILED)
+            _log.exception(BATCH_FAILED)
             line.drop_batch()
         self._line_up(sender, line)
         self._finish(sender, replies, begin_s)
@@ -453,7 +456,7 @@ class BatchListener(ABC):
             frames = line.came.popleft()
             if not frames or len(frames[0]) <= PORTION_BYTES:
                 return self._decoded(sender, frames)
-        messages: Sequence[AnyMessage] = NOTHING
+        messages: Sequence[AnyMessage] = NO_MESSAGES
         try:
             if frames:
                 self.meter.spent += len(frames[0])
@@ -468,7 +471,7 @@ class BatchListener(ABC):
 
     def _decoded(self, sender: Sender, frames: Sequence[Frame]) -> Sequence[AnyMessage]:
         """Decode a small batch."""
-        messages = NOTHING
+        messages = NO_MESSAGES
         try:
             messages = decode_requests(frames)
         except BadMessage as error:

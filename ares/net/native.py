@@ -30,7 +30,7 @@ from ares.net import links
 from ares.net.batching import (
     DIRECT_BYTES_MAX,
     FIRST_WORK,
-    WAITING_BYTES_MAX,
+    PEER_WAITING_BYTES_MAX,
     BatchListener,
     Deliver,
     batches,
@@ -69,13 +69,14 @@ LINK_UNSENT_BYTES = 1024 * 1024
 """Size of a client's unsent bytes, in the process and in the kernel, beyond which a server is slow.
 """
 
-SLOW_UNSENT_BYTES = 64 * 1024
-"""The same bound after a server stayed slow for SLOW_S: small requests wait behind fewer bytes.
+SLOW_LINK_UNSENT_BYTES = 64 * 1024
+"""The same bound after a server stayed slow for SLOW_LINK_S: small requests wait behind fewer
+bytes.
 
 On a quick link this bound would cost a large write 1.6 times the processor time.
 """
 
-SLOW_S = 0.05
+SLOW_LINK_S = 0.05
 """Seconds after which a slow server counts as behind a slow link, as long as the connection lasts."""
 
 PROGRESS_S = 0.25
@@ -272,8 +273,8 @@ class _Link(Link):
             return
         if self._slow_since and not connection.slow:
             raw = connection.transport.get_extra_info("socket")
-            if raw is not None and self._loop.time() - self._slow_since > SLOW_S:
-                _bound_unsent(connection, raw, SLOW_UNSENT_BYTES)
+            if raw is not None and self._loop.time() - self._slow_since > SLOW_LINK_S:
+                _bound_unsent(connection, raw, SLOW_LINK_UNSENT_BYTES)
             self._slow_since = 0.0
         while self._waiting and not connection.slow and connection.ready:
             self._transmit(connection, self._waiting.take_next())
@@ -559,7 +560,9 @@ class ZmtpListener(BatchListener):
         assert isinstance(sender, _ClientConnection)
         bytes = len(frames[0]) if len(frames) == 1 else sum(map(len, frames))
         unsent = sender.unsent_bytes
-        if unsent == 0 or unsent + bytes <= WAITING_BYTES_MAX:  # a single batch is always taken
+        if (
+            unsent == 0 or unsent + bytes <= PEER_WAITING_BYTES_MAX
+        ):  # a single batch is always taken
             self._traffic.sent_bytes += bytes
             sender.send(frames)
             if unsent or bytes > NEGLIGIBLE_BYTES or sender in self._unread:

@@ -12,14 +12,14 @@ import msgspec
 from ares.tracing.spans import INTERNAL, SERVER, Span
 from ares.tracing.tree import Tree, printable, remark
 
-SPANS_MAX = 150
+TRACE_SPANS_MAX = 150
 """Spans drawn of a trace: the longest."""
 
 REMARK_MAX = 160
 ATTRIBUTES_MAX = 20_000
 """Characters of a span's attributes; beyond, a span is drawn without attributes."""
 
-REASONS = ("slowest", "slowest failed", "median", "fastest")
+TRACE_REASONS = ("slowest", "slowest failed", "median", "fastest")
 
 _SPANS = "spans WHERE file_id IN (SELECT id FROM files WHERE run_id = :run)"
 
@@ -50,7 +50,7 @@ def choose(database: sqlite3.Connection, run_id: int, most: int) -> dict[str, An
     traces = [
         {
             "kind": printable(str(name))[:80],
-            "why": REASONS[reason],
+            "why": TRACE_REASONS[reason],
             "of": number,
             "ms": ns / 1e6,
             **_drawn(database, run_id, trace, spans),
@@ -67,7 +67,7 @@ def _drawn(database: sqlite3.Connection, run_id: int, trace: bytes, count: int) 
         "SELECT id, parent, name, began_ns, ended_ns, kind, iif(length(attributes) <= "
         f"{ATTRIBUTES_MAX}, attributes, NULL), error FROM {_SPANS} AND trace IS :trace ORDER BY "
         "ended_ns - began_ns DESC LIMIT :most",
-        {"run": run_id, "trace": trace, "most": SPANS_MAX},
+        {"run": run_id, "trace": trace, "most": TRACE_SPANS_MAX},
     )
     spans = [
         Span(
@@ -100,7 +100,7 @@ def _drawn(database: sqlite3.Connection, run_id: int, trace: bytes, count: int) 
     return {
         "sentence": tree.sentence()[: 2 * REMARK_MAX],
         "left": count - len(spans),
-        "rows": drawn[:SPANS_MAX],
+        "rows": drawn[:TRACE_SPANS_MAX],
     }
 
 

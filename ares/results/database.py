@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from ares.model.errors import AresError, BadInput
 
-VERSION = 1
+DATABASE_VERSION = 1
 APPLICATION = int.from_bytes(b"ares", "big")
 BUSY_S = 10.0
 """Seconds of waiting for another program that holds the database."""
@@ -61,7 +61,7 @@ CREATE TABLE IF NOT EXISTS sent (target TEXT, file_id INT, line INT, PRIMARY KEY
 CREATE VIEW IF NOT EXISTS measured AS SELECT o.* FROM runs r CROSS JOIN files f ON f.run_id = r.id CROSS JOIN operations o ON o.file_id = f.id
     WHERE f.kind = 'main' AND (o.level = r.level OR o.op IN ('put', 'get', 'list'));
 PRAGMA application_id = {APPLICATION};
-PRAGMA user_version = {VERSION};
+PRAGMA user_version = {DATABASE_VERSION};
 COMMIT;
 """
 
@@ -137,10 +137,10 @@ def _is_empty(database: sqlite3.Connection, path: Path) -> bool:
         raise BadInput(
             f"{path} is a database of another program; it was not changed. Name another file"
         )
-    if version != VERSION:
+    if version != DATABASE_VERSION:
         raise BadInput(
             f"{path} holds results in format {version}, and this release of ares knows format "
-            f"{VERSION}; it was not changed. Use the release that wrote it, or import the logs "
+            f"{DATABASE_VERSION}; it was not changed. Use the release that wrote it, or import the logs "
             "into a new file"
         )
     return False

@@ -23,7 +23,7 @@ from ares.results.database import OF_A_FILE, ResultsFailed, transaction
 from ares.results.known_logs import LogFile, begins_with, find_copy, find_twin, known_files
 from ares.results.load_points import read_points
 from ares.results.log_file import LINE_BYTES_MAX, LogLines, digest_of, open_log
-from ares.results.log_line import BEGAN, read_event, read_operation
+from ares.results.log_line import BEGAN_COLUMN, read_event, read_operation
 from ares.results.run_description import DESCRIPTIONS, RunDescription, describe, shown_path
 from ares.tracing.tree import printable, read_spans
 
@@ -35,17 +35,17 @@ BAD_LINES_KEPT = 20
 FILES_NAMED = 20
 """Files with flaws that a report names."""
 
-SPANS_MAX = 50_000
+RUN_SPANS_MAX = 50_000
 """Spans kept of each run."""
 
 HOUR_S = 3600
 _COPY = "left out, since {} holds the same run, which counts once"
 _TWIN = "left out, since {} has the same lines, which count once"
-_PUBLISHED = re.compile(r"(?:client|user)-(\d{1,9})-(.+?)(_phase1)?\.log")
-_OWN = re.compile(r".+\.(?:log|jsonl)(?:\.\d+)?")
-_LEVEL = 3
-_KINDS = {"events.jsonl": "events", load_points.FILE: "load"}
-_TABLES = {"events": "events", "trace": "spans", "load": "load_points"}
+_PUBLISHED_LOG = re.compile(r"(?:client|user)-(\d{1,9})-(.+?)(_phase1)?\.log")
+_OWN_LOG = re.compile(r".+\.(?:log|jsonl)(?:\.\d+)?")
+_LEVEL_COLUMN = 3
+_FILE_KINDS = {"events.jsonl": "events", load_points.LOAD_FILE: "load"}
+_TABLE_OF_KIND = {"events": "events", "trace": "spans", "load": "load_points"}
 
 Progress = Callable[[int, int, str], None]
 """A function called with the bytes done, the total of bytes, and the name of the run."""
@@ -73,7 +73,7 @@ class ImportReport(Struct):
 
     ``files``: files with new content. ``read_again``: replaced files. ``unfinished``: files whose
     last line has no end yet. ``passed_over``: lines of no operation. ``left_out``: spans beyond
-    SPANS_MAX of a run. ``points``: points of load.
+    RUN_SPANS_MAX of a run. ``points``: points of load.
     """
 
     runs: int = 0
@@ -93,7 +93,7 @@ class ImportReport(Struct):
     unreadable: Flaws = field(default_factory=Flaws)
 
 
-_CHANGING = LogFile.__struct_fields__[4:]
+_CHANGING_FIELDS = LogFile.__struct_fields__[4:]
 
 
 class RunDirectory(Struct):
@@ -156,7 +156,7 @@ def find_runs(directories: Iterable[Path], unreadable: Flaws) -> Iterator[RunDir
 
 
 def _is_log(name: str) -> bool:
-    return name == load_points.FILE or _OWN.fullmatch(name) is not None
+    return name == load_points.LOAD_FILE or _OWN_LOG.fullmatch(name) is not None
 
 
 def with_logs(directories: Sequence[Path]) -> list[Path]:
@@ -274,8 +274,12 @@ class _Importer:
             if name in DESCRIPTIONS:
                 continue
             if not published:
-                yield path, _KINDS.get(name) or ("trace" if ".otlp.jsonl" in name else "main"), None
-            elif found := _PUBLISHED.fullmatch(name):
+                yield (
+                    path,
+                    _FILE_KINDS.get(name) or ("trace" if ".otlp.jsonl" in name else "main"),
+                    None,
+                )
+            elif found := _PUBLISHED_LOG.fullmatch(name):
                 yield (
                     path,
                     "phase1" if found[3] else "read_file" if found[2] == "read_file" else "main",
@@ -412,7 +416,7 @@ class _Importer:
             spans = list(read_spans([line], bad))
             if bad:
                 raise ValueError("no line of spans, or cut off")
-            taken = spans[: max(SPANS_MAX - self._spans, 0)]
+            taken = spans[: max(RUN_SPANS_MAX - self._spans, 0)]
             self._spans += len(taken)
             self.report.spans += len(taken)
             self.report.left_out += len(spans) - len(taken)
@@ -446,8 +450,8 @@ class _Importer:
             self.report.passed_over += 1
             return []
         self.report.operations += 1
-        if self._is_published and (shift_s := self._shift_s(file, row[BEGAN])):
-            row = (*row[:BEGAN], row[BEGAN] - shift_s, *row[BEGAN + 1 :])
+        if self._is_published and (shift_s := self._shift_s(file, row[BEGAN_COLUMN])):
+            row = (*row[:BEGAN_COLUMN], row[BEGAN_COLUMN] - shift_s, *row[BEGAN_COLUMN + 1 :])
         return [place + row]
 
     def _shift_s(self, file: LogFile, began_s: float) -> int:
@@ -475,10 +479,10 @@ class _Importer:
             lines.hasher.hexdigest(),
         )
         sentence = (
-            f"UPDATE files SET {', '.join(f'{name} = ?' for name in _CHANGING)} WHERE id = ? AND "
+            f"UPDATE files SET {', '.join(f'{name} = ?' for name in _CHANGING_FIELDS)} WHERE id = ? AND "
             "read_bytes = ?"
         )
-        values = [*(getattr(file, name) for name in _CHANGING), file.id, before]
+        values = [*(getattr(file, name) for name in _CHANGING_FIELDS), file.id, before]
         with transaction(self._database):
             if self._database.execute(sentence, values).rowcount != 1:
                 raise ResultsFailed(
@@ -487,14 +491,14 @@ class _Importer:
                 )
             if rows:
                 self._database.executemany(
-                    f"INSERT INTO {_TABLES.get(file.kind, 'operations')} VALUES "
+                    f"INSERT INTO {_TABLE_OF_KIND.get(file.kind, 'operations')} VALUES "
                     f"(?{', ?' * (len(rows[0]) - 1)})",
                     rows,
                 )
             if (
                 file.kind == "main"
                 and not self._is_published
-                and any(row[_LEVEL] == "client" for row in rows)
+                and any(row[_LEVEL_COLUMN] == "client" for row in rows)
             ):
                 self._database.execute(
                     "UPDATE runs SET level = 'client' WHERE id = ?", (self._run,)

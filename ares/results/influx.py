@@ -24,17 +24,17 @@ from ares.model.errors import BadInput
 from ares.results.database import ResultsFailed, transaction
 from ares.tracing.tree import printable
 
-BATCH = 5_000
-TIMEOUT_MS = 10_000
+INFLUX_BATCH_POINTS = 5_000
+INFLUX_TIMEOUT_MS = 10_000
 """Longest silence of the other side, in milliseconds."""
 
-BATCH_S = 60.0
+INFLUX_BATCH_S = 60.0
 """Seconds for a batch and its whole answer, which may come byte by byte."""
 
 WRITTEN = 204
 """InfluxDB's status for a batch received."""
 
-_RUN = (
+_RUN_TAGS = (
     "name",
     "scenario",
     "algorithm",
@@ -48,7 +48,7 @@ _RUN = (
     "topology",
     "iteration",
 )
-_FIELDS = (
+_POINT_FIELDS = (
     "latency_s",
     "read_config_s",
     "phase1_s",
@@ -116,14 +116,14 @@ def send(
             target.url,
             token,
             org=target.org,
-            timeout=TIMEOUT_MS,
+            timeout=INFLUX_TIMEOUT_MS,
             ssl_ca_cert=os.environ.get("INFLUXDB_V2_SSL_CA_CERT"),
         ) as client:
             api = client.write_api(write_options=SYNCHRONOUS)
             points = _points(database, target.shown)
-            while batch := list(islice(points, BATCH)):
+            while batch := list(islice(points, INFLUX_BATCH_POINTS)):
                 _within(
-                    BATCH_S,
+                    INFLUX_BATCH_S,
                     partial(api.write, target.bucket, record=[point for _, _, point in batch]),
                 )
                 if (status := client.api_client.last_response.status) != WRITTEN:
@@ -183,17 +183,17 @@ def _why(error: Exception) -> str:
 
 def _points(database: sqlite3.Connection, target: str) -> Iterator[tuple[int, int, str]]:
     """Yield file, line and point of each unsent operation, without preparations."""
-    run = ", ".join(f"r.{name}" for name in _RUN)
+    run = ", ".join(f"r.{name}" for name in _RUN_TAGS)
     files = f"""SELECT f.id, coalesce(s.line, 0), {run} FROM files f JOIN runs r ON r.id = f.run_id
         LEFT JOIN sent s ON s.file_id = f.id AND s.target = ? WHERE f.kind = 'main' AND f.lines > coalesce(s.line, 0) ORDER BY f.id"""
-    operations = f"""SELECT line, began_s, ok, size, level, op, client, {", ".join(_FIELDS)} FROM operations WHERE file_id = ? AND line > ?"""
+    operations = f"""SELECT line, began_s, ok, size, level, op, client, {", ".join(_POINT_FIELDS)} FROM operations WHERE file_id = ? AND line > ?"""
     for file, after, *about in database.execute(files, (target,)).fetchall():
         for line, began_s, ok, size, level, op, client, *values in database.execute(
             operations + " ORDER BY line", (file, after)
         ):
             fields = [
                 f"{name}={value!r}"
-                for name, value in zip(_FIELDS, values, strict=True)
+                for name, value in zip(_POINT_FIELDS, values, strict=True)
                 if value is not None
             ]
             fields += [
@@ -211,7 +211,7 @@ def _points(database: sqlite3.Connection, target: str) -> Iterator[tuple[int, in
 def _head(*values: Any) -> str:
     """Return measurement and tags."""
     point = Point("operation").field("ok", True)
-    for name, value in zip(("run", *_RUN[1:], "level", "op", "client"), values, strict=True):
+    for name, value in zip(("run", *_RUN_TAGS[1:], "level", "op", "client"), values, strict=True):
         if value is not None:
             point = point.tag(
                 name, printable(str(value)).replace("\\", "/")

@@ -41,7 +41,7 @@ class LogFile(Struct):
     passed_over: int = 0
 
 
-COLUMNS = ", ".join(LogFile.__struct_fields__)
+LOG_FILE_COLUMNS = ", ".join(LogFile.__struct_fields__)
 
 
 class KnownCopy(Struct):
@@ -61,7 +61,7 @@ class KnownCopy(Struct):
 
 def known_files(database: sqlite3.Connection, condition: str, *values: object) -> list[LogFile]:
     """Return rows of `files` by `condition`."""
-    asked = f"SELECT {COLUMNS} FROM files WHERE {condition} ORDER BY id"
+    asked = f"SELECT {LOG_FILE_COLUMNS} FROM files WHERE {condition} ORDER BY id"
     return [LogFile(*row) for row in database.execute(asked, values)]
 
 

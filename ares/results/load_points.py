@@ -13,15 +13,15 @@ from msgspec import Meta, Struct
 
 from ares.tracing.tree import printable
 
-FILE = "load.json"
-POINTS_MAX = 1000
-SHOWN_MAX = 60
+LOAD_FILE = "load.json"
+LOAD_POINTS_MAX = 1000
+LOAD_POINTS_SHOWN_MAX = 60
 """Points of a run that a page shows."""
 
-STEPS_MAX = 400
+CURVE_STEPS_MAX = 400
 """Steps of a curve in a page; a longer curve is averaged."""
 
-NAME_MAX = 80
+LOAD_NAME_MAX = 80
 _Count = Annotated[int, Meta(ge=0, le=2**62)]
 _Figure = Annotated[float, Meta(ge=0, le=1e18)]
 _Name = Annotated[str, Meta(max_length=1000)]
@@ -85,7 +85,7 @@ class LoadFile(Struct, frozen=True, omit_defaults=True):
     ``wrong``: reads of values that no client wrote.
     """
 
-    points: Annotated[list[LoadPoint], Meta(max_length=POINTS_MAX)]
+    points: Annotated[list[LoadPoint], Meta(max_length=LOAD_POINTS_MAX)]
     peer: _Name = ""
     workload: _Name = ""
     fault: _Name | None = None
@@ -94,7 +94,7 @@ class LoadFile(Struct, frozen=True, omit_defaults=True):
 
 _decode = msgspec.json.Decoder(LoadFile).decode
 
-_SHOWN = (
+_LOAD_FIELDS_SHOWN = (
     *("clients", "mode", "offered_per_s", "read_share", "seconds", "per_s"),
     *(
         "read_count",
@@ -134,7 +134,7 @@ def read_points(line: bytes) -> list[tuple[Any, ...]]:
 
 def _row(number: int, file: LoadFile, point: LoadPoint) -> tuple[Any, ...]:
     peer, workload, fault = (
-        None if name is None else printable(name)[:NAME_MAX]
+        None if name is None else printable(name)[:LOAD_NAME_MAX]
         for name in (file.peer, file.workload, file.fault)
     )
     latencies = [
@@ -148,7 +148,7 @@ def _row(number: int, file: LoadFile, point: LoadPoint) -> tuple[Any, ...]:
         {"processors of all servers": sum(point.server_cpu.values())} if point.server_cpu else {}
     )
     figures = {
-        printable(name)[:NAME_MAX]: value for name, value in (point.figures | servers).items()
+        printable(name)[:LOAD_NAME_MAX]: value for name, value in (point.figures | servers).items()
     }
     texts = [
         msgspec.json.encode(each).decode() if each else None for each in (point.curve, figures)
@@ -179,12 +179,10 @@ def _row(number: int, file: LoadFile, point: LoadPoint) -> tuple[Any, ...]:
 
 def points_of(database: sqlite3.Connection, run: int) -> dict[str, Any] | None:
     """Return a page's data of the points of a run, or None for a run without points."""
-    asked = (
-        f"SELECT peer, workload, fault, wrong, {', '.join(_SHOWN)}, curve, figures FROM load_points"
-    )
+    asked = f"SELECT peer, workload, fault, wrong, {', '.join(_LOAD_FIELDS_SHOWN)}, curve, figures FROM load_points"
     of_run = "file_id IN (SELECT id FROM files WHERE run_id = ? AND kind = 'load')"
     rows = database.execute(
-        f"{asked} WHERE {of_run} ORDER BY file_id, number LIMIT ?", (run, SHOWN_MAX)
+        f"{asked} WHERE {of_run} ORDER BY file_id, number LIMIT ?", (run, LOAD_POINTS_SHOWN_MAX)
     ).fetchall()
     if not rows:
         return None
@@ -192,7 +190,7 @@ def points_of(database: sqlite3.Connection, run: int) -> dict[str, Any] | None:
     for _, _, _, _, *values, curve, figures in rows:
         point = {
             name: _shortened(value)
-            for name, value in zip(_SHOWN, values, strict=True)
+            for name, value in zip(_LOAD_FIELDS_SHOWN, values, strict=True)
             if value is not None
         }
         point |= {"curve": _thinned(msgspec.json.decode(curve))} if curve else {}
@@ -217,7 +215,7 @@ def points_of(database: sqlite3.Connection, run: int) -> dict[str, Any] | None:
 
 def _thinned(curve: list[float]) -> list[float]:
     """Return the seconds between two steps, followed by the steps."""
-    group = -(-len(curve) // STEPS_MAX)
+    group = -(-len(curve) // CURVE_STEPS_MAX)
     parts = [curve[begin : begin + group] for begin in range(0, len(curve), group)]
     return [0.1 * group, *(float(f"{sum(part) / len(part):.4g}") for part in parts)]
 

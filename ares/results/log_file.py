@@ -13,7 +13,7 @@ import msgspec
 import xxhash
 
 LINE_BYTES_MAX = 1 << 20
-_PIECE_BYTES = 1 << 18
+_LOG_PIECE_BYTES = 1 << 18
 
 
 def open_log(path: Path) -> BinaryIO:
@@ -21,7 +21,7 @@ def open_log(path: Path) -> BinaryIO:
     return os.fdopen(
         os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY),
         "rb",
-        buffering=_PIECE_BYTES,
+        buffering=_LOG_PIECE_BYTES,
     )
 
 
@@ -30,7 +30,7 @@ def digest_of(
 ) -> xxhash.xxh3_128:
     """Add the next ``length`` bytes, or all if fewer are left, to ``hasher`` or to a new hasher."""
     hasher = hasher or xxhash.xxh3_128()
-    while length > 0 and (piece := file.read(min(length, _PIECE_BYTES))):
+    while length > 0 and (piece := file.read(min(length, _LOG_PIECE_BYTES))):
         hasher.update(piece)
         length -= len(piece)
     return hasher

@@ -13,24 +13,24 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 DAY_S = 24 * 3600
-SECONDS_MAX = 9e9
+LINE_SECONDS_MAX = 9e9
 """Latest time of a log line, in the year 2255; nanoseconds in 64 bits end soon after."""
 
-TEXT_MAX = 500
+ERROR_TEXT_MAX = 500
 """Characters of an error that are kept."""
 
-BEGAN = 4
+BEGAN_COLUMN = 4
 Row = tuple[Any, ...]
 """A row of `operations` without the first columns.
 
-level, op, client, ok, began_s, clock_s, latency_s, size, five phases, error, more. BEGAN is the
-index of began_s.
+level, op, client, ok, began_s, clock_s, latency_s, size, five phases, error, more. BEGAN_COLUMN is
+the index of began_s.
 """
 
-_MESSAGE = re.compile(r"(READ|WRITE|DELETE|RECONFIG|LIST)-COMPLETE(-DSMM)?")
+_COMPLETE_MESSAGE = re.compile(r"(READ|WRITE|DELETE|RECONFIG|LIST)-COMPLETE(-DSMM)?")
 _OPS = {"RECONFIG": "recon", "reconfigure": "recon"}
 _OP = re.compile(r"[a-z][a-z_]{0,31}")
-_Seconds = Annotated[float, Meta(ge=0, lt=SECONDS_MAX)]
+_Seconds = Annotated[float, Meta(ge=0, lt=LINE_SECONDS_MAX)]
 
 
 class _Line(Struct, frozen=True, gc=False):
@@ -69,7 +69,7 @@ def read_operation(line: bytes, client: str | None) -> Row | None:
     a zone counts as UTC. Raises ValueError, or RecursionError, for a line that fits no log.
     """
     told = _decode_line(line)
-    if (found := _MESSAGE.fullmatch(told.message)) is None:
+    if (found := _COMPLETE_MESSAGE.fullmatch(told.message)) is None:
         return None
     status = (
         told.status if not isinstance(told.status, list) else next(iter(told.status), None)
@@ -83,7 +83,7 @@ def read_operation(line: bytes, client: str | None) -> Row | None:
     if who is None or not _OP.fullmatch(op):
         raise ValueError("no clientID" if who is None else "op is no name of an operation")
     return (
-        *("client" if found[2] else "user", op, str(who)[:TEXT_MAX], int(ok)),
+        *("client" if found[2] else "user", op, str(who)[:ERROR_TEXT_MAX], int(ok)),
         *(
             max(_seconds(told.asctime, "asctime") - (told.op_latency or 0), 0),
             told.op_latency_start,
@@ -97,7 +97,7 @@ def read_operation(line: bytes, client: str | None) -> Row | None:
             told.p2_read_config_time_total,
             told.p2_put_data_time_total,
         ),
-        *(None if told.error is None else str(told.error)[:TEXT_MAX], _rest(line)),
+        *(None if told.error is None else str(told.error)[:ERROR_TEXT_MAX], _rest(line)),
     )
 
 
@@ -138,6 +138,6 @@ def _seconds(text: Any, name: str) -> float:
         seconds = (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
     except (TypeError, ValueError, OverflowError):
         raise ValueError(f"{name} is no time") from None
-    if not DAY_S < seconds < SECONDS_MAX:
+    if not DAY_S < seconds < LINE_SECONDS_MAX:
         raise ValueError(f"{name} is out of all bounds")
     return seconds

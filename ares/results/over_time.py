@@ -21,7 +21,7 @@ ALL_PERCENTS = (*range(100), 99.5, 99.9, 100)
 QUORUMS_MAX = 100_000
 """Largest number of quorums of a run that are looked at; of more, every n-th."""
 
-SERVERS_MAX = 32
+SERVERS_SHOWN_MAX = 32
 KINDS_MAX = 8
 """Kinds of operations of a run: read, write and recon, and a few more."""
 
@@ -205,7 +205,7 @@ def _quorums(
     names = sorted(
         {server for counts in seen.values() for server in counts},
         key=lambda name: (len(name), name),
-    )[:SERVERS_MAX]
+    )[:SERVERS_SHOWN_MAX]
     rows = [
         [bin, totals[bin], [round(seen[bin][name] / totals[bin], 3) for name in names]]
         for bin in sorted(totals)
@@ -216,13 +216,15 @@ def _quorums(
 def _told_members(more: dict[str, Any], run: dict[str, Any]) -> Sequence[str]:
     named, number = more.get("quorum_phase1_servers"), more.get("quorum_phase1")
     if isinstance(named, list):
-        return [printable(str(server))[:40] for server in named[:SERVERS_MAX]]
+        return [printable(str(server))[:40] for server in named[:SERVERS_SHOWN_MAX]]
     about, servers = more.get("params"), more.get("servers_no", run["servers"])
     about = about if isinstance(about, dict) else {}
     daps = more.get("dap_protocols")
     dap = about.get("dap_protocol") or (next(iter(daps), None) if isinstance(daps, dict) else "ABD")
     parity = about.get("m", run["m"])
-    if not (isinstance(number, int) and isinstance(servers, int) and 1 <= servers <= SERVERS_MAX):
+    if not (
+        isinstance(number, int) and isinstance(servers, int) and 1 <= servers <= SERVERS_SHOWN_MAX
+    ):
         return ()
     if dap == "EC" and not (isinstance(parity, int) and 0 <= parity < servers):
         return ()

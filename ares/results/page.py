@@ -32,7 +32,7 @@ OBJECT_MAX = 20_000
 """Characters of JSON; longer parameters and provenance are not in the page."""
 
 TRACES_MAX = 48
-POINTS_MAX = 120_000
+PAGE_POINTS_MAX = 120_000
 """Points of all lines over time together."""
 
 REJECTED_MAX = 50
@@ -55,7 +55,7 @@ OF_A_RUN = (
     "k",
     "m",
 )
-_COLUMNS = (
+_RUN_COLUMNS = (
     "id",
     "path",
     "name",
@@ -74,14 +74,14 @@ _COLUMNS = (
 )
 _SHORT = ", ".join(
     f"substr({name}, 1, 1000)" if name in ("name", "scenario", "algorithm", "topology") else name
-    for name in _COLUMNS
+    for name in _RUN_COLUMNS
 )
 _TOO_LONG = '{"note":["too long for a page; the database has it"]}'
 _OBJECTS = ", ".join(
     f"iif(length({name}) <= {OBJECT_MAX}, {name}, '{_TOO_LONG}')"
     for name in ("parameters", "provenance")
 )
-_PHASES = ("read_config_s", "phase1_s", "p2_read_config_s", "p2_put_data_s", "phase2_s")
+_PHASE_COLUMNS = ("read_config_s", "phase1_s", "p2_read_config_s", "p2_put_data_s", "phase2_s")
 
 Progress = Callable[[int, int, str], None]
 """A function called with the number of runs done, the total, and the name of a run."""
@@ -123,16 +123,17 @@ def _data(database: sqlite3.Connection, name: str, progress: Progress) -> dict[s
     [(with_traces,)] = database.execute(
         "SELECT count(DISTINCT run_id) FROM files WHERE kind = 'trace'"
     ).fetchall()
-    points = min(400, max(20, POINTS_MAX // (3 * len(rows) or 1)))
+    points = min(400, max(20, PAGE_POINTS_MAX // (3 * len(rows) or 1)))
     percents = over_time.ALL_PERCENTS if len(rows) <= MANY_RUNS else over_time.FEW_PERCENTS
     detail = over_time.Detail(points, percents, quorum_bins=40 if len(rows) <= MANY_RUNS else 12)
     text_max = min(4000, TEXT_TOTAL // (len(rows) or 1))
     names = Counter(
-        _shown(columns[_COLUMNS.index("name")], columns[_COLUMNS.index("path")]) for columns in rows
+        _shown(columns[_RUN_COLUMNS.index("name")], columns[_RUN_COLUMNS.index("path")])
+        for columns in rows
     )
     runs, traces = [], TRACES_MAX
     for done, (*columns, parameters, provenance) in enumerate(rows):
-        row = dict(zip(_COLUMNS, columns, strict=True))
+        row = dict(zip(_RUN_COLUMNS, columns, strict=True))
         progress(done, len(rows), _shown(row["name"], row["path"]))
         run = _described(row, _object(parameters), _object(provenance), text_max)
         if (
@@ -234,7 +235,7 @@ def _described(
             printable(part)[:60] for part in places.split(" ", 1)
         )
     for key, value in [
-        (key, value) for key, value in settings.items() if key not in (*_COLUMNS, *OF_A_RUN)
+        (key, value) for key, value in settings.items() if key not in (*_RUN_COLUMNS, *OF_A_RUN)
     ][:PARAMETERS_MAX]:
         if isinstance(value, list) and all(isinstance(each, str) for each in value):
             value = "+".join(value) or "none"
@@ -287,7 +288,7 @@ def _operations(
     )
     averages = ", ".join(
         f"avg(iif(ok AND phase1_s IS NOT NULL, {column}, NULL))"
-        for column in ("latency_s", *_PHASES)
+        for column in ("latency_s", *_PHASE_COLUMNS)
     )
     counts = f"sum({over_time.OUTCOME} = 2), sum(ok AND phase1_s IS NOT NULL)"
     more = {
@@ -301,7 +302,7 @@ def _operations(
             "clients": each["n_clients"],
             "ok": each["n_ops"],
             "failed": each["n_unsuccessful"],
-            **{name: shortened(each[column], 9) for name, column in _FIGURES.items()},
+            **{name: shortened(each[column], 9) for name, column in _FIGURE_COLUMNS.items()},
             "quantiles": (quantiles := spread.get(each["op"]))
             and [shortened(latency_s) for latency_s in quantiles],
             **{
@@ -315,7 +316,7 @@ def _operations(
     }
 
 
-_FIGURES = {
+_FIGURE_COLUMNS = {
     "mean": "mean_s",
     "min": "min_s",
     "max": "max_s",

@@ -24,13 +24,13 @@ class Counterpart(Struct, frozen=True):
     told: dict[str, str] = {}
 
 
-_SIZES = "the same sizes, eleven servers, the same parity"
+_SAME_SIZES = "the same sizes, eleven servers, the same parity"
 _RAFT = "members of consensus"
-SCENARIOS = {
+PUBLISHED_SCENARIOS = {
     "scalability": Counterpart(
         "scalability", "the same numbers of servers, readers and writers; 1 MiB"
     ),
-    "object_size": Counterpart("object_size", _SIZES),
+    "object_size": Counterpart("object_size", _SAME_SIZES),
     "fragmentation_k": Counterpart("fragmentation_k", "the same k over eleven servers; 4 MiB"),
     "topology1": Counterpart(
         "topology", "three servers, one writer and one reader without pauses, 32 bytes"
@@ -61,14 +61,14 @@ SCENARIOS = {
         "moves to the other primitives and to servers by chance",
         {"onto": "some", _RAFT: "Emulab"},
     ),
-    "piggyback": Counterpart("piggyback", _SIZES),
+    "piggyback": Counterpart("piggyback", _SAME_SIZES),
     "garbage_collection": Counterpart(
         "chain", "reads that begin before twelve finalized configurations"
     ),
 }
 """Counterparts by published scenario."""
 
-ALGORITHMS = {
+PUBLISHED_ALGORITHMS = {
     "AresABD": "ARES_ABD",
     "AresEC": "ARES_EC",
     "CoAresABD": "COARES_ABD",
@@ -89,7 +89,7 @@ def rename_runs(runs: Sequence[dict[str, Any]]) -> None:
     """Give published runs this project's names, if the database has such a scenario."""
     ours = {run["scenario"] for run in runs if not run["published"]}
     for run in runs:
-        other = SCENARIOS.get(run["scenario"])
+        other = PUBLISHED_SCENARIOS.get(run["scenario"])
         if run["published"] and other is not None and other.scenario in ours:
             run["scenario"], run["parameters"] = other.scenario, run["parameters"] | other.told
 
@@ -113,11 +113,11 @@ def rename_lines(
 
 def _renamed(line: PublishedLine, switches: dict[str, set[str]]) -> PublishedLine | None:
     """Return the renamed figure, or None if no run of the scenario had the figure's switches."""
-    other, (name, _, on) = SCENARIOS[line.scenario], line.algorithm.partition(" ")
+    other, (name, _, on) = PUBLISHED_SCENARIOS[line.scenario], line.algorithm.partition(" ")
     if other.scenario not in switches or line.at.get("pending"):
         return line
     at = {key: value for key, value in line.at.items() if key != "pending"}
-    if name in ALGORITHMS:
+    if name in PUBLISHED_ALGORITHMS:
         words = (
             {"PB": "piggyback"} if line.scenario == "piggyback" else {"PB": "piggyback", "GC": "gc"}
         )  # without a move no collection
@@ -131,5 +131,5 @@ def _renamed(line: PublishedLine, switches: dict[str, set[str]]) -> PublishedLin
             return None
         at["switches"] = same[0]
     return structs.replace(
-        line, scenario=other.scenario, algorithm=ALGORITHMS.get(name, name), at=at
+        line, scenario=other.scenario, algorithm=PUBLISHED_ALGORITHMS.get(name, name), at=at
     )

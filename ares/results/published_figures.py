@@ -12,7 +12,7 @@ REPORT = "NGIatlantic, final report"
 PAPER = "ARES II"
 _KIB, _MIB = 2**10, 2**20
 
-_SIZES = {  # reads, writes in s at 64 KiB, 1 MiB, 8 MiB; logs of the final report, 5.1.3
+_SIZE_FIGURES = {  # reads, writes in s at 64 KiB, 1 MiB, 8 MiB; logs of the final report, 5.1.3
     "ABD": ((0.42, 1.23, 6.37), (0.27, 1.01, 7.06)),
     "ARES_ABD": ((0.56, 1.36, 6.40), (0.43, 1.17, 7.40)),
     "ARES_EC": ((1.03, 2.13, 6.67), (0.70, 1.11, 2.70)),
@@ -81,7 +81,7 @@ def published() -> list[PublishedLine]:
             "object_size",
             list(zip(small, values, strict=True)),
         )
-        for algorithm, both in _SIZES.items()
+        for algorithm, both in _SIZE_FIGURES.items()
         for operation, values in zip(("read", "write"), both, strict=True)
     ]
     lines += [

@@ -30,17 +30,17 @@ _SCENARIOS = (  # id, in the folder's name, begin of experiments, size of object
     ("topology1", "scenario 1", r"throughput\w*?sEU\d", 32),
     ("topology2", "scenario 2", "throughput", 32),
 )
-_RUN = re.compile(r"logs_(.+?)_(\d{1,9})-(\d{1,9})-(\d{1,9})(?:-(\d{1,9}))?_(\d{1,9})")
+_RUN_NAME = re.compile(r"logs_(.+?)_(\d{1,9})-(\d{1,9})-(\d{1,9})(?:-(\d{1,9}))?_(\d{1,9})")
 _ALGORITHM = re.compile(r"(?:slow|fast)_?(ARES_?EC|ARES_?ABD|ARES|ABD)")
 _ALGORITHMS = {"ARESEC": "ARES_EC", "ARESABD": "ARES_ABD", "ARES": "ARES_MIXED", "ABD": "ABD"}
 _PLACES = re.compile(r"sEU(\d+)US(\d+)(?:wEU(\d+)US(\d+))?(?:rEU(\d+)US(\d+))?")
 _EUROPE = re.compile(r"193\.190\.[\d.]+|.*\.(iminds\.be|grid5000\.fr)")
 _AMERICA = re.compile(r".*\.utah\.cloudlab\.us|(.*\.)?(genirack\.nyu\.edu|instageni\..*)")
-_HOST = re.compile(r"\s(?:ansible_ssh_host|ansible_host)=(\S+)")
+_INVENTORY_HOST = re.compile(r"\s(?:ansible_ssh_host|ansible_host)=(\S+)")
 _PARITIES = {3: 1, 11: 5}
 """Parity by servers, for runs without a `config.ini` (final report, 5.1)."""
 
-_PUBLISHED = '{"published":"operation logs of the authors of ARES (NGIatlantic, 2022)"}'
+_PUBLISHED_PARAMETERS = '{"published":"operation logs of the authors of ARES (NGIatlantic, 2022)"}'
 
 Told = Callable[[str, str], None]
 """A function called with a file's name and the flaw in the file."""
@@ -80,7 +80,7 @@ def describe(directory: Path, names: set[str], told: Told) -> RunDescription:
 
     ``told`` is called for each flaw in these files.
     """
-    if "run.json" not in names and (found := _RUN.fullmatch(directory.name)):
+    if "run.json" not in names and (found := _RUN_NAME.fullmatch(directory.name)):
         return _published(directory, found, names, told)
     run = RunDescription(shown_path(directory), scenario=shown_path(directory.name))
     if (text := _content(directory, "run.json", names, told)) is None:
@@ -153,7 +153,7 @@ def _published(
         int(found[5] or 0),
     )
     run.iteration = int(found[6])
-    run.provenance = _PUBLISHED
+    run.provenance = _PUBLISHED_PARAMETERS
     scenario = _scenario_of_folder(folder) or next(
         (row for row in _SCENARIOS if re.match(row[2], experiment)), None
     )
@@ -242,7 +242,7 @@ def _topology(directory: Path, experiment: str, names: set[str], told: Told) -> 
         elif (
             group in counts
             and not line.lstrip().startswith(("#", ";"))
-            and (host := _HOST.search(line))
+            and (host := _INVENTORY_HOST.search(line))
         ):
             counts[group][0] += _EUROPE.fullmatch(host[1]) is not None
             counts[group][1] += _AMERICA.fullmatch(host[1]) is not None

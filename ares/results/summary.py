@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Iterator
 from typing import Any
 
-COLUMNS = (
+SUMMARY_COLUMNS = (
     *(
         "run_dir",
         "scenario",
@@ -37,36 +37,36 @@ COLUMNS = (
 )
 _ORDER = ("write", "read", "recon")
 
-_CLIENTS = """
+_CLIENTS_QUERY = """
     SELECT o.level, o.op, sum(ok) n, sum(1 - ok) bad, avg(iif(ok, latency_s, NULL)) mean, total(iif(ok, latency_s, 0)) whole,
         min(iif(ok, latency_s, NULL)) least, max(iif(ok, latency_s, NULL)) most,
         max(iif(ok, coalesce(clock_s, began_s) + latency_s, NULL)) - min(iif(ok, coalesce(clock_s, began_s), NULL)) span_s
     FROM files f CROSS JOIN operations o ON o.file_id = f.id WHERE f.run_id = ? AND f.kind = 'main' GROUP BY o.level, o.op, o.client"""
-_FIGURES = f"""
+_FIGURES_QUERY = f"""
     SELECT level, op, sum(n > 0) n_clients, sum(n) n_ops, sum(bad) n_unsuccessful, avg(mean) mean_s, sum(whole) / nullif(sum(n), 0) mean_over_ops_s,
         min(least) min_s, max(most) max_s, avg(n / nullif(span_s, 0)) throughput_ops_s_per_client
-    FROM ({_CLIENTS}) GROUP BY level, op"""
-_LATENCIES = """
+    FROM ({_CLIENTS_QUERY}) GROUP BY level, op"""
+_LATENCIES_QUERY = """
     SELECT latency_s FROM files f CROSS JOIN operations o ON o.file_id = f.id
     WHERE f.run_id = ? AND f.kind = 'main' AND o.level = ? AND o.op = ? AND ok ORDER BY latency_s"""
-_EXCLUDED = """
+_EXCLUDED_QUERY = """
     SELECT count(*) FROM files f CROSS JOIN operations o ON o.file_id = f.id
     WHERE f.run_id = ? AND f.kind IN ('phase1', 'read_file') AND o.level = ? AND o.op = ?"""
 
 
 def summarise(database: sqlite3.Connection) -> Iterator[dict[str, Any]]:
-    """Yield a row for each run and operation, by COLUMNS.
+    """Yield a row for each run and operation, by SUMMARY_COLUMNS.
 
     Runs in the order of names; writes before reads before reconfigurations before any other kind.
     """
-    of_run = COLUMNS[1 : COLUMNS.index("op")]
+    of_run = SUMMARY_COLUMNS[1 : SUMMARY_COLUMNS.index("op")]
     for id, *values in database.execute(
         f"SELECT id, coalesce(name, path), {', '.join(of_run)} FROM runs ORDER BY name, id"
     ).fetchall():
         run = dict(zip(("run_dir", *of_run), values, strict=True))
         figures = figures_of(database, id)
         for level, op in measured(figures, run["level"]):
-            [(excluded,)] = database.execute(_EXCLUDED, (id, level, op)).fetchall()
+            [(excluded,)] = database.execute(_EXCLUDED_QUERY, (id, level, op)).fetchall()
             user = (
                 figures.get(("user", op), {"n_ops": 0, "mean_s": None}) if level == "client" else {}
             )
@@ -80,12 +80,12 @@ def summarise(database: sqlite3.Connection) -> Iterator[dict[str, Any]]:
                 "user_level_n_ops": user.get("n_ops"),
                 "user_level_mean_s": user.get("mean_s"),
             }
-            yield {name: row[name] for name in COLUMNS}
+            yield {name: row[name] for name in SUMMARY_COLUMNS}
 
 
 def figures_of(database: sqlite3.Connection, run: int) -> dict[tuple[str, str], dict[str, Any]]:
     """Return the figures by level and kind of operation, without percentiles."""
-    cursor = database.execute(_FIGURES, (run,))
+    cursor = database.execute(_FIGURES_QUERY, (run,))
     names = [column[0] for column in cursor.description]
     return {row[:2]: dict(zip(names, row, strict=True)) for row in cursor}
 
@@ -116,7 +116,7 @@ def percentiles(
     )
     found: dict[int, float] = {}
     for position, (latency_s,) in enumerate(
-        database.execute(_LATENCIES, (run, level, op)) if wanted else ()
+        database.execute(_LATENCIES_QUERY, (run, level, op)) if wanted else ()
     ):
         if position in wanted:
             found[position] = latency_s

@@ -25,11 +25,11 @@ from ares.replica.facts import Key
 from ares.replica.hosting import Hosting
 from ares.replica.replica import Replica
 
-AT_ONCE = 4
-AT_ONCE_BYTES = 64 * 1024 * 1024
+PULLS_AT_ONCE = 4
+PULLED_BYTES_AT_ONCE = 64 * 1024 * 1024
 """Limits of versions fetched side by side, and of bytes of values; a single value of any size."""
 
-WAITING_MAX, SENDERS_MAX = 256, 16
+PULLS_WAITING_MAX, PULL_SENDERS_MAX = 256, 16
 """Limits of waiting versions, and of movers that wait for a version; beyond, a server refuses."""
 
 Fetch = Callable[[Bring, Configuration, Callable[[Element | None, str], None]], None]
@@ -87,9 +87,9 @@ class Bringing:
         key = (request.configuration, request.object, request.tag)
         errand = self._errands.get(key)
         if (
-            len(self._errands) >= WAITING_MAX
+            len(self._errands) >= PULLS_WAITING_MAX
             if errand is None
-            else len(errand.waiting) >= SENDERS_MAX and sender not in errand.waiting
+            else len(errand.waiting) >= PULL_SENDERS_MAX and sender not in errand.waiting
         ):
             return Refused(
                 request.call,
@@ -115,8 +115,8 @@ class Bringing:
             self._beginning = False
 
     def _may_begin(self, request: Bring) -> bool:
-        fits = not self._under_way or self._bytes + request.length <= AT_ONCE_BYTES
-        return fits and self._under_way < AT_ONCE and not self._is_crowded()
+        fits = not self._under_way or self._bytes + request.length <= PULLED_BYTES_AT_ONCE
+        return fits and self._under_way < PULLS_AT_ONCE and not self._is_crowded()
 
     def _fetch_for(self, errand: _Errand) -> None:
         request, done = errand.request, partial(self._fetched, errand)

@@ -47,9 +47,9 @@ from ares.sharedlog.node import LogNode
 from ares.sharedlog.stretch import Sender, Stretch
 from ares.store.port import LogJournals, OrderedJournal
 
-TICK_S = 0.05
-TICK_WORK = 6 * 1024
-TICK_WORK_MAX = 4 * 1024 * 1024
+LOGS_TICK_S = 0.05
+LOGS_TICK_WORK = 6 * 1024
+LOGS_TICK_WORK_MAX = 4 * 1024 * 1024
 """Work of an idle log's timer (ares/model/work.py), and of all timers without a pause.
 
 With 10,000 idle logs each log has its turn every 0.75 s.
@@ -213,14 +213,14 @@ class HostedLogs:
                 self._logs[number].hand(server, message)
 
     def tick(self) -> None:
-        """Let time pass, each TICK_S, for logs in turn, until TICK_WORK_MAX is spent.
+        """Let time pass, each LOGS_TICK_S, for logs in turn, until LOGS_TICK_WORK_MAX is spent.
 
         A log whose timer fails does not keep the timers of the remaining logs from running.
         """
         failed: list[Exception] = []
         begun = self._meter.spent
         for count in range(len(self._logs)):
-            if self._meter.spent - begun + count * TICK_WORK >= TICK_WORK_MAX:
+            if self._meter.spent - begun + count * LOGS_TICK_WORK >= LOGS_TICK_WORK_MAX:
                 break
             hosted = self._logs[self._ticked % len(self._logs)]
             self._ticked += 1

@@ -22,31 +22,31 @@ from ares.cluster.settings import split_address
 from ares.model.errors import BadInput
 from ares.platform import tasks
 
-CONNECTIONS_MAX = 128
+HTTP_CONNECTIONS_MAX = 128
 HEAD_BYTES_MAX = 8 * 1024
 REQUEST_S = 5.0
 """Time from the accepted connection to the last byte of the answer."""
 
-SLOW_S = 0.25
+HTTP_SLOW_S = 0.25
 """Age at which a connection gives its place to a new connection first."""
 
 BACKLOG = 1024
-SHARE = 0.08
+HTTP_SHARE = 0.08
 """Share of a processor for the thread."""
 
 PAGE_SHARE = 0.05
 """Share of time for making a page, which the event loop of the process takes part in."""
 
-REST_MAX_S = 0.2
+HTTP_REST_S_MAX = 0.2
 """Longest rest of a page: the places hold all requests of a flood that the thread takes in it."""
 
 BURST_S = 0.05
 """Processor time of the thread without a rest."""
 
-PAUSE_MAX_S = 1.0
+HTTP_PAUSE_S_MAX = 1.0
 ACCEPTS_AT_ONCE = 16
 
-PLAIN = "text/plain; charset=utf-8"
+PLAIN_TYPE = "text/plain; charset=utf-8"
 
 _log = logging.getLogger(__name__)
 
@@ -64,11 +64,11 @@ Answer = Callable[[], Awaitable[HttpPage]]
 
 _FAILED = HttpPage(
     HTTPStatus.INTERNAL_SERVER_ERROR,
-    PLAIN,
+    PLAIN_TYPE,
     b"the page failed: the log of the process has the details\n",
 )
 _ONLY_READ = HttpPage(
-    HTTPStatus.METHOD_NOT_ALLOWED, PLAIN, b"only GET and HEAD: nothing can be changed here\n"
+    HTTPStatus.METHOD_NOT_ALLOWED, PLAIN_TYPE, b"only GET and HEAD: nothing can be changed here\n"
 )
 
 
@@ -100,7 +100,7 @@ class SharedPage:
                 return _FAILED
             finally:
                 now_s = time.monotonic()
-                self._not_before_s = now_s + min((now_s - begun_s) / PAGE_SHARE, REST_MAX_S)
+                self._not_before_s = now_s + min((now_s - begun_s) / PAGE_SHARE, HTTP_REST_S_MAX)
 
 
 class Connection:
@@ -120,7 +120,7 @@ class Connection:
 
     def worth(self, now_s: float) -> int:
         """Return the rank of a connection: the lowest gives its place, the oldest of equals."""
-        return 4 * (now_s - self.since_s < SLOW_S) + 2 * self.local + self.asked
+        return 4 * (now_s - self.since_s < HTTP_SLOW_S) + 2 * self.local + self.asked
 
 
 class HttpStatus:
@@ -193,23 +193,23 @@ class HttpStatus:
             pass
         except OSError as error:  # descriptors or memory run out
             _log.warning("no connection can be taken for /health now: %s", error.strerror)
-            pause_s = PAUSE_MAX_S
-        pause_s = max(pause_s, self._debt_s() / SHARE)
+            pause_s = HTTP_PAUSE_S_MAX
+        pause_s = max(pause_s, self._debt_s() / HTTP_SHARE)
         if pause_s > 0:
             self._loop.remove_reader(self._socket)
-            self._loop.call_later(min(pause_s, PAUSE_MAX_S), self._resume)
+            self._loop.call_later(min(pause_s, HTTP_PAUSE_S_MAX), self._resume)
 
     def _debt_s(self) -> float:
         """Return the processor time of the thread beyond its share and burst."""
         used_s, now_s = time.thread_time(), time.monotonic()
-        self._paid_s += SHARE * (now_s - self._paid_at_s)
+        self._paid_s += HTTP_SHARE * (now_s - self._paid_at_s)
         self._paid_s = min(self._paid_s, used_s + BURST_S)
         self._paid_at_s = now_s
         return used_s - self._paid_s
 
     def _take(self, taken: socket.socket, host: str) -> None:
         taken.setblocking(False)
-        if len(self._open) >= CONNECTIONS_MAX:
+        if len(self._open) >= HTTP_CONNECTIONS_MAX:
             now_s = time.monotonic()
             self._drop(min(self._open, key=lambda connection: connection.worth(now_s)))
         connection = Connection(taken, host)
@@ -267,7 +267,7 @@ class HttpStatus:
         page = self._pages.get(path)
         if page is None:
             there = f"there is {' and '.join(self._pages)}\n".encode()
-            return HttpPage(HTTPStatus.NOT_FOUND, PLAIN, there)
+            return HttpPage(HTTPStatus.NOT_FOUND, PLAIN_TYPE, there)
         return await page.get()
 
 

@@ -15,16 +15,16 @@ from msgspec import Struct
 from ares.model.errors import ConsensusUnavailable
 from ares.net.batching import BatchListener
 from ares.platform.metrics import Histogram, Traffic
-from ares.server.http_pages import PLAIN, HttpPage, HttpStatus
+from ares.server.http_pages import PLAIN_TYPE, HttpPage, HttpStatus
 
 if TYPE_CHECKING:
     from ares.consensus.member_host import ConsensusHost
     from ares.server.storage_server import StorageServer
 
-LOOK_S = 1.0
+LOOP_ANSWER_S = 1.0
 """Seconds without an answer after which an event loop counts as unable to serve."""
 
-_JSON = "application/json"
+_JSON_TYPE = "application/json"
 _NO_LEADER = (
     "it knows no leader: is a majority of the members running? Reads and writes do not need one; "
     "reconfiguring and creating domains do"
@@ -136,12 +136,12 @@ class Monitor:
         if self._under_way is None or self._under_way.done():
             self._under_way = asyncio.run_coroutine_threadsafe(subject.look(), self._loop)
         try:
-            async with asyncio.timeout(LOOK_S):
+            async with asyncio.timeout(LOOP_ANSWER_S):
                 seen = await asyncio.shield(asyncio.wrap_future(self._under_way))
         except TimeoutError:
             return (
                 None,
-                f"its event loop has not answered for {LOOK_S:g} s: it is stuck, or has far too "
+                f"its event loop has not answered for {LOOP_ANSWER_S:g} s: it is stuck, or has far too "
                 "much to do",
             )
         except ConsensusUnavailable as error:
@@ -161,13 +161,13 @@ class Monitor:
                 **(seen.facts if seen is not None else {}),
             }
         )
-        return HttpPage(503 if why else 200, _JSON, content.encode() + b"\n")
+        return HttpPage(503 if why else 200, _JSON_TYPE, content.encode() + b"\n")
 
     async def _metrics(self) -> HttpPage:
         from ares.server.prometheus import KIND, OF_KIND, of_process, of_traffic, render
 
         if self._subject is None:
-            return HttpPage(503, PLAIN, f"{self._why_not}\n".encode())
+            return HttpPage(503, PLAIN_TYPE, f"{self._why_not}\n".encode())
         seen, why = await self._look(self._subject)
         kind, listener = self._subject.kind, self._listener
         process = of_process(self._id, kind, not why, self._traffic.queueing, self._site)

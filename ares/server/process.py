@@ -47,7 +47,7 @@ from ares.platform.trusted_files import let_nobody_else_write
 from ares.security.certificates import Signer, Verifier
 from ares.security.clients_file import AuthorisedClients, Client, Lock
 from ares.security.roles import Admission
-from ares.server.bringing import AT_ONCE_BYTES, Bringing
+from ares.server.bringing import PULLED_BYTES_AT_ONCE, Bringing
 from ares.server.monitor import Monitor, Subject, WatchedMember, WatchedServer
 from ares.server.queue_probe import QueueProbe
 from ares.tracing.export import tracer_of
@@ -420,7 +420,7 @@ async def _serve_objects(
             host.put_for,
             life.listener.reply,
             asking.fetch,
-            lambda: host.gathered_bytes > AT_ONCE_BYTES,
+            lambda: host.gathered_bytes > PULLED_BYTES_AT_ONCE,
         )
         host.bring, host.commits.committed = bringing.answer, bringing.begin
         life.serving(WatchedServer(host, disk.syncs))

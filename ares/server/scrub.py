@@ -32,19 +32,19 @@ from ares.store.port import Journal
 
 log = logging.getLogger(__name__)
 
-LOOK_S = 1.0
+SCRUB_LOOK_S = 1.0
 """Seconds between two looks for work."""
 
 FIRST_AFTER_S = 60.0
 """Seconds from the server's start to a round which is due at the start."""
 
-RETRY_S = 5.0
-RETRY_S_MAX = 900.0
-AT_ONCE = 16
-AT_ONCE_BYTES = 64 * 1024 * 1024
+SCRUB_RETRY_S = 5.0
+SCRUB_RETRY_S_MAX = 900.0
+REBUILT_AT_ONCE = 16
+REBUILT_BYTES_AT_ONCE = 64 * 1024 * 1024
 """Limits of elements asked for side by side, and of the bytes of their values."""
 
-FAILURES_MAX = 3
+SCRUB_FAILURES_MAX = 3
 """Unanswered elements of a configuration after which the remaining elements wait for later."""
 
 Pull = Callable[[Configuration, ObjectName, Tag, int], Awaitable[Element | None]]
@@ -120,18 +120,18 @@ class _Repairs:
         self._host = host
         self._pull = pull
         self._missed: frozenset[Key] = frozenset()
-        self._retry_s = RETRY_S
+        self._retry_s = SCRUB_RETRY_S
         self._retry_at_s = 0.0
 
     async def try_again(self, now_s: float) -> None:
         """Try all repairs, if new elements are missing or the time has come."""
         missed = frozenset(self._host.replica.quarantined)
         if missed - self._missed:
-            self._retry_s = RETRY_S
+            self._retry_s = SCRUB_RETRY_S
         elif not missed or now_s < self._retry_at_s:
             return
         self._retry_at_s = now_s + self._retry_s
-        self._retry_s = min(2 * self._retry_s, RETRY_S_MAX)
+        self._retry_s = min(2 * self._retry_s, SCRUB_RETRY_S_MAX)
         await self.try_all()
 
     async def try_all(self) -> None:
@@ -153,8 +153,9 @@ class _Repairs:
             bytes = self._host.replica.missing_bytes(some[0])
             while (
                 waiting
-                and len(some) < AT_ONCE
-                and (bytes := bytes + self._host.replica.missing_bytes(waiting[0])) <= AT_ONCE_BYTES
+                and len(some) < REBUILT_AT_ONCE
+                and (bytes := bytes + self._host.replica.missing_bytes(waiting[0]))
+                <= REBUILT_BYTES_AT_ONCE
             ):
                 some.append(waiting.popleft())
             yield some
@@ -163,7 +164,7 @@ class _Repairs:
         id, object, tag = key
         if (
             self._pull is None
-            or failures.get(id, 0) >= FAILURES_MAX
+            or failures.get(id, 0) >= SCRUB_FAILURES_MAX
             or not self._host.replica.is_quarantined(key)
         ):
             return
@@ -235,7 +236,7 @@ class Scrubbing:
             try:
                 while True:
                     with contextlib.suppress(TimeoutError):
-                        await asyncio.wait_for(self._asked.wait(), LOOK_S)
+                        await asyncio.wait_for(self._asked.wait(), SCRUB_LOOK_S)
                     if not self._asked.is_set() and self._plan.every_s and time.time() >= due_s:
                         self._pace.bytes_per_s = self._plan.bytes_per_s
                         self._begin()
@@ -290,7 +291,7 @@ class Scrubbing:
         while True:
             if not self._host.leaving or self._host.lacks_room:
                 break
-            await asyncio.sleep(LOOK_S / 20)
+            await asyncio.sleep(SCRUB_LOOK_S / 20)
         await self._repairs.try_all()
         self._rounds += 1
         self._tell()

@@ -16,7 +16,7 @@ from ares.platform.metrics import Traffic
 from ares.replica.hosting import Clock, no_clock
 from ares.replica.replica import Replica
 from ares.security.roles import Admission
-from ares.server.hosted_logs import TICK_S, HostedLogs
+from ares.server.hosted_logs import LOGS_TICK_S, HostedLogs
 from ares.server.scrub import Scrubbing, ScrubPlan
 from ares.server.storage_server import StorageServer
 from ares.store.port import Journal, LogJournals, NoJournal
@@ -146,7 +146,7 @@ async def run_server(
         scrubbing = None
         if plan is not None:
             scrubbing = tasks.keep(lambda: Scrubbing(host, journal, plan).run(), "scrub")
-        ticking = None if logs is None else tasks.every(TICK_S, logs.tick, "timer of logs")
+        ticking = None if logs is None else tasks.every(LOGS_TICK_S, logs.tick, "timer of logs")
         await stop.wait()
         if scrubbing is not None:
             scrubbing.cancel()

@@ -26,8 +26,8 @@ from ares.tracing.tracer import Export, Parent, Tracer
 
 _log = logging.getLogger(__name__)
 
-_KINDS = {INTERNAL: 1, SERVER: 2, CLIENT: 3}
-_ERROR = 2
+_NUMBER_OF_KIND = {INTERNAL: 1, SERVER: 2, CLIENT: 3}
+_ERROR_STATUS = 2
 _NO_NUMBERS = {"nan": '"NaN"', "inf": '"Infinity"', "-inf": '"-Infinity"'}
 
 
@@ -121,10 +121,12 @@ def as_otlp(span: Span) -> dict[str, Any]:
 
 def _as_json(span: Span) -> str:
     """Return the span as text; a dictionary for each attribute would take several times as long."""
-    status = f',"status":{{"code":{_ERROR},"message":{_text(span.error)}}}' if span.error else ""
+    status = (
+        f',"status":{{"code":{_ERROR_STATUS},"message":{_text(span.error)}}}' if span.error else ""
+    )
     return (
         f'{{"traceId":"{span.trace.hex()}","spanId":"{span.id.hex()}","parentSpanId":"{span.parent.hex()}","name":{_text(span.name)},'
-        f'"kind":{_KINDS[span.kind]},"startTimeUnixNano":"{span.began_ns}","endTimeUnixNano":"{span.ended_ns}",'
+        f'"kind":{_NUMBER_OF_KIND[span.kind]},"startTimeUnixNano":"{span.began_ns}","endTimeUnixNano":"{span.ended_ns}",'
         f'"attributes":[{_attributes(span.attributes)}]{status}}}'
     )
 

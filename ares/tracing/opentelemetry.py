@@ -23,7 +23,7 @@ from ares.tracing.collector_replies import BoundedReplies
 from ares.tracing.spans import CLIENT, SERVER, SITE, Span
 from ares.tracing.tracer import THREAD, Export
 
-_KINDS = {SERVER: SpanKind.SERVER, CLIENT: SpanKind.CLIENT}
+_SPAN_KINDS = {SERVER: SpanKind.SERVER, CLIENT: SpanKind.CLIENT}
 _SCOPE = InstrumentationScope("ares", version())
 _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 _PROVIDER = "CREDENTIAL_PROVIDER"
@@ -105,7 +105,7 @@ def _readable(span: Span, resource: Resource) -> ReadableSpan:
         parent=_context(span.trace, span.parent) if span.parent else None,
         resource=resource,
         attributes=span.attributes,
-        kind=_KINDS.get(span.kind, SpanKind.INTERNAL),
+        kind=_SPAN_KINDS.get(span.kind, SpanKind.INTERNAL),
         status=Status(StatusCode.ERROR, span.error) if span.error else Status(),
         start_time=span.began_ns,
         end_time=span.ended_ns,

@@ -21,13 +21,13 @@ from ares.model.identity import ClientId
 from ares.platform.logs import FIELDS, LineFormatter
 from ares.tracing.outcomes import line_of
 
-FILE_BYTES = 256 * 1024 * 1024
-FILES = 16
+LOG_FILE_BYTES = 256 * 1024 * 1024
+LOG_FILES = 16
 """Number of files kept; the oldest is removed. A line has about a kilobyte."""
 
 TAGS_REMEMBERED = 10_000
 
-MORE: ContextVar[dict[str, Any]] = ContextVar("more of a line", default={})  # noqa: B039 - never changed
+MORE_FIELDS: ContextVar[dict[str, Any]] = ContextVar("more of a line", default={})  # noqa: B039 - never changed
 """Additional fields of the lines of operations that end in this context."""
 
 _log = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ class OperationLog:
         self._tags: OrderedDict[tuple[str, str], Any] = OrderedDict()
         try:
             self._file = _File(
-                self.path, maxBytes=FILE_BYTES, backupCount=FILES - 1, encoding="utf-8"
+                self.path, maxBytes=LOG_FILE_BYTES, backupCount=LOG_FILES - 1, encoding="utf-8"
             )
         except (OSError, ValueError) as error:  # ValueError: a name impossible for a file
             why = getattr(error, "strerror", None) or error
@@ -73,7 +73,7 @@ class OperationLog:
         }
         if recording.dropped:
             line["parts_dropped"] = recording.dropped
-        line |= MORE.get()
+        line |= MORE_FIELDS.get()
         if (known := line["newTag"] or line["maxTag"]) is not None and error is None:
             self._tags[place] = known
             self._tags.move_to_end(place)

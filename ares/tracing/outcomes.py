@@ -39,9 +39,9 @@ from ares.reconfig.reconfigure import Reconfigured
 from ares.registers.coverable import Covered
 
 BEFORE = ""
-_PHASES = (PHASE_1, PHASE_2)
+_PHASE_OF_STEP = (PHASE_1, PHASE_2)
 _WAITS = (ROUND, CONSENSUS, PAUSE, QUEUE, CHAIN)
-_CHANGING = ("write", "put", "delete", "reconfigure", "append", "trim")
+_CHANGING_OPERATIONS = ("write", "put", "delete", "reconfigure", "append", "trim")
 
 OPERATIONS = {"reconfiguration": "reconfigure", "deletion": "delete", "listing": "list"}
 """Operations whose label begins with another word than their name."""
@@ -87,7 +87,7 @@ class OperationPhases:
         phases: dict[RecordedPart, str] = {}
         for part in recording.parts[1:]:
             above = phases.get(part.parent, BEFORE) if part.parent is not None else BEFORE
-            phase = phases[part] = above or (part.name if part.name in _PHASES else BEFORE)
+            phase = phases[part] = above or (part.name if part.name in _PHASE_OF_STEP else BEFORE)
             self.parts[phase, part.name].append(part)
 
     def of(self, name: str, *phases: str) -> list[RecordedPart]:
@@ -288,7 +288,7 @@ def _outcome(op: str, error: BaseException | None) -> str:
         if isinstance(error, Uncertain)
         else not isinstance(error, Exception)
     )
-    return "unknown" if unknown and op in _CHANGING else "failed"
+    return "unknown" if unknown and op in _CHANGING_OPERATIONS else "failed"
 
 
 def _tag(tag: Tag | None) -> list[Any] | None:

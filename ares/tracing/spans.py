@@ -19,7 +19,7 @@ from ares.tracing.outcomes import attributes_of, of_configuration
 SAMPLED = b"\x01"
 
 USER, DSMM = "USER", "DSMM"
-_LEVEL = {"ares.level": DSMM}
+_DSMM_ATTRIBUTE = {"ares.level": DSMM}
 
 SERVER, CLIENT, INTERNAL = "server", "client", "internal"
 SITE = "ares.site"
@@ -100,7 +100,9 @@ def spans_of(traced: TracedOperation, epoch_ns: int, new_ids: NewIds, keys: bool
         above = ids.get(part.parent) or _id_of(part.parent, ids)
         id = ids[part] = part.id[16:24] or new[place : place + 8]
         kind, about = (
-            (INTERNAL, _LEVEL) if part.configuration is None else (CLIENT, _about(part, keys))
+            (INTERNAL, _DSMM_ATTRIBUTE)
+            if part.configuration is None
+            else (CLIENT, _about(part, keys))
         )
         began_ns = epoch_ns + int(1e9 * part.began_s)
         ended_ns = began_ns if part.ended_s is None else epoch_ns + int(1e9 * part.ended_s)

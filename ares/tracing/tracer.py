@@ -45,7 +45,7 @@ EXPORT_SPANS = 512
 EXPORT_S = 1.0
 SLICE_S = 0.0002
 SLICE_SPANS = 16
-RESTS = 4.0
+EXPORT_REST_FACTOR = 4.0
 WORK_S_MAX = 0.1
 """Longest work between two rests, in seconds; the exporter's thread has a fifth of a processor at
 most.
@@ -54,7 +54,7 @@ most.
 CLOSE_S = 2.0
 """Seconds that the end waits for spans not exported yet."""
 
-STOP_S = 0.2
+EXPORTER_STOP_S = 0.2
 """Seconds that the end waits afterwards for the exporter's reason."""
 
 THREAD = "ares-tracing"
@@ -261,7 +261,7 @@ class Tracer:
         """Rest after some work in the exporter's thread, for the other threads."""
         worked_s = time.thread_time() - self._rested_s
         if worked_s > SLICE_S and not self._closing:
-            time.sleep(RESTS * min(worked_s, WORK_S_MAX))
+            time.sleep(EXPORT_REST_FACTOR * min(worked_s, WORK_S_MAX))
             self._rested_s = time.thread_time()
 
     def close(self) -> None:
@@ -281,7 +281,7 @@ class Tracer:
             last.join(CLOSE_S)
             if last.is_alive():
                 threading.Thread(target=self._stop, daemon=True).start()
-                last.join(STOP_S)
+                last.join(EXPORTER_STOP_S)
             if last.is_alive():
                 _logger.warning(
                     "%s did not take the last traces within %g s: they are lost",

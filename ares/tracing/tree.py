@@ -9,26 +9,28 @@ from ares.engine.phases import CHAIN, ROUND
 from ares.tracing.round_waits import RoundWait, chain_sentence
 from ares.tracing.spans import CLIENT, INTERNAL, SERVER, Span
 
-BAR = 30
+SPAN_BAR_COLUMNS = 30
 DEPTH_SHOWN = 20
-TEXT_MAX = 1000
+SPAN_TEXT_MAX = 1000
 NS_MAX = 2**63 - 1
-_KINDS = {2: SERVER, 3: CLIENT}
+_KIND_OF_NUMBER = {2: SERVER, 3: CLIENT}
 
 STAGE = "stage"
 """Kind of a span made to show a part of a round's time."""
 
-GAP = "not accounted for"
+GAP_NAME = "not accounted for"
 GAP_REASON = "this process did something else, or waited for a processor"
 GAP_SHARE = 0.01
 """Share of the operation above which a gap has a line."""
 
-LEGEND = "the times: whole, and without what has a line below; █ critical path, ░ beside it"
+TREE_LEGEND = "the times: whole, and without what has a line below; █ critical path, ░ beside it"
 
 
 def printable(text: str) -> str:
-    """Return at most TEXT_MAX characters of `text`, without control characters."""
-    return "".join(character if character.isprintable() else "?" for character in text[:TEXT_MAX])
+    """Return at most SPAN_TEXT_MAX characters of `text`, without control characters."""
+    return "".join(
+        character if character.isprintable() else "?" for character in text[:SPAN_TEXT_MAX]
+    )
 
 
 def read_spans(lines: Iterable[bytes], bad: list[int]) -> Iterator[Span]:
@@ -61,7 +63,7 @@ def _span(told: dict[str, Any]) -> Span:
     }
     status = told.get("status", {})
     error = printable(str(status.get("message") or "failed")) if status.get("code") == 2 else ""
-    kind, name = _KINDS.get(told.get("kind", 0), INTERNAL), printable(str(told["name"]))
+    kind, name = _KIND_OF_NUMBER.get(told.get("kind", 0), INTERNAL), printable(str(told["name"]))
     return Span(name, trace, id, parent, began_ns, max(began_ns, ended_ns), kind, attributes, error)
 
 
@@ -137,7 +139,7 @@ class Tree:
             return f"{share} went into {_of(path)}: {RoundWait(longest).sentence()}."
         if longest.name == CHAIN:
             return f"{share} went into {_of(path)}: it waited for {chain_sentence(longest)}."
-        if longest.name == GAP:
+        if longest.name == GAP_NAME:
             return f"{share} are not accounted for, in {_of(path)}: {GAP_REASON}."
         return f"{share} went into {_of([*path, longest])}."
 
@@ -188,7 +190,7 @@ def _gaps(span: Span, below: Sequence[Span], least_ns: float) -> list[Span]:
         (span.ended_ns, span.ended_ns),
     ]:
         if min(began_ns, span.ended_ns) - at_ns > least_ns:
-            gaps.append(_made(GAP, span, b"gap%d" % len(gaps), (at_ns, began_ns), INTERNAL))
+            gaps.append(_made(GAP_NAME, span, b"gap%d" % len(gaps), (at_ns, began_ns), INTERNAL))
         at_ns = max(at_ns, ended_ns)
     return gaps
 
@@ -255,9 +257,15 @@ def _ms(duration_ns: int) -> str:
 
 def _bar(span: Span, root: Span, mark: str) -> str:
     whole = max(_length(root), 1)
-    begin = min(max(round(BAR * (span.began_ns - root.began_ns) / whole), 0), BAR - 1)
-    end = min(max(round(BAR * (span.ended_ns - root.began_ns) / whole), begin + 1), BAR)
-    return " " * begin + mark * (end - begin) + " " * (BAR - end)
+    begin = min(
+        max(round(SPAN_BAR_COLUMNS * (span.began_ns - root.began_ns) / whole), 0),
+        SPAN_BAR_COLUMNS - 1,
+    )
+    end = min(
+        max(round(SPAN_BAR_COLUMNS * (span.ended_ns - root.began_ns) / whole), begin + 1),
+        SPAN_BAR_COLUMNS,
+    )
+    return " " * begin + mark * (end - begin) + " " * (SPAN_BAR_COLUMNS - end)
 
 
 def remark(span: Span) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 from msgspec import structs
 
-from ares.results.load_points import FILE, LoadFile, LoadLatency, LoadPoint, Spread
+from ares.results.load_points import LOAD_FILE, LoadFile, LoadLatency, LoadPoint, Spread
 from experiments.bench.generator import BUCKETS_PER_E
 from experiments.bench.load import CURVE_S, Measured, within_s
 from experiments.bench.workload import Workload
@@ -112,9 +112,9 @@ def longest_pause_s(
 
 def write_load(directory: Path, file: LoadFile) -> None:
     """Write `load.json` in ``directory``, whole or not at all."""
-    part = directory / f"{FILE}.part"
+    part = directory / f"{LOAD_FILE}.part"
     part.write_bytes(msgspec.json.encode(file) + b"\n")
-    part.rename(directory / FILE)
+    part.rename(directory / LOAD_FILE)
 
 
 def read_load(path: Path) -> LoadFile:

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct, structs
 
-from ares.results.load_points import FILE
+from ares.results.load_points import LOAD_FILE
 from experiments.bench.measured_points import read_load, under_fault, write_load
 from experiments.rounds.scenario import Parameters
 
@@ -22,9 +22,9 @@ def judge_load(directory: Path, parameters: Parameters) -> str | None:
     Return an error in a sentence, or `None`. Call this after the logs were fetched; repeated calls
     are allowed.
     """
-    paths = sorted(directory.rglob(FILE))
+    paths = sorted(directory.rglob(LOAD_FILE))
     if not paths:
-        return f"the round left no {FILE}"
+        return f"the round left no {LOAD_FILE}"
     for path in paths:
         try:
             file = read_load(path)

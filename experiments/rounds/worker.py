@@ -24,7 +24,7 @@ from ares.cluster.settings import Settings
 from ares.fragment.divide import Sizes
 from ares.model.errors import AresError, ObjectNotFound
 from ares.platform.loop import run
-from ares.tracing.operation_log import MORE
+from ares.tracing.operation_log import MORE_FIELDS
 from experiments.algorithms import Coverable, Fragmented, Plain, Register, open_register
 from experiments.bench.generator import connected
 from experiments.bench.redis_client import Connections
@@ -112,7 +112,7 @@ class ForeignLog:
             "op_latency_start": began_s,
             "op_latency_end": ended_s,
             "op_latency": ended_s - began_s,
-            **MORE.get(),
+            **MORE_FIELDS.get(),
         }
         if self._wait and operation == "write":
             line |= {"wait": "Yes", "wait_acks": acknowledged, "majority": self._wait}
@@ -263,7 +263,7 @@ class Worker:
             else:
                 due_s += chance.expovariate(2 / work.parameters.interval_s)
                 await asyncio.sleep(max(0.0, due_s - time.perf_counter()))
-                MORE.set({"waited": max(0.0, time.perf_counter() - due_s)})
+                MORE_FIELDS.set({"waited": max(0.0, time.perf_counter() - due_s)})
             await self._once(register, work.role == "write", chance)
         return None
 

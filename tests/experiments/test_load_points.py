@@ -15,7 +15,7 @@ import pytest
 
 from ares.results.database import opened
 from ares.results.load_points import (
-    STEPS_MAX,
+    CURVE_STEPS_MAX,
     LoadFile,
     LoadLatency,
     LoadPoint,
@@ -211,7 +211,7 @@ def test_a_round_with_a_fault_is_completed_by_its_events(tmp_path):
 def test_points_become_rows_and_are_shown(tmp_path):
     latency = LoadLatency(10, 0.001, 0.009, 0.002)
     long = bad_run(
-        curve=[float(number) for number in range(3 * STEPS_MAX)],
+        curve=[float(number) for number in range(3 * CURVE_STEPS_MAX)],
         read=latency,
         figures={"evil\u202e": 1.5},
         server_cpu={"s0": 0.5, "s1": 0.25},
@@ -245,7 +245,7 @@ def test_points_become_rows_and_are_shown(tmp_path):
         False,
     )
     assert second["curve"][0] == pytest.approx(0.3)
-    assert second["curve"][1:] == [1.0 + 3 * step for step in range(STEPS_MAX)]
+    assert second["curve"][1:] == [1.0 + 3 * step for step in range(CURVE_STEPS_MAX)]
     assert second["figures"] == {"evil?": 1.5, "processors of all servers": 0.75}
     write_load(directory, LoadFile([LoadPoint(2)]))
     assert logs.imported(database, tmp_path / "runs").read_again == 1

@@ -10,7 +10,7 @@ import pytest
 
 from ares.model.configuration import Configuration
 from ares.model.errors import BadInput
-from ares.results.summary import COLUMNS
+from ares.results.summary import SUMMARY_COLUMNS
 from experiments.__main__ import main
 from experiments.logs import log_plan
 from experiments.rounds.scenario import PROTOCOLS, SCALES, Parameters, scenarios
@@ -151,7 +151,7 @@ def rows_of(scale):
         for each in scenario.rounds(scale):
             settings = msgspec.to_builtins(each.parameters) | {"load": None}
             told = parameters_of(
-                {"parameters": settings} | dict.fromkeys(COLUMNS) | {"k": each.parameters.k}
+                {"parameters": settings} | dict.fromkeys(SUMMARY_COLUMNS) | {"k": each.parameters.k}
             )
             points = (
                 [{}]

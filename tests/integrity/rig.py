@@ -10,7 +10,7 @@ from ares.model.messages import DELETED, GetData, Introduce
 from ares.server.serving import recovered
 from ares.server.storage_server import StorageServer
 from ares.store.journal.disk import Disk
-from ares.store.journal.format import BATCH, HEAD, decode_head, parse_frame, walk
+from ares.store.journal.format import BATCH_MAGIC, SEGMENT_MAGIC, decode_head, parse_frame, walk
 from ares.store.port import Verdict
 
 from ..journal.serving import INITIAL, KIB, ME, PHOTOS, ClosingDisk, log_journal, put, state
@@ -161,11 +161,11 @@ def anatomy(path: Path) -> dict[str, list[range]]:
     head = parse_frame(view, 0, int(path.stem))
     if head is None:
         raise Headless(path)
-    assert head.magic == HEAD
+    assert head.magic == SEGMENT_MAGIC
     told = decode_head(head)
     found = {"head": [range(40 + len(head.body))], "metadata": [], "data": []}
     for frame in walk(view, head.end, told.salt, told.first):
-        assert frame.magic == BATCH
+        assert frame.magic == BATCH_MAGIC
         found["metadata"].append(
             range(frame.start, frame.start + 40 + 8 * len(frame.parts) + len(frame.body))
         )

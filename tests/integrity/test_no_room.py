@@ -136,7 +136,7 @@ def test_what_died_while_it_waited_needs_no_room(server):
 async def test_a_scrub_says_that_it_waits_and_goes_on_by_itself(
     server, disk, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(scrubbing, "LOOK_S", 0.01)
+    monkeypatch.setattr(scrubbing, "SCRUB_LOOK_S", 0.01)
     path = min(server.directory.glob("*.log"))
     flip(path, anatomy(path)["metadata"][0].start + 41)
     task = asyncio.create_task(

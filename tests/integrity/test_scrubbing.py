@@ -129,7 +129,7 @@ async def test_what_others_lack_too_is_kept_for_later(cluster, monkeypatch):
 
 
 async def test_what_a_reader_runs_into_is_repaired_without_being_asked_for(cluster, monkeypatch):
-    monkeypatch.setattr(scrubbing, "LOOK_S", 0.01)
+    monkeypatch.setattr(scrubbing, "SCRUB_LOOK_S", 0.01)
     value, reader = b"v" * 200 * KIB, InprocConnections(cluster.network)
     await cluster.manager().write("key", value)
     reader.open(lambda _, replies: None)
@@ -257,7 +257,7 @@ async def test_it_begins_by_itself_when_it_is_time(tmp_path, monkeypatch):
 
     With scrubs turned off, no scrub starts.
     """
-    monkeypatch.setattr(scrubbing, "LOOK_S", 0.01)
+    monkeypatch.setattr(scrubbing, "SCRUB_LOOK_S", 0.01)
     monkeypatch.setattr(scrubbing, "FIRST_AFTER_S", 0.0)
     cluster, begun_s = Cluster(tmp_path, "abd", every_s=3600.0), time.time()
 

@@ -10,7 +10,7 @@ import shutil
 import pytest
 
 from ares.model.errors import BadInput, StoreDamaged
-from ares.store.journal.disk import BLOCK_BYTES, Disk
+from ares.store.journal.disk import DISK_BLOCK_BYTES, Disk
 from ares.store.journal.log import LogJournal
 from ares.store.journal.segments import NOTE_PREFIX, Anchor, Anchored, Owner, anchor_of
 
@@ -200,7 +200,7 @@ def test_the_anchor_of_an_earlier_life_is_replaced(directory):
 def spoil(directory, *slots):
     data = bytearray(anchor_of(directory).read_bytes())
     for slot in slots:
-        data[slot * BLOCK_BYTES + 20] ^= 1
+        data[slot * DISK_BLOCK_BYTES + 20] ^= 1
     anchor_of(directory).write_bytes(data)
 
 
@@ -221,7 +221,7 @@ def test_an_anchor_that_cannot_be_read_is_damage(directory):
         directory,
         "it cannot be read, and nothing else tells which segment of the journal was the last",
     )
-    for content in (b"", bytes(2 * BLOCK_BYTES)):
+    for content in (b"", bytes(2 * DISK_BLOCK_BYTES)):
         anchor_of(directory).write_bytes(content)
         refused(directory, "it cannot be read")
 
@@ -287,7 +287,7 @@ def test_an_anchor_needs_no_room_when_a_segment_begins(tmp_path):
     assert anchor.read() == Anchored(1, 64 * KIB)
     disk.room = disk.used
     anchor.write(2, 64 * KIB)
-    assert anchor_of(tmp_path / "j").stat().st_blocks * 512 >= 2 * BLOCK_BYTES
+    assert anchor_of(tmp_path / "j").stat().st_blocks * 512 >= 2 * DISK_BLOCK_BYTES
     anchor.close()
 
 

@@ -10,7 +10,7 @@ from ares.model.tag import Tag
 from ares.replica.compaction import choose
 from ares.replica.facts import Pointed, TagsTrimmed, fact_bytes_max
 from ares.store.journal.disk import Disk
-from ares.store.journal.segments import NEW_SUFFIX
+from ares.store.journal.segments import NEW_SEGMENT_SUFFIX
 from ares.store.port import Use
 
 from .serving import INITIAL, KIB, NEXT, PHOTOS, Node, log_journal, plain, put, state
@@ -214,7 +214,7 @@ class Undying(Disk):
     """A disk that loses power whenever a segment should be removed."""
 
     def unlink(self, path):
-        if path.suffix == NEW_SUFFIX:
+        if path.suffix == NEW_SEGMENT_SUFFIX:
             super().unlink(path)
 
 

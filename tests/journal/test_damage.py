@@ -10,9 +10,9 @@ import pytest
 
 from ares.model.errors import BadInput, ForeignStore, StoreDamaged
 from ares.store.journal.format import (
-    BATCH,
-    FORMAT,
-    HEAD,
+    BATCH_MAGIC,
+    JOURNAL_FORMAT,
+    SEGMENT_MAGIC,
     Head,
     decode_head,
     encode_head,
@@ -45,11 +45,11 @@ def metadata(path):
     """Return the positions of the metadata of the frames."""
     view = memoryview(path.read_bytes())
     head = parse_frame(view, 0, int(path.stem))
-    assert head.magic == HEAD
+    assert head.magic == SEGMENT_MAGIC
     told = decode_head(head)
     spots = list(range(32 + len(head.body)))
     for frame in walk(view, head.end, told.salt, told.first):
-        assert frame.magic == BATCH
+        assert frame.magic == BATCH_MAGIC
         spots += range(
             frame.start, frame.parts[0][0] if frame.parts else frame.start + 40 + len(frame.body)
         )
@@ -118,9 +118,9 @@ def test_the_store_of_another(directory, owner, why):
 
 def test_a_newer_format(tmp_path):
     (tmp_path / "00000001.log").write_bytes(
-        b"".join(encode_head(Head(FORMAT + 1, INITIAL.id, "s1", "", 1, 0, 1, ())))
+        b"".join(encode_head(Head(JOURNAL_FORMAT + 1, INITIAL.id, "s1", "", 1, 0, 1, ())))
     )
-    with pytest.raises(ForeignStore, match=f"format {FORMAT + 1}"):
+    with pytest.raises(ForeignStore, match=f"format {JOURNAL_FORMAT + 1}"):
         list(log_journal(tmp_path).recover())
 
 

@@ -13,9 +13,9 @@ from ares.store.journal.disk import Disk
 from ares.store.journal.examine import SegmentExamination
 from ares.store.journal.format import (
     ALIGNMENT,
-    BATCH,
-    FORMAT,
-    PREFIX_BYTES,
+    BATCH_MAGIC,
+    BATCH_PREFIX_BYTES,
+    JOURNAL_FORMAT,
     Damage,
     Head,
     encode_batch,
@@ -31,9 +31,11 @@ SALT, FIRST = 0x1234, 5
 
 def forged(bytes_all):
     """Return the beginnings of as many frames as fit; each would end at the end of all."""
-    count = bytes_all // PREFIX_BYTES
+    count = bytes_all // BATCH_PREFIX_BYTES
     return b"".join(
-        struct.pack("<8sQQIIQ", BATCH, FIRST + 1, 0, (count - number - 1) * PREFIX_BYTES, 0, 0)
+        struct.pack(
+            "<8sQQIIQ", BATCH_MAGIC, FIRST + 1, 0, (count - number - 1) * BATCH_PREFIX_BYTES, 0, 0
+        )
         for number in range(count)
     )
 
@@ -44,7 +46,7 @@ def work(monkeypatch):
     looked_at, checked = [0], journal_format._checked
 
     def counted(prefix, table, body, seed):
-        looked_at[0] += PREFIX_BYTES + len(table) + len(body)
+        looked_at[0] += BATCH_PREFIX_BYTES + len(table) + len(body)
         return checked(prefix, table, body, seed)
 
     monkeypatch.setattr(journal_format, "_checked", counted)
@@ -62,7 +64,7 @@ def test_a_torn_tail(work):
     for kib in (64, 128, 256):
         mark = b"".join(encode_mark(FIRST - 1, SALT))
         frames, _, end = kept_of_torn(
-            memoryview(bytes(PREFIX_BYTES) + forged(kib * KIB) + mark), 0, SALT, FIRST
+            memoryview(bytes(BATCH_PREFIX_BYTES) + forged(kib * KIB) + mark), 0, SALT, FIRST
         )
         assert (frames, end) == ([], 0)
         works.append(work())
@@ -73,7 +75,7 @@ def test_a_mark_is_found_among_them():
     mark = b"".join(encode_mark(FIRST, SALT))
     with pytest.raises(Damage, match=f"those up to {FIRST} were durable"):
         kept_of_torn(
-            memoryview(bytes(PREFIX_BYTES) + forged(64 * KIB) + mark + forged(64 * KIB)),
+            memoryview(bytes(BATCH_PREFIX_BYTES) + forged(64 * KIB) + mark + forged(64 * KIB)),
             0,
             SALT,
             FIRST,
@@ -98,14 +100,14 @@ def damaged(head, kib):
             buffer for number, fact in facts for buffer in encode_batch(number, 0, SALT, [fact])
         ]
         content = bytearray(b"".join([*encode_head(head), *batches]))
-        if content.index(BATCH, start + 1) % ALIGNMENT == 0:
+        if content.index(BATCH_MAGIC, start + 1) % ALIGNMENT == 0:
             content[start + 9] ^= 1
             return content
     raise AssertionError("one of eight places is aligned")
 
 
 def test_a_damaged_segment(work, tmp_path):
-    head = Head(FORMAT, INITIAL.id, "s1", "0" * 32, 1, SALT, FIRST, ())
+    head = Head(JOURNAL_FORMAT, INITIAL.id, "s1", "0" * 32, 1, SALT, FIRST, ())
     disk, works = CountingDisk(), []
     for kib in (256, 512, 1024):
         content = damaged(head, kib)

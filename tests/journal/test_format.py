@@ -8,9 +8,9 @@ from ares.model.tag import Tag
 from ares.replica.facts import Pointed, TagsTrimmed
 from ares.store.journal.format import (
     ALIGNMENT,
-    BATCH,
-    FORMAT,
-    PREFIX_BYTES,
+    BATCH_MAGIC,
+    BATCH_PREFIX_BYTES,
+    JOURNAL_FORMAT,
     Damage,
     Head,
     UnknownFormat,
@@ -92,11 +92,11 @@ def test_what_an_earlier_release_took_in_more_parts_than_are_taken_now_comes_in_
 
 
 def test_heads():
-    head = Head(FORMAT, INITIAL.id, "s1", "0" * 32, 7, SALT, 5, ((1, 100), (3, 2**40)))
+    head = Head(JOURNAL_FORMAT, INITIAL.id, "s1", "0" * 32, 7, SALT, 5, ((1, 100), (3, 2**40)))
     data = memoryview(b"".join(encode_head(head)))
     assert decode_head(parse_frame(data, 0, 7)) == head
     assert parse_frame(data, 0, 8) is None, "another segment's"
-    newer = memoryview(b"".join(encode_head(Head(FORMAT + 1, b"", "", "", 7, 0, 0, ()))))
+    newer = memoryview(b"".join(encode_head(Head(JOURNAL_FORMAT + 1, b"", "", "", 7, 0, 0, ()))))
     with pytest.raises(UnknownFormat, match="use the release that wrote it"):
         decode_head(parse_frame(newer, 0, 7))
     with pytest.raises(Damage, match="not readable"):
@@ -135,7 +135,7 @@ def test_what_was_durable_and_is_broken_is_damage(known):
         frame = parse_frame(memoryview(data), start, SALT)
         body_end = frame.parts[0][0] if frame.parts else end
         metadata |= set(
-            range(start, start + PREFIX_BYTES + 8 * len(frame.parts) + len(frame.body))
+            range(start, start + BATCH_PREFIX_BYTES + 8 * len(frame.parts) + len(frame.body))
         ) & set(range(start, body_end))
     for at in sorted(metadata)[::7]:
         flipped = bytearray(data)
@@ -165,7 +165,7 @@ def test_flipped_bits_in_data_that_was_durable_are_left_to_the_seal():
 def test_what_a_client_wrote_does_not_pass_for_a_frame():
     forged = b"".join(encode_mark(99, SALT + 1)) * 400
     data, ends = segment(batches=[[put("a", 1, forged)], *FACTS[1:]])
-    frames, end = torn(data[: PREFIX_BYTES - 8] + bytes(8) + data[PREFIX_BYTES:])
+    frames, end = torn(data[: BATCH_PREFIX_BYTES - 8] + bytes(8) + data[BATCH_PREFIX_BYTES:])
     assert (frames, end) == ([], 0)
     assert ends
 
@@ -180,6 +180,6 @@ def test_a_batch_out_of_turn_ends_the_row():
 def test_a_body_that_is_no_batch(body):
     from ares.store.journal.format import encode_frame
 
-    data = memoryview(b"".join(encode_frame(BATCH, 1, 0, SALT, body)))
+    data = memoryview(b"".join(encode_frame(BATCH_MAGIC, 1, 0, SALT, body)))
     with pytest.raises(Damage, match="not readable"):
         decode_batch(parse_frame(data, 0, SALT), data)

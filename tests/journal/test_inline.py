@@ -15,13 +15,20 @@ from ares.platform.processor_waits import ProcessorWaits
 from ares.store.journal import writer as journal_writer
 from ares.store.journal.disk import Disk
 from ares.store.journal.format import ALIGNMENT
-from ares.store.journal.log import SMALL_BYTES, STRETCH_SHARE
+from ares.store.journal.log import SMALL_BATCH_BYTES, STRETCH_SHARE
 from ares.store.journal.segments import SHORT_BYTES_MAX
-from ares.store.journal.writer import AWAY_MAX_S, MEMORY, QUICK_S, SHARE, InlineWriter, WriterThread
+from ares.store.journal.writer import (
+    AWAY_MAX_S,
+    JOBS_REMEMBERED,
+    LOST_SHARE_MAX,
+    QUICK_S,
+    InlineWriter,
+    WriterThread,
+)
 
 from .serving import KIB, AtOnce, ClosingDisk, Node, log_journal, put
 
-QUICK, SLOW = 0.0003, 2 * MEMORY * QUICK_S
+QUICK, SLOW = 0.0003, 2 * JOBS_REMEMBERED * QUICK_S
 
 
 class Bench:
@@ -121,15 +128,15 @@ def test_one_slow_sync_sends_the_next_to_the_thread_for_a_time_and_a_quick_one_t
     quick,
 ):
     assert quick.jobs(3, SLOW) == [False, True, True]
-    assert quick.away_s() == pytest.approx(SLOW / SHARE, rel=0.1)
+    assert quick.away_s() == pytest.approx(SLOW / LOST_SHARE_MAX, rel=0.1)
     assert quick.jobs(5) == [False] * 5
 
 
 def test_many_that_are_a_little_slow_do_so_too_and_all_of_them_count(quick):
-    handed = quick.jobs(MEMORY, 2 * QUICK_S)
+    handed = quick.jobs(JOBS_REMEMBERED, 2 * QUICK_S)
     assert not handed[0]
     assert handed[-1]
-    assert quick.away_s() > 0.9 * MEMORY * QUICK_S / SHARE, (
+    assert quick.away_s() > 0.9 * JOBS_REMEMBERED * QUICK_S / LOST_SHARE_MAX, (
         "as after one that took as long as all of these"
     )
 
@@ -142,7 +149,7 @@ def test_a_little_slow_now_and_then_is_quick(quick):
 
 def test_it_does_not_come_back_while_the_disk_is_slow(quick):
     quick.jobs(1, SLOW)
-    quick.now += SLOW / SHARE
+    quick.now += SLOW / LOST_SHARE_MAX
     assert all(quick.jobs(1000, SLOW))
     assert quick.jobs(2) == [True, False]
 
@@ -150,28 +157,28 @@ def test_it_does_not_come_back_while_the_disk_is_slow(quick):
 def test_what_was_quick_before_the_time_was_over_does_not_count(quick):
     quick.jobs(1, SLOW)
     assert quick.jobs(10) == [True] * 10
-    quick.now += SLOW / SHARE
+    quick.now += SLOW / LOST_SHARE_MAX
     assert quick.jobs(3, SLOW) == [True] * 3
 
 
 def test_a_long_job_does_not_bring_it_back(quick):
     quick.jobs(1, SLOW)
-    quick.now += SLOW / SHARE
+    quick.now += SLOW / LOST_SHARE_MAX
     quick.jobs(3, short=False)
     assert quick.submit()
 
 
 @pytest.mark.parametrize("nth", [50, 200, 1000])
-@pytest.mark.parametrize("hiccup", [2 * MEMORY * QUICK_S, 0.2])
+@pytest.mark.parametrize("hiccup", [2 * JOBS_REMEMBERED * QUICK_S, 0.2])
 def test_the_loop_loses_little_of_its_time_to_hiccups(quick, hiccup, nth):
     often, waited = quick.waited(hiccup, nth)
     assert often > 1, "it does come back"
-    assert waited <= 200.0 * SHARE + hiccup
+    assert waited <= 200.0 * LOST_SHARE_MAX + hiccup
 
 
 def test_the_measure_would_show_a_loop_that_comes_back_at_once(quick, monkeypatch):
     monkeypatch.setattr(journal_writer, "AWAY_MAX_S", 0.0)
-    assert quick.waited(0.2, 50)[1] > 10 * 200.0 * SHARE
+    assert quick.waited(0.2, 50)[1] > 10 * 200.0 * LOST_SHARE_MAX
 
 
 def test_the_loop_tries_again_some_day_however_long_it_waited(quick):
@@ -205,7 +212,7 @@ def test_a_wait_for_a_processor_is_not_the_disk_s(quick):
     quick.turn()
     assert quick.submit(), "it was slow besides"
     quick.turn()
-    quick.takes, quick.now = QUICK, quick.now + 2 * SLOW / SHARE
+    quick.takes, quick.now = QUICK, quick.now + 2 * SLOW / LOST_SHARE_MAX
     assert quick.submit(hindered(quick.sync)), "in the thread"
     quick.turn()
     assert not quick.submit(), "that was quick"
@@ -386,8 +393,8 @@ def test_zeros_are_written_ahead_while_batches_are_small(tmp_path):
     zeros, stretches = commits(1000, 400)
     assert stretches > 10
     assert (stretches - 1) * stretch <= zeros <= stretches * stretch
-    commits(1, SMALL_BYTES * 3)  # small batches were in this stretch
-    assert commits(10, SMALL_BYTES * 3) == (0, 10 * SMALL_BYTES * 3 // stretch)
+    commits(1, SMALL_BATCH_BYTES * 3)  # small batches were in this stretch
+    assert commits(10, SMALL_BATCH_BYTES * 3) == (0, 10 * SMALL_BATCH_BYTES * 3 // stretch)
     node.journal.close()
     assert (
         Node(log_journal(tmp_path / "j", ClosingDisk(), segment_bytes=4096 * KIB)).state

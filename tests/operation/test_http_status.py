@@ -14,12 +14,18 @@ import pytest
 
 from ares.model.errors import BadInput
 from ares.server import http_pages as http_status
-from ares.server.http_pages import CONNECTIONS_MAX, HEAD_BYTES_MAX, PLAIN, HttpPage, HttpStatus
+from ares.server.http_pages import (
+    HEAD_BYTES_MAX,
+    HTTP_CONNECTIONS_MAX,
+    PLAIN_TYPE,
+    HttpPage,
+    HttpStatus,
+)
 from tests.ports import free_addresses
 
 
 async def fine() -> HttpPage:
-    return HttpPage(200, PLAIN, b"fine\n")
+    return HttpPage(200, PLAIN_TYPE, b"fine\n")
 
 
 async def broken() -> HttpPage:
@@ -118,7 +124,7 @@ def test_slow_connections_keep_no_probe_out(address, count, head):
 
 def test_the_oldest_gives_its_place_to_a_new_connection(address):
     with contextlib.ExitStack() as stack:
-        idle = [stack.enter_context(connection(address)) for _ in range(CONNECTIONS_MAX)]
+        idle = [stack.enter_context(connection(address)) for _ in range(HTTP_CONNECTIONS_MAX)]
         assert ask(address, ASKED).startswith(b"HTTP/1.1 200 OK")
         assert everything(idle[0]) == b""
         idle[-1].sendall(ASKED)
@@ -132,7 +138,7 @@ def test_slow_ones_go_first_then_distant_ones_then_silent_ones_then_old_ones():
         one.since_s, one.asked = NOW_S - age_s, asked
         return one
 
-    slow = 2 * http_status.SLOW_S
+    slow = 2 * http_status.HTTP_SLOW_S
     order = [
         made("10.0.0.1", slow + 1),
         made("10.0.0.1", slow, asked=True),
@@ -167,7 +173,7 @@ async def test_requests_that_wait_share_a_page_that_was_begun_after_them():
         number = begun
         started.set()
         await go.wait()
-        return HttpPage(200, PLAIN, b"%d" % number)
+        return HttpPage(200, PLAIN_TYPE, b"%d" % number)
 
     page = http_status.SharedPage("/health", answer)
     first = asyncio.create_task(page.get())
@@ -182,7 +188,7 @@ async def test_requests_that_wait_share_a_page_that_was_begun_after_them():
 async def test_a_page_rests_in_proportion_to_the_time_that_it_took():
     async def answer() -> HttpPage:
         await asyncio.sleep(0.005)
-        return HttpPage(200, PLAIN, b"")
+        return HttpPage(200, PLAIN_TYPE, b"")
 
     page, begun_s = http_status.SharedPage("/metrics", answer), time.monotonic()
     for _ in range(4):

@@ -58,7 +58,7 @@ async def test_one_life(monitor):
 
 
 async def test_an_event_loop_that_is_stuck_is_told(monitor, monkeypatch):
-    monkeypatch.setattr(monitoring, "LOOK_S", 0.05)
+    monkeypatch.setattr(monitoring, "LOOP_ANSWER_S", 0.05)
     monitor.watch(WatchedServer(StorageServer(plain([])), Histogram(DISK_S_BUCKETS)))
     told, done = [], threading.Event()
 

@@ -16,7 +16,7 @@ from ares.cli.observe.top_figures import (
     is_credible,
     percentile,
 )
-from ares.cli.observe.top_history import SERIES, STEPS_MAX, TopHistory, sparkline
+from ares.cli.observe.top_history import HISTORY_STEPS_MAX, SERIES, TopHistory, sparkline
 from ares.cli.observe.top_lines import header, line
 from ares.cli.observe.top_view import COLUMNS_MIN, ROWS_MIN, brief, in_words, lines, ms
 from ares.cli.status_command import Known
@@ -254,7 +254,7 @@ def test_history_keeps_the_largest_of_each_step():
     assert noted["write_p99_s"] == [None, None]
     for rate in range(400):
         noted = history.note(nothing | {"reads_per_s": float(rate)})
-    assert len(noted["reads_per_s"]) == STEPS_MAX
+    assert len(noted["reads_per_s"]) == HISTORY_STEPS_MAX
     assert noted["reads_per_s"][-1] == 399.0
     assert TopHistory(60.0).note(nothing)["step_s"] == 60.0
 

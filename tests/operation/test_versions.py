@@ -38,7 +38,7 @@ def test_messages():
 
 
 def test_a_journal(tmp_path, monkeypatch):
-    monkeypatch.setattr("ares.store.journal.segments.FORMAT", journal_format.FORMAT + 1)
+    monkeypatch.setattr("ares.store.journal.segments.FORMAT", journal_format.JOURNAL_FORMAT + 1)
     node = Node(log_journal(tmp_path / "j"))
     assert node.handle(put("a", 1, b"x")) is not None
     node.commit()

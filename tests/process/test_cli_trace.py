@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ares.tracing.tree import GAP
+from ares.tracing.tree import GAP_NAME
 
 from .command_line import Cli, running_cluster
 
@@ -32,7 +32,7 @@ def cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
 
 def test_a_write_and_a_read_show_their_phases_and_whom_they_waited_for(cli: Cli) -> None:
     told = cli.ok("trace", "write", "k", stdin=b"value").decode()
-    begun = [name for name, *_ in rows(told) if name != GAP]
+    begun = [name for name, *_ in rows(told) if name != GAP_NAME]
     assert begun[:4] == ["write", "StartWriteRequest-MEMORY", "Phase1", "GetTag"]
     assert "ms went into" in told
     assert "made the quorum of 3" in told
@@ -106,7 +106,9 @@ def test_what_servers_did_hangs_under_the_round_that_asked_for_it(cli: Cli, tmp_
     cli.ok("down", cli.directory)
     told = cli.ok("trace", "--most", "20", own, *directory.iterdir()).decode()
     lines = told[told.index("write ") :].splitlines()
-    lines = [line for line in lines if not line.lstrip().startswith(GAP)]  # a busy machine has gaps
+    lines = [
+        line for line in lines if not line.lstrip().startswith(GAP_NAME)
+    ]  # a busy machine has gaps
     rows = [line.split()[0] for line in lines if line]
     round = (
         rows.index("PutData") + 1 + rows[rows.index("PutData") + 1 :].index("CommunicationLatency")

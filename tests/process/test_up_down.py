@@ -323,7 +323,7 @@ def test_down_stops_what_an_earlier_release_started(forgetful: Path) -> None:
 def test_a_process_that_does_not_listen_to_sigterm_is_killed(
     cluster: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(supervisor, "STOP_S", 0.3)
+    monkeypatch.setattr(supervisor, "PROCESS_STOP_S", 0.3)
     assert ares("up", cluster, "--detach").returncode == 0
     started = pids(cluster)
     os.kill(started["s1"], signal.SIGSTOP)

@@ -19,7 +19,13 @@ from ares.reconfig.reconfigure import reconfigure
 from ares.registers.operations import read, write
 from ares.registers.repair import bring_element
 from ares.replica.replica import Replica
-from ares.server.bringing import AT_ONCE, AT_ONCE_BYTES, SENDERS_MAX, WAITING_MAX, Bringing
+from ares.server.bringing import (
+    PULL_SENDERS_MAX,
+    PULLED_BYTES_AT_ONCE,
+    PULLS_AT_ONCE,
+    PULLS_WAITING_MAX,
+    Bringing,
+)
 from tests.protocol.world import World, servers
 
 ABD = Configuration.abd(servers(0, 1, 2, 3, 4))
@@ -204,19 +210,19 @@ def test_what_no_mover_asks_begins_nothing():
 
 def test_what_is_fetched_at_once_and_what_waits_is_bounded():
     server = Server()
-    refused = [server.ask(f"o{number}") for number in range(WAITING_MAX + 3)]
-    assert len(server.fetches) == AT_ONCE
+    refused = [server.ask(f"o{number}") for number in range(PULLS_WAITING_MAX + 3)]
+    assert len(server.fetches) == PULLS_AT_ONCE
     assert [reply.reason for reply in refused if reply is not None] == [Reason.NOT_BROUGHT] * 3
-    movers = [server.ask("o0", sender=f"mover {number}") for number in range(SENDERS_MAX)]
+    movers = [server.ask("o0", sender=f"mover {number}") for number in range(PULL_SENDERS_MAX)]
     assert [reply.reason for reply in movers if reply is not None] == [Reason.NOT_BROUGHT]
     while server.fetches:
         server.fetches.pop()[1](None, "gone")
-    assert len(server.told) == WAITING_MAX + SENDERS_MAX - 1, "each got its answer"
+    assert len(server.told) == PULLS_WAITING_MAX + PULL_SENDERS_MAX - 1, "each got its answer"
 
 
 def test_fetches_that_are_refused_at_once_leave_no_slot_taken():
     server = Server()
-    for number in range(AT_ONCE):
+    for number in range(PULLS_AT_ONCE):
         server.ask(f"slow{number}")
     slow, server.fetches = server.fetches, []
     server.fetch = lambda request, target, done: done(None, "nobody there")
@@ -241,7 +247,7 @@ def test_nothing_is_fetched_while_the_disk_has_too_much_to_do():
 
 def test_what_the_mover_carried_meanwhile_is_not_fetched():
     server = Server()
-    for number in range(AT_ONCE):
+    for number in range(PULLS_AT_ONCE):
         server.ask(f"slow{number}")
     server.ask("a")
     assert isinstance(
@@ -251,7 +257,7 @@ def test_what_the_mover_carried_meanwhile_is_not_fetched():
         Ack,
     )
     server.fetches[0][1](None, "gone")
-    assert len(server.fetches) == AT_ONCE
+    assert len(server.fetches) == PULLS_AT_ONCE
 
 
 def test_a_length_that_no_element_can_have_is_not_worked_on():
@@ -277,7 +283,7 @@ def test_a_length_that_no_element_can_have_is_not_worked_on():
 def test_large_values_are_fetched_one_after_the_other():
     server = Server()
     for number in range(3):
-        server.ask(f"o{number}", length=AT_ONCE_BYTES - 1)
+        server.ask(f"o{number}", length=PULLED_BYTES_AT_ONCE - 1)
     assert len(server.fetches) == 1
     server.fetches[0][1](None, "gone")
     assert len(server.fetches) == 2

@@ -323,7 +323,7 @@ def test_surroundings_of_all_kinds(tmp_path: Path) -> None:
 def test_spans_of_a_run_are_bounded_and_the_rest_is_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(importing, "SPANS_MAX", 3)
+    monkeypatch.setattr(importing, "RUN_SPANS_MAX", 3)
     span = {
         "traceId": "ab",
         "spanId": "cd",

@@ -60,7 +60,7 @@ def test_a_refused_batch_is_sent_the_next_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Points sent before are not sent again, and the token comes from the variable."""
-    monkeypatch.setattr(influx, "BATCH", 10)
+    monkeypatch.setattr(influx, "INFLUX_BATCH_POINTS", 10)
     monkeypatch.setenv("INFLUXDB_V2_TOKEN", "secret")
     into = _some_results(tmp_path, 30)
     with _server(answers=[204, 204, 500]) as server:
@@ -105,7 +105,7 @@ def test_other_answers(tmp_path: Path, status: int, said: str) -> None:
 def test_nobody_there_and_nobody_who_answers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(influx, "TIMEOUT_MS", 200)
+    monkeypatch.setattr(influx, "INFLUX_TIMEOUT_MS", 200)
     into = _some_results(tmp_path, 3)
     with pytest.raises(ResultsFailed, match=r"refused.* 0 operations were sent"):
         _send(into, f"http://{free_addresses(1)[0]}")
@@ -118,7 +118,7 @@ def test_an_answer_that_comes_byte_by_byte_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each byte comes in time, but never the whole answer."""
-    monkeypatch.setattr(influx, "BATCH_S", 0.5)
+    monkeypatch.setattr(influx, "INFLUX_BATCH_S", 0.5)
     into = _some_results(tmp_path, 3)
     ended = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as listening:

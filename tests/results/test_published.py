@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from ares.cli.main import app
 from ares.results.run_description import describe
-from ares.results.summary import COLUMNS, cell
+from ares.results.summary import SUMMARY_COLUMNS, cell
 from tests.results.logs import DATA, INVENTORY, figures, imported, line, rows, write
 
 
@@ -26,7 +26,7 @@ def test_every_figure_of_the_sample_is_the_expected_one(tmp_path: Path) -> None:
     with (DATA / "ngi_sample_expected.csv").open(encoding="utf-8", newline="") as file:
         expected = list(csv.reader(file))
     found = list(csv.reader(told.stdout.splitlines()))
-    assert found[0] == expected[0] == list(COLUMNS)
+    assert found[0] == expected[0] == list(SUMMARY_COLUMNS)
     assert found[1:] == expected[1:]
     assert imported(tmp_path / "results.db", tmp_path / "made").operations == 0
 
@@ -73,13 +73,13 @@ def test_clients_are_counted_once_and_preparations_left_out(tmp_path: Path) -> N
     assert (report.runs, report.passed_over, report.unreadable.count) == (1, 1, 0)
     written, read = figures(tmp_path / "results.db")
     shared = ["scalability", "ARES_EC", 3, 1, 2, 0, 2**20, 2, 1, "2E+1U w=0E1U r=1E1U", 2, "client"]
-    assert [written[name] for name in COLUMNS[1:13]] == shared
+    assert [written[name] for name in SUMMARY_COLUMNS[1:13]] == shared
     assert written["run_dir"] == f"raw_data/{PARTICIPATION}/scalability_slow_ARES_EC/logs_{name}"
     said = (
         "write 1 2 1 1.000000000 1.000000000 1.000000000 1.490000000 0.500000000 1.500000000 "
         "0.800000000 1 2 1.100000000"
     )
-    assert " ".join(cell(written[name]) for name in COLUMNS[13:]) == said
+    assert " ".join(cell(written[name]) for name in SUMMARY_COLUMNS[13:]) == said
     assert [
         cell(read[name])
         for name in (
@@ -324,7 +324,7 @@ def test_a_path_says_what_a_run_was(folder: str, experiment: str, run: str, said
     path = f"raw_data/{folder}/{experiment}/{name}"
     for directory in (Path("/x", path), Path("/elsewhere", name)):
         found = describe(directory, set(), lambda name, why: None)
-        columns = [getattr(found, name) for name in (*COLUMNS[1:10], "iteration", "level")]
+        columns = [getattr(found, name) for name in (*SUMMARY_COLUMNS[1:10], "iteration", "level")]
         assert " ".join("-" if value is None else str(value) for value in columns) == said
     assert describe(Path("/x", path), set(), lambda name, why: None).name == path
 

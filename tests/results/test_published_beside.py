@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ares.results.published_beside import ALGORITHMS, SCENARIOS, rename_lines
+from ares.results.published_beside import PUBLISHED_ALGORITHMS, PUBLISHED_SCENARIOS, rename_lines
 from ares.results.published_figures import published
 from experiments.__main__ import main
 from experiments.rounds.scenario import PROTOCOLS, scenarios
@@ -85,9 +85,9 @@ def test_their_scenarios_have_our_names_where_we_have_them(tmp_path):
 
 
 def test_every_counterpart_is_one_of_our_scenarios_and_protocols():
-    assert {other.scenario for other in SCENARIOS.values()} <= scenarios().keys()
-    assert set(ALGORITHMS.values()) <= set(PROTOCOLS)
-    assert {line.scenario for line in published()} <= SCENARIOS.keys()
+    assert {other.scenario for other in PUBLISHED_SCENARIOS.values()} <= scenarios().keys()
+    assert set(PUBLISHED_ALGORITHMS.values()) <= set(PROTOCOLS)
+    assert {line.scenario for line in published()} <= PUBLISHED_SCENARIOS.keys()
 
 
 def test_a_report_imports_the_published_logs_beside_the_rounds(tmp_path, capfd):

@@ -12,7 +12,7 @@ from ares.model.identity import DEFAULT_DOMAIN, CallId, DomainName, ServerId
 from ares.model.messages import Introduce
 from ares.model.work import Meter
 from ares.server import hosted_logs
-from ares.server.hosted_logs import TICK_WORK, HostedLogs
+from ares.server.hosted_logs import LOGS_TICK_WORK, HostedLogs
 from ares.sharedlog.node import LogNode
 
 ME = Server(ServerId("s0"), "127.0.0.1:1", "0" * 32)
@@ -41,7 +41,7 @@ def ticked(monkeypatch: pytest.MonkeyPatch) -> Counter[LogNode]:
     """Return the number of ticks of each node."""
     found: Counter[LogNode] = Counter()
     monkeypatch.setattr(LogNode, "tick", lambda node, now: found.update([node]))
-    monkeypatch.setattr(hosted_logs, "TICK_WORK_MAX", AT_ONCE * TICK_WORK)
+    monkeypatch.setattr(hosted_logs, "LOGS_TICK_WORK_MAX", AT_ONCE * LOGS_TICK_WORK)
     return found
 
 
@@ -75,7 +75,7 @@ def test_work_of_a_timer_ends_the_stretch(
 
     def much(node: LogNode, now: float) -> None:
         ticked[node] += 1
-        meter.spent += AT_ONCE * TICK_WORK
+        meter.spent += AT_ONCE * LOGS_TICK_WORK
 
     monkeypatch.setattr(LogNode, "tick", much)
     logs = many(meter)

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from ares.testing.sim.model_disk import BLOCK_BYTES, ModelDisk, PowerLost
+from ares.testing.sim.model_disk import MODEL_BLOCK_BYTES, ModelDisk, PowerLost
 
 HERE = Path("store")
 SEEDS = range(60)
@@ -13,8 +13,8 @@ SEEDS = range(60)
 
 def written(disk, name, *writes):
     """Write to a file that existed before and was synced with its name."""
-    descriptor = disk.create(HERE / name, 4 * BLOCK_BYTES)
-    disk.write(descriptor, [b"old " * BLOCK_BYTES], 0)
+    descriptor = disk.create(HERE / name, 4 * MODEL_BLOCK_BYTES)
+    disk.write(descriptor, [b"old " * MODEL_BLOCK_BYTES], 0)
     disk.sync(descriptor)
     disk.sync_directory(HERE)
     for offset, data in writes:
@@ -30,8 +30,8 @@ def left(seed, *writes, prepare=lambda disk, descriptor: None, loss=None):
     return disk.files["f"]
 
 
-BEFORE = b"old " * BLOCK_BYTES
-NEW = (0, b"new " * BLOCK_BYTES)
+BEFORE = b"old " * MODEL_BLOCK_BYTES
+NEW = (0, b"new " * MODEL_BLOCK_BYTES)
 
 
 def test_what_was_synced_stays():
@@ -46,7 +46,7 @@ def test_what_was_not_synced_may_be_lost_kept_or_torn_by_the_block():
     assert left(1, NEW, loss=1) == BEFORE
     outcomes = {left(seed, NEW) for seed in SEEDS}
     blocks = {
-        tuple(outcome[start : start + 4] for start in range(0, len(outcome), BLOCK_BYTES))
+        tuple(outcome[start : start + 4] for start in range(0, len(outcome), MODEL_BLOCK_BYTES))
         for outcome in outcomes
     }
     assert len(blocks) > 10

@@ -269,7 +269,7 @@ def test_tags_of_few_objects_are_remembered(tmp_path, monkeypatch):
 
 
 def test_a_log_is_rotated_by_its_size_and_loses_no_line(tmp_path, monkeypatch):
-    monkeypatch.setattr(subject, "FILE_BYTES", 5_000)
+    monkeypatch.setattr(subject, "LOG_FILE_BYTES", 5_000)
     log, rig = OperationLog(tmp_path / "ops.log", ClientId(7)), written()
     for _ in range(20):
         log.write(rig.recording, About("write", "x"), rig.value, None)
@@ -295,7 +295,7 @@ def test_a_log_that_cannot_be_opened_at_once_is_refused(tmp_path, name):
 
 
 def test_a_pipe_that_somebody_reads_gets_the_lines(tmp_path, monkeypatch):
-    monkeypatch.setattr(subject, "FILE_BYTES", 1)
+    monkeypatch.setattr(subject, "LOG_FILE_BYTES", 1)
     os.mkfifo(tmp_path / "pipe")
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
     log, rig = OperationLog(tmp_path / "pipe", ClientId(7)), written()
@@ -308,7 +308,7 @@ def test_a_pipe_that_somebody_reads_gets_the_lines(tmp_path, monkeypatch):
 
 
 def test_what_is_open_under_another_name_is_not_renamed(tmp_path, monkeypatch):
-    monkeypatch.setattr(subject, "FILE_BYTES", 1)
+    monkeypatch.setattr(subject, "LOG_FILE_BYTES", 1)
     with (tmp_path / "output").open("w") as output:
         log, rig = OperationLog(f"/dev/fd/{output.fileno()}", ClientId(7)), written()
         for _ in range(3):

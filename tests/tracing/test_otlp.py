@@ -137,7 +137,7 @@ def test_a_collector_that_refuses_is_told_of_once(receiver, monkeypatch, caplog,
 def test_a_collector_that_is_tried_again_is_told_of_at_the_end(receiver, monkeypatch, caplog):
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "600")
     monkeypatch.setattr("ares.tracing.tracer.CLOSE_S", 0.1)
-    monkeypatch.setattr("ares.tracing.tracer.STOP_S", 30.0)
+    monkeypatch.setattr("ares.tracing.tracer.EXPORTER_STOP_S", 30.0)
     receiver.status = 429
     tracer = tracer_of(TracingSettings(exporter="otlp"), "ares-client")
     operation(tracer, "read of 'x'")

@@ -14,8 +14,8 @@ from ares.net.batching import (
     BATCH_BYTES_MAX,
     BATCH_MESSAGES_MAX,
     LARGE_BYTES_MAX,
-    WAITING_BYTES_MAX,
-    WAITING_MESSAGES_MAX,
+    PEER_WAITING_BYTES_MAX,
+    PEER_WAITING_MESSAGES_MAX,
     Waiting,
     batches,
 )
@@ -64,11 +64,14 @@ def test_large_messages_are_cut_by_bytes(data_bytes: int) -> None:
 
 def test_waiting_keeps_the_oldest_messages() -> None:
     waiting = Waiting()
-    waiting.admit([get_tag(call) for call in range(WAITING_MESSAGES_MAX - 1)])
+    waiting.admit([get_tag(call) for call in range(PEER_WAITING_MESSAGES_MAX - 1)])
     waiting.admit(
-        [get_tag(call) for call in range(WAITING_MESSAGES_MAX - 1, WAITING_MESSAGES_MAX + 9)]
+        [
+            get_tag(call)
+            for call in range(PEER_WAITING_MESSAGES_MAX - 1, PEER_WAITING_MESSAGES_MAX + 9)
+        ]
     )
-    assert [message.call for message in waiting.take()] == list(range(WAITING_MESSAGES_MAX))
+    assert [message.call for message in waiting.take()] == list(range(PEER_WAITING_MESSAGES_MAX))
 
 
 def append(call: int, data: bytes) -> Append:
@@ -94,12 +97,12 @@ def test_waiting_is_bounded_in_bytes_and_empties_when_taken(
     waiting = Waiting()
     for _ in range(2):
         waiting.admit([make(call, data) for call in range(20)])
-        assert len(waiting.take()) == WAITING_BYTES_MAX // len(data)
+        assert len(waiting.take()) == PEER_WAITING_BYTES_MAX // len(data)
         assert len(waiting) == 0
 
 
 def test_one_message_waits_however_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ares.net.batching.WAITING_BYTES_MAX", 1000)
+    monkeypatch.setattr("ares.net.batching.PEER_WAITING_BYTES_MAX", 1000)
     waiting = Waiting()
     waiting.admit([put(1, bytes(5000)), put(2, b"")])
     assert [message.call for message in waiting.take()] == [1]

@@ -19,7 +19,7 @@ from ares.model.messages import (
     Upkeep,
 )
 from ares.model.tag import TAG_ZERO, Tag
-from ares.net.batching import WAITING_MESSAGES_MAX, is_large
+from ares.net.batching import PEER_WAITING_MESSAGES_MAX, is_large
 
 from .samples import SAMPLES
 from .wires import S0, InprocWire, Wire, acknowledge, get_tag, until
@@ -216,7 +216,7 @@ async def test_a_server_that_is_down_holds_bounded_memory(wire: Wire) -> None:
     server = await wire.serve(address)
     await client.insist(S0, 99_999)
     backlog = [message.call for message in server.received if message.call != 99_999]
-    assert len(backlog) <= WAITING_MESSAGES_MAX
+    assert len(backlog) <= PEER_WAITING_MESSAGES_MAX
     assert backlog == list(range(len(backlog))), "the oldest are kept, in order"
 
 

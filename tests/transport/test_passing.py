@@ -7,7 +7,7 @@ import pytest
 from ares.model.identity import CallId, ClientId, ConfigurationId, ObjectName
 from ares.model.messages import Element, PutData
 from ares.model.tag import Tag
-from ares.net.native import LINK_UNSENT_BYTES, SLOW_S, SLOW_UNSENT_BYTES, ZmtpConnections
+from ares.net.native import LINK_UNSENT_BYTES, SLOW_LINK_S, SLOW_LINK_UNSENT_BYTES, ZmtpConnections
 
 from .wires import S0, ZmqWire, get_tag, until
 
@@ -85,10 +85,10 @@ async def test_few_bytes_stay_unsent_only_after_a_server_was_slow(our_server: Zm
     calls = [CallId(call) for call in range(100, 100 + PUTS)]
     client.connections.post(S0, [put(call, bytes(MIB)) for call in calls])
     await until(lambda: client.connections._links[S0]._slow_since > 0.0)
-    await asyncio.sleep(2 * SLOW_S)
+    await asyncio.sleep(2 * SLOW_LINK_S)
     server.listener.resume()
     await until(lambda: set(calls) <= client.calls())
-    assert bound() == SLOW_UNSENT_BYTES
+    assert bound() == SLOW_LINK_UNSENT_BYTES
     await server.listener.close()
     await until(lambda: client.connections._links[S0]._latest.transport.is_closing())
     assert client.connections._links[S0]._slow_since == 0.0

@@ -166,7 +166,7 @@ async def test_a_hose_of_garbage_leaves_memory_flat(zmq_wire: ZmqWire) -> None:
 async def test_a_client_that_reads_nothing_is_owed_bounded_bytes(
     our_server: ZmqWire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ares.net.native.WAITING_BYTES_MAX", 8 * MIB)
+    monkeypatch.setattr("ares.net.native.PEER_WAITING_BYTES_MAX", 8 * MIB)
     data = bytes(MIB)
 
     def large(messages: Sequence[AnyMessage]) -> list[AnyMessage]:

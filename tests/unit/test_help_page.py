@@ -10,7 +10,7 @@ import typer
 
 from ares.cli import main
 from ares.cli.help_page import CommandPage, GroupPage, first_sentence
-from ares.cli.options import ALL
+from ares.cli.options import ALL_OPTIONS
 from ares.platform.interpreter import python
 
 SECTIONS = ["Objects", "Files", "Logs", "Cluster", "Seeing", "Upkeep"]
@@ -71,7 +71,7 @@ def test_switches_of_the_protocol_stand_under_advanced(capsys, name, options) ->
 
 
 def test_every_switch_is_an_option_that_exists() -> None:
-    assert {f"--{name.replace('_', '-')}" for name in ALL} >= SWITCHES
+    assert {f"--{name.replace('_', '-')}" for name in ALL_OPTIONS} >= SWITCHES
 
 
 def test_brackets_in_a_help_stay_text(capsys) -> None:

@@ -14,7 +14,7 @@ import pytest
 import typer
 
 from ares.cli import main
-from ares.cli.options import ALL, Common, command, taking_options
+from ares.cli.options import ALL_OPTIONS, Common, command, taking_options
 from ares.client.connect import connect
 from ares.cluster.cluster_file import Plan, create
 from ares.model.errors import BadInput, ObjectNotFound, Unavailable
@@ -47,7 +47,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[Common]:
     def fail(common: Common, how: str) -> None:
         raise failures[how]
 
-    app.callback()(taking_options(shared, ALL))
+    app.callback()(taking_options(shared, ALL_OPTIONS))
     command(app, "probe", example="ares-cli probe key")(probe)
     command(app, "fail", example="ares-cli fail missing")(fail)
     monkeypatch.setattr(main, "app", app)

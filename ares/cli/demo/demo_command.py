@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from ares.cli.local.supervisor import Supervisor
     from ares.cluster.settings import Settings
 
-SERVERS = 5
-MEMBERS = 3
+DEMO_SERVERS = 5
+DEMO_MEMBERS = 3
 
 
 def demo(
@@ -88,11 +88,11 @@ def _cluster(
     from ares.cluster.cluster_file import Plan, create
 
     home = tempfile.TemporaryDirectory(prefix="ares-demo-", dir=directory)
-    settings = create(Path(home.name), Plan(SERVERS, MEMBERS, base_port=0))
+    settings = create(Path(home.name), Plan(DEMO_SERVERS, DEMO_MEMBERS, base_port=0))
     supervisor = Supervisor(settings.path)
     try:
         with narrator.step(
-            f"start {SERVERS} storage servers and {MEMBERS} consensus members, each a process of "
+            f"start {DEMO_SERVERS} storage servers and {DEMO_MEMBERS} consensus members, each a process of "
             "its own"
         ) as step:
             with supervisor.alone():

@@ -44,7 +44,7 @@ from ares.tracing.tree import Tree
 
 # -- narration -------------------------------------------------------------------------------------
 
-REFRESH_S = 0.1
+DEMO_REFRESH_S = 0.1
 
 
 class Step(Struct):
@@ -95,7 +95,7 @@ class Narrator:
         while True:
             if self._live is not None:
                 self._live.update(f"{self._title}\n      {line()}")
-            await asyncio.sleep(REFRESH_S)
+            await asyncio.sleep(DEMO_REFRESH_S)
 
     def close(self, summary: dict[str, Any]) -> None:
         """Print operations and latencies by phase, and the result."""
@@ -142,8 +142,8 @@ def _cells(latencies: dict[str, Any]) -> list[str]:
 
 # -- traffic ---------------------------------------------------------------------------------------
 
-KEYS = 8
-VALUE_BYTES = 1024
+DEMO_KEYS = 8
+DEMO_VALUE_BYTES = 1024
 
 
 class Sample(Struct, frozen=True, gc=False):
@@ -157,7 +157,7 @@ class Sample(Struct, frozen=True, gc=False):
 def value_of(key: str, count: int) -> bytes:
     """Return the value that the ``count``-th write of ``key`` stores."""
     head = f"{key} {count} ".encode()
-    return head + hashlib.shake_128(head).digest(VALUE_BYTES - len(head))
+    return head + hashlib.shake_128(head).digest(DEMO_VALUE_BYTES - len(head))
 
 
 def count_in(key: str, value: bytes) -> int | None:
@@ -182,7 +182,7 @@ class DemoTraffic:
         self.samples: list[Sample] = []
         self.failures: list[str] = []
         self.bytes = 0
-        self._keys = [f"traffic/{number}" for number in range(KEYS)]
+        self._keys = [f"traffic/{number}" for number in range(DEMO_KEYS)]
         self._begun = dict.fromkeys(self._keys, 0)
         self._done = dict.fromkeys(self._keys, 0)
         self._seen = dict.fromkeys(self._keys, 0)
@@ -235,7 +235,7 @@ class DemoTraffic:
         count = self._begun[key] = self._begun[key] + 1
         if await self._timed("write", store.write(key, value_of(key, count))) is not None:
             self._done[key] = count
-            self.bytes += VALUE_BYTES
+            self.bytes += DEMO_VALUE_BYTES
 
     async def _read(self, store: ObjectStore, key: str) -> None:
         least = max(self._done[key], self._seen[key])
@@ -281,14 +281,14 @@ def _latencies(seconds: list[float]) -> dict[str, Any]:
 
 # -- the story -------------------------------------------------------------------------------------
 
-DOMAIN = "demo"
-FILE = "film"
-FILE_MIB_MIN = 8
+DEMO_DOMAIN = "demo"
+DEMO_FILE = "film"
+DEMO_FILE_MIB_MIN = 8
 """The least size of the edited file, in MiB: enough for several blocks."""
 
-LINE = b" (one line, edited) "
+DEMO_LINE = b" (one line, edited) "
 SMALL_OBJECTS = 300
-SMALL_BYTES = 2048
+SMALL_OBJECT_BYTES = 2048
 LULL_S = 1.2
 """Seconds of undisturbed traffic between two disturbances, for comparison."""
 
@@ -306,7 +306,7 @@ class Story:
     def __init__(self, narrator: Narrator, mib: int) -> None:
         self._tell = narrator
         self._mib = mib
-        self._file_bytes = max(mib, FILE_MIB_MIN) * 2**20
+        self._file_bytes = max(mib, DEMO_FILE_MIB_MIN) * 2**20
         self._content = b""
         self._digests: dict[str, str] = {}
         self.traffic = DemoTraffic()
@@ -335,7 +335,9 @@ class Story:
             await self._edit_together(second, third)
             following = asyncio.create_task(self._tell.follow(self.traffic.line))
             try:
-                await self._begin_traffic(await second.domain(DOMAIN), await third.domain(DOMAIN))
+                await self._begin_traffic(
+                    await second.domain(DEMO_DOMAIN), await third.domain(DEMO_DOMAIN)
+                )
                 await self._kill_server("s0", store)
                 await self._start_again("s0", manager)
                 await self._erasure_code(store)
@@ -346,7 +348,7 @@ class Story:
                 await self.traffic.stop()
         await self._kill_everything()
         async with connect(settings) as newcomer:
-            store = await newcomer.domain(DOMAIN)
+            store = await newcomer.domain(DEMO_DOMAIN)
             self._digests |= {key: _digest(value) for key, value in self.traffic.expected.items()}
             await self._read_files(
                 store,
@@ -360,7 +362,7 @@ class Story:
         with self._step(
             "make a domain whose objects are replicated on three of the five servers"
         ) as step:
-            store = await manager.domain(DOMAIN, create=Configuration.abd(["s0", "s1", "s2"]))
+            store = await manager.domain(DEMO_DOMAIN, create=Configuration.abd(["s0", "s1", "s2"]))
             step.note = store.configuration.describe()
             step.data = {"configuration": store.configuration.describe()}
         return store
@@ -418,7 +420,7 @@ class Story:
             async with Connecting(
                 settings, Tracer(TracingSettings(exporter="console", parent=False), spans.extend)
             ) as manager:
-                value = await (await manager.domain(DOMAIN)).read("files/random")
+                value = await (await manager.domain(DEMO_DOMAIN)).read("files/random")
             last = max((span for span in spans if not span.parent), key=lambda span: span.began_ns)
             trace = [span for span in spans if span.trace == last.trace]
             self.bytes += len(value)
@@ -439,11 +441,11 @@ class Story:
             "domain of its own"
         ) as step:
             self._content = os.urandom(self._file_bytes)
-            async with manager.file(FILE) as file:
+            async with manager.file(DEMO_FILE) as file:
                 report = await file.write(self._content)
                 step.note, step.data = _account(report, self._file_bytes)
         with self._step("insert a line in the middle of it and put it again") as step:
-            async with manager.file(FILE) as file:
+            async with manager.file(DEMO_FILE) as file:
                 self._content = _inserted(self._content, self._file_bytes // 2)
                 report = await file.write(self._content)
                 step.note, step.data = _account(report, self._file_bytes)
@@ -454,7 +456,7 @@ class Story:
         with self._step(
             "two clients edit the same version of the file, near the beginning and near the end"
         ) as step:
-            async with manager.file(FILE) as ours, other.file(FILE) as theirs:
+            async with manager.file(DEMO_FILE) as ours, other.file(DEMO_FILE) as theirs:
                 before = await ours.read()
                 await theirs.read()
                 near_begin, near_end = len(before) // 8, len(before) - len(before) // 8
@@ -482,9 +484,11 @@ class Story:
 
     async def _compare_file(self, manager: Manager) -> None:
         """Raise :class:`DemoFailed` unless the file has the expected content."""
-        async with manager.file(FILE) as file:
+        async with manager.file(DEMO_FILE) as file:
             if await file.read() != self._content:
-                raise DemoFailed(f"the file {FILE!r} came back with another content than was put")
+                raise DemoFailed(
+                    f"the file {DEMO_FILE!r} came back with another content than was put"
+                )
 
     async def _begin_traffic(self, writer: ObjectStore, reader: ObjectStore) -> None:
         with self._step(
@@ -518,7 +522,7 @@ class Story:
             await self._start([server])
             description = (await manager.status()).servers[ServerId(server)]
             hosted = description.hosted if description is not None else ()
-            objects = sum(its.objects for its in hosted if its.configuration.domain == DOMAIN)
+            objects = sum(its.objects for its in hosted if its.configuration.domain == DEMO_DOMAIN)
             if objects < len(self._digests):
                 raise DemoFailed(
                     f"{server} came back with {objects} objects, and it had acknowledged "
@@ -642,7 +646,7 @@ class Story:
 
 
 def _inserted(content: bytes, at: int) -> bytes:
-    return content[:at] + LINE + content[at:]
+    return content[:at] + DEMO_LINE + content[at:]
 
 
 def _account(report: WriteReport, whole: int) -> tuple[str, dict[str, Any]]:
@@ -668,7 +672,7 @@ def _contents(mib: int) -> dict[str, bytes]:
     source = Path(session.__file__)
     files = {"files/random": os.urandom(mib * 2**20), f"files/{source.name}": source.read_bytes()}
     return files | {
-        f"small/{number:03}": os.urandom(SMALL_BYTES) for number in range(SMALL_OBJECTS)
+        f"small/{number:03}": os.urandom(SMALL_OBJECT_BYTES) for number in range(SMALL_OBJECTS)
     }
 
 

@@ -32,19 +32,19 @@ if TYPE_CHECKING:
     from ares.cluster.cluster_file import Plan
     from ares.cluster.settings import MemberSettings, ServerSettings, Settings
 
-SERVERS = 5
+SERVERS_DEFAULT = 5
 SPARES_MAX = 1000
 MEMBERS_MAX = 15
 """The largest number of consensus members; each decision waits for a majority."""
 
 START_TIMEOUT_S = 60.0
 _REACH_S = 2.0
-_POLL_S = 0.05
+_REACH_POLL_S = 0.05
 _PART_USABLE_S = 5.0
 """Seconds that `up` waits for a working cluster when some processes do not run."""
 
-LOST = "the servers kept their data in memory, and all data of the cluster is gone"
-KEPT = "all data of the cluster is on its servers' disks"
+LOST_WITH_MEMORY = "the servers kept their data in memory, and all data of the cluster is gone"
+KEPT_ON_DISK = "all data of the cluster is on its servers' disks"
 
 Dap = Literal["abd", "ec"]
 """The data access primitives: replication or erasure coding."""
@@ -171,7 +171,7 @@ def init(
             "--sites says how many servers there are: give no --servers; nothing was written"
         )
     plan = Plan(
-        servers or SERVERS,
+        servers or SERVERS_DEFAULT,
         members,
         dap,
         k,
@@ -373,7 +373,8 @@ def up(
             err=True,
         )
         raise typer.Exit(
-            _stay(supervisor, stop, KEPT if settings.durable else LOST) or int(bool(trouble))
+            _stay(supervisor, stop, KEPT_ON_DISK if settings.durable else LOST_WITH_MEMORY)
+            or int(bool(trouble))
         )
 
 
@@ -419,7 +420,7 @@ def _ready_to_start(
         return settings, members_of(settings)
     if spent and not pids:
         why = (
-            f"{', '.join(spent)} ran before and stopped; {LOST}, and a server that forgot may "
+            f"{', '.join(spent)} ran before and stopped; {LOST_WITH_MEMORY}, and a server that forgot may "
             "not answer as if it had not"
         )
         raise NotStarted(
@@ -490,7 +491,7 @@ def _await_usable(settings: "Settings", timeout_s: float, stop: threading.Event)
             while unable := await _unable(manager, settings):
                 if stop.is_set() or time.monotonic() > deadline:
                     return unable
-                await asyncio.sleep(_POLL_S)
+                await asyncio.sleep(_REACH_POLL_S)
             return []
 
     try:
@@ -596,9 +597,9 @@ def down(common: Common, directory: Directory) -> None:
     if stopped:
         kept = Settings.load(directory / FILE_NAME).durable
         then = (
-            f"{KEPT}. `ares-cli up {directory}` goes on"
+            f"{KEPT_ON_DISK}. `ares-cli up {directory}` goes on"
             if kept
-            else f"{LOST}. `ares-cli up {directory} --fresh` begins anew"
+            else f"{LOST_WITH_MEMORY}. `ares-cli up {directory} --fresh` begins anew"
         )
         text = f"stopped {', '.join(stopped)}; {then}"
     common.report({"stopped": stopped}, text)

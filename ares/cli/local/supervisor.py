@@ -32,13 +32,13 @@ from ares.platform.interpreter import python
 from ares.platform.named_files import read_named
 from ares.platform.trusted_files import DIRECTORY_MADE_FOR_ALL, opener
 
-STOP_S = 5.0
+PROCESS_STOP_S = 5.0
 """Seconds from SIGTERM to the kill of a process that does not stop."""
 
-_POLL_S = 0.03
-_LOG_LINES = 12
+_PROCESS_POLL_S = 0.03
+_LOG_LINES_SHOWN = 12
 _PID_BYTES_MAX = 32
-_ERROR = "error: "
+_ERROR_BEGIN = "error: "
 """The begin of an error message of `ares-cli`."""
 
 
@@ -159,7 +159,7 @@ class Supervisor:
     ) -> list[str]:
         """Stop these processes of the cluster, or all of this machine; return the stopped ids.
 
-        Each signal has STOP_S seconds to work.
+        Each signal has PROCESS_STOP_S seconds to work.
         """
         waiting: dict[int, str] = {}
         paths = [
@@ -185,12 +185,12 @@ class Supervisor:
     def _signal_and_await(self, waiting: dict[int, str], number: signal.Signals) -> None:
         """Signal the processes behind the descriptors in ``waiting``.
 
-        Processes ended within STOP_S are removed from ``waiting``.
+        Processes ended within PROCESS_STOP_S are removed from ``waiting``.
         """
         for descriptor in waiting:
             with contextlib.suppress(ProcessLookupError):  # the process ended by itself
                 signal.pidfd_send_signal(descriptor, number)
-        deadline = time.monotonic() + STOP_S
+        deadline = time.monotonic() + PROCESS_STOP_S
         poller = select.poll()
         for descriptor in waiting:
             poller.register(descriptor, select.POLLIN)
@@ -283,7 +283,7 @@ class Supervisor:
                     else:
                         continue
                 del pending[id]
-            time.sleep(_POLL_S)
+            time.sleep(_PROCESS_POLL_S)
         return left_out
 
     def _log(self, id: str, begin: int) -> bytes:
@@ -293,9 +293,9 @@ class Supervisor:
 
     def _story(self, id: str, begin: int, what: str) -> str:
         """Return the end of a process in words, with the process's last words, if any."""
-        last = self._log(id, begin).decode("utf-8", "replace").splitlines()[-_LOG_LINES:]
-        if last and last[-1].startswith(_ERROR):
-            return f"{what}: {last[-1].removeprefix(_ERROR)}"
+        last = self._log(id, begin).decode("utf-8", "replace").splitlines()[-_LOG_LINES_SHOWN:]
+        if last and last[-1].startswith(_ERROR_BEGIN):
+            return f"{what}: {last[-1].removeprefix(_ERROR_BEGIN)}"
         said = "\n".join(f"  {line}" for line in last) or "  (nothing)"
         return f"{what}. The end of {self.log_path(id)}:\n{said}"
 

@@ -7,7 +7,7 @@ from ares.model.identity import ServerId
 from ares.model.messages import ConsensusDescription, Description
 from ares.platform.release import same_release
 
-UNKNOWN = "unknown release"
+UNKNOWN_RELEASE = "unknown release"
 """Release of a process that tells no version."""
 
 
@@ -21,7 +21,7 @@ def releases(
     for id, version in told:
         known = (release for release in found if same_release(release, version))
         found.setdefault(next(known, version), []).append(id)
-    return {printable(version) or UNKNOWN: found[version] for version in sorted(found)}
+    return {printable(version) or UNKNOWN_RELEASE: found[version] for version in sorted(found)}
 
 
 def sentence(found: Mapping[str, list[ServerId]]) -> str:

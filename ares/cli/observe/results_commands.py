@@ -33,9 +33,9 @@ Directories = Annotated[
         show_default=False,
     ),
 ]
-_COUNTS = {"clients": "n_clients", "ops": "n_ops", "failed": "n_unsuccessful"}
-_FIGURES = {"mean ms": "mean_s", "p50 ms": "p50_s", "p99 ms": "p99_s", "max ms": "max_s"}
-_RATE = "throughput_ops_s_per_client"
+_COUNT_COLUMNS = {"clients": "n_clients", "ops": "n_ops", "failed": "n_unsuccessful"}
+_TIME_COLUMNS = {"mean ms": "mean_s", "p50 ms": "p50_s", "p99 ms": "p99_s", "max ms": "max_s"}
+_RATE_COLUMN = "throughput_ops_s_per_client"
 
 
 def import_(
@@ -162,7 +162,7 @@ def summary(
 ) -> None:
     """Show the figures of each run and operation."""
     from ares.results.database import opened
-    from ares.results.summary import COLUMNS, cell, summarise
+    from ares.results.summary import SUMMARY_COLUMNS, cell, summarise
 
     if as_csv and common.json:
         raise BadInput("--csv and --json: choose one")
@@ -173,8 +173,8 @@ def summary(
     elif as_csv:
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        writer.writerows([cell(row[name]) for name in COLUMNS] for row in rows)
+        writer.writerow(SUMMARY_COLUMNS)
+        writer.writerows([cell(row[name]) for name in SUMMARY_COLUMNS] for row in rows)
         say(text.getvalue().removesuffix("\n"))
     else:
         say("\n".join(_table(rows)) or "no operations were measured in these runs")
@@ -182,15 +182,16 @@ def summary(
 
 def _table(rows: list[dict[str, Any]]) -> list[str]:
     """Group the figures by scenario; a run is named by the last part of its path."""
-    table = [("run", "op", *_COUNTS, *_FIGURES, "client ops/s")]
+    table = [("run", "op", *_COUNT_COLUMNS, *_TIME_COLUMNS, "client ops/s")]
     for row in rows:
         figures = [
-            "-" if row[name] is None else f"{1000 * row[name]:.3f}" for name in _FIGURES.values()
+            "-" if row[name] is None else f"{1000 * row[name]:.3f}"
+            for name in _TIME_COLUMNS.values()
         ]
-        rate = "-" if row[_RATE] is None else f"{row[_RATE]:.3f}"
+        rate = "-" if row[_RATE_COLUMN] is None else f"{row[_RATE_COLUMN]:.3f}"
         run = printable(row["run_dir"].rpartition("/")[2].removeprefix("logs_"))
         table.append(
-            (run, row["op"], *(str(row[name]) for name in _COUNTS.values()), *figures, rate)
+            (run, row["op"], *(str(row[name]) for name in _COUNT_COLUMNS.values()), *figures, rate)
         )
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     lines = [

@@ -22,9 +22,9 @@ from ares.model.identity import ConfigurationId, ServerId
 from ares.model.messages import Description, Durations, Hosted, ServerWork
 from ares.model.quorum import NO_ANSWER
 
-SLOW_S = 0.02
-SLOW_TIMES = 4
-"""A server is slow after `SLOW_S`, if it also takes `SLOW_TIMES` as long as its peers."""
+SLOW_SERVER_S = 0.02
+SLOW_SERVER_TIMES = 4
+"""A server is slow after `SLOW_SERVER_S`, if it takes `SLOW_SERVER_TIMES` as long as its peers."""
 
 
 LATENCIES = {"read": "reading", "write": "writing", "queue": "queueing", "commit": "committing"}
@@ -294,7 +294,9 @@ def _state(id: ServerId, server: HeardOf, waits: Mapping[ServerId, float | None]
     if said.stored is not None and said.stored.full:
         return "disk full"
     others = [wait for other, wait in waits.items() if wait is not None and other != id]
-    return "slow" if others and own > max(SLOW_S, SLOW_TIMES * median(others)) else "up"
+    return (
+        "slow" if others and own > max(SLOW_SERVER_S, SLOW_SERVER_TIMES * median(others)) else "up"
+    )
 
 
 def _server(

@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 from math import ceil
 from typing import Any
 
-STEP_S = 5.0
+HISTORY_STEP_S = 5.0
 """Seconds of a character, or an interval if longer."""
 
-STEPS_MAX = 60
+HISTORY_STEPS_MAX = 60
 SERIES = ("reads_per_s", "writes_per_s", "read_p99_s", "write_p99_s")
-BLOCKS = "▁▂▃▄▅▆▇█"
-NOTHING = " "
+SPARK_BLOCKS = "▁▂▃▄▅▆▇█"
+NO_SPARK = " "
 """The character for a step without a known value."""
 
 
@@ -19,11 +19,11 @@ class TopHistory:
     """The largest value of each series in each step, the newest step at the end."""
 
     def __init__(self, interval_s: float) -> None:
-        self._looks = max(ceil(STEP_S / interval_s), 1)
+        self._looks = max(ceil(HISTORY_STEP_S / interval_s), 1)
         self._step_s = self._looks * interval_s
         self._taken = 0
         self._steps: dict[str, deque[float | None]] = {
-            name: deque(maxlen=STEPS_MAX) for name in SERIES
+            name: deque(maxlen=HISTORY_STEPS_MAX) for name in SERIES
         }
 
     def note(self, operations: Mapping[str, float | None]) -> dict[str, Any]:
@@ -42,11 +42,11 @@ def sparkline(values: Sequence[float | None], columns: int) -> str:
     shown = values[-columns:]
     most = max((value for value in shown if value is not None), default=0.0)
     blocks = (
-        NOTHING
+        NO_SPARK
         if value is None
-        else BLOCKS[ceil(value / most * (len(BLOCKS) - 1))]
+        else SPARK_BLOCKS[ceil(value / most * (len(SPARK_BLOCKS) - 1))]
         if most > 0
-        else BLOCKS[0]
+        else SPARK_BLOCKS[0]
         for value in shown
     )
     return "".join(blocks).rjust(columns)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 _CLEAR = "\x1b[2J"
 _ENTER = f"\x1b[?1049h\x1b[?25l{_CLEAR}"  # the alternate screen, no cursor, empty
 _LEAVE = "\x1b[?25h\x1b[?1049l"
-USUAL = (80, 24)
+USUAL_SCREEN = (80, 24)
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
@@ -44,8 +44,8 @@ class TopScreen:
         """Return the columns and rows."""
         with contextlib.suppress(OSError):
             columns, rows = os.get_terminal_size(self._out)
-            return columns or USUAL[0], rows or USUAL[1]
-        return USUAL
+            return columns or USUAL_SCREEN[0], rows or USUAL_SCREEN[1]
+        return USUAL_SCREEN
 
     @contextlib.contextmanager
     def shown(self, changed: Callable[[], None]) -> Iterator[None]:

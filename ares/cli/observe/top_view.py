@@ -8,12 +8,12 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ares.cli.observe.top_history import STEPS_MAX, sparkline
+from ares.cli.observe.top_history import HISTORY_STEPS_MAX, sparkline
 from ares.cli.status_command import duration
 from ares.cli.terminal import printable, size
 
 COLUMNS_MIN, ROWS_MIN = 72, 14
-WIDE = 112
+WIDE_COLUMNS = 112
 """The narrowest terminals for which the view shows servers' holdings, and the last minutes."""
 
 _BESIDE_HISTORY = 76
@@ -23,7 +23,7 @@ SILENT_MAX = 3
 """The largest number of lines with reasons of silent servers."""
 
 MOVES_MAX = 3
-BAR = 20
+USE_BAR_COLUMNS = 20
 _COLOURS = {"up": "green", "slow": "yellow"}
 
 
@@ -137,7 +137,7 @@ def _table(*heads: str) -> Table:
 
 
 def _servers(servers: Sequence[Mapping[str, Any]], room: int, columns: int) -> RenderableType:
-    wide = columns >= WIDE
+    wide = columns >= WIDE_COLUMNS
     table = _table(
         "server",
         "state",
@@ -208,9 +208,9 @@ def _silent(servers: Sequence[Mapping[str, Any]]) -> list[Text]:
 
 def _history(history: Mapping[str, Any] | None, columns: int) -> list[RenderableType]:
     """Return the last minutes as two lines, of rates and of times; none on narrow terminals."""
-    if history is None or columns < WIDE:
+    if history is None or columns < WIDE_COLUMNS:
         return []
-    steps = min((columns - _BESIDE_HISTORY) // 2, STEPS_MAX)
+    steps = min((columns - _BESIDE_HISTORY) // 2, HISTORY_STEPS_MAX)
     rows = Table.grid(padding=(0, 2, 0, 0))
     for label, ending, shown in (
         (
@@ -239,7 +239,7 @@ def _domains(domains: Sequence[Mapping[str, Any]], room: int, columns: int) -> R
     for domain in shown:
         described = (
             domain["configuration"]
-            .partition(" on " if columns >= WIDE else " delta")[0]
+            .partition(" on " if columns >= WIDE_COLUMNS else " delta")[0]
             .partition(" on ")[0]
         )
         shape = f"{domain['index']}: {described.partition(' from position ')[0]}"
@@ -248,7 +248,7 @@ def _domains(domains: Sequence[Mapping[str, Any]], room: int, columns: int) -> R
             for what in ("reads_survive", "writes_survive")
         ]
         table.add_row(
-            _placed(_cut(domain["domain"], 40 if columns >= WIDE else 16), domain),
+            _placed(_cut(domain["domain"], 40 if columns >= WIDE_COLUMNS else 16), domain),
             shape,
             str(domain["objects"]),
             brief(domain["bytes"]),
@@ -285,7 +285,7 @@ def _margin_style(margin: int) -> str:
 
 def _move(move: Mapping[str, Any]) -> str:
     total, moved = move["objects"], move["moved"]
-    done = int(BAR * moved / total) if total else 0
+    done = int(USE_BAR_COLUMNS * moved / total) if total else 0
     if moved >= total:
         left = "to be finalized"
     elif move["remaining_s"] is None:
@@ -294,7 +294,7 @@ def _move(move: Mapping[str, Any]) -> str:
         left = f"about {in_words(move['remaining_s'])} left"
     return (
         f"moving {_cut(move['domain'], 16)} {move['from']} to {move['to']} "
-        f"[{'#' * done}{'.' * (BAR - done)}] {moved} of {total}, {left}"
+        f"[{'#' * done}{'.' * (USE_BAR_COLUMNS - done)}] {moved} of {total}, {left}"
     )
 
 

@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from ares.client.manager import Manager
     from ares.cluster.settings import Settings
 
-SILENT_S = 0.8
+SILENT_LOOK_S = 0.8
 """Seconds without an answer after which a server counts as silent."""
 
-LOOK_S = 0.85
+ANSWERED_LOOK_S = 0.85
 """Seconds that a look waits for servers that answered before."""
 
 WINDOW_S = 5.0
@@ -67,7 +67,7 @@ class TopWatch:
         self._denied: NotAuthorized | None = None
 
     async def looks(self) -> AsyncGenerator[dict[str, Any], None]:
-        """Yield a look each interval, for ever, within ``LOOK_S`` of the look's beginning.
+        """Yield a look each interval, for ever, within ``ANSWERED_LOOK_S`` of the look's beginning.
 
         docs/operation.md describes a look under "ares-cli top".
 
@@ -82,7 +82,8 @@ class TopWatch:
                 self._begin(ServerId(""), self._ask_members())
                 silent = {id for id, heard in self._seen.servers.items() if heard.silent_s}
                 await asyncio.wait(
-                    [task for id, task in self._asking.items() if id not in silent], timeout=LOOK_S
+                    [task for id, task in self._asking.items() if id not in silent],
+                    timeout=ANSWERED_LOOK_S,
                 )
                 if self._denied is not None and not any(
                     heard.answers for heard in self._seen.servers.values()
@@ -137,7 +138,7 @@ class TopWatch:
         now_s = seen.now_s = monotonic()
         troubles = self._manager.troubles
         for id, asked_s in self._asked_s.items():
-            if now_s - asked_s >= SILENT_S or id in troubles:
+            if now_s - asked_s >= SILENT_LOOK_S or id in troubles:
                 heard = seen.servers[id]
                 heard.silent_s, heard.why = max(now_s - asked_s, 0.1), troubles.get(id, heard.why)
         standings = standings_of(seen)

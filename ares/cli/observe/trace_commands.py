@@ -115,9 +115,9 @@ def _traced(common: Common, domain: str, use: "Callable[[ObjectStore], Awaitable
 def _print(common: Common, traces: "list[list[Span]]") -> None:
     """Print the traces; with --json, a list of spans for each trace."""
     from ares.tracing.export import as_otlp
-    from ares.tracing.tree import LEGEND, Tree
+    from ares.tracing.tree import TREE_LEGEND, Tree
 
     trees = map(Tree, traces)
     text = "\n\n".join("\n".join([*tree.lines(), tree.sentence()]) for tree in trees)
-    text += f"\n({LEGEND})"
+    text += f"\n({TREE_LEGEND})"
     common.report([[as_otlp(span) for span in spans] for spans in traces], text)

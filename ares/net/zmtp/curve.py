@@ -33,9 +33,9 @@ from nacl.exceptions import CryptoError
 
 from ares.model.codec import Frame
 from ares.net.zmtp.frames import (
-    COMMAND,
-    LONG,
-    MORE,
+    COMMAND_FLAG,
+    LONG_FLAG,
+    MORE_FLAG,
     SHORT_MAX,
     Handshake,
     NotAdmitted,
@@ -55,16 +55,16 @@ _unseal = lib.crypto_box_open_easy_afternm
 FROM_CLIENT, FROM_SERVER = b"CurveZMQMESSAGEC", b"CurveZMQMESSAGES"
 """Prefixes of nonces, by sender."""
 
-_KEY = 32
-_COUNT = 8
-_MESSAGE = b"\x07MESSAGE"
-_BOX_AT = len(_MESSAGE) + _COUNT
+_KEY_BYTES = 32
+_COUNT_BYTES = 8
+_MESSAGE_COMMAND = b"\x07MESSAGE"
+_BOX_AT = len(_MESSAGE_COMMAND) + _COUNT_BYTES
 _CONTENT_AT = _BOX_AT + BOX_BYTES_MORE + 1
 """Position of the content in a MESSAGE; a byte of flags precedes the content in the box."""
 
 _SEALED_MORE, _SEALED_COMMAND = 1, 2
 _ROOM = [bytes(BOX_BYTES_MORE) + bytes([flags]) for flags in range(4)]
-_OPENED = [0, MORE, COMMAND, MORE | COMMAND]
+_OPENED = [0, MORE_FLAG, COMMAND_FLAG, MORE_FLAG | COMMAND_FLAG]
 """Flags of a frame, by the flags in the box."""
 
 METADATA_BYTES_MAX = 1024
@@ -72,16 +72,28 @@ METADATA_BYTES_MAX = 1024
 
 _LONG_NONCE = 16
 _VERSION = b"\x01\x00"
-_HELLO, _WELCOME, _INITIATE, _READY = b"\x05HELLO", b"\x07WELCOME", b"\x08INITIATE", b"\x05READY"
+_HELLO_COMMAND, _WELCOME_COMMAND, _INITIATE_COMMAND, _READY_COMMAND = (
+    b"\x05HELLO",
+    b"\x07WELCOME",
+    b"\x08INITIATE",
+    b"\x05READY",
+)
 _HELLO_PAD = bytes(72)
 _HELLO_SIGNED = bytes(64)
 _HELLO_BYTES = 200
-_COOKIE_BYTES = _LONG_NONCE + BOX_BYTES_MORE + 2 * _KEY
-_VOUCH_BYTES = _LONG_NONCE + BOX_BYTES_MORE + 2 * _KEY
-_WELCOME_BYTES = len(_WELCOME) + _LONG_NONCE + BOX_BYTES_MORE + _KEY + _COOKIE_BYTES
-_INITIATE_BYTES = len(_INITIATE) + _COOKIE_BYTES + _COUNT + BOX_BYTES_MORE + _KEY + _VOUCH_BYTES
-_READY_BYTES = len(_READY) + _COUNT + BOX_BYTES_MORE
-_REFUSED = framed(b"\x05ERROR\x03400")
+_COOKIE_BYTES = _LONG_NONCE + BOX_BYTES_MORE + 2 * _KEY_BYTES
+_VOUCH_BYTES = _LONG_NONCE + BOX_BYTES_MORE + 2 * _KEY_BYTES
+_WELCOME_BYTES = len(_WELCOME_COMMAND) + _LONG_NONCE + BOX_BYTES_MORE + _KEY_BYTES + _COOKIE_BYTES
+_INITIATE_BYTES = (
+    len(_INITIATE_COMMAND)
+    + _COOKIE_BYTES
+    + _COUNT_BYTES
+    + BOX_BYTES_MORE
+    + _KEY_BYTES
+    + _VOUCH_BYTES
+)
+_READY_BYTES = len(_READY_COMMAND) + _COUNT_BYTES + BOX_BYTES_MORE
+_REFUSED_COMMAND = framed(b"\x05ERROR\x03400")
 
 
 class KeyPair(Protocol):
@@ -115,7 +127,7 @@ class CurveClient(Handshake):
         self._first = _shared(self._server, self._transient)
         signature = crypto_box_easy_afternm(_HELLO_SIGNED, b"CurveZMQHELLO---" + count, self._first)
         return greeting(self.mechanism) + framed(
-            _HELLO + _VERSION + _HELLO_PAD + self._public + count + signature
+            _HELLO_COMMAND + _VERSION + _HELLO_PAD + self._public + count + signature
         )
 
     def hear(self, command: bytes) -> bytes:
@@ -134,16 +146,19 @@ class CurveClient(Handshake):
         raise _unexpected(command)
 
     def _initiate(self, welcome: bytes) -> bytes:
-        if not welcome.startswith(_WELCOME) or len(welcome) != _WELCOME_BYTES:
+        if not welcome.startswith(_WELCOME_COMMAND) or len(welcome) != _WELCOME_BYTES:
             raise _unexpected(welcome)
-        nonce, box = welcome[len(_WELCOME) :][:_LONG_NONCE], welcome[len(_WELCOME) + _LONG_NONCE :]
+        nonce, box = (
+            welcome[len(_WELCOME_COMMAND) :][:_LONG_NONCE],
+            welcome[len(_WELCOME_COMMAND) + _LONG_NONCE :],
+        )
         content = _opened(
             box,
             b"WELCOME-" + nonce,
             self._first,
             "a WELCOME that the owner of the server's key did not make",
         )
-        transient, cookie = content[:_KEY], content[_KEY:]
+        transient, cookie = content[:_KEY_BYTES], content[_KEY_BYTES:]
         vouch_nonce = randombytes(_LONG_NONCE)
         vouched = crypto_box_easy_afternm(
             self._public + self._server,
@@ -154,7 +169,7 @@ class CurveClient(Handshake):
         count = _counted(2)
         content = bytes.fromhex(self._secret.public) + vouch_nonce + vouched + self._metadata
         return framed(
-            _INITIATE
+            _INITIATE_COMMAND
             + cookie
             + count
             + crypto_box_easy_afternm(content, b"CurveZMQINITIATE" + count, self._key)
@@ -162,11 +177,14 @@ class CurveClient(Handshake):
 
     def _finish(self, ready: bytes) -> bytes:
         if (
-            not ready.startswith(_READY)
+            not ready.startswith(_READY_COMMAND)
             or not _READY_BYTES <= len(ready) <= _READY_BYTES + METADATA_BYTES_MAX
         ):
             raise _unexpected(ready)
-        count, box = ready[len(_READY) :][:_COUNT], ready[len(_READY) + _COUNT :]
+        count, box = (
+            ready[len(_READY_COMMAND) :][:_COUNT_BYTES],
+            ready[len(_READY_COMMAND) + _COUNT_BYTES :],
+        )
         self.properties = _opened(
             box, b"CurveZMQREADY---" + count, self._key, "a READY that the server did not seal"
         )
@@ -203,13 +221,16 @@ class CurveServer(Handshake):
         raise _unexpected(command)
 
     def _welcome(self, hello: bytes) -> bytes:
-        if not hello.startswith(_HELLO + _VERSION + _HELLO_PAD) or len(hello) != _HELLO_BYTES:
+        if (
+            not hello.startswith(_HELLO_COMMAND + _VERSION + _HELLO_PAD)
+            or len(hello) != _HELLO_BYTES
+        ):
             raise _unexpected(hello)
-        at = len(_HELLO + _VERSION + _HELLO_PAD)
+        at = len(_HELLO_COMMAND + _VERSION + _HELLO_PAD)
         client, count, signature = (
-            hello[at : at + _KEY],
-            hello[at + _KEY :][:_COUNT],
-            hello[at + _KEY + _COUNT :],
+            hello[at : at + _KEY_BYTES],
+            hello[at + _KEY_BYTES :][:_COUNT_BYTES],
+            hello[at + _KEY_BYTES + _COUNT_BYTES :],
         )
         first = _shared(client, self._secret.secret)
         if (
@@ -225,7 +246,7 @@ class CurveServer(Handshake):
         self._received = int.from_bytes(count, "big")
         public, transient = crypto_box_keypair()
         self._cookie_key, cookie_nonce, nonce = (
-            randombytes(_KEY),
+            randombytes(_KEY_BYTES),
             randombytes(_LONG_NONCE),
             randombytes(_LONG_NONCE),
         )
@@ -233,20 +254,22 @@ class CurveServer(Handshake):
             client + transient, b"COOKIE--" + cookie_nonce, self._cookie_key
         )
         return framed(
-            _WELCOME + nonce + crypto_box_easy_afternm(public + cookie, b"WELCOME-" + nonce, first)
+            _WELCOME_COMMAND
+            + nonce
+            + crypto_box_easy_afternm(public + cookie, b"WELCOME-" + nonce, first)
         )
 
     def _meet(self, initiate: bytes) -> bytes:
         if (
-            not initiate.startswith(_INITIATE)
+            not initiate.startswith(_INITIATE_COMMAND)
             or not _INITIATE_BYTES <= len(initiate) <= _INITIATE_BYTES + METADATA_BYTES_MAX
         ):
             raise _unexpected(initiate)
-        at = len(_INITIATE) + _COOKIE_BYTES
+        at = len(_INITIATE_COMMAND) + _COOKIE_BYTES
         cookie, count, box = (
-            initiate[len(_INITIATE) : at],
-            initiate[at : at + _COUNT],
-            initiate[at + _COUNT :],
+            initiate[len(_INITIATE_COMMAND) : at],
+            initiate[at : at + _COUNT_BYTES],
+            initiate[at + _COUNT_BYTES :],
         )
         client, transient = self._of_cookie(cookie)
         received = int.from_bytes(count, "big")
@@ -257,9 +280,9 @@ class CurveServer(Handshake):
             box, b"CurveZMQINITIATE" + count, key, "an INITIATE that the client did not seal"
         )
         permanent, vouch, metadata = (
-            content[:_KEY],
-            content[_KEY : _KEY + _VOUCH_BYTES],
-            content[_KEY + _VOUCH_BYTES :],
+            content[:_KEY_BYTES],
+            content[_KEY_BYTES : _KEY_BYTES + _VOUCH_BYTES],
+            content[_KEY_BYTES + _VOUCH_BYTES :],
         )
         nonce, vouched = b"VOUCH---" + vouch[:_LONG_NONCE], vouch[_LONG_NONCE:]
         own = bytes.fromhex(self._secret.public)
@@ -271,12 +294,12 @@ class CurveServer(Handshake):
         ):
             raise NotZmtp("a vouch for another connection")
         if not self._admits(permanent.hex()):
-            raise NotAdmitted(_REFUSED)
+            raise NotAdmitted(_REFUSED_COMMAND)
         self.client_key, self.properties = permanent.hex(), metadata
         self.cipher = CurveCipher(key, FROM_SERVER, FROM_CLIENT, 1, received)
         count = _counted(1)
         return framed(
-            _READY
+            _READY_COMMAND
             + count
             + crypto_box_easy_afternm(self._metadata, b"CurveZMQREADY---" + count, key)
         )
@@ -288,7 +311,7 @@ class CurveServer(Handshake):
             content = crypto_secretbox_open_easy(box, b"COOKIE--" + nonce, self._cookie_key)
         except CryptoError as error:
             raise NotZmtp("a cookie of another connection") from error
-        return content[:_KEY], content[_KEY:]
+        return content[:_KEY_BYTES], content[_KEY_BYTES:]
 
 
 def _unexpected(command: bytes) -> NotZmtp:
@@ -299,7 +322,7 @@ def _unexpected(command: bytes) -> NotZmtp:
 
 
 def _counted(number: int) -> bytes:
-    return number.to_bytes(_COUNT, "big")
+    return number.to_bytes(_COUNT_BYTES, "big")
 
 
 def _shared(public: bytes, secret: bytes) -> bytes:
@@ -334,12 +357,12 @@ class CurveCipher:
     """Most bytes of a frame beside its content."""
 
     def __init__(self, key: bytes, ours: bytes, theirs: bytes, sent: int, received: int) -> None:
-        assert len(key) == _KEY, "libsodium takes its word for it"
+        assert len(key) == _KEY_BYTES, "libsodium takes its word for it"
         self._key = key
         self._ours = ours
         self._theirs = theirs
         self._sent = sent
-        self._received = received.to_bytes(_COUNT, "big")
+        self._received = received.to_bytes(_COUNT_BYTES, "big")
 
     def seal(self, frames: Sequence[Frame]) -> Iterator[bytearray]:
         """Yield a message in its form on the wire.
@@ -357,10 +380,12 @@ class CurveCipher:
     def _sealed(self, frame: Frame, flags: int) -> bytearray:
         """Return a sealed frame; the content is copied once, to the place of sealing."""
         self._sent += 1
-        count = self._sent.to_bytes(_COUNT, "big")
+        count = self._sent.to_bytes(_COUNT_BYTES, "big")
         size = _CONTENT_AT + len(frame)
-        head = bytes((0, size)) if size <= SHORT_MAX else bytes((LONG,)) + size.to_bytes(8, "big")
-        memory = bytearray().join((head, _MESSAGE, count, _ROOM[flags], frame))
+        head = (
+            bytes((0, size)) if size <= SHORT_MAX else bytes((LONG_FLAG,)) + size.to_bytes(8, "big")
+        )
+        memory = bytearray().join((head, _MESSAGE_COMMAND, count, _ROOM[flags], frame))
         box = _from_buffer(memory) + len(head) + _BOX_AT
         _seal(box, box + BOX_BYTES_MORE, 1 + len(frame), self._ours + count, self._key)
         return memory
@@ -371,11 +396,11 @@ class CurveCipher:
         Returns its flags and the start of its content, which ends at ``end``. Raises NotZmtp.
         """
         head = bytes(memory[start : start + _BOX_AT])
-        if end - start < _CONTENT_AT or not head.startswith(_MESSAGE):
+        if end - start < _CONTENT_AT or not head.startswith(_MESSAGE_COMMAND):
             raise NotZmtp("what is no MESSAGE after the handshake")
         if not 0 <= start < end <= len(memory):
             raise IndexError("a box that does not lie in its memory")
-        count = head[len(_MESSAGE) :]
+        count = head[len(_MESSAGE_COMMAND) :]
         if count <= self._received:
             raise NotZmtp("a message that came before, or out of order")
         box = _from_buffer(memory) + start + _BOX_AT

@@ -19,14 +19,14 @@ from ares.model.errors import AresError
 DEALER = b"DEALER"
 ROUTER = b"ROUTER"
 
-MORE, LONG, COMMAND = 1, 2, 4
+MORE_FLAG, LONG_FLAG, COMMAND_FLAG = 1, 2, 4
 """Flags of a frame."""
 
 GREETING_BYTES = 64
 SHORT_MAX = 255
-_SIGNATURE = b"\xff" + (1).to_bytes(8, "big") + b"\x7f"
+GREETING_SIGNATURE = b"\xff" + (1).to_bytes(8, "big") + b"\x7f"
 _AS_SERVER_AT = 32
-_NAME = re.compile(rb"[a-z0-9._+-]{1,255}")
+_PROPERTY_NAME = re.compile(rb"[a-z0-9._+-]{1,255}")
 _SITE = re.compile(rb"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _SIZE_BYTES = 4
 
@@ -36,7 +36,7 @@ MESSAGE_BYTES_MAX = FRAME_BYTES_MAX + 32 * 1024 * 1024
 SCRATCH_BYTES = 256 * 1024
 """Most bytes of a read."""
 
-LARGE_BYTES_MIN = 32 * 1024
+LARGE_FRAME_BYTES_MIN = 32 * 1024
 """Size of a frame above which an incomplete frame is received into its final memory."""
 
 FRAME_BYTES_MORE = 64
@@ -55,8 +55,10 @@ _COMMAND_BYTES_MAX = 64 * 1024
 _HANDSHAKE_BYTES_MAX = 4 * 1024
 _HEADER_BYTES_MAX = 9
 _HEADS_KEPT = 1024
-_FLAGS = frozenset({0, MORE, LONG, MORE | LONG, COMMAND, COMMAND | LONG})
-_FLAGS_SEALED = frozenset({0, LONG})
+_FLAGS = frozenset(
+    {0, MORE_FLAG, LONG_FLAG, MORE_FLAG | LONG_FLAG, COMMAND_FLAG, COMMAND_FLAG | LONG_FLAG}
+)
+_FLAGS_SEALED = frozenset({0, LONG_FLAG})
 """Outer flags of a sealed frame; the other flags are inside."""
 
 _FITS: dict[bytes, tuple[bytes, ...]] = {DEALER: (ROUTER,), ROUTER: (DEALER, b"REQ")}
@@ -157,7 +159,9 @@ class Null(Handshake):
 
 def greeting(mechanism: bytes, as_server: bool = False) -> bytes:
     """Return the first 64 bytes of either side."""
-    head = (_SIGNATURE + b"\x03\x01" + mechanism.ljust(20, b"\0")).ljust(_AS_SERVER_AT, b"\0")
+    head = (GREETING_SIGNATURE + b"\x03\x01" + mechanism.ljust(20, b"\0")).ljust(
+        _AS_SERVER_AT, b"\0"
+    )
     return (head + bytes([as_server])).ljust(GREETING_BYTES, b"\0")
 
 
@@ -186,8 +190,8 @@ def _property(name: bytes, value: bytes) -> bytes:
 def framed(command: bytes) -> bytes:
     """Return a command in its form on the wire."""
     if len(command) <= SHORT_MAX:
-        return bytes([COMMAND, len(command)]) + command
-    return bytes([COMMAND | LONG]) + len(command).to_bytes(8, "big") + command
+        return bytes([COMMAND_FLAG, len(command)]) + command
+    return bytes([COMMAND_FLAG | LONG_FLAG]) + len(command).to_bytes(8, "big") + command
 
 
 def divided(command: bytes) -> tuple[bytes, bytes]:
@@ -218,7 +222,7 @@ def parsed(metadata: bytes) -> dict[bytes, bytes]:
         end = value_at + int.from_bytes(metadata[value_at - _SIZE_BYTES : value_at], "big")
         if end > len(metadata):
             raise NotZmtp("a handshake that ends in the middle of a property")
-        if not _NAME.fullmatch(name):
+        if not _PROPERTY_NAME.fullmatch(name):
             raise NotZmtp(f"a property with the name {name[:20]!r}")
         if name in found:
             raise NotZmtp(f"two properties with the name {name[:20]!r}")
@@ -231,12 +235,12 @@ def parsed(metadata: bytes) -> dict[bytes, bytes]:
 def head(size: int, more: int = 0) -> bytes:
     """Return the bytes before a frame of ``size`` bytes.
 
-    ``more``: MORE if another frame of the same message follows.
+    ``more``: MORE_FLAG if another frame of the same message follows.
     """
     return (
         bytes((more, size))
         if size <= SHORT_MAX
-        else bytes((more | LONG,)) + size.to_bytes(8, "big")
+        else bytes((more | LONG_FLAG,)) + size.to_bytes(8, "big")
     )
 
 
@@ -247,7 +251,7 @@ def wire(frames: Sequence[Frame]) -> Iterator[bytes]:
     """
     last = len(frames) - 1
     for position, frame in enumerate(frames):
-        yield head(len(frame), MORE if position < last else 0)
+        yield head(len(frame), MORE_FLAG if position < last else 0)
         yield frame
 
 
@@ -339,7 +343,7 @@ class Incoming:
                 if flags == 0:
                     body = start + 2
                     end = body + scratch[start + 1]
-                elif flags == LONG:
+                elif flags == LONG_FLAG:
                     body = start + _HEADER_BYTES_MAX
                     end = body + int.from_bytes(scratch[start + 1 : body], "big")
                 else:
@@ -406,7 +410,7 @@ class Incoming:
             flags = view[start]
             if flags not in (_FLAGS if self.cipher is None else _FLAGS_SEALED):
                 raise NotZmtp(f"a frame with flags {flags}")
-            if not flags & LONG:
+            if not flags & LONG_FLAG:
                 size, body = view[start + 1], start + 2
             elif have - start >= _HEADER_BYTES_MAX:
                 size, body = int.from_bytes(view[start + 1 : start + 9], "big"), start + 9
@@ -415,24 +419,28 @@ class Incoming:
             self._check(flags, size)
             end = body + size
             if end > have:
-                if size <= LARGE_BYTES_MIN or flags & COMMAND:
+                if size <= LARGE_FRAME_BYTES_MIN or flags & COMMAND_FLAG:
                     break
-                large, self._large_at, self._more = Blank(size), have - body, bool(flags & MORE)
+                large, self._large_at, self._more = (
+                    Blank(size),
+                    have - body,
+                    bool(flags & MORE_FLAG),
+                )
                 large.view[: self._large_at] = view[body:]
                 self.large = large
                 return have
             start = end
             if self.cipher is not None:
                 flags, body = self.cipher.open(view, body, end)
-            if flags & COMMAND:
+            if flags & COMMAND_FLAG:
                 self._command(bytes(view[body:end]))
                 continue
-            self._more = bool(flags & MORE)
+            self._more = bool(flags & MORE_FLAG)
             self._keep(bytes(view[body:end]), messages)
         return start
 
     def _check(self, flags: int, size: int) -> None:
-        if flags & COMMAND:
+        if flags & COMMAND_FLAG:
             if size > (_COMMAND_BYTES_MAX if self.ready else _HANDSHAKE_BYTES_MAX):
                 raise NotZmtp(f"a command of {size} bytes")
             return
@@ -450,9 +458,9 @@ class Incoming:
             frame = large.bytes()
         else:
             flags, start = self.cipher.open(large.view, 0, len(large.view))
-            if flags & COMMAND:
+            if flags & COMMAND_FLAG:
                 raise NotZmtp(f"a command of {len(large.view)} bytes")
-            self._more, frame = bool(flags & MORE), bytes(large.view[start:])
+            self._more, frame = bool(flags & MORE_FLAG), bytes(large.view[start:])
         self._keep(frame, messages)
 
     def _keep(self, frame: Frame, messages: list[list[Frame]]) -> None:

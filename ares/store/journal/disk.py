@@ -19,9 +19,9 @@ from ares.platform.metrics import DISK_S_BUCKETS, Histogram
 BUFFERS_MAX = 512
 """Most buffers in a system call; Linux takes 1024."""
 
-BLOCK_BYTES = 4096
+DISK_BLOCK_BYTES = 4096
 
-FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+NO_ROOM_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """Errors with the meaning: no room, and no other fault."""
 
 
@@ -32,7 +32,7 @@ class UnlessFull:
         pass
 
     def __exit__(self, kind: object, error: object, trace: object) -> bool:
-        return isinstance(error, OSError) and error.errno in FULL
+        return isinstance(error, OSError) and error.errno in NO_ROOM_ERRORS
 
 
 def share_of_file_system(directory: Path, share: int) -> int:
@@ -127,7 +127,7 @@ class Disk:
     def read_into(self, descriptor: int, buffer: memoryview, offset: int) -> int:
         """Fill ``buffer`` from ``offset`` on; return the number of bytes read.
 
-        Offset, memory and size are multiples of BLOCK_BYTES.
+        Offset, memory and size are multiples of DISK_BLOCK_BYTES.
         """
         return os.preadv(descriptor, [buffer], offset)
 

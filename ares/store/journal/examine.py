@@ -17,12 +17,12 @@ from xxhash import xxh3_64
 
 from ares.model.element import intact, is_hollow, seal_seed
 from ares.model.messages import PutData
-from ares.store.journal.disk import BLOCK_BYTES, Disk
+from ares.store.journal.disk import DISK_BLOCK_BYTES, Disk
 from ares.store.journal.format import (
     ALIGNMENT,
-    BATCH,
+    BATCH_MAGIC,
+    BATCH_PREFIX_BYTES,
     LOOKED_AT_SHARE,
-    PREFIX_BYTES,
     Damage,
     Frame,
     Head,
@@ -34,7 +34,7 @@ from ares.store.journal.format import (
 )
 from ares.store.port import Key, Verdict
 
-WINDOW_BYTES = 1024 * 1024
+EXAMINE_WINDOW_BYTES = 1024 * 1024
 """Bytes read at a time."""
 
 Pace = Callable[[int], None]
@@ -54,7 +54,7 @@ class _Windows:
         self._end = end
         self._pace = pace
         self._memory = memoryview(
-            mmap.mmap(-1, WINDOW_BYTES)
+            mmap.mmap(-1, EXAMINE_WINDOW_BYTES)
         )  # aligned, as reads past the cache require
         self._start = -1
         self._filled = 0
@@ -65,15 +65,15 @@ class _Windows:
 
         Raises OSError where the disk cannot read.
         """
-        start = at - at % WINDOW_BYTES
+        start = at - at % EXAMINE_WINDOW_BYTES
         if start != self._start:
             self._fill(start)
         begin, end = at - start, min(at - start + size, self._filled)
         for block in sorted(self._bad):
-            if block * BLOCK_BYTES <= begin < (block + 1) * BLOCK_BYTES:
+            if block * DISK_BLOCK_BYTES <= begin < (block + 1) * DISK_BLOCK_BYTES:
                 raise OSError(errno.EIO, os.strerror(errno.EIO))
-            if block * BLOCK_BYTES > begin:
-                end = min(end, block * BLOCK_BYTES)
+            if block * DISK_BLOCK_BYTES > begin:
+                end = min(end, block * DISK_BLOCK_BYTES)
                 break
         return self._memory[begin : max(begin, end)]
 
@@ -89,25 +89,25 @@ class _Windows:
         return b"".join(pieces)
 
     def _fill(self, start: int) -> None:
-        needed = min(WINDOW_BYTES, self._end - start)
+        needed = min(EXAMINE_WINDOW_BYTES, self._end - start)
         self._pace(needed)
         self.read_bytes += needed
         self._start, self._filled, self._bad = start, 0, set()
-        size = -(-needed // BLOCK_BYTES) * BLOCK_BYTES
+        size = -(-needed // DISK_BLOCK_BYTES) * DISK_BLOCK_BYTES
         try:
             self._filled = self._disk.read_into(self._descriptor, self._memory[:size], start)
         except OSError:
             self.failed = True
-            for offset in range(0, size, BLOCK_BYTES):
+            for offset in range(0, size, DISK_BLOCK_BYTES):
                 try:
                     read = self._disk.read_into(
                         self._descriptor,
-                        self._memory[offset : offset + BLOCK_BYTES],
+                        self._memory[offset : offset + DISK_BLOCK_BYTES],
                         start + offset,
                     )
                 except OSError:
-                    self._bad.add(offset // BLOCK_BYTES)
-                    read = BLOCK_BYTES
+                    self._bad.add(offset // DISK_BLOCK_BYTES)
+                    read = DISK_BLOCK_BYTES
                 if read:
                     self._filled = offset + read
 
@@ -147,7 +147,7 @@ class SegmentExamination:
             self._whole = self._windows.read(0, at) == head
         while at < self._end:
             frame = self._frame(at)
-            if frame is None or frame.magic != BATCH:
+            if frame is None or frame.magic != BATCH_MAGIC:
                 self._whole = False
                 at = self._search(at + ALIGNMENT)
                 continue
@@ -160,8 +160,8 @@ class SegmentExamination:
     def _frame(self, at: int) -> Frame | None:
         """Return the frame at ``at``, as if the segment began with it."""
         try:
-            prefix = self._windows.read(at, PREFIX_BYTES)
-            size = metadata_bytes(prefix) if len(prefix) == PREFIX_BYTES else self._end
+            prefix = self._windows.read(at, BATCH_PREFIX_BYTES)
+            size = metadata_bytes(prefix) if len(prefix) == BATCH_PREFIX_BYTES else self._end
             if at + size > self._end:
                 return None
             self._looked_at += size
@@ -180,13 +180,13 @@ class SegmentExamination:
             try:
                 piece = bytes(self._windows.view(at, self._end - at))
             except OSError:
-                at = (at // BLOCK_BYTES + 1) * BLOCK_BYTES
+                at = (at // DISK_BLOCK_BYTES + 1) * DISK_BLOCK_BYTES
                 continue
-            found = piece.find(BATCH)
+            found = piece.find(BATCH_MAGIC)
             while found != -1 and self._may_search():
                 if (at + found) % ALIGNMENT == 0 and self._frame(at + found) is not None:
                     return at + found
-                found = piece.find(BATCH, found + 1)
+                found = piece.find(BATCH_MAGIC, found + 1)
             at += len(piece) or self._end
         return self._end
 

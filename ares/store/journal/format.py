@@ -36,16 +36,16 @@ from ares.model.tag import Tag
 from ares.replica.facts import Pointed, TagsTrimmed
 from ares.store.port import Stored
 
-FORMAT = 1
-HEAD = b"ares-seg"
-BATCH = b"ares-bat"
-MARK = b"ares-mrk"
+JOURNAL_FORMAT = 1
+SEGMENT_MAGIC = b"ares-seg"
+BATCH_MAGIC = b"ares-bat"
+MARK_MAGIC = b"ares-mrk"
 ALIGNMENT = 8
 
 _prefix = struct.Struct("<8sQQII")
 _check = struct.Struct("<Q")
-PREFIX_BYTES = _prefix.size + _check.size
-FRAME_BYTES_MAX = PREFIX_BYTES + 64
+BATCH_PREFIX_BYTES = _prefix.size + _check.size
+BATCH_FRAME_BYTES_MAX = BATCH_PREFIX_BYTES + 64
 """Most bytes of a batch beside its facts."""
 
 LOOKED_AT_SHARE = 16
@@ -158,11 +158,11 @@ def encode_frame(
 
 
 def encode_head(head: Head) -> list[Buffer]:
-    return encode_frame(HEAD, 0, 0, head.number, _encode(head))
+    return encode_frame(SEGMENT_MAGIC, 0, 0, head.number, _encode(head))
 
 
 def encode_mark(synced: int, salt: int) -> list[Buffer]:
-    return encode_frame(MARK, 0, synced, salt, b"")
+    return encode_frame(MARK_MAGIC, 0, synced, salt, b"")
 
 
 def encode_batch(
@@ -186,7 +186,7 @@ def encode_batch(
             for fact in facts
         ]
     return encode_frame(
-        BATCH,
+        BATCH_MAGIC,
         sequence,
         synced,
         salt,
@@ -218,7 +218,7 @@ def metadata_bytes(prefix: Buffer) -> int:
     Any number, if the prefix belongs to no frame.
     """
     _, _, _, body_bytes, count = _prefix.unpack_from(prefix)
-    return PREFIX_BYTES + 8 * cast(int, count) + cast(int, body_bytes)
+    return BATCH_PREFIX_BYTES + 8 * cast(int, count) + cast(int, body_bytes)
 
 
 def parse_frame(view: memoryview, start: int, seed: int, size: int | None = None) -> Frame | None:
@@ -226,12 +226,12 @@ def parse_frame(view: memoryview, start: int, seed: int, size: int | None = None
 
     ``size``: the size of the segment, if ``view`` may lack the parts.
     """
-    table_start = start + PREFIX_BYTES
+    table_start = start + BATCH_PREFIX_BYTES
     if table_start > len(view):
         return None
     magic, sequence, synced, body_bytes, count = _prefix.unpack_from(view, start)
     body_start = table_start + 8 * count
-    if magic not in (HEAD, BATCH, MARK) or body_start + body_bytes > len(view):
+    if magic not in (SEGMENT_MAGIC, BATCH_MAGIC, MARK_MAGIC) or body_start + body_bytes > len(view):
         return None
     body = view[body_start : body_start + body_bytes]
     check = _checked(
@@ -260,9 +260,9 @@ def decode_head(frame: Frame) -> Head:
         head = _decode_head(frame.body)
     except msgspec.MsgspecError as error:
         raise Damage(f"its head is not readable by this release: {error}") from error
-    if head.format != FORMAT:
+    if head.format != JOURNAL_FORMAT:
         raise UnknownFormat(
-            f"it has format {head.format} and this release knows {FORMAT}: use the release that "
+            f"it has format {head.format} and this release knows {JOURNAL_FORMAT}: use the release that "
             "wrote it, or a newer one"
         )
     return head
@@ -356,7 +356,7 @@ def walk(view: memoryview, start: int, salt: int, sequence: int) -> Iterator[Fra
     """
     while (
         (frame := parse_frame(view, start, salt)) is not None
-        and frame.magic == BATCH
+        and frame.magic == BATCH_MAGIC
         and frame.sequence == sequence
     ):
         yield frame
@@ -376,7 +376,7 @@ def durable_before(view: memoryview, start: int, salt: int) -> int:
     while at != -1:
         if (
             at % ALIGNMENT == 0
-            and at + PREFIX_BYTES <= len(data)
+            and at + BATCH_PREFIX_BYTES <= len(data)
             and (size := metadata_bytes(view[start + at :])) <= len(data) - at
         ):
             begins.append((size, at))

@@ -35,9 +35,9 @@ from ares.sharedlog.facts_of_log import BatchPlace
 from ares.store.journal.disk import Disk, UnlessFull, share_of_file_system
 from ares.store.journal.examine import SegmentExamination
 from ares.store.journal.format import (
-    FORMAT,
-    FRAME_BYTES_MAX,
-    PREFIX_BYTES,
+    BATCH_FRAME_BYTES_MAX,
+    BATCH_PREFIX_BYTES,
+    JOURNAL_FORMAT,
     Damage,
     Head,
     decode_batch,
@@ -48,8 +48,8 @@ from ares.store.journal.format import (
     walk,
 )
 from ares.store.journal.segments import (
-    NEW_SUFFIX,
-    SUFFIX,
+    NEW_SEGMENT_SUFFIX,
+    SEGMENT_SUFFIX,
     Anchor,
     BegunSegment,
     Owner,
@@ -79,7 +79,7 @@ AHEAD_SHARE = 16
 STRETCH_SHARE = 128
 """Divisor of a segment: a stretch, after which the mean size of batches is checked."""
 
-SMALL_BYTES = 16 * 1024
+SMALL_BATCH_BYTES = 16 * 1024
 """Mean size of batches up to which zeros are written ahead of them.
 
 A write to room that was only allocated costs more.
@@ -89,7 +89,7 @@ SWITCH_S = 0.0005
 
 _LEFT_FOR_DISCARDING_BYTES = 1024
 
-_SEGMENT_NAME = re.compile(r"[0-9]{8,}" + re.escape(SUFFIX))
+_SEGMENT_NAME = re.compile(r"[0-9]{8,}" + re.escape(SEGMENT_SUFFIX))
 
 Done = Callable[[OSError | None, Sequence[PutData]], None]
 
@@ -114,7 +114,7 @@ class LogJournal:
         self._segment_bytes = segment_bytes
         left = segment_bytes // LEFT_SHARE
         self._left = (left, left // 2, _LEFT_FOR_DISCARDING_BYTES)  # by Use
-        self._spare = directory / f"spare{NEW_SUFFIX}"
+        self._spare = directory / f"spare{NEW_SEGMENT_SUFFIX}"
         self._spare_bytes = 0
         self._sealed: dict[int, Segment] = {}
         self._settling: list[Segment] = []
@@ -142,7 +142,7 @@ class LogJournal:
         try:
             names = self._disk.names(self._directory)
             paths = {
-                int(name.removesuffix(SUFFIX)): self._directory / name
+                int(name.removesuffix(SEGMENT_SUFFIX)): self._directory / name
                 for name in names
                 if _SEGMENT_NAME.fullmatch(name)
             }
@@ -154,7 +154,7 @@ class LogJournal:
                 )
                 yield from self._segments(self._head, paths)
             for name in names:
-                if name.endswith(NEW_SUFFIX):
+                if name.endswith(NEW_SEGMENT_SUFFIX):
                     self._disk.unlink(self._directory / name)
             if self._anchor.hold() and self._head is not None:
                 # Even if the anchor says this already: a sync of the anchor may have failed, and an
@@ -247,7 +247,7 @@ class LogJournal:
         self._disk.write(last.descriptor, [written[sure : last.end], cut], sure)
         self._disk.sync(last.descriptor)
         self._disk.sync_directory(self._directory)
-        if self._next > last.head.first and last.end + PREFIX_BYTES <= last.size:
+        if self._next > last.head.first and last.end + BATCH_PREFIX_BYTES <= last.size:
             # Repeat behind the last batch that it is durable: the mark was cut off, and without a
             # mark, damage there would pass for a torn write.
             with UnlessFull():
@@ -283,7 +283,7 @@ class LogJournal:
         return bool(self._spare_bytes)
 
     def _room(self, bytes: int, use: Use) -> int | None:
-        needed = bytes + FRAME_BYTES_MAX + self._left[use]
+        needed = bytes + BATCH_FRAME_BYTES_MAX + self._left[use]
         head = self._head
         if head is None or head.taken + needed > head.size:
             return self._begin(needed)
@@ -309,7 +309,7 @@ class LogJournal:
         old = self._head
         self._encode()
         head = Head(
-            FORMAT,
+            JOURNAL_FORMAT,
             self._owner.cluster,
             self._owner.server,
             self._owner.identity,
@@ -344,7 +344,7 @@ class LogJournal:
 
     def at_hand(self, bytes: int) -> int | None:
         head = self._head
-        needed = bytes + 2 * FRAME_BYTES_MAX + self._left[Use.DATA]
+        needed = bytes + 2 * BATCH_FRAME_BYTES_MAX + self._left[Use.DATA]
         return (
             head.number
             if head is not None and self._spare_bytes and head.taken + needed <= head.allocated
@@ -358,7 +358,7 @@ class LogJournal:
         head = self._head
         assert head is not None, "room is reserved before a fact is appended"
         if not self._gathered:
-            head.taken += FRAME_BYTES_MAX
+            head.taken += BATCH_FRAME_BYTES_MAX
         head.taken += bytes
         self._gathered.append(facts)
 
@@ -420,7 +420,7 @@ class LogJournal:
             WrittenBatch(head, head.end, buffers, end, sequence, self._zeros(head, end))
         )
         for number in self._discards:
-            self._work.discarded.append(self._directory / f"{number:08}{SUFFIX}")
+            self._work.discarded.append(self._directory / f"{number:08}{SEGMENT_SUFFIX}")
         self._next, self._gathered, self._discards = sequence + 1, [], []
         head.end = head.taken = end
 
@@ -434,7 +434,7 @@ class LogJournal:
         if end < self._stretch_end:
             return 0
         stretch = self._segment_bytes // STRETCH_SHARE
-        are_small = self._stretch_bytes <= SMALL_BYTES * self._stretch_batches
+        are_small = self._stretch_bytes <= SMALL_BATCH_BYTES * self._stretch_batches
         self._stretch_end = end + stretch
         self._stretch_bytes = self._stretch_batches = 0
         return max(0, min(stretch, head.allocated - end)) if are_small else 0
@@ -483,7 +483,7 @@ class LogJournal:
     def seal(self, place: int) -> bool:
         if self._head is None or self._head.number != place:
             return True
-        needed = FRAME_BYTES_MAX + _LEFT_FOR_DISCARDING_BYTES
+        needed = BATCH_FRAME_BYTES_MAX + _LEFT_FOR_DISCARDING_BYTES
         return bool(self._begin(needed) or (self._give_spare() and self._begin(needed)))
 
     def discard(self, place: int) -> None:

@@ -20,7 +20,7 @@ from ares.store.journal.log import LogJournal, open_journal
 from ares.store.journal.segments import (
     ANCHOR_SUFFIX,
     NOTE_PREFIX,
-    SUFFIX,
+    SEGMENT_SUFFIX,
     Anchor,
     Owner,
     anchor_of,
@@ -76,7 +76,7 @@ class DirectoryOfLogs:
         """Return whether the log has an anchor, a note of its anchor, or a segment."""
         directory = self._directory / name
         return anchor_of(directory).exists() or any(
-            path.suffix == SUFFIX or path.name.startswith(NOTE_PREFIX)
+            path.suffix == SEGMENT_SUFFIX or path.name.startswith(NOTE_PREFIX)
             for path in directory.iterdir()
         )
 

@@ -28,10 +28,10 @@ from typing import NamedTuple
 from xxhash import xxh3_64_intdigest, xxh3_128_digest
 
 from ares.model.errors import ForeignStore, StoreDamaged
-from ares.store.journal.disk import BLOCK_BYTES, FULL, Disk, UnlessFull
+from ares.store.journal.disk import DISK_BLOCK_BYTES, NO_ROOM_ERRORS, Disk, UnlessFull
 from ares.store.journal.format import (
-    HEAD,
-    PREFIX_BYTES,
+    BATCH_PREFIX_BYTES,
+    SEGMENT_MAGIC,
     Batch,
     Buffer,
     Damage,
@@ -46,8 +46,8 @@ from ares.store.journal.format import (
     walk,
 )
 
-SUFFIX = ".log"
-NEW_SUFFIX = ".new"
+SEGMENT_SUFFIX = ".log"
+NEW_SEGMENT_SUFFIX = ".new"
 
 ANCHOR_SUFFIX = ".anchor"
 NOTE_PREFIX = "anchored."
@@ -57,8 +57,8 @@ _ANCHOR_MAGIC = b"ares-anc"
 _slot = struct.Struct("<8sQ16sQQ")
 _check = struct.Struct("<Q")
 _SLOT_BYTES = _slot.size + _check.size
-_ANCHOR_BYTES = 2 * BLOCK_BYTES
-_ALONE = "nothing else tells which segment of the journal was the last"
+_ANCHOR_BYTES = 2 * DISK_BLOCK_BYTES
+_NO_ANCHOR = "nothing else tells which segment of the journal was the last"
 
 SHORT_BYTES_MAX = 128 * 1024
 """Bytes which a short commit may write."""
@@ -118,12 +118,12 @@ def open_segment(disk: Disk, path: Path, owner: Owner, size_min: int = 0, had: i
     """
     descriptor = disk.open(path)
     size = disk.size(descriptor)
-    if size < max(PREFIX_BYTES, had):
+    if size < max(BATCH_PREFIX_BYTES, had):
         disk.close(descriptor)
         raise StoreDamaged(
             path,
             f"it has {size} bytes"
-            if size < PREFIX_BYTES
+            if size < BATCH_PREFIX_BYTES
             else f"it was cut: it has {size} bytes and had {had}",
         )
     if size < size_min:
@@ -131,10 +131,10 @@ def open_segment(disk: Disk, path: Path, owner: Owner, size_min: int = 0, had: i
         size = size_min
     view = disk.map(descriptor, size)
     disk.expect_scan(view, True)
-    number = int(path.name.removesuffix(SUFFIX))
+    number = int(path.name.removesuffix(SEGMENT_SUFFIX))
     frame = parse_frame(view, 0, number)
     try:
-        if frame is None or frame.magic != HEAD:
+        if frame is None or frame.magic != SEGMENT_MAGIC:
             raise Damage("its head is not readable")
         head = decode_head(frame)
         if Owner(head.cluster, head.server, head.identity) != owner or head.number != number:
@@ -157,13 +157,21 @@ def create_segment(
     frame = encode_head(head)
     start = sum(map(len, frame))
     allocated = start + room
-    path = directory / f"{head.number:08}{NEW_SUFFIX}"
+    path = directory / f"{head.number:08}{NEW_SEGMENT_SUFFIX}"
     size = max(size, allocated)
     with disk.creating(path, size) as descriptor:
         disk.allocate(descriptor, 0, allocated)
         view = disk.map(descriptor, size)
     return Segment(
-        path.with_suffix(SUFFIX), descriptor, size, view, head, start, start, start, allocated
+        path.with_suffix(SEGMENT_SUFFIX),
+        descriptor,
+        size,
+        view,
+        head,
+        start,
+        start,
+        start,
+        allocated,
     ), frame
 
 
@@ -205,22 +213,22 @@ class Anchor:
             descriptor = self._disk.open(self.path)
         except FileNotFoundError:
             if self._noted:
-                raise StoreDamaged(self.path, f"it is missing, and {_ALONE}") from None
+                raise StoreDamaged(self.path, f"it is missing, and {_NO_ANCHOR}") from None
             return None
         content = self._disk.read(descriptor, _ANCHOR_BYTES)
         slots = [
             slot
-            for at in range(0, _ANCHOR_BYTES, BLOCK_BYTES)
+            for at in range(0, _ANCHOR_BYTES, DISK_BLOCK_BYTES)
             if (slot := _parsed(content[at : at + _SLOT_BYTES])) is not None
         ]
         newest = max(slots, default=None)
         if newest is None or newest[1] != self._owner:
             self._disk.close(descriptor)
             if newest is None:
-                raise StoreDamaged(self.path, f"it cannot be read, and {_ALONE}")
+                raise StoreDamaged(self.path, f"it cannot be read, and {_NO_ANCHOR}")
             if self._noted:
                 raise StoreDamaged(
-                    self.path, f"it is that of another life of the server, and {_ALONE}"
+                    self.path, f"it is that of another life of the server, and {_NO_ANCHOR}"
                 )
             return None
         self._turn, _, number, size = newest
@@ -242,7 +250,7 @@ class Anchor:
         try:
             self._disk.close(self._disk.create(self._note, 0))
         except OSError as error:  # on a full disk only the next segment records the anchor
-            if error.errno not in FULL:
+            if error.errno not in NO_ROOM_ERRORS:
                 raise
         else:
             self._disk.sync_directory(self._note.parent)
@@ -250,7 +258,7 @@ class Anchor:
         return True
 
     def _make(self) -> bool:
-        new = self.path.with_name(f"{self.path.name}{NEW_SUFFIX}")
+        new = self.path.with_name(f"{self.path.name}{NEW_SEGMENT_SUFFIX}")
         with UnlessFull(), self._disk.creating(new, _ANCHOR_BYTES) as descriptor:
             self._disk.allocate(descriptor, 0, _ANCHOR_BYTES)
             self._descriptor = descriptor
@@ -267,7 +275,7 @@ class Anchor:
         self._disk.write(
             self._descriptor,
             [slot + _check.pack(xxh3_64_intdigest(slot))],
-            self._turn % 2 * BLOCK_BYTES,
+            self._turn % 2 * DISK_BLOCK_BYTES,
         )
         self._disk.sync(self._descriptor)
 
@@ -360,7 +368,7 @@ class Work:
             self._allocate(*self.ahead)
         for path in self.discarded:
             self._disk.unlink(path)
-        if dirty is not None and dirty.end + PREFIX_BYTES <= dirty.segment.allocated:
+        if dirty is not None and dirty.end + BATCH_PREFIX_BYTES <= dirty.segment.allocated:
             # Record behind the last batch that it is durable. The mark is not synced: a crash that
             # loses the mark loses a chance to notice damage, no data.
             self._disk.write(
@@ -381,7 +389,7 @@ class Work:
         disk, new = self._disk, step.new
         disk.write(new.descriptor, step.head, 0)
         disk.sync(new.descriptor)
-        disk.rename(new.path.with_suffix(NEW_SUFFIX), new.path)
+        disk.rename(new.path.with_suffix(NEW_SEGMENT_SUFFIX), new.path)
         disk.sync_directory(new.path.parent)
         self._anchor.write(new.number, new.size)
         if step.old is not None:

@@ -18,16 +18,16 @@ from typing import Protocol
 QUICK_S = 0.001
 """Mean time of a disk up to which the event loop waits for the disk."""
 
-MEMORY = 8
+JOBS_REMEMBERED = 8
 """Number of last jobs in the mean.
 
 A disk that takes eight times QUICK_S once is slow, however quick it was before.
 """
 
-SHARE = 0.01
+LOST_SHARE_MAX = 0.01
 """Share of its time that the event loop may lose to a disk which turns out slow.
 
-The loop stays away 1 / SHARE times as long as it waited.
+The loop stays away 1 / LOST_SHARE_MAX times as long as it waited.
 """
 
 AWAY_MAX_S = 600.0
@@ -137,10 +137,10 @@ class InlineWriter:
 
     def _note_here(self, took_s: float) -> None:
         """Record the event loop's wait; a clock set back must not make up for a slow disk."""
-        self._mean_s += (max(0.0, took_s) - self._mean_s) / MEMORY
+        self._mean_s += (max(0.0, took_s) - self._mean_s) / JOBS_REMEMBERED
         if self._mean_s > QUICK_S:
-            lost_s = MEMORY * self._mean_s
-            self._back_s = self._clock() + min(lost_s / SHARE, AWAY_MAX_S)
+            lost_s = JOBS_REMEMBERED * self._mean_s
+            self._back_s = self._clock() + min(lost_s / LOST_SHARE_MAX, AWAY_MAX_S)
             self._mean_s = 0.0
             self._quick = self._quick_aside = False
 

@@ -38,10 +38,10 @@ from ares.model.messages import (
 from ares.net.libzmq import ZmqConnections
 from ares.platform.loop import run
 from ares.security.keys import SecretKey, keyed
-from ares.testing.fuzz.fuzz_attacks import LOG, Attacker, Mint
+from ares.testing.fuzz.fuzz_attacks import FUZZED_LOG, Attacker, Mint
 from ares.testing.torture.cluster import Cluster
 
-AT_ONCE = 8
+ATTACKS_AT_ONCE = 8
 WARM_UP_SHARE = 0.05
 """The share of frames thrown before memory is first measured: the allocator has a full working set
 by that time.
@@ -182,7 +182,7 @@ async def fuzz(
             description.cluster,
             Configuration.chain([itself, _NOBODY], allow_no_faults=True),
         )
-        log = chain.at(LOG, 0, known)
+        log = chain.at(FUZZED_LOG, 0, known)
     descriptors_max = (await asyncio.to_thread(held, target)).descriptors + DESCRIPTORS_MORE_MAX
     await _throw(target, max(1, round(frames * WARM_UP_SHARE)), seed, known, log)
     before = await asyncio.to_thread(_settled, target, descriptors_max)
@@ -215,13 +215,14 @@ async def _throw(
     target: FuzzTarget, frames: int, seed: int, known: bytes | None, log: Configuration | None
 ) -> Counter[str]:
     attackers = []
-    for number in range(AT_ONCE):
+    for number in range(ATTACKS_AT_ONCE):
         chance = random.Random(f"{seed} {number}")
         attackers.append(
             Attacker(target.address, chance, Mint(chance, known, log), bool(target.key))
         )
     results = await asyncio.gather(
-        *(attacker.attack(frames // AT_ONCE + 1) for attacker in attackers), return_exceptions=True
+        *(attacker.attack(frames // ATTACKS_AT_ONCE + 1) for attacker in attackers),
+        return_exceptions=True,
     )
     for result in results:
         if isinstance(result, BaseException) and not isinstance(

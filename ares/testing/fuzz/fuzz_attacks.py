@@ -44,16 +44,16 @@ from ares.model.messages import (
     SetLogLevel,
 )
 
-_SIGNATURE = b"\xff" + bytes(8) + b"\x7f"
+_ODD_SIGNATURE = b"\xff" + bytes(8) + b"\x7f"
 _METADATA = b"\x0bSocket-Type\0\0\0\x06DEALER\x08Identity\0\0\0\0"
-READY = b"\x04" + bytes([6 + len(_METADATA)]) + b"\x05READY" + _METADATA
+FUZZ_READY = b"\x04" + bytes([6 + len(_METADATA)]) + b"\x05READY" + _METADATA
 _MORE, _LONG = 1, 2
 
-BATCHES_MAX = 400
-CROWD = 150
+FUZZED_BATCHES_MAX = 400
+CROWD_CONNECTIONS = 150
 ENDLESS_FRAMES_MAX = 2000
 ENDLESS_FRAME_BYTES = 16 * 1024
-CONNECT_S = 10.0
+FUZZ_CONNECT_S = 10.0
 LEAVE_S = 5.0
 HALF_OPEN_S = 0.3
 """Seconds of silence of a half-open connection; a few wait until the server closes them."""
@@ -100,24 +100,24 @@ _ABOUT_LOGS = (Append, ReadLog, ReadEach, Look, Trim, Stand, Forward, Committed,
 log.
 """
 
-LOG = DomainName("fuzzed")
+FUZZED_LOG = DomainName("fuzzed")
 
-_SERVERS = [
+_FUZZED_SERVERS = [
     Server(ServerId(f"s{index}"), f"127.0.0.1:{7000 + index}", f"{index:032x}")
     for index in range(5)
 ]
 _CONFIGURATIONS: list[object] = [
     msgspec.msgpack.decode(msgspec.msgpack.encode(configuration.at(DEFAULT_DOMAIN, index)))
     for configuration in (
-        Configuration.abd(_SERVERS[:3]),
-        Configuration.ec(_SERVERS, k=3),
-        Configuration.chain(_SERVERS[:3]),
+        Configuration.abd(_FUZZED_SERVERS[:3]),
+        Configuration.ec(_FUZZED_SERVERS, k=3),
+        Configuration.chain(_FUZZED_SERVERS[:3]),
     )
     for index in (0, 1, 7)
 ]
 """Made-up but possible configurations: most random configurations are impossible."""
 
-_KINDS = [
+_MESSAGE_KINDS = [
     kind
     for kind in inspect.type_info(AnyMessage).types  # type: ignore[attr-defined]
     if kind.cls is not SetLogLevel  # works for any client, and would fill the process's own log
@@ -197,7 +197,7 @@ class Mint:
         return frames
 
     def _message(self) -> list[object]:
-        kind = self._chance.choice(_KINDS)
+        kind = self._chance.choice(_MESSAGE_KINDS)
         message = self._struct(kind)
         names = [field.name for field in kind.fields]
         if self._log is not None and kind.cls is Introduce and self._chance.random() < 0.5:
@@ -279,7 +279,7 @@ class Mint:
 
 def greeting(mechanism: bytes = b"NULL") -> bytes:
     """Return the greeting at the begin of each connection of ZMTP 3."""
-    return _SIGNATURE + b"\x03\x00" + mechanism.ljust(20, b"\0") + bytes(32)
+    return _ODD_SIGNATURE + b"\x03\x00" + mechanism.ljust(20, b"\0") + bytes(32)
 
 
 def framed(body: bytes, more: bool) -> bytes:
@@ -311,7 +311,7 @@ class RawConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.received_bytes += len(data)
-        if self.received_bytes >= len(greeting() + READY):
+        if self.received_bytes >= len(greeting() + FUZZ_READY):
             self.met.set()
 
     def pause_writing(self) -> None:
@@ -365,12 +365,12 @@ class Attacker:
     async def _line(self, shaken_hands: bool = False) -> AsyncIterator[RawConnection]:
         """Open a connection; in most cases, all written bytes are sent before the end."""
         loop = asyncio.get_running_loop()
-        async with asyncio.timeout(CONNECT_S):
+        async with asyncio.timeout(FUZZ_CONNECT_S):
             transport, line = await loop.create_connection(RawConnection, self._host, self._port)
         try:
             if shaken_hands:
-                await line.write(greeting() + READY)
-                await asyncio.wait_for(line.met.wait(), CONNECT_S)
+                await line.write(greeting() + FUZZ_READY)
+                await asyncio.wait_for(line.met.wait(), FUZZ_CONNECT_S)
             yield line
             if self._chance.random() < 0.8:
                 transport.close()
@@ -409,7 +409,7 @@ class Attacker:
         async with self._line(shaken_hands=True) as line:
             if self._chance.random() < 0.1:
                 line.transport.pause_reading()
-            for _ in range(self._chance.randint(1, BATCHES_MAX)):
+            for _ in range(self._chance.randint(1, FUZZED_BATCHES_MAX)):
                 batch = self._mint.batch()
                 await line.write(
                     b"".join(
@@ -425,10 +425,10 @@ class Attacker:
 
     async def _slow(self) -> None:
         async with self._line() as line:
-            for byte in greeting() + READY:
+            for byte in greeting() + FUZZ_READY:
                 await line.write(bytes([byte]))
                 await asyncio.sleep(0)
-            await asyncio.wait_for(line.met.wait(), CONNECT_S)
+            await asyncio.wait_for(line.met.wait(), FUZZ_CONNECT_S)
             for byte in framed(self._mint.batch()[0], False):
                 await line.write(bytes([byte]))
                 await asyncio.sleep(0)
@@ -445,7 +445,7 @@ class Attacker:
 
     async def _half_open(self) -> None:
         async with self._line() as line:
-            opening = greeting(self._mechanism) + READY
+            opening = greeting(self._mechanism) + FUZZ_READY
             await line.write(opening[: self._chance.randrange(len(opening))])
             self.frames["half open"] += 1
             until_cut = self._chance.random() < 0.02
@@ -460,4 +460,4 @@ class Attacker:
                 self.frames["a crowd"] += 1
                 await asyncio.sleep(0.05)
 
-        await asyncio.gather(*(one() for _ in range(CROWD)))
+        await asyncio.gather(*(one() for _ in range(CROWD_CONNECTIONS)))

@@ -22,15 +22,15 @@ from ares.testing.kills.storm import ForkedProcesses, Storm, StormLimits, Toll, 
 PROPOSERS = 4
 DOMAINS = 3
 AT_ONCE_S = (0.0, 0.1)
-AT_ONCE = 0.4
+AT_ONCE_SHARE = 0.4
 """The share of rounds that begin at most ``AT_ONCE_S`` after the last round.
 
 Further rounds wait for decisions, for which a leader must have been elected.
 """
 
 DECISIONS_MAX = 20
-STANDSTILL_S = 5.0
-PATIENCE_S = 3.0
+MEMBERS_STANDSTILL_S = 5.0
+PROPOSAL_PATIENCE_S = 3.0
 AUDIT_S = 60.0
 ASKED_AT_ONCE = 50
 
@@ -136,11 +136,11 @@ class MembersRun:
         )
 
     async def _rest(self) -> None:
-        if self._chance.random() < AT_ONCE:
+        if self._chance.random() < AT_ONCE_SHARE:
             await asyncio.sleep(self._chance.uniform(*AT_ONCE_S))
             return
         with suppress(TimeoutError):
-            async with asyncio.timeout(STANDSTILL_S):
+            async with asyncio.timeout(MEMBERS_STANDSTILL_S):
                 await self._decisions.more(self._chance.randint(1, DECISIONS_MAX))
 
     # -- proposing ---------------------------------------------------------------------------------
@@ -159,7 +159,7 @@ class MembersRun:
                     decided = await consensus.propose(
                         self._anything(place, chance),
                         ClientId(chance.randrange(1 << 32)),
-                        PATIENCE_S,
+                        PROPOSAL_PATIENCE_S,
                     )
                 except ConsensusUnavailable:
                     self._unanswered += 1

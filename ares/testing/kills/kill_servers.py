@@ -32,18 +32,18 @@ KEEPERS = 6
 ALONE_S = (0.0, 0.25)
 """Seconds without kills between two rounds of kills."""
 
-BETWEEN_RECONFIGURATIONS_S = (0.5, 2.5)
+KILL_RECONFIGURATIONS_EVERY_S = (0.5, 2.5)
 RECONFIGURATION_S = 20.0
 KNOCK_S = 0.005
 ASK_AGAIN_S = 1.0
-SILENCE_S = 60.0
+KILL_SILENCE_S = 60.0
 SMALL_KEYS = 12
 LARGE_KEYS = 1
-SMALL_BYTES = (1, 3000)
-LARGE_BYTES = 2**20
-LARGE = 0.04
-KINDS = {"read": 5, "write": 14, "delete": 1}
-TIMEOUT_S = 30.0
+SMALL_WRITE_BYTES = (1, 3000)
+LARGE_WRITE_BYTES = 2**20
+LARGE_SHARE = 0.04
+OPERATION_WEIGHTS = {"read": 5, "write": 14, "delete": 1}
+KEEPER_TIMEOUT_S = 30.0
 
 
 class KeeperTally(Struct):
@@ -146,7 +146,7 @@ class ServersRun:
 
     def _recorded(self, name: str, store: Manager) -> RecordedClient:
         client = RecordedClient(
-            name, store, Random(f"{self._chance.random()}"), self._records.append, TIMEOUT_S
+            name, store, Random(f"{self._chance.random()}"), self._records.append, KEEPER_TIMEOUT_S
         )
         self._clients.append(client)
         return client
@@ -155,15 +155,17 @@ class ServersRun:
         """Run operations in turn until ``over`` is set."""
         chance, client = Random(f"{self._chance.random()}"), self._recorded(name, store)
         while not over.is_set():
-            large = chance.random() < LARGE
+            large = chance.random() < LARGE_SHARE
             key = (
                 f"{name}/large/{chance.randrange(LARGE_KEYS)}"
                 if large
                 else f"{name}/{chance.randrange(SMALL_KEYS)}"
             )
-            kind: Any = chance.choices(list(KINDS), list(KINDS.values()))[0]
+            kind: Any = chance.choices(list(OPERATION_WEIGHTS), list(OPERATION_WEIGHTS.values()))[0]
             await client.operate(
-                kind, key, size_bytes=LARGE_BYTES if large else chance.randint(*SMALL_BYTES)
+                kind,
+                key,
+                size_bytes=LARGE_WRITE_BYTES if large else chance.randint(*SMALL_WRITE_BYTES),
             )
 
     def _tally(self) -> KeeperTally:
@@ -190,7 +192,7 @@ class ServersRun:
         """Reconfigure again and again; the collection after each is a promise too."""
         chance, servers = Random(f"{self._chance.random()}"), list(self._settings.servers)
         for number in itertools.count(1):
-            await asyncio.sleep(chance.uniform(*BETWEEN_RECONFIGURATIONS_S))
+            await asyncio.sleep(chance.uniform(*KILL_RECONFIGURATIONS_EVERY_S))
             wish = random_wish(number, servers, False, chance)
             try:
                 await store.reconfigure(wish.configuration(), timeout_s=RECONFIGURATION_S)
@@ -212,7 +214,7 @@ class ServersRun:
             for call, each in enumerate(versions, 2)
         ]
         try:
-            async with asyncio.timeout(SILENCE_S):
+            async with asyncio.timeout(KILL_SILENCE_S):
                 replies = await self._ask(server, [Describe(CallId(1)), *data])
         except TimeoutError:
             return [f"it does not serve again: {self._processes.last_words(server)}"]

@@ -30,7 +30,7 @@ STARTING_S = (0.0, 0.15)
 """Seconds from the start of a process to a kill before, or just at, the first service."""
 
 DIES_AGAIN = 0.3
-VICTIMS = (60, 25, 15)
+VICTIM_WEIGHTS = (60, 25, 15)
 """Weights of killing a process, some, or all."""
 
 _PRELOADED = [
@@ -206,7 +206,7 @@ class Storm:
 
     def _victims(self) -> list[ServerId]:
         some = self._chance.randint(1, len(self._ids))
-        [count] = self._chance.choices([1, some, len(self._ids)], VICTIMS)
+        [count] = self._chance.choices([1, some, len(self._ids)], VICTIM_WEIGHTS)
         return self._chance.sample(self._ids, count)
 
     async def _revive(self, id: ServerId) -> None:

@@ -16,7 +16,7 @@ from ares.testing.sim.plan import SimPlan
 from ares.testing.sim.run import ALL_SCENARIOS, Named, drawn, quiet, run_many, run_plan, shrink
 
 STORY_LINES = 120
-FAILURES_MAX = 20
+FAILING_SEEDS_MAX = 20
 
 
 def main() -> int:
@@ -100,7 +100,7 @@ def _many(
                 f"\nVIOLATION with --scenario {name[0]} --seed {name[1]}: {verdict.violation}",
                 flush=True,
             )
-            if len(failed) >= FAILURES_MAX:
+            if len(failed) >= FAILING_SEEDS_MAX:
                 break
         if done % 100 == 0 and sys.stderr.isatty():
             rate = done / (time.monotonic() - begin)

@@ -14,8 +14,8 @@ from ares.registers.repair import bring_element
 from ares.testing.sim.simulated_server import SimServer
 from ares.testing.sim.world import World
 
-TICK_S = 0.1
-PATIENCE_S = 30.0
+ASKER_TICK_S = 0.1
+ASKER_PATIENCE_S = 30.0
 
 
 def told(error: BaseException | None) -> str:
@@ -55,7 +55,7 @@ class Asker:
         operation: Operation[Element | None],
         done: Callable[[Any, BaseException | None], None],
     ) -> None:
-        self._session.start(operation, self.name, self._world.now, PATIENCE_S, done)
+        self._session.start(operation, self.name, self._world.now, ASKER_PATIENCE_S, done)
         self._flush()
 
     def receive(self, server: str, frames: list[bytes]) -> None:
@@ -69,7 +69,7 @@ class Asker:
         self._session.hints.clear()
         if self._session.busy and not self._ticking:
             self._ticking = True
-            self._world.after(TICK_S, self._tick)
+            self._world.after(ASKER_TICK_S, self._tick)
 
     def _tick(self) -> None:
         self._ticking = False

@@ -1,8 +1,8 @@
 """A simulated client's files: the real fm_read, fm_update, fm_put, fm_remove and fm_collect.
 
 Each operation works over the client's last view of the file. A file is atomic if the name begins
-with ATOMIC, else shared. As with real clients, the base of a put is the state after the last get or
-put, and the content is the client's copy, whether or not all of it is in the file.
+with ATOMIC_FILE, else shared. As with real clients, the base of a put is the state after the last
+get or put, and the content is the client's copy, whether or not all of it is in the file.
 
 A chronicle has every operation on a file, with every coverable operation on a block below, and the
 answers.
@@ -41,11 +41,11 @@ from ares.model.value import TOMBSTONE, WITHHELD, Answered, Value
 from ares.reconfig.view import View
 from ares.registers.coverable import Covered
 from ares.testing.sim.invariants import PromiseBroken
-from ares.testing.sim.plan import ATOMIC, Change, SimStep
+from ares.testing.sim.plan import ATOMIC_FILE, Change, SimStep
 from ares.testing.sim.world import World
 from ares.testing.verify.history import Event, Pair
 
-SIZES = Sizes(64, 256, 1024)
+FILE_SIZES = Sizes(64, 256, 1024)
 EPOCH_S = 1_000_000
 SECONDS_PER_S = 20
 """The speed of the clients' clocks: fast, for blocks of different ages. Retired blocks stay 45 s.
@@ -387,7 +387,7 @@ class Files:
         held = self._held.get(file)
         if held is None:
             base = FileState(
-                Genesis(self._ids.life(file), file.startswith(ATOMIC), SIZES, None, ()),
+                Genesis(self._ids.life(file), file.startswith(ATOMIC_FILE), FILE_SIZES, None, ()),
                 TAG_ZERO,
                 (),
             )
@@ -441,7 +441,7 @@ class Files:
 
 def content_of(data: bytes) -> Content:
     """Cut ``data`` into chunks."""
-    chunks = list(divide(lambda offset, count: data[offset : offset + count], SIZES))
+    chunks = list(divide(lambda offset, count: data[offset : offset + count], FILE_SIZES))
     return Content(chunks, lambda chunk: data[chunk.offset : chunk.offset + chunk.length])
 
 

@@ -27,7 +27,7 @@ from ares.replica.facts import Key
 from ares.server.serving import recovered
 from ares.server.storage_server import StorageServer
 from ares.store.journal.log import LogJournal
-from ares.store.journal.segments import SUFFIX, Owner
+from ares.store.journal.segments import SEGMENT_SUFFIX, Owner
 from ares.testing.sim.asker import Asker, Post
 from ares.testing.sim.invariants import PromiseBroken, ServerWatch, SimPromises
 from ares.testing.sim.model_disk import ModelDisk, PowerLost
@@ -35,7 +35,7 @@ from ares.testing.sim.plan import member
 from ares.testing.sim.simulated_server import Respond, SimServer, answered, changes, decoded
 from ares.testing.sim.world import World
 
-DIRECTORY = Path("store")
+STORE_DIRECTORY = Path("store")
 
 CHANGES_MAX = (2, 2, 12)
 """The most disk changes of a commit's work: in most cases a write and a sync."""
@@ -46,10 +46,10 @@ ROTTEN_SHARE = 0.5
 CACHED_SHARE = 0.7
 """The share of flipped bits that memory still has right."""
 
-AGAIN = 0.15
+CRASHES_AGAIN_SHARE = 0.15
 """The probability that the power fails while a server starts."""
 
-LEFT_BYTES_MAX = 8 * 1024
+STORE_LEFT_BYTES_MAX = 8 * 1024
 """Free bytes of a full disk, at most."""
 
 TOLD_SHARE = 0.5
@@ -167,7 +167,7 @@ class JournalServer(SimServer):
 
     def fill(self) -> None:
         """Fill the disk: almost no bytes are free any more."""
-        self._disk.room = self._disk.used + self._world.rng.randint(0, LEFT_BYTES_MAX)
+        self._disk.room = self._disk.used + self._world.rng.randint(0, STORE_LEFT_BYTES_MAX)
 
     def empty(self) -> None:
         """Make room on the disk."""
@@ -180,7 +180,7 @@ class JournalServer(SimServer):
     def rot(self) -> None:
         """Flip bits in full places: damage in the last place may look like the trace of a crash."""
         rng, files = self._world.rng, self._disk.files
-        for name in sorted(name for name in files if name.endswith(SUFFIX))[:-1]:
+        for name in sorted(name for name in files if name.endswith(SEGMENT_SUFFIX))[:-1]:
             if rng.random() < ROTTEN_SHARE:
                 self._promises.rotten = True
                 self._disk.flip(
@@ -197,7 +197,7 @@ class JournalServer(SimServer):
         """
         rng = self._world.rng
         self.crash(rng.random() < 0.5)
-        names = sorted(name for name in self._disk.files if name.endswith(SUFFIX))
+        names = sorted(name for name in self._disk.files if name.endswith(SEGMENT_SUFFIX))
         if not names:
             return
         self._robbed = True
@@ -224,8 +224,8 @@ class JournalServer(SimServer):
         server = member(self.number, self.life)
         self._process = Process(self._world, self._disk)
         owner = Owner(self._c0.id, server.id, server.identity)
-        journal = LogJournal(DIRECTORY, owner, self._process, self._disk, self._segment_bytes)
-        if self._world.rng.random() < AGAIN:
+        journal = LogJournal(STORE_DIRECTORY, owner, self._process, self._disk, self._segment_bytes)
+        if self._world.rng.random() < CRASHES_AGAIN_SHARE:
             self._disk.patience = disk_changes(self._world.rng)
         try:
             self.replica = recovered(server.id, server.identity, self._c0, journal)

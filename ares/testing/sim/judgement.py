@@ -43,7 +43,7 @@ from ares.testing.sim.files import (
     tokens_of,
 )
 from ares.testing.sim.invariants import PromiseBroken
-from ares.testing.sim.plan import ATOMIC
+from ares.testing.sim.plan import ATOMIC_FILE
 from ares.testing.verify.history import Event
 from ares.testing.verify.linearizability import check
 from ares.testing.verify.tag_order import check_tags
@@ -67,7 +67,7 @@ def judge_files(chronicle: FileChronicle) -> None:
             _judge_genesis(chronicle, operation, state)
             if operation.kind == "get":
                 _judge_get(chronicle, operation, state)
-        if operation.kind == "put" and not operation.file.startswith(ATOMIC):
+        if operation.kind == "put" and not operation.file.startswith(ATOMIC_FILE):
             _judge_put(chronicle, operation)
     judge_history(list(_register_events(chronicle)), "the history of a file could not be judged")
     _judge_collections(chronicle)
@@ -281,7 +281,7 @@ def _register_events(chronicle: FileChronicle) -> Iterator[Event]:
         if operation.wanted is not None:
             names[operation.wanted] = f"{operation.client}'s content {number}"
     for operation in chronicle.operations:
-        if not operation.file.startswith(ATOMIC):
+        if not operation.file.startswith(ATOMIC_FILE):
             continue
         if operation.kind == "get" and operation.responded is not None:
             content, tag = (

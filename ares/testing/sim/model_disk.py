@@ -18,7 +18,7 @@ from random import Random
 
 from ares.store.journal.disk import Disk
 
-BLOCK_BYTES = 512
+MODEL_BLOCK_BYTES = 512
 
 
 class PowerLost(BaseException):
@@ -97,11 +97,13 @@ class _File:
     def _torn(self, rng: Random, loss: float | None) -> bytearray:
         writes: dict[int, list[tuple[int, bytes]]] = {}
         for offset, data in self.unsynced:
-            for block in range(offset // BLOCK_BYTES, (offset + len(data) - 1) // BLOCK_BYTES + 1):
+            for block in range(
+                offset // MODEL_BLOCK_BYTES, (offset + len(data) - 1) // MODEL_BLOCK_BYTES + 1
+            ):
                 writes.setdefault(block, []).append((offset, data))
         left = bytearray(self.durable)
         for block, own in writes.items():
-            begin, end = block * BLOCK_BYTES, (block + 1) * BLOCK_BYTES
+            begin, end = block * MODEL_BLOCK_BYTES, (block + 1) * MODEL_BLOCK_BYTES
             for offset, data in own[: _chosen(rng, 0, len(own), loss)]:
                 first, last = max(begin, offset), min(end, offset + len(data))
                 left[first:last] = data[first - offset : last - offset]
@@ -241,7 +243,10 @@ class ModelDisk(Disk):
     def write(self, descriptor: int, buffers: Sequence[bytes | memoryview], offset: int) -> None:
         file, data = self._open[descriptor], b"".join(buffers)
         if self.patience == 0:
-            file.write(offset, data[: self._rng.randint(0, len(data) // BLOCK_BYTES) * BLOCK_BYTES])
+            file.write(
+                offset,
+                data[: self._rng.randint(0, len(data) // MODEL_BLOCK_BYTES) * MODEL_BLOCK_BYTES],
+            )
         self._change()
         if offset + len(data) > file.allocated:
             self._take(file, offset + len(data))

@@ -194,7 +194,7 @@ class SimPlan(Struct, frozen=True):
         return self.initial.configuration(lambda _: 0).at(DEFAULT_DOMAIN, 0)
 
 
-SHARED, ATOMIC = "f", "a"
+SHARED_FILE, ATOMIC_FILE = "f", "a"
 """The prefix of keys that are names of files."""
 
 
@@ -252,7 +252,7 @@ class Shape(Struct, frozen=True):
 
 
 _FILES = Shape(
-    files=(SHARED,), keys=(0, 0), writers=(2, 3), readers=(1, 1), reconfigurers=(0, 1), reconfigurations=(1, 1), steps=(2, 4), deaths=0.3,
+    files=(SHARED_FILE,), keys=(0, 0), writers=(2, 3), readers=(1, 1), reconfigurers=(0, 1), reconfigurations=(1, 1), steps=(2, 4), deaths=0.3,
     faults=(0, 3), lanes=(1, 1, 1, 2), pause_s=0.05, collectors=(1, 2), collections=0.1,
 )  # fmt: skip
 _ROT = Shape(
@@ -293,10 +293,10 @@ SCENARIOS: dict[str, Shape] = {
         faults=(0, 3), lanes=(1, 1, 2, 3),
     ),
     "files": _FILES,
-    "atomic": replace(_FILES, files=(ATOMIC,), readers=(1, 2), steps=(2, 5)),
-    "removals": replace(_FILES, files=(SHARED, ATOMIC), removals=0.2, deaths=0.2, faults=(0, 2), lanes=(1, 1, 2)),
+    "atomic": replace(_FILES, files=(ATOMIC_FILE,), readers=(1, 2), steps=(2, 5)),
+    "removals": replace(_FILES, files=(SHARED_FILE, ATOMIC_FILE), removals=0.2, deaths=0.2, faults=(0, 2), lanes=(1, 1, 2)),
     "fences": Shape(
-        files=(ATOMIC,), removals=0.05, keys=(0, 0), servers=(3, 3), daps=("abd",), writers=(2, 3), readers=(0, 1), reconfigurers=(0, 0),
+        files=(ATOMIC_FILE,), removals=0.05, keys=(0, 0), servers=(3, 3), daps=("abd",), writers=(2, 3), readers=(0, 1), reconfigurers=(0, 0),
         collectors=(2, 3), steps=(3, 6), deaths=0.7, dies_s=(0.02, 0.3), faults=(0, 0), loss=(0.0, 0.1), tail=(1.05, 1.3), bad_links=(0.0, 0.25),
         pause_s=0.01,
     ),

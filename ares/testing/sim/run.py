@@ -32,8 +32,8 @@ from ares.testing.sim.world import SimConsensus, World, name_configuration
 from ares.testing.verify.coverability import check_coverability
 from ares.testing.verify.history import Event
 
-LOG = "log"
-ALL_SCENARIOS = (*SCENARIOS, LOG)
+LOG_SCENARIO = "log"
+ALL_SCENARIOS = (*SCENARIOS, LOG_SCENARIO)
 """The scenarios of objects and files, and the scenario of the shared log."""
 
 Plan = TypeVar("Plan", bound=SimPlan | LogPlan)
@@ -59,7 +59,7 @@ class SimVerdict(Struct, frozen=True):
 
 def drawn(seed: int, scenario: str) -> SimPlan | LogPlan:
     """Draw the plan of a seed, of any scenario."""
-    return draw_log(seed) if scenario == LOG else draw(seed, scenario)
+    return draw_log(seed) if scenario == LOG_SCENARIO else draw(seed, scenario)
 
 
 def run_plan(plan: SimPlan | LogPlan, keep_story: bool = False) -> SimVerdict:

@@ -33,10 +33,10 @@ from ares.testing.sim.simulated_server import SimServer
 from ares.testing.sim.world import SimConsensus, World, name_configuration
 from ares.testing.verify.history import Event
 
-PATIENCE_S = 100_000.0
+CLIENT_PATIENCE_S = 100_000.0
 """Time limit of operations: none gives up; an unfinished operation at the end is a finding."""
 
-FULL = "disk is full"
+DISK_FULL_ERROR = "disk is full"
 """Errors with which an operation may fail."""
 
 LIFE = 1 << 32
@@ -205,7 +205,7 @@ class SimClient(SimCaller):
 
         if not self._starts_small(step, value, done):
             self.session.start(
-                operation, step.operation, self._world.now, PATIENCE_S, done, key=queue
+                operation, step.operation, self._world.now, CLIENT_PATIENCE_S, done, key=queue
             )
         self.flush()
 
@@ -215,9 +215,11 @@ class SimClient(SimCaller):
         """Return whether the compiled core runs the step, as in a real client."""
         small, now = self._small, self._world.now
         if small is not None and step.operation == "read":
-            return small.read(step.key, done, now, PATIENCE_S) is not None
+            return small.read(step.key, done, now, CLIENT_PATIENCE_S) is not None
         if small is not None and step.operation == "write" and value is not None:
-            return small.write(step.key, _data(step, value), done, now, PATIENCE_S) is not None
+            return (
+                small.write(step.key, _data(step, value), done, now, CLIENT_PATIENCE_S) is not None
+            )
         return False
 
     def _operation(self, step: SimStep, value: str | None, base: Tag | None) -> Operation[Any]:
@@ -259,7 +261,9 @@ class SimClient(SimCaller):
             self._run.events.append(
                 Event(event.client, "read", event.key, None, event.invoked, now)
             )
-        elif isinstance(error, Unavailable) and any(FULL in why for why in error.missing.values()):
+        elif isinstance(error, Unavailable) and any(
+            DISK_FULL_ERROR in why for why in error.missing.values()
+        ):
             if error.may_have_taken_effect:
                 self._run.events.append(event)
         elif error is not None:

@@ -17,7 +17,7 @@ from ares.testing.sim.invariants import Places
 from ares.testing.sim.plan import Chances, Fault
 
 DELAY_S_MAX = 3.0
-SLOW_FACTOR = 50
+SLOW_MESSAGE_FACTOR = 50
 BAD_LINK_LOSS = 0.8
 
 
@@ -109,7 +109,7 @@ class World:
     def _delay(self, source: str, target: str) -> float:
         delay = self.chances.delay_s * self.rng.paretovariate(self.chances.tail)
         if source in self.slow or target in self.slow:
-            delay *= SLOW_FACTOR
+            delay *= SLOW_MESSAGE_FACTOR
         return min(delay, DELAY_S_MAX)
 
     def _arrive(

@@ -45,7 +45,7 @@ COLD_EACH = 24
 
 ABANDONED = 0.02
 ABANDONED_AFTER_S = (0.0, 0.003)
-SIZES_BYTES = ((32, 70), (2_000, 20), (12_000, 8), (200_000, 2))
+VALUE_SIZES_BYTES = ((32, 70), (2_000, 20), (12_000, 8), (200_000, 2))
 REPORT_S = 0.5
 
 
@@ -73,7 +73,7 @@ class ClientKind(Struct, frozen=True):
     keys: tuple[str, ...] = HOT
 
 
-ROLES = (
+CLIENT_KINDS = (
     ClientKind("writer", {"write": 1}),
     ClientKind("reader", {"read": 1}, {"fast_read": True}),
     ClientKind("slow-reader", {"read": 1}, {"fast_read": False}),
@@ -214,7 +214,7 @@ class RecordedClient:
 
     def _next_value(self, size_bytes: int | None) -> bytes:
         self._written += 1
-        sizes, weights = zip(*SIZES_BYTES, strict=True)
+        sizes, weights = zip(*VALUE_SIZES_BYTES, strict=True)
         return value_of(
             f"{self.name}-{self._written}",
             self._chance.choices(sizes, weights)[0] if size_bytes is None else size_bytes,
@@ -231,10 +231,10 @@ async def run_clients(plan: TrafficPlan) -> None:
     over = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, over.set)
     settings = Settings.load(plan.cluster)
-    cold, shares = cold_keys(plan.host), sum(role.share for role in ROLES)
+    cold, shares = cold_keys(plan.host), sum(role.share for role in CLIENT_KINDS)
     with RecordLog(plan.out) as log:
         reporter = asyncio.create_task(keep_reporting(log))
-        kinds = [structs.replace(settings.client, **role.switches) for role in ROLES]
+        kinds = [structs.replace(settings.client, **role.switches) for role in CLIENT_KINDS]
         stores = [await connect(structs.replace(settings, client=client)) for client in kinds]
         clients = [
             RecordedClient(
@@ -244,12 +244,12 @@ async def run_clients(plan: TrafficPlan) -> None:
                 log.add,
                 plan.timeout_s,
             )
-            for role, store in zip(ROLES, stores, strict=True)
+            for role, store in zip(CLIENT_KINDS, stores, strict=True)
         ]
         for key in cold:
             await clients[0].operate("write", key)
         async with asyncio.TaskGroup() as group:
-            for client, role in zip(clients, ROLES, strict=True):
+            for client, role in zip(clients, CLIENT_KINDS, strict=True):
                 group.create_task(
                     client.work(role, cold, shares / role.share / plan.operations_per_s, over)
                 )

@@ -23,20 +23,20 @@ from ares.platform.interpreter import python
 from ares.testing.torture.partition import Direction, Network
 from ares.testing.torture.records import TortureFailed
 
-CLIENTS = ("a", "b")
+CLIENT_SITES = ("a", "b")
 """The hosts of the client processes."""
 
 RECONFIGURERS = "c"
 """The host of the processes that reconfigure."""
 
-READY_S = 60.0
-STOP_S = 5.0
-ETCD = "etcd"
+CLUSTER_READY_S = 60.0
+CLUSTER_STOP_S = 5.0
+ETCD_PROGRAM = "etcd"
 ETCD_READY = b"ready to serve client requests"
 """The text that a member writes after joining."""
 
 CLIENT_PORT, PEER_PORT = 2379, 2380
-_POLL_S = 0.02
+_CLUSTER_POLL_S = 0.02
 _PR_SET_PDEATHSIG = 1
 _LOG_LINES = 12
 
@@ -70,7 +70,7 @@ class Cluster:
         self.deciders = tuple(etcd or settings.members)
         self._etcd = etcd or {}
         self._network = network
-        self.hosts = (*CLIENTS, RECONFIGURERS)
+        self.hosts = (*CLIENT_SITES, RECONFIGURERS)
         self.has_network = network is not None
         self._logs = settings.path.parent / "logs"
         self._children: dict[ServerId, subprocess.Popen[bytes]] = {}
@@ -90,14 +90,14 @@ class Cluster:
         ``slow``: a server with a slow disk.
         """
         loop = asyncio.get_running_loop()
-        begin, deadline = self._spawn(id, slow), loop.time() + READY_S
+        begin, deadline = self._spawn(id, slow), loop.time() + CLUSTER_READY_S
         ready = ETCD_READY if id in self._etcd else f"READY {id} ".encode()
         while ready not in self._said(id, begin):
             if self._children[id].poll() is not None or loop.time() > deadline:
                 raise TortureFailed(
                     f"{id} did not start. The end of its log:\n{self.last_words(id)}"
                 )
-            await asyncio.sleep(_POLL_S)
+            await asyncio.sleep(_CLUSTER_POLL_S)
 
     def inside(self, host: str) -> list[str]:
         """Return the words that begin a command on the place of ``host``."""
@@ -115,7 +115,7 @@ class Cluster:
         """Kill with signal 9, and return when the process is gone."""
         child = self._children.pop(id)
         child.kill()
-        child.wait(STOP_S)
+        child.wait(CLUSTER_STOP_S)
 
     def freeze(self, id: ServerId) -> None:
         self._children[id].send_signal(signal.SIGSTOP)
@@ -246,7 +246,7 @@ def etcd_members(
     Each command starts a member, the first time and again. Each address is of the member's host in
     ``network`` or on loopback. Raises :class:`TortureFailed` without etcd.
     """
-    if shutil.which(ETCD) is None:
+    if shutil.which(ETCD_PROGRAM) is None:
         raise TortureFailed(
             "etcd is not installed (Debian: apt-get install etcd-server): nothing was started"
         )
@@ -275,7 +275,7 @@ def etcd_members(
             "heartbeat-interval": "50",
             "election-timeout": "500",
         }
-        commands[id] = [ETCD, *(f"--{name}={value}" for name, value in options.items())]
+        commands[id] = [ETCD_PROGRAM, *(f"--{name}={value}" for name, value in options.items())]
     return tuple(clients.values()), commands
 
 

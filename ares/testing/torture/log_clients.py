@@ -29,12 +29,12 @@ from ares.testing.torture.records import LogRecorded, name_of, value_of
 from ares.testing.verify.history import Outcome
 from ares.testing.verify.log_history import LogEvent, LogOperation
 
-LOG = "events"
+TORTURED_LOG = "events"
 FIRST_SERVERS = 3
 AT_ONCE_MAX = 30
 BATCH_MAX = 6
 READ_MAX = 50
-KEPT = 150
+KEPT_ENTRIES = 150
 """Entries that a trim leaves, in most cases."""
 
 TRIM_SHARE = 0.02
@@ -42,7 +42,7 @@ PATIENT = 0.8
 """The share of the time limit after which an uncertain append counts as a failure of the cluster.
 """
 
-SIZES_BYTES = ((32, 80), (2_000, 15), (40_000, 4), (400_000, 1))
+ENTRY_SIZES_BYTES = ((32, 80), (2_000, 15), (40_000, 4), (400_000, 1))
 
 
 class LogWorker:
@@ -148,7 +148,7 @@ class LogWorker:
         if self._chance.random() > TRIM_SHARE:
             return await self.tail()
         upto, invoked = (
-            max(0, self._tail - (KEPT if self._chance.random() < 0.9 else 0)),
+            max(0, self._tail - (KEPT_ENTRIES if self._chance.random() < 0.9 else 0)),
             time.monotonic(),
         )
         try:
@@ -208,7 +208,15 @@ class LogWorker:
             self._life += 1
         responded = None if outcome == "unknown" else ended
         event = LogEvent(
-            f"{name}/{life}", "append", LOG, position, invoked, responded, names, outcome, at
+            f"{name}/{life}",
+            "append",
+            TORTURED_LOG,
+            position,
+            invoked,
+            responded,
+            names,
+            outcome,
+            at,
         )
         self._record(LogRecorded(event, ended, error, abandoned))
 
@@ -226,7 +234,7 @@ class LogWorker:
         event = LogEvent(
             name or self._name,
             operation,
-            LOG,
+            TORTURED_LOG,
             position,
             invoked,
             ended,
@@ -242,7 +250,9 @@ class LogWorker:
         problem: Exception,
         position: int | None = None,
     ) -> None:
-        event = LogEvent(self._name, operation, LOG, position, invoked, None, outcome="unknown")
+        event = LogEvent(
+            self._name, operation, TORTURED_LOG, position, invoked, None, outcome="unknown"
+        )
         self._record(LogRecorded(event, time.monotonic(), self._worded(operation, problem)))
 
     def _worded(self, operation: str, problem: Exception) -> str:
@@ -253,11 +263,11 @@ class LogWorker:
 
     def _next_entry(self) -> bytes:
         self._written += 1
-        sizes, weights = zip(*SIZES_BYTES, strict=True)
+        sizes, weights = zip(*ENTRY_SIZES_BYTES, strict=True)
         return value_of(f"{self._name}-{self._written}", self._chance.choices(sizes, weights)[0])
 
 
-ROLES: dict[str, tuple[tuple[str, ...], float]] = {
+LOG_CLIENT_KINDS: dict[str, tuple[tuple[str, ...], float]] = {
     "appender": (("append_one", "append_many_at_once"), 0.3),
     "batcher": (("append_batch", "tail"), 1.0),
     "conditional": (("append_conditionally",), 1.0),
@@ -273,14 +283,17 @@ async def run_log_clients(plan: TrafficPlan) -> None:
     """Work until SIGTERM, and let the operations under way end."""
     over = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, over.set)
-    settings, shares = Settings.load(plan.cluster), sum(share for _, share in ROLES.values())
+    settings, shares = (
+        Settings.load(plan.cluster),
+        sum(share for _, share in LOG_CLIENT_KINDS.values()),
+    )
     with RecordLog(plan.out) as records:
         reporter = asyncio.create_task(keep_reporting(records))
-        stores = [await connect(settings) for _ in ROLES]
+        stores = [await connect(settings) for _ in LOG_CLIENT_KINDS]
         clients: list[LogWorker] = []
         async with asyncio.TaskGroup() as group:
-            for (role, (what, share)), store in zip(ROLES.items(), stores, strict=True):
-                log = await store.log(LOG, timeout_s=plan.timeout_s)
+            for (role, (what, share)), store in zip(LOG_CLIENT_KINDS.items(), stores, strict=True):
+                log = await store.log(TORTURED_LOG, timeout_s=plan.timeout_s)
                 name = f"{plan.host}.{role}"
                 client = LogWorker(
                     name, log, Random(f"{plan.seed} {name}"), records.add, plan.timeout_s
@@ -336,7 +349,9 @@ async def make_log(plan: TrafficPlan) -> None:
     """Make the log of a run."""
     settings = Settings.load(plan.cluster)
     async with connect(settings) as store:
-        await store.log(LOG, Configuration.chain(first_chain(settings)), timeout_s=plan.timeout_s)
+        await store.log(
+            TORTURED_LOG, Configuration.chain(first_chain(settings)), timeout_s=plan.timeout_s
+        )
 
 
 async def run_final_log_reader(plan: TrafficPlan) -> None:
@@ -345,7 +360,7 @@ async def run_final_log_reader(plan: TrafficPlan) -> None:
         async with connect(Settings.load(plan.cluster)) as store:
             client = LogWorker(
                 "final",
-                await store.log(LOG, timeout_s=plan.timeout_s),
+                await store.log(TORTURED_LOG, timeout_s=plan.timeout_s),
                 Random(plan.seed),
                 records.add,
                 plan.timeout_s,

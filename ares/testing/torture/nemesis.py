@@ -41,7 +41,7 @@ from ares.testing.torture.records import (
 BETWEEN_FAULTS_S = (0.1, 1.2)
 BETWEEN_FAULTS_OF_LOG_S = (0.5, 4.0)
 AILING_S = (0.3, 5.0)
-BETWEEN_RECONFIGURATIONS_S = (0.0, 0.6)
+RECONFIGURATIONS_EVERY_S = (0.0, 0.6)
 REIGN_S = (2.0, 8.0)
 """Seconds of a long reign.
 
@@ -421,7 +421,7 @@ class Nemesis:
             self._deadly = reign and self._chance.random() < 0.5
             await asyncio.sleep(
                 min(
-                    self._chance.uniform(*(REIGN_S if reign else BETWEEN_RECONFIGURATIONS_S)),
+                    self._chance.uniform(*(REIGN_S if reign else RECONFIGURATIONS_EVERY_S)),
                     max(0.0, end - self._now()),
                 )
             )

@@ -14,7 +14,7 @@ from typing import Literal
 from ares.testing import namespaces
 from ares.testing.torture.records import TortureFailed
 
-HOSTS_MAX = 250
+NETWORK_HOSTS_MAX = 250
 _NETWORK = "10.77.0"
 
 Direction = Literal["in", "out", "both"]
@@ -28,15 +28,15 @@ def obstacle() -> str | None:
 
 
 class Network:
-    """The network of a run. ``hosts``: their names, at most HOSTS_MAX.
+    """The network of a run. ``hosts``: their names, at most NETWORK_HOSTS_MAX.
 
     Use it as a context manager: at the end all parts are removed, also after a failure.
     """
 
     def __init__(self, hosts: Sequence[str]) -> None:
-        if len(hosts) > HOSTS_MAX:
+        if len(hosts) > NETWORK_HOSTS_MAX:
             raise TortureFailed(
-                f"a network of at most {HOSTS_MAX} hosts can be made, not {len(hosts)}; nothing "
+                f"a network of at most {NETWORK_HOSTS_MAX} hosts can be made, not {len(hosts)}; nothing "
                 "was started"
             )
         self._places = {host: place for place, host in enumerate(hosts, 1)}

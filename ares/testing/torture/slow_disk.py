@@ -1,4 +1,4 @@
-"""A storage server with a slow disk: each call to fdatasync takes up to SLOW_S longer."""
+"""A storage server with a slow disk: each call to fdatasync takes up to SLOW_DISK_S longer."""
 
 import os
 import random
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ares.server.process import run_storage_server
 
-SLOW_S = 0.3
+SLOW_DISK_S = 0.3
 
 
 def serve_slowly(words: str) -> None:
@@ -15,7 +15,7 @@ def serve_slowly(words: str) -> None:
     sync = os.fdatasync
 
     def slowed(descriptor: int) -> None:
-        time.sleep(random.uniform(0, SLOW_S))
+        time.sleep(random.uniform(0, SLOW_DISK_S))
         sync(descriptor)
 
     setattr(os, "fdatasync", slowed)  # noqa: B010 - for the type checker it is not there to be set

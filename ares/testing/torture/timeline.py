@@ -14,9 +14,9 @@ from ares.testing.torture.records import Recorded, Seen, Timeline
 from ares.testing.torture.verdict import Summary, place_of
 from ares.testing.verify.history import Event
 
-KINDS = ("read", "write", "delete", "append", "tail", "follow", "trim")
-OUTCOMES = ("ok", "failed", "unknown", "abandoned")
-STATES = ("up", "dead", "stopped", "partitioned")
+TIMELINE_KINDS = ("read", "write", "delete", "append", "tail", "follow", "trim")
+OPERATION_OUTCOMES = ("ok", "failed", "unknown", "abandoned")
+SERVER_STATES = ("up", "dead", "stopped", "partitioned")
 FINDINGS_MAX = 50
 SHOWN_ENTRIES_MAX = 3
 
@@ -35,9 +35,9 @@ def render(records: Sequence[Recorded[Seen]], timeline: Timeline, summary: Summa
             *summary.liveness_failures,
             *summary.undecided,
         ][:FINDINGS_MAX],
-        "kinds": KINDS,
-        "outcomes": OUTCOMES,
-        "states": STATES,
+        "kinds": TIMELINE_KINDS,
+        "outcomes": OPERATION_OUTCOMES,
+        "states": SERVER_STATES,
         **_clients(records),
         **_processes(timeline),
         "configurations": _configurations(timeline),
@@ -65,8 +65,8 @@ def _clients(records: Sequence[Recorded[Seen]]) -> dict[str, Any]:
         bar = [
             start,
             round(_ms(record.ended) - start, 2),
-            KINDS.index(event.operation),
-            OUTCOMES.index(outcome),
+            TIMELINE_KINDS.index(event.operation),
+            OPERATION_OUTCOMES.index(outcome),
             place_of(event),
         ]
         value = (
@@ -88,7 +88,7 @@ def _processes(timeline: Timeline) -> dict[str, Any]:
     spells: dict[str, list[list[Any]]] = {name: [] for name in names}
     for spell in timeline.spells:
         spells[spell.target].append(
-            [_ms(spell.begin), _ms(spell.end), STATES.index(spell.state), spell.life]
+            [_ms(spell.begin), _ms(spell.end), SERVER_STATES.index(spell.state), spell.life]
         )
     return {"processes": names, "spells": list(spells.values())}
 

@@ -25,14 +25,14 @@ from ares.model.identity import DomainName
 from ares.platform.loop import run
 from ares.testing.torture.clients import TrafficPlan
 from ares.testing.torture.cluster import (
-    CLIENTS,
+    CLIENT_SITES,
     RECONFIGURERS,
     Cluster,
     Helper,
     etcd_ids,
     etcd_members,
 )
-from ares.testing.torture.log_clients import LOG, first_chain
+from ares.testing.torture.log_clients import TORTURED_LOG, first_chain
 from ares.testing.torture.nemesis import Nemesis, NemesisLedger, TorturedLog
 from ares.testing.torture.partition import Network, obstacle
 from ares.testing.torture.reconfigurer import Reconfigurers
@@ -58,7 +58,7 @@ from ares.testing.torture.verdict import (
 from ares.testing.verify.history import dump
 from ares.testing.verify.log_history import dump_log
 
-TIMEOUT_S = 20.0
+TORTURE_TIMEOUT_S = 20.0
 OPERATIONS_PER_S = 160.0
 """Rate limit of all clients together."""
 
@@ -69,7 +69,7 @@ ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 Workload = Literal["objects", "log"]
 DIRECTORY_SERVERS = 3
-STANDSTILL_S = 2.0
+LOG_STANDSTILL_S = 2.0
 """Patience and pauses of a log's moves.
 
 A log takes appends when all servers of the chain are well, and a chain is finalized when all its
@@ -126,7 +126,7 @@ class TortureRun:
         self._cluster = cluster
         self._of_log = options.workload == "log"
         self._reconfigurers = Reconfigurers(
-            self._cluster, STANDSTILL_S if self._of_log else TIMEOUT_S
+            self._cluster, LOG_STANDSTILL_S if self._of_log else TORTURE_TIMEOUT_S
         )
         self._clients: dict[str, Helper] = {}
         self._counts: dict[str, Counts] = {}
@@ -145,7 +145,7 @@ class TortureRun:
                 helper.ask_to_end()
             for name in list(self._clients):
                 await self._end(name)
-            everybody = "".join(CLIENTS)
+            everybody = "".join(CLIENT_SITES)
             await self._start("final-log" if self._of_log else "final", everybody)
             await self._end(everybody)
         finally:
@@ -162,12 +162,12 @@ class TortureRun:
         first, log = settings.initial, None
         identities = {server: self._cluster.identity(server) for server in settings.servers}
         if self._of_log:
-            log = TorturedLog(LOG, spared=first.server_ids)
+            log = TorturedLog(TORTURED_LOG, spared=first.server_ids)
             first = Configuration.chain(
                 Server(server, identity=identities[server]) for server in first_chain(settings)
-            ).at(DomainName(LOG), 0)
-            await self._start("make-log", CLIENTS[0])
-            await self._end(CLIENTS[0])
+            ).at(DomainName(TORTURED_LOG), 0)
+            await self._start("make-log", CLIENT_SITES[0])
+            await self._end(CLIENT_SITES[0])
         self._timeline.reigns_now(first, None)
         ledger, chance = (
             NemesisLedger(first, identities, self._cluster.deciders),
@@ -201,7 +201,7 @@ class TortureRun:
                     host, await self._start("log-clients" if self._of_log else "clients", host)
                 )
             )
-            for host in CLIENTS
+            for host in CLIENT_SITES
         ]
         progress = asyncio.create_task(self._tell(nemesis))
         try:
@@ -218,9 +218,14 @@ class TortureRun:
             str(self._home / f"{role}-{name}.jsonl"),
         )
         plan = TrafficPlan(
-            cluster, name, self._options.seed, OPERATIONS_PER_S / len(CLIENTS), TIMEOUT_S, records
+            cluster,
+            name,
+            self._options.seed,
+            OPERATIONS_PER_S / len(CLIENT_SITES),
+            TORTURE_TIMEOUT_S,
+            records,
         )
-        host = name if name in CLIENTS else CLIENTS[0]
+        host = name if name in CLIENT_SITES else CLIENT_SITES[0]
         helper = await Helper.start(
             self._cluster.inside(host),
             role,
@@ -260,7 +265,7 @@ class TortureRun:
     async def _end(self, name: str) -> None:
         helper = self._clients.pop(name)
         try:
-            async with asyncio.timeout(2 * TIMEOUT_S):
+            async with asyncio.timeout(2 * TORTURE_TIMEOUT_S):
                 while await helper.hear():
                     pass
                 status = await helper.end()
@@ -376,7 +381,7 @@ def _hosts(options: Options) -> list[str]:
         else [f"r{index}" for index in range(options.consensus)]
     )
     servers = options.servers + (DIRECTORY_SERVERS if options.workload == "log" else 0)
-    return [*CLIENTS, RECONFIGURERS, *(f"s{index}" for index in range(servers)), *deciders]
+    return [*CLIENT_SITES, RECONFIGURERS, *(f"s{index}" for index in range(servers)), *deciders]
 
 
 def _cluster(home: Path, options: Options, network: Network | None) -> Cluster:

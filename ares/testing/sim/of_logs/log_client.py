@@ -19,19 +19,25 @@ from ares.sharedlog.log_operations import Follower
 from ares.sharedlog.log_session import LogSession
 from ares.sharedlog.quick_reads import ReadManner
 from ares.testing.sim.invariants import PromiseBroken
-from ares.testing.sim.of_logs.log_plan import LOG, LogClientPlan, LogPlan, LogStep, chain_of
-from ares.testing.sim.simulated_client import FULL, CallerRun, SimCaller
+from ares.testing.sim.of_logs.log_plan import (
+    SIMULATED_LOG,
+    LogClientPlan,
+    LogPlan,
+    LogStep,
+    chain_of,
+)
+from ares.testing.sim.simulated_client import DISK_FULL_ERROR, CallerRun, SimCaller
 from ares.testing.verify.history import Outcome
 from ares.testing.verify.log_history import LogEvent, LogOperation
 
-PATIENCE_S = 100_000.0
+LOG_CLIENT_PATIENCE_S = 100_000.0
 
-KINDS: dict[str, LogOperation] = {
+LOG_OPERATION_KINDS: dict[str, LogOperation] = {
     "append": "append", "append-at": "append", "read": "read", "read-range": "read", "tail": "tail", "follow": "follow", "trim": "trim",
 }  # fmt: skip
 
 
-READS = ("read", "read-range", "read-uncommitted")
+LOG_READS = ("read", "read-range", "read-uncommitted")
 
 
 class LogClientRun(CallerRun, Protocol):
@@ -109,9 +115,9 @@ class LogClient(SimCaller):
         """Make a call of a joint step: reads are of neighbouring positions, the last first."""
         self._count += 1
         number, now, position = self._count, self._world.now, int(self.tail * step.where)
-        position = max(position - place, 0) if step.operation in READS else position
+        position = max(position - place, 0) if step.operation in LOG_READS else position
         self._world.tell(f"{self.name} BEGINS {step.operation} {number} near {position}")
-        kind = KINDS.get(step.operation)
+        kind = LOG_OPERATION_KINDS.get(step.operation)
         entries = (
             tuple(f"{self.name}-{number}-{index}" for index in range(step.entries))
             if kind == "append"
@@ -123,7 +129,7 @@ class LogClient(SimCaller):
             event = LogEvent(
                 f"{self.name}?{number}",
                 kind,
-                LOG,
+                SIMULATED_LOG,
                 position if kind == "trim" else None,
                 now,
                 None,
@@ -140,15 +146,15 @@ class LogClient(SimCaller):
             self.session.append(
                 done, now, [entry.encode() for entry in entries], at, self._run.plan.timeout_s
             )
-        elif step.operation in READS:
+        elif step.operation in LOG_READS:
             upto = position + 10 if step.operation == "read-range" else None
             manner = ReadManner(
                 self.session.operations.reads_from_tail, step.operation == "read-uncommitted"
             )
-            self.session.reads.ask(done, now, position, upto, PATIENCE_S, manner)
+            self.session.reads.ask(done, now, position, upto, LOG_CLIENT_PATIENCE_S, manner)
         else:
             self.session.session.start(
-                self._operation(step, position), step.operation, now, PATIENCE_S, done
+                self._operation(step, position), step.operation, now, LOG_CLIENT_PATIENCE_S, done
             )
 
     def _operation(self, step: LogStep, position: int) -> Operation[Any]:
@@ -190,7 +196,7 @@ class LogClient(SimCaller):
             and isinstance(error, Unavailable)
             and not error.may_have_taken_effect
         )
-        unsent |= isinstance(error, Unavailable) and FULL in str(error)
+        unsent |= isinstance(error, Unavailable) and DISK_FULL_ERROR in str(error)
         if (
             error is not None
             and not unsent
@@ -252,7 +258,7 @@ class LogClient(SimCaller):
             told = LogEvent(
                 client,
                 event.operation,
-                LOG,
+                SIMULATED_LOG,
                 place,
                 event.invoked,
                 now,

@@ -18,13 +18,18 @@ from ares.sharedlog.node import LogNode
 from ares.store.journal.log import LogJournal
 from ares.store.journal.segments import Owner
 from ares.testing.sim.invariants import PromiseBroken
-from ares.testing.sim.journal_server import AGAIN, Process, disk_changes
+from ares.testing.sim.journal_server import CRASHES_AGAIN_SHARE, Process, disk_changes
 from ares.testing.sim.model_disk import ModelDisk, PowerLost
-from ares.testing.sim.of_logs.log_server import TICK_S, LogServer, LogServerRun, SimSender
+from ares.testing.sim.of_logs.log_server import (
+    LOG_SERVER_TICK_S,
+    LogServer,
+    LogServerRun,
+    SimSender,
+)
 from ares.testing.sim.plan import member
 
-DIRECTORY = Path("log")
-LEFT_BYTES_MAX = 4096
+LOG_DIRECTORY = Path("log")
+LOG_LEFT_BYTES_MAX = 4096
 _REPLIES = frozenset([*get_args(ChainReply), Refused])
 
 
@@ -70,7 +75,7 @@ class DiskLogServer(LogServer):
 
     def fill(self) -> None:
         """Fill the disk: almost no bytes are free any more."""
-        self._files.room = self._files.used + self._world.rng.randint(0, LEFT_BYTES_MAX)
+        self._files.room = self._files.used + self._world.rng.randint(0, LOG_LEFT_BYTES_MAX)
 
     def empty(self) -> None:
         """Make room on the disk."""
@@ -96,7 +101,7 @@ class DiskLogServer(LogServer):
             self,
             plan.place_bytes,
         )
-        if world.rng.random() < AGAIN:
+        if world.rng.random() < CRASHES_AGAIN_SHARE:
             self._files.patience = disk_changes(world.rng)
         try:
             self._logs.restore()
@@ -124,7 +129,7 @@ class DiskLogServer(LogServer):
     def _journal(self) -> LogJournal:
         own = member(self.number)
         return LogJournal(
-            DIRECTORY,
+            LOG_DIRECTORY,
             Owner(b"cluster", own.id, own.identity),
             self._process,
             self._files,
@@ -163,7 +168,7 @@ class DiskLogServer(LogServer):
         if self.up and life == self._life:
             self._logs.tick()
             self._look()
-            self._world.after(TICK_S, self._tick, life)
+            self._world.after(LOG_SERVER_TICK_S, self._tick, life)
 
     # -- crashes -----------------------------------------------------------------------------------
 

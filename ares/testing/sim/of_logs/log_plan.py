@@ -10,7 +10,7 @@ from ares.model.configuration import Configuration
 from ares.model.identity import DomainName
 from ares.testing.sim.plan import Chances, Fault, member
 
-LOG = DomainName("events")
+SIMULATED_LOG = DomainName("events")
 STRANGE_EVERY, THEFTS_FIRST, UPGRADES_FIRST = 11, 5, 6
 """Distance between seeds of runs with a thief, and of runs with an upgrade of all servers."""
 
@@ -88,7 +88,7 @@ class LogPlan(Struct, frozen=True):
 
     @property
     def first_chain(self) -> Configuration:
-        return chain_of(self.initial).at(LOG, 0, b"cluster")
+        return chain_of(self.initial).at(SIMULATED_LOG, 0, b"cluster")
 
 
 def chain_of(servers: tuple[int, ...]) -> Configuration:
@@ -244,7 +244,7 @@ def draw_log(seed: int) -> LogPlan:
     return _with_disks(plan) if seed // len(FLAVOURS) % 2 else plan
 
 
-APART: tuple[LogKind, ...] = ("read", "read-uncommitted")
+READ_APART: tuple[LogKind, ...] = ("read", "read-uncommitted")
 
 
 def _with_calls(plan: LogPlan) -> LogPlan:
@@ -255,7 +255,7 @@ def _with_calls(plan: LogPlan) -> LogPlan:
             client,
             steps=tuple(
                 replace(step, calls=rng.choice([1, 1, 2, 3]))
-                if step.ahead or step.operation in APART
+                if step.ahead or step.operation in READ_APART
                 else step
                 for step in client.steps
             ),

@@ -14,7 +14,7 @@ from ares.sharedlog.bound_ids import bound_id
 from ares.testing.sim.invariants import Places, PromiseBroken
 from ares.testing.sim.of_logs.log_client import LogClient
 from ares.testing.sim.of_logs.log_disk_server import DiskLogServer
-from ares.testing.sim.of_logs.log_plan import LOG, LogClientPlan, LogPlan, LogStep
+from ares.testing.sim.of_logs.log_plan import SIMULATED_LOG, LogClientPlan, LogPlan, LogStep
 from ares.testing.sim.of_logs.log_server import LogServer, LogWatch
 from ares.testing.sim.plan import Fault
 from ares.testing.sim.world import SimConsensus, World, name_configuration
@@ -104,7 +104,17 @@ class LogRun:
             names = (seen.client, bound_id(seen.client, seen.secret, ""))
             seen = replace(seen, client=self.world.rng.choice(names), secret=b"")
         self.events.append(
-            LogEvent(entry, "append", LOG, None, self.world.now, None, (entry,), "unknown", None)
+            LogEvent(
+                entry,
+                "append",
+                SIMULATED_LOG,
+                None,
+                self.world.now,
+                None,
+                (entry,),
+                "unknown",
+                None,
+            )
         )
         stolen = replace(
             seen,

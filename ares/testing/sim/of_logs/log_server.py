@@ -19,7 +19,7 @@ from ares.testing.sim.of_logs.log_plan import LogPlan
 from ares.testing.sim.plan import member
 from ares.testing.sim.world import World
 
-TICK_S = 0.05
+LOG_SERVER_TICK_S = 0.05
 
 
 class SimSender(NamedTuple):
@@ -64,7 +64,7 @@ class LogServer:
         self._life = 0
         self._syncing = False
         self._begin()
-        self._world.after(TICK_S * self._world.rng.random(), self._tick, 0)
+        self._world.after(LOG_SERVER_TICK_S * self._world.rng.random(), self._tick, 0)
 
     def _begin(self) -> None:
         server = member(self.number)
@@ -101,7 +101,7 @@ class LogServer:
         if self.up and life == self._life:
             self.node.tick(self._world.now)
             self._put_out()
-            self._world.after(TICK_S, self._tick, life)
+            self._world.after(LOG_SERVER_TICK_S, self._tick, life)
 
     def _put_out(self) -> None:
         facts, messages = self.node.take()
