@@ -4,15 +4,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ares.engine.effects import Operation
-from ares.engine.readiness import Order
+from ares.engine.readiness import ServerOrder
 from ares.model.codec import Frame
 from ares.model.configuration import Configuration
 from ares.model.identity import CallId, ConfigurationId, DomainName, ObjectName, ServerId
 from ares.model.messages import AnyMessage, Element
-from ares.model.tag import Tag, Taken
+from ares.model.tag import Tag, TakenNumbers
 from ares.net.port import Came
+from ares.replica.configuration_state import ConfigurationState
 from ares.replica.group_commit import GroupCommit
-from ares.replica.hosting import Hosting
 
 RELEASE: str
 
@@ -39,7 +39,7 @@ class Served:
     asked: Sequence[tuple[ConfigurationId, int]]
 
 class Entry(tuple[Tag, Element, int]):
-    """A small entry of ``Versions.entries``, made by the core; a tuple for Python."""
+    """A small entry of ``VersionList.entries``, made by the core; a tuple for Python."""
 
 class Server:
     """The server of small reads and writes in ``hosted``.
@@ -48,7 +48,9 @@ class Server:
     :meth:`ares.store.port.Journal.at_hand`.
     """
 
-    def __init__(self, hosted: Mapping[ConfigurationId, Hosting], at_hand: Any = None) -> None: ...
+    def __init__(
+        self, hosted: Mapping[ConfigurationId, ConfigurationState], at_hand: Any = None
+    ) -> None: ...
     def serve(
         self,
         came: Came,
@@ -79,11 +81,11 @@ class Handed:
     deadline: float
     call: int
     configuration: Configuration
-    order: Order | None
+    order: ServerOrder | None
     unasked: bool
     started: float
     answers: dict[ServerId, Any]
-    taken: Taken | None
+    taken: TakenNumbers | None
     before: int
     highest: int | None
 

@@ -34,7 +34,7 @@ from ares.replica.facts import fact_bytes_max
 from ares.server.serving import restored, run_server
 from ares.server.storage_server import StorageServer
 from ares.store.journal.disk import Disk
-from ares.store.journal.log import open_journal
+from ares.store.journal.segment_journal import open_journal
 from ares.store.journal.segments import Owner
 from ares.store.port import Use
 from experiments import ENVIRONMENT

@@ -19,14 +19,14 @@ from pathlib import Path
 
 from ares.client.connect import connect
 from ares.client.manager import Manager
-from ares.cluster.cluster_file import Plan, create
+from ares.cluster.cluster_file import InitPlan, create
 from ares.cluster.settings import Settings
 from ares.model.codec import encode
 from ares.model.identity import CallId, ObjectName
 from ares.model.messages import GetData
 from ares.platform.loop import run
 from ares.testing.fuzz.fuzz_attacks import FUZZ_READY, framed, greeting
-from ares.testing.torture.cluster import Cluster
+from ares.testing.torture.cluster import TortureCluster
 
 MIB = 1024 * 1024
 GIB = 1024 * MIB
@@ -86,7 +86,7 @@ class Server:
 
 def _limited(directory: Path, limits: str) -> Settings:
     path = create(
-        directory, Plan(1, 0, base_port=0, durability="memory", allow_no_faults=True)
+        directory, InitPlan(1, 0, base_port=0, durability="memory", allow_no_faults=True)
     ).path
     path.write_text(f"{path.read_text(encoding='utf-8')}\n[limits]\n{limits}\n", encoding="utf-8")
     return Settings.load(path)
@@ -100,7 +100,7 @@ async def serving(limits: str) -> AsyncIterator[tuple[Server, Manager]]:
     """
     with tempfile.TemporaryDirectory(prefix="ares-experiment-") as directory:
         settings = _limited(Path(directory) / "c", limits)
-        cluster = Cluster(settings, None)
+        cluster = TortureCluster(settings, None)
         try:
             await cluster.start()
             async with connect(settings) as store:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from ares.client.connect import Connecting
+from ares.client.connect import PendingConnection
 from ares.client.manager import Manager
 from ares.cluster.settings import Settings
 from ares.cluster.tables import TracingSettings
@@ -154,7 +154,7 @@ async def measure(
         variants = {name: Variant(name, file) for name in ("off", *GOALS)}
         settings = Settings.load(file)
         stores = {
-            name: await closing.enter_async_context(Connecting(settings, variant.tracer))
+            name: await closing.enter_async_context(PendingConnection(settings, variant.tracer))
             for name, variant in variants.items()
         }
         for number in range(rounds + 1):

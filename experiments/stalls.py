@@ -33,7 +33,7 @@ from pathlib import Path
 
 import msgspec
 
-from ares.cluster.cluster_file import Plan, create
+from ares.cluster.cluster_file import InitPlan, create
 from ares.model.codec import decode_replies, encode
 from ares.model.configuration import Configuration, Server, Status, Successor
 from ares.model.element import sealed
@@ -51,7 +51,6 @@ from ares.model.log_messages import (
 )
 from ares.model.messages import (
     AnyMessage,
-    Bring,
     Describe,
     DescribeConsensus,
     GetData,
@@ -59,6 +58,7 @@ from ares.model.messages import (
     Introduce,
     ListObjects,
     Propose,
+    PullElement,
     PutData,
     TellFinalized,
     Where,
@@ -67,7 +67,7 @@ from ares.model.messages import (
 from ares.model.tag import Tag
 from ares.platform.interpreter import python
 from ares.testing.fuzz.fuzz_attacks import FUZZ_READY, framed, greeting
-from ares.testing.torture.cluster import Cluster, die_with_parent
+from ares.testing.torture.cluster import TortureCluster, die_with_parent
 
 MIB = 1024 * 1024
 PAUSE_S = 0.005
@@ -183,7 +183,7 @@ def _looks_at_rows(target: Target) -> Frames:
 
 def _brought(target: Target) -> Frames:
     id, tag = target.configuration.id, Tag(9, ClientId(9))
-    asked = Bring(CallId(1), id, ObjectName("brought"), tag, 10, target.configuration)
+    asked = PullElement(CallId(1), id, ObjectName("brought"), tag, 10, target.configuration)
     return again([asked] * 4096)
 
 
@@ -398,7 +398,7 @@ class Line(msgspec.Struct):
 class Scene:
     """A running cluster with objects and logs for requests."""
 
-    def __init__(self, cluster: Cluster, durability: str) -> None:
+    def __init__(self, cluster: TortureCluster, durability: str) -> None:
         settings = cluster.settings
         self.durability = durability
         self.cluster = cluster
@@ -514,10 +514,12 @@ def scenes(
 ) -> Iterator[Line]:
     """Yield all lines for servers of this durability."""
     with tempfile.TemporaryDirectory(prefix="ares-experiment-") as directory:
-        plan = Plan(1, 1, base_port=0, security="none", allow_no_faults=True, durability=durability)  # type: ignore[arg-type]
+        plan = InitPlan(
+            1, 1, base_port=0, security="none", allow_no_faults=True, durability=durability
+        )  # type: ignore[arg-type]
         for kind, attackers in itertools.product(kinds, crowds):
             home = Path(directory) / f"{kind}-{attackers}"
-            cluster = Cluster(create(home, plan), None)
+            cluster = TortureCluster(create(home, plan), None)
             try:
                 asyncio.run(cluster.start())
                 scene = Scene(cluster, durability)

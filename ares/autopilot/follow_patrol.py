@@ -12,17 +12,24 @@ import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from ares.autopilot.following import MOVES, MOVING, FollowDecision, FollowPolicy, UsageSeen, usual
+from ares.autopilot.following import (
+    MOVES,
+    MOVING,
+    FollowDecision,
+    FollowPolicy,
+    ObservedUsage,
+    usual,
+)
 from ares.autopilot.lookout import PatrolTools
 from ares.client.store import ObjectStore
 from ares.engine.effects import Operation
 from ares.model.configuration import SERVERS_MAX, Configuration, Server
 from ares.model.errors import AresError
 from ares.model.identity import DomainName, ServerId
-from ares.model.messages import USAGES_MAX, Description, Followed, Usage
+from ares.model.messages import USAGES_MAX, Description, FollowReport, Usage
 from ares.platform import tasks
-from ares.reconfig.mover import Manner
-from ares.reconfig.reconfigure import Reconfigured, advance
+from ares.reconfig.mover import MoveOptions
+from ares.reconfig.reconfigure import ReconfigurationResult, advance
 from ares.reconfig.traversal import read_config
 from ares.reconfig.view import View
 
@@ -78,11 +85,11 @@ class FollowPatrol:
         self._move: asyncio.Task[None] | None = None
         self._moving: DomainName | None = None
 
-    def followed(self) -> tuple[Followed, ...]:
+    def followed(self) -> tuple[FollowReport, ...]:
         """Return the decision about each domain, for a description."""
         shown = sorted(self._decisions.items())[:USAGES_MAX]
         return tuple(
-            Followed(domain, site, decision.word, decision.why)
+            FollowReport(domain, site, decision.word, decision.why)
             for domain, (site, decision) in shown
         )
 
@@ -242,7 +249,7 @@ class FollowPatrol:
         size = max((max(each.bytes, 0) for each in said), default=0) * (
             configuration.k if configuration.dap == "ec" else 1
         )
-        seen = UsageSeen(site, per_s, size, answering=2 * len(said) > configuration.n)
+        seen = ObservedUsage(site, per_s, size, answering=2 * len(said) > configuration.n)
         decision = self._policy.judge(
             domain,
             seen,
@@ -311,8 +318,8 @@ class FollowPatrol:
 
 
 def follow(
-    view: View, last: Configuration, wished: Configuration, manner: Manner
-) -> Operation[Reconfigured | None]:
+    view: View, last: Configuration, wished: Configuration, manner: MoveOptions
+) -> Operation[ReconfigurationResult | None]:
     """Move to ``wished`` if ``last`` is the only active configuration; else return None."""
     yield from read_config(view)
     if view.sequence.active != [last]:

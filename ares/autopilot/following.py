@@ -55,7 +55,7 @@ now. MOVING: a move is under way. FAILED: the last move failed.
 """
 
 
-class UsageSeen(Struct, frozen=True):
+class ObservedUsage(Struct, frozen=True):
     """The result of a look at a domain.
 
     ``site``: the site of all its servers; empty: several sites. ``per_s``: requests a second and
@@ -135,7 +135,7 @@ class FollowPolicy:
     def judge(
         self,
         domain: DomainName,
-        seen: UsageSeen,
+        seen: ObservedUsage,
         room: Callable[[str], str],
         reach: Callable[[str], str] = lambda site: "",
     ) -> FollowDecision:
@@ -208,7 +208,7 @@ class FollowPolicy:
         course.failures += 1
 
 
-def _leader(seen: UsageSeen) -> tuple[str, FollowDecision | None]:
+def _leader(seen: ObservedUsage) -> tuple[str, FollowDecision | None]:
     """Return the site which asks enough for a move, or empty with the reason to stay."""
     if not seen.answering:
         return "", FollowDecision(SILENT, "too few of its servers say who asks for it")

@@ -31,8 +31,8 @@ from ares.engine.phases import RECONFIGURE, phase
 from ares.model.configuration import Configuration, Server
 from ares.model.errors import Uncertain
 from ares.model.identity import DEFAULT_DOMAIN, ConfigurationId, ServerId
-from ares.reconfig.mover import Manner
-from ares.reconfig.reconfigure import Reconfigured, advance, install
+from ares.reconfig.mover import MoveOptions
+from ares.reconfig.reconfigure import ReconfigurationResult, advance, install
 from ares.reconfig.traversal import read_config
 from ares.reconfig.view import View
 
@@ -160,7 +160,7 @@ class Watch:
         }
 
 
-class Sound(Struct, frozen=True):
+class NoAction(Struct, frozen=True):
     """A verdict: no action, or no action yet."""
 
 
@@ -195,7 +195,7 @@ class Stuck(Struct, frozen=True):
     why: str
 
 
-Verdict = Sound | Finish | Replace | Stuck
+Verdict = NoAction | Finish | Replace | Stuck
 
 
 class Roster(Struct, frozen=True):
@@ -240,7 +240,7 @@ def judge(active: list[Configuration], watch: Watch, roster: Roster) -> Verdict:
     gone = [server for server in target.servers if watch.is_gone(server)]
     pending = len(active) > 1
     if not gone and not (pending and target.id in roster.lingering):
-        return Sound()
+        return NoAction()
     for configuration in active:
         absent = [server.id for server in configuration.servers if not watch.is_here(server)]
         if configuration.n - len(absent) < configuration.quorum_size:
@@ -250,12 +250,12 @@ def judge(active: list[Configuration], watch: Watch, roster: Roster) -> Verdict:
             )
             return Stuck(f"{present}: {one_of(absent)} must come back")
     if pending and target.id not in roster.lingering:
-        return Sound()  # another client is at work
+        return NoAction()  # another client is at work
     if not gone:
         return Finish(target)
     changes = _changes(target, gone, watch, roster)
     if not changes and all(map(watch.is_returning, gone)):
-        return Sound()
+        return NoAction()
     if not changes:
         names = ", ".join(server.id for server in gone)
         there = " at its site" if any(roster.site_of(server, target) for server in gone) else ""
@@ -327,7 +327,7 @@ class Reform(Struct, frozen=True):
         )
 
 
-class LogSeen(Struct, frozen=True):
+class ObservedLog(Struct, frozen=True):
     """The state of a log. ``active``: the last finalized chain, and later chains.
 
     ``length``: the wished number of servers in the chain. ``sealed_s``: for how long the last chain
@@ -342,8 +342,8 @@ class LogSeen(Struct, frozen=True):
 
 
 def judge_log(
-    seen: LogSeen, watch: Watch, after_s: float, spares: Sequence[Server]
-) -> Sound | Stuck | FinishMove | Reform:
+    seen: ObservedLog, watch: Watch, after_s: float, spares: Sequence[Server]
+) -> NoAction | Stuck | FinishMove | Reform:
     """Return the verdict on a log.
 
     A single node that is gone stops the appends of its chain: the node is left out, or the first of
@@ -364,12 +364,12 @@ def judge_log(
         )
         return Stuck(f"{why}: {one_of(silent)} must come back")
     if not stopped and len(seen.active) > 1:
-        return FinishMove(last) if seen.pending_s >= after_s else Sound()
+        return FinishMove(last) if seen.pending_s >= after_s else NoAction()
     new = [server for server in spares if all(server.id != member.id for member in kept)][
         : max(seen.length - len(kept), 0)
     ]
     if any(not watch.is_here(server) for server in kept) or not (stopped or new):
-        return Sound()
+        return NoAction()
     wished = Configuration("chain", (*kept[:-1], *new, *kept[-1:]))
     return Reform(
         last, wished, tuple(server.id for server in gone), tuple(server.id for server in new)
@@ -408,8 +408,8 @@ def look_up(view: View) -> Operation[tuple[list[Configuration], str]]:
 
 @phase(RECONFIGURE)
 def mend(
-    view: View, judged: Callable[[list[Configuration]], Verdict], manner: Manner
-) -> Operation[tuple[Verdict, Reconfigured | None]]:
+    view: View, judged: Callable[[list[Configuration]], Verdict], manner: MoveOptions
+) -> Operation[tuple[Verdict, ReconfigurationResult | None]]:
     """Look, judge and act.
 
     A wish follows the judged configurations, or does not take place: a change made by another

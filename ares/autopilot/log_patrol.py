@@ -24,7 +24,7 @@ from datetime import UTC, datetime
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ares.autopilot.judge import FinishMove, LogSeen, Reform, Stuck, Watch, judge_log
+from ares.autopilot.judge import FinishMove, ObservedLog, Reform, Stuck, Watch, judge_log
 from ares.autopilot.lookout import REMOTE_LIST_S, PatrolTools
 from ares.client.shared_log import Log
 from ares.model.configuration import Configuration, Server
@@ -65,7 +65,7 @@ def _now() -> str:
     return f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
-class _Watched(Struct):
+class _WatchedLog(Struct):
     """A log under watch.
 
     ``length``: the wished number of servers in the chain, as decided for ``chain``. ``sealed_at``
@@ -106,7 +106,7 @@ class LogPatrol:
         self._pace_s = settings.log_after_s / LOOKS
         self._watch = Watch(settings.log_after_s, gap_s=2 * self._pace_s)
         self._steady = Watch(settings.after_s, gap_s=2 * self._pace_s)
-        self._logs: dict[DomainName, _Watched] = {}
+        self._logs: dict[DomainName, _WatchedLog] = {}
         self._others: set[DomainName] = set()
         self._left_out: list[tuple[float, ServerId]] = []
         self._turn = asyncio.Semaphore(LOGS_AT_ONCE)
@@ -141,7 +141,7 @@ class LogPatrol:
             or f"watches {len(self._logs)} log{'s' if len(self._logs) > 1 else ''}"
         )
 
-    def _named(self, chosen: Callable[[_Watched], bool]) -> str:
+    def _named(self, chosen: Callable[[_WatchedLog], bool]) -> str:
         names = [name for name, each in self._logs.items() if chosen(each)]
         return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
@@ -235,7 +235,7 @@ class LogPatrol:
             )
             await asyncio.sleep(max(begun + every_s - self._loop.time(), 0.05))
 
-    def _is_due(self, each: _Watched, now: float) -> bool:
+    def _is_due(self, each: _WatchedLog, now: float) -> bool:
         """Return whether a log's nodes are asked now.
 
         Nodes at other sites are asked seldom, if all is well.
@@ -267,11 +267,11 @@ class LogPatrol:
                 continue
             if isinstance(store, Log):
                 first = store.configuration
-                self._logs[name] = _Watched(store, [first], first.id, first.n)
+                self._logs[name] = _WatchedLog(store, [first], first.id, first.n)
             else:
                 self._others.add(name)
 
-    async def _inspect(self, each: _Watched) -> None:
+    async def _inspect(self, each: _WatchedLog) -> None:
         """Take the answers of a log's nodes. With too few answers the known state stays."""
         if each.task is not None and not each.finishing:
             return
@@ -285,7 +285,7 @@ class LogPatrol:
                 return
         self._note(each, sealed)
 
-    def _note(self, each: _Watched, sealed: bool) -> None:
+    def _note(self, each: _WatchedLog, sealed: bool) -> None:
         now, before = self._loop.time(), each.active[-1]
         each.active = [each.store.configuration, *each.store.pending]
         last = each.active[-1]
@@ -303,7 +303,7 @@ class LogPatrol:
 
     # -- actions -----------------------------------------------------------------------------------
 
-    def _see_to(self, name: DomainName, each: _Watched) -> None:
+    def _see_to(self, name: DomainName, each: _WatchedLog) -> None:
         now = self._loop.time()
         if each.task is not None and each.task.done():
             ended, each.task = each.task, None
@@ -313,7 +313,7 @@ class LogPatrol:
         if each.task is not None and not each.finishing:
             return
         since = [now - at if at is not None else 0.0 for at in (each.sealed_at, each.pending_at)]
-        seen = LogSeen(each.active, each.length, *since)
+        seen = ObservedLog(each.active, each.length, *since)
         verdict = judge_log(
             seen, self._watch, self._settings.log_after_s, self._spares(each.active[-1])
         )
@@ -360,7 +360,7 @@ class LogPatrol:
             for id in sorted(there, key=lambda id: (loads[id], id))
         ]
 
-    async def _reform(self, name: DomainName, each: _Watched, verdict: Reform) -> None:
+    async def _reform(self, name: DomainName, each: _WatchedLog, verdict: Reform) -> None:
         log.warning(
             "log %s: %s",
             name,
@@ -400,7 +400,7 @@ class LogPatrol:
         }
         log.info("log %s takes appends again, from position %d on", name, chain.start, extra=more)
 
-    async def _finish(self, name: DomainName, each: _Watched, target: Configuration) -> None:
+    async def _finish(self, name: DomainName, each: _WatchedLog, target: Configuration) -> None:
         try:
             await each.store.operate(
                 lambda operations: operations.finish_move(target), "repair", ACT_S
@@ -418,13 +418,13 @@ class LogPatrol:
             extra={"domain": name},
         )
 
-    def _failed(self, name: DomainName, each: _Watched, error: AresError, what: type) -> None:
+    def _failed(self, name: DomainName, each: _WatchedLog, error: AresError, what: type) -> None:
         each.failure = what
         each.again_at = self._loop.time() + each.wait_s
         each.wait_s = min(2 * each.wait_s, LOG_RETRY_S_MAX)
         self._tell_trouble(name, each, f"{error}; it is tried again")
 
-    def _tell_trouble(self, name: DomainName, each: _Watched, why: str) -> None:
+    def _tell_trouble(self, name: DomainName, each: _WatchedLog, why: str) -> None:
         if why != each.trouble:
             log.warning("nothing can be done for log %s: %s", name, why, extra={"domain": name})
         each.trouble = why

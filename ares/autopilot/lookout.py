@@ -17,8 +17,8 @@ from ares.client.manager import Manager
 from ares.cluster.tables import AutopilotSettings
 from ares.model.configuration import Configuration, Server
 from ares.model.identity import DomainName, ServerId
-from ares.platform.metrics import Autopiloted
-from ares.reconfig.mover import Manner
+from ares.platform.metrics import AutopilotCounters
+from ares.reconfig.mover import MoveOptions
 
 REMOTE_S = 10.0
 """Seconds between two looks at a server of another site."""
@@ -126,8 +126,8 @@ class PatrolTools(NamedTuple):
     lookout: Lookout
     leads: Callable[[], bool]
     settings: AutopilotSettings
-    manner: Manner
+    manner: MoveOptions
     """The way of moving data."""
 
-    counted: Autopiloted
+    counted: AutopilotCounters
     notebook: Notebook

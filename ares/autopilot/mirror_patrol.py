@@ -33,7 +33,7 @@ MIRRORS_NAMED_MAX = 3
 log = logging.getLogger(__name__)
 
 
-class _Followed(Struct):
+class _WatchedMirror(Struct):
     """A mirror under watch.
 
     ``complete_s``: the begin of the last complete pass, on the loop's clock. ``next_at``: the begin
@@ -62,7 +62,7 @@ class MirrorPatrol:
         self._throttle = Throttle(settings.bytes_per_s)
         self._loop = asyncio.get_running_loop()
         self._turn = asyncio.Semaphore(MIRRORS_AT_ONCE)
-        self._mirrors: dict[MirrorName, _Followed] = {}
+        self._mirrors: dict[MirrorName, _WatchedMirror] = {}
         self._trouble = ""
 
     def sentence(self) -> str:
@@ -119,9 +119,9 @@ class MirrorPatrol:
             return
         self._trouble = ""
         for name in names:
-            self._mirrors.setdefault(name, _Followed(name))
+            self._mirrors.setdefault(name, _WatchedMirror(name))
 
-    async def _see_to(self, each: _Followed) -> None:
+    async def _see_to(self, each: _WatchedMirror) -> None:
         async with self._turn:
             began = self._loop.time()
             try:
@@ -144,7 +144,7 @@ class MirrorPatrol:
                 each.next_at = max(began + self._every_s, now + (now - began))
             each.trouble = trouble
 
-    async def _followed(self, each: _Followed) -> str:
+    async def _followed(self, each: _WatchedMirror) -> str:
         """Make a pass, or empty a removed mirror; return the trouble with single objects."""
         mirror = await opened(self._manager, each.name, MIRROR_ASK_S)
         if mirror is None:

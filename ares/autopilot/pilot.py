@@ -26,9 +26,9 @@ from ares.autopilot.handover import Member, Notebook, WatchCounts
 from ares.autopilot.judge import (
     NOTHING_TOLD,
     Finish,
+    NoAction,
     Replace,
     Roster,
-    Sound,
     Stuck,
     Verdict,
     Watch,
@@ -44,15 +44,15 @@ from ares.autopilot.mirror_patrol import MirrorPatrol
 from ares.client.domain_directory import DESCRIBE_S
 from ares.client.shared_log import Log
 from ares.cluster.tables import AutopilotSettings
-from ares.consensus.port import Notes, Unheard
+from ares.consensus.port import NoNotes, Notes
 from ares.model.configuration import Configuration, Server
 from ares.model.errors import AresError, ObjectsStuck
 from ares.model.identity import DIRECTORY_PREFIX, ConfigurationId, DomainName, ServerId
-from ares.model.messages import Followed
+from ares.model.messages import FollowReport
 from ares.platform import tasks
-from ares.platform.metrics import Autopiloted
-from ares.reconfig.mover import Manner, Progress
-from ares.reconfig.reconfigure import Reconfigured
+from ares.platform.metrics import AutopilotCounters
+from ares.reconfig.mover import MoveOptions, Progress
+from ares.reconfig.reconfigure import ReconfigurationResult
 from ares.reconfig.throttle import Throttle
 
 LEADS_S = 1.0
@@ -91,7 +91,7 @@ class Bulletin:
     trouble returns.
     """
 
-    def __init__(self, counted: Autopiloted) -> None:
+    def __init__(self, counted: AutopilotCounters) -> None:
         self.counted = counted
         self._did = ""
         self._doing: dict[DomainName, str] = {}
@@ -162,7 +162,7 @@ class Bulletin:
         """Forget the present action for a domain."""
         self._doing.pop(domain, None)
 
-    def done(self, domain: DomainName, verdict: Verdict, result: Reconfigured) -> None:
+    def done(self, domain: DomainName, verdict: Verdict, result: ReconfigurationResult) -> None:
         """Note that a domain got its configuration."""
         self._ended(domain)
         own = (
@@ -355,7 +355,7 @@ class _Patrol:
                 self._bulletin.trouble(self._silent[domain], domain)
             elif domain in self._stuck and self._loop.time() < self._stuck[domain].again_at:
                 self._bulletin.trouble(self._stuck[domain].why, domain)
-            elif not isinstance(verdict, Sound):
+            elif not isinstance(verdict, NoAction):
                 todo.append(domain)
         return sorted(todo, key=lambda domain: urgency(self._domains[domain], self._watch))
 
@@ -465,14 +465,14 @@ class Autopilot:
         self._lookout, self._leads, self._settings = lookout, leads, settings
         self._patrol: _Patrol | None = None
         self._of_mirrors: MirrorPatrol | None = None
-        self.counted = Autopiloted()
+        self.counted = AutopilotCounters()
         self._tools = PatrolTools(
             lookout,
             leads,
             settings,
-            Manner(Throttle(settings.bytes_per_s), transfer=settings.transfer),
+            MoveOptions(Throttle(settings.bytes_per_s), transfer=settings.transfer),
             self.counted,
-            Notebook(notes or Unheard()),
+            Notebook(notes or NoNotes()),
         )
         self._of_logs = LogPatrol(self._tools)
         self._follows = None if placed is None else FollowPatrol(self._tools, placed)
@@ -494,7 +494,7 @@ class Autopilot:
             )
         )
 
-    def followed(self) -> tuple[Followed, ...]:
+    def followed(self) -> tuple[FollowReport, ...]:
         """Return the decisions about following domains; empty while another member leads."""
         return self._follows.followed() if self._follows is not None else ()
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from ares.cli.local.cluster_commands import Dap
-from ares.cli.options import Common, with_manager
+from ares.cli.options import SharedOptions, with_manager
 from ares.cli.status_command import domain_names, is_of_file
 from ares.cli.terminal import printable, progress_bar, size
 from ares.model.configuration import DELTA_DEFAULT, Algorithm, Configuration
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ares.client.store import ObjectStore
     from ares.cluster.settings import Settings
     from ares.reconfig.mover import Progress
-    from ares.reconfig.reconfigure import Reconfigured
+    from ares.reconfig.reconfigure import ReconfigurationResult
 
 DapOption = Annotated[
     Dap | None,
@@ -108,7 +108,7 @@ class DomainExists(AresError):
 
 
 def create(
-    common: Common,
+    common: SharedOptions,
     name: Annotated[
         str, typer.Argument(metavar="NAME", help="The new domain's name.", show_default=False)
     ],
@@ -160,7 +160,7 @@ def create(
 
 
 def follow(
-    common: Common,
+    common: SharedOptions,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The domain.", show_default=False)],
     off: Annotated[
         bool, typer.Option("--off", help="Let the domain stay at its site from now on.")
@@ -197,7 +197,7 @@ def followed(settings: "Settings") -> str:
 
 
 def ls(
-    common: Common,
+    common: SharedOptions,
     every: Annotated[
         bool, typer.Option("--all", help="List the domains of single files, too.")
     ] = False,
@@ -252,7 +252,7 @@ def ls(
 
 
 def reconfig(
-    common: Common,
+    common: SharedOptions,
     domain: Annotated[
         str | None, typer.Option("--domain", metavar="NAME", help=_DOMAIN_HELP, show_default=False)
     ] = None,
@@ -336,7 +336,7 @@ def reconfig(
 
 
 def move(
-    common: Common,
+    common: SharedOptions,
     name: Annotated[
         str, typer.Argument(metavar="NAME", help="The domain, or log.", show_default=False)
     ],
@@ -383,7 +383,7 @@ def move(
 
 
 def mirror(
-    common: Common,
+    common: SharedOptions,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The domain.", show_default=False)],
     site: Annotated[
         str,
@@ -452,7 +452,7 @@ def _mirror_data(mirror: "Mirror") -> dict[str, Any]:
 
 
 def wished_configuration(
-    common: Common,
+    common: SharedOptions,
     dap: Algorithm | None,
     k: int | None,
     delta: int | None,
@@ -500,7 +500,7 @@ def named_servers(servers: str | None) -> list[str]:
 
 
 async def _move(
-    common: Common,
+    common: SharedOptions,
     store: "ObjectStore | Log",
     wished: Configuration,
     dry_run: bool,
@@ -509,7 +509,7 @@ async def _move(
 ) -> dict[str, Any]:
     """Move a domain and show the progress. ``how``: of objects, see `ObjectStore.reconfigure`."""
     from ares.client.shared_log import Log
-    from ares.reconfig.reconfigure import Reconfigured
+    from ares.reconfig.reconfigure import ReconfigurationResult
 
     before = await store.current()
     if (before.dap == "chain") != (wished.dap == "chain"):
@@ -546,7 +546,7 @@ async def _move(
             "  nothing to do: that is the configuration (`ares-cli reconfig --anyway` moves all "
             "the same)"
         )
-        return outcome | _result(Reconfigured(before, True, 0, 0, 0, []))
+        return outcome | _result(ReconfigurationResult(before, True, 0, 0, 0, []))
     if dry_run:
         say(f"  {_outlook(wished)}")
         say("  nothing was changed (--dry-run)")
@@ -585,7 +585,7 @@ def _outlook(wished: Configuration) -> str:
     )
 
 
-def _result(result: "Reconfigured") -> dict[str, Any]:
+def _result(result: "ReconfigurationResult") -> dict[str, Any]:
     return {
         "ours": result.ours,
         "after": described(result.configuration.domain, result.configuration),
@@ -598,7 +598,7 @@ def _result(result: "Reconfigured") -> dict[str, Any]:
     }
 
 
-def _told(result: "Reconfigured") -> str:
+def _told(result: "ReconfigurationResult") -> str:
     there = f", {result.skipped} were there already" if result.skipped else ""
     if result.configuration.dap == "chain":
         return (

@@ -28,9 +28,9 @@ def main() -> None:
 
 def _run_command(interrupt: Any) -> int:
     """Run the command line. ``interrupt``: the earlier action of SIGINT."""
-    from ares.cli.main import Ending, run
+    from ares.cli.main import TerminationHandler, run
 
-    ending = Ending()
+    ending = TerminationHandler()
     try:
         signal.signal(signal.SIGTERM, ending)
         signal.signal(signal.SIGINT, interrupt)
@@ -46,9 +46,9 @@ def _run_process(process: Callable[[], None]) -> int:
         process()
         return 0
     except (Exception, KeyboardInterrupt) as error:
-        from ares.cli.main import Ending, told
+        from ares.cli.main import TerminationHandler, told
 
-        return told(error, False, Ending())
+        return told(error, False, TerminationHandler())
 
 
 def _process(words: Sequence[str]) -> Callable[[], None] | None:

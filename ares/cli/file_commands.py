@@ -26,14 +26,14 @@ from ares.cli.local_files import (
     local_target,
     telling_interruption,
 )
-from ares.cli.options import Common, with_manager
+from ares.cli.options import SharedOptions, with_manager
 from ares.cli.terminal import Show, parse_seconds, parse_size, printable, progress_bar, size
 from ares.model.errors import AresError, BadInput, ObjectNotFound
 from ares.model.identity import FILE_DOMAINS
 
 if TYPE_CHECKING:
     from ares.client.file import File, FileStat
-    from ares.client.local_copy import LocalName, Remembered
+    from ares.client.local_copy import LocalName, RememberedBases
     from ares.client.manager import Manager
     from ares.fragment.divide import Sizes
     from ares.fragment.read import FileProgress, FileState
@@ -82,13 +82,13 @@ def speaking_of_files() -> Iterator[None]:
         raise NoSuchFile(error.object, error.domain) from None
 
 
-class Access(Struct, frozen=True):
+class FileAccess(Struct, frozen=True):
     """A file, with the base of the local copy; for a stream no base is remembered."""
 
     file: "File"
     domain: str
     copy: "LocalName"
-    remembered: "Remembered"
+    remembered: "RememberedBases"
 
     def keep(self, content: bytes) -> None:
         """Remember the present base of the copy, and the digest of the content."""
@@ -148,12 +148,12 @@ async def open_file(
     *,
     cached: bool = True,
     kind: AskedKind | None = None,
-) -> Access:
+) -> FileAccess:
     """Open the file ``name`` of ``domain`` (``None``: a domain for this file alone).
 
     ``path``: the local copy (``None``: no copy).
     """
-    from ares.client.local_copy import LocalName, Remembered, cache_directory
+    from ares.client.local_copy import LocalName, RememberedBases, cache_directory
     from ares.client.store import ObjectStore
 
     atomic, sizes = kind or AskedKind()
@@ -164,13 +164,15 @@ async def open_file(
             ObjectStore.file(await manager.domain(domain), name, atomic=atomic, sizes=sizes),
             domain,
         )
-    remembered = Remembered(cache_directory(os.environ) if cached and path is not None else None)
+    remembered = RememberedBases(
+        cache_directory(os.environ) if cached and path is not None else None
+    )
     copy = LocalName(manager.configuration.cluster_id, place, name, os.fsencode(path or ""))
     file.state = remembered.recall(copy)
-    return Access(file, place, copy, remembered)
+    return FileAccess(file, place, copy, remembered)
 
 
-async def check_kind(access: Access, kind: AskedKind) -> None:
+async def check_kind(access: FileAccess, kind: AskedKind) -> None:
     """Raise :class:`BadInput` if an existing file has another kind or other sizes than asked for.
 
     Without this check the wish would be ignored in silence.
@@ -372,7 +374,7 @@ BlockSize = Annotated[
 
 
 def put(
-    common: Common,
+    common: SharedOptions,
     file: Annotated[
         Path,
         typer.Argument(
@@ -427,7 +429,7 @@ def put(
             f"{save_conflicts} is not a directory to save conflicts in; nothing was sent"
         )
     asked = AskedKind(atomic, parse_sizes(block_min, block_avg, block_max))
-    begun: list[Access] = []
+    begun: list[FileAccess] = []
     unfinished = (
         f"{printable(name)} has its old content, or new content in some blocks and old content "
         "in the rest (an atomic file: wholly old or wholly new); put it again to finish"
@@ -529,7 +531,7 @@ def _tell_rest(
 
 
 def get(
-    common: Common,
+    common: SharedOptions,
     name: Name,
     file: Annotated[
         Path,
@@ -555,7 +557,7 @@ def get(
     outcome = "no more than a part was printed" if is_stream(file) else f"{file} is as it was"
     with telling_interruption(lambda: outcome), local_target(file) as target:
 
-        async def use(manager: "Manager") -> "tuple[bool, Access, FileState, Transfer]":
+        async def use(manager: "Manager") -> "tuple[bool, FileAccess, FileState, Transfer]":
             access = await open_file(manager, name, domain, target.path, cached=cache)
             known = access.file.state
             with progress_bar("look") as show, speaking_of_files():
@@ -599,7 +601,7 @@ def get(
 
 
 def files(
-    common: Common,
+    common: SharedOptions,
     prefix: Annotated[
         str,
         typer.Argument(
@@ -655,16 +657,18 @@ def files(
         common.report({"files": [_stat_data(one) for one in found]}, "\n".join(lines))
 
 
-def rm(common: Common, name: Name, domain: FileDomain = None) -> None:
-    """Delete the file NAME and its blocks. Remembered bases of local copies are forgotten."""
+def rm(common: SharedOptions, name: Name, domain: FileDomain = None) -> None:
+    """Delete the file NAME and its blocks. RememberedBases bases of local copies are forgotten."""
 
-    async def use(manager: "Manager") -> Access:
-        from ares.client.local_copy import Remembered, cache_directory
+    async def use(manager: "Manager") -> FileAccess:
+        from ares.client.local_copy import RememberedBases, cache_directory
 
         access = await open_file(manager, name, domain)
         with speaking_of_files():
             await access.file.delete()
-        Remembered(cache_directory(os.environ)).forget(access.copy.cluster, access.domain, name)
+        RememberedBases(cache_directory(os.environ)).forget(
+            access.copy.cluster, access.domain, name
+        )
         return access
 
     with telling_interruption(
@@ -678,7 +682,7 @@ def rm(common: Common, name: Name, domain: FileDomain = None) -> None:
 
 
 def collect(
-    common: Common,
+    common: SharedOptions,
     name: Annotated[
         str | None,
         typer.Argument(metavar="[NAME]", help="Only the domain of this file.", show_default=False),

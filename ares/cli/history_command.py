@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from msgspec import to_builtins
 
-from ares.cli.options import Common
+from ares.cli.options import SharedOptions
 from ares.cli.terminal import printable
 from ares.model.errors import BadInput
 
@@ -25,7 +25,7 @@ VIOLATIONS_SHOWN_MAX = 10
 
 
 def check_history(
-    common: Common,
+    common: SharedOptions,
     file: Annotated[
         Path,
         typer.Argument(
@@ -87,7 +87,7 @@ def check_history(
         raise typer.Exit(1)
 
 
-def _check_log_history(common: Common, file: Path, data_read: bytes, tags: bool) -> None:
+def _check_log_history(common: SharedOptions, file: Path, data_read: bytes, tags: bool) -> None:
     """Check the history of a log: total order, real-time order, each append once.
 
     No read or tail may go back (docs/log.md, Histories).

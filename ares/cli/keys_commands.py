@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ares.cli.options import Common
+from ares.cli.options import SharedOptions
 from ares.model.errors import BadInput
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ Out = Annotated[
 ]
 
 
-def new(common: Common, name: Name, role: RoleOption, output: Out = None) -> None:
+def new(common: SharedOptions, name: Name, role: RoleOption, output: Out = None) -> None:
     """Make a key for a client and authorise it.
 
     Servers on this machine know the key at once; copy clients.toml to further machines. The file
@@ -57,7 +57,7 @@ def new(common: Common, name: Name, role: RoleOption, output: Out = None) -> Non
     )
 
 
-def list_(common: Common) -> None:
+def list_(common: SharedOptions) -> None:
     """List the clients that are authorised, with their roles and public keys."""
     from ares.security.clients_file import read_clients
 
@@ -74,7 +74,7 @@ def list_(common: Common) -> None:
     )
 
 
-def revoke(common: Common, name: Name, allow_no_admin: AllowNoAdmin = False) -> None:
+def revoke(common: SharedOptions, name: Name, allow_no_admin: AllowNoAdmin = False) -> None:
     """Take a client off the list: within a second servers on this machine refuse its requests.
 
     They also refuse new connections of the client. Copy the file to all further machines.
@@ -88,7 +88,7 @@ def revoke(common: Common, name: Name, allow_no_admin: AllowNoAdmin = False) -> 
     )
 
 
-def _security(common: Common) -> "SecuritySettings":
+def _security(common: SharedOptions) -> "SecuritySettings":
     settings = common.settings()
     if settings.security is None:
         why = (

@@ -26,7 +26,7 @@ from ares.cli.local_files import (
     standard_output,
     telling_interruption,
 )
-from ares.cli.options import Common, Result, with_manager
+from ares.cli.options import Result, SharedOptions, with_manager
 from ares.cli.terminal import Show, printable, progress_bar, size
 from ares.model.configuration import Configuration
 from ares.model.errors import AppendUncertain, AresError, BadInput, NotWritten, Trimmed
@@ -76,7 +76,10 @@ At = Annotated[
 
 
 def create(
-    common: Common, name: Name, servers: Servers = None, allow_no_faults: AllowNoFaults = False
+    common: SharedOptions,
+    name: Name,
+    servers: Servers = None,
+    allow_no_faults: AllowNoFaults = False,
 ) -> None:
     """Make a log: a totally ordered sequence of entries, kept by a chain of servers.
 
@@ -100,7 +103,7 @@ def create(
 
 
 def append(
-    common: Common,
+    common: SharedOptions,
     name: Name,
     file: Input = STANDARD_STREAM,
     lines: Annotated[
@@ -152,7 +155,7 @@ class AppendTally(Struct):
 
 
 def _append_once(
-    common: Common, name: str, source: BinaryIO, lines: bool, at: int | None
+    common: SharedOptions, name: str, source: BinaryIO, lines: bool, at: int | None
 ) -> AppendTally:
     limit = RECORD_BYTES_MAX if lines else ENTRY_BYTES_MAX
     content = source.read(limit + 1)
@@ -168,7 +171,7 @@ def _append_once(
     return AppendTally(len(entries), position, position + len(entries) - 1)
 
 
-def _append_lines(common: Common, name: str, source: BinaryIO) -> AppendTally:
+def _append_lines(common: SharedOptions, name: str, source: BinaryIO) -> AppendTally:
     """Append lines as they come, many under way at once; only these are in memory."""
     done = AppendTally()
 
@@ -257,7 +260,7 @@ def _batches(lines: list[bytes], before: int) -> Iterable[list[bytes]]:
 
 
 def read(
-    common: Common,
+    common: SharedOptions,
     name: Name,
     position: Position,
     to: Annotated[
@@ -307,14 +310,14 @@ def read(
     _with_log(common, name, use)
 
 
-def tail(common: Common, name: Name) -> None:
+def tail(common: SharedOptions, name: Name) -> None:
     """Print the next position of the log: the number of entries ever appended."""
     position = _with_log(common, name, lambda log: log.tail())
     common.report({"log": name, "tail": position}, f"{position}")
 
 
 def follow(
-    common: Common,
+    common: SharedOptions,
     name: Name,
     first: Annotated[
         int | None,
@@ -348,7 +351,7 @@ def follow(
         _with_log(common, name, use)
 
 
-def trim(common: Common, name: Name, position: Position) -> None:
+def trim(common: SharedOptions, name: Name, position: Position) -> None:
     """Give up the entries below P: their room is given back, and reading them fails."""
     _with_log(common, name, lambda log: log.trim(position))
     common.report(
@@ -356,7 +359,7 @@ def trim(common: Common, name: Name, position: Position) -> None:
     )
 
 
-def stat(common: Common, name: Name) -> None:
+def stat(common: SharedOptions, name: Name) -> None:
     """Show how far the log NAME goes, and the chain that takes its appends."""
     found = _with_log(common, name, lambda log: log.stat())
     chain = found.configuration
@@ -377,7 +380,9 @@ def stat(common: Common, name: Name) -> None:
     )
 
 
-def _with_log(common: Common, name: str, use: "Callable[[Log], Awaitable[Result]]") -> Result:
+def _with_log(
+    common: SharedOptions, name: str, use: "Callable[[Log], Awaitable[Result]]"
+) -> Result:
     """Return the result of ``use`` with the log. Raises :class:`ares.DomainNotFound`."""
 
     async def opened(manager: "Manager") -> Result:

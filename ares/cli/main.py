@@ -34,7 +34,14 @@ from ares.cli.help_page import WIDTH_MAX, GroupPage
 from ares.cli.local import cluster_commands
 from ares.cli.local_files import Interrupted, naming
 from ares.cli.observe import results_commands, top_command, trace_commands
-from ares.cli.options import ALL_OPTIONS, Common, command, say, say_which_core, taking_options
+from ares.cli.options import (
+    ALL_OPTIONS,
+    SharedOptions,
+    command,
+    say,
+    say_which_core,
+    taking_options,
+)
 from ares.model.errors import AresError, BadInput, Uncertain
 from ares.platform import compiled
 from ares.platform.named_files import without_long_hex
@@ -74,7 +81,7 @@ def _print_version(wanted: bool) -> None:
 
 
 def _shared(
-    common: Common,
+    common: SharedOptions,
     version: Annotated[
         bool,
         typer.Option(
@@ -199,7 +206,7 @@ for section, commands in _COMMANDS.items():
         )(function)
 
 
-class Ending:
+class TerminationHandler:
     """A handler of SIGTERM that acts as Ctrl-C.
 
     ``status``: the exit status of an interrupted command.
@@ -218,9 +225,9 @@ class Ending:
         interrupt(signal.SIGINT, frame)
 
 
-def run(arguments: Sequence[str], ending: Ending | None = None) -> int:
+def run(arguments: Sequence[str], ending: TerminationHandler | None = None) -> int:
     """Run a command line, and return the exit status."""
-    as_json, interrupted = "--json" in arguments, ending or Ending()
+    as_json, interrupted = "--json" in arguments, ending or TerminationHandler()
     try:
         with (
             naming("standard output")
@@ -235,7 +242,7 @@ def run(arguments: Sequence[str], ending: Ending | None = None) -> int:
     return status if isinstance(status, int) else 0
 
 
-def told(error: Exception | KeyboardInterrupt, as_json: bool, ending: Ending) -> int:
+def told(error: Exception | KeyboardInterrupt, as_json: bool, ending: TerminationHandler) -> int:
     """Report the end of a command to the user, and return the exit status."""
     match error:
         case typer.TyperException():  # errors of typer: an unknown command or option, a missing argument

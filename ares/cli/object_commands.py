@@ -15,7 +15,7 @@ from ares.cli.local_files import (
     standard_output,
     write_output,
 )
-from ares.cli.options import Common, Result, say, with_manager
+from ares.cli.options import Result, SharedOptions, say, with_manager
 from ares.cli.terminal import printable, size
 from ares.model.errors import BadInput
 from ares.model.identity import DEFAULT_DOMAIN, VALUE_BYTES_MAX
@@ -51,7 +51,7 @@ Raw = Annotated[
 
 
 def write(
-    common: Common,
+    common: SharedOptions,
     key: Key,
     file: Input = STANDARD_STREAM,
     domain: Domain = DEFAULT_DOMAIN,
@@ -68,7 +68,7 @@ def write(
 
 
 def read(
-    common: Common,
+    common: SharedOptions,
     key: Key,
     output: Annotated[
         Path,
@@ -131,7 +131,9 @@ def read(
             out.write(value)
 
 
-def delete(common: Common, key: Key, domain: Domain = DEFAULT_DOMAIN, raw: Raw = False) -> None:
+def delete(
+    common: SharedOptions, key: Key, domain: Domain = DEFAULT_DOMAIN, raw: Raw = False
+) -> None:
     """Delete the object KEY."""
     name = _unescaped(key) if raw else key
     tag = _with_store(common, domain, lambda store: store.delete(name, raw=raw))
@@ -149,7 +151,7 @@ def _unescaped(key: str) -> str:
 
 
 def ls(
-    common: Common,
+    common: SharedOptions,
     prefix: Annotated[
         str,
         typer.Argument(
@@ -177,7 +179,7 @@ def ls(
         common.report({"domain": domain, "prefix": prefix, "keys": names}, "")
 
 
-def stat(common: Common, key: Key, domain: Domain = DEFAULT_DOMAIN) -> None:
+def stat(common: SharedOptions, key: Key, domain: Domain = DEFAULT_DOMAIN) -> None:
     """Show version, size and place of the object KEY without reading it."""
 
     async def use(store: "ObjectStore") -> "tuple[ObjectStat, Configuration]":
@@ -199,7 +201,7 @@ def stat(common: Common, key: Key, domain: Domain = DEFAULT_DOMAIN) -> None:
 
 
 def _with_store(
-    common: Common, domain: str, use: "Callable[[ObjectStore], Awaitable[Result]]"
+    common: SharedOptions, domain: str, use: "Callable[[ObjectStore], Awaitable[Result]]"
 ) -> Result:
     """Return the result of ``use`` with the objects of ``domain``.
 

@@ -1,8 +1,8 @@
 """The shared options of commands, before or after the command's name, and access to the cluster.
 
-An option after the name wins. A command is a function whose first parameter is a :class:`Common`::
+An option after the name wins. A command is a function whose first parameter is a :class:`SharedOptions`::
 
-    def read(common: Common, key: str) -> None:
+    def read(common: SharedOptions, key: str) -> None:
         settings = common.settings()  # the cluster file, with the options laid over it
         ...
         common.report({"key": key, "bytes": size}, f"{size} bytes")
@@ -49,7 +49,7 @@ def _switch(name: str, help: str) -> Any:
     )
 
 
-class Common(Struct, frozen=True):
+class SharedOptions(Struct, frozen=True):
     """The shared options of an invocation; ``None``: not given."""
 
     cluster: Annotated[
@@ -119,7 +119,7 @@ class Common(Struct, frozen=True):
         ),
     ] = None
 
-    def over(self, other: "Common") -> "Common":
+    def over(self, other: "SharedOptions") -> "SharedOptions":
         """Return the given values, completed from ``other``."""
         return structs.replace(
             other,
@@ -161,13 +161,13 @@ class Common(Struct, frozen=True):
         say(json.dumps(data) if self.json else text)
 
 
-_OPTION_TYPES = get_type_hints(Common, include_extras=True)
+_OPTION_TYPES = get_type_hints(SharedOptions, include_extras=True)
 ALL_OPTIONS = tuple(_OPTION_TYPES)
 _CLIENT_OPTIONS = ("timeout_s", *ALL_OPTIONS[4:])
 
 
 def with_manager(
-    common: Common, use: Callable[["Manager"], Awaitable[Result]], as_user: bool = True
+    common: SharedOptions, use: Callable[["Manager"], Awaitable[Result]], as_user: bool = True
 ) -> Result:
     """Return the result of ``use`` with a connection to the cluster of the command line.
 
@@ -213,7 +213,7 @@ def command(
     options: Sequence[str] = ALL_OPTIONS,
     section: str = "Commands",
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Register a command that takes the shared ``options`` (names of :class:`Common`'s fields).
+    """Register a command that takes the shared ``options`` (names of :class:`SharedOptions`'s fields).
 
     ``section`` is the section of the group's help; ``example`` ends the command's own help.
     """
@@ -235,8 +235,8 @@ def taking_options(function: Callable[..., None], options: Sequence[str]) -> Cal
 
     @functools.wraps(function)
     def with_common(ctx: typer.Context, **arguments: Any) -> None:
-        here = Common(**{name: arguments.pop(name) for name in options})
-        ctx.obj = here.over(ctx.obj or Common())
+        here = SharedOptions(**{name: arguments.pop(name) for name in options})
+        ctx.obj = here.over(ctx.obj or SharedOptions())
         function(ctx.obj, **arguments)
 
     own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]

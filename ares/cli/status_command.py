@@ -16,10 +16,10 @@ import typer
 from msgspec import Struct, structs
 
 from ares.cli.local_files import naming
-from ares.cli.observe.chains_seen import ChainsSeen, chains_seen
 from ares.cli.observe.consensus_seen import etcd_outlook, raft_outlook
-from ares.cli.observe.releases_seen import releases, sentence, warning
-from ares.cli.options import Common, with_manager
+from ares.cli.observe.observed_chains import ObservedChains, chains_seen
+from ares.cli.observe.observed_releases import releases, sentence, warning
+from ares.cli.options import SharedOptions, with_manager
 from ares.cli.terminal import printable, size
 from ares.model.configuration import Configuration, Server
 from ares.model.errors import AresError
@@ -32,7 +32,7 @@ from ares.model.identity import (
     ServerId,
     shown,
 )
-from ares.model.messages import ConsensusDescription, Description, Followed, Hosted
+from ares.model.messages import ConfigurationReport, ConsensusDescription, Description, FollowReport
 from ares.model.quorum import NO_ANSWER
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ DISK_IS_FULL = "its disk is full"
 _WORDS = {FORGETFUL: FORGETFUL, DISK_IS_FULL: "has a full disk"}
 
 
-class Standing(Struct, frozen=True):
+class DomainState(Struct, frozen=True):
     """The state of a domain.
 
     ``active``: the last finalized configuration and its planned successors. ``missing``: their
@@ -76,7 +76,7 @@ class Standing(Struct, frozen=True):
     reading: int
     trouble: str
     left: list[ObjectName]
-    log: ChainsSeen | None = None
+    log: ObservedChains | None = None
 
     @property
     def serves(self) -> bool:
@@ -147,7 +147,7 @@ def is_of_file(domain: str) -> bool:
     return domain.startswith(FILE_DOMAINS)
 
 
-def outlook_of_files(standings: Sequence[Standing]) -> str:
+def outlook_of_files(standings: Sequence[DomainState]) -> str:
     """Return a sentence about the domains of all files together."""
     many = (
         f"{len(standings)} domains of single files"
@@ -188,7 +188,9 @@ async def domain_names(manager: "Manager", timeout_s: float | None = None) -> li
     ]
 
 
-async def survey(manager: "Manager", every: bool = True) -> "tuple[ClusterStatus, list[Standing]]":
+async def survey(
+    manager: "Manager", every: bool = True
+) -> "tuple[ClusterStatus, list[DomainState]]":
     """Ask all processes, and return the state of every domain, `default` first.
 
     The survey takes a few seconds at most with any processes down, and raises no error for them.
@@ -198,7 +200,7 @@ async def survey(manager: "Manager", every: bool = True) -> "tuple[ClusterStatus
     status, (stores, troubles, others) = await asyncio.gather(
         manager.status(), _probe(manager, every)
     )
-    known = Known()
+    known = KnownConfigurations()
     marks: dict[ConfigurationId, list[ObjectName]] = {}
     for description in status.servers.values():
         for hosted in description.hosted if description is not None else ():
@@ -255,8 +257,8 @@ def standing_of(
     troubles: Mapping[ServerId, str],
     trouble: str = "",
     left: Sequence[ObjectName] = (),
-    log: ChainsSeen | None = None,
-) -> Standing:
+    log: ObservedChains | None = None,
+) -> DomainState:
     """Return the state of the domain with these configurations.
 
     ``identities``: of answering servers; ``full``: servers with full disks; ``troubles``: of the
@@ -288,7 +290,7 @@ def standing_of(
             )  # a chain takes appends only with all of its servers
     if log is not None and log.sealed:
         margins[-1] = min(margins[-1], -1)
-    return Standing(
+    return DomainState(
         active[0].domain, active, missing, min(margins), min(reading), trouble, list(left), log
     )
 
@@ -313,7 +315,7 @@ def _left_behind(
     return sorted(left)
 
 
-class Known:
+class KnownConfigurations:
     """Known configurations, by domain and index, and the last finalized index of each domain."""
 
     def __init__(self) -> None:
@@ -330,7 +332,7 @@ class Known:
         if finalized:
             self._finalized[domain] = max(index, self._finalized.get(domain, 0))
 
-    def note_hosted(self, hosted: Hosted) -> None:
+    def note_hosted(self, hosted: ConfigurationReport) -> None:
         """Note a server's report."""
         self.note(hosted.configuration, hosted.configuration.index == 0)
         if hosted.successor is not None:
@@ -399,7 +401,7 @@ async def _identities_of_others(
 
 
 def status(
-    common: Common,
+    common: SharedOptions,
     every: Annotated[
         bool, typer.Option("--all", help="Show the domains of single files, too, one by one.")
     ] = False,
@@ -431,7 +433,7 @@ def status(
 
 
 def _as_data(
-    settings: "Settings", found: "ClusterStatus", standings: list[Standing]
+    settings: "Settings", found: "ClusterStatus", standings: list[DomainState]
 ) -> dict[str, Any]:
     from ares.cluster.sites import labels_of, site_of
 
@@ -484,7 +486,7 @@ def autopilot_sentence(settings: "Settings", members: Sequence[ConsensusDescript
     return ", ".join(said) or "no consensus member leads: no server is replaced now"
 
 
-def followed_by(members: Sequence[ConsensusDescription]) -> dict[str, Followed]:
+def followed_by(members: Sequence[ConsensusDescription]) -> dict[str, FollowReport]:
     """Return the leader's decisions about domains that follow their users."""
     return {
         each.domain: each
@@ -542,7 +544,10 @@ def _server_data(description: Description | None, why: str = NO_ANSWER) -> dict[
 
 
 def _show(
-    settings: "Settings", found: "ClusterStatus", standings: list[Standing], files: list[Standing]
+    settings: "Settings",
+    found: "ClusterStatus",
+    standings: list[DomainState],
+    files: list[DomainState],
 ) -> None:
     from rich.console import Console
     from rich.table import Table
@@ -613,9 +618,9 @@ def _show(
 def _show_domains(
     settings: "Settings",
     console: "Console",
-    standings: Sequence[Standing],
-    files: Sequence[Standing],
-    followed: Mapping[str, Followed],
+    standings: Sequence[DomainState],
+    files: Sequence[DomainState],
+    followed: Mapping[str, FollowReport],
 ) -> None:
     from rich.text import Text
 
@@ -672,7 +677,7 @@ def _show_domains(
             )
 
 
-def _colour(standings: Sequence[Standing]) -> str:
+def _colour(standings: Sequence[DomainState]) -> str:
     if not all(standing.serves and standing.margin >= 0 for standing in standings):
         return "red"
     return "green" if all(standing.margin > 0 for standing in standings) else "yellow"
@@ -764,7 +769,7 @@ def _member_cells(member: ConsensusDescription | None) -> list[str]:
 
 
 def consensus_outlook(
-    settings: "Settings", members: list[ConsensusDescription], standings: Iterable[Standing]
+    settings: "Settings", members: list[ConsensusDescription], standings: Iterable[DomainState]
 ) -> str:
     """Return a sentence on decisions and the next possible failure.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from ares.cli.local.cluster_commands import Durability
-from ares.cli.options import Common
+from ares.cli.options import SharedOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +26,7 @@ _FINDINGS_SHOWN_MAX = 10
 
 
 def torture(
-    common: Common,
+    common: SharedOptions,
     minutes: Annotated[
         float,
         typer.Option(
@@ -143,7 +143,7 @@ def _progress(
     return show
 
 
-def _report(common: Common, summary: "Summary", directory: Path) -> None:
+def _report(common: SharedOptions, summary: "Summary", directory: Path) -> None:
     import msgspec
 
     if common.json:

@@ -11,11 +11,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ares.cli.options import Common
+from ares.cli.options import SharedOptions
 from ares.cli.terminal import Show, parse_size, progress_bar, size
 from ares.model.errors import BadInput
 from ares.model.identity import CallId, ServerId
-from ares.model.messages import AnyMessage, Done, Refused, Scrub, ScrubReply, SetLogLevel, Upkeep
+from ares.model.messages import (
+    AnyMessage,
+    Refused,
+    RequestDone,
+    Scrub,
+    ScrubReply,
+    SetLogLevel,
+    Upkeep,
+)
 from ares.model.quorum import NO_ANSWER
 from ares.platform.loop import run
 
@@ -60,7 +68,7 @@ Ask = Callable[[Sequence[ServerId], bool], Awaitable[Replies]]
 """A function that asks servers for their progress, or to begin."""
 
 
-def log_level(common: Common, level: Level, server: Processes = None) -> None:
+def log_level(common: SharedOptions, level: Level, server: Processes = None) -> None:
     """Have servers and consensus members log from LEVEL on, until told otherwise or restarted.
 
     The exit status is 1 if a process does not answer or refuses. In a cluster with keys the command
@@ -85,7 +93,7 @@ def log_level(common: Common, level: Level, server: Processes = None) -> None:
     unchanged = {
         id: f"its level is as it was ({reply})" if isinstance(reply, str) else _complaint(reply)
         for id, reply in replies.items()
-        if not isinstance(reply, Done)
+        if not isinstance(reply, RequestDone)
     }
     data = {
         "level": level,
@@ -99,7 +107,7 @@ def log_level(common: Common, level: Level, server: Processes = None) -> None:
         raise typer.Exit(1)
 
 
-def scrub(common: Common, server: Servers = None, rate: Rate = "") -> None:
+def scrub(common: SharedOptions, server: Servers = None, rate: Rate = "") -> None:
     """Let servers verify all data on their disks now, and repair damage from the other servers.
 
     Servers also do this by themselves. The command ends when all are done. The exit status is 1 if

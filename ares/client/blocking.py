@@ -184,16 +184,16 @@ class Blocking:
         if not _has_asynchronous_methods(kind):
             return result
         return (
-            Scoped(result, self._loop)
+            BlockingContext(result, self._loop)
             if hasattr(kind, "__aexit__")
             else Blocking(result, self._loop)
         )
 
 
-class Scoped(Blocking):
+class BlockingContext(Blocking):
     """The blocking form of an object for ``async with``."""
 
-    def __enter__(self) -> "Scoped":
+    def __enter__(self) -> "BlockingContext":
         self._loop.wait(self._target.__aenter__)
         return self
 

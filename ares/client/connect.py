@@ -12,8 +12,8 @@ from typing import Any, NoReturn
 from msgspec import structs
 
 from ares.client.domain_directory import ClientParts
+from ares.client.domain_locator import DomainLocator, KnownDomains, known_domains_path
 from ares.client.manager import Manager
-from ares.client.whereabouts import KnownDomains, Whereabouts, known_domains_path
 from ares.cluster.settings import Settings
 from ares.cluster.sites import remote_servers, servers_near
 from ares.consensus.port import Consensus
@@ -40,7 +40,7 @@ SITE_VARIABLE = "ARES_SITE"
 """Name of the variable with the client's site."""
 
 
-class Connecting:
+class PendingConnection:
     """The result of :func:`connect`: ``async with connect(...) as store``.
 
     Or ``store = await connect(...)``, and ``await store.close()`` later.
@@ -117,7 +117,7 @@ def manager_of(
     )
 
 
-def whereabouts_of(settings: Settings, remembers: bool = True) -> Whereabouts | None:
+def whereabouts_of(settings: Settings, remembers: bool = True) -> DomainLocator | None:
     """Return the servers and the memory with which a client looks for domains.
 
     None in a cluster without sites. ``remembers``: the memory is kept in a file.
@@ -125,7 +125,7 @@ def whereabouts_of(settings: Settings, remembers: bool = True) -> Whereabouts | 
     if not any(server.site for server in settings.servers.values()):
         return None
     path = known_domains_path(settings.initial.cluster_id, os.environ) if remembers else None
-    return Whereabouts(settings.book(), servers_near(settings), KnownDomains(path))
+    return DomainLocator(settings.book(), servers_near(settings), KnownDomains(path))
 
 
 def decided_by(settings: Settings) -> Callable[[Configuration], bool] | None:
@@ -169,7 +169,7 @@ def connect(
     key: str | Path | None = None,
     *,
     operation_log: str | Path | None = None,
-) -> Connecting:
+) -> PendingConnection:
     """Connect to the cluster of a cluster file.
 
     Raises :class:`ares.BadInput` if the file is not a cluster file.
@@ -199,7 +199,7 @@ def connect(
         settings = structs.replace(
             settings, client=structs.replace(settings.client, operation_log=str(operation_log))
         )
-    return Connecting(settings)
+    return PendingConnection(settings)
 
 
 def settings_of(cluster: str | Path) -> Settings:

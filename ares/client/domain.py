@@ -12,8 +12,8 @@ from ares.model.configuration import Configuration
 from ares.model.errors import BadInput, ConfigurationRefused
 from ares.model.identity import DomainName, ObjectName
 from ares.model.numbers import SECONDS_MAX, is_number, shown_number
-from ares.reconfig.mover import Manner, Progress, Transfer
-from ares.reconfig.reconfigure import Reconfigured, reconfigure
+from ares.reconfig.mover import MoveOptions, Progress, Transfer
+from ares.reconfig.reconfigure import ReconfigurationResult, reconfigure
 from ares.reconfig.throttle import Throttle
 from ares.reconfig.traversal import read_config
 from ares.reconfig.view import View
@@ -101,7 +101,7 @@ class ObjectDomain(Domain):
         bytes_per_s: float | None = None,
         skip_undecodable: bool = False,
         transfer: Transfer = "client",
-    ) -> Reconfigured:
+    ) -> ReconfigurationResult:
         """Move the domain to ``configuration``; any client may call this at any time.
 
         Reads and writes continue during the move. From the decision until the move is final, they
@@ -135,7 +135,7 @@ class ObjectDomain(Domain):
         move = reconfigure(
             self._view,
             await self._identify(configuration),
-            Manner(throttle, skip_undecodable, transfer),
+            MoveOptions(throttle, skip_undecodable, transfer),
         )
         return await self._run(move, f"reconfiguration of {self.name!r}", progress, timeout_s)
 

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import msgspec
 
+from ares.client.domain_locator import DomainLocator
 from ares.client.runner import Runner
 from ares.client.shared_log import Log, Reads
 from ares.client.store import ObjectStore
-from ares.client.whereabouts import Whereabouts
 from ares.consensus.port import Consensus
 from ares.dap.coding import MakeCoding, coding_for
 from ares.engine.effects import Announce, Operation
@@ -75,7 +75,7 @@ class ClientParts(NamedTuple):
     remote: frozenset[ServerId] = frozenset()
     """Servers at other sites, which are asked when the servers at this site do not suffice."""
 
-    whereabouts: Whereabouts | None = None
+    whereabouts: DomainLocator | None = None
     """The places of domains, known to nearby servers and to this machine."""
 
     site: str | None = None
@@ -86,7 +86,7 @@ class DomainDirectory(ObjectStore):
     """The domain `default` of a cluster, which opens the other domains."""
 
     def __init__(self, parts: ClientParts) -> None:
-        self._whereabouts = parts.whereabouts or Whereabouts()
+        self._whereabouts = parts.whereabouts or DomainLocator()
         self._client, self._switches, self._tracer = parts.client, parts.switches, parts.tracer
         self._connect, self._consensus = parts.connect, parts.consensus
         self._decided, self._remote, self._site = parts.decided, parts.remote, parts.site

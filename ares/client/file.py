@@ -23,20 +23,20 @@ from msgspec import Struct
 
 from ares.client.domain import ObjectDomain
 from ares.client.local_copy import (
-    Assembled,
+    AssemblySink,
     LocalCopy,
     Replacing,
     content_of_bytes,
     content_of_file,
 )
 from ares.engine.effects import Operation
-from ares.engine.jobs import About
+from ares.engine.jobs import OperationLabel
 from ares.engine.room import OBJECT_OPERATION_BYTES, UNKNOWN_REPLY_BYTES
 from ares.fragment.block import BlockIds, Genesis, genesis_name
 from ares.fragment.collect import COLLECT_GRACE_S, fm_collect, fm_remove
 from ares.fragment.divide import MIB, Chunk, Content, Divider, Sizes, digest
 from ares.fragment.read import FileProgress, FileState, Sink, fm_read, fm_read_range, read_genesis
-from ares.fragment.replace import Put, fm_put
+from ares.fragment.replace import AtomicPut, fm_put
 from ares.fragment.report import Conflict, WriteReport
 from ares.fragment.shared_memory import WINDOW_BYTES_MAX, Blocks, FileTarget
 from ares.fragment.update import fm_update
@@ -45,7 +45,7 @@ from ares.model.errors import BadInput, ObjectNotFound, Uncertain
 from ares.model.numbers import SECONDS_MAX, is_whole, shown_number
 from ares.model.tag import TAG_ZERO, Tag
 from ares.reconfig.mover import Progress
-from ares.reconfig.reconfigure import Reconfigured
+from ares.reconfig.reconfigure import ReconfigurationResult
 
 Result = TypeVar("Result")
 Data = bytes | bytearray | memoryview | str | os.PathLike[str]
@@ -104,7 +104,7 @@ class File:
         self._atomic = atomic
         self._sizes = sizes
         self._ids = BlockIds(secrets.randbits(64))
-        self._assembled: Assembled | None = None
+        self._assembled: AssemblySink | None = None
 
     async def __aenter__(self) -> "File":
         return self
@@ -120,7 +120,7 @@ class File:
         Reading an unchanged file again moves no data: the content stays in memory as long as this
         object is open.
         """
-        assembled = Assembled(self._assembled)
+        assembled = AssemblySink(self._assembled)
         state = await self._load(assembled, "read", progress, timeout_s)
         self.state, self._assembled = state, assembled
         return assembled.finish()
@@ -280,7 +280,7 @@ class File:
         *,
         progress: Callable[[Progress], None] | None = None,
         timeout_s: float | None = None,
-    ) -> Reconfigured:
+    ) -> ReconfigurationResult:
         """Move the domain of the file (fm-reconfig), with one decision and one pass.
 
         Readers and writers continue during the move.
@@ -316,7 +316,7 @@ class File:
             Genesis(self._ids.life(self.name), atomic, self._sizes, None, ()), TAG_ZERO, ()
         )
 
-    def _put(self, blocks: Blocks) -> Operation[Put]:
+    def _put(self, blocks: Blocks) -> Operation[AtomicPut]:
         """Return a put over :attr:`state`, or over the present file.
 
         Of a file that is not atomic only the genesis block matters.
@@ -328,7 +328,7 @@ class File:
                 base = FileState(msgspec.structs.replace(genesis, parts=()), tag, genesis.parts)
             except ObjectNotFound:
                 base = self._new(True)
-        return Put(target, base)
+        return AtomicPut(target, base)
 
     def _write(
         self, base: FileState, content: Content, mine: bool, blocks: Blocks
@@ -356,7 +356,7 @@ class File:
         key = genesis_name(self.name) if queue else None
         size = OBJECT_OPERATION_BYTES + min(moving, WINDOW_BYTES_MAX)
         return await store.run_on_blocks(
-            make, About(label, self.name, "file "), key, progress, timeout_s, size
+            make, OperationLabel(label, self.name, "file "), key, progress, timeout_s, size
         )
 
 
@@ -405,7 +405,7 @@ class FileWriter:
         self._file = file
         self._mine = mine
         self._timeout_s = timeout_s
-        self._put: Put | None = None
+        self._put: AtomicPut | None = None
         self._divider: Divider | None = None
         self._position = self._offset = 0
         self._under_way: set[asyncio.Task[None]] = set()
@@ -489,14 +489,14 @@ class FileWriter:
                 "with a new one"
             )
 
-    async def _begun(self) -> Put:
+    async def _begun(self) -> AtomicPut:
         if self._put is None:
             await self._file._locate(True)
             self._put = await self._run("put", self._file._put)
             self._divider = Divider(self._put.genesis.sizes)
         return self._put
 
-    async def _send(self, pieces: Iterable[bytes | None]) -> Put:
+    async def _send(self, pieces: Iterable[bytes | None]) -> AtomicPut:
         """Send the blocks completed by these pieces. A failure gives up the whole put.
 
         None as a piece ends the content: the call waits until all blocks have arrived.
@@ -527,7 +527,7 @@ class FileWriter:
         chunks = self._divider.finish() if piece is None else self._divider.feed(piece)
         return [(chunk, digest(chunk)) for chunk in chunks]
 
-    async def _room_for(self, put: Put, more: int) -> None:
+    async def _room_for(self, put: AtomicPut, more: int) -> None:
         """Wait until ``more`` blocks may leave (0: until all blocks have arrived).
 
         Raises the error of a failed block.
@@ -540,7 +540,7 @@ class FileWriter:
                 if error is not None:
                     raise error
 
-    async def _place(self, put: Put, position: int, chunk: Chunk, data: bytes) -> None:
+    async def _place(self, put: AtomicPut, position: int, chunk: Chunk, data: bytes) -> None:
         await self._run(
             "put", lambda _: put.place(position, chunk, lambda _: data), moving=len(data)
         )

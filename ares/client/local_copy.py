@@ -18,7 +18,7 @@ import msgspec
 from blake3 import blake3
 from msgspec import Struct
 
-from ares.fragment.block import Part
+from ares.fragment.block import KnownBlock
 from ares.fragment.divide import Chunk, Content, Sizes, digest, divide
 from ares.fragment.read import FileState, Sink
 from ares.model.errors import BadInput
@@ -71,14 +71,14 @@ def digest_of_file(file: int) -> bytes:
     return whole.digest()
 
 
-class Assembled(Sink):
+class AssemblySink(Sink):
     """A sink that assembles a file in memory from an earlier read and from the changed parts."""
 
-    def __init__(self, before: "Assembled | None" = None) -> None:
+    def __init__(self, before: "AssemblySink | None" = None) -> None:
         self.data = b""
-        self._places: dict[Part, int] = {}
+        self._places: dict[KnownBlock, int] = {}
         self._old = before
-        self._parts: list[Part] = []
+        self._parts: list[KnownBlock] = []
         self._expected_bytes = self._offset = 0
         self._new: BytesIO | None = None
 
@@ -86,10 +86,10 @@ class Assembled(Sink):
         self._parts.clear()
         self._expected_bytes, self._offset, self._new = expected_bytes, 0, None
 
-    def wanted(self, part: Part) -> bool:
+    def wanted(self, part: KnownBlock) -> bool:
         return self._old is None or part not in self._old._places
 
-    def take(self, part: Part, data: memoryview | None) -> None:
+    def take(self, part: KnownBlock, data: memoryview | None) -> None:
         old, position = self._old, len(self._parts)
         as_before = (
             data is None and old is not None and old._parts[position : position + 1] == [part]
@@ -179,10 +179,10 @@ class LocalCopy(Sink):
         self._discard()
         self._same = self._offset = 0
 
-    def wanted(self, part: Part) -> bool:
+    def wanted(self, part: KnownBlock) -> bool:
         return part.length > 0 and part.digest not in self._places
 
-    def take(self, part: Part, data: memoryview | None) -> None:
+    def take(self, part: KnownBlock, data: memoryview | None) -> None:
         if not part.length:
             return
         if (
@@ -330,7 +330,7 @@ def cache_directory(environment: Mapping[str, str]) -> Path | None:
     return Path(base) / "ares" if os.path.isabs(base) else None
 
 
-class Remembered:
+class RememberedBases:
     """The bases of local copies: a small file for each copy in ``directory``.
 
     Without a directory no base is known and no base is kept.

@@ -15,7 +15,7 @@ from ares.client.mirrors import Mirror, fit_for_mirrors, newest_life, remove, st
 from ares.client.shared_log import Log
 from ares.client.stale_reads import StaleValue, read_stale
 from ares.client.store import ObjectStore, checked_prefix
-from ares.engine.jobs import About
+from ares.engine.jobs import OperationLabel
 from ares.fragment.block import genesis_name
 from ares.fragment.divide import Sizes
 from ares.model.configuration import Configuration
@@ -31,7 +31,7 @@ from ares.model.identity import (
 )
 from ares.model.messages import ConsensusDescription, Description
 from ares.reconfig.mover import Progress, Transfer
-from ares.reconfig.reconfigure import Reconfigured
+from ares.reconfig.reconfigure import ReconfigurationResult
 from ares.registers.operations import delete
 
 
@@ -178,7 +178,7 @@ class Manager(DomainDirectory):
         with contextlib.suppress(ObjectNotFound):
             await self._runner.run(
                 delete(self._view, flag),
-                About("delete", flag),
+                OperationLabel("delete", flag),
                 self._timeout(timeout_s),
                 key=(self.name, flag),
             )
@@ -200,7 +200,7 @@ class Manager(DomainDirectory):
         bytes_per_s: float | None = None,
         skip_undecodable: bool = False,
         transfer: Transfer = "client",
-    ) -> Reconfigured:
+    ) -> ReconfigurationResult:
         """Move any domain or log, as the method of the domain or log does.
 
         See :meth:`ObjectStore.reconfigure` and :meth:`ares.Log.reconfigure`.

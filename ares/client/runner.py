@@ -15,9 +15,9 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ares.consensus.port import Consensus
-from ares.dap.primitives import Found
+from ares.dap.primitives import DataResult
 from ares.engine.effects import Agree, Announce, Operation
-from ares.engine.jobs import About, Key, OperationRecorder, Task
+from ares.engine.jobs import Key, OperationLabel, OperationRecorder, Task
 from ares.engine.room import Room, Waiter
 from ares.engine.session import SESSION_TICK_S, Session
 from ares.model.codec import Frame
@@ -227,11 +227,11 @@ class Runner:
 
         The future of a read gets the value.
         """
-        _settle(future, result.value if isinstance(result, Found) else result, error)
+        _settle(future, result.value if isinstance(result, DataResult) else result, error)
 
     def begin(
         self,
-        label: About,
+        label: OperationLabel,
         size: int,
         timeout_s: float,
         start: Callable[..., object],
@@ -267,7 +267,7 @@ class Runner:
         return future
 
     def _done(
-        self, label: About, size: int, future: asyncio.Future[Any]
+        self, label: OperationLabel, size: int, future: asyncio.Future[Any]
     ) -> Callable[[Any, BaseException | None], None]:
         """Return the function to be called once, at the end of the operation."""
         if self._tracer is not None and (traced := self._tracer.begin(label)) is not None:
@@ -281,7 +281,7 @@ class Runner:
         """Continue an operation of :meth:`begin` that waited, with its room or with an error."""
         future, start, label = waiter.future, waiter.start, waiter.label
         assert start is not None, "an operation of begin"
-        assert isinstance(label, About), "an operation of begin"
+        assert isinstance(label, OperationLabel), "an operation of begin"
         if error is not None:
             return _settle(future, None, error)
         now = monotonic()

@@ -14,7 +14,7 @@ from msgspec import Struct
 from ares.client.domain import Domain, Identify
 from ares.client.runner import Runner
 from ares.engine.effects import Operation
-from ares.engine.jobs import About
+from ares.engine.jobs import OperationLabel
 from ares.engine.room import OPERATION_BYTES, UNKNOWN_REPLY_BYTES
 from ares.model.configuration import Configuration
 from ares.model.errors import (
@@ -27,12 +27,12 @@ from ares.model.errors import (
 )
 from ares.model.log_messages import ENTRY_BYTES_MAX, LOG_PIECE_BYTES
 from ares.reconfig.mover import Progress
-from ares.reconfig.reconfigure import Reconfigured
+from ares.reconfig.reconfigure import ReconfigurationResult
 from ares.sharedlog.appending import Appender, Done, Flight
 from ares.sharedlog.entries import check_batch
 from ares.sharedlog.log_operations import FOLLOW_S, Follower, LogOperations, check_position
 from ares.sharedlog.log_session import LogSession
-from ares.sharedlog.quick_reads import ReadManner
+from ares.sharedlog.quick_reads import ReadOptions
 
 Reads = Literal["craq", "cr"]
 """The servers that answer a read: any server, or the tail alone."""
@@ -82,7 +82,10 @@ class Log(Domain):
         super().__init__(runner, session.view, timeout_s, identify)
         self._session = session
         self._from_tail = _is_cr(reads)
-        self._appending, self._reading = About("append", self.name), About("read", self.name)
+        self._appending, self._reading = (
+            OperationLabel("append", self.name),
+            OperationLabel("read", self.name),
+        )
         self._entry_bytes = UNKNOWN_REPLY_BYTES
 
     async def close(self) -> None:
@@ -164,7 +167,7 @@ class Log(Domain):
         back. ``reads``: "craq" asks any server, "cr" the tail. Raises :class:`ares.NotWritten` or
         :class:`ares.Trimmed`.
         """
-        manner = ReadManner(self._from_tail if reads is None else _is_cr(reads), uncommitted)
+        manner = ReadOptions(self._from_tail if reads is None else _is_cr(reads), uncommitted)
         return self._begin_read(position, None, timeout_s, manner, self._entry_bytes)
 
     def read_range(
@@ -177,7 +180,7 @@ class Log(Domain):
         """
         check_position(first)
         check_position(upto)
-        manner = ReadManner(self._from_tail if reads is None else _is_cr(reads))
+        manner = ReadOptions(self._from_tail if reads is None else _is_cr(reads))
         return self._begin_read(first, upto, timeout_s, manner, LOG_PIECE_BYTES)
 
     def _begin_read(
@@ -185,7 +188,7 @@ class Log(Domain):
         first: int,
         upto: int | None,
         timeout_s: float | None,
-        manner: ReadManner,
+        manner: ReadOptions,
         reply_bytes: int,
     ) -> asyncio.Future[Any]:
         check_position(first)
@@ -207,7 +210,7 @@ class Log(Domain):
         timeout_s: float,
         first: int,
         upto: int | None,
-        manner: ReadManner,
+        manner: ReadOptions,
     ) -> None:
         def told(result: Any, error: BaseException | None) -> None:
             if upto is None and error is None:
@@ -287,7 +290,7 @@ class Log(Domain):
         *,
         progress: Callable[[Progress], None] | None = None,
         timeout_s: float | None = None,
-    ) -> Reconfigured:
+    ) -> ReconfigurationResult:
         """Continue the log with another chain.
 
         Appends wait for a moment, and continue when the chain is decided; older entries move from
@@ -307,7 +310,7 @@ class Log(Domain):
             progress,
             timeout_s,
         )
-        return Reconfigured(chain, True, 0, 0, 0, [])
+        return ReconfigurationResult(chain, True, 0, 0, 0, [])
 
     async def operate(
         self,
@@ -324,7 +327,9 @@ class Log(Domain):
         self, operation: Operation[Result], what: str, timeout_s: float | None
     ) -> Coroutine[Any, Any, Result]:
         self._runner.check_loop()
-        return self._runner.run(operation, About(what, self.name), self._timeout(timeout_s))
+        return self._runner.run(
+            operation, OperationLabel(what, self.name), self._timeout(timeout_s)
+        )
 
 
 def _forget_cancelled(appender: Appender, flight: Flight, ended: asyncio.Future[int]) -> None:

@@ -13,8 +13,8 @@ from msgspec import Struct
 from ares.client.domain import Identify, ObjectDomain
 from ares.client.file import File
 from ares.client.runner import Runner
-from ares.dap.primitives import Found
-from ares.engine.jobs import About
+from ares.dap.primitives import DataResult
+from ares.engine.jobs import OperationLabel
 from ares.engine.room import OBJECT_OPERATION_BYTES, SMALL_REPLY_BYTES, UNKNOWN_REPLY_BYTES
 from ares.fragment.block import GENESIS_NAMES
 from ares.fragment.divide import Sizes
@@ -34,7 +34,7 @@ from ares.model.value import TOMBSTONE, Answered
 from ares.reconfig.throttle import Throttle
 from ares.reconfig.view import View
 from ares.registers.coverable import read_versioned, write_versioned
-from ares.registers.mirroring import Copied, Pass
+from ares.registers.mirroring import CopyReport, MirrorPass
 from ares.registers.operations import delete, read, stat, write
 from ares.registers.survey import list_objects
 
@@ -117,7 +117,9 @@ class ObjectStore(ObjectDomain):
                     raise
         name, given = checked_key(key, raw), checked_value(value)
         size = OBJECT_OPERATION_BYTES + len(given)
-        left_s = await self._runner.enter(size, About("write", name), self._timeout(timeout_s))
+        left_s = await self._runner.enter(
+            size, OperationLabel("write", name), self._timeout(timeout_s)
+        )
         try:
             if self._small is not None:
                 future = self._small.write(name, given, None, monotonic(), left_s)
@@ -142,7 +144,7 @@ class ObjectStore(ObjectDomain):
         view = self._view
         return self._runner.run(
             write(view, name, value),
-            About("write", name),
+            OperationLabel("write", name),
             self._timeout(timeout_s),
             key=(view.domain, name),
         )
@@ -181,7 +183,9 @@ class ObjectStore(ObjectDomain):
         """Read with room for as many bytes as the last reply had."""
         name = checked_key(key)
         size = OBJECT_OPERATION_BYTES + self._reply_bytes
-        left_s = await self._runner.enter(size, About("read", name), self._timeout(timeout_s))
+        left_s = await self._runner.enter(
+            size, OperationLabel("read", name), self._timeout(timeout_s)
+        )
         try:
             future: asyncio.Future[Answered] | None = None
             if self._small is not None:
@@ -199,10 +203,10 @@ class ObjectStore(ObjectDomain):
 
     def read_named(
         self, name: ObjectName, timeout_s: float | None = None
-    ) -> Coroutine[Any, Any, Found]:
+    ) -> Coroutine[Any, Any, DataResult]:
         """Read without checks; reserved keys are taken. Return TOMBSTONE for an absent object."""
         return self._runner.run(
-            read(self._view, name), About("read", name), self._timeout(timeout_s)
+            read(self._view, name), OperationLabel("read", name), self._timeout(timeout_s)
         )
 
     async def read_versioned(
@@ -215,7 +219,7 @@ class ObjectStore(ObjectDomain):
         name = checked_key(key)
         found = await self._runner.run(
             read_versioned(self._view, name),
-            About("read", name),
+            OperationLabel("read", name),
             self._timeout(timeout_s),
             size=OBJECT_OPERATION_BYTES + self._reply_bytes,
         )
@@ -248,7 +252,7 @@ class ObjectStore(ObjectDomain):
         given = checked_value(value)
         covered = await self._runner.run(
             write_versioned(self._view, name, given, version),
-            About("write", name),
+            OperationLabel("write", name),
             self._timeout(timeout_s),
             key=(self.name, name),
             size=OBJECT_OPERATION_BYTES + len(given),
@@ -266,7 +270,7 @@ class ObjectStore(ObjectDomain):
         name = checked_key(key, raw)
         return await self._runner.run(
             delete(self._view, name),
-            About("delete", name),
+            OperationLabel("delete", name),
             self._timeout(timeout_s),
             key=(self.name, name),
             size=OBJECT_OPERATION_BYTES,
@@ -280,7 +284,7 @@ class ObjectStore(ObjectDomain):
         name = checked_key(key)
         found = await self._runner.run(
             stat(self._view, name),
-            About("stat", name),
+            OperationLabel("stat", name),
             self._timeout(timeout_s),
             size=OBJECT_OPERATION_BYTES,
         )
@@ -326,13 +330,13 @@ class ObjectStore(ObjectDomain):
         throttle: Throttle,
         *,
         timeout_s: float | None = None,
-    ) -> Copied:
+    ) -> CopyReport:
         """Copy into ``mirror``, in a single pass, the changes that the mirror lacks.
 
         ``began_s``: now, in seconds since 1970. ``timeout_s`` bounds a standstill.
         """
         return await self._run(
-            Pass(self._view, mirror._view, throttle).run(began_s),
+            MirrorPass(self._view, mirror._view, throttle).run(began_s),
             f"copying of {self.name!r}",
             None,
             timeout_s,

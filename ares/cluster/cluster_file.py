@@ -117,7 +117,7 @@ _INITIAL = """
 """
 
 
-class Plan(Struct, frozen=True):
+class InitPlan(Struct, frozen=True):
     """The wishes of a call of `init`.
 
     ``base_port`` 0: free ports are chosen. ``k`` None with "ec": the largest k that survives a
@@ -180,7 +180,7 @@ def check_unused(directory: Path) -> None:
             )
 
 
-def create(directory: Path, plan: Plan) -> Settings:
+def create(directory: Path, plan: InitPlan) -> Settings:
     """Write the cluster file and the secrets of a new cluster into ``directory``.
 
     The directory is made if absent. The directories of the processes are made ready for first
@@ -263,7 +263,7 @@ def largest_k(servers: int) -> int:
     return servers - 2
 
 
-def _configuration(plan: Plan) -> Configuration:
+def _configuration(plan: InitPlan) -> Configuration:
     members = [Server(ServerId(f"s{index}")) for index in range(plan.servers)]
     try:
         if plan.dap == "ec":
@@ -279,7 +279,7 @@ def _configuration(plan: Plan) -> Configuration:
         raise BadInput(str(error)) from error
 
 
-def _text(plan: Plan, keys: Mapping[str, str]) -> str:
+def _text(plan: InitPlan, keys: Mapping[str, str]) -> str:
     """Return the text of the cluster file. ``keys``: the public keys; empty without keys."""
     configuration = _configuration(plan)
     if not plan.host.strip():
@@ -310,7 +310,7 @@ def _text(plan: Plan, keys: Mapping[str, str]) -> str:
     return written(file, remarks)
 
 
-def _file(plan: Plan, keys: Mapping[str, str], configuration: Configuration) -> FileTable:
+def _file(plan: InitPlan, keys: Mapping[str, str], configuration: Configuration) -> FileTable:
     chosen = _free_ports(plan) if plan.base_port == 0 else range(plan.base_port, 1 << 20)
     addresses = (f"{plan.host}:{port}" for port in chosen)
     https = (f"{_HTTP_HOST}:{port}" for port in chosen[len(plan.server_ids) + 2 * plan.consensus :])
@@ -362,7 +362,7 @@ def _file(plan: Plan, keys: Mapping[str, str], configuration: Configuration) -> 
     )
 
 
-def _free_ports(plan: Plan) -> list[int]:
+def _free_ports(plan: InitPlan) -> list[int]:
     """Return free ports, next to each other.
 
     With neighbouring ports two clusters made at the same time are less likely to want the same port
@@ -380,7 +380,7 @@ def _free_ports(plan: Plan) -> list[int]:
     )
 
 
-def free_base_port(plan: Plan) -> int:
+def free_base_port(plan: InitPlan) -> int:
     """Return the first of 7400, 7500, ... from which on all ports of the plan are free.
 
     7400 if ``host`` is another machine's address.
@@ -396,7 +396,7 @@ def free_base_port(plan: Plan) -> int:
     return 0
 
 
-def check_free(plan: Plan) -> None:
+def check_free(plan: InitPlan) -> None:
     """Raise :class:`BadInput` if this machine cannot listen on all addresses of the plan now.
 
     If ``host`` is another machine's address, its ports are unknown and are not checked.
@@ -415,7 +415,7 @@ def check_free(plan: Plan) -> None:
         )
 
 
-def other_ports(plan: Plan) -> str:
+def other_ports(plan: InitPlan) -> str:
     """Return advice on free ports."""
     base = free_base_port(plan)
     found = f"{plan.ports} ports from {base} on are free" if base else "it chooses free ports"

@@ -21,7 +21,7 @@ from ares.security.clients_file import (
     CLIENT_NAME,
     CLIENT_NAME_EXPECTED,
     ROLES,
-    Client,
+    AuthorisedClient,
     alone,
     read_clients,
     write_clients,
@@ -198,13 +198,14 @@ def write_keys(keys: Mapping[str, SecretKey | SigningKey], cluster_directory: Pa
     for id, pair in keys.items():
         write_secret(directory / f"{id}.secret", pair.secret.hex())
     write_clients(
-        directory / CLIENTS_NAME, [Client(FIRST_CLIENT, keys[FIRST_CLIENT].public, Role.ADMIN)]
+        directory / CLIENTS_NAME,
+        [AuthorisedClient(FIRST_CLIENT, keys[FIRST_CLIENT].public, Role.ADMIN)],
     )
 
 
 def authorise(
     security: SecuritySettings, name: str, role: str, secret_path: Path | None = None
-) -> tuple[Client, Path]:
+) -> tuple[AuthorisedClient, Path]:
     """Make a key for a new client and enter the client in the list.
 
     Returns the client and the path of its secret. Raises :class:`BadInput`, with nothing made, for
@@ -230,7 +231,7 @@ def authorise(
                 f"revoke {name}` first; nothing was made"
             )
         pair = SecretKey.generate()
-        client = Client(name, pair.public, ROLES[role])
+        client = AuthorisedClient(name, pair.public, ROLES[role])
         write_secret(path, pair.secret.hex())
         write_clients(security.clients_path, [*clients, client])
     return client, path

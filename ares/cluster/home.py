@@ -63,7 +63,7 @@ _NEW_TEXT = (
 )
 
 
-class Claim(Struct, frozen=True):
+class IdentityClaim(Struct, frozen=True):
     """The identity (32 hex characters) to serve under.
 
     ``lost``: an earlier life of the server ended, and its state is lost.
@@ -181,7 +181,7 @@ def forget_starts(directory: Path) -> None:
     record_of(directory).unlink(missing_ok=True)
 
 
-def claim_identity(directory: Path, identity_of_file: str, forget: bool = False) -> Claim:
+def claim_identity(directory: Path, identity_of_file: str, forget: bool = False) -> IdentityClaim:
     """Return the identity of a server without a store, claimed durably before the return.
 
     Call it with the directory held. The first start claims the identity of the cluster file; every
@@ -198,10 +198,10 @@ def claim_identity(directory: Path, identity_of_file: str, forget: bool = False)
         replace_durably(directory / CLAIM_NAME, f"{identity}\n")
         remember_start(directory, identity_of_file)
         end_newness(directory)
-    return Claim(identity, lost)
+    return IdentityClaim(identity, lost)
 
 
-def store_identity(directory: Path, identity_of_file: str, forget: bool) -> Claim:
+def store_identity(directory: Path, identity_of_file: str, forget: bool) -> IdentityClaim:
     """Return the identity of a server with a store, if the store is present or no start was before.
 
     Call it with the directory held. The store is ``directory``/journal. ``forget``: the store of an
@@ -232,7 +232,7 @@ def store_identity(directory: Path, identity_of_file: str, forget: bool) -> Clai
                 replace_durably(place / CLAIM_NAME, f"{identity}\n")
         remember_start(directory, identity_of_file)
         end_newness(directory)
-    return Claim(identity, forget)
+    return IdentityClaim(identity, forget)
 
 
 def _read_claim(directory: Path) -> str | None:

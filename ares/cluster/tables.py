@@ -66,7 +66,7 @@ No file has this name, and no text of a cluster file has a NUL.
 _log = logging.getLogger(__name__)
 
 
-class Table(Struct, frozen=True, forbid_unknown_fields=True):
+class ClusterFileTable(Struct, frozen=True, forbid_unknown_fields=True):
     """A table of the file: the definition by which the table is read and written.
 
     Paths in a table are relative to the directory of the file.
@@ -77,7 +77,7 @@ class Table(Struct, frozen=True, forbid_unknown_fields=True):
         yield from ()
 
 
-class ClientSettings(Table, frozen=True):
+class ClientSettings(ClusterFileTable, frozen=True):
     """The default behaviour of a client.
 
     The deadline of an operation in seconds, and the additions of ARES II and CoARES to ARES.
@@ -104,7 +104,7 @@ class ClientSettings(Table, frozen=True):
         )
 
 
-class Limits(Table, frozen=True):
+class Limits(ClusterFileTable, frozen=True):
     """Limits of the memory and files used by the clients of a process (docs/limits.md).
 
     These limits depend on the number of clients and on the memory of the machine. ``connections``:
@@ -133,7 +133,7 @@ class Limits(Table, frozen=True):
             )
 
 
-class AutopilotSettings(Table, frozen=True):
+class AutopilotSettings(ClusterFileTable, frozen=True):
     """The table of the autopilot, which replaces dead servers (docs/autopilot.md).
 
     ``after_s``: the silence after which a server counts as dead. ``every_s``: the time between two
@@ -199,7 +199,7 @@ class AutopilotSettings(Table, frozen=True):
         )
 
 
-class ScrubSettings(Table, frozen=True):
+class ScrubSettings(ClusterFileTable, frozen=True):
     """The verification of data on a server's disk: hours between scrubs, and rate (docs/store.md).
 
     0 hours: a server scrubs only when asked.
@@ -221,7 +221,7 @@ class ScrubSettings(Table, frozen=True):
         )
 
 
-class LogSettings(Table, frozen=True):
+class LogSettings(ClusterFileTable, frozen=True):
     """The rate at which a server fetches old entries of logs whose chains it joins (docs/log.md).
 
     The rate is for all logs of the server together.
@@ -237,7 +237,7 @@ class LogSettings(Table, frozen=True):
         )
 
 
-class TracingSettings(Table, frozen=True):
+class TracingSettings(ClusterFileTable, frozen=True):
     """The destination of traces (docs/tracing.md).
 
     OpenTelemetry's variables take precedence over this table (ares/tracing/variables.py).
@@ -272,7 +272,7 @@ def is_exporter(exporter: str) -> bool:
     )
 
 
-class ServerSettings(Table, frozen=True):
+class ServerSettings(ClusterFileTable, frozen=True):
     """A storage server: its address (``host:port``), identity (32 hex characters) and directory.
 
     ``http``: the address of its monitor (ares/server/monitor.py); empty: no monitor. ``site``: its
@@ -297,7 +297,7 @@ class ServerSettings(Table, frozen=True):
         )
 
 
-class MemberSettings(Table, frozen=True):
+class MemberSettings(ClusterFileTable, frozen=True):
     """A consensus member: its addresses for clients and members, its directory, its monitor.
 
     ``address``: for clients. ``raft``: for members. ``http`` and ``site``: as of a server.
@@ -316,7 +316,7 @@ class MemberSettings(Table, frozen=True):
         yield _of_name("site", self.site or "none")
 
 
-class EtcdTable(Table, frozen=True, rename={"password_path": "password"}):
+class EtcdTable(ClusterFileTable, frozen=True, rename={"password_path": "password"}):
     """The way to an etcd cluster: its members' addresses for clients, and the prefix of all keys.
 
     Addresses are ``host:port``. With ``ca`` (PEM) connections are TLS; ``certificate`` and ``key``
@@ -395,7 +395,7 @@ class EtcdSettings(EtcdTable, frozen=True, kw_only=True):
             refuse(self.file, f"etcd.{key}", f"{shown(path)} cannot be read: {error.strerror}")
 
 
-class InitialTable(Table, frozen=True):
+class InitialTable(ClusterFileTable, frozen=True):
     """The first configuration of the domain `default`."""
 
     dap: str
@@ -422,7 +422,7 @@ class InitialTable(Table, frozen=True):
         )
 
 
-class FileTable(Table, frozen=True, kw_only=True):
+class FileTable(ClusterFileTable, frozen=True, kw_only=True):
     """The whole file, in the order of writing."""
 
     format: int
@@ -494,7 +494,7 @@ class FileTable(Table, frozen=True, kw_only=True):
             SITES_BEAT_S if len({member.site for member in self.consensus}) > 1 else BEAT_S_DEFAULT
         )
 
-    def tables(self) -> Iterator[tuple[str, Table]]:
+    def tables(self) -> Iterator[tuple[str, ClusterFileTable]]:
         """Yield this table and the tables in it, each with a key path.
 
         Tables of an array count from 0, as in ``server[0]``.
@@ -502,7 +502,7 @@ class FileTable(Table, frozen=True, kw_only=True):
         yield "", self
         for name in self.__struct_fields__:
             value = getattr(self, name)
-            if isinstance(value, Table):
+            if isinstance(value, ClusterFileTable):
                 yield name, value
             elif isinstance(value, list):
                 yield from ((f"{name}[{index}]", table) for index, table in enumerate(value))
@@ -551,7 +551,7 @@ _TABLE_KINDS = {"": FileTable} | {
     name: kind
     for name, hint in FileTable.__annotations__.items()
     for kind in (hint, *get_args(hint))
-    if isinstance(kind, type) and issubclass(kind, Table)
+    if isinstance(kind, type) and issubclass(kind, ClusterFileTable)
 }
 """The tables of a file by name, in the order of writing."""
 
@@ -641,7 +641,7 @@ def written(file: FileTable, remarks: Mapping[str, str]) -> str:
     return "".join(parts)
 
 
-def lines(table: Table, remarks: Mapping[str, str] = MappingProxyType({})) -> str:
+def lines(table: ClusterFileTable, remarks: Mapping[str, str] = MappingProxyType({})) -> str:
     """Return the keys of a table that differ from their defaults, with values.
 
     If no key differs, all keys. Tables in the table are left out.

@@ -23,13 +23,13 @@ from ares.model.messages import (
     ConsensusReply,
     ConsensusRequest,
     DescribeConsensus,
-    Done,
-    Followed,
+    FollowReport,
     GetHint,
     Hint,
     Propose,
     Reason,
     Refused,
+    RequestDone,
     SetLogLevel,
     TellFinalized,
     Undecided,
@@ -37,7 +37,7 @@ from ares.model.messages import (
 from ares.net.port import Listener, Sender
 from ares.platform import tasks
 from ares.platform.logs import set_level
-from ares.platform.metrics import Autopiloted
+from ares.platform.metrics import AutopilotCounters
 from ares.platform.release import version
 from ares.security.roles import Admission
 
@@ -64,11 +64,11 @@ class Pilot(Protocol):
     def sentence(self) -> str:
         """Return a sentence about its present or last action."""
 
-    def followed(self) -> tuple[Followed, ...]:
+    def followed(self) -> tuple[FollowReport, ...]:
         """Return its decisions about the domains that follow their users."""
 
     @property
-    def counted(self) -> Autopiloted:
+    def counted(self) -> AutopilotCounters:
         """Return the same in numbers."""
 
     async def run(self) -> None:
@@ -105,7 +105,7 @@ class ConsensusHost:
         """
         return await self._listener.serve(self._handle)
 
-    async def describe(self) -> tuple[ConsensusDescription, int, int, Autopiloted | None]:
+    async def describe(self) -> tuple[ConsensusDescription, int, int, AutopilotCounters | None]:
         """Return the member's description and counters.
 
         The counters are the requests under way, the attempts to connect with an unknown key, and
@@ -189,7 +189,7 @@ class ConsensusHost:
             del self._of_client[sender]
 
     async def _serve(self, sender: Sender, request: ConsensusRequest) -> None:
-        reply: ConsensusReply | Refused | Done
+        reply: ConsensusReply | Refused | RequestDone
         try:
             reply = await self._answer(request)
         except ConsensusUnavailable as error:
@@ -203,7 +203,7 @@ class ConsensusHost:
             reply = Undecided(request.call, "an internal error; its log has the details")
         self._listener.reply(sender, [reply])
 
-    async def _answer(self, request: ConsensusRequest) -> ConsensusReply | Done:
+    async def _answer(self, request: ConsensusRequest) -> ConsensusReply | RequestDone:
         match request:
             case Propose(call, configuration, proposer):
                 return replace(
@@ -220,7 +220,7 @@ class ConsensusHost:
                 return replace(description, call=call)
             case SetLogLevel(call, level):
                 set_level(level)
-                return Done(call)
+                return RequestDone(call)
 
 
 def _out_of_bounds(request: ConsensusRequest) -> str:

@@ -56,7 +56,7 @@ class Notes(Protocol):
         """Return the last note of each other member, with the seconds since its arrival."""
 
 
-class Unheard:
+class NoNotes:
     """Notes of a member without other members."""
 
     def tell(self, note: bytes) -> None:

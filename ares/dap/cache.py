@@ -17,7 +17,7 @@ TAGS_MAX = 65_536
 CACHED_BYTES_MAX = 64 * 1024 * 1024
 
 
-class Memory:
+class ClientCache:
     """A bounded memory: TAGS_MAX objects and ``value_bytes_max`` of values; oldest go first.
 
     Forgetting costs a transfer, never correctness.

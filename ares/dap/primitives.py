@@ -1,7 +1,7 @@
 """The client half of both DAPs: get-tag, get-data and put-data on a configuration (Alg. 3).
 
 ABD-DAP is EC-DAP with k = 1, whole values for elements and Lists of length 1: the same quorum, the
-same maximum, the same rounds. Only the coding and the capacity of a List (ares/dap/list.py) differ,
+same maximum, the same rounds. Only the coding and the capacity of a List (ares/dap/version_list.py) differ,
 and this class serves both.
 
 Where the published EC-DAP sends delta + 1 elements from every server, get-data asks k servers for
@@ -23,10 +23,17 @@ from collections.abc import ValuesView
 from msgspec import Struct
 
 from ares.dap.coding import MakeCoding, coding_for
-from ares.dap.reading import UNTIL_DEADLINE, DataReplies, Effort, Looks, Reading, patience_s
+from ares.dap.reading import (
+    UNTIL_DEADLINE,
+    DataReplies,
+    DecodeAttempts,
+    Reading,
+    RetryPolicy,
+    patience_s,
+)
 from ares.engine.effects import Gather, Operation, Pause
 from ares.engine.phases import PUT_DATA, phase
-from ares.engine.readiness import Order, Readiness
+from ares.engine.readiness import Readiness, ServerOrder
 from ares.model.configuration import Configuration, Successor, latest_named
 from ares.model.element import sealed
 from ares.model.errors import DecodeFailed, Unavailable, Undecodable
@@ -43,7 +50,7 @@ from ares.model.messages import (
     TagReply,
 )
 from ares.model.tag import TAG_ZERO, Tag
-from ares.model.value import LOST, TOMBSTONE, WITHHELD, Answered, Mark, Value
+from ares.model.value import LOST, TOMBSTONE, WITHHELD, Answered, NoBytes, Value
 
 FOLLOW_UP_S = 0.5
 FAR_S = 0.1
@@ -58,7 +65,7 @@ _MARKS: dict[int, Answered] = {DELETED: TOMBSTONE, LEFT: LOST}
 _LENGTHS = {TOMBSTONE: DELETED, LOST: LEFT}
 
 
-class Found(Struct, frozen=True, gc=False):
+class DataResult(Struct, frozen=True, gc=False):
     """The result of get-data in a configuration.
 
     ``highest``: the highest tag named by any server, for a writer. ``length``: bytes of the whole
@@ -78,7 +85,7 @@ class Found(Struct, frozen=True, gc=False):
     lasting: bool = False
 
 
-class FoundTag(Struct, frozen=True, gc=False):
+class TagResult(Struct, frozen=True, gc=False):
     """The result of get-tag or of put-data in a configuration."""
 
     tag: Tag
@@ -109,7 +116,7 @@ class DataAccess:
         """
 
     @phase("GetTag")
-    def get_tag(self, object: ObjectName) -> Operation[FoundTag]:
+    def get_tag(self, object: ObjectName) -> Operation[TagResult]:
         """Return the highest tag at a quorum (Alg. 3:2-8)."""
         configuration = self.configuration
         order = self._readiness.order(configuration)
@@ -121,11 +128,14 @@ class DataAccess:
         for reply in replies:
             if reply.tag > tag:
                 tag = reply.tag
-        return FoundTag(tag, latest_named(replies))
+        return TagResult(tag, latest_named(replies))
 
     def get_version(
-        self, object: ObjectName, carry: Successor | None = None, effort: Effort = UNTIL_DEADLINE
-    ) -> Operation[Found]:
+        self,
+        object: ObjectName,
+        carry: Successor | None = None,
+        effort: RetryPolicy = UNTIL_DEADLINE,
+    ) -> Operation[DataResult]:
         """Run get-data without the value and return tag and length.
 
         ``value`` is WITHHELD, unless the value is small and came along. ``carry``: rule R1, servers
@@ -140,9 +150,9 @@ class DataAccess:
         carry: Successor | None = None,
         held: Tag | None = None,
         confirming: bool = False,
-        effort: Effort = UNTIL_DEADLINE,
+        effort: RetryPolicy = UNTIL_DEADLINE,
         needed: int | None = None,
-    ) -> Operation[Found]:
+    ) -> Operation[DataResult]:
         """Return the newest version settled by a quorum, and its value (Alg. 3:9-22).
 
         ``held``: a version whose value the client has; if no version is newer, no value travels and
@@ -155,7 +165,7 @@ class DataAccess:
         ``effort``; :class:`DecodeFailed` when the deadline comes first.
         """
         needed = self.coding.k if needed is None else needed
-        looks: Looks | None = None
+        looks: DecodeAttempts | None = None
         while True:
             order = self._readiness.order(
                 self.configuration, self.holding_value if self.large else 0
@@ -180,7 +190,7 @@ class DataAccess:
                     named = yield from self._fetch(object, reading, answers, carry)
                     if reading.complete:
                         return self._found(reading, answers)
-                looks, held = looks or Looks(effort), None
+                looks, held = looks or DecodeAttempts(effort), None
                 yield Pause(looks.fail(reading, answers, named), retry=not effort.looks_max)
             except Unavailable as error:
                 if looks is None:
@@ -192,10 +202,12 @@ class DataAccess:
                 raise DecodeFailed(object, why) from error
 
     @phase(PUT_DATA)
-    def put_data(self, object: ObjectName, tag: Tag, value: Value) -> Operation[FoundTag]:
+    def put_data(self, object: ObjectName, tag: Tag, value: Value) -> Operation[TagResult]:
         """Store a version at a quorum (Alg. 3:23-31)."""
         id = self.configuration.id
-        length, whole = (_LENGTHS[value], b"") if isinstance(value, Mark) else (len(value), value)
+        length, whole = (
+            (_LENGTHS[value], b"") if isinstance(value, NoBytes) else (len(value), value)
+        )
         if self.configuration.dap == "abd":
             element = sealed(id, object, tag, 0, length, () if length < 0 else (whole,))
             answers = yield Gather(
@@ -209,13 +221,13 @@ class DataAccess:
             answers = yield Gather(
                 self.configuration, _puts, "put-data", arguments=(id, object, tag, elements)
             )
-        return FoundTag(tag, latest_named(answers.values()))
+        return TagResult(tag, latest_named(answers.values()))
 
     def _queries(
         self,
         call: CallId,
         object: ObjectName,
-        order: Order,
+        order: ServerOrder,
         needed: int,
         carry: Successor | None,
         held: Tag | None,
@@ -272,10 +284,10 @@ class DataAccess:
                 reading.keep(reply.element)
         return more
 
-    def _found(self, reading: Reading, answers: DataReplies) -> Found:
+    def _found(self, reading: Reading, answers: DataReplies) -> DataResult:
         highest = reading.highest(answers)
         if reading.withheld:
-            return Found(
+            return DataResult(
                 TAG_ZERO,
                 WITHHELD,
                 DELETED,
@@ -293,7 +305,7 @@ class DataAccess:
             value = self._decoded(reading, tag, length)
         confirmed = reading.confirmed(answers)
         lasting = confirmed and reading.lasting(answers)
-        return Found(
+        return DataResult(
             tag,
             value,
             length,

@@ -210,7 +210,7 @@ LOOKS_ALIKE = 8
 READ_PAUSE_S_MAX = 1.0
 
 
-class Effort(Struct, frozen=True):
+class RetryPolicy(Struct, frozen=True):
     """The limits of the looks of a get-data.
 
     ``looks_max``: number of looks, proven or not; 0: until the deadline. ``wait_s``: seconds a look
@@ -225,12 +225,12 @@ class Effort(Struct, frozen=True):
         return patience_s(answers, waited_s) + self.wait_s
 
 
-UNTIL_DEADLINE = Effort()
-BRIEF = Effort(3)
-THOROUGH = Effort(12, 0.5)
+UNTIL_DEADLINE = RetryPolicy()
+BRIEF = RetryPolicy(3)
+THOROUGH = RetryPolicy(12, 0.5)
 
 
-class Finding(Struct, frozen=True):
+class AttemptResult(Struct, frozen=True):
     """The result of a look.
 
     ``tag``: the settled version, or None. ``lacking``: servers certainly without an element of that
@@ -242,13 +242,13 @@ class Finding(Struct, frozen=True):
     lacking: frozenset[ServerId]
 
 
-class Looks(Struct, eq=False):
+class DecodeAttempts(Struct, eq=False):
     """Failed looks of a get-data: ``failed`` in all, the last ``alike`` with the same finding."""
 
-    effort: Effort
+    effort: RetryPolicy
     failed: int = 0
     alike: int = 0
-    finding: Finding | None = None
+    finding: AttemptResult | None = None
 
     def fail(
         self, reading: Reading, answers: DataReplies, named: Mapping[ServerId, DataReply]
@@ -274,18 +274,20 @@ class Looks(Struct, eq=False):
         return min(0.01 * 2.0 ** min(self.failed, 10), READ_PAUSE_S_MAX)
 
 
-def found(reading: Reading, answers: DataReplies, named: Mapping[ServerId, DataReply]) -> Finding:
+def found(
+    reading: Reading, answers: DataReplies, named: Mapping[ServerId, DataReply]
+) -> AttemptResult:
     """Return the finding of this look."""
     lists = {server: (reply.tags, reply.trimmed) for server, reply in sorted(answers.items())}
     if reading.tag is None:
-        return Finding(lists, None, frozenset())
+        return AttemptResult(lists, None, frozenset())
     position = {server: index for index, server in enumerate(reading.configuration.server_ids)}
     lacking = {server for server, (tags, _) in lists.items() if reading.tag not in tags}
     lacking |= {server for server in named if position[server] not in reading.elements}
-    return Finding(lists, reading.tag, frozenset(lacking))
+    return AttemptResult(lists, reading.tag, frozenset(lacking))
 
 
-def proves(configuration: Configuration, finding: Finding) -> bool:
+def proves(configuration: Configuration, finding: AttemptResult) -> bool:
     """Return whether no returnable version can be put together, whatever the silent servers hold.
 
     With fewer than k silent servers, only a version which some server listed can be decodable.
@@ -304,7 +306,7 @@ def proves(configuration: Configuration, finding: Finding) -> bool:
     )
 
 
-def describe(configuration: Configuration, finding: Finding) -> str:
+def describe(configuration: Configuration, finding: AttemptResult) -> str:
     """Describe for a person the elements each server has."""
     silent = [server for server in configuration.server_ids if server not in finding.lists]
     said_nothing = f"; {', '.join(silent)} said nothing, and may have what lacks" if silent else ""

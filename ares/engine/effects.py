@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from ares.engine.readiness import Order
+from ares.engine.readiness import ServerOrder
 from ares.model.configuration import Configuration
 from ares.model.identity import ServerId
 
@@ -41,7 +41,7 @@ class Gather(Struct, frozen=True):
     patience_s: Callable[[Answers, float], float] | None = None
     give_up_s: float | None = None
     arguments: tuple[Any, ...] = ()
-    order: Order | None = None
+    order: ServerOrder | None = None
     reply: type | None = None
     resend_s: float | None = None
 

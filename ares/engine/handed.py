@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ares.engine.effects import Gather
-from ares.engine.jobs import About, Job, Round, begin
+from ares.engine.jobs import Job, OperationLabel, Round, begin
 from ares.engine.readiness import Readiness
 from ares.model.identity import NO_CALL, ClientId
 from ares.model.messages import TagReply
@@ -25,7 +25,7 @@ def job_of(handed: "Handed") -> Job:
         handed.make(name, value),
         None,
         False,
-        label=About("read" if value is None else "write", name),
+        label=OperationLabel("read" if value is None else "write", name),
         timeout_s=handed.timeout_s,
         deadline=handed.deadline,
         done=handed.done if handed.settle is None else partial(handed.settle, handed.done),

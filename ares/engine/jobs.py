@@ -9,7 +9,7 @@ from ares.engine.effects import Gather, Operation, Together
 from ares.model.errors import ElementRefused, NotAuthorized, Unavailable, Uncertain
 from ares.model.identity import NO_DOMAIN, DomainName, ObjectName, ServerId, shown
 from ares.model.messages import REPLY_OF, PutData, Question, Reason
-from ares.model.quorum import Outcome, Tally
+from ares.model.quorum import QuorumState, Tally
 
 ROUND_RESEND_S = 0.5
 SEND_BYTES_PER_S_EXPECTED = 50e6
@@ -17,7 +17,7 @@ SEND_BYTES_PER_S_EXPECTED = 50e6
 Key = tuple[DomainName, ObjectName]
 
 
-class About(Struct, frozen=True, gc=False):
+class OperationLabel(Struct, frozen=True, gc=False):
     """The label of an operation on an object, or on a file (its ``kind``), printed in errors."""
 
     what: str
@@ -64,7 +64,7 @@ class Task(Struct, eq=False):
     """
 
     generator: Operation[Any]
-    fan: "Fan | None"
+    fan: "ParallelGroup | None"
     moving: bool
     call: int | None = None
     ended: bool = False
@@ -77,7 +77,7 @@ class Task(Struct, eq=False):
         assert self.fan is not None, "a job's own task is the job"
         return self.fan.job
 
-    def within(self, fan: "Fan") -> bool:
+    def within(self, fan: "ParallelGroup") -> bool:
         """Return whether ``fan`` started this task, or started a task above."""
         above = self.fan
         while above is not None and above is not fan:
@@ -113,7 +113,7 @@ class Job(Task, eq=False, kw_only=True):
         self.deadline = max(self.deadline, now + self.timeout_s)
 
 
-class Fan(Struct, eq=False):
+class ParallelGroup(Struct, eq=False):
     """A Together under way.
 
     ``parent`` goes on when the operations are exhausted and no task is ``running`` (task to its
@@ -203,7 +203,7 @@ class Round(Tally[Any], eq=False, kw_only=True):
             server: why for server, why in self.refusals.items() if isinstance(why, Refusal)
         }
         untouched = sum(why.untouched for why in refusals.values()) == len(self.asked)
-        refused = refusals if self.outcome is Outcome.UNREACHABLE else {}
+        refused = refusals if self.outcome is QuorumState.UNREACHABLE else {}
         denials = {
             server: why for server, why in refused.items() if why.reason is Reason.NOT_AUTHORIZED
         }

@@ -21,7 +21,7 @@ FAR_BEHIND = 1 << 65
 """Distance of a suspect, beyond any other server."""
 
 
-class Order(Struct, frozen=True, gc=False):
+class ServerOrder(Struct, frozen=True, gc=False):
     """The order of servers in a turn, by their positions: the readiest first.
 
     ``first``: positions of the servers asked at first, ``asked``: their ids; ``spared``: the other
@@ -50,7 +50,7 @@ class Readiness:
         self.sent: dict[ServerId, CallId] = {}
         self.turn = turn
         self._heard: dict[ServerId, CallId] = {}
-        self._orders: dict[tuple[ConfigurationId, int], Order] = {}
+        self._orders: dict[tuple[ConfigurationId, int], ServerOrder] = {}
 
     def heard(self, server: ServerId, call: CallId) -> None:
         """Record a server's answer to a call."""
@@ -63,7 +63,7 @@ class Readiness:
         self.turn += 1
         self._orders.clear()
 
-    def order(self, configuration: Configuration, preferred: int = 0) -> Order:
+    def order(self, configuration: Configuration, preferred: int = 0) -> ServerOrder:
         """Return the readiest servers first.
 
         Among equally ready servers, the first ``preferred`` positions come first, and the rest in
@@ -83,13 +83,13 @@ class Readiness:
                 tuple([servers[position] for position in first]),
                 tuple([servers[position] for position in positions[needed:end]]),
             )
-            order = self._orders[configuration.id, preferred] = Order(
+            order = self._orders[configuration.id, preferred] = ServerOrder(
                 positions, first, asked, spared
             )
         return order
 
     @contextmanager
-    def recalled(self, configuration: Configuration, order: Order) -> Iterator[None]:
+    def recalled(self, configuration: Configuration, order: ServerOrder) -> Iterator[None]:
         """Return ``order`` from :meth:`order` while an operation is replayed."""
         orders, self._orders = (
             self._orders,

@@ -29,7 +29,7 @@ RECORDED_PARTS_MAX = 20_000
 """Most parts of a recording; further parts of a long move are counted, and not kept."""
 
 
-class Heard(Struct, gc=False):
+class RecordedReply(Struct, gc=False):
     """A server's reply: its time, and the server's report of times.
 
     The server reports the seconds from the request's arrival until handled, and until durable.
@@ -64,7 +64,7 @@ class RecordedPart(Struct, eq=False):
     configuration: Configuration | None = None
     asked: tuple[ServerId, ...] = ()
     needed: int = 0
-    heard: list[Heard] = []
+    heard: list[RecordedReply] = []
     sent_again: int = 0
     failed: str = ""
     id: bytes = b""
@@ -80,7 +80,7 @@ class RecordedPart(Struct, eq=False):
     """Time at which the round went on without its silent servers, or None."""
 
 
-class _Standing:
+class _TaskPosition:
     """The position of a task: generators with their parts, the outermost first; and the wait.
 
     A generator without a name has no part.
@@ -128,7 +128,7 @@ class Recording:
         self._clock = clock
         self._computed = computed
         self._contexts = contexts
-        self._standing: dict[Task, _Standing] = {}
+        self._standing: dict[Task, _TaskPosition] = {}
         self._rounds: dict[int, RecordedPart] = {}
 
     # -- what a session reports --------------------------------------------------------------------
@@ -139,7 +139,7 @@ class Recording:
         self._computed.clear()
         standing = self._standing.get(task)
         if standing is None:
-            self._standing[task] = _Standing()
+            self._standing[task] = _TaskPosition()
         elif (waited := standing.waiting) is not None:
             standing.waiting = None
             if waited.ended_s is None:
@@ -180,7 +180,7 @@ class Recording:
                 else None
             )
             self._rounds[round.call].heard.append(
-                Heard(server, self._clock(), handled_s, durable_s, tag, connected_s)
+                RecordedReply(server, self._clock(), handled_s, durable_s, tag, connected_s)
             )
 
     def asked_rest(self, round: Round) -> None:
@@ -248,7 +248,7 @@ class Recording:
     def _wait(self, task: Task, name: str) -> RecordedPart:
         now, standing = self._clock(), self._standing.get(task)
         if standing is None:
-            standing = self._standing[task] = _Standing()
+            standing = self._standing[task] = _TaskPosition()
         others = self._decoded(standing) if self._computed else ()
         within = self._stand(task, standing.stack)
         for what, began_s, ended_s in others:
@@ -288,7 +288,7 @@ class Recording:
                 part.ended_s = self._resumed_s
         del stack[depth:]
 
-    def _decoded(self, standing: _Standing) -> list[Computed]:
+    def _decoded(self, standing: _TaskPosition) -> list[Computed]:
         """Record decodings in the task's earlier part; return the other computations.
 
         The decodings took place since the task went on. The other computations belong to the task's

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, assert_never, cast
 
 from ares.engine.effects import Agree, Announce, Gather, Now, Operation, Pause, Report, Together
 from ares.engine.handed import job_of, round_of
-from ares.engine.jobs import Fan, Job, Key, OperationRecorder, Refusal, Round, Task, begin
+from ares.engine.jobs import Job, Key, OperationRecorder, ParallelGroup, Refusal, Round, Task, begin
 from ares.engine.phases import CONSENSUS, PAUSE, QUEUE
 from ares.engine.readiness import Readiness
 from ares.model.codec import Frame, decode_replies, decode_requests
@@ -31,7 +31,7 @@ from ares.model.identity import (
     ServerId,
 )
 from ares.model.messages import AnyMessage, Introduce, PutData, Reason, Refused
-from ares.model.quorum import Outcome
+from ares.model.quorum import QuorumState
 
 if TYPE_CHECKING:
     from ares._core import Client, Handed
@@ -308,7 +308,7 @@ class Session:
                     task.asking = True
                     return self.asks.append((effect, task))
                 case Together():
-                    return self._fill(Fan(task.job, task, effect))
+                    return self._fill(ParallelGroup(task.job, task, effect))
                 case Now():
                     value = self._now
                 case _:
@@ -332,7 +332,7 @@ class Session:
         else:
             self._break(fan, error)
 
-    def _break(self, fan: Fan, error: Exception) -> None:
+    def _break(self, fan: ParallelGroup, error: Exception) -> None:
         """End every task started by ``fan``, and their tasks; the parent gets ``error``."""
         fan.broken = True
         others = [task for task in fan.job.tasks if task.within(fan)]
@@ -341,7 +341,7 @@ class Session:
         self._stop(others)
         self._step(fan.parent, None, error)
 
-    def _fill(self, fan: Fan) -> None:
+    def _fill(self, fan: ParallelGroup) -> None:
         """Start operations up to the window; continue the parent when none are left."""
         if fan.filling:
             return
@@ -571,11 +571,11 @@ class Session:
         if round.task.recording is not None:
             round.task.recording.refused(round, server)
         self._ask_rest(round)
-        if round.outcome is Outcome.REACHED:
+        if round.outcome is QuorumState.REACHED:
             self._look(round)
         elif reason is Reason.NOT_AUTHORIZED:
             self._denied(round)
-        elif round.outcome is Outcome.UNREACHABLE:
+        elif round.outcome is QuorumState.UNREACHABLE:
             if reason is Reason.OTHER_CLUSTER:
                 self._throw(round, ConfigurationRefused(f"{server} refuses: {refusal.detail}"))
             else:
@@ -588,7 +588,7 @@ class Session:
         answers. Where the refusals are not proven, the servers may have been replaced, and
         strangers may be at their addresses: the hint decides.
         """
-        unreachable = round.outcome is Outcome.UNREACHABLE
+        unreachable = round.outcome is QuorumState.UNREACHABLE
         unproven = any(
             isinstance(why, Refusal) and why.reason is Reason.NOT_AUTHORIZED and not why.proven
             for why in round.refusals.values()
@@ -621,7 +621,7 @@ class Session:
             if (
                 round.call in self._rounds
                 and round.gather.configuration.domain == domain
-                and round.outcome is Outcome.UNREACHABLE
+                and round.outcome is QuorumState.UNREACHABLE
             ):
                 if isinstance(round.request_for(round.asked[0]), PutData) and not round.complete:
                     round.give_up_by(

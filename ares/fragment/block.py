@@ -77,7 +77,7 @@ def name_digest(name: str) -> int:
     return int.from_bytes(digest(name.encode())[:8])
 
 
-class Part(Struct, frozen=True, array_like=True, gc=False):
+class KnownBlock(Struct, frozen=True, array_like=True, gc=False):
     """A block as last seen by a client.
 
     At version ``tag`` the block had ``length`` bytes of data with ``digest``, and was followed by
@@ -120,7 +120,7 @@ class Genesis(Struct, frozen=True):
     atomic: bool
     sizes: Sizes
     first: BlockId | None
-    parts: tuple[Part, ...]
+    parts: tuple[KnownBlock, ...]
     retired: tuple[tuple[BlockId, Instant], ...] = ()
     modified_s: Instant = 0
     base: Tag = TAG_ZERO

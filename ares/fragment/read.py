@@ -22,7 +22,7 @@ from ares.engine.effects import Now, Operation, Report, Together
 from ares.fragment.block import (
     BlockId,
     Genesis,
-    Part,
+    KnownBlock,
     block_name,
     decode_block,
     decode_genesis,
@@ -44,7 +44,7 @@ class FileState(Struct, frozen=True, array_like=True):
 
     genesis: Genesis
     tag: Tag
-    parts: tuple[Part, ...]
+    parts: tuple[KnownBlock, ...]
 
     @property
     def length(self) -> int:
@@ -86,10 +86,10 @@ class Sink:
     def begin(self, expected_bytes: int) -> None:
         return
 
-    def wanted(self, part: Part) -> bool:
+    def wanted(self, part: KnownBlock) -> bool:
         return False
 
-    def take(self, part: Part, data: memoryview | None) -> None:
+    def take(self, part: KnownBlock, data: memoryview | None) -> None:
         return
 
 
@@ -119,7 +119,7 @@ def fm_read(blocks: Blocks, file: str, known: FileState | None, sink: Sink) -> O
         genesis, tag = yield from read_genesis(blocks, file, known)
         expected = _expected(genesis, tag, known)
         sink.begin(sum(part.length for part in expected))
-        chain = Chain(blocks, genesis, expected, sink)
+        chain = BlockList(blocks, genesis, expected, sink)
         try:
             yield from chain.follow()
         except BlockGone as gone:
@@ -140,7 +140,7 @@ def fm_read(blocks: Blocks, file: str, known: FileState | None, sink: Sink) -> O
     )
 
 
-def _expected(genesis: Genesis, tag: Tag, known: FileState | None) -> Sequence[Part]:
+def _expected(genesis: Genesis, tag: Tag, known: FileState | None) -> Sequence[KnownBlock]:
     """Return the blocks to ask for at once.
 
     These are the hint or the manifest, with newer blocks from the reader's memory.
@@ -166,19 +166,19 @@ class BlockGone(Exception):
         self.name = name
 
 
-class Seen(Struct, frozen=True):
+class ReadBlock(Struct, frozen=True):
     """A block as read.
 
     ``data`` is None for an unchanged block whose data was not wanted.
     """
 
-    part: Part
+    part: KnownBlock
     data: memoryview | None
 
 
 def see_block(
-    blocks: Blocks, genesis: Genesis, id: BlockId, known: Part | None, wanted: bool
-) -> Operation[Seen]:
+    blocks: Blocks, genesis: Genesis, id: BlockId, known: KnownBlock | None, wanted: bool
+) -> Operation[ReadBlock]:
     """Read a block.
 
     Raises :class:`BlockGone` if the block is absent, or (atomic files) differs from the manifest.
@@ -186,7 +186,7 @@ def see_block(
     name = block_name(genesis.file, id)
     found = yield from blocks.read(name, None if known is None or wanted else known.tag)
     if known is not None and found.value is WITHHELD:
-        return Seen(known, None)
+        return ReadBlock(known, None)
     if not isinstance(found.value, bytes) or (
         genesis.atomic and known is not None and known.tag != found.tag
     ):
@@ -194,20 +194,20 @@ def see_block(
     block = decode_block(found.value, name)
     data = memoryview(block.data)
     if known is not None and known.tag == found.tag:
-        return Seen(known, data)
-    return Seen(Part(id, found.tag, len(data), digest(data), block.next), data)
+        return ReadBlock(known, data)
+    return ReadBlock(KnownBlock(id, found.tag, len(data), digest(data), block.next), data)
 
 
-class Chain:
+class BlockList:
     """A walk along a file.
 
     ``parts``: the blocks seen, in order; all blocks after ``follow``.
     """
 
     def __init__(
-        self, blocks: Blocks, genesis: Genesis, expected: Sequence[Part], sink: Sink
+        self, blocks: Blocks, genesis: Genesis, expected: Sequence[KnownBlock], sink: Sink
     ) -> None:
-        self.parts: list[Part] = []
+        self.parts: list[KnownBlock] = []
         self._blocks = blocks
         self._genesis = genesis
         self._expected = expected
@@ -215,8 +215,8 @@ class Chain:
         lengths = [part.length for part in expected if sink.wanted(part)]
         self._pace = Pace(sum(lengths) // max(1, len(lengths)), genesis.sizes.max)
         self._awaited = {part.id for part in expected}
-        self._arrived: dict[BlockId, Seen] = {}
-        self._listed: dict[int, Seen] = {}
+        self._arrived: dict[BlockId, ReadBlock] = {}
+        self._listed: dict[int, ReadBlock] = {}
         self._visited: set[BlockId] = set()
         self._cursor = genesis.first
         self._leading = False
@@ -239,7 +239,7 @@ class Chain:
             self._awaited.clear()
             yield from self._take_along_chain()
 
-    def _read_listed(self, position: int, part: Part) -> Operation[None]:
+    def _read_listed(self, position: int, part: KnownBlock) -> Operation[None]:
         """Read a block of a manifest, which may name a block in several positions.
 
         The block never changes: an unwanted block need not be read.
@@ -247,17 +247,17 @@ class Chain:
         if self._sink.wanted(part):
             self._listed[position] = yield from self._see(part.id, part)
         else:
-            self._listed[position] = Seen(part, None)
+            self._listed[position] = ReadBlock(part, None)
         while (seen := self._listed.pop(len(self.parts), None)) is not None:
             yield self._take(seen)
 
-    def _read_linked(self, part: Part) -> Operation[None]:
+    def _read_linked(self, part: KnownBlock) -> Operation[None]:
         with suppress(BlockGone):  # only expected: the walk finds out whether its absence matters
             self._arrived[part.id] = yield from self._see(part.id, part)
         self._awaited.discard(part.id)
         yield from self._take_along_chain()
 
-    def _see(self, id: BlockId, known: Part | None) -> Operation[Seen]:
+    def _see(self, id: BlockId, known: KnownBlock | None) -> Operation[ReadBlock]:
         started = yield Now()
         seen = yield from see_block(
             self._blocks, self._genesis, id, known, known is not None and self._sink.wanted(known)
@@ -288,7 +288,7 @@ class Chain:
             yield self._take(seen)
         self._leading = False
 
-    def _take(self, seen: Seen) -> Report:
+    def _take(self, seen: ReadBlock) -> Report:
         self.parts.append(seen.part)
         self._sink.take(seen.part, seen.data)
         self._done_bytes += seen.part.length
@@ -310,7 +310,7 @@ def fm_read_range(
     pieces: dict[int, memoryview] = {}
     pace = Pace(state.genesis.sizes.avg)
 
-    def fetch(position: int, part: Part, offset: int) -> Operation[None]:
+    def fetch(position: int, part: KnownBlock, offset: int) -> Operation[None]:
         try:
             seen = yield from see_block(blocks, state.genesis, part.id, part, True)
         except BlockGone as gone:

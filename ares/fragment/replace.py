@@ -15,7 +15,7 @@ from ares.engine.effects import Now, Operation, Report, Together
 from ares.fragment.block import (
     BlockId,
     Genesis,
-    Part,
+    KnownBlock,
     block_name,
     decode_genesis,
     genesis_name,
@@ -42,13 +42,13 @@ from ares.fragment.shared_memory import (
 from ares.model.errors import Uncertain
 from ares.model.tag import TAG_ZERO, Tag
 from ares.model.value import WITHHELD
-from ares.registers.coverable import Covered
+from ares.registers.coverable import CoverableResult
 
 REPLACE_GRACE_S = 900
 """Grace period, far longer than any operation takes between its first and its last message."""
 
 
-class Put:
+class AtomicPut:
     """A put of an atomic file.
 
     ``base``: the file to be replaced; its blocks are reused if it is atomic itself. ``now_s``:
@@ -70,7 +70,7 @@ class Put:
         self._created: set[BlockId] = set()
         self._announcements: list[BlockId] = []
         self._mentioned = base.tag != TAG_ZERO
-        self._placed: dict[int, Part] = {}
+        self._placed: dict[int, KnownBlock] = {}
         self._visible = False
         self.kept = self.inserted = self.moved_bytes = self.length = 0
         self.pace = Pace(base.genesis.sizes.avg)
@@ -87,7 +87,7 @@ class Put:
             id = self._ids.next()
             creation = create_block(self._blocks, self.genesis.file, id, self.now_s, load(chunk))
             tag = yield from self.pace.timed(creation, chunk.length)
-            part = self._reusable[chunk.digest] = Part(id, tag, chunk.length, chunk.digest)
+            part = self._reusable[chunk.digest] = KnownBlock(id, tag, chunk.length, chunk.digest)
             self._created.add(id)
             self.inserted += 1
             self.moved_bytes += chunk.length
@@ -160,7 +160,7 @@ class Put:
             0, 0, 0, 0, self.moved_bytes, 0, (Conflict(0, self.length, why),)
         ), self.base
 
-    def _write(self, genesis: Genesis, version: Tag | None) -> Operation[Covered]:
+    def _write(self, genesis: Genesis, version: Tag | None) -> Operation[CoverableResult]:
         """Publish, and look: both of two puts over the same version may be told of success.
 
         ``changed``: this put stands.
@@ -185,9 +185,11 @@ class Put:
             and builds_on(decode_genesis(found.value, name).base, covered.tag)
         ):
             return covered
-        return Covered(False, found.tag, found.value)
+        return CoverableResult(False, found.tag, found.value)
 
-    def _successor(self, over: Genesis, version: Tag | None, parts: tuple[Part, ...]) -> Genesis:
+    def _successor(
+        self, over: Genesis, version: Tag | None, parts: tuple[KnownBlock, ...]
+    ) -> Genesis:
         """Return the genesis block that replaces ``over``."""
         listed = {part.id for part in parts}
         retired: dict[BlockId, int] = {}
@@ -208,7 +210,7 @@ class Put:
             base=version or TAG_ZERO,
         )
 
-    def _lost(self, over: Genesis, version: Tag | None, parts: Sequence[Part]) -> bool:
+    def _lost(self, over: Genesis, version: Tag | None, parts: Sequence[KnownBlock]) -> bool:
         """Return whether a reused block may be deleted already, or the whole file was."""
         if self._fresh and not self._visible:
             return False
@@ -240,7 +242,7 @@ class Put:
         created, self._created = sorted(self._created), set()
         yield from drop_blocks(self._blocks, [block_name(self.genesis.file, id) for id in created])
 
-    def _report(self, parts: Sequence[Part]) -> WriteReport:
+    def _report(self, parts: Sequence[KnownBlock]) -> WriteReport:
         dropped = (
             0
             if self._fresh
@@ -249,7 +251,7 @@ class Put:
         return WriteReport(self.kept, 0, self.inserted, dropped, self.moved_bytes)
 
 
-def _contents(parts: Sequence[Part]) -> list[tuple[int, bytes]]:
+def _contents(parts: Sequence[KnownBlock]) -> list[tuple[int, bytes]]:
     return [(part.length, part.digest) for part in parts]
 
 
@@ -262,7 +264,7 @@ def fm_put(
     ``base``: the file as the writer last saw it (tag t0: the file is to be made). The returned
     state is the file's present state.
     """
-    put = Put(target, base)
+    put = AtomicPut(target, base)
     began = yield Now()
     placements = (
         put.place(position, chunk, content.load) for position, chunk in enumerate(content.chunks)

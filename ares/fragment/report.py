@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from ares.fragment.block import BlockId, Part
+from ares.fragment.block import BlockId, KnownBlock
 
 DELETED_MEANWHILE = "the file was deleted meanwhile"
 REPLACED_MEANWHILE = "the whole file was replaced by another put meanwhile"
@@ -26,7 +26,7 @@ class Conflict(Struct, frozen=True):
     why: str
     theirs: bytes | None = None
     block: BlockId | None = None
-    version: Part | None = None
+    version: KnownBlock | None = None
 
     @property
     def whole_file(self) -> bool:

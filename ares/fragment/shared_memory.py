@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple, TypeVar
 
-from ares.dap.primitives import Found
+from ares.dap.primitives import DataResult
 from ares.engine.effects import Now, Operation, Together
 from ares.fragment.block import (
     GENESIS_NAMES,
@@ -27,7 +27,7 @@ from ares.model.identity import DomainName, ObjectName
 from ares.model.tag import TAG_ZERO, Tag
 from ares.model.value import TOMBSTONE, Value
 from ares.reconfig.view import View
-from ares.registers.coverable import Covered, advance, create, cvr_read, cvr_write, mention
+from ares.registers.coverable import CoverableResult, advance, create, cvr_read, cvr_write, mention
 from ares.registers.operations import delete
 from ares.registers.survey import list_mentioned, list_objects
 
@@ -65,7 +65,7 @@ class Blocks:
         """Return the domain's name for messages to a person."""
         return self._view.domain
 
-    def read(self, name: ObjectName, held: Tag | None = None) -> Operation[Found]:
+    def read(self, name: ObjectName, held: Tag | None = None) -> Operation[DataResult]:
         """Return the latest version; its value is WITHHELD if the version is ``held``."""
         return cvr_read(self._view, name, held)
 
@@ -81,7 +81,7 @@ class Blocks:
         *,
         number: int = 0,
         beside: ObjectName | None = None,
-    ) -> Operation[Covered]:
+    ) -> Operation[CoverableResult]:
         """Run a coverable write over ``version`` (None: over an absent object).
 
         The write takes exactly ``number``, or a number above the numbers of the object ``beside``.
@@ -127,7 +127,7 @@ def create_block(
 
 def write_genesis(
     blocks: Blocks, file: str, genesis: Genesis | None, version: Tag | None, number: int = 0
-) -> Operation[Covered]:
+) -> Operation[CoverableResult]:
     """Run a coverable write of the genesis block, under exactly ``number`` or above the mark.
 
     ``genesis`` None: write a tombstone. The mark: see ares/fragment/collect.py.

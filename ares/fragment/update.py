@@ -29,7 +29,7 @@ from ares.fragment.block import (
     Block,
     BlockId,
     Genesis,
-    Part,
+    KnownBlock,
     block_name,
     decode_block,
     decode_genesis,
@@ -70,7 +70,7 @@ from ares.model.errors import ObjectNotFound, Uncertain
 from ares.model.identity import ObjectName
 from ares.model.tag import TAG_ZERO, Tag
 from ares.model.value import TOMBSTONE, WITHHELD
-from ares.registers.coverable import Covered
+from ares.registers.coverable import CoverableResult
 
 HINT_STALE_BLOCKS = 16
 """Insertions after which the hint in the genesis block is written again.
@@ -135,10 +135,10 @@ class Draft:
         self.content = content.chunks[edit.chunk] if edit.chunk is not None else None
         self.new_chunks = content.chunks[edit.insert[0] : edit.insert[1]]
         self.ids = ids
-        self.run: dict[int, Part] = {}
+        self.run: dict[int, KnownBlock] = {}
         self.kept_chunk = kept
         self.kept_data: bytes | None = None
-        self.written: Part | None = None
+        self.written: KnownBlock | None = None
         self.conflict: Conflict | None = None
         self.part = base.parts[edit.block] if edit.block != GENESIS else None
         self.version: Tag | None = base.tag if base.tag != TAG_ZERO else None
@@ -152,7 +152,7 @@ class Draft:
         return self.ids[0] if self.ids else self.following
 
     @property
-    def stands(self) -> Part | None:
+    def stands(self) -> KnownBlock | None:
         """Return the written block, if the write took place and was not overtaken."""
         return self.written if self.conflict is None else None
 
@@ -168,7 +168,7 @@ class Draft:
             )
         else:
             data = bytes(theirs.data)
-            version = Part(self.part.id, tag, len(data), digest(data), theirs.next)
+            version = KnownBlock(self.part.id, tag, len(data), digest(data), theirs.next)
             self.conflict = Conflict(offset, length, why, data, self.part.id, version)
 
 
@@ -189,7 +189,7 @@ class Update:
         self._ids = ids
         self.mine = mine
         self.merged = self.moved_bytes = 0
-        self.unused: list[Part] = []
+        self.unused: list[KnownBlock] = []
         self.announced: list[BlockId] = []
         self._done = {"write": 0, "check": 0}
         self._block_gone = False
@@ -239,7 +239,7 @@ class Update:
             self.blocks, self.genesis.file, id, self._now_s, self.content.load(chunk), following
         )
         tag = yield from self._pace.timed(creation, chunk.length)
-        draft.run[position] = Part(id, tag, chunk.length, chunk.digest, following)
+        draft.run[position] = KnownBlock(id, tag, chunk.length, chunk.digest, following)
         yield self._progress("write", self._total, chunk.length)
 
     def _relink(self, draft: Draft) -> Operation[None]:
@@ -262,7 +262,9 @@ class Update:
         covered = yield from self.blocks.write(
             block_name(self.genesis.file, last.id), value, last.tag
         )
-        draft.run[position] = Part(last.id, covered.tag, last.length, last.digest, draft.following)
+        draft.run[position] = KnownBlock(
+            last.id, covered.tag, last.length, last.digest, draft.following
+        )
 
     # -- publishing --------------------------------------------------------------------------------
 
@@ -282,7 +284,7 @@ class Update:
             covered = yield from self._pace.timed(self._write(draft, data), len(data))
             if covered.changed:
                 id = draft.part.id if draft.part is not None else self.genesis.file
-                draft.written = Part(id, covered.tag, len(data), digest(data), draft.next)
+                draft.written = KnownBlock(id, covered.tag, len(data), digest(data), draft.next)
                 yield self._progress("write", self._total, len(data))
                 return
             if (yield from self._is_there(draft, covered)):
@@ -294,7 +296,7 @@ class Update:
                 yield from self._relink(draft)
         draft.refuse(f"others changed it {RETRIES_MAX} times meanwhile")
 
-    def _publish_over(self, draft: Draft, newer: Covered) -> Operation[None]:
+    def _publish_over(self, draft: Draft, newer: CoverableResult) -> Operation[None]:
         """Write over a concurrent write which replaced ours, with a new run.
 
         The run is new because other clients may have seen and changed the old run.
@@ -321,7 +323,7 @@ class Update:
         chunk = draft.content or draft.kept_chunk
         return self.content.load(chunk) if chunk is not None else b""
 
-    def _write(self, draft: Draft, data: bytes | memoryview) -> Operation[Covered]:
+    def _write(self, draft: Draft, data: bytes | memoryview) -> Operation[CoverableResult]:
         """Write the block with ``data``, or the genesis block that publishes the run.
 
         The run has been made before (ares/fragment/collect.py).
@@ -342,7 +344,7 @@ class Update:
         )
         return write_genesis(self.blocks, self.file, genesis, draft.version)
 
-    def _is_there(self, draft: Draft, covered: Covered) -> Operation[bool]:
+    def _is_there(self, draft: Draft, covered: CoverableResult) -> Operation[bool]:
         """Return whether the present block equals the block to be written.
 
         An earlier attempt with an unknown outcome may have written it, or another client made the
@@ -356,11 +358,13 @@ class Update:
                 genesis.file == self.genesis.file and not genesis.atomic and bool(draft.ids),
                 genesis.first,
             )
-            written = Part(genesis.file, covered.tag, 0, digest(b""), next)
+            written = KnownBlock(genesis.file, covered.tag, 0, digest(b""), next)
         else:
             block = decode_block(covered.value, self._name(draft))
             next = block.next
-            written = Part(draft.part.id, covered.tag, len(block.data), digest(block.data), next)
+            written = KnownBlock(
+                draft.part.id, covered.tag, len(block.data), digest(block.data), next
+            )
             same = written.digest == digest(self._data(draft))
         run = (yield from self._run_from(next, draft)) if same else None
         if run is None:
@@ -370,9 +374,9 @@ class Update:
         draft.written = written
         return True
 
-    def _run_from(self, first: BlockId | None, draft: Draft) -> Operation[list[Part] | None]:
+    def _run_from(self, first: BlockId | None, draft: Draft) -> Operation[list[KnownBlock] | None]:
         """Return the blocks from ``first`` on if they equal the draft's planned run, else None."""
-        run: list[Part] = []
+        run: list[KnownBlock] = []
         for chunk in draft.new_chunks:
             if first is None:
                 return None
@@ -386,7 +390,7 @@ class Update:
             first = seen.part.next
         return run if first == draft.following else None
 
-    def _learn(self, draft: Draft, covered: Covered) -> None:
+    def _learn(self, draft: Draft, covered: CoverableResult) -> None:
         """Take note of a newer version: continue over the version, or record a conflict."""
         if not isinstance(covered.value, bytes):
             draft.refuse(DELETED_MEANWHILE)
@@ -446,7 +450,7 @@ class Update:
             elif draft.stands is not None:
                 yield self._look_at_own(draft)
 
-    def _look_at_other(self, part: Part) -> Operation[None]:
+    def _look_at_other(self, part: KnownBlock) -> Operation[None]:
         found = yield from self.blocks.read(block_name(self.genesis.file, part.id), part.tag)
         self._block_gone |= found.value is TOMBSTONE
         self.merged += found.value is not WITHHELD and found.tag != part.tag
@@ -468,7 +472,7 @@ class Update:
             if not self.mine:
                 draft.refuse(OVERTAKEN, found.tag, block)
                 break
-            yield from self._publish_over(draft, Covered(False, found.tag, found.value))
+            yield from self._publish_over(draft, CoverableResult(False, found.tag, found.value))
             if draft.conflict is not None:
                 break
         yield self._progress("check", len(self.base.parts))
@@ -499,7 +503,7 @@ class Update:
                 or builds_on(genesis.base, known)
             ):
                 break
-            yield from self._publish_over(draft, Covered(False, found.tag, found.value))
+            yield from self._publish_over(draft, CoverableResult(False, found.tag, found.value))
         if genesis is not None and (draft is None or draft.stands is not None):
             self.merged += genesis.first != (
                 self.base.genesis.first if draft is None else draft.next
@@ -551,9 +555,9 @@ class Update:
             return known  # only a hint
         return covered.tag if covered.changed else known
 
-    def hint(self, publishing: Draft | None = None) -> tuple[Part, ...]:
+    def hint(self, publishing: Draft | None = None) -> tuple[KnownBlock, ...]:
         """Return the chain as this writer knows it, with the blocks of ``publishing``."""
-        parts: list[Part] = []
+        parts: list[KnownBlock] = []
         for position in range(GENESIS, len(self.base.parts)):
             draft = self.drafts.get(position)
             written = draft.stands if draft is not None else None

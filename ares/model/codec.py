@@ -15,13 +15,13 @@ from ares.model.errors import BadMessage
 from ares.model.log_messages import ChainReply, ChainRequest
 from ares.model.messages import (
     AnyMessage,
-    Bring,
     ConsensusReply,
     ConsensusRequest,
     DataReply,
     Element,
     GetData,
     GetTag,
+    PullElement,
     PutData,
     Reply,
     Request,
@@ -55,10 +55,10 @@ _WHY_CHARACTERS_MAX = 1000
 _UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _bound = msgspec.Meta(max_length=BATCH_MESSAGES_MAX)
 _of_requests: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(
-    Annotated[list[Request | Bring | ChainRequest | Upkeep | ConsensusRequest], _bound]
+    Annotated[list[Request | PullElement | ChainRequest | Upkeep | ConsensusRequest], _bound]
 )
 _of_request: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(
-    Request | Bring | ChainRequest | Upkeep | ConsensusRequest
+    Request | PullElement | ChainRequest | Upkeep | ConsensusRequest
 )
 _of_parts: msgspec.msgpack.Decoder[list[msgspec.Raw]] = msgspec.msgpack.Decoder(
     Annotated[list[msgspec.Raw], _bound]

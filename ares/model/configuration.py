@@ -391,14 +391,14 @@ def latest(successors: Iterable[Successor | None]) -> Successor | None:
     )
 
 
-class Naming(Protocol):
+class NamesSuccessor(Protocol):
     """A reply with a successor, if its server knows one."""
 
     @property
     def successor(self) -> Successor | None: ...
 
 
-def latest_named(replies: Collection[Naming]) -> Successor | None:
+def latest_named(replies: Collection[NamesSuccessor]) -> Successor | None:
     """Return ``latest`` of the successors named by these replies; nearly always None."""
     for reply in replies:
         if reply.successor is not None:

@@ -271,7 +271,7 @@ class SetLogLevel(Message, frozen=True, tag=11):
     level: Annotated[str, Meta(max_length=32)]
 
 
-class Bring(Message, frozen=True, tag=12):
+class PullElement(Message, frozen=True, tag=12):
     """A request to pull the element of a version from servers of ``source``, and store it.
 
     The server stores the element as if a PutData of the sender had brought it: in such a move data
@@ -367,7 +367,7 @@ class DescribeConsensus(Message, frozen=True, tag=70):
     """A question for the state of a consensus member."""
 
 
-class Followed(Struct, frozen=True, array_like=True):
+class FollowReport(Struct, frozen=True, array_like=True):
     """The autopilot's decision about a domain which follows its users.
 
     The domain lives at ``site`` (empty: at several sites, or unknown). ``decision``: a word of
@@ -394,7 +394,7 @@ class ConsensusDescription(Message, frozen=True, tag=71):
     members_reachable: Count
     members_total: Count
     autopilot: str = ""
-    followed: Annotated[tuple[Followed, ...], Meta(max_length=USAGES_MAX)] = ()
+    followed: Annotated[tuple[FollowReport, ...], Meta(max_length=USAGES_MAX)] = ()
     version: str = ""
     """Version of the member's program; empty from a release without this field."""
 
@@ -441,7 +441,7 @@ class Ack(Message, frozen=True, tag=34):
     spent: Spent | None = None
 
 
-class Listed(Struct, frozen=True, array_like=True, gc=False):
+class ListedObject(Struct, frozen=True, array_like=True, gc=False):
     """An object, its newest tag at this server, and whether that version is a tombstone."""
 
     name: ObjectName
@@ -456,7 +456,7 @@ class ObjectsReply(Message, frozen=True, tag=35):
     which a mover sees the server's load; 0 from a release without this field.
     """
 
-    objects: Annotated[tuple[Listed, ...], Meta(max_length=PAGE_OBJECTS_MAX)]
+    objects: Annotated[tuple[ListedObject, ...], Meta(max_length=PAGE_OBJECTS_MAX)]
     more: bool
     successor: Successor | None
     spent: Spent | None = None
@@ -496,7 +496,7 @@ class Refused(Message, frozen=True, tag=36):
     detail: str
 
 
-class HostedChain(Struct, frozen=True, array_like=True):
+class ChainReport(Struct, frozen=True, array_like=True):
     """A server's state of a chain.
 
     The chain ends at ``length``, and is committed up to ``committed``, by the server's knowledge.
@@ -511,7 +511,7 @@ class HostedChain(Struct, frozen=True, array_like=True):
     fetched: Position
 
 
-class Hosted(Struct, frozen=True, array_like=True):
+class ConfigurationReport(Struct, frozen=True, array_like=True):
     """A server's state of a configuration; ``bytes`` counts element data.
 
     ``left``: number of undecodable objects left behind by a move; ``left_names``: the first of
@@ -525,10 +525,10 @@ class Hosted(Struct, frozen=True, array_like=True):
     successor: Successor | None
     left: Count = 0
     left_names: Annotated[tuple[ObjectName, ...], Meta(max_length=LEFT_NAMED_MAX)] = ()
-    chain: HostedChain | None = None
+    chain: ChainReport | None = None
 
 
-class Stored(Struct, frozen=True, array_like=True):
+class DiskUsage(Struct, frozen=True, array_like=True):
     """The bytes of a durable server's store on its disk, and about how many are still needed.
 
     ``quarantined``: versions with a damaged element, not repaired yet; ``repaired``: since the
@@ -609,9 +609,9 @@ class Description(Message, frozen=True, tag=37):
     version: str
     uptime_s: Seconds
     memory_bytes: Count
-    hosted: tuple[Hosted, ...]
+    hosted: tuple[ConfigurationReport, ...]
     unknown_keys: Count = 0
-    stored: Stored | None = None
+    stored: DiskUsage | None = None
     work: ServerWork | None = None
     usage: Annotated[tuple[Usage, ...], Meta(max_length=USAGES_MAX)] = ()
     core: str = ""
@@ -643,7 +643,7 @@ class ScrubReply(Message, frozen=True, tag=38):
     in_logs: Count = 0
 
 
-class Done(Message, frozen=True, tag=39):
+class RequestDone(Message, frozen=True, tag=39):
     """The request is done."""
 
 
@@ -661,7 +661,7 @@ Keyed = (
 Upkeep = Scrub | SetLogLevel
 """Requests to a process, about itself."""
 
-Question = Keyed | Describe | Where | Bring
+Question = Keyed | Describe | Where | PullElement
 """Requests of operations on objects; each is answered, unless the server ends."""
 
 Carrier = GetData | WriteConfig | CollectConfig | ListObjects | LookRow | Fetch
@@ -673,12 +673,27 @@ Timed = TagReply | DataReply | Ack | ObjectsReply
 Request = Keyed | Describe | Where | Introduce
 """Requests to the state machine of objects, ares/replica/replica.py."""
 Reply = (
-    TagReply | DataReply | Ack | ObjectsReply | Refused | Description | ScrubReply | Done | Located
+    TagReply
+    | DataReply
+    | Ack
+    | ObjectsReply
+    | Refused
+    | Description
+    | ScrubReply
+    | RequestDone
+    | Located
 )
 ConsensusRequest = Propose | GetHint | TellFinalized | DescribeConsensus | SetLogLevel
 ConsensusReply = Decided | Hint | Undecided | ConsensusDescription
 AnyMessage = (
-    Request | Bring | ChainRequest | Upkeep | Reply | ChainReply | ConsensusRequest | ConsensusReply
+    Request
+    | PullElement
+    | ChainRequest
+    | Upkeep
+    | Reply
+    | ChainReply
+    | ConsensusRequest
+    | ConsensusReply
 )
 
 
@@ -694,7 +709,7 @@ class Role(enum.IntEnum):
     ADMIN = 4  # every request
 
 
-class Shown(enum.Enum):
+class ShownState(enum.Enum):
     """The part of a replica's state shown by an answer.
 
     Each answer about a configuration shows its pointer as well.
@@ -717,23 +732,23 @@ class RequestKind(Struct, frozen=True):
 
     reply: type[Message] | None
     role: Role
-    shows: Shown = Shown.NOTHING
+    shows: ShownState = ShownState.NOTHING
     changes: bool = False
 
 
 REQUESTS: dict[type[AnyMessage], RequestKind] = {
-    GetTag: RequestKind(TagReply, Role.READ, Shown.OBJECT),
-    GetData: RequestKind(DataReply, Role.READ, Shown.OBJECT),
-    PutData: RequestKind(Ack, Role.WRITE, Shown.OBJECT, changes=True),
-    ReadConfig: RequestKind(Ack, Role.READ, Shown.POINTER),
-    WriteConfig: RequestKind(Ack, Role.READ, Shown.POINTER, changes=True),
-    CollectConfig: RequestKind(Ack, Role.RECONFIGURE, Shown.POINTER, changes=True),
-    ListObjects: RequestKind(ObjectsReply, Role.READ, Shown.LISTING),
-    Introduce: RequestKind(None, Role.READ, Shown.POINTER, changes=True),
-    Describe: RequestKind(Description, Role.READ, Shown.EVERYTHING),
-    Finalize: RequestKind(Ack, Role.RECONFIGURE, Shown.POINTER, changes=True),
+    GetTag: RequestKind(TagReply, Role.READ, ShownState.OBJECT),
+    GetData: RequestKind(DataReply, Role.READ, ShownState.OBJECT),
+    PutData: RequestKind(Ack, Role.WRITE, ShownState.OBJECT, changes=True),
+    ReadConfig: RequestKind(Ack, Role.READ, ShownState.POINTER),
+    WriteConfig: RequestKind(Ack, Role.READ, ShownState.POINTER, changes=True),
+    CollectConfig: RequestKind(Ack, Role.RECONFIGURE, ShownState.POINTER, changes=True),
+    ListObjects: RequestKind(ObjectsReply, Role.READ, ShownState.LISTING),
+    Introduce: RequestKind(None, Role.READ, ShownState.POINTER, changes=True),
+    Describe: RequestKind(Description, Role.READ, ShownState.EVERYTHING),
+    Finalize: RequestKind(Ack, Role.RECONFIGURE, ShownState.POINTER, changes=True),
     Where: RequestKind(Located, Role.READ),
-    Bring: RequestKind(Ack, Role.RECONFIGURE, Shown.OBJECT, changes=True),
+    PullElement: RequestKind(Ack, Role.RECONFIGURE, ShownState.OBJECT, changes=True),
     Append: RequestKind(Appended, Role.WRITE, changes=True),
     ReadLog: RequestKind(LogEntries, Role.READ),
     ReadEach: RequestKind(EachRead, Role.READ),
@@ -746,7 +761,7 @@ REQUESTS: dict[type[AnyMessage], RequestKind] = {
     LookRow: RequestKind(RowFound, Role.READ),
     Fetch: RequestKind(Fetched, Role.READ),
     Scrub: RequestKind(ScrubReply, Role.ADMIN),
-    SetLogLevel: RequestKind(Done, Role.ADMIN),
+    SetLogLevel: RequestKind(RequestDone, Role.ADMIN),
     Propose: RequestKind(Decided, Role.RECONFIGURE),
     GetHint: RequestKind(Hint, Role.READ),
     TellFinalized: RequestKind(Hint, Role.RECONFIGURE),
@@ -758,4 +773,4 @@ REPLY_OF = {
     for kind, row in REQUESTS.items()
     if row.reply is not None and kind in get_args(Question)
 }
-OF_OBJECTS = frozenset(kind for kind, row in REQUESTS.items() if row.shows is Shown.OBJECT)
+OF_OBJECTS = frozenset(kind for kind, row in REQUESTS.items() if row.shows is ShownState.OBJECT)

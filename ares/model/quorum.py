@@ -15,7 +15,7 @@ NO_ANSWER = "no answer"
 NO_TROUBLES: Mapping[ServerId, str] = MappingProxyType({})
 
 
-class Outcome(enum.Enum):
+class QuorumState(enum.Enum):
     """The state of a round: undecided, with a quorum, or without hope of one."""
 
     PENDING = "pending"
@@ -50,12 +50,12 @@ class Tally(Struct, Generic[Answer], eq=False):
             self.refusals[server] = why
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> QuorumState:
         if len(self.answers) >= self.needed:
-            return Outcome.REACHED
+            return QuorumState.REACHED
         if len(self.asked) - len(self.refusals) < self.needed:
-            return Outcome.UNREACHABLE
-        return Outcome.PENDING
+            return QuorumState.UNREACHABLE
+        return QuorumState.PENDING
 
     @property
     def complete(self) -> bool:

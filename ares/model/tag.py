@@ -41,7 +41,7 @@ def number_max(now_s: float) -> int:
     return max(NUMBER_FLOOR, int(now_s * NUMBERS_PER_S))
 
 
-class Taken(Struct, gc=False, eq=False):
+class TakenNumbers(Struct, gc=False, eq=False):
     """The numbers which a client took for the tags of an object.
 
     ``number``: the highest. ``completed``: the highest whose write completed. ``writers``:
@@ -68,23 +68,23 @@ class TagSource:
 
     def __init__(self, client: ClientId) -> None:
         self._client = client
-        self._taken: dict[ObjectName, Taken] = {}
+        self._taken: dict[ObjectName, TakenNumbers] = {}
 
-    def begin(self, object: ObjectName) -> Taken:
+    def begin(self, object: ObjectName) -> TakenNumbers:
         """Begin an operation that will write ``object``, before its first phase.
 
         The caller calls :meth:`end` in every case.
         """
-        taken = self._taken.setdefault(object, Taken())
+        taken = self._taken.setdefault(object, TakenNumbers())
         taken.writers += 1
         return taken
 
-    def take(self, taken: Taken, highest: int) -> Tag:
+    def take(self, taken: TakenNumbers, highest: int) -> Tag:
         """Return a new tag with a number above ``highest``, unique to this call."""
         taken.number = max(highest, taken.number) + 1
         return Tag(taken.number, self._client)
 
-    def end(self, object: ObjectName, taken: Taken) -> None:
+    def end(self, object: ObjectName, taken: TakenNumbers) -> None:
         """End the operation; if its write completed, ``taken.completed`` is its number."""
         taken.writers -= 1
         if not taken.writers and taken.completed == taken.number:

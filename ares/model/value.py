@@ -7,7 +7,7 @@ import enum
 from typing import Final, Literal
 
 
-class Mark(enum.Enum):
+class NoBytes(enum.Enum):
     """A value without bytes."""
 
     TOMBSTONE = "tombstone"
@@ -15,17 +15,17 @@ class Mark(enum.Enum):
     LOST = "lost"
 
 
-TOMBSTONE: Final = Mark.TOMBSTONE
+TOMBSTONE: Final = NoBytes.TOMBSTONE
 """The value of a deleted object, and v0, the value of an object that was never written."""
 
-WITHHELD: Final = Mark.WITHHELD
+WITHHELD: Final = NoBytes.WITHHELD
 """No value: the configuration's successor is finalized and has it (paper: Alg. 3 and 4, bottom)."""
 
-LOST: Final = Mark.LOST
+LOST: Final = NoBytes.LOST
 """The value of an undecodable object left behind by a move, until a write replaces the value.
 
 See ares/reconfig/mover.py.
 """
 
-Value = bytes | Literal[Mark.TOMBSTONE, Mark.LOST]
-Answered = bytes | Literal[Mark.TOMBSTONE, Mark.WITHHELD, Mark.LOST]
+Value = bytes | Literal[NoBytes.TOMBSTONE, NoBytes.LOST]
+Answered = bytes | Literal[NoBytes.TOMBSTONE, NoBytes.WITHHELD, NoBytes.LOST]

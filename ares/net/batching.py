@@ -52,7 +52,7 @@ from ares.model.messages import (
 from ares.model.work import REQUEST_WORK, Meter
 from ares.net.port import Came, DeliverFrames, Handle, Sender
 from ares.platform.logs import is_worth_a_line
-from ares.platform.metrics import Traffic
+from ares.platform.metrics import ListenerTraffic
 
 if TYPE_CHECKING:
     from ares._core import Served
@@ -136,7 +136,7 @@ def is_large(message: AnyMessage) -> bool:
     return type(message) is PutData and message.element.size >= DETACHED_BYTES_MIN
 
 
-class Waiting:
+class PeerQueue:
     """Messages for a peer that takes none at the moment, oldest first, small ones before large ones.
 
     A copy of a request takes the place of the request that waits: of what is sent again because a
@@ -271,7 +271,7 @@ class BatchConnections(ABC):
             _log.exception("replies of server %s were not taken", server)
 
 
-class Pending:
+class UnansweredRequests:
     """The unanswered requests of a client, in order.
 
     ``messages`` are decoded, ``portions`` are the undecoded rest of the same batch, and ``came``
@@ -309,15 +309,15 @@ class BatchListener(ABC):
     connections: Sized = ()
     """The connections of present clients."""
 
-    def __init__(self, traffic: Traffic | None = None) -> None:
+    def __init__(self, traffic: ListenerTraffic | None = None) -> None:
         self.bad_batches = 0
         self.seen: Callable[[Sender, Sequence[AnyMessage]], None] = lambda sender, messages: None
         self.core: Callable[[Sender, Came], Served | None] | None = None
         self.address = ""
-        self._traffic = traffic or Traffic()
+        self._traffic = traffic or ListenerTraffic()
         self._serving = False
         self._paused = False
-        self._lines: dict[Sender, Pending] = {}
+        self._lines: dict[Sender, UnansweredRequests] = {}
         self._left: dict[Sender, None] = {}
         self._standing_bytes = 0
         self._going_on = False
@@ -369,11 +369,11 @@ class BatchListener(ABC):
             if len(messages) == 1:
                 self._answer_alone(sender, came, messages, begin_s)
             elif messages:
-                self._take_turn(sender, Pending(came, iter(messages)))
+                self._take_turn(sender, UnansweredRequests(came, iter(messages)))
             else:
                 self._finish(sender, NO_MESSAGES, begin_s)
         else:
-            self._take_turn(sender, Pending(came))
+            self._take_turn(sender, UnansweredRequests(came))
 
     # -- turns -------------------------------------------------------------------------------------
 
@@ -396,10 +396,10 @@ class BatchListener(ABC):
         except Exception:
             _log.exception(BATCH_FAILED)
         if length_hint(rest):
-            self._line_up(sender, Pending(came, rest))
+            self._line_up(sender, UnansweredRequests(came, rest))
         self._finish(sender, replies, begin_s)
 
-    def _take_turn(self, sender: Sender, line: Pending) -> None:
+    def _take_turn(self, sender: Sender, line: UnansweredRequests) -> None:
         """Answer the requests in ``line`` until the turn ends."""
         begin_s = time.perf_counter()
         end = max(TURN_WORK, self.meter.spent + FIRST_WORK)
@@ -421,7 +421,7 @@ class BatchListener(ABC):
         self._respond(sender, replies)
 
     def _turn(
-        self, sender: Sender, line: Pending, end: int, until_s: float
+        self, sender: Sender, line: UnansweredRequests, end: int, until_s: float
     ) -> Iterator[AnyMessage]:
         """Yield the requests of ``line`` in this turn, at least one.
 
@@ -438,7 +438,7 @@ class BatchListener(ABC):
                     if meter.spent >= end or time.perf_counter() >= until_s:
                         return
 
-    def _fill(self, sender: Sender, line: Pending, end: int) -> bool:
+    def _fill(self, sender: Sender, line: UnansweredRequests, end: int) -> bool:
         """Decode the next requests if none is left, but not beyond ``end``.
 
         Returns whether any request is decoded.
@@ -449,7 +449,7 @@ class BatchListener(ABC):
             line.messages = iter(self._read(sender, line))
         return True
 
-    def _read(self, sender: Sender, line: Pending) -> Sequence[AnyMessage]:
+    def _read(self, sender: Sender, line: UnansweredRequests) -> Sequence[AnyMessage]:
         """Decode the next requests in ``line``: a small batch, or a portion of a large batch."""
         frames: Sequence[Frame] = ()
         if not line.portions:
@@ -485,7 +485,7 @@ class BatchListener(ABC):
         self._traffic.count_batch(messages, frames)
         self.seen(sender, messages)
 
-    def _line_up(self, sender: Sender, line: Pending) -> None:
+    def _line_up(self, sender: Sender, line: UnansweredRequests) -> None:
         """Put the client behind the other clients, if requests are left in ``line``."""
         stood = self._lines.pop(sender, None) is not None
         if line and (stood or self._may_stand(line.bytes)):
@@ -515,7 +515,9 @@ class BatchListener(ABC):
                 if self._lines:
                     self._go_on_soon()
 
-    def _join(self, sender: Sender, line: Pending, came: Sequence[Sequence[Frame]]) -> None:
+    def _join(
+        self, sender: Sender, line: UnansweredRequests, came: Sequence[Sequence[Frame]]
+    ) -> None:
         """Add batches to the client's line; drop batches beyond the bound.
 
         The client asks again after a drop.

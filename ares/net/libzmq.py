@@ -41,7 +41,7 @@ from ares.net.batching import (
 )
 from ares.net.links import Link, LinkedConnections
 from ares.net.port import Handle, Sender
-from ares.platform.metrics import Traffic
+from ares.platform.metrics import ListenerTraffic
 from ares.security.clients_file import KeyedSender, Lock
 
 DRAIN_BATCHES_MAX = 64
@@ -126,7 +126,7 @@ class ZmqConnections(LinkedConnections):
         self.context: zmq.Context[Socket] = zmq.Context()
 
     def _linked(self, server: ServerId, host: str, port: int, key: str) -> Link:
-        link = _Link(self, server, key)
+        link = _ZmqLink(self, server, key)
         try:
             link.socket.connect(f"tcp://{host}:{port}")
         except zmq.ZMQError as error:
@@ -140,7 +140,7 @@ class ZmqConnections(LinkedConnections):
             await asyncio.to_thread(self.context.term)
 
 
-class _Link(Link):
+class _ZmqLink(Link):
     """A socket, not connected yet."""
 
     def __init__(self, connections: ZmqConnections, server: ServerId, key: str) -> None:
@@ -281,7 +281,7 @@ class ZmqListener(BatchListener):
         address: str,
         lock: Lock | None = None,
         limits: Limits | None = None,
-        traffic: Traffic | None = None,
+        traffic: ListenerTraffic | None = None,
     ) -> None:
         super().__init__(traffic)
         self.connections: set[int] = set()

@@ -26,7 +26,7 @@ from ares.model.codec import Frame
 from ares.model.errors import BadInput
 from ares.model.identity import CallId, ServerId
 from ares.model.messages import AnyMessage, Reason, Refused
-from ares.net.batching import BatchConnections, Deliver, Waiting
+from ares.net.batching import BatchConnections, Deliver, PeerQueue
 from ares.security.keys import SecretKey, is_key, without_key
 
 RECONNECT_S_MIN = 0.05
@@ -116,7 +116,7 @@ class Link(ABC):
 
     def __init__(self, connections: "LinkedConnections", server: ServerId) -> None:
         self._secret = connections._secret
-        self._waiting = Waiting()
+        self._waiting = PeerQueue()
         self._deliver = partial(connections._receive, server)
         self._trouble = partial(connections._trouble, server)
         self._shut_out = partial(connections._shut_out, server)

@@ -46,14 +46,14 @@ from ares.net.zmtp.frames import (
     ROUTER,
     Handshake,
     NotAdmitted,
-    Null,
+    NullHandshake,
     TurnedAway,
     WrongMechanism,
     properties,
 )
 from ares.platform import tasks
 from ares.platform.logs import is_worth_a_line
-from ares.platform.metrics import Traffic
+from ares.platform.metrics import ListenerTraffic
 from ares.security.clients_file import KeyedSender, Lock
 from ares.security.keys import SecretKey
 
@@ -101,15 +101,15 @@ class ZmtpConnections(LinkedConnections):
         self.scratch = scratch()
 
     def _linked(self, server: ServerId, host: str, port: int, key: str) -> Link:
-        return _Link(self, server, host, port, key)
+        return _ZmtpLink(self, server, host, port, key)
 
     def receiving(self, server: ServerId) -> bool:
         link = self._links.get(server)
-        return isinstance(link, _Link) and link.receiving()
+        return isinstance(link, _ZmtpLink) and link.receiving()
 
     def sending(self, server: ServerId, call: CallId) -> bool:
         link = self._links.get(server)
-        return isinstance(link, _Link) and link.sending(call)
+        return isinstance(link, _ZmtpLink) and link.sending(call)
 
 
 def _tune_link(connection: ZmtpConnection, raw: socket.socket) -> None:
@@ -123,7 +123,7 @@ def _bound_unsent(connection: ZmtpConnection, raw: socket.socket, bound_bytes: i
     connection.transport.set_write_buffer_limits(bound_bytes)
 
 
-class _Link(Link):
+class _ZmtpLink(Link):
     """A link whose connection is made when a message is to be sent."""
 
     def __init__(
@@ -221,7 +221,7 @@ class _Link(Link):
             await asyncio.sleep(pause_s)
             self._met_or_lost.clear()
             handshake: Handshake = (
-                Null(DEALER, self._site)
+                NullHandshake(DEALER, self._site)
                 if self._secret is None
                 else CurveClient(self._secret, self._key, properties(DEALER, self._site))
             )
@@ -350,7 +350,7 @@ class ZmtpListener(BatchListener):
         address: str,
         lock: Lock | None = None,
         limits: Limits | None = None,
-        traffic: Traffic | None = None,
+        traffic: ListenerTraffic | None = None,
     ) -> None:
         super().__init__(traffic)
         self._lock = lock
@@ -390,7 +390,7 @@ class ZmtpListener(BatchListener):
             return self._lock.clients.admits(key, connection.host)
 
         handshake: Handshake = (
-            Null(ROUTER)
+            NullHandshake(ROUTER)
             if self._lock is None
             else CurveServer(self._lock.key, admits, properties(ROUTER))
         )

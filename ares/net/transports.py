@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ares.cluster.tables import Limits, TransportName
 from ares.net.native import ZmtpConnections, ZmtpListener
 from ares.net.port import Connections
-from ares.platform.metrics import Traffic
+from ares.platform.metrics import ListenerTraffic
 from ares.security.clients_file import Lock
 from ares.security.keys import SecretKey
 
@@ -22,7 +22,7 @@ def listener_at(
     address: str,
     lock: Lock | None = None,
     limits: Limits | None = None,
-    traffic: Traffic | None = None,
+    traffic: ListenerTraffic | None = None,
     transport: TransportName = "native",
 ) -> "ZmqListener | ZmtpListener":
     """Return a listener at ``host:port``.

@@ -27,8 +27,8 @@ from ares.model.messages import (
     ServerWork,
     TagReply,
 )
-from ares.replica.hosting import Hosting
-from ares.sharedlog.log_state import HeldLogs
+from ares.replica.configuration_state import ConfigurationState
+from ares.sharedlog.log_state import LogTotals
 
 if TYPE_CHECKING:
     from ares._core import Served
@@ -110,7 +110,7 @@ class Histogram:
         return Durations(tuple(self.bounds), tuple(self.counts))
 
 
-class Traffic:
+class ListenerTraffic:
     """The traffic of a listener.
 
     Counted are requests by type, refusals by reason, bytes, and the seconds for handling a batch,
@@ -193,7 +193,7 @@ class Traffic:
         )
 
 
-class Autopiloted(Struct):
+class AutopilotCounters(Struct):
     """The counters of an autopilot.
 
     ``absent``: members that do not answer; ``troubled``: domains beyond its help; ``seen`` of
@@ -210,7 +210,7 @@ class Autopiloted(Struct):
     follows: int = 0
 
 
-class Holding(Struct, frozen=True):
+class ServerContents(Struct, frozen=True):
     """A server's contents, in all its configurations together.
 
     ``withheld``: objects also held by a finalized successor, and not sent to any client any more;
@@ -238,13 +238,13 @@ class Vitals(Struct, frozen=True):
     """
 
     description: Description
-    holding: Holding
+    holding: ServerContents
     trouble: str
     commits: Histogram | None
-    logs: HeldLogs | None = None
+    logs: LogTotals | None = None
 
 
-def holding(hosted: Iterable[Hosting]) -> Holding:
+def holding(hosted: Iterable[ConfigurationState]) -> ServerContents:
     """Return the sums over all configurations; takes about a microsecond for each."""
     configurations = collected = objects = withheld = elements = size = moving = moving_objects = 0
     spare_servers = SERVERS_MAX
@@ -264,7 +264,7 @@ def holding(hosted: Iterable[Hosting]) -> Holding:
         if hosting.successor is not None:
             moving += 1
             moving_objects += held
-    return Holding(
+    return ServerContents(
         configurations,
         collected,
         objects,

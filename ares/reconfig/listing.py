@@ -13,12 +13,12 @@ from ares.engine.effects import Gather, Operation
 from ares.engine.phases import phase
 from ares.model.configuration import Configuration, Successor, latest
 from ares.model.identity import ObjectName, ServerId, is_object_name
-from ares.model.messages import Listed, ListObjects, ObjectsReply
+from ares.model.messages import ListedObject, ListObjects, ObjectsReply
 
 PAGE_OBJECTS = 1000
 
 
-class Page(Struct, frozen=True):
+class ListingPage(Struct, frozen=True):
     """A page of a listing.
 
     ``objects``: name to the entries of all servers with the name. ``answered``: number of servers.
@@ -26,7 +26,7 @@ class Page(Struct, frozen=True):
     of these servers.
     """
 
-    objects: dict[ObjectName, list[Listed]]
+    objects: dict[ObjectName, list[ListedObject]]
     answered: int
     after: str | None
     successor: Successor | None
@@ -40,7 +40,7 @@ class Page(Struct, frozen=True):
 @phase("ListObjects")
 def list_page(
     configuration: Configuration, after: str, prefix: str = "", carry: Successor | None = None
-) -> Operation[Page]:
+) -> Operation[ListingPage]:
     """Return a page of names after ``after`` which start with ``prefix``. ``carry``: rule R1."""
     arguments = (configuration.id, after, PAGE_OBJECTS, prefix, carry)
     answers: Mapping[ServerId, ObjectsReply] = yield Gather(
@@ -50,16 +50,16 @@ def list_page(
     return structs.replace(page, asked={server: reply.asked for server, reply in answers.items()})
 
 
-def _united(replies: Sequence[ObjectsReply]) -> Page:
+def _united(replies: Sequence[ObjectsReply]) -> ListingPage:
     certain = min(
         (reply.objects[-1].name for reply in replies if reply.more and reply.objects), default=None
     )
-    objects: dict[ObjectName, list[Listed]] = {}
+    objects: dict[ObjectName, list[ListedObject]] = {}
     for reply in replies:
         for listed in reply.objects:
             if (certain is None or listed.name <= certain) and is_object_name(listed.name):
                 objects.setdefault(listed.name, []).append(listed)
-    return Page(
+    return ListingPage(
         dict(sorted(objects.items())),
         len(replies),
         certain,

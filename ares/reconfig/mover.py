@@ -45,14 +45,14 @@ from typing import Literal
 
 from msgspec import Struct
 
-from ares.dap.primitives import DataAccess, Found
-from ares.dap.reading import BRIEF, THOROUGH, Effort
+from ares.dap.primitives import DataAccess, DataResult
+from ares.dap.reading import BRIEF, THOROUGH, RetryPolicy
 from ares.engine.effects import Gather, Now, Operation, Pause, Report, Together
 from ares.engine.phases import phase
 from ares.model.configuration import Configuration, Status, Successor
 from ares.model.errors import ElementRefused, Superseded, Unavailable, Undecodable
 from ares.model.identity import ClientId, ObjectName
-from ares.model.messages import Bring
+from ares.model.messages import PullElement
 from ares.model.tag import NUMBER_FLOOR, TAG_ZERO, Tag
 from ares.model.value import LOST, WITHHELD, Value
 from ares.reconfig.listing import list_page
@@ -106,7 +106,7 @@ The servers may be unable to reach each other.
 """
 
 
-class Manner(Struct, frozen=True):
+class MoveOptions(Struct, frozen=True):
     """The manner of a move.
 
     ``throttle``: a limit of its speed. ``skip_undecodable``: leave behind objects that provably
@@ -118,7 +118,7 @@ class Manner(Struct, frozen=True):
     transfer: Transfer = "client"
 
 
-USUAL_MANNER = Manner()
+USUAL_MANNER = MoveOptions()
 
 
 class Mover:
@@ -127,7 +127,9 @@ class Mover:
     ``stuck``: the objects not moved, and the reasons. ``left``: the objects left behind.
     """
 
-    def __init__(self, view: View, target: Configuration, manner: Manner = USUAL_MANNER) -> None:
+    def __init__(
+        self, view: View, target: Configuration, manner: MoveOptions = USUAL_MANNER
+    ) -> None:
         self._view = view
         self._target = target
         self._throttle = manner.throttle
@@ -240,7 +242,9 @@ class Mover:
         self.left.append(object)
         yield Report(self.progress("update-config"))
 
-    def _bring(self, object: ObjectName, may_be_there: bool, effort: Effort) -> Operation[None]:
+    def _bring(
+        self, object: ObjectName, may_be_there: bool, effort: RetryPolicy
+    ) -> Operation[None]:
         """Move an object, or find the object in the target; repeat if the sources lost the value.
 
         Raises :class:`Undecodable`, unless the target has a version newer than all versions
@@ -258,7 +262,9 @@ class Mover:
                 yield Report(self.progress("update-config"))
                 return
 
-    def _copied(self, object: ObjectName, may_be_there: bool, effort: Effort) -> Operation[bool]:
+    def _copied(
+        self, object: ObjectName, may_be_there: bool, effort: RetryPolicy
+    ) -> Operation[bool]:
         """Copy the newest version of all sources to the target, unless the target has the version.
 
         Runs get-data on every source and put-data on the target. Without ``may_be_there`` the
@@ -296,7 +302,9 @@ class Mover:
             yield from self._put(object, found.tag, found.value, found.length)
         return True
 
-    def _carried(self, object: ObjectName, seen: Found, effort: Effort) -> Operation[bool]:
+    def _carried(
+        self, object: ObjectName, seen: DataResult, effort: RetryPolicy
+    ) -> Operation[bool]:
         """Copy a large value through the mover, when its bytes have room on the link.
 
         Returns False if the sources lost the value.
@@ -334,7 +342,7 @@ class Mover:
         self.moved += 1
         self.bytes += max(length, 0)
 
-    def _brought(self, object: ObjectName, found: Found) -> Operation[bool]:
+    def _brought(self, object: ObjectName, found: DataResult) -> Operation[bool]:
         """Return whether a quorum of the target pulled this version from its source.
 
         The version is the version settled by the look, given by its tag, hence no server decides.
@@ -350,7 +358,9 @@ class Mover:
             BRING_S + self._on_the_way / BRING_BYTES_PER_S,
         )
         try:
-            yield Gather(self._target, Bring, "bring", give_up_s=patience_s, arguments=arguments)
+            yield Gather(
+                self._target, PullElement, "bring", give_up_s=patience_s, arguments=arguments
+            )
         except Unavailable:
             self._not_brought += 1
             return False
@@ -380,8 +390,8 @@ class Mover:
             yield Pause(wait_s, retry=False)
 
     def _ask_sources(
-        self, ask: Callable[[DataAccess, Successor], Operation[Found]]
-    ) -> Operation[Found]:
+        self, ask: Callable[[DataAccess, Successor], Operation[DataResult]]
+    ) -> Operation[DataResult]:
         """Return the newest version of the sources; of equal versions, the last source's.
 
         The oldest source is asked first, and each next source only after the previous source has
@@ -397,7 +407,7 @@ class Mover:
         proven if all these errors are proven and no source has a decodable version, which might be
         the last completed version.
         """
-        answers: list[Found] = []
+        answers: list[DataResult] = []
         failures: list[Undecodable] = []
         for source, carry in self._sources:
             if source.index < self._complete_from or (answers and self._overtaken):

@@ -32,7 +32,7 @@ from ares.model.errors import (
 )
 from ares.model.identity import ObjectName
 from ares.model.messages import CollectConfig, Decided, Finalize
-from ares.reconfig.mover import USUAL_MANNER, Manner, Mover, Progress
+from ares.reconfig.mover import USUAL_MANNER, MoveOptions, Mover, Progress
 from ares.reconfig.traversal import detour, put_config, read_config
 from ares.reconfig.view import View
 
@@ -42,7 +42,7 @@ clients.
 """
 
 
-class Reconfigured(Struct, frozen=True):
+class ReconfigurationResult(Struct, frozen=True):
     """The result of a reconfiguration.
 
     ``configuration``: the decision, now finalized. ``ours``: whether the caller's proposal was
@@ -65,8 +65,8 @@ class Reconfigured(Struct, frozen=True):
 
 @phase(RECONFIGURE)
 def reconfigure(
-    view: View, wished: Configuration, manner: Manner = USUAL_MANNER
-) -> Operation[Reconfigured]:
+    view: View, wished: Configuration, manner: MoveOptions = USUAL_MANNER
+) -> Operation[ReconfigurationResult]:
     """Install ``wished``, or the decision for its place, as the next configuration (Alg. 5:6-12).
 
     If ``wished`` equals the pending configuration at the end of the sequence, that configuration is
@@ -83,8 +83,8 @@ def reconfigure(
 
 
 def advance(
-    view: View, wished: Configuration, manner: Manner = USUAL_MANNER
-) -> Operation[Reconfigured]:
+    view: View, wished: Configuration, manner: MoveOptions = USUAL_MANNER
+) -> Operation[ReconfigurationResult]:
     """Run ``reconfigure`` from the sequence as known.
 
     If ``wished`` was made from the last entry, it follows that entry or is not decided.
@@ -95,8 +95,8 @@ def advance(
 
 
 def install(
-    view: View, wished: Configuration, target: Configuration, manner: Manner = USUAL_MANNER
-) -> Operation[Reconfigured]:
+    view: View, wished: Configuration, target: Configuration, manner: MoveOptions = USUAL_MANNER
+) -> Operation[ReconfigurationResult]:
     """Finish a reconfiguration after the decision of ``target``, by any client (Alg. 5:8-12)."""
     mover = Mover(view, target, manner)
     uncollected: list[Configuration] = []
@@ -121,7 +121,7 @@ def install(
             "finishes it"
         )
         raise
-    return Reconfigured(
+    return ReconfigurationResult(
         target,
         target.same_content(wished),
         mover.moved,

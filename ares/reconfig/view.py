@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from ares.dap.cache import Memory
+from ares.dap.cache import ClientCache
 from ares.dap.coding import MakeCoding, coding_for
 from ares.dap.primitives import DataAccess
 from ares.engine.readiness import Readiness
@@ -148,7 +148,7 @@ class View:
         self.switches = switches
         self.sequence = ConfigurationSequence(first)
         self.tags = TagSource(client)
-        self.memory = Memory()
+        self.memory = ClientCache()
         self.readiness = readiness or Readiness()
         self._coding = coding
         self._daps: dict[ConfigurationId, DataAccess] = {}

@@ -14,7 +14,7 @@ travels, and put-data is left out for a tag known to be at a quorum (ares/dap/ca
 
 from msgspec import Struct
 
-from ares.dap.primitives import DataAccess, Found
+from ares.dap.primitives import DataAccess, DataResult
 from ares.engine.effects import Operation, Together
 from ares.engine.phases import PHASE_1, READ_OBJECT, WRITE_OBJECT, phase
 from ares.model.identity import ObjectName
@@ -25,7 +25,7 @@ from ares.reconfig.view import View
 from ares.registers.operations import at_quorum, newest, propagate, query, settle_read, write_above
 
 
-class Covered(Struct, frozen=True):
+class CoverableResult(Struct, frozen=True):
     """The result of a coverable write.
 
     ``changed``: the write took place, as version ``tag`` over ``base``. Otherwise ``tag`` and
@@ -39,7 +39,7 @@ class Covered(Struct, frozen=True):
 
 
 @phase(READ_OBJECT)
-def cvr_read(view: View, object: ObjectName, held: Tag | None = None) -> Operation[Found]:
+def cvr_read(view: View, object: ObjectName, held: Tag | None = None) -> Operation[DataResult]:
     """Return the latest version and its value; WITHHELD for ``held``, held by the caller."""
     held = held if view.switches.optimised else None
     answers = yield from query(view, lambda dap, object: dap.get_data(object, held=held), object)
@@ -54,7 +54,7 @@ def cvr_write(
     version: Tag | None,
     number: int = 0,
     beside: ObjectName | None = None,
-) -> Operation[Covered]:
+) -> Operation[CoverableResult]:
     """Store ``value`` if ``version`` is the latest (None: if the object is absent); otherwise read.
 
     ``number``: the number of the tag; no write takes place if a number as high was taken.
@@ -71,7 +71,7 @@ def cvr_write(
             latest.tag != version and (version is not None or latest.value is not TOMBSTONE)
         ):
             found = yield from _complete(view, object, answers, held)
-            return Covered(False, found.tag, found.value)
+            return CoverableResult(False, found.tag, found.value)
         highest = (
             max(latest.tag.number, number - 1)
             if beside is None
@@ -81,18 +81,18 @@ def cvr_write(
     finally:
         view.tags.end(object, taken)
     view.memory.settle(object, configuration.id, tag)
-    return Covered(True, tag, value, latest.tag)
+    return CoverableResult(True, tag, value, latest.tag)
 
 
 @phase(PHASE_1)
 def _first_phase(
     view: View, object: ObjectName, held: Tag | None, beside: ObjectName | None
-) -> Operation[tuple[list[Found], int]]:
+) -> Operation[tuple[list[DataResult], int]]:
     """Run get-data; return the answers and the number of ``beside``.
 
     ``beside`` is completed as in any read.
     """
-    answers: list[Found] = []
+    answers: list[DataResult] = []
     number = 0
 
     def look_at_object() -> Operation[None]:
@@ -156,13 +156,13 @@ def advance(view: View, object: ObjectName, floor: int, by: int) -> Operation[Ta
 
 
 @phase(READ_OBJECT)
-def read_versioned(view: View, object: ObjectName) -> Operation[Found]:
+def read_versioned(view: View, object: ObjectName) -> Operation[DataResult]:
     """Run ``cvr_read`` with the values remembered by this client."""
     kept = view.memory.value(object)
     found = yield from cvr_read(view, object, kept[0] if kept is not None else None)
     if found.value is WITHHELD:
         assert kept is not None, "only what is held is withheld"
-        return Found(
+        return DataResult(
             found.tag,
             kept[1],
             found.length,
@@ -178,7 +178,7 @@ def read_versioned(view: View, object: ObjectName) -> Operation[Found]:
 @phase(WRITE_OBJECT)
 def write_versioned(
     view: View, object: ObjectName, value: Value, version: Tag | None
-) -> Operation[Covered]:
+) -> Operation[CoverableResult]:
     """Run ``cvr_write`` and remember the result."""
     covered = yield from cvr_write(view, object, value, version)
     _keep(view, object, covered.tag, covered.value)
@@ -191,8 +191,8 @@ def _keep(view: View, object: ObjectName, tag: Tag, value: Answered) -> None:
 
 
 def _complete(
-    view: View, object: ObjectName, answers: list[Found], held: Tag | None
-) -> Operation[Found]:
+    view: View, object: ObjectName, answers: list[DataResult], held: Tag | None
+) -> Operation[DataResult]:
     """End as a read does: the version is at a quorum of the last configuration or written there.
 
     A version which has to be written back, with its value held by the client, is read once more,
@@ -209,7 +209,7 @@ def _complete(
 
 
 def _need_not_write_back(
-    view: View, object: ObjectName, answers: list[Found], found: Found
+    view: View, object: ObjectName, answers: list[DataResult], found: DataResult
 ) -> Operation[bool]:
     """Return whether the found version needs no write back.
 

@@ -24,12 +24,12 @@ from collections.abc import Set
 import msgspec
 from msgspec import Struct
 
-from ares.dap.primitives import Found
+from ares.dap.primitives import DataResult
 from ares.dap.reading import BRIEF
 from ares.engine.effects import Now, Operation, Pause, Together
 from ares.model.errors import AresError, DecodeFailed, ObjectNotFound, Unavailable, Undecodable
 from ares.model.identity import MIRROR_DOMAINS, RESERVED, DomainName, ObjectName
-from ares.model.messages import Listed
+from ares.model.messages import ListedObject
 from ares.model.numbers import Seconds
 from ares.model.value import WITHHELD
 from ares.reconfig.throttle import Throttle
@@ -121,7 +121,7 @@ def decode_as_of(value: bytes) -> float:
     return began_s
 
 
-class Copied(Struct):
+class CopyReport(Struct):
     """The work of a pass; the mirror is complete if no copy failed.
 
     ``failed``: number of objects that could not be copied; ``why``: the reason for the last of
@@ -134,7 +134,7 @@ class Copied(Struct):
     why: str = ""
 
 
-class Pass:
+class MirrorPass:
     """A pass over the domain of the view ``source`` into ``mirror``, limited by ``throttle``."""
 
     def __init__(self, source: View, mirror: View, throttle: Throttle) -> None:
@@ -142,9 +142,9 @@ class Pass:
         self._mirror = mirror
         self._throttle = throttle
         self._large: list[ObjectName] = []
-        self._copied = Copied()
+        self._copied = CopyReport()
 
-    def run(self, began_s: float) -> Operation[Copied]:
+    def run(self, began_s: float) -> Operation[CopyReport]:
         """Copy the changed objects.
 
         ``began_s``: a time not later than now, in seconds since 1970; the mirror's record after a
@@ -173,12 +173,12 @@ class Pass:
 
     def _held(
         self, after: str, last: str | None, names: Set[ObjectName]
-    ) -> Operation[dict[ObjectName, Listed | None]]:
+    ) -> Operation[dict[ObjectName, ListedObject | None]]:
         """Return the mirror's entries for ``names``, a page of the domain's listing.
 
         The page follows ``after`` and ends with ``last`` (None: the last page).
         """
-        held: dict[ObjectName, Listed | None] = {}
+        held: dict[ObjectName, ListedObject | None] = {}
         cursor: str | None = after
         while cursor is not None and (last is None or cursor < last):
             page = yield from list_mentioned(self._mirror, cursor, "")
@@ -212,7 +212,7 @@ class Pass:
         self._copied.objects += 1
         self._copied.bytes += max(found.length, 0)
 
-    def _look(self, object: ObjectName) -> Operation[Found]:
+    def _look(self, object: ObjectName) -> Operation[DataResult]:
         """Return the newest version, at a quorum; its value is WITHHELD if none came along."""
         answers = yield from query(
             self._source, lambda dap, object: dap.get_version(object, effort=BRIEF), object
@@ -220,7 +220,7 @@ class Pass:
         found = newest(answers)
         return found if at_quorum(answers, found) is not None else (yield from self._fetch(object))
 
-    def _fetch(self, object: ObjectName) -> Operation[Found]:
+    def _fetch(self, object: ObjectName) -> Operation[DataResult]:
         """Return the newest version with its value, as for a reader."""
         answers = yield from query(
             self._source, lambda dap, object: dap.get_data(object, effort=BRIEF), object
@@ -228,7 +228,7 @@ class Pass:
         found, _ = yield from settle_read(self._source, object, answers)
         return found
 
-    def _is_there(self, object: ObjectName, original: Found) -> Operation[bool]:
+    def _is_there(self, object: ObjectName, original: DataResult) -> Operation[bool]:
         try:
             answers = yield from query(
                 self._mirror, lambda dap, object: dap.get_version(object, effort=BRIEF), object
@@ -243,7 +243,7 @@ class Pass:
             yield Pause(wait_s, retry=False)
 
 
-def _has(copy: Listed | None, original: Listed | None) -> bool:
+def _has(copy: ListedObject | None, original: ListedObject | None) -> bool:
     """Return whether listings alone show that the mirror has the version."""
     return copy is not None and original is not None and copy.tag >= original.tag
 

@@ -8,7 +8,7 @@ are the same otherwise, and differ in two functions: ``query`` and ``propagate``
 from collections.abc import Callable
 from typing import TypeVar
 
-from ares.dap.primitives import DataAccess, Found, FoundTag
+from ares.dap.primitives import DataAccess, DataResult, TagResult
 from ares.dap.reading import BRIEF
 from ares.engine.effects import Operation, Pause, Together
 from ares.engine.phases import PHASE_1, PHASE_2, READ_OBJECT, WRITE_OBJECT, phase
@@ -24,7 +24,7 @@ from ares.model.errors import (
     Undecodable,
 )
 from ares.model.identity import ConfigurationId, ObjectName, shown
-from ares.model.tag import NUMBER_LAST, TAG_ZERO, Tag, Taken
+from ares.model.tag import NUMBER_LAST, TAG_ZERO, Tag, TakenNumbers
 from ares.model.value import LOST, TOMBSTONE, WITHHELD, Value
 from ares.reconfig.traversal import detour, find_next_config, read_config
 from ares.reconfig.view import View
@@ -32,12 +32,12 @@ from ares.reconfig.view import View
 LOOK_AGAIN_S_MIN = 0.02
 LOOK_AGAIN_S_MAX = 1.0
 
-Answer = TypeVar("Answer", Found, FoundTag)
+Answer = TypeVar("Answer", DataResult, TagResult)
 Ask = Callable[[DataAccess, ObjectName], Operation[Answer]]
 
 
 @phase(READ_OBJECT)
-def read(view: View, object: ObjectName) -> Operation[Found]:
+def read(view: View, object: ObjectName) -> Operation[DataResult]:
     """Return the newest version and its value; TOMBSTONE for an absent object (Alg. 1:31-48).
 
     Fast read: a version at a quorum to stay (:func:`at_quorum`) needs no write back. t0 never needs
@@ -100,7 +100,7 @@ def _highest_there(view: View, object: ObjectName) -> Operation[int]:
 
 
 @phase(READ_OBJECT)
-def stat(view: View, object: ObjectName) -> Operation[Found]:
+def stat(view: View, object: ObjectName) -> Operation[DataResult]:
     """Return the newest version without its value, if a quorum holds the version.
 
     Otherwise the version is read as by ``read``, which writes the version back, with the exceptions
@@ -114,8 +114,8 @@ def stat(view: View, object: ObjectName) -> Operation[Found]:
 
 
 def settle_read(
-    view: View, object: ObjectName, answers: list[Found]
-) -> Operation[tuple[Found, ConfigurationId]]:
+    view: View, object: ObjectName, answers: list[DataResult]
+) -> Operation[tuple[DataResult, ConfigurationId]]:
     """Bring the newest of ``answers`` to a quorum if needed (Alg. 1:38-47).
 
     Returns the version and the configuration of the quorum.
@@ -126,7 +126,7 @@ def settle_read(
     return settled
 
 
-def _settled(view: View, answers: list[Found]) -> tuple[Found, ConfigurationId] | None:
+def _settled(view: View, answers: list[DataResult]) -> tuple[DataResult, ConfigurationId] | None:
     """Return the newest version and its configuration, if the version needs no write back."""
     found = newest(answers)
     there = at_quorum(answers, found)
@@ -138,8 +138,8 @@ def _settled(view: View, answers: list[Found]) -> tuple[Found, ConfigurationId] 
 
 
 def _complete(
-    view: View, object: ObjectName, found: Found
-) -> Operation[tuple[Found, ConfigurationId]]:
+    view: View, object: ObjectName, found: DataResult
+) -> Operation[tuple[DataResult, ConfigurationId]]:
     """Write the version back.
 
     A client with read rights only cannot. Such a client looks again and again until another client
@@ -157,7 +157,7 @@ def _complete(
 
 def _await_quorum(
     view: View, object: ObjectName, denied: NotAuthorized
-) -> Operation[tuple[Found, ConfigurationId]]:
+) -> Operation[tuple[DataResult, ConfigurationId]]:
     """Return the newest version as soon as a quorum holds it.
 
     Raises ``denied`` again, with the reason, when the deadline comes first.
@@ -183,7 +183,7 @@ def _await_quorum(
 
 
 def write_above(
-    view: View, object: ObjectName, value: Value, highest: int, taken: Taken
+    view: View, object: ObjectName, value: Value, highest: int, taken: TakenNumbers
 ) -> Operation[tuple[Tag, Configuration]]:
     """Store ``value`` under a tag with a number above ``highest``.
 
@@ -291,7 +291,7 @@ class _Elsewhere(Exception):
     """
 
 
-def withheld(answer: Found | FoundTag) -> bool:
+def withheld(answer: DataResult | TagResult) -> bool:
     """Return whether a later configuration is finalized.
 
     The data, or their tags, may be gone from the answering configuration in this case.
@@ -364,7 +364,7 @@ def newest(answers: list[Answer]) -> Answer:
     return max(reversed(answers), key=lambda found: found.tag)
 
 
-def at_quorum(answers: list[Found], found: Found) -> ConfigurationId | None:
+def at_quorum(answers: list[DataResult], found: DataResult) -> ConfigurationId | None:
     """Return the configuration where ``found``, the newest answer, is at a quorum to stay.
 
     To stay means: every operation that begins later finds the version, or a newer version. None: no
@@ -372,7 +372,7 @@ def at_quorum(answers: list[Found], found: Found) -> ConfigurationId | None:
     quorum names no successor. More configurations qualify:
 
     Let a quorum Q of a configuration c report that it held the version before it heard of c's
-    successor (``Found.lasting``; a server that never heard of a successor reports this, too). An
+    successor (``DataResult.lasting``; a server that never heard of a successor reports this, too). An
     operation that begins later either asks c, meets Q, and finds the version there; or does not
     count on c, because some configuration after c is finalized. Consider the first configuration
     after c to be finalized: a mover had listed and read c before. Each of the mover's requests

@@ -1,7 +1,7 @@
 """A server's element of a version, made from elements of other servers.
 
 Elements of the server's own configuration repair a rotten element; elements of an earlier
-configuration move the version from server to server (ares/server/bringing.py).
+configuration move the version from server to server (ares/server/element_puller.py).
 
 Only elements of exactly that tag are taken, and the result is stored under that tag again: neither
 use makes a version look newer or older. Where both configurations cut values into the same
@@ -18,7 +18,7 @@ from ares.model.configuration import Configuration
 from ares.model.element import intact, sealed
 from ares.model.errors import NotAuthorized, Superseded, Unavailable
 from ares.model.identity import ObjectName, ServerId
-from ares.model.messages import Bring, DataReply, Element, GetData
+from ares.model.messages import DataReply, Element, GetData, PullElement
 from ares.model.tag import Tag
 
 REPAIR_ASK_S = 1.0
@@ -62,7 +62,10 @@ def rebuild_element(
 
 
 def bring_element(
-    request: Bring, target: Configuration, own: ServerId, suspects: Set[ServerId] = frozenset()
+    request: PullElement,
+    target: Configuration,
+    own: ServerId,
+    suspects: Set[ServerId] = frozenset(),
 ) -> Operation[Element | None]:
     """Return the element of server ``own`` of ``target``, for the version of the request.
 

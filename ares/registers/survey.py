@@ -10,7 +10,7 @@ from ares.engine.effects import Gather, Operation, Together
 from ares.model.configuration import Configuration, Server
 from ares.model.errors import ElementRefused, NotAuthorized, Superseded, Unavailable, Undecodable
 from ares.model.identity import NO_DOMAIN, DomainName, ObjectName, ServerId
-from ares.model.messages import Describe, Description, Listed
+from ares.model.messages import Describe, Description, ListedObject
 from ares.model.tag import TAG_ZERO, Tag
 from ares.model.value import TOMBSTONE, WITHHELD
 from ares.reconfig.listing import list_page
@@ -21,7 +21,7 @@ from ares.registers.operations import at_quorum, newest, propagate, query
 WINDOW_OBJECTS = 64
 
 
-class Names(Struct):
+class NamesPage(Struct):
     """A page of a listing.
 
     ``newest``: for every name listed by any server, in order, the entry on which all servers agree,
@@ -29,7 +29,7 @@ class Names(Struct):
     pages).
     """
 
-    newest: dict[ObjectName, Listed | None]
+    newest: dict[ObjectName, ListedObject | None]
     after: str | None
 
 
@@ -57,7 +57,7 @@ def list_objects(
     return [name for name in page.newest if name in there], page.after
 
 
-def list_mentioned(view: View, after: str, prefix: str) -> Operation[Names]:
+def list_mentioned(view: View, after: str, prefix: str) -> Operation[NamesPage]:
     """Return a page of the names of which any server of a quorum knows a version or a tombstone.
 
     Every active configuration is asked. A listing settles a name if all answers in the last
@@ -68,7 +68,7 @@ def list_mentioned(view: View, after: str, prefix: str) -> Operation[Names]:
     if not view.switches.piggyback:
         yield from read_config(view)
     highest: dict[ObjectName, Tag] = {}
-    settled: dict[ObjectName, Listed] = {}
+    settled: dict[ObjectName, ListedObject] = {}
     cursors: list[str] = []
     configuration: Configuration | None = view.sequence.last_finalized
     while configuration is not None:
@@ -91,7 +91,7 @@ def list_mentioned(view: View, after: str, prefix: str) -> Operation[Names]:
         configuration = yield from find_next_config(view, configuration, page.successor)
     cursor = min(cursors, default=None)
     within = sorted(name for name in highest if cursor is None or name <= cursor)
-    return Names({name: settled.get(name) for name in within}, cursor)
+    return NamesPage({name: settled.get(name) for name in within}, cursor)
 
 
 def describe_servers(

@@ -8,7 +8,7 @@ repetition of a fact. Requests without a change leave no fact: a client's repeti
 The places of the facts in the journal are known, hence unneeded places can be given back. A *place*
 is a number chosen by the journal (its segment). The account counts the bytes still needed at each
 place: approximately, which suffices for the choice of a place to compact. The exact need is known
-from the versions themselves (ares/dap/list.py), each with its place.
+from the versions themselves (ares/dap/version_list.py), each with its place.
 
 A rotten element is *hollow* (ares/model/element.py): its tag stays in the List, where the tag
 counts, without the data. The element is quarantined until a client puts the same version again.
@@ -17,14 +17,14 @@ counts, without the data. The element is quarantined until a client puts the sam
 import msgspec
 from msgspec import Struct
 
-from ares.dap.list import Versions
+from ares.dap.version_list import VersionList
 from ares.model.configuration import Configuration, Successor
 from ares.model.identity import ConfigurationId, ObjectName
 from ares.model.messages import PutData
 from ares.model.tag import TAG_ZERO, Tag
 
 
-class Pointed(Struct, frozen=True, array_like=True, tag=128):
+class ConfigurationRecord(Struct, frozen=True, array_like=True, tag=128):
     """A configuration hosted by this server, with all its state except the objects.
 
     The state is nextC, and whether the configuration was collected. ``finalized``: the server was
@@ -45,7 +45,7 @@ class TagsTrimmed(Struct, frozen=True, array_like=True, gc=False, tag=129):
     tag: Tag
 
 
-Fact = PutData | Pointed | TagsTrimmed
+Fact = PutData | ConfigurationRecord | TagsTrimmed
 
 _PUT_BYTES = 80
 _TRIMMED_BYTES = 48
@@ -67,7 +67,7 @@ def trimmed_bytes(object: ObjectName) -> int:
 
 
 def pointed_bytes(*contents: Configuration | Successor | None) -> int:
-    """Return the most bytes of a :class:`Pointed` with these contents."""
+    """Return the most bytes of a :class:`ConfigurationRecord` with these contents."""
     return _POINTED_BYTES_MAX + sum(len(_encode(content)) for content in contents)
 
 
@@ -85,7 +85,7 @@ def fact_bytes_max(fact: Fact) -> int:
             )
         case TagsTrimmed():
             return _PUT_BYTES_MAX + _CHARACTER_BYTES_MAX * len(fact.object)
-        case Pointed():
+        case ConfigurationRecord():
             return pointed_bytes(fact.configuration, fact.successor)
 
 
@@ -95,7 +95,7 @@ Key = tuple[ConfigurationId, ObjectName, Tag]
 """The name of a version's element at this server."""
 
 
-class Account:
+class JournalUsage:
     """The account of a journal's bytes.
 
     ``live``: bytes still needed at each place, approximately; ``died``: bytes no longer needed,
@@ -113,13 +113,13 @@ class Account:
         self.verified_bytes = 0
 
 
-class Share:
+class ConfigurationUsage:
     """A configuration's part of the account.
 
     Collecting the configuration costs a step for each place, not for each object.
     """
 
-    def __init__(self, account: Account) -> None:
+    def __init__(self, account: JournalUsage) -> None:
         self.account = account
         self._live: dict[int, int] = {}
 
@@ -148,7 +148,9 @@ class Share:
             self.account.died += bytes
         self._live.clear()
 
-    def tell_trimmed(self, object: ObjectName, versions: Versions, place: int, before: Tag) -> None:
+    def tell_trimmed(
+        self, object: ObjectName, versions: VersionList, place: int, before: Tag
+    ) -> None:
         """Record ``place`` as the journal's place of the tag dropped by ``versions`` of ``object``.
 
         Until now the journal held ``before``.

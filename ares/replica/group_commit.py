@@ -23,12 +23,12 @@ from ares.model.messages import (
     Refused,
     Reply,
     Request,
-    Shown,
+    ShownState,
     TagReply,
     Timed,
 )
 from ares.model.tag import Tag
-from ares.replica.facts import Fact, Pointed
+from ares.replica.facts import ConfigurationRecord, Fact
 
 ROWS_MAX = 262_144
 """Most rows that wait for a commit, for each client.
@@ -107,7 +107,7 @@ class GroupCommit:
 
     def note(self, fact: Fact) -> None:
         """Record that ``fact``, which was appended, belongs to this commit."""
-        if isinstance(fact, Pointed):
+        if isinstance(fact, ConfigurationRecord):
             self.pointers.add(fact.configuration.id)
         else:
             self.objects.setdefault(fact.configuration, set()).add(fact.object)
@@ -169,10 +169,10 @@ class GroupCommit:
                 or told.configuration in self.pointers
             )
         shows = REQUESTS[type(request)].shows
-        if shows is Shown.EVERYTHING:
+        if shows is ShownState.EVERYTHING:
             return self.appended
         id = told.configuration.id if type(request) is Introduce else told.configuration
-        return id in self.pointers or (shows is Shown.LISTING and id in self.objects)
+        return id in self.pointers or (shows is ShownState.LISTING and id in self.objects)
 
 
 def _rows(reply: Reply) -> int:

@@ -19,7 +19,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 
 import msgspec
 
-from ares.dap.list import Versions
+from ares.dap.version_list import VersionList
 from ares.model.configuration import Configuration, ConflictingSuccessor, Successor, advance
 from ares.model.element import hollow, intact, is_hollow
 from ares.model.errors import AresError, BadInput, StoreDamaged
@@ -47,17 +47,17 @@ from ares.model.messages import (
     Where,
     WriteConfig,
 )
+from ares.replica.configuration_state import BadElement, Clock, ConfigurationState, no_clock
 from ares.replica.facts import (
-    Account,
+    ConfigurationRecord,
+    ConfigurationUsage,
     Fact,
+    JournalUsage,
     Key,
-    Pointed,
-    Share,
     TagsTrimmed,
     fact_bytes_max,
     pointed_bytes,
 )
-from ares.replica.hosting import BadElement, Clock, Hosting, no_clock
 
 _REASON_OF_ERROR = {
     ConflictingSuccessor: Reason.CONFLICTING_SUCCESSOR,
@@ -71,7 +71,7 @@ class Replica:
     """The state of a storage server.
 
     ``initial``: c0 of its cluster file, the only configuration accepted at that place. ``clock``:
-    see :class:`ares.replica.hosting.Hosting`. ``journaled``: the server has a journal, which first
+    see :class:`ares.replica.configuration_state.ConfigurationState`. ``journaled``: the server has a journal, which first
     gives all its facts to :meth:`restore`; afterwards requests for which :meth:`room` asks go
     through :meth:`change`. ``account``: the account of the journal.
     """
@@ -87,10 +87,10 @@ class Replica:
         self.server = server
         self.identity = identity
         self.journaled = journaled
-        self.account = Account()
+        self.account = JournalUsage()
         self._cluster = initial.cluster_id
         self._clock = clock
-        self._hosted: dict[ConfigurationId, Hosting] = {}
+        self._hosted: dict[ConfigurationId, ConfigurationState] = {}
         self._places: dict[tuple[DomainName, int], ConfigurationId] = {
             (initial.domain, initial.index): initial.id
         }
@@ -229,11 +229,11 @@ class Replica:
                 f"{self.server} was restarted and lost its memory; reconfigure to take it in anew",
             )
         if configuration.id not in self._hosted:
-            hosting = Hosting(
+            hosting = ConfigurationState(
                 configuration,
                 position,
                 self._clock,
-                Share(self.account) if self.journaled else None,
+                ConfigurationUsage(self.account) if self.journaled else None,
                 self._note_final,
             )
             if self._restoring:
@@ -254,7 +254,7 @@ class Replica:
             self._final[configuration.domain] = configuration
 
     @property
-    def hosted(self) -> Mapping[ConfigurationId, Hosting]:
+    def hosted(self) -> Mapping[ConfigurationId, ConfigurationState]:
         """Return the hosted configurations, for reading only."""
         return self._hosted
 
@@ -291,7 +291,7 @@ class Replica:
         Elements are not verified, which would read them all: each is verified before an answer.
         Raises :class:`StoreDamaged` when the fact cannot be this server's.
         """
-        if isinstance(fact, Pointed):
+        if isinstance(fact, ConfigurationRecord):
             self._restore_pointed(fact, place)
             return
         hosting = self._hosted.get(fact.configuration)
@@ -300,7 +300,7 @@ class Replica:
         else:
             hosting.restore(fact, place)
 
-    def _restore_pointed(self, fact: Pointed, place: int) -> None:
+    def _restore_pointed(self, fact: ConfigurationRecord, place: int) -> None:
         refused = self.introduce(fact.configuration)
         if refused is not None:
             raise StoreDamaged(
@@ -345,7 +345,7 @@ class Replica:
 
         Of a rotten element this is its tag without data, which counts as missing.
         """
-        if isinstance(fact, Pointed):
+        if isinstance(fact, ConfigurationRecord):
             hosting = self._hosted.get(fact.configuration.id)
             return (
                 hosting.pointed()
@@ -379,7 +379,7 @@ class Replica:
 
     def move(self, fact: Fact, place: int) -> None:
         """Record ``place`` as the only place of ``fact``, which survived and is journaled there."""
-        if isinstance(fact, Pointed):
+        if isinstance(fact, ConfigurationRecord):
             self._hosted[fact.configuration.id].point_from(place)
         else:
             self._hosted[fact.configuration].move(fact, place)
@@ -415,7 +415,7 @@ class Replica:
         suspects, self.account.suspects = list(self.account.suspects), {}
         return suspects
 
-    def _versions(self, id: ConfigurationId, object: ObjectName) -> Versions | None:
+    def _versions(self, id: ConfigurationId, object: ObjectName) -> VersionList | None:
         hosting = self._hosted.get(id)
         return None if hosting is None else hosting.objects.get(object)
 
@@ -437,7 +437,7 @@ def _refused(request: Message, error: AresError) -> Refused:
     )
 
 
-def _moves(hosting: Hosting, successor: Successor, collecting: bool) -> bool:
+def _moves(hosting: ConfigurationState, successor: Successor, collecting: bool) -> bool:
     try:
         after = advance(hosting.configuration, hosting.successor, successor)
     except ConflictingSuccessor:

@@ -33,7 +33,7 @@ _OP = re.compile(r"[a-z][a-z_]{0,31}")
 _Seconds = Annotated[float, Meta(ge=0, lt=LINE_SECONDS_MAX)]
 
 
-class _Line(Struct, frozen=True, gc=False):
+class _LogLine(Struct, frozen=True, gc=False):
     """The fields of a line with columns of their own."""
 
     message: str
@@ -56,8 +56,8 @@ class _Line(Struct, frozen=True, gc=False):
     error: Any = None
 
 
-_TAKEN = frozenset(_Line.__struct_encode_fields__) - {"outcome"}
-_decode_line = msgspec.json.Decoder(_Line).decode
+_TAKEN = frozenset(_LogLine.__struct_encode_fields__) - {"outcome"}
+_decode_line = msgspec.json.Decoder(_LogLine).decode
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 _encode = msgspec.json.Encoder().encode
 

@@ -52,7 +52,7 @@ key = "{key}"
 _log = logging.getLogger(__name__)
 
 
-class Client(Struct, frozen=True):
+class AuthorisedClient(Struct, frozen=True):
     """An authorised client.
 
     ``name`` is for people, ``key`` is the public key (hex) proved by the client. ``server``: the id
@@ -76,7 +76,7 @@ class _ClientsTable(Struct, frozen=True, forbid_unknown_fields=True):
     client: list[_ClientTable] = []
 
 
-def read_clients(path: Path, managed: bool = False) -> list[Client]:
+def read_clients(path: Path, managed: bool = False) -> list[AuthorisedClient]:
     """Return the clients in the file.
 
     ``managed``: the file is read for display or change, may have any owner, and admits no client.
@@ -124,7 +124,7 @@ def read_clients(path: Path, managed: bool = False) -> list[Client]:
             raise BadInput(
                 f"{path}: client[{index}].key: expected a public key, 64 characters 0-9a-f"
             )
-        clients.append(Client(table.name, table.key, ROLES[table.role]))
+        clients.append(AuthorisedClient(table.name, table.key, ROLES[table.role]))
     names, keys = (
         Counter(client.name for client in clients),
         Counter(client.key for client in clients),
@@ -137,7 +137,7 @@ def read_clients(path: Path, managed: bool = False) -> list[Client]:
     return clients
 
 
-def write_clients(path: Path, clients: Iterable[Client]) -> None:
+def write_clients(path: Path, clients: Iterable[AuthorisedClient]) -> None:
     """Replace the file, or make it: after any failure it holds the old clients or these."""
     text = _CLIENTS_HEAD + "".join(
         _CLIENT_TABLE.format(name=client.name, role=client.role.name.lower(), key=client.key)
@@ -182,7 +182,7 @@ class AuthorisedClients:
         self,
         path: Path,
         clock: Callable[[], float] = time.monotonic,
-        extra: Mapping[str, Client] | None = None,
+        extra: Mapping[str, AuthorisedClient] | None = None,
     ) -> None:
         self.unknown_keys = 0
         self._path = path
@@ -192,7 +192,7 @@ class AuthorisedClients:
         self._seen = self._signature()
         self._clients = self._read()
 
-    def _read(self) -> dict[str, Client]:
+    def _read(self) -> dict[str, AuthorisedClient]:
         """Read the file; a server's key stays the server's under any name and role in the file."""
         extra = self._extra
         listed = [
@@ -201,7 +201,7 @@ class AuthorisedClients:
         ]
         return extra | {client.key: client for client in listed}
 
-    def client(self, sender: Hashable) -> Client | None:
+    def client(self, sender: Hashable) -> AuthorisedClient | None:
         """Return the sender of a batch; None if the key is not authorised (any more)."""
         return self._known(sender.key) if isinstance(sender, KeyedSender) else None
 
@@ -218,7 +218,7 @@ class AuthorisedClients:
             )
         return False
 
-    def _known(self, key: str) -> Client | None:
+    def _known(self, key: str) -> AuthorisedClient | None:
         """Return the client with this key, by the file as of at most a second ago.
 
         For a key missing in memory the file is checked at once: the key may have been entered just

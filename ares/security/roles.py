@@ -23,12 +23,12 @@ from ares.model.messages import (
     DETAIL_CHARACTERS_MAX,
     REQUESTS,
     AnyMessage,
-    Bring,
     Carrier,
     GetData,
     GetTag,
     Introduce,
     ListObjects,
+    PullElement,
     PutData,
     ReadConfig,
     Reason,
@@ -37,10 +37,10 @@ from ares.model.messages import (
     TellFinalized,
     WriteConfig,
 )
-from ares.replica.hosting import Hosting
-from ares.security.clients_file import AuthorisedClients, Client
+from ares.replica.configuration_state import ConfigurationState
+from ares.security.clients_file import AuthorisedClient, AuthorisedClients
 
-NOTHING_HOSTED: Mapping[ConfigurationId, Hosting] = {}
+NOTHING_HOSTED: Mapping[ConfigurationId, ConfigurationState] = {}
 """The objects hosted by a consensus member: none."""
 
 _NO_PROOF = "nothing proves that the consensus service of this cluster decided that configuration"
@@ -75,7 +75,7 @@ class Admission:
         self,
         sender: Hashable,
         messages: Iterable[AnyMessage],
-        hosted: Mapping[ConfigurationId, Hosting] = NOTHING_HOSTED,
+        hosted: Mapping[ConfigurationId, ConfigurationState] = NOTHING_HOSTED,
     ) -> tuple[Iterator[AnyMessage], list[AnyMessage]]:
         """Return the messages to be handled, and the refusals of the rest.
 
@@ -91,7 +91,7 @@ class Admission:
         self,
         sender: Hashable,
         messages: Iterable[AnyMessage],
-        hosted: Mapping[ConfigurationId, Hosting],
+        hosted: Mapping[ConfigurationId, ConfigurationState],
         refused: list[AnyMessage],
     ) -> Iterator[AnyMessage]:
         client = self._authorised.client(sender)
@@ -123,7 +123,9 @@ class Admission:
                 )
             yield message
 
-    def _refusal(self, client: Client, message: AnyMessage, forged: bool) -> Refused | None:
+    def _refusal(
+        self, client: AuthorisedClient, message: AnyMessage, forged: bool
+    ) -> Refused | None:
         """Return the refusal of a message, or None. ``forged``: the batch has a forgery."""
         row = REQUESTS.get(
             type(message)
@@ -154,7 +156,7 @@ class Admission:
                 message.configuration,
                 *(message.earlier if isinstance(message, Introduce) else ()),
             ]
-        elif isinstance(message, Bring):
+        elif isinstance(message, PullElement):
             told = [message.source]
         elif isinstance(message, Carrier) and message.successor is not None:
             told = [message.successor.configuration]

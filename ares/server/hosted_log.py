@@ -17,11 +17,11 @@ from ares.model.messages import AnyMessage, Introduce
 from ares.net.port import Loop
 from ares.platform.logs import is_worth_a_line
 from ares.server.commit_loop import FULL, CommitDone, CommitLoop, FullDisk
+from ares.sharedlog.chain_segment import OUTBOX_BYTES_MAX, Sender
 from ares.sharedlog.entries import Entries, MemoryEntries
-from ares.sharedlog.facts_of_log import BatchPlace, LogFact, LogStanding, PieceFetched, RecordsTaken
+from ares.sharedlog.log_facts import BatchPlace, LogFact, LogSnapshot, PieceFetched, RecordsTaken
 from ares.sharedlog.node import LogNode
-from ares.sharedlog.stored_entries import Shelf, StoredEntries
-from ares.sharedlog.stretch import OUTBOX_BYTES_MAX, Sender
+from ares.sharedlog.stored_entries import RecordIndex, StoredEntries
 from ares.store.port import OrderedJournal, Use
 
 PLACE_BYTES = 8 * 1024 * 1024
@@ -84,7 +84,7 @@ class HostedLog:
         self._loop = surroundings.loop
         self.commits = CommitLoop(self, self._loop, surroundings.fail, "commit of a log")
         self.journal: OrderedJournal | None = None
-        self.shelf = Shelf(self)
+        self.shelf = RecordIndex(self)
         self.node = make_node(
             MemoryEntries if journal is None else partial(StoredEntries, self.shelf)
         )
@@ -98,7 +98,7 @@ class HostedLog:
         self._size = size
 
     def scan(self, mark: BatchPlace) -> Iterator[Sequence[object]]:
-        """Yield batches; see :class:`ares.sharedlog.stored_entries.Reader`."""
+        """Yield batches; see :class:`ares.sharedlog.stored_entries.JournalReader`."""
         return self.journal.scan(mark) if self.journal is not None else iter(())
 
     def begin(self) -> None:
@@ -115,7 +115,7 @@ class HostedLog:
         for place, facts in journal.recover():
             before, begins, self.place = self.place, place != self.place, place
             for fact in facts:
-                if isinstance(fact, LogStanding):
+                if isinstance(fact, LogSnapshot):
                     self.standings.append(place)
                     self._stand(fact)
                 else:
@@ -126,7 +126,7 @@ class HostedLog:
                 self._settle(before)
                 self.stands = not before or place in self.standings
 
-    def _stand(self, standing: LogStanding) -> None:
+    def _stand(self, standing: LogSnapshot) -> None:
         """Begin with a standing, or pass by it if earlier facts were told."""
         state = self.node.state
         if state.chains:
@@ -298,7 +298,7 @@ class HostedLog:
                 self.standings.append(self.place)
         return True
 
-    def _put(self, journal: OrderedJournal, fact: LogFact | LogStanding) -> bool:
+    def _put(self, journal: OrderedJournal, fact: LogFact | LogSnapshot) -> bool:
         bytes = _bytes_of(fact)
         if not self._reserve(journal, bytes, Use.COMPACTION):
             return False
@@ -337,7 +337,7 @@ class HostedLog:
             self.journal.close()
 
 
-def _bytes_of(fact: LogFact | LogStanding) -> int:
+def _bytes_of(fact: LogFact | LogSnapshot) -> int:
     """Return about the most bytes that a fact takes in a journal."""
     if isinstance(fact, RecordsTaken | PieceFetched):
         return FACT_BYTES + _bytes_of_records(fact.records)

@@ -28,8 +28,8 @@ from ares.model.log_messages import (
 from ares.model.messages import (
     AnyMessage,
     CollectConfig,
+    ConfigurationReport,
     Finalize,
-    Hosted,
     Introduce,
     ReadConfig,
     Reason,
@@ -41,11 +41,11 @@ from ares.net.port import Connections, Loop
 from ares.reconfig.throttle import Throttle
 from ares.server.commit_loop import FullDisk
 from ares.server.hosted_log import PLACE_BYTES, HostedLog
+from ares.sharedlog.chain_segment import ChainSegment, Sender
 from ares.sharedlog.entries import Entries
-from ares.sharedlog.log_state import HeldLogs, held_logs
+from ares.sharedlog.log_state import LogTotals, held_logs
 from ares.sharedlog.node import LogNode
-from ares.sharedlog.stretch import Sender, Stretch
-from ares.store.port import LogJournals, OrderedJournal
+from ares.store.port import OrderedJournal, SharedLogJournals
 
 LOGS_TICK_S = 0.05
 LOGS_TICK_WORK = 6 * 1024
@@ -99,7 +99,7 @@ class HostedLogs:
         fail: Callable[[OSError], None],
         loop: Loop,
         links: Connections,
-        journals: LogJournals | None = None,
+        journals: SharedLogJournals | None = None,
         place_bytes: int = PLACE_BYTES,
         fetch_bytes_per_s: float = math.inf,
         meter: Meter | None = None,
@@ -122,7 +122,7 @@ class HostedLogs:
         self._by_chain: dict[ConfigurationId, HostedLog] = {}
         self._heard: dict[ServerId, Sender] = {}
         self._ending = False
-        self.hosted: dict[ConfigurationId, Stretch] = {}
+        self.hosted: dict[ConfigurationId, ChainSegment] = {}
         links.open(self.receive)
 
     def restore(self) -> None:
@@ -135,14 +135,14 @@ class HostedLogs:
             else:  # the process ended before a chain was known
                 hosted.close()
 
-    def describe(self) -> list[Hosted]:
+    def describe(self) -> list[ConfigurationReport]:
         """Return a description for each chain: the entries of the stretch.
 
         The last chain of a log also counts all old entries.
         """
         return [hosted for one in self._logs for hosted in one.node.state.describe()]
 
-    def held(self) -> HeldLogs:
+    def held(self) -> LogTotals:
         """Return the totals of all logs."""
         return held_logs([one.node.state for one in self._logs])
 

@@ -103,7 +103,7 @@ class SharedPage:
                 self._not_before_s = now_s + min((now_s - begun_s) / PAGE_SHARE, HTTP_REST_S_MAX)
 
 
-class Connection:
+class HttpConnection:
     """A connection, the received part of a request, and the answering task."""
 
     def __init__(self, taken: socket.socket, host: str) -> None:
@@ -129,7 +129,7 @@ class HttpStatus:
     def __init__(self, address: str, pages: Mapping[str, Answer]) -> None:
         self._address = address
         self._pages = {path: SharedPage(path, answer) for path, answer in pages.items()}
-        self._open: dict[Connection, None] = {}
+        self._open: dict[HttpConnection, None] = {}
         """Connections by age, the oldest first."""
         self._loop = asyncio.new_event_loop()
         self._ended = asyncio.Event()
@@ -212,13 +212,13 @@ class HttpStatus:
         if len(self._open) >= HTTP_CONNECTIONS_MAX:
             now_s = time.monotonic()
             self._drop(min(self._open, key=lambda connection: connection.worth(now_s)))
-        connection = Connection(taken, host)
+        connection = HttpConnection(taken, host)
         self._open[connection] = None
         connection.end = self._loop.call_later(REQUEST_S, self._drop, connection)
         self._loop.add_reader(connection.descriptor, self._read, connection)
         self._read(connection)
 
-    def _drop(self, connection: Connection) -> None:
+    def _drop(self, connection: HttpConnection) -> None:
         """End a connection at any stage; idempotent."""
         if connection not in self._open:
             return
@@ -233,7 +233,7 @@ class HttpStatus:
 
     # -- a request ---------------------------------------------------------------------------------
 
-    def _read(self, connection: Connection) -> None:
+    def _read(self, connection: HttpConnection) -> None:
         try:
             came = connection.socket.recv(HEAD_BYTES_MAX + 1 - len(connection.head))
         except BlockingIOError:
@@ -248,7 +248,7 @@ class HttpStatus:
         elif not came or len(connection.head) > HEAD_BYTES_MAX:
             self._drop(connection)
 
-    async def _answer(self, connection: Connection) -> None:
+    async def _answer(self, connection: HttpConnection) -> None:
         head = bytes(connection.head)
         with contextlib.suppress(OSError):
             await self._loop.sock_sendall(

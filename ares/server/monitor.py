@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from ares.model.errors import ConsensusUnavailable
 from ares.net.batching import BatchListener
-from ares.platform.metrics import Histogram, Traffic
+from ares.platform.metrics import Histogram, ListenerTraffic
 from ares.server.http_pages import PLAIN_TYPE, HttpPage, HttpStatus
 
 if TYPE_CHECKING:
@@ -101,7 +101,12 @@ class Monitor:
     """
 
     def __init__(
-        self, id: str, address: str, traffic: Traffic, listener: BatchListener, site: str = ""
+        self,
+        id: str,
+        address: str,
+        traffic: ListenerTraffic,
+        listener: BatchListener,
+        site: str = "",
     ) -> None:
         self._id = id
         self._site = site

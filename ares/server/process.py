@@ -26,7 +26,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ares.cluster.cluster_file import is_free
-from ares.cluster.home import SCRUBBED_NAME, STORE_NAME, Claim, claim_identity, held, store_identity
+from ares.cluster.home import (
+    SCRUBBED_NAME,
+    STORE_NAME,
+    IdentityClaim,
+    claim_identity,
+    held,
+    store_identity,
+)
 from ares.cluster.settings import MemberSettings, ServerSettings, Settings, split_address
 from ares.cluster.sites import at_site, labels_of, sites_of
 from ares.cluster.tables import fitting
@@ -34,20 +41,20 @@ from ares.consensus.port import Consensus, Notes
 from ares.model.configuration import Configuration
 from ares.model.errors import AresError, BadInput, DirectoryLost
 from ares.model.identity import ClientId, ObjectName, ServerId
-from ares.model.messages import DETAIL_CHARACTERS_MAX, Bring, Element, Role
+from ares.model.messages import DETAIL_CHARACTERS_MAX, Element, PullElement, Role
 from ares.model.tag import Tag
 from ares.net.transports import connections, listener_at
 from ares.platform import compiled, logs, tasks
 from ares.platform import systemd as service_manager
 from ares.platform.loop import run
 from ares.platform.memory import CLIENT_BYTES, SERVER_BYTES, keep_freed_memory
-from ares.platform.metrics import Traffic
+from ares.platform.metrics import ListenerTraffic
 from ares.platform.release import version
 from ares.platform.trusted_files import let_nobody_else_write
 from ares.security.certificates import Signer, Verifier
-from ares.security.clients_file import AuthorisedClients, Client, Lock
+from ares.security.clients_file import AuthorisedClient, AuthorisedClients, Lock
 from ares.security.roles import Admission
-from ares.server.bringing import PULLED_BYTES_AT_ONCE, Bringing
+from ares.server.element_puller import PULLED_BYTES_AT_ONCE, ElementPuller
 from ares.server.monitor import Monitor, Subject, WatchedMember, WatchedServer
 from ares.server.queue_probe import QueueProbe
 from ares.tracing.export import tracer_of
@@ -98,7 +105,7 @@ def guard_of(settings: Settings, id: str, public_key: str) -> Guard:
     )
 
 
-def processes_as_clients(settings: Settings) -> dict[str, Client]:
+def processes_as_clients(settings: Settings) -> dict[str, AuthorisedClient]:
     """Return the cluster's own processes as clients, by key.
 
     Servers read from each other to repair damaged elements, and consensus members may reconfigure
@@ -106,11 +113,11 @@ def processes_as_clients(settings: Settings) -> dict[str, Client]:
     a server can therefore read the elements of all servers, and no more.
     """
     servers = [
-        Client(server.id, server.public_key, Role.READ, server.id)
+        AuthorisedClient(server.id, server.public_key, Role.READ, server.id)
         for server in settings.servers.values()
     ]
     members = [
-        Client(member.id, member.public_key, Role.RECONFIGURE)
+        AuthorisedClient(member.id, member.public_key, Role.RECONFIGURE)
         for member in settings.members.values()
     ]
     return {client.key: client for client in [*servers, *members]}
@@ -136,7 +143,7 @@ def certifying(settings: Settings) -> Callable[[Consensus], Consensus] | None:
 # -- clients inside processes ------------------------------------------------------------------
 
 
-class Asking:
+class ElementClient:
     """The client through which ``server`` asks other servers for elements.
 
     The elements are for a repair of the server's own element, or for bringing. The client connects
@@ -162,9 +169,12 @@ class Asking:
         return await runner.run(rebuilt, f"repair of {object!r}", REPAIR_TIMEOUT_S)
 
     def fetch(
-        self, request: Bring, target: Configuration, done: Callable[[Element | None, str], None]
+        self,
+        request: PullElement,
+        target: Configuration,
+        done: Callable[[Element | None, str], None],
     ) -> None:
-        """Fetch an element; see :data:`ares.server.bringing.Fetch`.
+        """Fetch an element; see :data:`ares.server.element_puller.Fetch`.
 
         Without certificates, which prove the origin of a configuration, only servers of the cluster
         file are asked.
@@ -183,7 +193,10 @@ class Asking:
         task.add_done_callback(self._tasks.discard)
 
     async def _fetch(
-        self, request: Bring, target: Configuration, done: Callable[[Element | None, str], None]
+        self,
+        request: PullElement,
+        target: Configuration,
+        done: Callable[[Element | None, str], None],
     ) -> None:
         from ares.registers.repair import bring_element
 
@@ -273,7 +286,7 @@ def piloted(
 # -- a process ---------------------------------------------------------------------------------
 
 
-class Life:
+class ProcessLifecycle:
     """The frame of a process: it reports start, service and end, and hears the signal to stop.
 
     Reports go to systemd and over HTTP. ``listener``: for the work. ``traffic``: the counts of the
@@ -285,7 +298,7 @@ class Life:
     ) -> None:
         threading.excepthook = tasks.report_thread
         self.stop = asyncio.Event()
-        self.traffic = Traffic()
+        self.traffic = ListenerTraffic()
         self.listener = listener_at(
             own.address, lock, fitting(settings.limits), self.traffic, settings.transport
         )
@@ -404,7 +417,7 @@ def _named(settings: Settings, own: ServerSettings | MemberSettings) -> Iterator
 
 
 async def _serve_objects(
-    settings: Settings, server: ServerSettings, claim: Claim, guard: Guard
+    settings: Settings, server: ServerSettings, claim: IdentityClaim, guard: Guard
 ) -> None:
     from ares.server.scrub import ScrubPlan
     from ares.server.serving import run_server
@@ -415,7 +428,7 @@ async def _serve_objects(
     def serving(host: "StorageServer") -> None:
         if tracer is not None:
             host.traced = partial(tracer.served, server.id, _address_attributes(server))
-        bringing = Bringing(
+        bringing = ElementPuller(
             host.replica,
             host.put_for,
             life.listener.reply,
@@ -426,7 +439,7 @@ async def _serve_objects(
         life.serving(WatchedServer(host, disk.syncs))
 
     keep_freed_memory(SERVER_BYTES)
-    life, disk = Life(settings, server, guard.lock), TimedDisk()
+    life, disk = ProcessLifecycle(settings, server, guard.lock), TimedDisk()
     with life.told(), contextlib.nullcontext() if tracer is None else contextlib.closing(tracer):
         journal, plan, log_journals = None, None, None
         links = connections(
@@ -437,16 +450,16 @@ async def _serve_objects(
         )
         for known in settings.book().values():
             links.learn(known.id, known.address)
-        async with contextlib.aclosing(Asking(settings, server)) as asking:
+        async with contextlib.aclosing(ElementClient(settings, server)) as asking:
             if settings.durable:
                 from ares.server.hosted_log import PLACE_BYTES
-                from ares.store.journal.log import open_journal
-                from ares.store.journal.of_logs import DirectoryOfLogs
+                from ares.store.journal.log_directory import LogDirectories
+                from ares.store.journal.segment_journal import open_journal
                 from ares.store.journal.segments import Owner
 
                 owner = Owner(settings.initial.cluster_id, server.id, claim.identity)
                 journal = open_journal(server.data / STORE_NAME, owner, disk=disk)
-                log_journals = DirectoryOfLogs(server.data / STORE_NAME, owner, disk, PLACE_BYTES)
+                log_journals = LogDirectories(server.data / STORE_NAME, owner, disk, PLACE_BYTES)
                 plan = ScrubPlan(
                     settings.scrub.every_h * 3600.0,
                     settings.scrub.bytes_per_s,
@@ -484,7 +497,7 @@ async def _serve_decisions(settings: Settings, member: MemberSettings, guard: Gu
         life.serving(WatchedMember(host))
 
     raft_addresses = {other.id: other.raft for other in settings.members.values()}
-    life = Life(settings, member, guard.lock)
+    life = ProcessLifecycle(settings, member, guard.lock)
     parts = MemberParts(
         life.listener,
         life.stop,

@@ -14,11 +14,11 @@ from prometheus_client.metrics_core import GaugeMetricFamily as Gauge
 from prometheus_client.metrics_core import HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from ares.model.messages import ConsensusDescription, Stored
+from ares.model.messages import ConsensusDescription, DiskUsage
 from ares.platform import compiled, tasks
-from ares.platform.metrics import Autopiloted, Histogram, Traffic, Vitals
+from ares.platform.metrics import AutopilotCounters, Histogram, ListenerTraffic, Vitals
 from ares.platform.release import version
-from ares.sharedlog.log_state import HeldLogs
+from ares.sharedlog.log_state import LogTotals
 
 KIND = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -66,7 +66,7 @@ def of_process(
     )
 
 
-def of_traffic(traffic: Traffic, bad_batches: int, connections: int) -> Iterator[Metric]:
+def of_traffic(traffic: ListenerTraffic, bad_batches: int, connections: int) -> Iterator[Metric]:
     requests = {_snake(kind.__name__): count for kind, count in traffic.requests.items() if count}
     yield _labelled("ares_requests", "Requests that came, by kind.", "kind", requests)
     refused = {reason.name.lower(): count for reason, count in traffic.refused.items()}
@@ -144,7 +144,7 @@ def of_server(vitals: Vitals, fsyncs: Histogram) -> Iterator[Metric]:
         yield _histogram("ares_fsync_seconds", "Time of one call to fdatasync.", fsyncs)
 
 
-def _of_logs(logs: HeldLogs) -> Iterator[Metric]:
+def _of_logs(logs: LogTotals) -> Iterator[Metric]:
     yield Gauge("ares_logs", "Logs of which the server is, or was, in a chain.", logs.logs)
     yield Gauge("ares_log_entries", "Entries of logs that are here.", logs.entries)
     yield Gauge(
@@ -170,7 +170,7 @@ def _of_logs(logs: HeldLogs) -> Iterator[Metric]:
     yield Gauge("ares_log_fetched_entries", "Those of them that are here.", logs.fetched)
 
 
-def _of_store(stored: Stored) -> Iterator[Metric]:
+def _of_store(stored: DiskUsage) -> Iterator[Metric]:
     if stored.free_bytes >= 0:
         yield Gauge(
             "ares_disk_free_bytes", "Room on the file system of the store.", stored.free_bytes
@@ -193,7 +193,7 @@ def of_member(
     description: ConsensusDescription,
     under_way: int,
     unknown_keys: int,
-    autopilot: Autopiloted | None = None,
+    autopilot: AutopilotCounters | None = None,
 ) -> Iterator[Metric]:
     yield Counter(
         "ares_unknown_keys", "Attempts to connect with a key that is not authorised.", unknown_keys

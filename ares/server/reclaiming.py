@@ -31,7 +31,7 @@ from ares.store.port import Journal, Key, Use
 log = logging.getLogger(__name__)
 
 
-class Reclaimed(enum.Enum):
+class ReclaimStep(enum.Enum):
     """The result of a step.
 
     NOTHING: no work. LOOKED: the step looked, and more is left to look at. APPENDED: facts must be
@@ -43,7 +43,7 @@ class Reclaimed(enum.Enum):
     APPENDED = enum.auto()
 
 
-class Reclaiming:
+class SpaceReclaimer:
     """The reclaiming of space in ``journal``, the source of ``replica``'s facts.
 
     ``lacks_room``: a place could not be given back because the disk is full. Set whenever a step
@@ -68,7 +68,7 @@ class Reclaiming:
         return len(self._damaged)
 
     def leave(self, place: int, readable: Container[Key] | None = None) -> None:
-        """Note that ``place`` is damaged. ``readable``: see :class:`ares.store.port.Verdict`."""
+        """Note that ``place`` is damaged. ``readable``: see :class:`ares.store.port.ExaminationResult`."""
         if place not in self._damaged:
             log.error(
                 "place %d of the store is damaged; what is alive there is journaled again from "
@@ -86,7 +86,7 @@ class Reclaiming:
         """Look for places to give back at the next step, even if few facts died since."""
         self._looked_at_died = self._replica.account.died - self._limits.look_bytes
 
-    def step(self) -> Reclaimed:
+    def step(self) -> ReclaimStep:
         """Do a slice of work, if a place is to be given back.
 
         Call this method while no commit is under way: every earlier slice must be durable. Raises
@@ -94,7 +94,7 @@ class Reclaiming:
         """
         if self._compaction is None and not self._damaged and not self._may_be_worth_it:
             self.lacks_room = False
-            return Reclaimed.NOTHING
+            return ReclaimStep.NOTHING
         compaction = self._compaction or self._chosen()
         if compaction is None:
             return self._sealed()
@@ -104,19 +104,19 @@ class Reclaiming:
         except StoreDamaged as error:
             log.error("a place of the store is not what was written: %s", error)
             self.leave(compaction.place)
-            return Reclaimed.LOOKED
+            return ReclaimStep.LOOKED
         if room:
             return self._copy(compaction, room)
         if not compaction.ended:
-            return Reclaimed.LOOKED
+            return ReclaimStep.LOOKED
         self._journal.discard(compaction.place)
         self._damaged.pop(compaction.place, None)
         self._compaction = None
         self.lacks_room = self.lacks_room and bool(self._damaged)
         self.look_again()
-        return Reclaimed.APPENDED
+        return ReclaimStep.APPENDED
 
-    def _copy(self, compaction: Compaction, room: int) -> Reclaimed:
+    def _copy(self, compaction: Compaction, room: int) -> ReclaimStep:
         left = compaction.place
         may_take_spare = is_worth_it(
             self._journal.places()[left], self._replica.account.live.get(left, 0)
@@ -128,9 +128,9 @@ class Reclaiming:
             self.lacks_room = False
         for fact in compaction.move(place):
             self._journal.append(fact, fact_bytes_max(fact))
-        return Reclaimed.APPENDED
+        return ReclaimStep.APPENDED
 
-    def _wait(self, compaction: Compaction) -> Reclaimed:
+    def _wait(self, compaction: Compaction) -> ReclaimStep:
         """Wait for room for the next slice: the disk is full.
 
         If the place is damaged, look once for an undamaged place, and not again until the disk had
@@ -138,12 +138,12 @@ class Reclaiming:
         """
         lacked_room, self.lacks_room = self.lacks_room, True
         if compaction.place not in self._damaged:
-            return Reclaimed.NOTHING
+            return ReclaimStep.NOTHING
         self._compaction, self._waiting = None, compaction
         if lacked_room:
-            return Reclaimed.NOTHING
+            return ReclaimStep.NOTHING
         self.look_again()
-        return Reclaimed.LOOKED
+        return ReclaimStep.LOOKED
 
     def _chosen(self) -> Compaction | None:
         """Return the work on the next place to give back.
@@ -175,14 +175,14 @@ class Reclaiming:
         """Return whether enough facts died since the last look to look again."""
         return self._replica.account.died - self._looked_at_died >= self._limits.look_bytes
 
-    def _sealed(self) -> Reclaimed:
+    def _sealed(self) -> ReclaimStep:
         """Close damaged places for appends."""
         self.lacks_room = False
         for place in list(self._damaged):
             if place not in self._journal.durable():
                 del self._damaged[place]  # the place was given back since
             elif self._journal.seal(place):
-                return Reclaimed.APPENDED
+                return ReclaimStep.APPENDED
             else:
                 self.lacks_room = True
-        return Reclaimed.NOTHING
+        return ReclaimStep.NOTHING

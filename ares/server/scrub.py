@@ -183,7 +183,7 @@ class _Repairs:
             log.info("repaired an element from other servers", extra=extra)
 
 
-class Scrubbing:
+class Scrubber:
     """The scrubbing of ``host`` and ``journal``. Use :meth:`run` as a task, and cancel it."""
 
     def __init__(self, host: StorageServer, journal: Journal, plan: ScrubPlan) -> None:

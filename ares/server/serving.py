@@ -12,14 +12,14 @@ from ares.model.errors import StoreFailed
 from ares.model.identity import ServerId
 from ares.net.port import Connections, Listener
 from ares.platform import compiled, tasks
-from ares.platform.metrics import Traffic
-from ares.replica.hosting import Clock, no_clock
+from ares.platform.metrics import ListenerTraffic
+from ares.replica.configuration_state import Clock, no_clock
 from ares.replica.replica import Replica
 from ares.security.roles import Admission
 from ares.server.hosted_logs import LOGS_TICK_S, HostedLogs
-from ares.server.scrub import Scrubbing, ScrubPlan
+from ares.server.scrub import Scrubber, ScrubPlan
 from ares.server.storage_server import StorageServer
-from ares.store.port import Journal, LogJournals, NoJournal
+from ares.store.port import Journal, NoJournal, SharedLogJournals
 
 log = logging.getLogger(__name__)
 
@@ -76,9 +76,9 @@ async def run_server(
     admission: Admission | None = None,
     serving: Callable[[StorageServer], None] = lambda host: None,
     plan: ScrubPlan | None = None,
-    traffic: Traffic | None = None,
+    traffic: ListenerTraffic | None = None,
     links: Connections | None = None,
-    log_journals: LogJournals | None = None,
+    log_journals: SharedLogJournals | None = None,
     fetch_bytes_per_s: float = math.inf,
     sites: Iterable[str] = (),
 ) -> None:
@@ -145,7 +145,7 @@ async def run_server(
         serving(host)
         scrubbing = None
         if plan is not None:
-            scrubbing = tasks.keep(lambda: Scrubbing(host, journal, plan).run(), "scrub")
+            scrubbing = tasks.keep(lambda: Scrubber(host, journal, plan).run(), "scrub")
         ticking = None if logs is None else tasks.every(LOGS_TICK_S, logs.tick, "timer of logs")
         await stop.wait()
         if scrubbing is not None:

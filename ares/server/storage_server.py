@@ -31,24 +31,24 @@ from ares.model.messages import (
     DELETED,
     Ack,
     AnyMessage,
-    Bring,
     Describe,
     Description,
-    Done,
+    DiskUsage,
     GetData,
     GetTag,
     Keyed,
     ListObjects,
     Located,
     ObjectsReply,
+    PullElement,
     PutData,
     Reason,
     Refused,
     Reply,
     Request,
+    RequestDone,
     Scrub,
     SetLogLevel,
-    Stored,
     Where,
 )
 from ares.model.work import ENTRY_BYTES_MIN, Meter
@@ -56,7 +56,7 @@ from ares.net.port import Came, Handle, Intake, Loop, Sender
 from ares.platform import compiled
 from ares.platform.logs import set_level
 from ares.platform.memory import memory_bytes
-from ares.platform.metrics import DISK_S_BUCKETS, Histogram, Traffic, Vitals, holding
+from ares.platform.metrics import DISK_S_BUCKETS, Histogram, ListenerTraffic, Vitals, holding
 from ares.platform.release import version
 from ares.replica.compaction import USUAL_COMPACTION, CompactionLimits
 from ares.replica.group_commit import GroupCommit, Served, served_of
@@ -64,8 +64,8 @@ from ares.replica.replica import Replica
 from ares.security.roles import Admission
 from ares.server.commit_loop import FULL, CommitDone, CommitLoop, FullDisk
 from ares.server.hosted_logs import OF_EITHER, OF_LOGS, HostedLogs
-from ares.server.reclaiming import Reclaimed, Reclaiming
-from ares.server.users import Users
+from ares.server.reclaiming import ReclaimStep, SpaceReclaimer
+from ares.server.users import UsageCounts
 from ares.store.port import Journal, Key, NoJournal, Use
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class StorageServer:
         loop: Loop | None = None,
         limits: CompactionLimits = USUAL_COMPACTION,
         throttle: Intake | None = None,
-        traffic: Traffic | None = None,
+        traffic: ListenerTraffic | None = None,
         logs: HostedLogs | None = None,
         sites: Iterable[str] = (),
         meter: Meter | None = None,
@@ -134,7 +134,7 @@ class StorageServer:
         self.scrub: Callable[[Scrub], Reply] = lambda request: Refused(
             request.call, Reason.BAD_REQUEST, _ALL_IN_MEMORY
         )
-        self.bring: Callable[[Sender, Bring], Reply | None] = lambda sender, request: Refused(
+        self.bring: Callable[[Sender, PullElement], Reply | None] = lambda sender, request: Refused(
             request.call, Reason.NOT_BROUGHT, _ASKS_NOBODY
         )
         self._journal = journal or NoJournal()
@@ -142,7 +142,7 @@ class StorageServer:
         self._fail = fail
         self._admission = admission
         self._loop = loop or asyncio.get_running_loop()
-        self.users = Users(sites, replica.hosted, self._loop.time)
+        self.users = UsageCounts(sites, replica.hosted, self._loop.time)
         self._throttle = throttle
         self._traffic = traffic
         self._started = self._loop.time()
@@ -156,7 +156,7 @@ class StorageServer:
         self._syncing: GroupCommit | None = None
         self.commits = CommitLoop(self, self._loop, self._stop, "commit")
         self._full_disk = FullDisk(self._loop.time)
-        self._reclaiming = Reclaiming(replica, self._journal, limits)
+        self._reclaiming = SpaceReclaimer(replica, self._journal, limits)
         self._batch_s = self._commit_begun_s = 0.0
         self._commits_s = Histogram(DISK_S_BUCKETS) if replica.journaled else None
 
@@ -250,7 +250,7 @@ class StorageServer:
             return True
         elif type(message) in _REQUESTS:
             reply = self._answer(message)  # type: ignore[arg-type]
-        elif type(message) is Bring:
+        elif type(message) is PullElement:
             reply = self.bring(sender, message)
         else:
             replies.append(self._upkeep(message))
@@ -386,7 +386,7 @@ class StorageServer:
                     set_level(message.level)
                 except BadInput as error:
                     return Refused(message.call, Reason.BAD_REQUEST, str(error))
-                return Done(message.call)
+                return RequestDone(message.call)
             case Scrub():
                 return self.scrub(message)
         return Refused(
@@ -445,7 +445,7 @@ class StorageServer:
             full = self._trouble() == FULL or (self._logs is not None and self._logs.full)
             free_bytes = self._journal.free_bytes
             in_logs = self._logs.bytes_on_disk if self._logs is not None else 0
-            stored = Stored(
+            stored = DiskUsage(
                 self._journal.bytes_on_disk + in_logs,
                 live + in_logs,
                 len(replica.quarantined),
@@ -484,9 +484,9 @@ class StorageServer:
         """Reclaim space between two commits; return whether facts wait for a commit."""
         if not self.commits.committing and not self._ending:
             step = self._reclaiming.step()
-            if step is Reclaimed.APPENDED:
+            if step is ReclaimStep.APPENDED:
                 self._gathering.appended = True
-            elif step is Reclaimed.LOOKED:
+            elif step is ReclaimStep.LOOKED:
                 self.commits.schedule()
         return self._gathering.appended
 
@@ -551,7 +551,7 @@ class StorageServer:
     def leave(self, place: int, readable: Container[Key] | None = None) -> None:
         """Give up ``place``, whose file is damaged: journal its live facts again from memory.
 
-        ``readable``: see :class:`ares.store.port.Verdict`.
+        ``readable``: see :class:`ares.store.port.ExaminationResult`.
         """
         self._reclaiming.leave(place, readable)
         self.commits.schedule()

@@ -21,7 +21,7 @@ from ares.model.messages import (
     Usage,
 )
 from ares.net.port import Sender
-from ares.replica.hosting import Hosting
+from ares.replica.configuration_state import ConfigurationState
 
 HALF_LIFE_S = 5.0
 DECAY_S = 1.0
@@ -37,7 +37,7 @@ _COUNTED = frozenset({GetTag, GetData, PutData})
 _PER_S = math.log(2) / HALF_LIFE_S
 
 
-class Users:
+class UsageCounts:
     """The counts of requests by clients at ``sites`` about the configurations in ``hosted``.
 
     ``clock``: seconds. ``chance``: a random number from 0 to 1, below 1. ``any``: sites exist, and
@@ -47,7 +47,7 @@ class Users:
     def __init__(
         self,
         sites: Iterable[str],
-        hosted: Mapping[ConfigurationId, Hosting],
+        hosted: Mapping[ConfigurationId, ConfigurationState],
         clock: Callable[[], float],
         chance: Callable[[], float] = random.random,
     ) -> None:
@@ -96,7 +96,7 @@ class Users:
         The time is proportional to the number of all configurations of this server.
         """
         self._decay()
-        hosted: dict[DomainName, list[Hosting]] = {domain: [] for domain in domains}
+        hosted: dict[DomainName, list[ConfigurationState]] = {domain: [] for domain in domains}
         for hosting in self._hosted.values():
             if (own := hosted.get(hosting.configuration.domain)) is not None:
                 own.append(hosting)
@@ -106,7 +106,7 @@ class Users:
             if own
         )
 
-    def _asked(self, own: Sequence[Hosting]) -> tuple[AskedFrom, ...]:
+    def _asked(self, own: Sequence[ConfigurationState]) -> tuple[AskedFrom, ...]:
         totals = {
             site: sum(counts.get(hosting.configuration.id, 0.0) for hosting in own) * _PER_S
             for site, counts in self._counts.items()
@@ -131,5 +131,5 @@ class Users:
         self._pairs = sum(map(len, self._counts.values()))
 
 
-def _newest(own: Sequence[Hosting]) -> Hosting:
+def _newest(own: Sequence[ConfigurationState]) -> ConfigurationState:
     return max(own, key=lambda hosting: hosting.configuration.index)

@@ -157,7 +157,7 @@ class MemoryEntries:
         self._records.extend(later.records(first, upto))
 
 
-class Row:
+class ClientRow:
     """The state of a client at a node: the ``last`` number, and the places of entries.
 
     ``places`` has (first, end) for the numbers from ``lowest`` on. Numbers below ``lowest`` have
@@ -184,19 +184,19 @@ class Row:
             del self.places[number]
 
 
-class Rows:
+class ClientRows:
     """The rows of a stretch of records, by client, in the order of their last records.
 
     With this order a trim looks only at the rows to be removed.
     """
 
     def __init__(self) -> None:
-        self._rows: OrderedDict[ClientId, Row] = OrderedDict()
+        self._rows: OrderedDict[ClientId, ClientRow] = OrderedDict()
 
-    def get(self, client: ClientId) -> Row | None:
+    def get(self, client: ClientId) -> ClientRow | None:
         return self._rows.get(client)
 
-    def under(self, names: Iterable[ClientId]) -> Row | None:
+    def under(self, names: Iterable[ClientId]) -> ClientRow | None:
         """Return the row of the client with these ``names``, or None.
 
         A client has a single row, except for records stored under another name by a server of an
@@ -206,7 +206,7 @@ class Rows:
         if len(rows) < 2:
             return rows[0] if rows else None
         last = max(rows, key=attrgetter("last"))
-        joined = Row(last.last, last.lowest)
+        joined = ClientRow(last.last, last.lowest)
         for row in rows:
             joined.places |= row.places
         return joined
@@ -215,7 +215,7 @@ class Rows:
         """Count in the next record."""
         row = self._rows.get(record.client)
         if row is None:
-            row = self._rows[record.client] = Row(lowest=record.lowest)
+            row = self._rows[record.client] = ClientRow(lowest=record.lowest)
         self._rows.move_to_end(record.client)
         number, first = record.number, record.first
         row.last = number
@@ -242,10 +242,10 @@ class Rows:
         while self._rows and next(iter(self._rows.values())).end <= upto:
             self._rows.popitem(last=False)
 
-    def adopt(self, later: "Rows") -> None:
+    def adopt(self, later: "ClientRows") -> None:
         """Append the rows of the following records."""
         for client, row in later._rows.items():
-            own = self._rows.setdefault(client, Row(lowest=row.lowest))
+            own = self._rows.setdefault(client, ClientRow(lowest=row.lowest))
             self._rows.move_to_end(client)
             own.last = row.last
             own.places |= row.places

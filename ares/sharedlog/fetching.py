@@ -10,7 +10,7 @@ from ares.model.identity import CallId, ServerId
 from ares.model.log_messages import Fetch, Fetched
 from ares.reconfig.throttle import Throttle
 from ares.sharedlog.entries import follow_on
-from ares.sharedlog.facts_of_log import LogTrimmed, PieceFetched
+from ares.sharedlog.log_facts import LogTrimmed, PieceFetched
 from ares.sharedlog.log_state import LogState
 
 FETCH_AGAIN_S = 0.5

@@ -23,22 +23,22 @@ from ares.model.configuration import (
 from ares.model.errors import BadInput, StoreDamaged
 from ares.model.identity import ConfigurationId, ServerId
 from ares.model.log_messages import ANSWER_BYTES_MAX, LogEntries, LogRecord, ReadLog
-from ares.model.messages import EARLIER_MAX, Hosted, HostedChain, Reason
+from ares.model.messages import EARLIER_MAX, ChainReport, ConfigurationReport, Reason
 from ares.model.work import entries_bulk
-from ares.sharedlog.entries import Entries, MemoryEntries, Rows
-from ares.sharedlog.facts_of_log import (
+from ares.sharedlog.chain_segment import ChainSegment
+from ares.sharedlog.entries import ClientRows, Entries, MemoryEntries
+from ares.sharedlog.log_facts import (
     PIECES,
     ChainPointed,
     ChainSealed,
+    ChainSegmentState,
     ChainsKnown,
     LogFact,
-    LogStanding,
+    LogSnapshot,
     LogTrimmed,
     PieceFetched,
     RecordsTaken,
-    StretchStanding,
 )
-from ares.sharedlog.stretch import Stretch
 
 
 class UnknownChain(BadInput):
@@ -78,7 +78,7 @@ def check_one_log(chains: Sequence[Configuration]) -> None:
         )
 
 
-class HeldLogs(Struct, frozen=True):
+class LogTotals(Struct, frozen=True):
     """Totals of all logs at a server.
 
     ``entries``: entries at this server. ``committed``: positions known to be committed. ``sealed``:
@@ -95,7 +95,7 @@ class HeldLogs(Struct, frozen=True):
     fetched: int
 
 
-def held_logs(states: "Iterable[LogState]") -> HeldLogs:
+def held_logs(states: "Iterable[LogState]") -> LogTotals:
     """Return the totals of ``states``."""
     logs = entries = committed = sealed = fetching = to_fetch = fetched = 0
     for state in states:
@@ -111,7 +111,7 @@ def held_logs(states: "Iterable[LogState]") -> HeldLogs:
             fetching += 1
             to_fetch += last.start - part.trimmed
             fetched += max(part.fetched - part.trimmed, 0)
-    return HeldLogs(logs, entries, committed, sealed, fetching, to_fetch, fetched)
+    return LogTotals(logs, entries, committed, sealed, fetching, to_fetch, fetched)
 
 
 def tells(reply: LogEntries) -> bool:
@@ -140,10 +140,10 @@ class LogState:
         self.server = server
         self.identity = identity
         self.trimmed = self.finalized = 0
-        self.stretches: dict[ConfigurationId, Stretch] = {}
+        self.stretches: dict[ConfigurationId, ChainSegment] = {}
         self.chains: dict[int, Configuration] = {}
         self.base_upto = 0
-        self.base_rows = Rows()
+        self.base_rows = ClientRows()
         self.base = make_entries(PIECES)
         self.damage: StoreDamaged | None = None
         self._make_entries = make_entries
@@ -169,10 +169,10 @@ class LogState:
                     self._know(chain)
                 self.finalized = max(self.finalized, fact.finalized)
 
-    def standing(self) -> LogStanding:
+    def standing(self) -> LogSnapshot:
         """Return the result of all facts without the records."""
         told = [
-            StretchStanding(
+            ChainSegmentState(
                 id,
                 each.sealed,
                 each.successor,
@@ -184,11 +184,11 @@ class LogState:
             )
             for id, each in self.stretches.items()
         ]
-        return LogStanding(
+        return LogSnapshot(
             tuple(self.chains.values()), tuple(told), self.trimmed, self.base_upto, self.finalized
         )
 
-    def begin(self, standing: LogStanding) -> None:
+    def begin(self, standing: LogSnapshot) -> None:
         """Begin with ``standing``, the result of the facts before the first remaining fact.
 
         Records forgotten with the earlier facts are trimmed, or count for nothing.
@@ -211,14 +211,14 @@ class LogState:
             max([standing.finalized, *known]),
         )
 
-    def pass_by(self, standing: LogStanding) -> None:
+    def pass_by(self, standing: LogSnapshot) -> None:
         """Take a standing found among the facts: only the committed positions add to the facts."""
         for told in standing.stretches:
             stretch = self._told_of(told.configuration)
             if stretch.live and told.committed > stretch.committed:
                 stretch.settled(min(told.committed, stretch.length))
 
-    def _told_of(self, id: ConfigurationId) -> Stretch:
+    def _told_of(self, id: ConfigurationId) -> ChainSegment:
         """Return the stretch of a chain that a fact tells of. Raises :class:`StoreDamaged`."""
         stretch = self.stretches.get(id)
         if stretch is None:
@@ -230,7 +230,9 @@ class LogState:
     def _know(self, chain: Configuration) -> None:
         self.chains[chain.index] = chain
         if self.is_member(chain) and chain.id not in self.stretches:
-            self.stretches[chain.id] = Stretch(chain, self.server, self._make_entries(chain.id))
+            self.stretches[chain.id] = ChainSegment(
+                chain, self.server, self._make_entries(chain.id)
+            )
 
     def check_introduced(self, chains: Sequence[Configuration]) -> None:
         """Check introduced chains.
@@ -253,7 +255,7 @@ class LogState:
             (member.id, member.identity) == (self.server, self.identity) for member in chain.servers
         )
 
-    def _point(self, stretch: Stretch, fact: ChainPointed) -> None:
+    def _point(self, stretch: ChainSegment, fact: ChainPointed) -> None:
         """Enter the successor of a stretch.
 
         From now on the node is sealed, and its records at or beyond `end` count for nothing.
@@ -271,13 +273,13 @@ class LogState:
         if fact.collected:
             stretch.entries, stretch.rows, stretch.merged = (
                 self._make_entries(stretch.configuration.id),
-                Rows(),
+                ClientRows(),
                 True,
             )
             if all(other.collected for other in self.stretches.values()):
                 self.base, self.base_rows, self.base_upto = (
                     self._make_entries(PIECES),
-                    Rows(),
+                    ClientRows(),
                     self.trimmed,
                 )
         self._merge()
@@ -304,7 +306,7 @@ class LogState:
                 self.base_upto = max(self.base_upto, stretch.length)
                 stretch.entries, stretch.rows, stretch.merged = (
                     self._make_entries(stretch.configuration.id),
-                    Rows(),
+                    ClientRows(),
                     True,
                 )
 
@@ -323,7 +325,7 @@ class LogState:
         """Return the entries of the old part, followed by the entries of each stretch."""
         return [self.base, *(stretch.entries for stretch in self.stretches.values())]
 
-    def describe(self) -> list[Hosted]:
+    def describe(self) -> list[ConfigurationReport]:
         """Return the state of each chain, with the number of entries in the stretch.
 
         The count of the last chain includes the old part.
@@ -335,11 +337,11 @@ class LogState:
                 if stretch.collected or stretch.merged
                 else stretch.length - max(stretch.start, min(self.trimmed, stretch.length))
             )
-            part = HostedChain(
+            part = ChainReport(
                 not stretch.live, stretch.length, stretch.committed, self.trimmed, self.base_upto
             )
             told.append(
-                Hosted(
+                ConfigurationReport(
                     stretch.configuration, here, 0, stretch.collected, stretch.successor, chain=part
                 )
             )
@@ -350,7 +352,9 @@ class LogState:
 
     # -- questions ---------------------------------------------------------------------------------
 
-    def pointed(self, stretch: Stretch, successor: Successor, collect: bool) -> ChainPointed | None:
+    def pointed(
+        self, stretch: ChainSegment, successor: Successor, collect: bool
+    ) -> ChainPointed | None:
         """Return the fact of learning ``successor``, or None if the fact is known.
 
         Raises :class:`ConflictingSuccessor` for two decisions, and for an immediate successor with
@@ -372,7 +376,7 @@ class LogState:
             else ChainPointed(own.id, new, collected)
         )
 
-    def unpointed(self) -> list[tuple[Stretch, Successor]]:
+    def unpointed(self) -> list[tuple[ChainSegment, Successor]]:
         """Return the stretches without a successor, where the next chain is known.
 
         A server which hears of c' knows the successor of c.
@@ -453,7 +457,7 @@ class LogState:
         )
         return stretch.entries, max(stretch.start, self.base_upto), upto
 
-    def answer(self, stretch: Stretch, request: ReadLog) -> LogEntries:
+    def answer(self, stretch: ChainSegment, request: ReadLog) -> LogEntries:
         """Return the answer to a read in the stretch of a chain."""
         first, found, size, damaged = request.first, list[bytes](), 0, False
         bytes_max = min(request.bytes_max, ANSWER_BYTES_MAX)
@@ -556,7 +560,7 @@ class LogState:
             entries, upto = pointed[0].entries, pointed[0].length
         return self.read(entries, first, upto, bytes_max)[0][:records_max]
 
-    def rows_for(self, chain: Configuration) -> tuple[Rows, bool] | None:
+    def rows_for(self, chain: Configuration) -> tuple[ClientRows, bool] | None:
         """Return the rows of :meth:`holds_row`, also for the chain of a head itself.
 
         For the head's own chain: the rows below its start, if all old entries are here.
@@ -571,7 +575,7 @@ class LogState:
             holds = self.base_rows, True
         return holds
 
-    def holds_row(self, chain: Configuration) -> tuple[Rows, bool] | None:
+    def holds_row(self, chain: Configuration) -> tuple[ClientRows, bool] | None:
         """Return the rows for the stretch of ``chain``, and whether they answer for all below.
 
         None if this node lacks a part of the stretch.

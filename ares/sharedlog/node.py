@@ -62,13 +62,13 @@ from ares.model.numbers import POSITION_MAX
 from ares.model.work import Meter
 from ares.reconfig.throttle import Throttle
 from ares.sharedlog.bound_ids import BoundAppend, bound_append
+from ares.sharedlog.chain_segment import HELD_RECORDS_MAX, SEND_AGAIN_S, ChainSegment, Sender
+from ares.sharedlog.earlier_appends import EarlierLooks, EarlierRow
 from ares.sharedlog.entries import Entries, MemoryEntries, check_batch, first_piece, follow_on
-from ares.sharedlog.facts_of_log import ChainSealed, ChainsKnown, LogFact, LogTrimmed, RecordsTaken
 from ares.sharedlog.fetching import Fetcher
+from ares.sharedlog.log_facts import ChainSealed, ChainsKnown, LogFact, LogTrimmed, RecordsTaken
 from ares.sharedlog.log_state import REASON_OF_LOG_ERROR, LogState, UnknownChain
 from ares.sharedlog.node_reads import NodeReads
-from ares.sharedlog.rows_below import RowBelow, RowLooks
-from ares.sharedlog.stretch import HELD_RECORDS_MAX, SEND_AGAIN_S, Sender, Stretch
 
 
 class LogNode:
@@ -98,13 +98,13 @@ class LogNode:
         self._facts: list[LogFact] = []
         self._outbox: list[tuple[Sender, AnyMessage]] = []
         self._waiting: deque[tuple[int, Sender, AnyMessage]] = deque()
-        self._taking: tuple[Stretch, list[LogRecord]] | None = None
-        self._unsynced: deque[tuple[int, Stretch, int]] = deque()
+        self._taking: tuple[ChainSegment, list[LogRecord]] | None = None
+        self._unsynced: deque[tuple[int, ChainSegment, int]] = deque()
         self._trims_unsynced: deque[tuple[int, int]] = deque()
         self._trimmed_durably = 0
         self._calls = calls_from
         self._reads = NodeReads(self.state, self._send, self._next_call)
-        self._looks = RowLooks(self._send, self._row_here, self._append_found, self._next_call)
+        self._looks = EarlierLooks(self._send, self._row_here, self._append_found, self._next_call)
         self._fetcher = Fetcher(self.state, self._send, self._next_call, fetch_pause_s, throttle)
         self._handlers: dict[type, Callable[[Sender, Any], None]] = {
             BoundAppend: self.append,
@@ -188,7 +188,7 @@ class LogNode:
     def stored(self, count: int, now: float) -> None:
         """Take note that the first ``count`` facts of this node's life are durable."""
         self.now, self._stored = now, count
-        moved: dict[ConfigurationId, Stretch] = {}
+        moved: dict[ConfigurationId, ChainSegment] = {}
         while self._unsynced and self._unsynced[0][0] <= count:
             _, stretch, length = self._unsynced.popleft()
             stretch.durable = max(stretch.durable, min(length, stretch.length))
@@ -262,7 +262,7 @@ class LogNode:
 
     def _stretch(
         self, request: OfChain | ReadConfig | WriteConfig | CollectConfig | Finalize
-    ) -> Stretch:
+    ) -> ChainSegment:
         stretch = self.state.stretches.get(request.configuration)
         if stretch is None:
             raise UnknownChain("introduce it")
@@ -296,7 +296,7 @@ class LogNode:
         ):
             self._take(stretch, sender, request)  # the general way would come to the same result
             return
-        nothing = RowBelow(
+        nothing = EarlierRow(
             0,
             {},
             request.since >= stretch.start,
@@ -307,7 +307,7 @@ class LogNode:
         self._append_found(stretch, sender, request, nothing)
 
     def _append_found(
-        self, stretch: Stretch, sender: Sender, request: BoundAppend, found: RowBelow
+        self, stretch: ChainSegment, sender: Sender, request: BoundAppend, found: EarlierRow
     ) -> None:
         """Handle an append with the known part of the client's row.
 
@@ -345,7 +345,7 @@ class LogNode:
         return self.state.trimmed > since and self.state.trimmed > first
 
     def _append_after(
-        self, stretch: Stretch, sender: Sender, request: BoundAppend, last: int
+        self, stretch: ChainSegment, sender: Sender, request: BoundAppend, last: int
     ) -> None:
         """Take an append or refuse it, where ``last`` is the client's highest number in the log."""
         due = self._due(request, last)
@@ -361,7 +361,7 @@ class LogNode:
             else:  # the entry at the position may still be cut: wait for the commit or for the cut
                 stretch.wait_for_position(sender, request)
 
-    def _is_taken(self, stretch: Stretch, position: int) -> bool:
+    def _is_taken(self, stretch: ChainSegment, position: int) -> bool:
         """Return whether the position has an entry for ever: an uncommitted entry may be cut."""
         return stretch.committed > position
 
@@ -369,7 +369,7 @@ class LogNode:
         """Return the only number that the head takes."""
         return max(last + 1, request.lowest)
 
-    def _take(self, stretch: Stretch, sender: Sender, request: Append) -> None:
+    def _take(self, stretch: ChainSegment, sender: Sender, request: Append) -> None:
         first, client, number, lowest, entries = (
             stretch.length,
             request.client,
@@ -383,7 +383,7 @@ class LogNode:
         self._await(stretch, sender, request, first, record.end)
         self._take_records(stretch, (record,))
 
-    def _take_records(self, stretch: Stretch, records: Sequence[LogRecord]) -> None:
+    def _take_records(self, stretch: ChainSegment, records: Sequence[LogRecord]) -> None:
         """Take records, which become durable as one fact with the records taken just before."""
         if (
             self._taking is None
@@ -405,7 +405,7 @@ class LogNode:
             self._unsynced.append((self.told, stretch, stretch.length))
 
     def _answer_repetition(
-        self, stretch: Stretch, sender: Sender, request: Append, place: tuple[int, int]
+        self, stretch: ChainSegment, sender: Sender, request: Append, place: tuple[int, int]
     ) -> None:
         first, end = place
         if end <= stretch.committed:
@@ -416,7 +416,7 @@ class LogNode:
                 self._answer(stretch, sender, request, AppendOutcome.SEALED)
 
     def _await(
-        self, stretch: Stretch, sender: Sender, request: Append, first: int, end: int
+        self, stretch: ChainSegment, sender: Sender, request: Append, first: int, end: int
     ) -> None:
         stretch.await_commit(
             end, sender, Appended(request.call, request.number, AppendOutcome.DONE, first, None)
@@ -424,7 +424,7 @@ class LogNode:
 
     def _answer(
         self,
-        stretch: Stretch,
+        stretch: ChainSegment,
         sender: Sender,
         request: Append,
         outcome: AppendOutcome,
@@ -454,7 +454,7 @@ class LogNode:
         elif follow_on(stretch.length, fresh):
             self._take_records(stretch, fresh)
 
-    def _send_on(self, stretch: Stretch) -> None:
+    def _send_on(self, stretch: ChainSegment) -> None:
         """Send the newly durable records to the next node; at the tail, commit them."""
         if not stretch.live:
             return
@@ -467,11 +467,11 @@ class LogNode:
         ):
             self._forward(stretch, stretch.sent)
 
-    def _may_forward(self, stretch: Stretch) -> int:
+    def _may_forward(self, stretch: ChainSegment) -> int:
         """Return the end of the records that may be sent on."""
         return stretch.durable
 
-    def _forward(self, stretch: Stretch, first: int) -> None:
+    def _forward(self, stretch: ChainSegment, first: int) -> None:
         """Send one message of records from ``first`` on.
 
         Further records follow when the message is confirmed, or later.
@@ -495,7 +495,7 @@ class LogNode:
             ),
         )
 
-    def _report(self, stretch: Stretch, missing: bool = False) -> None:
+    def _report(self, stretch: ChainSegment, missing: bool = False) -> None:
         trimmed = self._trimmed_behind(stretch)
         report = Committed(
             self._next_call(),
@@ -525,14 +525,14 @@ class LogNode:
         self._commit(stretch, request.committed, stretch.length)
         self._confirm_trim(stretch, request.trimmed)
 
-    def _commit(self, stretch: Stretch, upto: int, bound: int) -> None:
+    def _commit(self, stretch: ChainSegment, upto: int, bound: int) -> None:
         if min(upto, bound) > stretch.committed:
             stretch.settled(min(upto, bound))
             self._answer_committed(stretch)
             if stretch.live and not stretch.is_head:
                 self._report(stretch)
 
-    def _answer_committed(self, stretch: Stretch) -> None:
+    def _answer_committed(self, stretch: ChainSegment) -> None:
         """Answer all requests that waited for the committed position."""
         for sender, answer in stretch.answers_due():
             self._send(sender, answer)
@@ -595,7 +595,7 @@ class LogNode:
             if request.upto > self.state.trimmed:
                 self._record_trim(request.upto)
 
-    def _trimmed_behind(self, stretch: Stretch) -> int:
+    def _trimmed_behind(self, stretch: ChainSegment) -> int:
         """Return the position that is durably trimmed at this node and at every node behind.
 
         The position is a lower bound: as far as this node knows.
@@ -610,7 +610,7 @@ class LogNode:
         self._record(LogTrimmed(upto))
         self._trims_unsynced.append((self.told, upto))
 
-    def _confirm_trim(self, stretch: Stretch, upto: int) -> None:
+    def _confirm_trim(self, stretch: ChainSegment, upto: int) -> None:
         if upto > stretch.trim_confirmed:
             stretch.trim_confirmed = upto
             if stretch.is_head:
@@ -641,7 +641,7 @@ class LogNode:
         for stretch, successor in self.state.unpointed():
             self._point(stretch, successor)
 
-    def _point(self, stretch: Stretch, successor: Successor, collect: bool = False) -> None:
+    def _point(self, stretch: ChainSegment, successor: Successor, collect: bool = False) -> None:
         """Take the successor of a stretch.
 
         Raises :class:`ConflictingSuccessor`, which the server reports loudly: such a successor
@@ -660,7 +660,7 @@ class LogNode:
         stretch.forget_answers()
         self._point_known()
 
-    def _tell_sealed(self, stretch: Stretch) -> None:
+    def _tell_sealed(self, stretch: ChainSegment) -> None:
         """Tell the clients of waiting appends to send again, to the next chain."""
         for sender, answer in stretch.answers_pending():
             sealed = Appended(

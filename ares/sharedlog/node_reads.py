@@ -9,16 +9,16 @@ from msgspec.structs import replace
 
 from ares.model.identity import CallId
 from ares.model.log_messages import EachRead, LogEntries, Look, ReadEach, ReadLog
-from ares.sharedlog.log_state import LogState, tells
-from ares.sharedlog.stretch import (
+from ares.sharedlog.chain_segment import (
     DIRTY_S,
     HELD_RECORDS_MAX,
     OUTBOX_BYTES_MAX,
     SEND_AGAIN_S,
-    Held,
+    ChainSegment,
     Sender,
-    Stretch,
+    WaitingRead,
 )
+from ares.sharedlog.log_state import LogState, tells
 
 
 class NodeReads:
@@ -34,9 +34,9 @@ class NodeReads:
         self._state = state
         self._send = send
         self._next_call = next_call
-        self._held: list[Held] = []
+        self._held: list[WaitingRead] = []
 
-    def read(self, stretch: Stretch, sender: Sender, request: ReadLog, now: float) -> None:
+    def read(self, stretch: ChainSegment, sender: Sender, request: ReadLog, now: float) -> None:
         """Answer a read, or make it wait.
 
         A dirty read asks the tail; a read that follows waits for entries.
@@ -45,13 +45,13 @@ class NodeReads:
         if tells(reply):
             self._show(stretch, sender, reply)
         elif request.wait_s > 0 and len(self._held) < HELD_RECORDS_MAX:
-            self._held.append(Held(sender, request, now + request.wait_s))
+            self._held.append(WaitingRead(sender, request, now + request.wait_s))
         elif _is_dirty(stretch, request.first):
-            self._ask_tail(stretch, Held(sender, request, now + DIRTY_S), now)
+            self._ask_tail(stretch, WaitingRead(sender, request, now + DIRTY_S), now)
         else:
             self._show(stretch, sender, reply)
 
-    def read_each(self, stretch: Stretch, sender: Sender, request: ReadEach) -> None:
+    def read_each(self, stretch: ChainSegment, sender: Sender, request: ReadEach) -> None:
         """Answer with the entries that are at this node and may be shown.
 
         No read waits: the client asks once more for each dirty entry.
@@ -66,13 +66,13 @@ class NodeReads:
         self.outbox_bytes += reply.bulk
         self._send(sender, reply, stretch.pointed)
 
-    def _answer(self, stretch: Stretch, request: ReadLog) -> LogEntries:
+    def _answer(self, stretch: ChainSegment, request: ReadLog) -> LogEntries:
         """Return the answer to a read. If no entry may leave now, look for at most one entry."""
         if self.outbox_bytes > OUTBOX_BYTES_MAX and request.count > 1:
             request = replace(request, count=1)
         return self._state.answer(stretch, request)
 
-    def _is_ahead(self, stretch: Stretch, request: ReadLog) -> bool:
+    def _is_ahead(self, stretch: ChainSegment, request: ReadLog) -> bool:
         """Return whether a read is ahead of all entries, where a search would find nothing.
 
         The check matters because each commit asks, and a thousand reads may wait.
@@ -80,7 +80,7 @@ class NodeReads:
         here = stretch.length if request.uncommitted else stretch.committed
         return request.first >= max(here, self._state.trimmed) and stretch.successor is None
 
-    def _show(self, stretch: Stretch, to: Sender, reply: LogEntries) -> None:
+    def _show(self, stretch: ChainSegment, to: Sender, reply: LogEntries) -> None:
         """Answer a read, without entries if too many bytes wait to leave.
 
         A single append may end a thousand waiting reads.
@@ -90,18 +90,18 @@ class NodeReads:
         self.outbox_bytes += reply.bulk
         self._send(to, reply, stretch.pointed)
 
-    def _ask_tail(self, stretch: Stretch, held: Held, now: float) -> None:
+    def _ask_tail(self, stretch: ChainSegment, held: WaitingRead, now: float) -> None:
         stretch.asking.append(held)
         if stretch.asked_tail is None or now > stretch.ask_tail_again_at:
             stretch.asked_tail, stretch.ask_tail_again_at = self._next_call(), now + SEND_AGAIN_S
             self._send(stretch.servers[-1], Look(stretch.asked_tail, stretch.configuration.id))
 
-    def tail_answered(self, stretch: Stretch) -> None:
+    def tail_answered(self, stretch: ChainSegment) -> None:
         """Show the entries to the reads that waited for the tail."""
         asking, stretch.asking = stretch.asking, []
         self._show_all(stretch, asking)
 
-    def go_on(self, stretch: Stretch) -> None:
+    def go_on(self, stretch: ChainSegment) -> None:
         """Answer the reads that waited for this commit, or for the successor."""
         held, self._held = self._held, []
         for one in held:
@@ -130,12 +130,12 @@ class NodeReads:
         for held in late:
             self._show_all(self._state.stretches[held.request.configuration], [held])
 
-    def _show_all(self, stretch: Stretch, waited: Sequence[Held]) -> None:
+    def _show_all(self, stretch: ChainSegment, waited: Sequence[WaitingRead]) -> None:
         for held in waited:
             self._show(stretch, held.sender, self._answer(stretch, held.request))
 
 
-def _is_dirty(stretch: Stretch, position: int) -> bool:
+def _is_dirty(stretch: ChainSegment, position: int) -> bool:
     """Return whether the tail must be asked first."""
     return (
         stretch.committed <= position < stretch.length

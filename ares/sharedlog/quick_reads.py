@@ -33,7 +33,7 @@ READ_CALLS = 1 << 47
 Told = Callable[[Any, BaseException | None], None]
 
 
-class ReadManner(NamedTuple):
+class ReadOptions(NamedTuple):
     """The server to be asked, tail or any node, and the kind of entries."""
 
     from_tail: bool
@@ -49,11 +49,11 @@ class QuickRead(Struct, eq=False):
     first: int
     upto: int | None
     deadline: float
-    manner: ReadManner
+    manner: ReadOptions
     done: Told
 
 
-class Request(Struct, eq=False):
+class RangeRequest(Struct, eq=False):
     """A request for a range, or for up to EACH_MAX entries. ``until``: the end of the wait.
 
     The chain is asked for positions in [``first``, ``upto``).
@@ -93,9 +93,9 @@ class QuickReads:
         self._operations = operations
         self._session = session
         self._calls = READ_CALLS
-        self._requests: dict[int, Request] = {}
-        self._unsent: list[Request] = []
-        self._open: dict[ReadManner, Request] = {}
+        self._requests: dict[int, RangeRequest] = {}
+        self._unsent: list[RangeRequest] = []
+        self._open: dict[ReadOptions, RangeRequest] = {}
 
     @property
     def busy(self) -> bool:
@@ -108,7 +108,7 @@ class QuickReads:
         first: int,
         upto: int | None,
         timeout_s: float,
-        manner: ReadManner,
+        manner: ReadOptions,
     ) -> None:
         """Read the entry at ``first``, or pairs of positions and entries below ``upto``.
 
@@ -140,7 +140,7 @@ class QuickReads:
         place = active.index(chain)
         ends = active[place + 1].start if place + 1 < len(active) else inf
         self._calls += 1
-        request = Request(
+        request = RangeRequest(
             CallId(self._calls), chain, server, until, [read], chain.start if place else 0, ends
         )
         self._requests[self._calls] = request
@@ -193,7 +193,7 @@ class QuickReads:
                 self._session.readiness.suspects.add(request.server)
             self._all_go_on(request, now)
 
-    def _all_go_on(self, request: Request, now: float) -> None:
+    def _all_go_on(self, request: RangeRequest, now: float) -> None:
         for read in request.reads:
             self._go_on(read, now)
 

@@ -16,14 +16,14 @@ from ares.model.errors import StoreDamaged
 from ares.model.log_messages import LogRecord
 from ares.model.numbers import POSITION_MAX
 from ares.sharedlog.entries import Entries, MemoryEntries, index_of
-from ares.sharedlog.facts_of_log import PIECES, BatchPlace, LogFact, PieceFetched, RecordsTaken
+from ares.sharedlog.log_facts import PIECES, BatchPlace, LogFact, PieceFetched, RecordsTaken
 
 INDEX_BYTES = 64 * 1024
 
 Source = bytes
 
 
-class Reader(Protocol):
+class JournalReader(Protocol):
     """A reader of a journal."""
 
     def scan(self, mark: BatchPlace) -> Iterator[Sequence[object]]:
@@ -38,13 +38,13 @@ _first_of, _place_of, _begin_of, _end_of = (
 )
 
 
-class Shelf:
+class RecordIndex:
     """An index of the records in a log's journal.
 
     ``noted``: appended facts whose batch is not known yet.
     """
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: JournalReader) -> None:
         self._reader = reader
         self._index: dict[Source, list[tuple[int, BatchPlace]]] = {}
         self._places: dict[Source, list[tuple[int, int]]] = {}
@@ -183,7 +183,7 @@ class RecordSpan:
 class StoredEntries:
     """The :class:`ares.sharedlog.entries.Entries` on ``shelf``. ``source`` names records put here."""
 
-    def __init__(self, shelf: Shelf, source: Source) -> None:
+    def __init__(self, shelf: RecordIndex, source: Source) -> None:
         self._shelf = shelf
         self._source = source
         self._spans: list[RecordSpan] = []

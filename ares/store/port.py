@@ -14,9 +14,9 @@ from ares.model.identity import DomainName
 from ares.model.messages import PutData
 from ares.replica.facts import Fact
 from ares.replica.facts import Key as Key
-from ares.sharedlog.facts_of_log import BatchPlace, LogFact, LogStanding
+from ares.sharedlog.log_facts import BatchPlace, LogFact, LogSnapshot
 
-Stored = Fact | LogFact | LogStanding
+Stored = Fact | LogFact | LogSnapshot
 """A fact in a journal: a server has a journal for its objects, and another for each log."""
 
 
@@ -31,7 +31,7 @@ class Use(enum.IntEnum):
     COMPACTION = 2  # may take the last of the spare
 
 
-class Verdict(Struct, frozen=True):
+class ExaminationResult(Struct, frozen=True):
     """The result of an examination. ``whole``: every byte is as written.
 
     ``damaged``: the damaged elements, as far as their names can be told. ``readable``: None, unless
@@ -50,7 +50,7 @@ class Examination(Protocol):
     The journal may change in any way during the examination.
     """
 
-    def run(self, pace: Callable[[int], None]) -> Verdict:
+    def run(self, pace: Callable[[int], None]) -> ExaminationResult:
         """Examine; ``pace(bytes)`` is called before each read of so many bytes.
 
         An exception of ``pace`` ends the examination. Raises OSError if the examination failed.
@@ -157,7 +157,7 @@ class OrderedJournal(Journal, Protocol):
         """
 
 
-class LogJournals(Protocol):
+class SharedLogJournals(Protocol):
     """The journals of a server's logs, a journal for each log."""
 
     def there(self) -> Iterable[Callable[[], OrderedJournal]]:

@@ -6,7 +6,7 @@ restart may lose facts without a reply. Every told fact stays true for ever, the
 promises need not be kept: tags are held, or were dropped and count as dropped; pointers move
 forward only; a collected configuration stays collected (docs/protocol.md, Invariants).
 
-Replies are noted as they leave a simulated server, or as clients get them (:class:`Witness`); after
+Replies are noted as they leave a simulated server, or as clients get them (:class:`PromiseWitness`); after
 a restart the server is asked again.
 """
 
@@ -20,7 +20,6 @@ from ares.model.identity import CallId, ConfigurationId, ObjectName, ServerId
 from ares.model.messages import (
     Ack,
     AnyMessage,
-    Bring,
     CollectConfig,
     DataReply,
     Description,
@@ -29,6 +28,7 @@ from ares.model.messages import (
     Keyed,
     ListObjects,
     ObjectsReply,
+    PullElement,
     PutData,
     Refused,
     TagReply,
@@ -73,7 +73,7 @@ class Promises:
 
     def told(self, request: AnyMessage, reply: AnyMessage) -> None:
         """Note the server's reply to ``request``."""
-        if not isinstance(request, Keyed | Bring) or not isinstance(
+        if not isinstance(request, Keyed | PullElement) or not isinstance(
             reply, Ack | TagReply | DataReply | ObjectsReply
         ):
             return
@@ -82,7 +82,7 @@ class Promises:
         if rank(reply.successor) >= rank(self._pointers.get(id)):
             self._pointers[id] = reply.successor
         match request, reply:
-            case PutData() | Bring(), Ack() if id not in self._collecting:
+            case PutData() | PullElement(), Ack() if id not in self._collecting:
                 self._note(id, request.object, request.tag)
             case GetTag(), TagReply():
                 self._note(id, request.object, reply.tag)
@@ -200,7 +200,7 @@ def _broken(versions: PromisedVersions, reply: AnyMessage, may_be_gone: bool, el
     return ""
 
 
-class Witness:
+class PromiseWitness:
     """The ``connections`` (the port) of a client.
 
     They note the replies of each server in ``promises``.

@@ -45,7 +45,7 @@ class OperationLog:
         self._count = 0
         self._tags: OrderedDict[tuple[str, str], Any] = OrderedDict()
         try:
-            self._file = _File(
+            self._file = _LogFile(
                 self.path, maxBytes=LOG_FILE_BYTES, backupCount=LOG_FILES - 1, encoding="utf-8"
             )
         except (OSError, ValueError) as error:  # ValueError: a name impossible for a file
@@ -89,7 +89,7 @@ class OperationLog:
             self._file.close()
 
 
-class _File(RotatingFileHandler):
+class _LogFile(RotatingFileHandler):
     """A log file: a full disk costs lines, not operations, and is reported once.
 
     Pipes and devices do not begin again, nor does the file behind /dev/stdout.

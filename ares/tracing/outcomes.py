@@ -12,8 +12,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from ares.dap.primitives import Found
-from ares.engine.jobs import About
+from ares.dap.primitives import DataResult
+from ares.engine.jobs import OperationLabel
 from ares.engine.phases import (
     CHAIN,
     CONSENSUS,
@@ -35,8 +35,8 @@ from ares.model.errors import Uncertain
 from ares.model.identity import FILE_DOMAINS, NO_DOMAIN, RESERVED, ServerId, shown
 from ares.model.tag import Tag
 from ares.model.value import TOMBSTONE
-from ares.reconfig.reconfigure import Reconfigured
-from ares.registers.coverable import Covered
+from ares.reconfig.reconfigure import ReconfigurationResult
+from ares.registers.coverable import CoverableResult
 
 BEFORE = ""
 _PHASE_OF_STEP = (PHASE_1, PHASE_2)
@@ -137,9 +137,9 @@ def summary_of(recording: Recording, result: object) -> OperationSummary:
     if len(written) == 1:
         [(summary.tag, summary.size)] = written.items()
     match result:
-        case Found():
+        case DataResult():
             summary.tag, summary.size = result.tag, result.length
-        case Covered(_, tag, value):
+        case CoverableResult(_, tag, value):
             summary.tag = tag
             summary.size = len(value) if isinstance(value, bytes) else summary.size
         case Tag():
@@ -148,9 +148,9 @@ def summary_of(recording: Recording, result: object) -> OperationSummary:
             summary.tag, summary.size = state.tag, state.length
         case FileState():
             summary.tag, summary.size = result.tag, result.length
-        case Reconfigured():
+        case ReconfigurationResult():
             summary.moved, summary.size = result.moved, result.bytes
-        case (_, Reconfigured() as done):  # the autopilot's, with its verdict
+        case (_, ReconfigurationResult() as done):  # the autopilot's, with its verdict
             summary.moved, summary.size = done.moved, done.bytes
         case bytes():
             summary.size = len(result)
@@ -255,7 +255,7 @@ def line_of(
 def _named(name: str, label: object) -> tuple[str, str]:
     """Return the log's names of the operation and its object."""
     op = OPERATIONS.get(name, name)
-    if not isinstance(label, About):
+    if not isinstance(label, OperationLabel):
         named = str(label).partition(" of ")[2]
         return op, named[1:-1] if named[:1] == named[-1:] and named[:1] in ("'", '"') and len(
             named

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 from ares.cluster.tables import TracingSettings
 from ares.dap.coding import Coding, Parts, coding_for
-from ares.engine.jobs import About
+from ares.engine.jobs import OperationLabel
 from ares.engine.phases import DECODE, ENCODE, LOAD
 from ares.engine.recording import Computed, Recording
 from ares.model.configuration import Configuration
@@ -156,7 +156,7 @@ class Tracer:
         sampled = sampled and (self.backlog.begin(time.perf_counter()) or self._left_out())
         if not sampled and self._log is None:
             return None
-        name = label.what if isinstance(label, About) else str(label).partition(" of ")[0]
+        name = label.what if isinstance(label, OperationLabel) else str(label).partition(" of ")[0]
         if not sampled:
             return TracedOperation(
                 Recording(name, time.perf_counter, self.computed), b"", b"", label

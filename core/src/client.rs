@@ -934,7 +934,7 @@ impl Client {
             decode_replies: codec.getattr("decode_replies")?.unbind(),
             decode_own: codec.getattr("decode_own")?.unbind(),
             tag: py.import("ares.model.tag")?.getattr("Tag")?.unbind(),
-            found: py.import("ares.dap.primitives")?.getattr("Found")?.unbind(),
+            found: py.import("ares.dap.primitives")?.getattr("DataResult")?.unbind(),
             tombstone: py.import("ares.model.value")?.getattr("TOMBSTONE")?.unbind(),
         })
     }

@@ -1,8 +1,9 @@
 //! The server half of small reads and writes: `get_tag`, `get_data` and `put` of
-//! ares/replica/hosting.py for all requests of a read. Core and Python share one table, `Hosting`,
-//! `Versions`, `Tag` and `Element`: either path continues after the other. First all requests are
-//! parsed and checked, with no change that Python can see; an unusual request ends this with None,
-//! and the Python path serves all. Then all are applied and answered, in order, without refusals.
+//! ares/replica/configuration_state.py for all requests of a read. Core and Python share one table,
+//! `ConfigurationState`, `VersionList`, `Tag` and `Element`: either path continues after the other.
+//! First all requests are parsed and checked, with no change that Python can see; an unusual
+//! request ends this with None, and the Python path serves all. Then all are applied and answered,
+//! in order, without refusals.
 
 use crate::client::locked;
 use crate::requests::{Asked, Request, divided, parse_batch};
@@ -64,7 +65,7 @@ impl Server {
     #[new]
     #[pyo3(signature = (hosted, at_hand = None))]
     fn new(py: Python, hosted: Py<PyDict>, at_hand: Option<Py<PyAny>>) -> PyResult<Self> {
-        let versions = py.import("ares.dap.list")?.getattr("Versions")?.unbind();
+        let versions = py.import("ares.dap.version_list")?.getattr("VersionList")?.unbind();
         Ok(Server { hosted, known: Mutex::default(), at_hand, versions })
     }
 
@@ -366,7 +367,7 @@ impl<'py> Turn<'_, 'py> {
         }
     }
 
-    /// `Hosting.get_data`
+    /// `ConfigurationState.get_data`
     fn answer_data(
         &mut self,
         call: u64,
@@ -411,7 +412,7 @@ impl<'py> Turn<'_, 'py> {
         Ok(1 + count)
     }
 
-    /// `Hosting.put` of a checked version.
+    /// `ConfigurationState.put` of a checked version.
     fn put(
         &mut self,
         request: &Request,

@@ -1,4 +1,5 @@
-//! The Python objects of a server, used as in ares/replica/hosting.py and ares/dap/list.py.
+//! The Python objects of a server, used as in ares/replica/configuration_state.py and
+//! ares/dap/version_list.py.
 
 use crate::client::locked;
 use crate::wire::{DETACHED_BYTES_MIN, Element, NIL, Tag, put_element};
@@ -151,7 +152,7 @@ impl<'py> Home<'py> {
         })
     }
 
-    /// `Share.add` of bytes at `place`; negative bytes are no longer needed.
+    /// `ConfigurationUsage.add` of bytes at `place`; negative bytes are no longer needed.
     pub fn account(&mut self, place: i64, bytes: i64) {
         let position = self.live.iter().position(|row| row.0 == place).unwrap_or_else(|| {
             self.live.push((place, 0, 0));
@@ -229,8 +230,8 @@ impl<'py> Commit<'py> {
     }
 }
 
-/// A small version. Python sees it as the tuple of tag, element and place (ares/dap/list.py), made
-/// when Python looks.
+/// A small version. Python sees it as the tuple of tag, element and place
+/// (ares/dap/version_list.py), made when Python looks.
 #[pyclass(frozen, sequence, module = "ares._core")]
 pub struct Entry {
     pub tag: Tag,
@@ -334,7 +335,7 @@ impl Found<'_> {
     }
 }
 
-/// `Versions` and their entries.
+/// `VersionList` and their entries.
 pub struct List<'py> {
     pub versions: Bound<'py, PyAny>,
     pub entries: Bound<'py, PyList>,
@@ -380,7 +381,7 @@ impl<'py> List<'py> {
     }
 }
 
-/// `Share.tell_trimmed`
+/// `ConfigurationUsage.tell_trimmed`
 pub fn tell_trimmed(
     home: &mut Home,
     versions: &Bound<PyAny>,

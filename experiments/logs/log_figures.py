@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
-from ares.client.connect import Connecting
+from ares.client.connect import PendingConnection
 from ares.client.shared_log import Log
 from ares.cluster.settings import Settings
 from ares.model.configuration import Configuration
@@ -110,7 +110,7 @@ async def opened(
 
     A random choice would load a server more than the others.
     """
-    store = await closing.enter_async_context(Connecting(Settings.load(file)))
+    store = await closing.enter_async_context(PendingConnection(Settings.load(file)))
     log = await store.log(name, create=Configuration.chain(servers=servers))
     log._session.operations._turn = number
     return log

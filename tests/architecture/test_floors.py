@@ -79,13 +79,13 @@ BREACHES = [
     ("homeless", {"elsewhere__tag": ""}, "ares.elsewhere is not among PACKAGES"),
     (
         "upward",
-        {"model__tag": "from ares.dap.list import Versions"},
-        "ares.model.tag imports ares.dap.list, which is above it",
+        {"model__tag": "from ares.dap.version_list import Versions"},
+        "ares.model.tag imports ares.dap.version_list, which is above it",
     ),
     (
         "upward",
         {"dap__list": "def f():\n    import ares.replica.replica"},
-        "ares.dap.list imports ares.replica.replica, which is above it",
+        "ares.dap.version_list imports ares.replica.replica, which is above it",
     ),
     (
         "upward",
@@ -104,8 +104,8 @@ BREACHES = [
     ),
     (
         "cycles",
-        {"dap__list": "import ares.dap.coding", "dap__coding": "import ares.dap.list"},
-        "ares.dap.coding -> ares.dap.list -> ares.dap.coding",
+        {"dap__list": "import ares.dap.coding", "dap__coding": "import ares.dap.version_list"},
+        "ares.dap.coding -> ares.dap.version_list -> ares.dap.coding",
     ),
     (
         "cycles",
@@ -114,7 +114,7 @@ BREACHES = [
             "dap__reading": "from ares.dap import coding",
             "dap__coding": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .list import x",
         },
-        "ares.dap.coding -> ares.dap.list -> ares.dap.reading -> ares.dap.coding",
+        "ares.dap.coding -> ares.dap.version_list -> ares.dap.reading -> ares.dap.coding",
     ),
     *[
         (
@@ -237,22 +237,22 @@ BREACHES = [
     (
         "citations",
         {"dap__list": "x = 1  # docs/nowhere\x2emd, Rules"},
-        "ares.dap.list: docs/nowhere.md has no section 'Rules'",
+        "ares.dap.version_list: docs/nowhere.md has no section 'Rules'",
     ),
     (
         "citations",
         {"dap__list": "# docs/protocol\x2emd,\n# Rule, R1"},
-        "ares.dap.list: docs/protocol.md has no section 'Rule, R1'",
+        "ares.dap.version_list: docs/protocol.md has no section 'Rule, R1'",
     ),
     (
         "references",
         {"dap__list": "x = 1  # ares\x2fdap/lists.py"},
-        "ares.dap.list: there is no ares/dap/lists\x2epy",
+        "ares.dap.version_list: there is no ares/dap/lists\x2epy",
     ),
     (
         "references",
-        {"dap__list": '"""See :class:`ares.dap.list.Version`."""\nVersions = 1'},
-        "there is no :class:`ares.dap.list.Version`",
+        {"dap__list": '"""See :class:`ares.dap.version_list.Version`."""\nVersions = 1'},
+        "there is no :class:`ares.dap.version_list.Version`",
     ),
     (
         "asserted_input",

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 
-from ares.autopilot.judge import Finish, Replace, Roster, Sound, Stuck, Verdict, Watch
+from ares.autopilot.judge import Finish, NoAction, Replace, Roster, Stuck, Verdict, Watch
 from ares.model.configuration import Configuration, Server
 from ares.model.identity import ServerId
 
@@ -54,7 +54,7 @@ def check(active: list[Configuration], watch: Watch, verdict: Verdict) -> None:
     """Check the properties of every verdict; raise AssertionError."""
     target = active[-1]
     match verdict:
-        case Sound() | Stuck():
+        case NoAction() | Stuck():
             return
         case Finish(finished):
             assert len(active) > 1, "nothing is pending"

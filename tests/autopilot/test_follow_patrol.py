@@ -13,7 +13,7 @@ from ares.client.manager import Manager
 from ares.cluster.tables import AutopilotSettings
 from ares.model.configuration import Configuration
 from ares.model.errors import BadInput, ConfigurationRefused, DomainNotFound
-from ares.model.messages import Followed
+from ares.model.messages import FollowReport
 from tests.inproc.cluster import Cluster
 
 NANTES, RENNES = ("s0", "s1", "s2"), ("s3", "s4", "s5")
@@ -70,8 +70,8 @@ class Piloted:
         return self.tasks[-1]
 
     @property
-    def told(self) -> Followed:
-        [followed] = self.pilot.followed() or (Followed("", "", "", ""),)
+    def told(self) -> FollowReport:
+        [followed] = self.pilot.followed() or (FollowReport("", "", "", ""),)
         return followed
 
 
@@ -234,7 +234,8 @@ async def test_a_change_of_somebody_else_is_not_undone(cluster: Cluster) -> None
     wished = await manager.identified(Configuration.abd(list(RENNES)))
     assert (
         await store.run(
-            lambda view: follow_patrol.follow(view, last, wished, follow_patrol.Manner()), "move"
+            lambda view: follow_patrol.follow(view, last, wished, follow_patrol.MoveOptions()),
+            "move",
         )
         is None
     )

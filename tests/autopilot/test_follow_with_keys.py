@@ -15,7 +15,7 @@ from ares.autopilot.pilot import Autopilot
 from ares.client.manager import Manager
 from ares.cluster.cluster_keys import revoke
 from ares.cluster.tables import AutopilotSettings
-from ares.consensus.port import Unheard
+from ares.consensus.port import NoNotes
 from ares.model.errors import AresError, NotAuthorized
 from ares.model.identity import ServerId
 from ares.server.process import certifying, piloted
@@ -46,7 +46,7 @@ async def test_it_follows_readers_that_have_a_key_and_nobody_else(
     certified, make = certifying(settings), piloted(settings, member)
     assert certified is not None
     assert make is not None
-    pilot: Autopilot = make(certified(cluster.decisions), lambda: True, Unheard())
+    pilot: Autopilot = make(certified(cluster.decisions), lambda: True, NoNotes())
     tasks = [asyncio.create_task(pilot.run())]
     try:
         owner = await cluster.manager("owner", "reconfigure", timeout_s=WAIT_S_MAX)

@@ -25,7 +25,7 @@ from ares.autopilot.following import (
     TRIED_AGAIN_S,
     WAITS,
     FollowPolicy,
-    UsageSeen,
+    ObservedUsage,
     usual,
 )
 
@@ -51,7 +51,7 @@ class World:
         self.policy.look(self.now, ["photos"])
         decision = self.policy.judge(
             "photos",
-            UsageSeen(self.site, per_s, bytes, answering),
+            ObservedUsage(self.site, per_s, bytes, answering),
             lambda site: room,
             lambda site: reach,
         )

@@ -7,9 +7,9 @@ from msgspec.structs import replace
 
 from ares.autopilot.judge import (
     Finish,
+    NoAction,
     Replace,
     Roster,
-    Sound,
     Stuck,
     Watch,
     judge,
@@ -29,8 +29,8 @@ def ids(configuration):
 
 
 def test_a_domain_whose_servers_are_well_is_left_alone():
-    assert judge([abd(0, 1, 2)], watched(), ROSTER) == Sound()
-    assert judge([abd(0, 1, 2)], watched(identities(0, 1), long=False), ROSTER) == Sound(), (
+    assert judge([abd(0, 1, 2)], watched(), ROSTER) == NoAction()
+    assert judge([abd(0, 1, 2)], watched(identities(0, 1), long=False), ROSTER) == NoAction(), (
         "not yet"
     )
 
@@ -47,7 +47,7 @@ def test_a_spare_takes_the_position_of_a_server_that_is_gone():
         (),
     )
     assert verdict.describe() == "s3 by s5"
-    assert judge([verdict.wished.at("default", 1)], watch, ROSTER) == Sound(), "once is enough"
+    assert judge([verdict.wished.at("default", 1)], watch, ROSTER) == NoAction(), "once is enough"
 
 
 def test_the_spare_with_the_fewest_domains_is_taken():
@@ -80,7 +80,7 @@ def test_one_that_has_just_come_back_without_its_memory_is_waited_for():
     for second in range(150, 180, 5):
         watch.look(second, identities(0, 1, 5) | {ServerId("s2"): NEW}, ALL)
     assert watch.is_gone(BOOK["s2"])
-    assert judge([abd(0, 1, 2)], watch, ROSTER) == Sound()
+    assert judge([abd(0, 1, 2)], watch, ROSTER) == NoAction()
     for second in range(180, 240, 5):
         watch.look(second, identities(0, 1, 5) | {ServerId("s2"): NEW}, ALL)
     assert ids(judge([abd(0, 1, 2)], watch, ROSTER).wished) == ["s0", "s1", "s2"]
@@ -118,10 +118,10 @@ def test_without_a_quorum_nothing_is_done_and_that_is_said():
 def test_what_was_left_pending_is_completed():
     active = [abd(0, 1, 2), abd(1, 2, 3, index=1)]
     left = Roster(BOOK, {}, frozenset([active[1].id]))
-    assert judge(active, watched(), ROSTER) == Sound(), "somebody may be at it"
+    assert judge(active, watched(), ROSTER) == NoAction(), "somebody may be at it"
     assert judge(active, watched(), left) == Finish(active[1])
     gone = watched(identities(0, 1, 2, 5))
-    assert judge(active, gone, ROSTER) == Sound(), "somebody may be at it"
+    assert judge(active, gone, ROSTER) == NoAction(), "somebody may be at it"
     verdict = judge(active, gone, left)
     check(active, gone, verdict)
     assert ids(verdict.wished) == ["s1", "s2", "s0"]
@@ -144,13 +144,13 @@ def test_a_member_that_was_just_learnt_of_is_not_replaced(learnt):
     After a question to it, the member is seen to be present.
     """
     configuration = Configuration.abd([BOOK["s0"], BOOK["s1"], learnt]).at("default", 1)
-    assert judge([configuration], watched(), ROSTER) == Sound()
+    assert judge([configuration], watched(), ROSTER) == NoAction()
     watch = watched(asked=[*ALL, learnt])
     assert isinstance(judge([configuration], watch, ROSTER), Replace), (
         "it was asked for all the time"
     )
     watch.look(10_000, identities(0, 1, 3) | {learnt.id: learnt.identity}, configuration.servers)
-    assert judge([configuration], watch, ROSTER) == Sound()
+    assert judge([configuration], watch, ROSTER) == NoAction()
 
 
 def test_the_most_endangered_domain_comes_first():
@@ -215,7 +215,7 @@ def test_no_verdict_loses_a_server_or_begins_what_could_get_stuck(situation):
         after = [verdict.wished.at("default", active[-1].index + 1)]
         again = judge(after, watch, roster)
         assert isinstance(
-            again, Stuck if verdict.unfilled and not isinstance(again, Sound) else Sound
+            again, Stuck if verdict.unfilled and not isinstance(again, NoAction) else NoAction
         ), "it would go on and on"
 
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ares.autopilot.judge import FinishMove, LogSeen, Reform, Sound, Stuck, judge_log
+from ares.autopilot.judge import FinishMove, NoAction, ObservedLog, Reform, Stuck, judge_log
 from ares.model.configuration import Configuration
 from ares.model.identity import ServerId
 
@@ -20,7 +20,7 @@ def spares(*numbers):
 
 
 def judged(*active, watch, spare=(), length=3, **since):
-    return judge_log(LogSeen(list(active), length, **since), watch, AFTER_S, spares(*spare))
+    return judge_log(ObservedLog(list(active), length, **since), watch, AFTER_S, spares(*spare))
 
 
 def ids(verdict):
@@ -28,12 +28,13 @@ def ids(verdict):
 
 
 def test_a_log_whose_servers_are_well_is_left_alone():
-    assert judged(chain(0, 1, 2), watch=watched(), spare=(3,)) == Sound()
+    assert judged(chain(0, 1, 2), watch=watched(), spare=(3,)) == NoAction()
 
 
 def test_a_node_that_is_silent_for_a_moment_stays():
     assert (
-        judged(chain(0, 1, 2), watch=watched(identities(0, 1), long=False), spare=(3,)) == Sound()
+        judged(chain(0, 1, 2), watch=watched(identities(0, 1), long=False), spare=(3,))
+        == NoAction()
     )
 
 
@@ -50,15 +51,15 @@ def test_without_a_spare_the_chain_is_shorter_and_grows_later():
     watch = watched(identities(0, 2, 3))
     assert ids(judged(chain(0, 1, 2), watch=watch)) == "s0 s2"
     shorter = chain(0, 2, index=1)
-    assert judged(shorter, watch=watch) == Sound()
+    assert judged(shorter, watch=watch) == NoAction()
     assert ids(judged(shorter, watch=watch, spare=(3,))) == "s0 s3 s2"
-    assert judged(chain(0, 1, 2), shorter, watch=watch, spare=(3,)) == Sound(), (
+    assert judged(chain(0, 1, 2), shorter, watch=watch, spare=(3,)) == NoAction(), (
         "the first move is under way"
     )
-    assert judged(shorter, watch=watched(identities(0, 3), long=False), spare=(3,)) == Sound(), (
+    assert judged(shorter, watch=watched(identities(0, 3), long=False), spare=(3,)) == NoAction(), (
         "one of them is silent"
     )
-    assert judged(shorter, watch=watch, spare=(3,), length=2) == Sound(), (
+    assert judged(shorter, watch=watch, spare=(3,), length=2) == NoAction(), (
         "it is as long as was asked for"
     )
 
@@ -79,21 +80,21 @@ def test_nothing_is_sealed_without_a_majority():
 
 def test_who_is_not_there_is_not_relied_on():
     watch = watched(identities(0, 1, 2, 3), identities(0, 1, 2), long=False)
-    assert judged(chain(0, 1, 2, 3, 4), watch=watch, spare=(5,), length=5) == Sound()
+    assert judged(chain(0, 1, 2, 3, 4), watch=watch, spare=(5,), length=5) == NoAction()
     watch = watched(identities(0, 1, 2, 3))
     watch.look(1000.0, identities(0, 1, 2), BOOK.values())
-    assert judged(chain(0, 1, 2, 3, 4), watch=watch, length=5) == Sound(), (
+    assert judged(chain(0, 1, 2, 3, 4), watch=watch, length=5) == NoAction(), (
         "s4 is gone, and s3 silent"
     )
 
 
 def test_what_was_left_is_finished_after_a_while():
     one, two = chain(0, 1, 2), chain(3, 4, 5, index=1)
-    assert judged(one, watch=watched(), sealed_s=AFTER_S - 1) == Sound()
+    assert judged(one, watch=watched(), sealed_s=AFTER_S - 1) == NoAction()
     again = judged(one, watch=watched(), sealed_s=AFTER_S)
     assert ids(again) == "s0 s1 s2"
     assert "nobody decided" in again.describe()
-    assert judged(one, two, watch=watched(), pending_s=AFTER_S - 1) == Sound()
+    assert judged(one, two, watch=watched(), pending_s=AFTER_S - 1) == NoAction()
     assert judged(one, two, watch=watched(), pending_s=AFTER_S) == FinishMove(two)
     watch = watched(identities(0, 1, 2, 3, 5))
     assert ids(judged(one, two, watch=watch, pending_s=AFTER_S)) == "s3 s5", (
@@ -142,4 +143,4 @@ def test_every_verdict_can_be_carried_out(here, n, spare, length, pending, seale
         and n >= length
         and sealed_s < AFTER_S
     ):
-        assert verdict == (FinishMove(last) if pending else Sound())
+        assert verdict == (FinishMove(last) if pending else NoAction())

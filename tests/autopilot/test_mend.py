@@ -3,9 +3,9 @@
 The repair follows the judgement, or does not happen.
 """
 
-from ares.autopilot.judge import Finish, Replace, Sound, Stuck, look_up, mend
+from ares.autopilot.judge import Finish, NoAction, Replace, Stuck, look_up, mend
 from ares.model.configuration import Configuration
-from ares.reconfig.mover import Manner
+from ares.reconfig.mover import MoveOptions
 from ares.reconfig.reconfigure import add_config, announce_successor
 from ares.reconfig.throttle import Throttle
 from ares.reconfig.traversal import read_config
@@ -15,7 +15,7 @@ from tests.protocol.world import World, servers
 INITIAL = Configuration.abd(servers(0, 1, 2)).at("default", 0)
 WISHED = Configuration.abd(servers(0, 1, 3))
 THEIRS = Configuration.abd(servers(3, 4, 5))
-FAST = Manner(Throttle(1e9))
+FAST = MoveOptions(Throttle(1e9))
 
 
 def replacing(active):
@@ -61,9 +61,9 @@ def test_it_is_judged_by_what_the_servers_say_now():
 
     def judged(active):
         seen.extend(active)
-        return Sound()
+        return NoAction()
 
-    assert client.run(mend(client.view, judged, FAST)) == (Sound(), None)
+    assert client.run(mend(client.view, judged, FAST)) == (NoAction(), None)
     assert [configuration.index for configuration in seen] == [1]
 
 

@@ -13,7 +13,7 @@ from ares.autopilot.handover import ALARM_S, Notebook, WatchCounts, alarms, enco
 from ares.autopilot.lookout import Lookout
 from ares.autopilot.pilot import Autopilot
 from ares.cluster.tables import AutopilotSettings
-from ares.consensus.port import Unheard
+from ares.consensus.port import NoNotes
 from ares.model.configuration import Configuration
 from ares.model.identity import ServerId
 from tests.client.conftest import LogCluster
@@ -142,7 +142,7 @@ async def test_a_log_of_another_site_gets_a_spare_after_an_alarm(
         assert {SITES[id] for id in (await log.current()).server_ids} == {"b"}
 
 
-class Heard(Unheard):
+class Heard(NoNotes):
     """Notes that are kept."""
 
     def __init__(self) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ares.cluster.cluster_file import Plan, create
+from ares.cluster.cluster_file import InitPlan, create
 from ares.cluster.settings import Settings
 from ares.model.errors import BadInput
 
@@ -13,14 +13,14 @@ ETCD = '\n[etcd]\nendpoints = ["127.0.0.1:2379"]\n'
 
 @pytest.fixture
 def text(tmp_path: Path) -> str:
-    return create(tmp_path / "cluster", Plan(autopilot=True, base_port=0)).path.read_text()
+    return create(tmp_path / "cluster", InitPlan(autopilot=True, base_port=0)).path.read_text()
 
 
 def test_the_table_is_there_or_a_remark(tmp_path: Path) -> None:
-    on = create(tmp_path / "on", Plan(autopilot=True)).autopilot
+    on = create(tmp_path / "on", InitPlan(autopilot=True)).autopilot
     assert on is not None
     assert (on.after_s, on.every_s, on.bytes_per_s) == (60.0, 5.0, 32 * 1024 * 1024)
-    off = create(tmp_path / "off", Plan())
+    off = create(tmp_path / "off", InitPlan())
     assert off.autopilot is None
     text = off.path.read_text()
     assert "# [autopilot]\n# after_s = 60\n" in text
@@ -35,7 +35,7 @@ def test_the_table_is_there_or_a_remark(tmp_path: Path) -> None:
     again = Settings.parse(text.replace("after_s = 60", "after_s = 90"), off.path).autopilot
     assert again is not None
     assert again.after_s == 90
-    assert "[autopilot]" not in create(tmp_path / "nobody", Plan(consensus=0)).path.read_text()
+    assert "[autopilot]" not in create(tmp_path / "nobody", InitPlan(consensus=0)).path.read_text()
 
 
 @pytest.mark.parametrize("security", [None, "curve"])
@@ -43,7 +43,7 @@ def test_spares_are_servers_of_the_file_and_in_no_configuration(
     tmp_path: Path, security: str | None
 ) -> None:
     settings = create(
-        tmp_path / "cluster", Plan(servers=3, spares=2, base_port=0, security=security)
+        tmp_path / "cluster", InitPlan(servers=3, spares=2, base_port=0, security=security)
     )
     assert list(settings.servers) == ["s0", "s1", "s2", "s3", "s4"]
     assert settings.initial.server_ids == ("s0", "s1", "s2")
@@ -107,7 +107,7 @@ def test_what_cannot_be_is_refused(text: str, old: str, new: str, expected: str)
 
 def test_without_consensus_members_nobody_could_fly_it(tmp_path: Path, text: str) -> None:
     with pytest.raises(BadInput, match=r"autopilot: expected only with \[\[consensus\]\] tables"):
-        create(tmp_path / "nobody", Plan(consensus=0, autopilot=True))
+        create(tmp_path / "nobody", InitPlan(consensus=0, autopilot=True))
     alone = text[: text.index("[[consensus]]")] + text[text.index("[autopilot]") :] + ETCD
     alone = "".join(
         line

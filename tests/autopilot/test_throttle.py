@@ -8,7 +8,7 @@ from ares.engine.session import SESSION_TICK_S
 from ares.model.configuration import Configuration
 from ares.model.errors import BadInput, Unavailable
 from ares.model.identity import ClientId
-from ares.reconfig.mover import Manner, Mover
+from ares.reconfig.mover import MoveOptions, Mover
 from ares.reconfig.throttle import OBJECT_BYTES_MIN, SAVED_S, Throttle
 from ares.reconfig.view import Switches, View
 from tests.inproc.cluster import Cluster
@@ -44,7 +44,7 @@ def test_who_only_waits_makes_nobody_wait_longer():
 
 def moving(throttle, lengths, *more, moved=None):
     """Start parallel moves that only wait for their turns, as a reconfiguration does."""
-    mover = Mover(View(ClientId(1), C, Switches(), Readiness()), C, Manner(throttle))
+    mover = Mover(View(ClientId(1), C, Switches(), Readiness()), C, MoveOptions(throttle))
 
     def move(length):
         yield from mover._wait_for_turn(length)

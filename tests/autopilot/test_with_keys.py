@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from ares.cluster.tables import AutopilotSettings
-from ares.consensus.port import Unheard
+from ares.consensus.port import NoNotes
 from ares.model.configuration import Configuration
 from ares.model.errors import NotAuthorized
 from ares.model.identity import ServerId
@@ -32,7 +32,7 @@ async def test_a_server_that_lost_its_memory_is_taken_in_again(tmp_path: Path) -
     certified, make = certifying(settings), piloted(settings, member)
     assert certified is not None
     assert make is not None
-    flying = asyncio.create_task(make(certified(cluster.decisions), lambda: True, Unheard()).run())
+    flying = asyncio.create_task(make(certified(cluster.decisions), lambda: True, NoNotes()).run())
     user = await cluster.manager("alice", "admin", timeout_s=WAIT_S_MAX)
     await user.write("key", b"v")
     server = settings.servers[ServerId("s4")]
@@ -68,7 +68,7 @@ async def test_a_mirror_is_made_copied_and_read_by_those_who_may(tmp_path: Path)
     certified, make = certifying(settings), piloted(settings, member)
     assert certified is not None
     assert make is not None
-    flying = asyncio.create_task(make(certified(cluster.decisions), lambda: True, Unheard()).run())
+    flying = asyncio.create_task(make(certified(cluster.decisions), lambda: True, NoNotes()).run())
     admin, writer = await cluster.manager("alice", "admin"), await cluster.manager("walt", "write")
     reader = await cluster.manager("rita", "read")
     reader._site = "rennes"

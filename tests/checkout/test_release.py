@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ares.cli.observe.releases_seen import releases, sentence, warning
+from ares.cli.observe.observed_releases import releases, sentence, warning
 from ares.model.messages import ConsensusDescription, Description
 from ares.platform import release
 from ares.platform.release import RELEASE

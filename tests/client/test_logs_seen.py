@@ -6,7 +6,7 @@ Old entries move no faster than allowed.
 import pytest
 from msgspec.structs import replace
 
-from ares.cli.observe.chains_seen import chains_seen
+from ares.cli.observe.observed_chains import chains_seen
 from ares.cli.status_command import survey
 from ares.model.configuration import Configuration, Server
 from ares.model.errors import AresError
@@ -18,7 +18,7 @@ from ares.reconfig.throttle import Throttle
 from ares.replica.replica import Replica
 from ares.server.prometheus import of_server, render
 from ares.server.storage_server import StorageServer
-from ares.sharedlog.log_state import HeldLogs, held_logs
+from ares.sharedlog.log_state import LogTotals, held_logs
 from ares.sharedlog.node import LogNode
 from tests.client.conftest import cluster as cluster
 from tests.sharedlog.chains import CLIENT, NAMES, Wired, call, chain
@@ -124,9 +124,9 @@ def moving(entries, size, throttle=None):
 
 async def test_metrics_sum_logs_up_without_their_names():
     nodes = moving(3, 10, Throttle(1))
-    assert held_logs([nodes.nodes["s3"].state]) == HeldLogs(1, 0, 3, 0, 1, 3, 0)
+    assert held_logs([nodes.nodes["s3"].state]) == LogTotals(1, 0, 3, 0, 1, 3, 0)
     states = [nodes.nodes[name].state for name in NAMES]
-    assert held_logs([*states, LogNode(ServerId("s9"), "s9").state]) == HeldLogs(
+    assert held_logs([*states, LogNode(ServerId("s9"), "s9").state]) == LogTotals(
         3, 9, 9, 0, 0, 0, 0
     )
     nodes.hand("s0", Seal(call(), C0.id))

@@ -7,7 +7,7 @@ import pytest
 
 import ares
 from ares.autopilot.judge import one_of
-from ares.client.connect import Connecting
+from ares.client.connect import PendingConnection
 from ares.client.store import ObjectStore
 from ares.model.errors import ConnectionClosed, ObjectNotFound
 from ares.reconfig.throttle import Throttle
@@ -54,7 +54,7 @@ async def test_what_is_under_way_when_the_client_closes_says_that(cluster):
 @pytest.mark.parametrize("name", ["read", "write", "file", "close", "log"])
 def test_a_connection_that_was_not_awaited_says_how_to_get_the_store(name):
     with pytest.raises(AttributeError, match=r"async with connect\(.*await connect\("):
-        getattr(Connecting(None), name)
+        getattr(PendingConnection(None), name)
 
 
 @pytest.mark.parametrize("timeout_s", NO_TIMEOUTS, ids=named)

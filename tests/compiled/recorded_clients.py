@@ -3,7 +3,7 @@
 from types import FunctionType
 
 from ares.client import runner
-from ares.engine.jobs import About
+from ares.engine.jobs import OperationLabel
 from ares.engine.session import Session
 from ares.model.codec import encode
 from ares.model.identity import ObjectName
@@ -176,7 +176,9 @@ class _RecordedObjects:
     def read(self, key, done, now, timeout_s):
         future = self._objects.read(key, done, now, timeout_s)
         if future is not None:
-            self._session.begin(future, self._began(read, key), About("read", key), now, timeout_s)
+            self._session.begin(
+                future, self._began(read, key), OperationLabel("read", key), now, timeout_s
+            )
         return future
 
     def write(self, key, value, done, now, timeout_s):
@@ -186,7 +188,7 @@ class _RecordedObjects:
             self._session.begin(
                 future,
                 began,
-                About("write", key),
+                OperationLabel("write", key),
                 now,
                 timeout_s,
                 key=(self._view.domain, ObjectName(key)),

@@ -12,7 +12,7 @@ from ares.model.messages import Description
 from ares.net.native import ZmtpListener
 from ares.replica.replica import Replica
 from ares.server.storage_server import StorageServer
-from ares.store.journal.log import SEGMENT_BYTES
+from ares.store.journal.segment_journal import SEGMENT_BYTES
 from tests.compiled.server_twins import Half
 
 LONG = 2

@@ -13,7 +13,7 @@ from ares.model.messages import Introduce, Role
 from ares.net.zmtp.frames import head
 from ares.platform.compiled import CORE
 from ares.replica.replica import Replica
-from ares.security.clients_file import Client, KeyedSender
+from ares.security.clients_file import AuthorisedClient, KeyedSender
 from ares.security.roles import Admission
 from ares.server.storage_server import StorageServer
 from tests.journal.memory_journal import Kept, MemoryJournal
@@ -40,7 +40,7 @@ class _Everybody:
     unknown_keys = 0
 
     def client(self, sender):
-        return None if sender.role is None else Client("somebody", "", sender.role)
+        return None if sender.role is None else AuthorisedClient("somebody", "", sender.role)
 
 
 class Steps:

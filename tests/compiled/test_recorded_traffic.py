@@ -16,7 +16,6 @@ from ares.model.errors import BadMessage
 from ares.model.messages import (
     DELETED,
     Ack,
-    Bring,
     CollectConfig,
     DataReply,
     Describe,
@@ -24,6 +23,7 @@ from ares.model.messages import (
     GetTag,
     Introduce,
     ListObjects,
+    PullElement,
     PutData,
     ReadConfig,
     Reason,
@@ -32,7 +32,7 @@ from ares.model.messages import (
     WriteConfig,
 )
 from ares.platform.compiled import CORE, client_core
-from ares.replica.hosting import INLINE_BYTES_MAX
+from ares.replica.configuration_state import INLINE_BYTES_MAX
 from tests.compiled import recorded_clients, recorded_servers
 from tests.compiled.recorded_clients import Twin
 from tests.compiled.recorded_servers import answers, holds
@@ -122,7 +122,7 @@ def test_requests_of_every_kind_were_recorded(courses):
             Introduce,
             Describe,
             CollectConfig,
-            Bring,
+            PullElement,
         )
     }
     puts = [request.element for request in requests if isinstance(request, PutData)]

@@ -12,7 +12,7 @@ from msgspec import structs
 
 import ares
 from ares.client.connect import with_key
-from ares.cluster.cluster_file import Plan, create
+from ares.cluster.cluster_file import InitPlan, create
 from ares.cluster.cluster_keys import authorise
 from ares.consensus.local import LocalConsensus
 from ares.consensus.member_host import ConsensusHost
@@ -25,7 +25,7 @@ from ares.net import batching
 from ares.net.native import ZmtpConnections, ZmtpListener
 from ares.platform import compiled
 from ares.server.process import certifying, guard_of
-from ares.store.journal.log import open_journal
+from ares.store.journal.segment_journal import open_journal
 from ares.store.journal.segments import Owner
 from tests.compiled.recorded_clients import record_sessions
 from tests.compiled.recorded_servers import RecordedListener, ServerCourse, holds, recorded_host
@@ -62,7 +62,7 @@ class Cluster:
         security, durability = "curve" if keyed else "none", "fsync" if durable else "memory"
         self.settings = create(
             directory / "cluster",
-            Plan(consensus=1, security=security, durability=durability, base_port=0),
+            InitPlan(consensus=1, security=security, durability=durability, base_port=0),
         )
         self.listeners = []
         self._directory = directory

@@ -10,7 +10,7 @@ from cryptography.fernet import Fernet
 
 from ares.cluster.tables import BEAT_S_DEFAULT, SITES_BEAT_S
 from ares.consensus.raft.replicated import RaftTimes
-from ares.consensus.raft.transport import Transport
+from ares.consensus.raft.transport import RaftTransport
 
 from .clusters import LocalMembers, configuration, until
 
@@ -33,7 +33,7 @@ async def test_a_longer_beat_is_fewer_messages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[float] = []
-    send = Transport.send
+    send = RaftTransport.send
 
     def counted(self: Any, node: Any, message: dict[str, Any]) -> bool:
         sent = send(self, node, message)
@@ -41,7 +41,7 @@ async def test_a_longer_beat_is_fewer_messages(
             said.append(time.monotonic())
         return sent
 
-    monkeypatch.setattr(Transport, "send", counted)
+    monkeypatch.setattr(RaftTransport, "send", counted)
     often = await said_when_idle(LocalMembers(tmp_path / "often"), said)
     seldom = await said_when_idle(
         LocalMembers(tmp_path / "seldom", beat_s=5 * BEAT_S_DEFAULT), said

@@ -20,7 +20,7 @@ from pysyncobj.transport import Transport as PysyncTransport
 from ares.cluster.home import prepare
 from ares.consensus.raft import replicated as raft_consensus
 from ares.consensus.raft.member import RaftMember
-from ares.consensus.raft.transport import Transport
+from ares.consensus.raft.transport import RaftTransport
 from ares.model.identity import ClientId, ServerId
 
 from ..ports import free_addresses
@@ -353,7 +353,7 @@ async def test_a_member_that_was_led_astray_breaks_no_connection_of_others_for_g
     await three.decide(1)
 
 
-class Earlier(Transport):
+class Earlier(RaftTransport):
     """A member of the last release, whose messages have no numbers."""
 
     def send(self, node: Any, message: dict[str, Any]) -> bool:
@@ -386,7 +386,7 @@ async def test_members_of_the_last_release_are_heard_and_named(
     for member in members.addresses:
         with monkeypatch.context() as patch:
             if member in earlier:
-                patch.setattr(raft_consensus, "Transport", Earlier)
+                patch.setattr(raft_consensus, "RaftTransport", Earlier)
             members.start(member)
     await members.decide(0)
     await until(

@@ -8,7 +8,7 @@ import pytest
 from ares.model.configuration import Configuration, Server
 from ares.model.identity import ServerId
 from ares.testing.torture.nemesis import NemesisLedger
-from ares.testing.torture.records import Installed
+from ares.testing.torture.records import WishInstalled
 
 NAMES = [ServerId(f"s{number}") for number in range(5)]
 
@@ -31,8 +31,8 @@ def ledger() -> NemesisLedger:
     return NemesisLedger(configuration(["s0", "s1", "s2"], 0), identities(), ["r0", "r1", "r2"])
 
 
-def done(config: Configuration, announced: bool = True) -> Installed:
-    return Installed(config, True, 0, announced)
+def done(config: Configuration, announced: bool = True) -> WishInstalled:
+    return WishInstalled(config, True, 0, announced)
 
 
 def test_no_more_than_f_servers_of_a_configuration(ledger):

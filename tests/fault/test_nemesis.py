@@ -14,7 +14,14 @@ from hypothesis import strategies as st
 from ares.model.configuration import Configuration, Server
 from ares.model.identity import ServerId
 from ares.testing.torture.nemesis import Nemesis, NemesisLedger
-from ares.testing.torture.records import Declined, Installed, Killed, Outcome, Timeline, Wish
+from ares.testing.torture.records import (
+    Outcome,
+    Timeline,
+    Wish,
+    WishDeclined,
+    WishInstalled,
+    WishKilled,
+)
 
 MEMBERS = ("r0", "r1", "r2")
 
@@ -110,7 +117,7 @@ class World:
         chance = self.chance
         await asyncio.sleep(chance.uniform(0, 0.2))
         if self.ailing & set(wish.servers):
-            return Declined("silent")
+            return WishDeclined("silent")
         index, content = self.index + 1, wish.configuration()
         placed = Configuration(
             content.dap,
@@ -122,18 +129,18 @@ class World:
         )
         await asyncio.sleep(chance.uniform(0, 0.5))
         if wish.dies_in == "read-config" or (kill_after_s is not None and chance.random() < 0.5):
-            return Killed(True)
+            return WishKilled(True)
         if self.index < index:
             self.index = index
             self.in_use.append(placed)
         decided = next(each for each in self.in_use if each.index == self.index)
         await asyncio.sleep(chance.uniform(0, 3))
         if wish.dies_in or kill_after_s is not None:
-            return Killed(True)
+            return WishKilled(True)
         announced = chance.random() < 0.9
         if announced:
             self.in_use = [each for each in self.in_use if each.index >= decided.index]
-        return Installed(decided, decided == placed, 0, announced)
+        return WishInstalled(decided, decided == placed, 0, announced)
 
 
 class Reckless(NemesisLedger):
@@ -249,7 +256,7 @@ class Mute(World):
     async def reconfigure(self, wish, kill_after_s):
         self.attempts += 1
         return (
-            Declined("silent")
+            WishDeclined("silent")
             if self.attempts <= self.deaf_to
             else await super().reconfigure(wish, kill_after_s)
         )

@@ -9,7 +9,7 @@ import pytest
 from ares.platform.interpreter import python
 from ares.testing import namespaces
 from ares.testing.namespaces import NamespaceFailed
-from ares.testing.torture.partition import Network, obstacle
+from ares.testing.torture.partition import TortureNetwork, obstacle
 from ares.testing.torture.records import TortureFailed
 
 needs_network = pytest.mark.skipif(obstacle() is not None, reason=obstacle() or "")
@@ -31,7 +31,7 @@ SEND = (
 )
 
 
-def arrives(network: Network, sender: str, receiver: str, *, expected: bool) -> bool:
+def arrives(network: TortureNetwork, sender: str, receiver: str, *, expected: bool) -> bool:
     """Return whether a datagram from a host gets to another.
 
     The wait is short for silence, and long for arrival.
@@ -60,7 +60,7 @@ def left() -> list[str]:
 
 @needs_network
 def test_packets_are_dropped_in_the_direction_that_was_asked_for():
-    with Network(["s0", "s1", "a"]) as network:
+    with TortureNetwork(["s0", "s1", "a"]) as network:
         assert arrives(network, "a", "s0", expected=True)
         network.cut("s0", ["a"], "in")
         assert not arrives(network, "a", "s0", expected=False)
@@ -81,7 +81,7 @@ def test_packets_are_dropped_in_the_direction_that_was_asked_for():
 @needs_network
 def test_names_carry_the_pid_and_nothing_is_left_of_them():
     before = socket.if_nameindex()
-    with Network(["s0", "a"]):
+    with TortureNetwork(["s0", "a"]):
         assert sorted(line.split()[0] for line in left()) == sorted(
             f"ares{os.getpid()}-{name}" for name in ("hub", "s0", "a")
         )
@@ -92,10 +92,10 @@ def test_names_carry_the_pid_and_nothing_is_left_of_them():
 
 @needs_network
 def test_nothing_is_left_when_something_fails():
-    with pytest.raises(ZeroDivisionError), Network(["s0"]):
+    with pytest.raises(ZeroDivisionError), TortureNetwork(["s0"]):
         _ = 1 / 0
     assert left() == []
-    with pytest.raises(TortureFailed, match="netns add"), Network(["s0", "not/a/name"]):
+    with pytest.raises(TortureFailed, match="netns add"), TortureNetwork(["s0", "not/a/name"]):
         pass
     assert left() == []
 
@@ -125,4 +125,4 @@ def test_a_machine_that_refuses_is_told_of(monkeypatch):
 
 def test_more_hosts_than_addresses_are_refused():
     with pytest.raises(TortureFailed, match="at most 250"):
-        Network([f"h{number}" for number in range(251)])
+        TortureNetwork([f"h{number}" for number in range(251)])

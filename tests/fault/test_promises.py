@@ -11,12 +11,12 @@ from ares.model.identity import CallId, ConfigurationId, ObjectName, ServerId
 from ares.model.messages import (
     Ack,
     CollectConfig,
+    ConfigurationReport,
     DataReply,
     Description,
     GetData,
     GetTag,
-    Hosted,
-    Listed,
+    ListedObject,
     ListObjects,
     ObjectsReply,
     PutData,
@@ -27,8 +27,8 @@ from ares.model.messages import (
     WriteConfig,
 )
 from ares.model.tag import TAG_ZERO, Tag
-from ares.testing.kills.kill_members import Decisions
-from ares.testing.promises import Promises, Witness
+from ares.testing.kills.kill_members import ProposerDecisions
+from ares.testing.promises import Promises, PromiseWitness
 
 NAMES = ("s0", "s1", "s2")
 C0 = Configuration.abd([Server(ServerId(name), "h:1", name * 16) for name in NAMES]).at(
@@ -128,7 +128,7 @@ def test_what_is_forgotten(promises, reply, words):
         (GetData(CALL, ID, KEY, False), data(5, trimmed=4)),
         (
             ListObjects(CALL, ID, "", 10),
-            ObjectsReply(CALL, (Listed(KEY, tag(5), False),), False, None),
+            ObjectsReply(CALL, (ListedObject(KEY, tag(5), False),), False, None),
         ),
     ],
 )
@@ -165,7 +165,14 @@ def test_what_may_be_collected_may_be_gone_and_only_with_a_successor_that_is_fin
 
 def describe(successor: Successor | None, collected: bool = False, objects: int = 0) -> Description:
     return Description(
-        CALL, ServerId("s0"), "", b"", "", 0.0, 0, (Hosted(C0, objects, 0, collected, successor),)
+        CALL,
+        ServerId("s0"),
+        "",
+        b"",
+        "",
+        0.0,
+        0,
+        (ConfigurationReport(C0, objects, 0, collected, successor),),
     )
 
 
@@ -218,7 +225,7 @@ class Wire:
 
 def test_a_witness_notes_each_reply_once_and_passes_everything_on():
     wire, promises, heard = Wire(), {ServerId("s0"): Promises(), ServerId("s1"): Promises()}, []
-    witness = Witness(wire, promises)
+    witness = PromiseWitness(wire, promises)
     witness.open(lambda server, replies: heard.extend((server, reply) for reply in replies))
     witness.post(ServerId("s0"), [put(3)])
     assert wire.posted == [("s0", put(3))]
@@ -231,7 +238,7 @@ def test_a_witness_notes_each_reply_once_and_passes_everything_on():
 
 
 def test_two_decisions_for_one_place_are_noticed():
-    decisions = Decisions()
+    decisions = ProposerDecisions()
     place = ("default", 1)
     decisions.hear(place, C1, "one")
     decisions.hear(place, C1, "another")

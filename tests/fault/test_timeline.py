@@ -8,11 +8,11 @@ import pytest
 from ares.model.configuration import Configuration, Server
 from ares.testing.torture.records import Record, Timeline
 from ares.testing.torture.timeline import render
-from ares.testing.torture.verdict import Latency, Summary
+from ares.testing.torture.verdict import LatencySummary, Summary
 from ares.testing.verify.history import Event
 
 VOID = {"meta", "br"}
-NOTHING = Latency(0, None, None, None)
+NOTHING = LatencySummary(0, None, None, None)
 NASTY = 'Unavailable: </script><script>alert("x")</script>'
 
 

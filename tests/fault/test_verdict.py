@@ -15,7 +15,7 @@ from ares.testing.torture.records import (
     value_of,
 )
 from ares.testing.torture.verdict import (
-    Latency,
+    LatencySummary,
     Summary,
     count_operations,
     judge,
@@ -28,7 +28,7 @@ from ares.testing.verify.log_history import LogEvent
 
 from .histories import records, with_lost_write, with_stale_read
 
-NOTHING = Latency(0, None, None, None)
+NOTHING = LatencySummary(0, None, None, None)
 
 
 def summary(**changes) -> Summary:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ares.cli.local.supervisor import Supervisor, members_of
-from ares.cluster.cluster_file import Plan, create
+from ares.cluster.cluster_file import InitPlan, create
 from ares.cluster.settings import Settings
 
 pytest.importorskip("fsspec", reason="fsspec is not installed: pip install 'ares-storage[fsspec]'")
@@ -36,7 +36,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
     settings = create(
-        tmp_path_factory.mktemp("files") / "cluster", Plan(servers=3, consensus=1, base_port=0)
+        tmp_path_factory.mktemp("files") / "cluster", InitPlan(servers=3, consensus=1, base_port=0)
     )
     supervisor = Supervisor(settings.path)
     with supervisor.alone():

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import fsspec
 import pytest
 
-from ares.cluster.cluster_file import Plan, create
+from ares.cluster.cluster_file import InitPlan, create
 from ares.cluster.settings import Settings
 from ares.filesystem import AresFileSystem
 from ares.platform.interpreter import python
@@ -165,7 +165,9 @@ def test_a_program_that_closes_nothing_ends(
 
 
 def test_the_key_is_the_one_that_the_environment_names(tmp_path, monkeypatch, make: Make) -> None:
-    keyed = create(tmp_path / "keyed", Plan(servers=3, consensus=0, base_port=0, security="curve"))
+    keyed = create(
+        tmp_path / "keyed", InitPlan(servers=3, consensus=0, base_port=0, security="curve")
+    )
     monkeypatch.setenv("ARES_KEY", str(tmp_path / "mine.key"))
     with pytest.raises(ValueError, match=r"mine\.key"):
         make(cluster=str(keyed.path)).exists("f.txt")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ares.cluster.cluster_file import Plan, create
+from ares.cluster.cluster_file import InitPlan, create
 from ares.filesystem import AresFileSystem
 from ares.filesystem.system import as_os_error
 from ares.model.errors import (
@@ -105,7 +105,7 @@ def test_a_domain_that_was_never_made(make: Make) -> None:
 
 
 def test_too_few_servers(make: Make, tmp_path: Path) -> None:
-    nobody = create(tmp_path / "cluster", Plan(servers=3, consensus=1, base_port=0))
+    nobody = create(tmp_path / "cluster", InitPlan(servers=3, consensus=1, base_port=0))
     fs = make(cluster=str(nobody.path), domain="default", create=False, timeout_s=0.2)
     for use in (
         fs.exists,

@@ -14,7 +14,7 @@ from ares.client.file import File
 from ares.client.manager import Manager
 from ares.fragment.block import BLOCK_NAMES
 from ares.fragment.divide import Sizes
-from ares.fragment.replace import Put
+from ares.fragment.replace import AtomicPut
 from ares.fragment.report import DELETED_MEANWHILE, MADE_MEANWHILE, REPLACED_MEANWHILE
 from ares.fragment.shared_memory import WINDOW_MAX
 from ares.model.errors import BadInput, ObjectNotFound, Unavailable
@@ -116,7 +116,7 @@ async def test_leaving_by_an_error_leaves_nothing(manager: Manager) -> None:
 async def test_few_blocks_are_under_way_at_once(
     manager: Manager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    active, most, place = 0, 0, Put.place
+    active, most, place = 0, 0, AtomicPut.place
 
     def counted(*arguments: Any) -> Any:
         nonlocal active, most
@@ -125,7 +125,7 @@ async def test_few_blocks_are_under_way_at_once(
         yield from place(*arguments)
         active -= 1
 
-    monkeypatch.setattr(Put, "place", counted)
+    monkeypatch.setattr(AtomicPut, "place", counted)
     async with (await opened(manager)).writer() as writer:
         await writer.write(content(1, 1_000_000))
     assert writer.report is not None
@@ -194,13 +194,13 @@ async def test_a_failure_gives_up_the_whole_put_and_says_that_nothing_changed(
 async def test_blocks_stay_when_nobody_knows_whether_they_were_published(
     manager: Manager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def published(put: Put, overwrite: bool) -> Any:
+    def published(put: AtomicPut, overwrite: bool) -> Any:
         error = Unavailable(2, 1, {})
         error.may_have_taken_effect = uncertain
         raise error
         yield
 
-    monkeypatch.setattr(Put, "publish", published)
+    monkeypatch.setattr(AtomicPut, "publish", published)
     left = {}
     for uncertain in (False, True):
         writer = (await opened(manager)).writer()

@@ -5,13 +5,13 @@ Every operation takes a few steps.
 
 from typing import TYPE_CHECKING
 
-from ares.dap.primitives import Found
+from ares.dap.primitives import DataResult
 from ares.engine.effects import Operation, Pause
 from ares.model.errors import Unavailable
 from ares.model.identity import ClientId, ConfigurationId, DomainName, ObjectName
 from ares.model.tag import TAG_ZERO, Tag
 from ares.model.value import TOMBSTONE, WITHHELD, Answered, Value
-from ares.registers.coverable import Covered
+from ares.registers.coverable import CoverableResult
 
 if TYPE_CHECKING:
     from .memory_world import Client
@@ -30,11 +30,11 @@ class MemoryBlocks:
         self.world = client.world
         self._spent: dict[ObjectName, int] = {}
 
-    def read(self, name: ObjectName, held: Tag | None = None) -> Operation[Found]:
+    def read(self, name: ObjectName, held: Tag | None = None) -> Operation[DataResult]:
         yield from self._step()
         tag, value = self.world.latest(name)
         yield from self._step()
-        return Found(
+        return DataResult(
             tag,
             self._move(value) if tag != held else WITHHELD,
             0,
@@ -56,7 +56,7 @@ class MemoryBlocks:
         *,
         number: int = 0,
         beside: ObjectName | None = None,
-    ) -> Operation[Covered]:
+    ) -> Operation[CoverableResult]:
         yield from self._step()
         above = (
             max(self.world.latest(beside)[0].number, self.world.latest(name)[0].number) + 1
@@ -67,9 +67,9 @@ class MemoryBlocks:
         late = number and max(tag.number, self._spent.get(name, 0)) >= number
         if late or self.stale(tag, there, version):
             yield from self._step()
-            return Covered(False, tag, self._move(there))
+            return CoverableResult(False, tag, self._move(there))
         new = yield from self._put(name, value, max(tag, Tag(above, ClientId(0))))
-        return Covered(True, new, value, tag)
+        return CoverableResult(True, new, value, tag)
 
     def mention(self, name: ObjectName) -> Operation[None]:
         yield from self._step()

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
-from ares.client.local_copy import Assembled, content_of_bytes
+from ares.client.local_copy import AssemblySink, content_of_bytes
 from ares.engine.effects import Operation
 from ares.engine.session import Session
 from ares.fragment.block import (
@@ -253,9 +253,9 @@ class Client:
         )
 
     def reading(
-        self, known: FileState | None = None, before: Assembled | None = None, file: str = NAME
+        self, known: FileState | None = None, before: AssemblySink | None = None, file: str = NAME
     ) -> Operation[tuple[bytes, FileState]]:
-        sink = Assembled(before)
+        sink = AssemblySink(before)
         state = yield from fm_read(self.blocks, file, known, sink)
         return sink.finish(), state
 

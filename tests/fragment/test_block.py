@@ -17,7 +17,7 @@ from ares.fragment.block import (
     BlockId,
     BlockIds,
     Genesis,
-    Part,
+    KnownBlock,
     block_name,
     block_prefix,
     decode_block,
@@ -37,7 +37,7 @@ tags = st.builds(Tag, words, words)
 ids = st.builds(BlockId, words, words)
 seconds = st.integers(0, 2**40)
 parts = st.builds(
-    Part,
+    KnownBlock,
     ids,
     tags,
     st.integers(0, 2**28),
@@ -88,7 +88,7 @@ def test_a_genesis_block_comes_back(genesis):
 
 def test_a_genesis_block_of_many_parts():
     many = tuple(
-        Part(
+        KnownBlock(
             BlockId(2**64 - 1, n),
             Tag(n, 2**64 - 1),
             2**20,

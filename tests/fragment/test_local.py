@@ -6,7 +6,7 @@ import stat
 import pytest
 from hypothesis import given, settings
 
-from ares.client.local_copy import Assembled, LocalCopy, content_of_file, digest_of_file
+from ares.client.local_copy import AssemblySink, LocalCopy, content_of_file, digest_of_file
 from ares.fragment.read import fm_read
 from ares.model.errors import BadInput
 
@@ -260,10 +260,10 @@ def test_assembled_puts_repeated_blocks_together(world):
     client = world.client()
     data = b"z" * 10_000
     state = client.make(data, atomic=True)
-    first = Assembled()
+    first = AssemblySink()
     client.run(fm_read(client.blocks, "f", None, first))
     assert first.finish() == data
     client.run(client.put(state, data + noise(9, 500)))
-    again = Assembled(first)
+    again = AssemblySink(first)
     client.run(fm_read(client.blocks, "f", state, again))
     assert again.finish() == data + noise(9, 500)

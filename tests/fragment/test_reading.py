@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ares.client.local_copy import Assembled
+from ares.client.local_copy import AssemblySink
 from ares.fragment.block import (
     Block,
-    Part,
+    KnownBlock,
     block_name,
     decode_block,
     encode_block,
@@ -62,7 +62,7 @@ def test_no_hint_and_no_memory_makes_a_reader_see_anything_else(data, edits, cha
         _, state = writer.run(writer.update(state, data))
         known.append(state)
     pool = [part for old in known if old is not None for part in old.parts]
-    pool.append(Part(world.client().ids.next(), Tag(3, 3), 10, bytes(16)))
+    pool.append(KnownBlock(world.client().ids.next(), Tag(3, 3), 10, bytes(16)))
     hints = [
         state.parts,
         (),
@@ -97,7 +97,7 @@ def test_control_a_memory_that_says_unchanged_is_seen():
     writer.run(writer.update(old, b"new"))
     assert reader.run(reader.reading(old))[0] == b"new"
     reader.blocks = Forgetful(reader)
-    before = Assembled()
+    before = AssemblySink()
     reader.blocks = Forgetful(reader)
     state = reader.run(fm_read(reader.blocks, "f", None, before))
     before.finish()
@@ -109,11 +109,11 @@ def test_an_unchanged_file_moves_no_data():
     world = World()
     writer, reader, data = world.client(), world.client(), noise(1, 20_000)
     writer.make(data)
-    first = Assembled()
+    first = AssemblySink()
     state = reader.run(fm_read(reader.blocks, "f", None, first))
     assert first.finish() == data
     before = world.moved_bytes
-    again = Assembled(first)
+    again = AssemblySink(first)
     assert reader.run(fm_read(reader.blocks, "f", state, again)).parts == state.parts
     assert again.finish() is first.data
     assert world.moved_bytes == before
@@ -123,13 +123,13 @@ def test_of_a_changed_file_what_changed_moves():
     world = World()
     writer, reader, data = world.client(), world.client(), noise(2, 20_000)
     base = writer.make(data)
-    first = Assembled()
+    first = AssemblySink()
     state = reader.run(fm_read(reader.blocks, "f", None, first))
     first.finish()
     edited = data[:9000] + b"x" + data[9001:]
     writer.run(writer.update(base, edited))
     before = world.moved_bytes
-    again = Assembled(first)
+    again = AssemblySink(first)
     reader.run(fm_read(reader.blocks, "f", state, again))
     assert again.finish() == edited
     assert world.moved_bytes - before < 2 * 1024 + 100
@@ -153,7 +153,7 @@ def test_a_hinted_block_that_is_gone_does_not_matter():
     world = World()
     writer, reader = world.client(), world.client()
     state = writer.make(noise(3, 3000))
-    ghost = Part(writer.ids.next(), Tag(1, 1), 10, digest(b"ghost"), state.parts[1].id)
+    ghost = KnownBlock(writer.ids.next(), Tag(1, 1), 10, digest(b"ghost"), state.parts[1].id)
     rewritten(world, block_name(state.genesis.file, ghost.id), TOMBSTONE)
     remembered = msgspec.structs.replace(state, parts=(state.parts[0], ghost, *state.parts[1:]))
     assert reader.read(remembered)[0] == noise(3, 3000)
@@ -233,7 +233,7 @@ def test_a_reader_beside_writers_sees_whole_blocks():
         )
         pieces = []
 
-        class Pieces(Assembled):
+        class Pieces(AssemblySink):
             def take(self, part, data, pieces=pieces):
                 pieces.append((part.id, bytes(data)))
                 super().take(part, data)
@@ -296,7 +296,7 @@ def test_a_long_run_that_nobody_expected_keeps_little_in_memory():
     writer.run(writer.update(base, data[:300] + noise(13, 30_000) + data[300:]))
     held = [0]
 
-    class Watching(Assembled):
+    class Watching(AssemblySink):
         def take(self, part, data):
             held.append(reader.blocks.arrived - len(self._parts))
             super().take(part, data)

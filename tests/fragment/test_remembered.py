@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from ares.client import local_copy as remembered
-from ares.client.local_copy import REMEMBERED_FORMAT, LocalName, Remembered, cache_directory
-from ares.fragment.block import BlockId, Genesis, Part
+from ares.client.local_copy import REMEMBERED_FORMAT, LocalName, RememberedBases, cache_directory
+from ares.fragment.block import BlockId, Genesis, KnownBlock
 from ares.fragment.divide import Sizes
 from ares.fragment.read import FileState
 from ares.model.tag import Tag
@@ -19,7 +19,7 @@ COPY = LocalName(b"\1" * 16, "file/film", "film", b"/home/ann/film.mkv")
 
 def state(number: int = 1) -> FileState:
     parts = tuple(
-        Part(
+        KnownBlock(
             BlockId(7, index),
             Tag(number, 3),
             100 + index,
@@ -41,8 +41,8 @@ def state(number: int = 1) -> FileState:
 
 
 @pytest.fixture
-def cache(tmp_path: Path) -> Remembered:
-    return Remembered(tmp_path / "not/there yet")
+def cache(tmp_path: Path) -> RememberedBases:
+    return RememberedBases(tmp_path / "not/there yet")
 
 
 def entry(tmp_path: Path) -> Path:
@@ -50,25 +50,25 @@ def entry(tmp_path: Path) -> Path:
     return path
 
 
-def test_what_was_kept_is_recalled_by_another_run(cache: Remembered, tmp_path: Path) -> None:
+def test_what_was_kept_is_recalled_by_another_run(cache: RememberedBases, tmp_path: Path) -> None:
     assert cache.recall(COPY) is None
     cache.remember(COPY, state(1))
     cache.remember(COPY, state(2))
-    assert Remembered(tmp_path / "not/there yet").recall(COPY) == state(2)
+    assert RememberedBases(tmp_path / "not/there yet").recall(COPY) == state(2)
 
 
-def test_what_was_in_the_copy_is_known_until_it_is_not(cache: Remembered) -> None:
+def test_what_was_in_the_copy_is_known_until_it_is_not(cache: RememberedBases) -> None:
     assert cache.content(COPY) == b""
     cache.remember(COPY, state(1), b"digest")
     assert (cache.content(COPY), cache.recall(COPY)) == (b"digest", state(1))
     cache.remember(COPY, state(2))
     assert cache.content(COPY) == b""
     assert cache.keeps
-    assert not Remembered(None).keeps
+    assert not RememberedBases(None).keeps
 
 
 def test_an_entry_of_an_earlier_release_says_nothing_of_the_copy(
-    cache: Remembered, tmp_path: Path
+    cache: RememberedBases, tmp_path: Path
 ) -> None:
     cache.remember(COPY, state(1), b"digest")
     path = entry(tmp_path)
@@ -77,7 +77,7 @@ def test_an_entry_of_an_earlier_release_says_nothing_of_the_copy(
     assert (cache.recall(COPY), cache.content(COPY)) == (state(1), b"")
 
 
-def test_the_parts_are_kept_once(cache: Remembered) -> None:
+def test_the_parts_are_kept_once(cache: RememberedBases) -> None:
     whole = state()
     with_hint = msgspec.structs.replace(
         whole, genesis=msgspec.structs.replace(whole.genesis, parts=whole.parts)
@@ -97,14 +97,16 @@ def test_the_parts_are_kept_once(cache: Remembered) -> None:
     ],
     ids=["cluster", "domain", "file", "path", "a path that is no text"],
 )
-def test_no_two_copies_share_a_base(cache: Remembered, other: LocalName) -> None:
+def test_no_two_copies_share_a_base(cache: RememberedBases, other: LocalName) -> None:
     cache.remember(COPY, state(1))
     assert cache.recall(other) is None
     cache.remember(other, state(2))
     assert (cache.recall(COPY), cache.recall(other)) == (state(1), state(2))
 
 
-def test_a_deleted_file_is_forgotten_for_all_its_copies_and_no_others(cache: Remembered) -> None:
+def test_a_deleted_file_is_forgotten_for_all_its_copies_and_no_others(
+    cache: RememberedBases,
+) -> None:
     bobs = msgspec.structs.replace(COPY, path=b"/home/bob/film.mkv")
     others = msgspec.structs.replace(COPY, file="movie")
     for copy in (COPY, bobs, others):
@@ -130,7 +132,7 @@ def broken(data: bytes) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("kind", broken(b" "))
 def test_what_cannot_be_read_is_ignored_and_said(
-    cache: Remembered, tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str
+    cache: RememberedBases, tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str
 ) -> None:
     cache.remember(COPY, state())
     path = entry(tmp_path)
@@ -144,7 +146,7 @@ def test_what_cannot_be_read_is_ignored_and_said(
     assert cache.recall(COPY) == state(3)
 
 
-def test_it_is_nobody_elses_business(cache: Remembered, tmp_path: Path) -> None:
+def test_it_is_nobody_elses_business(cache: RememberedBases, tmp_path: Path) -> None:
     cache.remember(COPY, state())
     path = entry(tmp_path)
     assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
@@ -152,7 +154,7 @@ def test_it_is_nobody_elses_business(cache: Remembered, tmp_path: Path) -> None:
 
 def test_the_oldest_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remembered, "REMEMBERED_COPIES_MAX", 5)
-    cache = Remembered(tmp_path)
+    cache = RememberedBases(tmp_path)
     (tmp_path / "somebody else's").write_text("stays")
     copies = [msgspec.structs.replace(COPY, path=b"/%d" % number) for number in range(8)]
     for number, copy in enumerate(copies):
@@ -167,7 +169,7 @@ def test_a_place_that_cannot_be_written_is_said_and_stops_nobody(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").write_text("in the way")
-    cache = Remembered(tmp_path / "file")
+    cache = RememberedBases(tmp_path / "file")
     with caplog.at_level(logging.WARNING):
         cache.remember(COPY, state())
         assert cache.recall(COPY) is None
@@ -176,7 +178,7 @@ def test_a_place_that_cannot_be_written_is_said_and_stops_nobody(
 
 
 def test_nowhere_keeps_nothing() -> None:
-    cache = Remembered(None)
+    cache = RememberedBases(None)
     cache.remember(COPY, state())
     cache.forget(COPY.cluster, COPY.domain, COPY.file)
     assert cache.recall(COPY) is None

@@ -16,7 +16,7 @@ from ares.model.errors import BadMessage
 from ares.model.identity import DomainName, ServerId
 from ares.model.log_messages import ChainRequest, Seal
 from ares.model.messages import Introduce
-from ares.testing.fuzz.fuzz_attacks import Mint
+from ares.testing.fuzz.fuzz_attacks import BatchMaker
 
 from ..property.strategies import messages
 
@@ -58,7 +58,7 @@ def test_any_batch_with_any_part_of_it_replaced(batch: list, data: st.DataObject
 
 def test_what_the_fuzzer_makes_is_mostly_refused_and_now_and_then_taken() -> None:
     """With a single kind, the test would cover only the door, or only the rooms behind it."""
-    mint = Mint(random.Random(11), b"c" * 16)
+    mint = BatchMaker(random.Random(11), b"c" * 16)
     good = 0
     for _ in range(RUNS):
         batch = mint.batch()
@@ -70,7 +70,7 @@ def test_what_the_fuzzer_makes_is_mostly_refused_and_now_and_then_taken() -> Non
 
 
 def test_every_kind_of_message_is_made() -> None:
-    mint = Mint(random.Random(12))
+    mint = BatchMaker(random.Random(12))
     kinds = set()
     for _ in range(RUNS):
         batch = mint.batch()
@@ -83,7 +83,7 @@ def test_every_request_about_logs_is_made_of_a_chain_that_the_server_takes() -> 
     chain = Configuration.chain(
         [Server(ServerId(name), "127.0.0.1:9", "0" * 32) for name in ("s0", "s1", "s2")]
     ).at(DomainName("x"), 0, b"c" * 16)
-    mint, kinds = Mint(random.Random(13), b"c" * 16, chain), set()
+    mint, kinds = BatchMaker(random.Random(13), b"c" * 16, chain), set()
     for _ in range(RUNS):
         batch = mint.batch()
         if taken(batch):
@@ -97,5 +97,5 @@ def test_every_request_about_logs_is_made_of_a_chain_that_the_server_takes() -> 
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_the_same_seed_makes_the_same(seed: int) -> None:
-    one, two = Mint(random.Random(seed)), Mint(random.Random(seed))
+    one, two = BatchMaker(random.Random(seed)), BatchMaker(random.Random(seed))
     assert [one.batch() for _ in range(200)] == [two.batch() for _ in range(200)]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ares.cluster.cluster_file import Plan, create
+from ares.cluster.cluster_file import InitPlan, create
 from ares.cluster.settings import Settings
 from ares.model.configuration import Configuration
 from ares.model.configuration import Server as Member
@@ -21,7 +21,7 @@ from ares.model.log_messages import Append, Committed, Fetch, Forward, LookRow, 
 from ares.model.messages import REQUESTS, AnyMessage, Introduce, Reason, Refused
 from ares.net.native import ZmtpConnections
 from ares.security.keys import SecretKey, keyed
-from ares.testing.torture.cluster import Cluster
+from ares.testing.torture.cluster import TortureCluster
 
 from ..process.command_line import Cli
 from .out_of_bounds import message, numbers
@@ -65,9 +65,9 @@ class Server:
     def __init__(self, home: Path) -> None:
         settings = create(
             home,
-            Plan(1, 1, base_port=0, security="none", allow_no_faults=True, durability="memory"),
+            InitPlan(1, 1, base_port=0, security="none", allow_no_faults=True, durability="memory"),
         )
-        self.cluster = Cluster(settings, None)
+        self.cluster = TortureCluster(settings, None)
         asyncio.run(self.cluster.start())
         self.address, self.pid = (
             settings.servers[ServerId("s0")].address,
@@ -333,7 +333,7 @@ def test_a_key_that_only_reads_makes_no_log_and_changes_none(tmp_path: Path) -> 
     """
     settings = create(
         tmp_path / "c",
-        Plan(1, 1, base_port=0, security="curve", allow_no_faults=True, durability="memory"),
+        InitPlan(1, 1, base_port=0, security="curve", allow_no_faults=True, durability="memory"),
     )
     assert settings.security is not None
     made = Cli(tmp_path / "c").json("keys", "new", "reader", "--role", "read")
@@ -342,7 +342,7 @@ def test_a_key_that_only_reads_makes_no_log_and_changes_none(tmp_path: Path) -> 
 
 
 async def _refused_a_reader(settings: Settings, secret: SecretKey) -> None:
-    cluster, server = Cluster(settings, None), settings.servers[ServerId("s0")]
+    cluster, server = TortureCluster(settings, None), settings.servers[ServerId("s0")]
     try:
         await cluster.start()
         log = Configuration.chain(

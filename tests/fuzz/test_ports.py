@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ares.cluster.cluster_file import Plan, create
+from ares.cluster.cluster_file import InitPlan, create
 from ares.testing.fuzz import fuzz, fuzz_attacks
 from ares.testing.fuzz.fuzz import (
     GROWN_BYTES_MAX,
@@ -18,7 +18,7 @@ from ares.testing.fuzz.fuzz import (
     refuses,
     serves,
 )
-from ares.testing.torture.cluster import Cluster
+from ares.testing.torture.cluster import TortureCluster
 
 FRAMES = 6_000
 STRANGERS = 20
@@ -30,7 +30,7 @@ STRANGERS = 20
 def test_a_server_and_a_member_stand_a_hose_of_garbage(tmp_path: Path, security: str) -> None:
     settings = create(
         tmp_path / "c",
-        Plan(1, 1, base_port=0, security=security, allow_no_faults=True, durability="memory"),
+        InitPlan(1, 1, base_port=0, security=security, allow_no_faults=True, durability="memory"),
     )
     outcomes = fuzz_processes(
         settings, FRAMES if security == "none" else FRAMES // 10, 5, STRANGERS
@@ -91,9 +91,9 @@ async def test_what_does_not_answer_is_found(
 async def test_a_key_is_refused_only_if_it_is_unknown(tmp_path: Path) -> None:
     settings = create(
         tmp_path / "c",
-        Plan(1, 0, base_port=0, security="curve", allow_no_faults=True, durability="memory"),
+        InitPlan(1, 0, base_port=0, security="curve", allow_no_faults=True, durability="memory"),
     )
-    cluster = Cluster(settings, None)
+    cluster = TortureCluster(settings, None)
     try:
         await cluster.start()
         [target] = fuzz.targets(settings, cluster)

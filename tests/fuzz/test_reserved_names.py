@@ -16,7 +16,7 @@ import msgspec
 import pytest
 import zmq
 
-from ares.cluster.cluster_file import Plan, create
+from ares.cluster.cluster_file import InitPlan, create
 from ares.cluster.cluster_keys import authorise
 from ares.cluster.settings import Settings
 from ares.model.element import Element, sealed
@@ -24,7 +24,7 @@ from ares.model.identity import CallId, ClientId, ObjectName, ServerId
 from ares.model.messages import DELETED, REQUESTS, ListObjects, PutData, Reason
 from ares.model.tag import Tag
 from ares.platform.compiled import PURE
-from ares.testing.torture.cluster import Cluster
+from ares.testing.torture.cluster import TortureCluster
 
 from .out_of_bounds import message
 from .stranger import ACK, DESCRIBE, DESCRIPTION, REFUSED
@@ -76,11 +76,13 @@ class OneServer:
     """A server with keys; ``settings`` is the cluster."""
 
     def __init__(self, home: Path) -> None:
-        plan = Plan(1, 1, base_port=0, security="curve", allow_no_faults=True, durability="memory")
+        plan = InitPlan(
+            1, 1, base_port=0, security="curve", allow_no_faults=True, durability="memory"
+        )
         self.settings = create(home, plan)
         assert self.settings.security is not None
         authorise(self.settings.security, "writer", "write")
-        self.cluster = Cluster(self.settings, None)
+        self.cluster = TortureCluster(self.settings, None)
         asyncio.run(self.cluster.start())
 
     def put(self, name: str, length: int = 1) -> PutData:
@@ -137,7 +139,7 @@ def test_no_request_of_a_writer_stores_a_reserved_name(server: OneServer) -> Non
             writer.say([DESCRIBE, last := next(calls), True])
             while not any(each[:2] == [DESCRIPTION, last] for each in writer.answer()):
                 pass
-        assert {"PutData", "GetTag", "GetData", "Bring", "ListObjects", "Where"} <= set(sent)
+        assert {"PutData", "GetTag", "GetData", "PullElement", "ListObjects", "Where"} <= set(sent)
         assert server.reserved(writer) == []
 
 

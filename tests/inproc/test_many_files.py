@@ -5,8 +5,8 @@ import pytest
 from ares.cli.status_command import outlook_of_files, survey
 from ares.model.configuration import Configuration
 from ares.model.identity import ServerId
-from ares.model.messages import Hosted
-from ares.replica.hosting import Hosting
+from ares.model.messages import ConfigurationReport
+from ares.replica.configuration_state import ConfigurationState
 
 from .cluster import Cluster
 
@@ -24,14 +24,14 @@ async def crowded(cluster: Cluster) -> Cluster:
 async def test_who_only_asks_for_identities_is_told_nothing_else(
     crowded: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[Hosted] = []
-    describe = Hosting.describe
+    told: list[ConfigurationReport] = []
+    describe = ConfigurationState.describe
 
-    def counted(self: Hosting) -> Hosted:
+    def counted(self: ConfigurationState) -> ConfigurationReport:
         told.append(describe(self))
         return told[-1]
 
-    monkeypatch.setattr(Hosting, "describe", counted)
+    monkeypatch.setattr(ConfigurationState, "describe", counted)
     manager = crowded.manager()
     wished = await manager.identified(Configuration.abd(["s0", "s1", "s2"]))
     assert [server.identity for server in wished.servers] == [

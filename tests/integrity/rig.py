@@ -11,7 +11,7 @@ from ares.server.serving import recovered
 from ares.server.storage_server import StorageServer
 from ares.store.journal.disk import Disk
 from ares.store.journal.format import BATCH_MAGIC, SEGMENT_MAGIC, decode_head, parse_frame, walk
-from ares.store.port import Verdict
+from ares.store.port import ExaminationResult
 
 from ..journal.serving import INITIAL, KIB, ME, PHOTOS, ClosingDisk, log_journal, put, state
 
@@ -62,13 +62,13 @@ class Server:
         later, self.later[:] = list(self.later), []
         return replies + later
 
-    def examine(self) -> dict[int, Verdict]:
+    def examine(self) -> dict[int, ExaminationResult]:
         return {
             place: self.journal.examination(place).run(lambda bytes: None)
             for place in self.journal.durable()
         }
 
-    def scrub(self) -> dict[int, Verdict]:
+    def scrub(self) -> dict[int, ExaminationResult]:
         """Examine the places, and leave the damaged places; return the verdicts on them."""
         bad = {place: verdict for place, verdict in self.examine().items() if not verdict.whole}
         for place, verdict in bad.items():

@@ -11,7 +11,7 @@ from ares.model.element import sealed
 from ares.model.messages import DELETED, Ack, Introduce, PutData, Refused, Scrub
 from ares.model.tag import Tag
 from ares.server import scrub as scrubbing
-from ares.server.scrub import Scrubbing, ScrubPlan
+from ares.server.scrub import Scrubber, ScrubPlan
 
 from ..journal.serving import KIB, PHOTOS, put
 from ..journal.test_full_disk import SmallDisk
@@ -140,7 +140,7 @@ async def test_a_scrub_says_that_it_waits_and_goes_on_by_itself(
     path = min(server.directory.glob("*.log"))
     flip(path, anatomy(path)["metadata"][0].start + 41)
     task = asyncio.create_task(
-        Scrubbing(server.host, server.journal, ScrubPlan(0, 1 << 30, tmp_path / "told")).run()
+        Scrubber(server.host, server.journal, ScrubPlan(0, 1 << 30, tmp_path / "told")).run()
     )
     told = server.host.scrub(Scrub(1, True, 0))
 

@@ -107,7 +107,7 @@ def test_what_is_not_intact_is_not_taken(monkeypatch):
     versions = hosting.objects["o"]
     position = versions.tags().index(TAG)
     versions.entries[position] = (TAG, world.truth[NEWER][1], 0)
-    monkeypatch.setattr("ares.replica.hosting.intact", lambda *_: True)
+    monkeypatch.setattr("ares.replica.configuration_state.intact", lambda *_: True)
     assert world.rebuilt() == world.truth[TAG][0]
     monkeypatch.setattr("ares.registers.repair.intact", lambda *_: True)
     assert world.rebuilt() != world.truth[TAG][0], "negative control"

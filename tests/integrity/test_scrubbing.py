@@ -189,7 +189,7 @@ async def test_a_round_that_is_asked_for_twice_is_one(cluster):
 async def test_a_failure_of_our_own_ends_no_server(cluster, monkeypatch, caplog):
     await filled(cluster.manager(), 5)
     await cluster.settled()
-    monkeypatch.setattr(scrubbing.Scrubbing, "_verify", None)
+    monkeypatch.setattr(scrubbing.Scrubber, "_verify", None)
     assert (await cluster.scrubbed("s0")).rounds == 0
     assert "looking after the store failed" in caplog.text
     monkeypatch.undo()

@@ -11,7 +11,7 @@ from ares.model.codec import Encoded, encode_array
 from ares.model.element import intact, is_hollow
 from ares.model.messages import PutData
 from ares.replica.facts import Fact, TagsTrimmed, fact_bytes_max
-from ares.store.port import Use, Verdict
+from ares.store.port import ExaminationResult, Use
 
 _decode = Decoder(list[PutData | TagsTrimmed]).decode
 
@@ -133,7 +133,7 @@ class _KeptExamination:
     def __init__(self, facts: Sequence[Fact]) -> None:
         self._facts = facts
 
-    def run(self, pace: Callable[[int], None]) -> Verdict:
+    def run(self, pace: Callable[[int], None]) -> ExaminationResult:
         pace(_size(self._facts))
         puts = [
             fact
@@ -145,7 +145,7 @@ class _KeptExamination:
             for put in puts
             if not intact(*(key := (put.configuration, put.object, put.tag)), put.element)
         )
-        return Verdict(not damaged, damaged)
+        return ExaminationResult(not damaged, damaged)
 
 
 def _size(facts: Sequence[Fact]) -> int:

@@ -15,7 +15,7 @@ from ares.replica.compaction import Compaction
 from ares.replica.facts import fact_bytes_max
 from ares.replica.replica import Replica
 from ares.store.journal.disk import Disk
-from ares.store.journal.log import LogJournal
+from ares.store.journal.segment_journal import SegmentJournal
 from ares.store.journal.segments import Owner
 from ares.store.port import Use
 
@@ -92,8 +92,8 @@ def _close(descriptors):
 
 def log_journal(
     directory: Path, disk=None, segment_bytes: int = 64 * KIB, background=None
-) -> LogJournal:
-    return LogJournal(
+) -> SegmentJournal:
+    return SegmentJournal(
         directory, OWNER, background or AtOnce(), disk or ClosingDisk(), segment_bytes
     )
 

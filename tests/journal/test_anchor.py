@@ -11,8 +11,8 @@ import pytest
 
 from ares.model.errors import BadInput, StoreDamaged
 from ares.store.journal.disk import DISK_BLOCK_BYTES, Disk
-from ares.store.journal.log import LogJournal
-from ares.store.journal.segments import NOTE_PREFIX, Anchor, Anchored, Owner, anchor_of
+from ares.store.journal.segment_journal import SegmentJournal
+from ares.store.journal.segments import NOTE_PREFIX, Anchor, AnchorRecord, Owner, anchor_of
 
 from .model_disk import crash
 from .serving import KIB, OWNER, AtOnce, Node, log_journal, put
@@ -173,28 +173,28 @@ def test_a_journal_of_an_earlier_release_starts_and_has_an_anchor_then(directory
     as_an_earlier_release_left_it(directory)
     assert len(facts(directory)) == 29
     last = segments(directory)[-1]
-    assert said(directory) == Anchored(int(last.stem), 64 * KIB)
+    assert said(directory) == AnchorRecord(int(last.stem), 64 * KIB)
     last.unlink()
     refused(directory, "had begun")
 
 
 def test_an_empty_journal_of_an_earlier_release_starts_and_has_an_anchor_then(tmp_path):
     assert facts(tmp_path / "j") == []
-    assert said(tmp_path / "j") == Anchored(0, 0)
+    assert said(tmp_path / "j") == AnchorRecord(0, 0)
     as_an_earlier_release_left_it(tmp_path / "j")
     assert facts(tmp_path / "j") == []
-    assert said(tmp_path / "j") == Anchored(0, 0)
+    assert said(tmp_path / "j") == AnchorRecord(0, 0)
 
 
 def test_the_anchor_of_an_earlier_life_is_replaced(directory):
     """`--forget` gave the server another identity, and set the old segments aside."""
     directory.rename(directory.with_name("aside"))
     owner = Owner(OWNER.cluster, OWNER.server, "another")
-    journal = LogJournal(directory, owner, AtOnce(), segment_bytes=64 * KIB)
+    journal = SegmentJournal(directory, owner, AtOnce(), segment_bytes=64 * KIB)
     assert list(journal.recover()) == []
     journal.close()
     assert said(directory) is None
-    assert Anchor(Disk(), directory, "another").read() == Anchored(0, 0)
+    assert Anchor(Disk(), directory, "another").read() == AnchorRecord(0, 0)
 
 
 def spoil(directory, *slots):
@@ -284,7 +284,7 @@ def test_an_anchor_needs_no_room_when_a_segment_begins(tmp_path):
     disk = SmallDisk(300 * KIB)
     filled(tmp_path / "j", 3, disk)
     anchor = Anchor(disk, tmp_path / "j", OWNER.identity)
-    assert anchor.read() == Anchored(1, 64 * KIB)
+    assert anchor.read() == AnchorRecord(1, 64 * KIB)
     disk.room = disk.used
     anchor.write(2, 64 * KIB)
     assert anchor_of(tmp_path / "j").stat().st_blocks * 512 >= 2 * DISK_BLOCK_BYTES

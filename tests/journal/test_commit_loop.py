@@ -10,7 +10,7 @@ import pytest
 
 from ares.model.messages import Refused
 from ares.server.commit_loop import FULL, CommitLoop, FullDisk
-from ares.store.journal.log import LogJournal
+from ares.store.journal.segment_journal import SegmentJournal
 from tests.sharedlog.test_full_log import PLACE_BYTES, FullServer, fill
 
 BROKEN = OSError(5, "the disk broke")
@@ -117,13 +117,13 @@ def test_a_log_that_cannot_keep_its_facts_answers_nothing_more(monkeypatch):
     """The node counted the facts: the end of the next commit would have called them durable."""
     server = FullServer(8 * PLACE_BYTES, ("s0",))
     server.append(1)
-    append = LogJournal.append
+    append = SegmentJournal.append
 
     def once(*_):
-        monkeypatch.setattr(LogJournal, "append", append)
+        monkeypatch.setattr(SegmentJournal, "append", append)
         raise RuntimeError("a mistake")
 
-    monkeypatch.setattr(LogJournal, "append", once)
+    monkeypatch.setattr(SegmentJournal, "append", once)
     with pytest.raises(AssertionError):
         server.append(2)
     assert len(server.failures) == 1

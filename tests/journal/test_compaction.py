@@ -8,7 +8,7 @@ from ares.model.element import intact
 from ares.model.messages import CollectConfig, Finalize, GetData, Introduce, PutData
 from ares.model.tag import Tag
 from ares.replica.compaction import choose
-from ares.replica.facts import Pointed, TagsTrimmed, fact_bytes_max
+from ares.replica.facts import ConfigurationRecord, TagsTrimmed, fact_bytes_max
 from ares.store.journal.disk import Disk
 from ares.store.journal.segments import NEW_SEGMENT_SUFFIX
 from ares.store.port import Use
@@ -73,7 +73,7 @@ def test_what_survives_of_a_place(tmp_path):
         overwritten[3],
         overwritten[4],
         put("kept", 1, b"k" * 9 * KIB),
-        Pointed(PHOTOS, Successor(NEXT, Status.FINALIZED), True),
+        ConfigurationRecord(PHOTOS, Successor(NEXT, Status.FINALIZED), True),
     ]
     before = node.state
     assert node.compact(place)
@@ -89,7 +89,7 @@ def test_a_pointer_of_an_earlier_release_after_one_that_says_finalized_survives(
     node = node_with(
         tmp_path, Introduce(1, PHOTOS), put("a", 1, b"v", PHOTOS), Finalize(1, PHOTOS.id)
     )
-    earlier = Pointed(PHOTOS, Successor(NEXT, Status.PENDING), False)
+    earlier = ConfigurationRecord(PHOTOS, Successor(NEXT, Status.PENDING), False)
     assert node.journal.reserve(fact_bytes_max(earlier), Use.DATA) is not None
     node.journal.append(earlier, fact_bytes_max(earlier))
     node.commit()
@@ -104,7 +104,7 @@ def test_a_pointer_of_an_earlier_release_after_one_that_says_finalized_survives(
 
 
 def test_the_highest_dropped_tag_outlasts_the_element(tmp_path):
-    """Without the tag, a read that relies on it would go back (ares/dap/list.py)."""
+    """Without the tag, a read that relies on it would go back (ares/dap/version_list.py)."""
     node = node_with(tmp_path, *[put("o", number, b"v") for number in range(1, 6)])
     for _ in range(3):
         seal_place(node)

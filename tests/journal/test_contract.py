@@ -3,7 +3,7 @@
 import pytest
 
 from ares.model.tag import Tag
-from ares.replica.facts import Pointed, TagsTrimmed, fact_bytes_max
+from ares.replica.facts import ConfigurationRecord, TagsTrimmed, fact_bytes_max
 from ares.store.port import Use
 
 from .memory_journal import Kept, MemoryJournal
@@ -40,7 +40,7 @@ def all_of(journal):
 
 
 FACTS = [
-    Pointed(PHOTOS, None, False),
+    ConfigurationRecord(PHOTOS, None, False),
     put("a", 1, b"x"),
     put("ä€" * 300, 2, b"y" * 30 * KIB, parts=4),
     TagsTrimmed(INITIAL.id, "ä€" * 300, Tag(2**63, 2**64 - 1)),

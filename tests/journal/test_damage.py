@@ -1,6 +1,6 @@
 """A store that lacks acknowledged data, or belongs to another server: refused with a reason.
 
-See ares/store/journal/log.py.
+See ares/store/journal/segment_journal.py.
 """
 
 import os
@@ -19,7 +19,7 @@ from ares.store.journal.format import (
     parse_frame,
     walk,
 )
-from ares.store.journal.log import LogJournal
+from ares.store.journal.segment_journal import SegmentJournal
 from ares.store.journal.segments import Owner
 
 from .serving import INITIAL, KIB, OWNER, AtOnce, Node, log_journal, put
@@ -113,7 +113,7 @@ STRANGERS = [
 @pytest.mark.parametrize(("owner", "why"), STRANGERS)
 def test_the_store_of_another(directory, owner, why):
     with pytest.raises(ForeignStore, match=why):
-        list(LogJournal(directory, owner, AtOnce()).recover())
+        list(SegmentJournal(directory, owner, AtOnce()).recover())
 
 
 def test_a_newer_format(tmp_path):

@@ -31,7 +31,7 @@ from ares.replica import group_commit
 from ares.server.serving import run_server
 from ares.server.storage_server import StorageServer
 from ares.store.journal.disk import Disk
-from ares.store.journal.log import LogJournal, open_journal
+from ares.store.journal.segment_journal import SegmentJournal, open_journal
 from ares.store.journal.segments import Owner
 from ares.store.journal.writer import WriterThread
 from tests.inproc.network import InprocConnections, InprocListener, InprocNetwork
@@ -205,7 +205,7 @@ class Cluster:
             owner = Owner(self.initial.id, name, server.identity)
             journal = open_journal(self.directory / name, owner, 256 * KIB)
             if name in self.disks:
-                journal = LogJournal(
+                journal = SegmentJournal(
                     self.directory / name, owner, WriterThread(), self.disks[name], 256 * KIB
                 )
             stop, listener = asyncio.Event(), InprocListener(self.network, server.address)

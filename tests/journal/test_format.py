@@ -5,7 +5,7 @@ import pytest
 from ares.model.element import intact, sealed
 from ares.model.messages import ELEMENT_PARTS_MAX, PutData
 from ares.model.tag import Tag
-from ares.replica.facts import Pointed, TagsTrimmed
+from ares.replica.facts import ConfigurationRecord, TagsTrimmed
 from ares.store.journal.format import (
     ALIGNMENT,
     BATCH_MAGIC,
@@ -29,7 +29,7 @@ from .serving import INITIAL, KIB, PHOTOS, put
 SALT = 0x1234
 ROOM = bytes(8 * KIB)
 FACTS = [
-    [put("a", 1, b"small"), Pointed(PHOTOS, None, False)],
+    [put("a", 1, b"small"), ConfigurationRecord(PHOTOS, None, False)],
     [put("b", 2, b"large" * 4 * KIB, parts=3), put("c", 1), put("d", 1, b"x" * 9 * KIB)],
     [TagsTrimmed(INITIAL.id, "a", Tag(1, 1))],
     [put("ä€", 2**40, b"z" * 7 * KIB)],
@@ -78,7 +78,7 @@ def test_what_an_earlier_release_took_in_more_parts_than_are_taken_now_comes_in_
     )
     many = PutData(7, INITIAL.id, "many", tag, element)
     batches = [
-        [put("a", 1, b"x"), many, Pointed(PHOTOS, None, False)],
+        [put("a", 1, b"x"), many, ConfigurationRecord(PHOTOS, None, False)],
         [TagsTrimmed(INITIAL.id, "a", Tag(1, 1)), put("b", 2, b"y" * 9 * KIB), many],
     ]
     data, _ = segment(batches=batches)

@@ -1,6 +1,6 @@
 """A full disk: changes are refused, reads succeed, and all work continues with new room.
 
-See ares/store/journal/log.py.
+See ares/store/journal/segment_journal.py.
 """
 
 import asyncio

@@ -15,7 +15,7 @@ from ares.platform.processor_waits import ProcessorWaits
 from ares.store.journal import writer as journal_writer
 from ares.store.journal.disk import Disk
 from ares.store.journal.format import ALIGNMENT
-from ares.store.journal.log import SMALL_BATCH_BYTES, STRETCH_SHARE
+from ares.store.journal.segment_journal import SMALL_BATCH_BYTES, STRETCH_SHARE
 from ares.store.journal.segments import SHORT_BYTES_MAX
 from ares.store.journal.writer import (
     AWAY_MAX_S,

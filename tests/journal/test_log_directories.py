@@ -1,6 +1,6 @@
 """A server without a log's directory, or anchor, is refused like a server without a segment.
 
-See ares/store/journal/of_logs.py.
+See ares/store/journal/log_directory.py.
 """
 
 import asyncio
@@ -15,9 +15,9 @@ from ares.model.log_messages import Append, Appended
 from ares.model.messages import Introduce, Refused
 from ares.server.hosted_logs import HostedLogs
 from ares.store.journal.disk import Disk
-from ares.store.journal.of_logs import BEGUN_NAME, LOGS_NAME, DirectoryOfLogs
+from ares.store.journal.log_directory import BEGUN_NAME, LOGS_NAME, LogDirectories
 from ares.store.journal.segments import ANCHOR_SUFFIX
-from ares.testing.sim.of_logs.log_disk_server import SimLinks
+from ares.testing.sim.shared_log.log_disk_server import SimLinks
 from tests.sharedlog.chains import CLIENT, call, chain
 from tests.sharedlog.hosted import OWNER
 
@@ -30,7 +30,7 @@ async def ran(journal, entries=(), answer=Appended):
     Each append gets an ``answer`` of this type.
     """
     appended, links = asyncio.Semaphore(0), SimLinks(lambda server, messages: None)
-    directories = DirectoryOfLogs(journal, OWNER, Disk(), PLACE_BYTES)
+    directories = LogDirectories(journal, OWNER, Disk(), PLACE_BYTES)
     loop, alone = asyncio.get_running_loop(), chain(0, 0, ("s0",))
 
     def respond(sender, messages):
@@ -159,7 +159,7 @@ async def test_a_crash_while_a_log_begins_leaves_a_start(tmp_path, monkeypatch, 
             raise KeyboardInterrupt
         return step(*arguments)
 
-    module = "ares.store.journal.of_logs"
+    module = "ares.store.journal.log_directory"
     disk = Disk()
     with monkeypatch.context() as patch:
         patch.setattr(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ares.model.element import sealed
 from ares.model.messages import PutData
 from ares.replica.replica import Replica
-from ares.store.journal.log import LogJournal
+from ares.store.journal.segment_journal import SegmentJournal
 
 from ..property.test_replica import INITIAL, ME, MEMBERS, few_tags, likely
 from .model_disk import RecordedDisk, crash
@@ -61,7 +61,7 @@ def test_requests_crashes_and_compactions(story, seed):
     rng = random.Random(seed)
     with tempfile.TemporaryDirectory() as directory:
         where, disk = Path(directory) / "0", RecordedDisk()
-        node = Node(LogJournal(where, OWNER, AtOnce(), disk, 48 * KIB))
+        node = Node(SegmentJournal(where, OWNER, AtOnce(), disk, 48 * KIB))
         handled, told = [], 0
         for number, step in enumerate(story):
             if step == "commit":
@@ -76,7 +76,7 @@ def test_requests_crashes_and_compactions(story, seed):
                 where = Path(directory) / f"{number + 1}"
                 crash(disk.ops, rng, where)
                 disk = RecordedDisk(where)
-                node = Node(LogJournal(where, OWNER, AtOnce(), disk, 48 * KIB))
+                node = Node(SegmentJournal(where, OWNER, AtOnce(), disk, 48 * KIB))
                 survived = [plain(handled[:some]) for some in range(told, len(handled) + 1)]
                 matching = [
                     some for some, replica in enumerate(survived) if state(replica) == node.state

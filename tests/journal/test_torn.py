@@ -1,6 +1,6 @@
 """A journal after a crash: all facts reported as durable, and no invented facts.
 
-See ares/store/journal/log.py.
+See ares/store/journal/segment_journal.py.
 """
 
 import os

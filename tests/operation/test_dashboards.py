@@ -18,12 +18,18 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from ares.model.messages import ConsensusDescription, GetTag, Stored
+from ares.model.messages import ConsensusDescription, DiskUsage, GetTag
 from ares.platform.interpreter import python
-from ares.platform.metrics import DISK_S_BUCKETS, REPLY_S_BUCKETS, Autopiloted, Histogram, Traffic
+from ares.platform.metrics import (
+    DISK_S_BUCKETS,
+    REPLY_S_BUCKETS,
+    AutopilotCounters,
+    Histogram,
+    ListenerTraffic,
+)
 from ares.server.prometheus import of_member, of_process, of_server, of_traffic, render
 from ares.server.storage_server import StorageServer
-from ares.sharedlog.log_state import HeldLogs
+from ares.sharedlog.log_state import LogTotals
 from tests.journal.serving import INITIAL, plain, requests
 
 from .pages import samples
@@ -198,11 +204,11 @@ async def exported() -> set[str]:
     vitals = host.vitals()
     full = replace(
         vitals,
-        description=replace(vitals.description, stored=Stored(1, 1, free_bytes=1)),
+        description=replace(vitals.description, stored=DiskUsage(1, 1, free_bytes=1)),
         commits=Histogram(DISK_S_BUCKETS),
-        logs=HeldLogs(1, 1, 1, 1, 1, 1, 1),
+        logs=LogTotals(1, 1, 1, 1, 1, 1, 1),
     )
-    traffic = Traffic()
+    traffic = ListenerTraffic()
     traffic.count_batch([GetTag(1, INITIAL.id, "a")], [b"1"])
     pages = [
         [
@@ -210,7 +216,7 @@ async def exported() -> set[str]:
             *of_traffic(traffic, 0, 0),
             *of_server(full, Histogram(DISK_S_BUCKETS)),
         ],
-        [*of_member(ConsensusDescription(0, "r0", "r0", 1, 1, 1, 1), 0, 0, Autopiloted())],
+        [*of_member(ConsensusDescription(0, "r0", "r0", 1, 1, 1, 1), 0, 0, AutopilotCounters())],
     ]
     return {name.partition("{")[0] for page in pages for name in samples(render(page).decode())}
 

@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 
 from ares.cli.local.supervisor import members_of
-from ares.cluster.cluster_file import Plan, create
+from ares.cluster.cluster_file import InitPlan, create
 from ares.cluster.settings import Settings
 from ares.model.errors import BadInput
 
 
 def test_init_gives_everybody_a_port_of_this_machine_after_all_others(tmp_path: Path) -> None:
-    settings = create(tmp_path / "c", Plan(servers=3, consensus=3))
+    settings = create(tmp_path / "c", InitPlan(servers=3, consensus=3))
     assert [process.address for process in settings.processes()] == [
         f"127.0.0.1:{port}" for port in (7400, 7401, 7402, 7403, 7405, 7407)
     ]
@@ -25,14 +25,14 @@ def test_init_gives_everybody_a_port_of_this_machine_after_all_others(tmp_path: 
 
 def test_figures_stay_on_this_machine_even_if_the_servers_do_not(tmp_path: Path) -> None:
     settings = create(
-        tmp_path / "c", Plan(servers=3, consensus=0, host="10.0.0.1", security="none")
+        tmp_path / "c", InitPlan(servers=3, consensus=0, host="10.0.0.1", security="none")
     )
     assert {process.http.partition(":")[0] for process in settings.processes()} == {"127.0.0.1"}
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    return create(tmp_path / "c", Plan(servers=3, consensus=0)).path
+    return create(tmp_path / "c", InitPlan(servers=3, consensus=0)).path
 
 
 def written(path: Path, address: str) -> Settings:
@@ -79,7 +79,7 @@ def test_processes_on_several_hosts_may_have_the_same_address_on_their_own_host(
     tmp_path: Path,
 ) -> None:
     file = create(
-        tmp_path / "c", Plan(servers=3, consensus=0, host="10.0.0.1", security="none")
+        tmp_path / "c", InitPlan(servers=3, consensus=0, host="10.0.0.1", security="none")
     ).path
     text = file.read_text()
     ports = [

@@ -132,8 +132,8 @@ def test_the_oldest_gives_its_place_to_a_new_connection(address):
 
 
 def test_slow_ones_go_first_then_distant_ones_then_silent_ones_then_old_ones():
-    def made(host: str, age_s: float, asked: bool = False) -> http_status.Connection:
-        one = http_status.Connection(socket.socket(), host)
+    def made(host: str, age_s: float, asked: bool = False) -> http_status.HttpConnection:
+        one = http_status.HttpConnection(socket.socket(), host)
         one.socket.close()
         one.since_s, one.asked = NOW_S - age_s, asked
         return one

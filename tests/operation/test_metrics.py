@@ -12,19 +12,19 @@ from ares.model.messages import (
     Ack,
     CollectConfig,
     ConsensusDescription,
+    DiskUsage,
     GetTag,
     Reason,
     Refused,
-    Stored,
     WriteConfig,
 )
 from ares.net.batching import BatchListener
 from ares.platform.metrics import (
     DISK_S_BUCKETS,
     REPLY_S_BUCKETS,
-    Autopiloted,
+    AutopilotCounters,
     Histogram,
-    Traffic,
+    ListenerTraffic,
     holding,
 )
 from ares.server.prometheus import of_member, of_process, of_server, of_traffic, render
@@ -43,7 +43,7 @@ def test_a_histogram_puts_a_duration_where_it_belongs():
 
 
 def test_traffic_counts_requests_by_kind_and_refusals_by_reason():
-    traffic = Traffic()
+    traffic = ListenerTraffic()
     asked = [GetTag(1, INITIAL.id, "a"), GetTag(2, INITIAL.id, "a"), put("a", 1)]
     traffic.count_batch(asked, [b"12345", b"678"])
     traffic.count_turn([Ack(1, None), Refused(2, Reason.STORAGE, "full")], 0.01)
@@ -128,7 +128,7 @@ async def test_the_page_of_a_server():
     commits.add(0.003)
     stored = replace(
         vitals,
-        description=replace(vitals.description, stored=Stored(100, 50, 2, 3)),
+        description=replace(vitals.description, stored=DiskUsage(100, 50, 2, 3)),
         commits=commits,
     )
     queueing = Histogram(REPLY_S_BUCKETS)
@@ -174,7 +174,7 @@ def test_the_page_of_a_consensus_member():
                 ConsensusDescription(0, "r0", "r0", 4, 7, 1, 1),
                 0,
                 0,
-                Autopiloted(1, 2, 3, 4, 5, 6, 7),
+                AutopilotCounters(1, 2, 3, 4, 5, 6, 7),
             )
         ).decode()
     )
@@ -224,7 +224,7 @@ class Deaf(BatchListener):
 
 
 async def test_bad_and_failing_batches_are_counted(caplog):
-    traffic = Traffic()
+    traffic = ListenerTraffic()
     listener = Deaf(traffic)
     listener._start(lambda sender, messages: 1 / 0, "nowhere")
     listener._receive("client", [[b"\x07garbage"]])

@@ -11,7 +11,7 @@ import pytest
 from ares.model.errors import ConsensusUnavailable
 from ares.model.messages import ConsensusDescription
 from ares.net.transports import listener_at
-from ares.platform.metrics import DISK_S_BUCKETS, Histogram, Traffic
+from ares.platform.metrics import DISK_S_BUCKETS, Histogram, ListenerTraffic
 from ares.server import monitor as monitoring
 from ares.server.monitor import Monitor, WatchedMember, WatchedServer
 from ares.server.storage_server import StorageServer
@@ -25,7 +25,7 @@ from .pages import elsewhere, fetch, health, samples
 @pytest.fixture
 async def monitor():
     [address] = free_addresses(1)
-    traffic = Traffic()
+    traffic = ListenerTraffic()
     listener = listener_at("127.0.0.1:0", traffic=traffic)
     await listener.serve(lambda sender, messages: [])
     made = Monitor("s1", address, traffic, listener)

@@ -9,9 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 from ares.cli.observe.top_figures import (
-    ClusterSeen,
     DatedAnswer,
-    HeardOf,
+    ObservedCluster,
+    ObservedServer,
     figures,
     is_credible,
     percentile,
@@ -19,22 +19,22 @@ from ares.cli.observe.top_figures import (
 from ares.cli.observe.top_history import HISTORY_STEPS_MAX, SERIES, TopHistory, sparkline
 from ares.cli.observe.top_lines import header, line
 from ares.cli.observe.top_view import COLUMNS_MIN, ROWS_MIN, brief, in_words, lines, ms
-from ares.cli.status_command import Known
+from ares.cli.status_command import KnownConfigurations
 from ares.model.codec import decode, encode
 from ares.model.configuration import Configuration, Server, Status, Successor
 from ares.model.messages import (
+    ConfigurationReport,
     DataReply,
     Description,
+    DiskUsage,
     Durations,
     GetData,
     GetTag,
-    Hosted,
     PutData,
     ServerWork,
-    Stored,
     TagReply,
 )
-from ares.platform.metrics import REPLY_S_BUCKETS, Traffic
+from ares.platform.metrics import REPLY_S_BUCKETS, ListenerTraffic
 
 SERVERS = tuple(
     Server(f"s{number}", f"10.0.0.{number}:7400", f"{number:032x}") for number in range(5)
@@ -46,7 +46,7 @@ NOTHING = Durations(REPLY_S_BUCKETS, (0,) * (len(REPLY_S_BUCKETS) + 1))
 
 
 def durations(*seconds: float) -> Durations:
-    traffic = Traffic()
+    traffic = ListenerTraffic()
     for each in seconds:
         traffic.reading.add(each)
     return traffic.reading.told()
@@ -64,9 +64,9 @@ def work(times: int, reading: Durations = NOTHING, writing: Durations = NOTHING)
     )
 
 
-def seen(hosted=(), took_s: float = 0.001) -> ClusterSeen:
+def seen(hosted=(), took_s: float = 0.001) -> ObservedCluster:
     """Return a view of five servers, each asked twice, 10 s apart."""
-    known = Known()
+    known = KnownConfigurations()
     known.note(C0, True)
     servers = {}
     for server in SERVERS:
@@ -79,17 +79,19 @@ def seen(hosted=(), took_s: float = 0.001) -> ClusterSeen:
                     server.id,
                     110.0,
                     work(2, durations(*[0.002] * 99, 0.4)),
-                    stored=Stored(2**30, 2**29, 0, 0, False, 2**35),
+                    stored=DiskUsage(2**30, 2**29, 0, 0, False, 2**35),
                 ),
             ),
         ]
-        servers[server.id] = HeardOf(
-            server.address, deque(answers), hosted or (Hosted(C0, 10, 2**20, False, None),)
+        servers[server.id] = ObservedServer(
+            server.address,
+            deque(answers),
+            hosted or (ConfigurationReport(C0, 10, 2**20, False, None),),
         )
-    return ClusterSeen(servers, known, {}, 10.0)
+    return ObservedCluster(servers, known, {}, 10.0)
 
 
-def told(heard: ClusterSeen, **more):
+def told(heard: ObservedCluster, **more):
     consensus = {
         "outlook": "consensus: 3 of 3 members answer; survives 1 more crash",
         "leader": "r0",
@@ -319,7 +321,7 @@ def test_a_full_disk_stops_writes_before_reads():
     heard = seen()
     last = heard.servers["s4"].answers[-1]
     heard.servers["s4"].answers[-1] = replace(
-        last, said=replace(last.said, stored=Stored(1, 1, 0, 0, True))
+        last, said=replace(last.said, stored=DiskUsage(1, 1, 0, 0, True))
     )
     domain = told(heard)["domains"][0]
     assert (domain["reads_survive"], domain["writes_survive"]) == (1, 0)
@@ -343,11 +345,11 @@ def test_who_is_slow():
     }  # a slow network is nobody's fault
 
 
-def moving(arrived: int, begun=()) -> ClusterSeen:
-    heard = seen((Hosted(C0, 1000, 2**20, False, Successor(C1, Status.PENDING)),))
+def moving(arrived: int, begun=()) -> ObservedCluster:
+    heard = seen((ConfigurationReport(C0, 1000, 2**20, False, Successor(C1, Status.PENDING)),))
     heard.known.note(C1, False)
     for name in ("s0", "s1"):
-        heard.servers[name].hosted += (Hosted(C1, arrived, 0, False, None),)
+        heard.servers[name].hosted += (ConfigurationReport(C1, arrived, 0, False, None),)
     heard.begun = {C1.id: deque(begun)}
     return heard
 
@@ -390,8 +392,8 @@ def test_it_fits_whatever_there_is_to_show(columns, rows):
     assert "domain" in shown
 
 
-def replace_server(heard: HeardOf, silent: bool) -> HeardOf:
-    return HeardOf(
+def replace_server(heard: ObservedServer, silent: bool) -> ObservedServer:
+    return ObservedServer(
         heard.address, heard.answers, (), 3.0 if silent else 0.0, "no answer" if silent else ""
     )
 
@@ -439,7 +441,7 @@ def test_amounts():
 
 
 def test_work_is_counted_and_travels():
-    traffic = Traffic()
+    traffic = ListenerTraffic()
     traffic.count_batch([GetTag(1, C0.id, "a"), GetData(2, C0.id, "a", True)], [b"123"])
     traffic.count_turn([TagReply(1, None, None), DataReply(2, (), 0, None, None, None)], 0.003)
     traffic.count_waited(0.03, reads=1, writes=1)
@@ -470,10 +472,10 @@ def odd(bounds_s=REPLY_S_BUCKETS, counts=None) -> Durations:
         {"uptime_s": -1.0},
         {"memory_bytes": -1},
         {"memory_bytes": 2**64 - 1},
-        {"stored": Stored(-1, 0)},
-        {"stored": Stored(0, 0, -7)},
-        {"stored": Stored(0, 0, free_bytes=2**64 - 1)},
-        {"hosted": (Hosted(C0, -1, 0, False, None),)},
+        {"stored": DiskUsage(-1, 0)},
+        {"stored": DiskUsage(0, 0, -7)},
+        {"stored": DiskUsage(0, 0, free_bytes=2**64 - 1)},
+        {"hosted": (ConfigurationReport(C0, -1, 0, False, None),)},
         {"work": replace(work(1), queries=-1)},
         {"work": replace(work(1), received_bytes=2**64 - 1)},
         {"work": work(1, odd(counts=[1]))},
@@ -489,13 +491,13 @@ def odd(bounds_s=REPLY_S_BUCKETS, counts=None) -> Durations:
     ],
 )
 def test_what_no_server_can_say_is_not_believed(told_by_it):
-    assert is_credible(said("s0", 100.0, work(1), stored=Stored(2**30, 2**29)))
+    assert is_credible(said("s0", 100.0, work(1), stored=DiskUsage(2**30, 2**29)))
     assert not is_credible(replace(said("s0", 100.0, work(1)), **told_by_it))
 
 
 def test_there_are_no_rates_from_counts_that_became_less_or_from_no_time():
     for uptime_s, later in ((110.0, work(1)), (100.0 + 1e-9, work(3))):
-        heard = HeardOf("10.0.0.0:7400", deque())
+        heard = ObservedServer("10.0.0.0:7400", deque())
         heard.take(DatedAnswer(0.0, 0.001, said("s0", 100.0, work(2))), 0.0)
         heard.take(DatedAnswer(1.0, 0.001, said("s0", uptime_s, later)), 0.0)
         assert heard.difference() is None

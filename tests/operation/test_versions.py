@@ -9,7 +9,7 @@ import pytest
 
 from ares.client import local_copy as remembered
 from ares.cluster import tables as cluster_tables
-from ares.cluster.cluster_file import Plan, create
+from ares.cluster.cluster_file import InitPlan, create
 from ares.cluster.settings import Settings
 from ares.consensus.raft import directory as raft_directory
 from ares.consensus.raft.directory import Dump, MemberDirectory
@@ -55,7 +55,7 @@ def test_a_journal(tmp_path, monkeypatch):
 
 
 def cluster(directory: Path, **more) -> Settings:
-    return create(directory, Plan(servers=3, consensus=1, base_port=0, **more))
+    return create(directory, InitPlan(servers=3, consensus=1, base_port=0, **more))
 
 
 def test_a_cluster_file(tmp_path):
@@ -165,6 +165,6 @@ def test_what_a_copy_was_made_from(tmp_path, caplog):
     copy = remembered.LocalName(b"c", "d", "f", b"/x")
     path = remembered._entry_path(tmp_path, copy)
     path.write_bytes(bytes([remembered.REMEMBERED_FORMAT + 1]) + b"anything")
-    assert remembered.Remembered(tmp_path).recall(copy) is None
+    assert remembered.RememberedBases(tmp_path).recall(copy) is None
     assert "is not an entry of this release and is ignored" in caplog.text
     assert path.exists()

@@ -183,10 +183,10 @@ def test_a_server_that_takes_any_successor_breaks_lemma_7(monkeypatch):
             schedule.inspect = Pointers(schedule.world)
             schedule.run()
 
-    monkeypatch.setattr("ares.replica.hosting.advance", takes_anything)
+    monkeypatch.setattr("ares.replica.configuration_state.advance", takes_anything)
     with pytest.raises(AssertionError, match="nextC moved backwards"):
         watched()
-    monkeypatch.setattr("ares.replica.hosting.advance", true_advance)
+    monkeypatch.setattr("ares.replica.configuration_state.advance", true_advance)
 
 
 def done(kind, times, number, value=b"v", entries=None, mu=0):

@@ -48,37 +48,37 @@ from ares.model.messages import (
     Ack,
     AnyMessage,
     AskedFrom,
-    Bring,
     CollectConfig,
+    ConfigurationReport,
     ConsensusDescription,
     DataReply,
     Decided,
     Describe,
     DescribeConsensus,
     Description,
-    Done,
+    DiskUsage,
     Element,
     Finalize,
-    Followed,
+    FollowReport,
     GetData,
     GetHint,
     GetTag,
     Hint,
-    Hosted,
     Introduce,
-    Listed,
+    ListedObject,
     ListObjects,
     Located,
     ObjectsReply,
     Propose,
+    PullElement,
     PutData,
     ReadConfig,
     Reason,
     Refused,
+    RequestDone,
     Scrub,
     ScrubReply,
     SetLogLevel,
-    Stored,
     TagReply,
     TellFinalized,
     Undecided,
@@ -134,13 +134,13 @@ configurations = st.builds(
 )
 successors = st.builds(Successor, configurations, st.sampled_from(Status))
 maybe = st.none() | successors
-listed = st.builds(Listed, texts, tags, st.booleans())
-hosted = st.builds(Hosted, configurations, counts, counts, st.booleans(), maybe)
-stored = st.builds(Stored, counts, counts, counts, counts)
+listed = st.builds(ListedObject, texts, tags, st.booleans())
+hosted = st.builds(ConfigurationReport, configurations, counts, counts, st.booleans(), maybe)
+stored = st.builds(DiskUsage, counts, counts, counts, counts)
 usages = st.builds(
     Usage, texts, counts, st.lists(st.builds(AskedFrom, texts, rates), max_size=3).map(tuple)
 )
-followed = st.builds(Followed, texts, texts, texts, texts)
+followed = st.builds(FollowReport, texts, texts, texts, texts)
 
 numbers = st.integers(1, POSITION_MAX)
 entries = st.lists(st.binary(max_size=20), min_size=1, max_size=4).map(tuple)
@@ -178,7 +178,7 @@ FIELDS = {
     RowFound: (st.booleans(), places, row_places, st.booleans(), st.booleans(), places),
     Fetched: (places, records, places),
     GetTag: (ids, texts),
-    Bring: (ids, texts, tags, lengths, configurations),
+    PullElement: (ids, texts, tags, lengths, configurations),
     Finalize: (ids,),
     Where: (texts,),
     Located: (st.none() | configurations,),
@@ -224,7 +224,7 @@ FIELDS = {
         *(st.none(), st.lists(usages, max_size=2).map(tuple), texts),
     ),
     ScrubReply: (st.booleans(), counts, counts, counts, counts, counts, counts),
-    Done: (),
+    RequestDone: (),
     Propose: (configurations, words),
     Decided: (configurations, words),
     GetHint: (texts,),

@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from ares.dap.decidable import newest_decodable
-from ares.dap.list import Versions, capacity
+from ares.dap.version_list import VersionList, capacity
 from ares.model.configuration import Configuration
 from ares.model.messages import DataReply, Element
 from ares.model.tag import TAG_ZERO, Tag
@@ -22,7 +22,7 @@ class Cluster:
 
     def __init__(self, configuration: Configuration) -> None:
         self.configuration = configuration
-        self.versions = [Versions() for _ in range(configuration.n)]
+        self.versions = [VersionList() for _ in range(configuration.n)]
         self.got: dict[Tag, set[int]] = {}
 
     def put(self, tag: Tag, server: int) -> None:

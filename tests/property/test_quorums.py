@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ares.model.configuration import Configuration
-from ares.model.quorum import Outcome, Tally
+from ares.model.quorum import QuorumState, Tally
 
 
 def configurations(n):
@@ -67,11 +67,11 @@ def test_a_tally_counts_each_server_once(n, data, actions):
         assert set(tally.missing()) == set(asked) - set(answered)
         can_come = n - len(refused)
         wanted = (
-            Outcome.REACHED
+            QuorumState.REACHED
             if len(answered) >= needed
-            else Outcome.UNREACHABLE
+            else QuorumState.UNREACHABLE
             if can_come < needed
-            else Outcome.PENDING
+            else QuorumState.PENDING
         )
         assert tally.outcome is wanted
         assert tally.complete is (len(answered) + len(refused) == n)

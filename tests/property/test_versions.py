@@ -1,4 +1,4 @@
-"""The List of a server against a complete model (ares/dap/list.py; Alg. 4:16-25).
+"""The List of a server against a complete model (ares/dap/version_list.py; Alg. 4:16-25).
 
 The model forgets no version.
 """
@@ -6,7 +6,7 @@ The model forgets no version.
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ares.dap.list import Versions
+from ares.dap.version_list import VersionList
 from ares.model.messages import Element
 from ares.model.tag import TAG_ZERO, Tag
 
@@ -15,7 +15,7 @@ elements = st.builds(lambda data: Element(0, len(data), 0, (data,)), st.binary(m
 
 
 def broken(
-    versions: Versions, capacity: int, put: dict[Tag, Element], trimmed_before: Tag, stored: int
+    versions: VersionList, capacity: int, put: dict[Tag, Element], trimmed_before: Tag, stored: int
 ) -> str:
     """Return the broken invariant, or an empty text."""
     kept = sorted(put, reverse=True)[:capacity]
@@ -47,15 +47,15 @@ def run(versions, capacity, puts):
 @settings(deadline=None, max_examples=300)
 @given(st.integers(1, 5), st.lists(st.tuples(tags, elements), max_size=30))
 def test_a_list_holds_the_newest_versions_that_were_ever_put(capacity, puts):
-    assert run(Versions(), capacity, puts) == ""
+    assert run(VersionList(), capacity, puts) == ""
 
 
 def test_a_list_that_forgets_to_trim_or_to_order_is_rejected():
-    class Untrimmed(Versions):
+    class Untrimmed(VersionList):
         def put(self, tag, element, capacity):
             return super().put(tag, element, 1000)
 
-    class Unordered(Versions):
+    class Unordered(VersionList):
         def put(self, tag, element, capacity):
             self.entries.append((tag, element, 0))
 

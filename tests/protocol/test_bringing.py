@@ -1,4 +1,4 @@
-"""Moves whose large values travel between servers (ares/server/bringing.py).
+"""Moves whose large values travel between servers (ares/server/element_puller.py).
 
 See docs/protocol.md, reconfig.
 """
@@ -12,19 +12,19 @@ from ares.engine.effects import Gather
 from ares.model.configuration import Configuration
 from ares.model.element import sealed
 from ares.model.identity import DEFAULT_DOMAIN, CallId, ObjectName
-from ares.model.messages import Ack, Bring, DataReply, GetData, PutData, Reason, Refused
+from ares.model.messages import Ack, DataReply, GetData, PullElement, PutData, Reason, Refused
 from ares.model.tag import Tag
-from ares.reconfig.mover import Manner
+from ares.reconfig.mover import MoveOptions
 from ares.reconfig.reconfigure import reconfigure
 from ares.registers.operations import read, write
 from ares.registers.repair import bring_element
 from ares.replica.replica import Replica
-from ares.server.bringing import (
+from ares.server.element_puller import (
     PULL_SENDERS_MAX,
     PULLED_BYTES_AT_ONCE,
     PULLS_AT_ONCE,
     PULLS_WAITING_MAX,
-    Bringing,
+    ElementPuller,
 )
 from tests.protocol.world import World, servers
 
@@ -33,7 +33,7 @@ ABD_MOVED = Configuration.abd(servers(3, 4, 5, 6, 7))
 EC = Configuration.ec(servers(0, 1, 2, 3, 4), 3, 2)
 EC_MOVED = Configuration.ec(servers(3, 4, 5, 6, 7), 3, 2)
 EC_WIDER = Configuration.ec(servers(1, 2, 3, 4, 5, 6, 7), 4, 2)
-BY_SERVERS = Manner(transfer="servers")
+BY_SERVERS = MoveOptions(transfer="servers")
 LARGE = Random(1).randbytes(60_000)
 TAG = Tag(7, 1)
 
@@ -130,7 +130,7 @@ class Server:
         self.replica = Replica(server.id, server.identity, self.source)
         assert self.replica.introduce(self.target) is None
         self.fetches, self.told, self.fetch, self.crowded = [], [], None, False
-        self.bringing = Bringing(
+        self.bringing = ElementPuller(
             self.replica, self._put, self._respond, self._fetch, lambda: self.crowded
         )
 
@@ -155,7 +155,7 @@ class Server:
             "length": 3,
             "source": self.source,
         }
-        return self.bringing.answer(sender, Bring(CallId(call), **(request | other)))
+        return self.bringing.answer(sender, PullElement(CallId(call), **(request | other)))
 
     def element(self, object="a", data=b"abc"):
         return sealed(self.target.id, ObjectName(object), TAG, 0, len(data), (data,))
@@ -264,7 +264,7 @@ def test_a_length_that_no_element_can_have_is_not_worked_on():
     """A server's claims about an element are checked before memory is used."""
     huge = sealed(ABD.at(DEFAULT_DOMAIN, 0).id, ObjectName("a"), TAG, 0, 1 << 60, (b"x",))
     target = EC_MOVED.at(DEFAULT_DOMAIN, 1)
-    request = Bring(1, target.id, ObjectName("a"), TAG, 1 << 60, ABD.at(DEFAULT_DOMAIN, 0))
+    request = PullElement(1, target.id, ObjectName("a"), TAG, 1 << 60, ABD.at(DEFAULT_DOMAIN, 0))
     bringing = bring_element(request, target, "s5")
     effect, found = next(bringing), "nothing yet"
     while isinstance(effect, Gather):

@@ -15,7 +15,7 @@ from ares.model.tag import TAG_ZERO, Tag
 from ares.model.value import TOMBSTONE
 from ares.reconfig.view import Switches
 from ares.registers.coverable import (
-    Covered,
+    CoverableResult,
     create,
     cvr_read,
     cvr_write,
@@ -48,12 +48,12 @@ def test_a_version_is_covered_once(initial, switches):
     found = one.run(read_versioned(one.view, "k"))
     assert (found.tag, found.value) == (TAG_ZERO, TOMBSTONE)
     first = one.run(write_versioned(one.view, "k", b"first", found.tag))
-    assert first == Covered(True, Tag(1, 1), b"first", TAG_ZERO)
+    assert first == CoverableResult(True, Tag(1, 1), b"first", TAG_ZERO)
     refused = other.run(write_versioned(other.view, "k", b"late", found.tag))
-    assert refused == Covered(False, first.tag, b"first"), "turned into a read"
+    assert refused == CoverableResult(False, first.tag, b"first"), "turned into a read"
     second = other.run(write_versioned(other.view, "k", b"second", refused.tag))
-    assert second == Covered(True, Tag(2, 2), b"second", first.tag)
-    assert one.run(write_versioned(one.view, "k", b"stale", first.tag)) == Covered(
+    assert second == CoverableResult(True, Tag(2, 2), b"second", first.tag)
+    assert one.run(write_versioned(one.view, "k", b"stale", first.tag)) == CoverableResult(
         False, second.tag, b"second"
     )
     for client in (one, other):
@@ -70,13 +70,13 @@ def test_nothing_is_a_version_too(initial, switches):
     client = world.client(switches)
     made = client.run(write_versioned(client.view, "k", b"made", None))
     assert made.changed
-    assert client.run(write_versioned(client.view, "k", b"again", None)) == Covered(
+    assert client.run(write_versioned(client.view, "k", b"again", None)) == CoverableResult(
         False, made.tag, b"made"
     )
     gone = client.run(delete(client.view, "k"))
-    assert client.run(write_versioned(client.view, "k", b"over what is gone", made.tag)) == Covered(
-        False, gone, TOMBSTONE
-    )
+    assert client.run(
+        write_versioned(client.view, "k", b"over what is gone", made.tag)
+    ) == CoverableResult(False, gone, TOMBSTONE)
     found = client.run(read_versioned(client.view, "k"))
     assert (found.tag, found.value) == (gone, TOMBSTONE)
     anew = client.run(write_versioned(client.view, "k", b"anew", None))
@@ -92,7 +92,7 @@ def test_a_tombstone_is_a_version_like_any_other(initial, switches):
     made = one.run(write_versioned(one.view, "k", b"made", None))
     gone = one.run(write_versioned(one.view, "k", TOMBSTONE, made.tag))
     assert (gone.changed, gone.value) == (True, TOMBSTONE)
-    assert other.run(write_versioned(other.view, "k", TOMBSTONE, made.tag)) == Covered(
+    assert other.run(write_versioned(other.view, "k", TOMBSTONE, made.tag)) == CoverableResult(
         False, gone.tag, TOMBSTONE
     )
     for client in (one, other):
@@ -111,7 +111,7 @@ def test_an_empty_value_is_a_value(initial, switches):
     world = World(initial, range(5))
     client = world.client(switches)
     made = client.run(write_versioned(client.view, "k", b"", None))
-    assert client.run(write_versioned(client.view, "k", b"x", None)) == Covered(
+    assert client.run(write_versioned(client.view, "k", b"x", None)) == CoverableResult(
         False, made.tag, b""
     )
     assert client.run(read_versioned(client.view, "k")).value == b""
@@ -128,7 +128,9 @@ def test_a_version_that_never_was(initial, switches):
     client = world.client(switches)
     made = client.run(write(client.view, "k", LARGE))
     for never in (Tag(99, 1), Tag(1, 99), Tag(1, 0), TAG_ZERO):
-        assert client.run(cvr_write(client.view, "k", b"x", never)) == Covered(False, made, LARGE)
+        assert client.run(cvr_write(client.view, "k", b"x", never)) == CoverableResult(
+            False, made, LARGE
+        )
         found = client.run(cvr_read(client.view, "k", never))
         assert (found.tag, found.value) == (made, LARGE)
 
@@ -170,7 +172,7 @@ def test_after_an_unknown_outcome_a_retry_tells_what_became_of_it(switches):
     half_write(world, client, b"half", made.tag, {"s0"})
     world.down = {"s1"}
     retried = client.run(write_versioned(client.view, "k", b"retried", made.tag))
-    assert retried == Covered(False, Tag(2, client.id), b"half"), (
+    assert retried == CoverableResult(False, Tag(2, client.id), b"half"), (
         "it took effect, and the retry says so"
     )
     world.down = {"s0"}
@@ -185,7 +187,7 @@ def test_after_an_unknown_outcome_that_came_to_nothing_a_retry_takes_another_ver
     half_write(world, client, b"half", made.tag, {"s0"})
     world.down = {"s0"}
     retried = client.run(write_versioned(client.view, "k", b"retried", made.tag))
-    assert retried == Covered(True, Tag(3, client.id), b"retried", made.tag), (
+    assert retried == CoverableResult(True, Tag(3, client.id), b"retried", made.tag), (
         "the half-written tag must stay unique"
     )
     world.down = {"s1"}

@@ -7,7 +7,7 @@ from contextlib import nullcontext
 
 import pytest
 
-from ares.client.local_copy import Assembled, content_of_bytes
+from ares.client.local_copy import AssemblySink, content_of_bytes
 from ares.fragment.block import (
     GENESIS_NAMES,
     Block,
@@ -61,7 +61,7 @@ def put(client, base, data):
 
 def get(client, name="f"):
     """Return the content, or `None` for an absent file."""
-    sink = Assembled(None)
+    sink = AssemblySink(None)
 
     def reading():
         try:

@@ -9,7 +9,7 @@ from ares.model.messages import DataReply, PutData
 from ares.model.tag import Tag
 from ares.model.value import WITHHELD
 from ares.reconfig.view import Switches
-from ares.registers.coverable import Covered, cvr_read, read_versioned, write_versioned
+from ares.registers.coverable import CoverableResult, cvr_read, read_versioned, write_versioned
 from ares.registers.operations import read, write
 from tests.protocol.test_coverable import ABD, EC, LARGE, both, every
 from tests.protocol.world import World
@@ -93,7 +93,7 @@ def test_a_changed_value_travels(initial):
     assert (found.tag, found.value) == (changed.tag, LARGE[1:])
     assert sent >= len(LARGE) - 1
     (sent, _), refused = traffic.of(writer, write_versioned(writer.view, "k", b"x", made.tag))
-    assert refused == Covered(False, changed.tag, LARGE[1:])
+    assert refused == CoverableResult(False, changed.tag, LARGE[1:])
 
 
 @both

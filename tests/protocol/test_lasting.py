@@ -20,8 +20,8 @@ from ares.model.tag import Tag
 from ares.reconfig.reconfigure import reconfigure
 from ares.reconfig.view import Switches
 from ares.registers.operations import read, stat, write
-from ares.replica.facts import Account, Share
-from ares.replica.hosting import Hosting
+from ares.replica.configuration_state import ConfigurationState
+from ares.replica.facts import ConfigurationUsage, JournalUsage
 from tests.protocol.test_side_by_side import C0, NEW, drain, pending_move
 from tests.protocol.world import Client, World, servers
 
@@ -36,12 +36,12 @@ READERS_MAX = 5
 
 def preceding_whatever_came_when() -> Any:
     """Make servers claim that every version is older than their knowledge of a successor."""
-    get_data = Hosting.get_data
+    get_data = ConfigurationState.get_data
 
-    def careless(self: Hosting, request: GetData) -> DataReply:
+    def careless(self: ConfigurationState, request: GetData) -> DataReply:
         return msgspec.structs.replace(get_data(self, request), preceding=True)
 
-    return patch.object(Hosting, "get_data", careless)
+    return patch.object(ConfigurationState, "get_data", careless)
 
 
 class Schedule:
@@ -195,12 +195,12 @@ def put(object: str, number: int) -> PutData:
     )
 
 
-def says(hosting: Hosting, object: str) -> bool:
+def says(hosting: ConfigurationState, object: str) -> bool:
     return hosting.get_data(GetData(CallId(2), ABD0.id, ObjectName(object), True)).preceding
 
 
 def test_a_server_knows_what_it_had_when_it_heard_of_a_successor():
-    hosting = Hosting(ABD0, 0)
+    hosting = ConfigurationState(ABD0, 0)
     hosting.put_data(put("a", 1))
     hosting.put_data(put("b", 1))
     assert says(hosting, "a"), "it has heard of none"
@@ -211,7 +211,7 @@ def test_a_server_knows_what_it_had_when_it_heard_of_a_successor():
 
 
 def test_the_request_that_brings_the_successor_finds_what_was_there():
-    hosting = Hosting(ABD0, 0)
+    hosting = ConfigurationState(ABD0, 0)
     hosting.put_data(put("a", 1))
     assert (
         hosting.get_data(GetData(CallId(2), ABD0.id, KEY, True, successor=NEXT)).successor == NEXT
@@ -225,7 +225,7 @@ def test_a_restarted_server_says_nothing_of_the_order_that_it_does_not_know(hear
 
     A journal's facts about the successor may be older or newer than the facts about the object.
     """
-    hosting = Hosting(ABD0, 0, share=Share(Account()))
+    hosting = ConfigurationState(ABD0, 0, share=ConfigurationUsage(JournalUsage()))
     hosting.begin_restoring()
     hosting.restore(put("a", 1), 1)
     if heard:

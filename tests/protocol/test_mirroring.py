@@ -24,7 +24,7 @@ from ares.registers.mirroring import (
     AS_OF,
     REMOVED,
     MirrorName,
-    Pass,
+    MirrorPass,
     UnreadableRecord,
     decode_as_of,
     empty,
@@ -32,7 +32,7 @@ from ares.registers.mirroring import (
     parse_mirror,
 )
 from ares.registers.operations import delete, read, write
-from ares.registers.survey import Names, list_objects
+from ares.registers.survey import NamesPage, list_objects
 from tests.protocol.world import World, servers
 
 C0 = Configuration.abd(servers(0, 1, 2)).at(DEFAULT_DOMAIN, 0)
@@ -55,7 +55,7 @@ def mirror_of(client):
 
 def copying(client, mirror=None, began_s=None, throttle=FAST):
     began_s = client.world.now if began_s is None else began_s
-    return Pass(client.view, mirror or mirror_of(client), Throttle(throttle)).run(began_s)
+    return MirrorPass(client.view, mirror or mirror_of(client), Throttle(throttle)).run(began_s)
 
 
 def held(client, name):
@@ -373,7 +373,7 @@ def test_control_passes_that_copy_no_tombstones_break_what_records_promise(monke
 
     def without_tombstones(view, after, prefix):
         page = yield from listing(view, after, prefix)
-        return Names(
+        return NamesPage(
             {
                 name: listed
                 for name, listed in page.newest.items()

@@ -9,7 +9,7 @@ from ares.model.configuration import Configuration
 from ares.model.errors import ConnectionClosed, ObjectsStuck
 from ares.model.identity import DEFAULT_DOMAIN
 from ares.model.messages import PutData
-from ares.reconfig.mover import Manner
+from ares.reconfig.mover import MoveOptions
 from ares.reconfig.reconfigure import reconfigure
 from ares.reconfig.view import Switches
 from ares.registers.operations import read, write
@@ -84,7 +84,7 @@ def test_a_reconfiguration_moves_the_others_and_names_it(world, batch, skip):
     """A skip is refused, too: the silent server has the missing element."""
     client = world.client(Switches(batch=batch))
     told = []
-    moving = reconfigure(client.view, LATER, Manner(skip_undecodable=skip))
+    moving = reconfigure(client.view, LATER, MoveOptions(skip_undecodable=skip))
     with pytest.raises(
         ObjectsStuck, match=r"1 objects of domain 'default' cannot be moved.*nothing was lost"
     ) as caught:

@@ -5,7 +5,7 @@ See ares/reconfig/mover.py.
 
 import pytest
 
-from ares.dap.reading import Finding, proves
+from ares.dap.reading import AttemptResult, proves
 from ares.engine.effects import Gather
 from ares.fragment.block import BlockId, BlockIds, block_name, genesis_name
 from ares.fragment.collect import fm_collect, fm_remove
@@ -17,7 +17,7 @@ from ares.model.identity import DEFAULT_DOMAIN, ClientId
 from ares.model.messages import Describe, GetData, PutData
 from ares.model.tag import NUMBER_FLOOR, TAG_ZERO, Tag
 from ares.model.value import TOMBSTONE
-from ares.reconfig.mover import Manner
+from ares.reconfig.mover import MoveOptions
 from ares.reconfig.reconfigure import reconfigure
 from ares.reconfig.view import Switches
 from ares.registers.coverable import read_versioned, write_versioned
@@ -138,7 +138,9 @@ def test_left_behind_it_is_told_listed_and_replaced(world, spoil, target):
     client = world.client()
     spoil(client, "bad")
     result = client.run(
-        reconfigure(client.view, target, Manner(skip_undecodable=True)), timeout_s=5.0, idle=True
+        reconfigure(client.view, target, MoveOptions(skip_undecodable=True)),
+        timeout_s=5.0,
+        idle=True,
     )
     assert (result.moved, result.left) == (2, ("bad",))
     assert client.view.sequence.last_finalized.same_content(target)
@@ -172,7 +174,7 @@ def test_the_mark_moves_on_with_its_domain_and_a_delete_replaces_it(world):
     client = world.client()
     garbage(client, "bad")
     client.run(
-        reconfigure(client.view, ABD1, Manner(skip_undecodable=True)), timeout_s=5.0, idle=True
+        reconfigure(client.view, ABD1, MoveOptions(skip_undecodable=True)), timeout_s=5.0, idle=True
     )
     result = client.run(reconfigure(client.view, EC1), timeout_s=5.0, idle=True)
     assert (result.moved, result.left) == (3, ())
@@ -203,7 +205,7 @@ def test_a_late_write_back_does_not_come_before_what_was_written_since(world, mo
     drain(world)
     overflow(client, "bad", highest=20)
     result = client.run(
-        reconfigure(client.view, ABD1, Manner(skip_undecodable=True)), timeout_s=5.0, idle=True
+        reconfigure(client.view, ABD1, MoveOptions(skip_undecodable=True)), timeout_s=5.0, idle=True
     )
     assert result.left == ("bad",)
     client.run(write(client.view, "bad", b"since"))
@@ -225,7 +227,7 @@ def test_a_write_under_way_stands(world, reach):
     writing = writer.start(write(writer.view, "bad", b"under way"))
     drain(world)
     moving = client.start(
-        reconfigure(client.view, ABD1, Manner(skip_undecodable=True)), timeout_s=5.0, idle=True
+        reconfigure(client.view, ABD1, MoveOptions(skip_undecodable=True)), timeout_s=5.0, idle=True
     )
     world.until(lambda: moving.ended)
     assert len(moving.result().left) == (len(reach) < 3)
@@ -253,7 +255,9 @@ def test_writers_that_come_and_go_are_not_taken_for_it(world):
     world.watch = busy
     with pytest.raises(ObjectsStuck):
         client.run(
-            reconfigure(client.view, ABD1, Manner(skip_undecodable=True)), timeout_s=5.0, idle=True
+            reconfigure(client.view, ABD1, MoveOptions(skip_undecodable=True)),
+            timeout_s=5.0,
+            idle=True,
         )
 
 
@@ -273,12 +277,16 @@ def test_what_a_silent_server_may_complete_is_not_left_behind(world, silent):
     world.down = {silent}
     with pytest.raises(ObjectsStuck, match=f"{silent} said nothing, and may have what lacks"):
         client.run(
-            reconfigure(client.view, ABD1, Manner(skip_undecodable=True)), timeout_s=5.0, idle=True
+            reconfigure(client.view, ABD1, MoveOptions(skip_undecodable=True)),
+            timeout_s=5.0,
+            idle=True,
         )
     world.down = set()
     assert (
         client.run(
-            reconfigure(client.view, ABD1, Manner(skip_undecodable=True)), timeout_s=5.0, idle=True
+            reconfigure(client.view, ABD1, MoveOptions(skip_undecodable=True)),
+            timeout_s=5.0,
+            idle=True,
         ).left
         == ()
     )
@@ -304,7 +312,7 @@ def test_a_thousand_of_them_cost_a_bounded_time(world):
             )
     began = world.now
     result = client.run(
-        reconfigure(client.view, ABD1, Manner(skip_undecodable=True)), timeout_s=5.0, idle=True
+        reconfigure(client.view, ABD1, MoveOptions(skip_undecodable=True)), timeout_s=5.0, idle=True
     )
     assert result.left == tuple(names)
     assert result.moved == 3
@@ -329,7 +337,9 @@ def test_an_object_that_the_target_refuses_stops_nothing_either(world):
         world_view.run(reconfigure(world_view.view, ABD1), timeout_s=5.0, idle=True)
     assert world_view.run(list_objects(world_view.view, "", "")) == (["bad", "good"], None)
     result = world_view.run(
-        reconfigure(world_view.view, ABD1, Manner(skip_undecodable=True)), timeout_s=5.0, idle=True
+        reconfigure(world_view.view, ABD1, MoveOptions(skip_undecodable=True)),
+        timeout_s=5.0,
+        idle=True,
     )
     assert result.left == ("bad",)
     with pytest.raises(LeftBehind):
@@ -377,4 +387,4 @@ def test_nothing_is_proven_undecodable_that_a_silent_server_may_complete():
         "s3": ((completed,), TAG_ZERO),
         "s4": ((completed,), TAG_ZERO),
     }
-    assert not proves(configuration, Finding(lists, None, frozenset()))
+    assert not proves(configuration, AttemptResult(lists, None, frozenset()))

@@ -11,7 +11,7 @@ from ares.model.identity import DEFAULT_DOMAIN, ClientId
 from ares.model.messages import PutData
 from ares.model.tag import Tag, TagSource
 from ares.model.value import TOMBSTONE
-from ares.registers.coverable import Covered, cvr_read, cvr_write
+from ares.registers.coverable import CoverableResult, cvr_read, cvr_write
 from ares.registers.operations import delete, read, write
 from tests.protocol.world import World, servers
 from tests.simulation.controls import numbers_forgotten_by_the_first_to_end
@@ -92,7 +92,7 @@ def side_by_side(c0, seed):
         if one.error is not None and not isinstance(one.error, ObjectNotFound)
     ] == []
     completed = [
-        one.value.tag if isinstance(one.value, Covered) else one.value
+        one.value.tag if isinstance(one.value, CoverableResult) else one.value
         for one in running
         if one.value is not None
     ]

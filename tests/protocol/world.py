@@ -13,11 +13,11 @@ from ares.model.codec import decode, encode
 from ares.model.configuration import Configuration, Server
 from ares.model.decision import DecisionTable
 from ares.model.identity import CallId, ClientId, DomainName, ServerId
-from ares.model.messages import AnyMessage, Bring, Decided, Element
+from ares.model.messages import AnyMessage, Decided, Element, PullElement
 from ares.reconfig.view import Switches, View
 from ares.registers.repair import bring_element
 from ares.replica.replica import Replica
-from ares.server.bringing import Bringing
+from ares.server.element_puller import ElementPuller
 from ares.testing.sim.asker import told
 
 IDENTITY = "{:032x}"
@@ -162,18 +162,18 @@ class World:
         replica, bringing = self.replicas[server], self.bringing[server]
         answers = [
             bringing.answer(client, request)
-            if isinstance(request, Bring)
+            if isinstance(request, PullElement)
             else replica.handle(request)
             for request in requests
         ]
         if replies := [reply for reply in answers if reply is not None]:
             self.flights.append((server, client, encode(replies)))
 
-    def _bringing(self, server: ServerId) -> Bringing:
+    def _bringing(self, server: ServerId) -> ElementPuller:
         asker = self.askers[server] = Client(self, 1000 + len(self.askers), Switches())
 
         def fetch(
-            request: Bring, target: Configuration, done: Callable[[Element | None, str], None]
+            request: PullElement, target: Configuration, done: Callable[[Element | None, str], None]
         ) -> None:
             operation = bring_element(request, target, server)
             asker.session.start(
@@ -188,7 +188,7 @@ class World:
         def respond(client: Client, replies: Sequence[AnyMessage]) -> None:
             self.flights.append((server, client, encode(replies)))
 
-        return Bringing(
+        return ElementPuller(
             self.replicas[server],
             lambda client, put: self.answer(server, client, [put]),
             respond,

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from ares.client.connect import connect, with_key
 from ares.client.manager import Manager
-from ares.cluster.cluster_file import Plan, create
+from ares.cluster.cluster_file import InitPlan, create
 from ares.cluster.cluster_keys import SecuritySettings, authorise
 from ares.cluster.sites import sites_of
 from ares.cluster.tables import TransportName
@@ -56,7 +56,7 @@ class SecureCluster:
         spares = sum(number for _, number in sites[1:])
         made = create(
             directory,
-            Plan(
+            InitPlan(
                 servers=sites[0][1] if sites else 5,
                 spares=spares,
                 sites=sites,

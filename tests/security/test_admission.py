@@ -33,7 +33,6 @@ from ares.model.log_messages import (
 from ares.model.messages import (
     Ack,
     AnyMessage,
-    Bring,
     CollectConfig,
     ConsensusRequest,
     Describe,
@@ -46,6 +45,7 @@ from ares.model.messages import (
     Introduce,
     ListObjects,
     Propose,
+    PullElement,
     PutData,
     ReadConfig,
     Reason,
@@ -60,10 +60,10 @@ from ares.model.messages import (
     WriteConfig,
 )
 from ares.model.tag import Tag
-from ares.replica.hosting import Hosting
+from ares.replica.configuration_state import ConfigurationState
 from ares.replica.replica import Replica
 from ares.security import roles as admission
-from ares.security.clients_file import Client
+from ares.security.clients_file import AuthorisedClient
 from ares.security.roles import Admission
 
 CALL = CallId(5)
@@ -82,15 +82,15 @@ class Everybody:
 
     unknown_keys = 3
 
-    def client(self, sender: Hashable) -> Client | None:
-        return Client("name", "key", sender) if isinstance(sender, Role) else None
+    def client(self, sender: Hashable) -> AuthorisedClient | None:
+        return AuthorisedClient("name", "key", sender) if isinstance(sender, Role) else None
 
 
 def admit(
     gate: Admission,
     sender: Hashable,
     messages: Sequence[AnyMessage],
-    hosted: Mapping[ConfigurationId, Hosting] = admission.NOTHING_HOSTED,
+    hosted: Mapping[ConfigurationId, ConfigurationState] = admission.NOTHING_HOSTED,
 ) -> tuple[list[AnyMessage], list[AnyMessage]]:
     """Admit all messages at once."""
     admitted, refused = gate.admit(sender, messages, hosted)
@@ -133,7 +133,7 @@ REQUESTS: dict[Role, list[AnyMessage]] = {
         *map(put, ("\0mine", "\0", "\0block", "\0\0file/x", "\0filex")),
         CollectConfig(CALL, C0.id, FINAL),
         Finalize(CALL, C0.id),
-        Bring(CALL, C0.id, KEY, Tag(1, ClientId(1)), 1, NEXT),
+        PullElement(CALL, C0.id, KEY, Tag(1, ClientId(1)), 1, NEXT),
         Propose(CALL, NEXT, ClientId(1)),
         TellFinalized(CALL, NEXT),
         Seal(CALL, C0.id),
@@ -153,7 +153,7 @@ def test_every_request_has_a_role() -> None:
         )
         if isinstance(kind, type)
     }
-    every |= {Bring, *typing.get_args(ChainRequest)}
+    every |= {PullElement, *typing.get_args(ChainRequest)}
     assert kinds | {Forward, Committed, LookRow, Fetch} == every == set(admission.REQUESTS)
 
 
@@ -170,8 +170,8 @@ def test_only_the_server_itself_sends_what_a_server_sends(message: Forward | Com
             super().__init__()
             self.server = server
 
-        def client(self, sender: Hashable) -> Client | None:
-            return Client("whoever", "k", Role.ADMIN, self.server)
+        def client(self, sender: Hashable) -> AuthorisedClient | None:
+            return AuthorisedClient("whoever", "k", Role.ADMIN, self.server)
 
     assert admit(Admission(Named("s1"), lambda _: True), Role.ADMIN, [message], HOSTED) == (
         [message],
@@ -193,8 +193,8 @@ def test_only_servers_ask_for_records_and_rows(message: LookRow | Fetch) -> None
     """The answers reveal client ids, or facts about a client id."""
 
     class Server(Everybody):
-        def client(self, sender: Hashable) -> Client | None:
-            return Client("s1", "k", Role.READ, "s1")
+        def client(self, sender: Hashable) -> AuthorisedClient | None:
+            return AuthorisedClient("s1", "k", Role.READ, "s1")
 
     assert admit(Admission(Server(), lambda _: True), Role.READ, [message], HOSTED)[0] == [message]
     for role in Role:
@@ -240,7 +240,7 @@ CARRYING: list[AnyMessage] = [
     ListObjects(CALL, C0.id, "", 10, "", PENDING),
     WriteConfig(CALL, C0.id, PENDING),
     CollectConfig(CALL, C0.id, FINAL),
-    Bring(CALL, C0.id, KEY, Tag(1, ClientId(1)), 1, NEXT),
+    PullElement(CALL, C0.id, KEY, Tag(1, ClientId(1)), 1, NEXT),
     Introduce(CALL, NEXT),
     TellFinalized(CALL, NEXT),
 ]

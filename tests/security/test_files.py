@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from ares.cli.options import Common
+from ares.cli.options import SharedOptions
 from ares.client.connect import connect
-from ares.cluster.cluster_file import Plan, create, renew_identities
+from ares.cluster.cluster_file import InitPlan, create, renew_identities
 from ares.cluster.cluster_keys import SecuritySettings, authorise, revoke
 from ares.cluster.settings import Settings
 from ares.model.errors import BadInput
 from ares.model.identity import ServerId
 from ares.model.messages import Role
 from ares.security.clients_file import (
+    AuthorisedClient,
     AuthorisedClients,
-    Client,
     KeyedSender,
     read_clients,
     write_clients,
@@ -27,7 +27,7 @@ from ares.server.process import certifying, guard_of, processes_as_clients
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    return create(tmp_path / "cluster", Plan(servers=3, consensus=1, security="curve"))
+    return create(tmp_path / "cluster", InitPlan(servers=3, consensus=1, security="curve"))
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_secrets_are_in_files_of_their_own_and_nowhere_else(
     told = settings.path.read_text() + security.clients_path.read_text() + repr(settings)
     assert not any(secret in told for secret in secrets)
     assert read_clients(security.clients_path) == [
-        Client("admin", security.client_key(settings.client.key).public, Role.ADMIN)
+        AuthorisedClient("admin", security.client_key(settings.client.key).public, Role.ADMIN)
     ]
 
 
@@ -157,7 +157,7 @@ def test_init_writes_over_no_keys(settings: Settings) -> None:
     settings.path.unlink()
     settings.password_path.unlink()  # type: ignore[union-attr]
     with pytest.raises(BadInput, match="keys exists"):
-        create(settings.path.parent, Plan(security="curve"))
+        create(settings.path.parent, InitPlan(security="curve"))
 
 
 def test_a_fresh_start_keeps_the_keys(settings: Settings) -> None:
@@ -321,14 +321,18 @@ def test_the_clusters_own_processes_are_clients_whatever_the_list_says(
     clients = AuthorisedClients(security.clients_path, clock, processes_as_clients(settings))
     s0, r0 = settings.servers[ServerId("s0")], settings.members[ServerId("r0")]
     for clock.now_s in (0.0, 2.0):
-        assert clients.client(sender(s0.public_key)) == Client("s0", s0.public_key, Role.READ, "s0")
-        assert clients.client(sender(r0.public_key)) == Client(
+        assert clients.client(sender(s0.public_key)) == AuthorisedClient(
+            "s0", s0.public_key, Role.READ, "s0"
+        )
+        assert clients.client(sender(r0.public_key)) == AuthorisedClient(
             "r0", r0.public_key, Role.RECONFIGURE
         )
         security.clients_path.write_text("")
-    write_clients(security.clients_path, [Client("the-server", s0.public_key, Role.WRITE)])
+    write_clients(
+        security.clients_path, [AuthorisedClient("the-server", s0.public_key, Role.WRITE)]
+    )
     clock.now_s = 4.0
-    assert clients.client(sender(s0.public_key)) == Client(
+    assert clients.client(sender(s0.public_key)) == AuthorisedClient(
         "the-server", s0.public_key, Role.WRITE, "s0"
     )
     assert clients.unknown_keys == 0
@@ -354,7 +358,7 @@ def test_a_list_that_becomes_unreadable_changes_nothing(
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
     security.clients_path.write_text(whole.replace('"admin"\nkey', '"read"\nkey'))
     clock.now_s = 8.0
-    assert clients.client(sender(admin.key)) == Client("admin", admin.key, Role.READ)
+    assert clients.client(sender(admin.key)) == AuthorisedClient("admin", admin.key, Role.READ)
 
 
 # -- the cluster file ------------------------------------------------------------------------------
@@ -384,7 +388,7 @@ def test_two_servers_with_one_key_are_refused(settings: Settings) -> None:
 
 
 def test_decisions_of_an_etcd_cannot_be_certified(tmp_path: Path) -> None:
-    settings = create(tmp_path / "cluster", Plan(consensus=0, security="curve"))
+    settings = create(tmp_path / "cluster", InitPlan(consensus=0, security="curve"))
     text = settings.path.read_text() + '\n[etcd]\nendpoints = ["127.0.0.1:2379"]\n'
     with pytest.raises(BadInput, match=r"etcd: expected \[\[consensus\]\] tables with security"):
         Settings.parse(text, settings.path)
@@ -392,14 +396,15 @@ def test_decisions_of_an_etcd_cannot_be_certified(tmp_path: Path) -> None:
 
 def test_addresses_that_others_can_reach_take_a_choice(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"--security curve, .* --security none"):
-        create(tmp_path / "cluster", Plan(host="10.0.0.1"))
+        create(tmp_path / "cluster", InitPlan(host="10.0.0.1"))
     assert (
-        create(tmp_path / "cluster", Plan(host="10.0.0.1", security="curve")).security is not None
+        create(tmp_path / "cluster", InitPlan(host="10.0.0.1", security="curve")).security
+        is not None
     )
 
 
 def test_a_cluster_without_keys_is_as_it_was(tmp_path: Path) -> None:
-    settings = create(tmp_path / "cluster", Plan())
+    settings = create(tmp_path / "cluster", InitPlan())
     assert settings.security is None
     assert not (tmp_path / "cluster" / "keys").exists()
     assert "key" not in settings.path.read_text().replace("No keys", "")
@@ -458,13 +463,13 @@ async def test_the_key_that_is_given_is_used(
     monkeypatch.setenv("ARES_KEY", str(paths["variable"]))
     assert names[await used()] == "variable"
     assert names[await used(key=paths["argument"])] == "argument"
-    assert Common(cluster=settings.path).settings().client.key == str(paths["variable"])
-    assert Common(cluster=settings.path, key_file=paths["argument"]).settings().client.key == str(
-        paths["argument"]
-    )
+    assert SharedOptions(cluster=settings.path).settings().client.key == str(paths["variable"])
+    assert SharedOptions(
+        cluster=settings.path, key_file=paths["argument"]
+    ).settings().client.key == str(paths["argument"])
 
 
 def test_a_key_for_a_cluster_without_keys_is_refused(tmp_path: Path) -> None:
-    settings = create(tmp_path / "cluster", Plan())
+    settings = create(tmp_path / "cluster", InitPlan())
     with pytest.raises(BadInput, match="has no keys"):
-        Common(cluster=settings.path, key_file=tmp_path / "some").settings()
+        SharedOptions(cluster=settings.path, key_file=tmp_path / "some").settings()

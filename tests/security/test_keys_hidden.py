@@ -10,7 +10,7 @@ import pytest
 
 from ares.cli.main import run
 from ares.client.connect import connect
-from ares.cluster.cluster_file import Plan, create
+from ares.cluster.cluster_file import InitPlan, create
 from ares.cluster.settings import Settings
 from ares.model.errors import BadInput
 from ares.platform.interpreter import python
@@ -55,7 +55,7 @@ def shows(text: str, form: str) -> bool:
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    return create(tmp_path / "cluster", Plan(servers=3, consensus=1, security="curve"))
+    return create(tmp_path / "cluster", InitPlan(servers=3, consensus=1, security="curve"))
 
 
 @pytest.mark.parametrize("way", ["argument", "variable", "file"])

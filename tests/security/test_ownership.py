@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ares.cluster.cluster_file import Plan, create
+from ares.cluster.cluster_file import InitPlan, create
 from ares.cluster.cluster_keys import SecuritySettings, authorise
 from ares.cluster.home import held, prepare
 from ares.cluster.settings import Settings
@@ -29,7 +29,9 @@ AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files aw
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    return create(tmp_path / "cluster", Plan(servers=3, consensus=1, security="curve", base_port=0))
+    return create(
+        tmp_path / "cluster", InitPlan(servers=3, consensus=1, security="curve", base_port=0)
+    )
 
 
 @pytest.fixture
@@ -210,7 +212,7 @@ def test_what_is_made_without_a_process_is_for_its_user_alone_to_change(tmp_path
     try:
         settings = create(
             tmp_path / "a" / "b" / "cluster",
-            Plan(servers=3, consensus=1, security="curve", base_port=0),
+            InitPlan(servers=3, consensus=1, security="curve", base_port=0),
         )
         assert settings.security is not None
         authorise(settings.security, "bob", "read")

@@ -19,7 +19,7 @@ from ares.model.errors import BadInput, NotAuthorized, ObjectNotFound
 from ares.model.identity import ClientId, ObjectName
 from ares.model.messages import Keyed, PutData, Reason, Refused, Reply
 from ares.model.tag import Tag
-from ares.replica.hosting import Hosting
+from ares.replica.configuration_state import ConfigurationState
 from ares.security.keys import SecretKey, write_secret
 from ares.server.storage_server import StorageServer
 
@@ -341,5 +341,5 @@ async def test_a_writer_stores_nothing_that_no_client_can_replace(
     assert (await within(admin.read_named(ObjectName(name)))).value == b"anything"
 
 
-def hostings(cluster: SecureCluster) -> list[Hosting]:
+def hostings(cluster: SecureCluster) -> list[ConfigurationState]:
     return [own for host in cluster.hosts.values() for own in host.replica.hosted.values()]

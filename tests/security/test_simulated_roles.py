@@ -12,7 +12,7 @@ import pytest
 from ares.model.codec import decode, encode
 from ares.model.messages import AnyMessage, GetData, ListObjects, Role, WriteConfig
 from ares.security import roles as admission
-from ares.security.clients_file import Client
+from ares.security.clients_file import AuthorisedClient
 from ares.security.roles import Admission
 from ares.testing.sim.plan import SCENARIOS, draw
 from ares.testing.sim.run import run_plan
@@ -28,9 +28,9 @@ class ByName:
 
     unknown_keys = 0
 
-    def client(self, sender: Hashable) -> Client:
+    def client(self, sender: Hashable) -> AuthorisedClient:
         name = str(sender)
-        return Client(
+        return AuthorisedClient(
             name, name, Role.RECONFIGURE if name.startswith(RECONFIGURERS) else Role.WRITE
         )
 

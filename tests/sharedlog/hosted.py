@@ -12,7 +12,7 @@ from ares.model.identity import ClientId
 from ares.model.log_messages import LogRecord, ReadLog
 from ares.server.commit_loop import FullDisk
 from ares.server.hosted_log import HostedLog
-from ares.sharedlog.facts_of_log import (
+from ares.sharedlog.log_facts import (
     ChainPointed,
     ChainSealed,
     ChainsKnown,
@@ -22,7 +22,7 @@ from ares.sharedlog.facts_of_log import (
 )
 from ares.sharedlog.log_state import LogState
 from ares.sharedlog.node import LogNode
-from ares.store.journal.log import LogJournal
+from ares.store.journal.segment_journal import SegmentJournal
 from ares.store.journal.segments import Owner
 from ares.testing.sim.model_disk import ModelDisk, PowerLost
 
@@ -89,7 +89,9 @@ class LogOnDisk:
 
     def start(self):
         self.background = InTime()
-        self.journal = LogJournal(Path("log"), OWNER, self.background, self.disk, self.place_bytes)
+        self.journal = SegmentJournal(
+            Path("log"), OWNER, self.background, self.disk, self.place_bytes
+        )
         self.hosted = HostedLog(
             self, lambda make: LogNode(ME, ME, make), lambda: self.journal, self.place_bytes
         )

@@ -26,7 +26,7 @@ from ares.model.log_messages import (
 from ares.model.messages import REQUESTS, Introduce, WriteConfig
 from ares.model.tag import Tag
 from ares.sharedlog.bound_ids import bound_id
-from ares.sharedlog.facts_of_log import PieceFetched, RecordsTaken
+from ares.sharedlog.log_facts import PieceFetched, RecordsTaken
 
 from .chains import CLIENT, NAMES, Wired, call, chain
 

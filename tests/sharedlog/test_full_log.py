@@ -21,9 +21,9 @@ from ares.model.log_messages import (
 )
 from ares.model.messages import Introduce, Reason, Refused
 from ares.server.hosted_logs import HostedLogs
-from ares.store.journal.log import LogJournal
+from ares.store.journal.segment_journal import SegmentJournal
 from ares.testing.sim.model_disk import ModelDisk
-from ares.testing.sim.of_logs.log_disk_server import SimLinks
+from ares.testing.sim.shared_log.log_disk_server import SimLinks
 
 from .chains import CLIENT, call, chain
 from .hosted import OWNER, InTime
@@ -74,7 +74,7 @@ class FullServer:
         if self.logs.nodes:  # the model has a single directory
             disk = ModelDisk(random.Random(1))
             disk.room = 0
-        return LogJournal(Path("log"), OWNER, self.background, disk, PLACE_BYTES)
+        return SegmentJournal(Path("log"), OWNER, self.background, disk, PLACE_BYTES)
 
     def ask(self, *messages):
         self.told.clear()

@@ -9,13 +9,13 @@ from ares.model.errors import StoreDamaged
 from ares.model.identity import ClientId
 from ares.model.log_messages import LogRecord
 from ares.server.hosted_log import DISCARDED_MAX
-from ares.sharedlog.facts_of_log import (
+from ares.sharedlog.log_facts import (
     ChainSealed,
+    ChainSegmentState,
     ChainsKnown,
-    LogStanding,
+    LogSnapshot,
     LogTrimmed,
     RecordsTaken,
-    StretchStanding,
 )
 from ares.testing.sim.run import drawn, run_plan
 from tests.simulation.log_disk_controls import standings_before_what_they_tell
@@ -48,7 +48,9 @@ def test_a_restart_finds_what_was_there(seed):
     [
         RecordsTaken(b"other", ()),
         ChainSealed(b"other"),
-        LogStanding((), (StretchStanding(b"other", False, None, None, False, False, 0, 0),), 0, 0),
+        LogSnapshot(
+            (), (ChainSegmentState(b"other", False, None, None, False, False, 0, 0),), 0, 0
+        ),
     ],
     ids=lambda told: type(told).__name__,
 )

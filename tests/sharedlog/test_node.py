@@ -38,7 +38,7 @@ from ares.model.messages import (
     WriteConfig,
 )
 from ares.model.numbers import POSITION_MAX
-from ares.sharedlog.facts_of_log import RecordsTaken
+from ares.sharedlog.log_facts import RecordsTaken
 
 from .chains import CLIENT, NAMES, Wired, call, chain
 

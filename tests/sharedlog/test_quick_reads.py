@@ -6,7 +6,7 @@ from ares.model.errors import ConnectionClosed, NotWritten, Trimmed
 from ares.model.identity import CallId
 from ares.model.log_messages import EACH_MAX, EachRead, LogEntries, ReadEach, ReadLog
 from ares.model.work import entries_bulk
-from ares.sharedlog.quick_reads import QuickReads, ReadManner
+from ares.sharedlog.quick_reads import QuickReads, ReadOptions
 
 from .chains import call
 from .clients import C0, Log
@@ -24,7 +24,7 @@ class Reader(Log):
             self.told[first, upto] = result if error is None else error
 
         self.session.reads.ask(
-            done, self.nodes.now, first, upto, timeout_s, ReadManner(False, uncommitted)
+            done, self.nodes.now, first, upto, timeout_s, ReadOptions(False, uncommitted)
         )
 
     def go_on(self):

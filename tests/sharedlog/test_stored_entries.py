@@ -15,8 +15,8 @@ from ares.model.identity import ClientId
 from ares.model.log_messages import LogRecord
 from ares.sharedlog import stored_entries
 from ares.sharedlog.entries import MemoryEntries
-from ares.sharedlog.facts_of_log import PIECES, BatchPlace, PieceFetched, RecordsTaken
-from ares.sharedlog.stored_entries import Shelf, StoredEntries
+from ares.sharedlog.log_facts import PIECES, BatchPlace, PieceFetched, RecordsTaken
+from ares.sharedlog.stored_entries import RecordIndex, StoredEntries
 
 BATCH_BYTES = 40
 """Distance of batches of the journal; an index has a mark for every INDEX_BYTES."""
@@ -32,7 +32,7 @@ class FewBatches:
     def __init__(self):
         self.places = {1: []}
         self.gathered = []
-        self.shelf = Shelf(self)
+        self.shelf = RecordIndex(self)
 
     @property
     def place(self):

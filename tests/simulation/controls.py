@@ -10,20 +10,26 @@ from unittest.mock import patch
 
 import msgspec
 
-from ares.dap.primitives import Found
+from ares.dap.primitives import DataResult
 from ares.engine.effects import Operation
 from ares.model.configuration import Configuration, Status, Successor
 from ares.model.errors import Superseded
 from ares.model.identity import CallId
-from ares.model.messages import Ack, Bring, Decided, GetData, ListObjects
+from ares.model.messages import Ack, Decided, GetData, ListObjects, PullElement
 from ares.model.tag import TAG_ZERO, TagSource
-from ares.reconfig.mover import Manner
-from ares.reconfig.reconfigure import Mover, Reconfigured, add_config, announce_successor, gc_config
+from ares.reconfig.mover import MoveOptions
+from ares.reconfig.reconfigure import (
+    Mover,
+    ReconfigurationResult,
+    add_config,
+    announce_successor,
+    gc_config,
+)
 from ares.reconfig.traversal import read_config
 from ares.reconfig.view import View
 from ares.registers import operations, survey
 from ares.replica import replica
-from ares.server.bringing import Bringing
+from ares.server.element_puller import ElementPuller
 from ares.testing.sim.run import drawn, run_plan
 from ares.testing.sim.simulated_server import LateServer
 from ares.testing.sim.world import SimConsensus
@@ -57,7 +63,9 @@ def without_r2() -> Any:
     def advance(own: Configuration, current: Successor | None, incoming: Successor) -> Successor:
         return incoming
 
-    return together(consensus_that_decides_twice(), patch("ares.replica.hosting.advance", advance))
+    return together(
+        consensus_that_decides_twice(), patch("ares.replica.configuration_state.advance", advance)
+    )
 
 
 def consensus_that_decides_twice() -> Any:
@@ -116,7 +124,9 @@ def restart_that_forgets() -> Any:
 def gc_before_finalize() -> Any:
     """Collect retired configurations before their objects have moved."""
 
-    def reconfigure(view: View, wished: Configuration, _: Manner) -> Operation[Reconfigured]:
+    def reconfigure(
+        view: View, wished: Configuration, _: MoveOptions
+    ) -> Operation[ReconfigurationResult]:
         yield from read_config(view)
         decided = yield from add_config(view, wished)
         target = decided.configuration
@@ -125,7 +135,7 @@ def gc_before_finalize() -> Any:
         view.sequence.adopt(Successor(target, Status.FINALIZED))
         yield from gc_config(view)
         yield from mover.update_config()
-        return Reconfigured(target, True, 0, 0, 0, [])
+        return ReconfigurationResult(target, True, 0, 0, 0, [])
 
     return patch("ares.testing.sim.simulated_client.reconfigure", reconfigure)
 
@@ -133,7 +143,7 @@ def gc_before_finalize() -> Any:
 def fast_read_past_a_successor() -> Any:
     """Return a version confirmed by a quorum at once although the quorum names a successor."""
 
-    def read(view: View, object: Any) -> Operation[Found]:
+    def read(view: View, object: Any) -> Operation[DataResult]:
         configuration = view.sequence.last_finalized
         found = yield from view.dap(configuration).get_data(object)
         if found.confirmed and isinstance(found.value, bytes):
@@ -155,7 +165,7 @@ def early_answers_that_count() -> Any:
 def newest_source_first() -> Any:
     """Make a mover ask its sources from the newest to the oldest."""
 
-    def ask_newest_first(self: Mover, ask: Any) -> Operation[Found]:
+    def ask_newest_first(self: Mover, ask: Any) -> Operation[DataResult]:
         answers = []
         for source, carry in reversed(self._sources):
             found = yield from ask(self._view.dap(source), carry)
@@ -170,7 +180,7 @@ def listings_that_believe_any_quorum() -> Any:
     """Make a listing accept the first quorum's agreement, though it knows a successor."""
     list_mentioned = survey.list_mentioned
 
-    def believe(view: View, after: str, prefix: str) -> Operation[survey.Names]:
+    def believe(view: View, after: str, prefix: str) -> Operation[survey.NamesPage]:
         try:
             page = yield from survey.list_page(view.sequence.last_finalized, after, prefix)
         except Superseded:
@@ -201,7 +211,7 @@ def numbers_forgotten_by_the_first_to_end() -> Any:
 
 def lists_of_one() -> Any:
     """Make EC servers keep a single version instead of delta + 1."""
-    return patch("ares.replica.hosting.capacity", lambda configuration: 1)
+    return patch("ares.replica.configuration_state.capacity", lambda configuration: 1)
 
 
 def lists_that_forget_what_they_trimmed() -> Any:
@@ -221,13 +231,13 @@ def lists_that_forget_what_they_trimmed() -> Any:
 
 
 def servers_that_acknowledge_what_was_not_brought_yet() -> Any:
-    def at_once(self: Bringing, sender: Any, request: Bring) -> Any:
+    def at_once(self: ElementPuller, sender: Any, request: PullElement) -> Any:
         return bring(self, sender, request) or Ack(request.call, None)
 
-    bring = Bringing.answer
+    bring = ElementPuller.answer
     return together(
-        patch.object(Bringing, "answer", at_once),
-        patch.object(Bringing, "begin", lambda self: None),
+        patch.object(ElementPuller, "answer", at_once),
+        patch.object(ElementPuller, "begin", lambda self: None),
     )
 
 

@@ -6,13 +6,13 @@ These are broken variants of ares/registers/coverable.py and of the optimised DA
 from typing import Any
 from unittest.mock import patch
 
-from ares.dap.cache import Memory
-from ares.dap.primitives import DataAccess, Found
+from ares.dap.cache import ClientCache
+from ares.dap.primitives import DataAccess, DataResult
 from ares.dap.reading import DataReplies, Reading
 from ares.engine.effects import Operation
 from ares.model.identity import ConfigurationId
 from ares.reconfig.view import View
-from ares.registers.coverable import Covered
+from ares.registers.coverable import CoverableResult
 from ares.registers.operations import newest, query, write_above
 
 
@@ -21,7 +21,9 @@ def versions_that_are_not_checked() -> Any:
     return patch("ares.registers.coverable.cvr_write", unchecked_write)
 
 
-def unchecked_write(view: View, object: Any, value: Any, version: Any) -> Operation[Covered]:
+def unchecked_write(
+    view: View, object: Any, value: Any, version: Any
+) -> Operation[CoverableResult]:
     """Write a coverable object over any version."""
     taken = view.tags.begin(object)
     try:
@@ -30,7 +32,7 @@ def unchecked_write(view: View, object: Any, value: Any, version: Any) -> Operat
         tag, _ = yield from write_above(view, object, value, latest.number, taken)
     finally:
         view.tags.end(object, taken)
-    return Covered(True, tag, value, latest)
+    return CoverableResult(True, tag, value, latest)
 
 
 def held_versions_that_hide_newer_ones() -> Any:
@@ -58,8 +60,8 @@ def put_data_skipped_for_what_was_only_seen() -> Any:
     """
 
     def settle_read(
-        view: View, object: Any, answers: list[Found]
-    ) -> Operation[tuple[Found, ConfigurationId]]:
+        view: View, object: Any, answers: list[DataResult]
+    ) -> Operation[tuple[DataResult, ConfigurationId]]:
         return newest(answers), answers[-1].configuration
         yield
 
@@ -74,8 +76,8 @@ def puts_remembered_for_every_configuration() -> Any:
     configuration. Only the published rule is stricter.
     """
 
-    def at_quorum(self: Memory, object: Any, configuration: ConfigurationId, tag: Any) -> bool:
+    def at_quorum(self: ClientCache, object: Any, configuration: ConfigurationId, tag: Any) -> bool:
         known = self._settled.get(object)
         return known is not None and known[1] == tag
 
-    return patch.object(Memory, "at_quorum", at_quorum)
+    return patch.object(ClientCache, "at_quorum", at_quorum)

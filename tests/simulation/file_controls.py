@@ -14,14 +14,14 @@ from ares.engine.effects import Operation, Together
 from ares.fragment import collect as collection
 from ares.fragment import read as reading
 from ares.fragment.block import block_name, parse_block_name
-from ares.fragment.read import BlockGone, Chain, FileState, Seen, read_genesis
-from ares.fragment.replace import Put
+from ares.fragment.read import BlockGone, BlockList, FileState, ReadBlock, read_genesis
+from ares.fragment.replace import AtomicPut
 from ares.fragment.shared_memory import Blocks, drop_blocks
 from ares.fragment.update import Update
 from ares.model.errors import ObjectNotFound
 from ares.model.identity import ClientId
 from ares.model.tag import Tag
-from ares.registers.coverable import Covered
+from ares.registers.coverable import CoverableResult
 from tests.simulation.coverable_controls import unchecked_write
 
 
@@ -65,7 +65,7 @@ def puts_that_go_over_what_nobody_saw() -> Any:
     """Make a put overwrite for all users as it should only for ``mine``."""
     learn = Update._learn
 
-    def learn_and_go_on(self: Update, draft: Any, covered: Covered) -> None:
+    def learn_and_go_on(self: Update, draft: Any, covered: CoverableResult) -> None:
         self.mine = True
         learn(self, draft, covered)
 
@@ -129,9 +129,11 @@ def readers_that_do_not_ask() -> Any:
     """Make a reader trust remembered blocks."""
     see_block = reading.see_block
 
-    def remember(blocks: Any, genesis: Any, id: Any, known: Any, wanted: bool) -> Operation[Seen]:
+    def remember(
+        blocks: Any, genesis: Any, id: Any, known: Any, wanted: bool
+    ) -> Operation[ReadBlock]:
         if known is not None and not wanted:
-            return Seen(known, None)
+            return ReadBlock(known, None)
         seen = yield from see_block(blocks, genesis, id, known, wanted)
         return seen
 
@@ -140,19 +142,20 @@ def readers_that_do_not_ask() -> Any:
 
 def lists_published_before_their_blocks() -> Any:
     """Write an atomic file's list first, and the blocks later."""
-    publish, init = Put.publish, Put.__init__
+    publish, init = AtomicPut.publish, AtomicPut.__init__
 
-    def init_late(self: Put, blocks: Any, *arguments: Any) -> None:
+    def init_late(self: AtomicPut, blocks: Any, *arguments: Any) -> None:
         self.late = Late(blocks)
         init(self, self.late, *arguments)
 
-    def publish_first(self: Put, overwrite: bool) -> Operation[Any]:
+    def publish_first(self: AtomicPut, overwrite: bool) -> Operation[Any]:
         result = yield from publish(self, overwrite)
         yield from self.late.flush()
         return result
 
     return _all(
-        patch.object(Put, "__init__", init_late), patch.object(Put, "publish", publish_first)
+        patch.object(AtomicPut, "__init__", init_late),
+        patch.object(AtomicPut, "publish", publish_first),
     )
 
 
@@ -162,28 +165,28 @@ def retired_blocks_deleted_at_once() -> Any:
     A reader of the old list, or a put that is about to use a block again, finds no block.
     """
 
-    def drop_expired(self: Put, over: Any, now: Any) -> Operation[None]:
+    def drop_expired(self: AtomicPut, over: Any, now: Any) -> Operation[None]:
         listed = {part.id for part in now.parts}
         yield from drop_blocks(
             self._blocks,
             [block_name(now.file, part.id) for part in over.parts if part.id not in listed],
         )
 
-    return patch.object(Put, "_drop_expired", drop_expired)
+    return patch.object(AtomicPut, "_drop_expired", drop_expired)
 
 
 def readers_that_pass_over_what_is_gone() -> Any:
     """Delete retired blocks at once, and make a reader skip a deleted block."""
-    see = Chain._see
+    see = BlockList._see
 
-    def see_or_pass(self: Chain, id: Any, known: Any) -> Operation[Seen]:
+    def see_or_pass(self: BlockList, id: Any, known: Any) -> Operation[ReadBlock]:
         try:
             seen = yield from see(self, id, known)
         except BlockGone:
-            return Seen(known, memoryview(b""))
+            return ReadBlock(known, memoryview(b""))
         return seen
 
-    return _all(retired_blocks_deleted_at_once(), patch.object(Chain, "_see", see_or_pass))
+    return _all(retired_blocks_deleted_at_once(), patch.object(BlockList, "_see", see_or_pass))
 
 
 def collectors_that_believe_the_hint() -> Any:
@@ -214,7 +217,7 @@ def puts_that_do_not_look_at_the_mark() -> Any:
 
     def write_alone(
         self: Blocks, name: Any, value: Any, version: Any, *, number: int = 0, beside: Any = None
-    ) -> Operation[Covered]:
+    ) -> Operation[CoverableResult]:
         return write(self, name, value, version, number=number)
 
     return patch.object(Blocks, "write", write_alone)

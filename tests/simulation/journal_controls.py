@@ -11,15 +11,15 @@ from unittest.mock import patch
 from ares.engine.effects import Operation
 from ares.model.element import is_hollow
 from ares.model.messages import GetData, GetTag, ListObjects, PutData, ReadConfig
+from ares.replica.configuration_state import ConfigurationState
 from ares.replica.facts import TagsTrimmed
 from ares.replica.group_commit import GroupCommit
-from ares.replica.hosting import Hosting
 from ares.replica.replica import Replica
 from ares.server.storage_server import StorageServer
 from ares.store.journal import format as journal_format
-from ares.store.journal import log as journal_log
-from ares.store.journal.log import LogJournal
-from ares.store.journal.segments import Anchor, Work
+from ares.store.journal import segment_journal as journal_log
+from ares.store.journal.segment_journal import SegmentJournal
+from ares.store.journal.segments import Anchor, CommitWork
 from ares.testing.sim.model_disk import ModelDisk
 
 
@@ -63,7 +63,7 @@ def compaction_that_forgets_what_was_trimmed() -> Any:
 def places_gone_before_their_copies_are_durable() -> Any:
     """Remove a file when a batch is encoded, and not when the batch is on the disk."""
 
-    class AtOnce(Work):
+    class AtOnce(CommitWork):
         def __init__(self, *arguments: Any) -> None:
             super().__init__(*arguments)
             self.discarded = Removed(self._disk)
@@ -75,7 +75,7 @@ def places_gone_before_their_copies_are_durable() -> Any:
         def append(self, path: Any) -> None:
             self._disk.unlink(path)
 
-    return patch.object(journal_log, "Work", AtOnce)
+    return patch.object(journal_log, "CommitWork", AtOnce)
 
 
 def torn_elements_taken_for_whole() -> Any:
@@ -107,19 +107,19 @@ def recovery_that_trusts_what_a_failed_sync_left() -> Any:
 @contextmanager
 def recovery_that_shows_what_is_not_durable() -> Iterator[None]:
     """Make a restart read the last process's data, and answer, without a sync."""
-    settle = LogJournal._settle
+    settle = SegmentJournal._settle
 
-    def hasty(self: LogJournal, *arguments: Any) -> None:
+    def hasty(self: SegmentJournal, *arguments: Any) -> None:
         with patch.object(ModelDisk, "sync", lambda self, descriptor: None):
             settle(self, *arguments)
 
-    with patch.object(LogJournal, "_settle", hasty):
+    with patch.object(SegmentJournal, "_settle", hasty):
         yield
 
 
 def rotten_elements_that_are_answered() -> Any:
     """Send elements without verification."""
-    return patch.object(Hosting, "is_sound", lambda *arguments: True)
+    return patch.object(ConfigurationState, "is_sound", lambda *arguments: True)
 
 
 def rotten_elements_that_are_forgotten() -> Any:
@@ -149,26 +149,26 @@ def elements_that_are_not_rebuilt() -> Any:
 
 def anchors_that_nobody_reads() -> Any:
     """Start a journal with the existing segments, without reading the anchor."""
-    return patch.object(LogJournal, "_anchored_bytes", lambda self, newest: 0)
+    return patch.object(SegmentJournal, "_anchored_bytes", lambda self, newest: 0)
 
 
 def anchors_that_do_not_tell_how_long_a_segment_was() -> Any:
     """Take a last segment that was cut for a segment torn by a crash."""
-    anchored_bytes = LogJournal._anchored_bytes
+    anchored_bytes = SegmentJournal._anchored_bytes
     return patch.object(
-        LogJournal, "_anchored_bytes", lambda self, newest: anchored_bytes(self, newest) and 0
+        SegmentJournal, "_anchored_bytes", lambda self, newest: anchored_bytes(self, newest) and 0
     )
 
 
 def anchors_written_at_a_start_only() -> Any:
     """Leave the begin of a segment out of the anchor."""
-    begin = Work._begin
+    begin = CommitWork._begin
 
-    def silent(self: Work, step: Any) -> None:
+    def silent(self: CommitWork, step: Any) -> None:
         with patch.object(Anchor, "write", lambda self, number, size: None):
             begin(self, step)
 
-    return patch.object(Work, "_begin", silent)
+    return patch.object(CommitWork, "_begin", silent)
 
 
 ROT_CONTROLS = (

@@ -26,15 +26,15 @@ from ares.reconfig.traversal import detour
 from ares.sharedlog import log_operations, node
 from ares.sharedlog.appending import Appender
 from ares.sharedlog.bound_ids import BoundAppend, bound_append
-from ares.sharedlog.entries import Rows
-from ares.sharedlog.facts_of_log import ChainPointed
+from ares.sharedlog.chain_segment import ChainSegment
+from ares.sharedlog.earlier_appends import EarlierLook, EarlierLooks, EarlierRow, joined_rows
+from ares.sharedlog.entries import ClientRows
 from ares.sharedlog.fetching import Fetcher
+from ares.sharedlog.log_facts import ChainPointed
 from ares.sharedlog.log_operations import Evidence, LogOperations
 from ares.sharedlog.log_state import LogState
 from ares.sharedlog.node import LogNode
-from ares.sharedlog.rows_below import RowBelow, RowLook, RowLooks, joined_rows
-from ares.sharedlog.stretch import Stretch
-from ares.testing.sim.of_logs.log_server import unbound
+from ares.testing.sim.shared_log.log_server import unbound
 from tests.simulation.patches import together
 
 # -- seal and decide -------------------------------------------------------------------------------
@@ -66,7 +66,7 @@ def forwards_taken_after_the_seal() -> Any:
 
     def lively(method: Any) -> Any:
         def as_if_not_sealed(*arguments: Any) -> None:
-            with patch.object(Stretch, "live", live):
+            with patch.object(ChainSegment, "live", live):
                 method(*arguments)
 
         return as_if_not_sealed
@@ -268,7 +268,7 @@ def numbers_forgotten_by_a_new_head() -> Any:
 
     def append(self: LogNode, sender: Any, request: Any) -> None:
         stretch = self._stretch(request)
-        self._append_found(stretch, sender, request, RowBelow(0, {}, True, False, 0, 0))
+        self._append_found(stretch, sender, request, EarlierRow(0, {}, True, False, 0, 0))
 
     return patch.object(LogNode, "append", append)
 
@@ -276,7 +276,7 @@ def numbers_forgotten_by_a_new_head() -> Any:
 def rows_looked_up_one_stretch_back() -> Any:
     """Make a head ask the chain before, and no earlier chain."""
     return patch.object(
-        RowLook, "done", lambda self: self.found.joined(joined_rows(self.rows.values()), True)
+        EarlierLook, "done", lambda self: self.found.joined(joined_rows(self.rows.values()), True)
     )
 
 
@@ -320,7 +320,7 @@ def rows_of_a_node_that_does_not_know_the_successor() -> Any:
 
 
 def rows_of_cut_entries_kept() -> Any:
-    return patch.object(Rows, "cut", lambda self, end: None)
+    return patch.object(ClientRows, "cut", lambda self, end: None)
 
 
 def rows_trimmed_without_a_word() -> Any:
@@ -330,9 +330,9 @@ def rows_trimmed_without_a_word() -> Any:
 
 def older_rows_believed() -> Any:
     """Make a head ask other nodes for a trimmed row that they still have."""
-    judge, ask = LogNode._may_have_been_trimmed, RowLooks._ask
+    judge, ask = LogNode._may_have_been_trimmed, EarlierLooks._ask
 
-    def elsewhere(self: RowLooks, key: Any, look: Any, now: float) -> None:
+    def elsewhere(self: EarlierLooks, key: Any, look: Any, now: float) -> None:
         self._here = lambda *arguments: None
         ask(self, key, look, now)
 
@@ -341,7 +341,7 @@ def older_rows_believed() -> Any:
         "_may_have_been_trimmed",
         lambda self, since, first: since >= first and judge(self, since, first),
     )
-    return together(believing, patch.object(RowLooks, "_ask", elsewhere))
+    return together(believing, patch.object(EarlierLooks, "_ask", elsewhere))
 
 
 def numbers_taken_over_a_gap() -> Any:

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from ares.platform.interpreter import python
-from ares.testing.sim.of_logs.log_plan import FLAVOURS, LogPlan, draw_log
 from ares.testing.sim.run import drawn, run_plan, shrink
+from ares.testing.sim.shared_log.log_plan import FLAVOURS, LogPlan, draw_log
 from tests.simulation.log_controls import LOG_CONTROLS
 
 FIXED_SEEDS = 20

@@ -12,7 +12,7 @@ import pytest
 from ares.engine.effects import Pause
 from ares.fragment.block import genesis_name
 from ares.model.tag import Tag
-from ares.registers.coverable import Covered
+from ares.registers.coverable import CoverableResult
 from tests.fragment.memory_blocks import TICK_S, MemoryBlocks
 from tests.fragment.memory_world import World, whole_chunks
 from tests.simulation.file_controls import overtaken_runs_that_are_deleted
@@ -32,11 +32,11 @@ class Lagging(MemoryBlocks):
     def write(self, name, value, version, **more):
         tag, there = self.world.latest(name)
         if self.stale(tag, there, version):
-            return Covered(False, tag, there)
+            return CoverableResult(False, tag, there)
         new = Tag(tag.number + 1, self.client.id)
         self.world.post(self.lands, lambda: self.world.land(name, new, value))
         yield Pause(self.told * TICK_S)
-        return Covered(True, new, value, tag)
+        return CoverableResult(True, new, value, tag)
 
 
 def _third_builds_on_the_overtaken():

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from ares.client.connect import connect
-from ares.cluster.cluster_file import Plan, create
+from ares.cluster.cluster_file import InitPlan, create
 from ares.cluster.tables import TracingSettings
-from ares.engine.jobs import About
+from ares.engine.jobs import OperationLabel
 from ares.engine.phases import ROUND
 from ares.model.errors import BadInput, Unavailable
 from ares.model.identity import ClientId
@@ -91,7 +91,7 @@ def test_what_runs_side_by_side_counts_once():
 
 def test_the_line_of_a_write():
     rig = written()
-    line = line_of(rig.recording, About("write", "x"), rig.value, None)
+    line = line_of(rig.recording, OperationLabel("write", "x"), rig.value, None)
     assert (line["message"], line["op"], line["objectID"], line["status"], line["outcome"]) == (
         "WRITE-COMPLETE-DSMM",
         "write",
@@ -132,7 +132,7 @@ def test_the_line_of_a_read_and_of_one_of_nothing():
     reading.replicas, reading.recording.operation.name = rig.replicas, "read"
     reading.run(read(reading.view, "x"))
     reading.answer()
-    line = line_of(reading.recording, About("read", "x"), reading.value, None)
+    line = line_of(reading.recording, OperationLabel("read", "x"), reading.value, None)
     assert (line["maxTag"], line["newTag"], line["file_size"], line["found"], line["prop"]) == (
         [1, f"{7:016x}"],
         None,
@@ -144,7 +144,7 @@ def test_the_line_of_a_read_and_of_one_of_nothing():
     nothing.recording.operation.name = "read"
     nothing.run(read(nothing.view, "y"))
     nothing.answer()
-    line = line_of(nothing.recording, About("read", "y"), nothing.value, None)
+    line = line_of(nothing.recording, OperationLabel("read", "y"), nothing.value, None)
     assert (line["found"], line["file_size"], line["status"]) == (False, 0, "SUCCESS")
 
 
@@ -158,7 +158,7 @@ def test_the_line_of_a_failure_says_whether_it_may_have_happened(name, outcome):
     error = rig.error
     assert isinstance(error, Unavailable)
     error.may_have_taken_effect = True
-    line = line_of(rig.recording, About(name, "x"), None, error)
+    line = line_of(rig.recording, OperationLabel(name, "x"), None, error)
     assert (line["status"], line["outcome"], line["file_size"], line["found"]) == (
         "UNSUCCESS",
         outcome,
@@ -183,7 +183,7 @@ def test_a_round_that_was_cut_short_made_no_quorum():
     rig.reply("s0", *map(rig.replicas["s0"].handle, asked))
     assert [heard.server for heard in rig.part(ROUND).heard] == ["s0"]
     rig.session.cancel(job)
-    line = line_of(rig.recording, About("write", "x"), None, TimeoutError())
+    line = line_of(rig.recording, OperationLabel("write", "x"), None, TimeoutError())
     assert "quorum_phase1" not in line
     assert "quorum_phase1_servers" not in line
 
@@ -196,7 +196,7 @@ def test_a_versioned_write_that_came_too_late_wrote_nothing():
     while not late.ends:
         late.answer()
     assert not late.value.changed
-    line = line_of(late.recording, About("write", "x"), late.value, None)
+    line = line_of(late.recording, OperationLabel("write", "x"), late.value, None)
     assert (line["newTag"], line["maxTag"]) == (None, [1, f"{7:016x}"])
 
 
@@ -227,11 +227,11 @@ def lines(path: Path) -> list[dict[str, object]]:
 @pytest.mark.parametrize(
     ("label", "message", "op"),
     [
-        (About("read", "x"), "READ-COMPLETE-DSMM", "read"),
-        (About("read", "x", "file "), "READ-COMPLETE", "get"),
-        (About("put", "x", "file "), "WRITE-COMPLETE", "put"),
-        (About("deletion", "x", "file "), "DELETE-COMPLETE", "delete"),
-        (About("read", "\0domain/x"), "LOOKUP-COMPLETE", "lookup"),
+        (OperationLabel("read", "x"), "READ-COMPLETE-DSMM", "read"),
+        (OperationLabel("read", "x", "file "), "READ-COMPLETE", "get"),
+        (OperationLabel("put", "x", "file "), "WRITE-COMPLETE", "put"),
+        (OperationLabel("deletion", "x", "file "), "DELETE-COMPLETE", "delete"),
+        (OperationLabel("read", "\0domain/x"), "LOOKUP-COMPLETE", "lookup"),
         ("reconfiguration of 'default'", "RECONFIG-COMPLETE-DSMM", "reconfigure"),
         ("listing of 'default'", "LIST-COMPLETE", "list"),
         ("describe", "DESCRIBE-COMPLETE", "describe"),
@@ -240,7 +240,7 @@ def lines(path: Path) -> list[dict[str, object]]:
 def test_the_message_says_what_it_was_and_of_what(label, message, op):
     rig = written()
     rig.recording.operation.name = (
-        label.what if isinstance(label, About) else label.partition(" of ")[0]
+        label.what if isinstance(label, OperationLabel) else label.partition(" of ")[0]
     )
     line = line_of(rig.recording, label, None, None)
     assert (line["message"], line["op"]) == (message, op)
@@ -249,7 +249,7 @@ def test_the_message_says_what_it_was_and_of_what(label, message, op):
 def test_a_log_has_every_attribute_of_the_published_format_with_a_zone(tmp_path):
     log, rig = OperationLog(tmp_path / "ops-%p.log", ClientId(7)), written()
     for name in ("x", "x", "y"):
-        log.write(rig.recording, About("write", name), rig.value, None)
+        log.write(rig.recording, OperationLabel("write", name), rig.value, None)
     log.close()
     [path] = tmp_path.glob("ops-*.log")
     first, second, other = lines(path)
@@ -263,7 +263,7 @@ def test_tags_of_few_objects_are_remembered(tmp_path, monkeypatch):
     monkeypatch.setattr(subject, "TAGS_REMEMBERED", 2)
     log, rig = OperationLog(tmp_path / "ops.log", ClientId(7)), written()
     for name in "abcabc":
-        log.write(rig.recording, About("write", name), rig.value, None)
+        log.write(rig.recording, OperationLabel("write", name), rig.value, None)
     log.close()
     assert [line["oldTag"] for line in lines(tmp_path / "ops.log")] == [None] * 6
 
@@ -272,7 +272,7 @@ def test_a_log_is_rotated_by_its_size_and_loses_no_line(tmp_path, monkeypatch):
     monkeypatch.setattr(subject, "LOG_FILE_BYTES", 5_000)
     log, rig = OperationLog(tmp_path / "ops.log", ClientId(7)), written()
     for _ in range(20):
-        log.write(rig.recording, About("write", "x"), rig.value, None)
+        log.write(rig.recording, OperationLabel("write", "x"), rig.value, None)
     log.close()
     files = list(tmp_path.iterdir())
     assert len(files) > 2
@@ -300,7 +300,7 @@ def test_a_pipe_that_somebody_reads_gets_the_lines(tmp_path, monkeypatch):
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
     log, rig = OperationLog(tmp_path / "pipe", ClientId(7)), written()
     for _ in range(3):
-        log.write(rig.recording, About("write", "x"), rig.value, None)
+        log.write(rig.recording, OperationLabel("write", "x"), rig.value, None)
     log.close()
     told = os.read(reader, 65536).splitlines()
     os.close(reader)
@@ -312,7 +312,7 @@ def test_what_is_open_under_another_name_is_not_renamed(tmp_path, monkeypatch):
     with (tmp_path / "output").open("w") as output:
         log, rig = OperationLog(f"/dev/fd/{output.fileno()}", ClientId(7)), written()
         for _ in range(3):
-            log.write(rig.recording, About("write", "x"), rig.value, None)
+            log.write(rig.recording, OperationLabel("write", "x"), rig.value, None)
         log.close()
     assert len(lines(tmp_path / "output")) == 3
     assert len(list(tmp_path.iterdir())) == 1
@@ -322,7 +322,7 @@ def test_a_full_disk_costs_lines_and_is_told_once(caplog):
     log, rig = OperationLog("/dev/full", ClientId(7)), written()
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
-            log.write(rig.recording, About("write", "x"), rig.value, None)
+            log.write(rig.recording, OperationLabel("write", "x"), rig.value, None)
     log.close()
     assert (
         caplog.text.count("lines are missing in /dev/full from now on, and operations go on") == 1
@@ -337,7 +337,7 @@ def test_operations_are_logged_whether_they_are_traced_or_not(tmp_path):
         )
         assert tracer is not None
         for name in ("one", "two"):
-            begun = tracer.begin(About("read", name))
+            begun = tracer.begin(OperationLabel("read", name))
             assert begun is not None
             tracer.end(begun, None, None)
         tracer.close()
@@ -346,7 +346,7 @@ def test_operations_are_logged_whether_they_are_traced_or_not(tmp_path):
 
 
 async def test_connect_takes_the_path_of_the_log(tmp_path):
-    settings = create(tmp_path / "c", Plan(servers=3, consensus=0, base_port=0))
+    settings = create(tmp_path / "c", InitPlan(servers=3, consensus=0, base_port=0))
     async with connect(settings, operation_log=tmp_path / "ops.log") as store:
         with pytest.raises(Unavailable):
             await store.read("x", timeout_s=0.1)

@@ -16,7 +16,7 @@ from ares.net.batching import (
     LARGE_BYTES_MAX,
     PEER_WAITING_BYTES_MAX,
     PEER_WAITING_MESSAGES_MAX,
-    Waiting,
+    PeerQueue,
     batches,
 )
 
@@ -63,7 +63,7 @@ def test_large_messages_are_cut_by_bytes(data_bytes: int) -> None:
 
 
 def test_waiting_keeps_the_oldest_messages() -> None:
-    waiting = Waiting()
+    waiting = PeerQueue()
     waiting.admit([get_tag(call) for call in range(PEER_WAITING_MESSAGES_MAX - 1)])
     waiting.admit(
         [
@@ -94,7 +94,7 @@ def test_waiting_is_bounded_in_bytes_and_empties_when_taken(
     make: Callable[[int, bytes], AnyMessage],
 ) -> None:
     data = bytes(64 * MIB - ENTRY_BYTES_MIN)
-    waiting = Waiting()
+    waiting = PeerQueue()
     for _ in range(2):
         waiting.admit([make(call, data) for call in range(20)])
         assert len(waiting.take()) == PEER_WAITING_BYTES_MAX // len(data)
@@ -103,7 +103,7 @@ def test_waiting_is_bounded_in_bytes_and_empties_when_taken(
 
 def test_one_message_waits_however_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ares.net.batching.PEER_WAITING_BYTES_MAX", 1000)
-    waiting = Waiting()
+    waiting = PeerQueue()
     waiting.admit([put(1, bytes(5000)), put(2, b"")])
     assert [message.call for message in waiting.take()] == [1]
 
@@ -113,7 +113,7 @@ def calls_of(messages: list[AnyMessage]) -> list[int]:
 
 
 def test_small_messages_are_next_and_then_large_ones_within_a_bound() -> None:
-    waiting, data = Waiting(), bytes(LARGE_BYTES_MAX // 4)
+    waiting, data = PeerQueue(), bytes(LARGE_BYTES_MAX // 4)
     waiting.admit([put(1, data), get_tag(2), put(3, bytes(100)), put(4, bytes(5 * MIB))])
     waiting.admit([put(call, data) for call in range(5, 12)])
     waiting.admit([get_tag(12)])
@@ -125,7 +125,7 @@ def test_small_messages_are_next_and_then_large_ones_within_a_bound() -> None:
 
 
 def test_a_copy_takes_the_place_of_the_message_that_waits() -> None:
-    waiting = Waiting()
+    waiting = PeerQueue()
     for _ in range(100):
         waiting.admit([put(1, bytes(MIB)), get_tag(2), put(3, bytes(MIB)), get_tag(4)])
     assert len(waiting) == 4
@@ -134,7 +134,7 @@ def test_a_copy_takes_the_place_of_the_message_that_waits() -> None:
 
 
 def test_messages_given_back_are_next_again() -> None:
-    waiting = Waiting()
+    waiting = PeerQueue()
     waiting.admit([put(call, bytes(MIB)) for call in range(3)])
     first = waiting.take_next()
     waiting.admit([get_tag(9)])

@@ -10,10 +10,10 @@ from ares.model.identity import CallId, ClientId, ConfigurationId, ObjectName, S
 from ares.model.log_messages import ChainRequest
 from ares.model.messages import (
     AnyMessage,
-    Bring,
     ConsensusRequest,
     DataReply,
     Element,
+    PullElement,
     PutData,
     Request,
     Upkeep,
@@ -32,7 +32,7 @@ async def test_every_message_arrives_as_it_was(wire: Wire) -> None:
     requests = [
         sample
         for sample in SAMPLES
-        if isinstance(sample, Request | Bring | ChainRequest | Upkeep | ConsensusRequest)
+        if isinstance(sample, Request | PullElement | ChainRequest | Upkeep | ConsensusRequest)
     ]
     replies = [sample for sample in SAMPLES if sample not in requests]
     due = [replies]

@@ -16,7 +16,7 @@ from ares.net.zmtp.frames import (
     GREETING_BYTES,
     ROUTER,
     SCRATCH_BYTES,
-    Incoming,
+    FrameParser,
     NotAdmitted,
     NotZmtp,
     TurnedAway,
@@ -36,7 +36,7 @@ class Side:
 
     def __init__(self, kind: bytes, handshake: CurveClient | CurveServer) -> None:
         self.handshake = handshake
-        self.incoming = Incoming(kind, memoryview(bytearray(SCRATCH_BYTES)), handshake)
+        self.incoming = FrameParser(kind, memoryview(bytearray(SCRATCH_BYTES)), handshake)
 
     def hear(self, data: bytes, pieces: Sequence[int] = ()) -> bytes:
         """Return the answer to `data`, which must complete no message."""

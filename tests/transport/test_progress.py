@@ -8,7 +8,7 @@ import pytest
 from ares.model.identity import CallId, ConfigurationId, ObjectName, ServerId
 from ares.model.messages import GetTag
 from ares.net.native import ZmtpConnections
-from ares.net.zmtp.frames import Null
+from ares.net.zmtp.frames import NullHandshake
 
 S0 = ServerId("s0")
 LARGE_BYTES = 8 * 1024 * 1024
@@ -22,7 +22,7 @@ async def test_a_reply_that_goes_on_is_arriving_and_one_that_stands_still_is_not
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         peers.append(writer)
-        writer.write(Null(b"ROUTER").opening())
+        writer.write(NullHandshake(b"ROUTER").opening())
         await reader.read(1 << 16)
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)

@@ -6,11 +6,11 @@ import pytest
 from msgspec import structs
 
 from ares.client.connect import connections_of
-from ares.cluster.cluster_file import Plan, create
+from ares.cluster.cluster_file import InitPlan, create
 from ares.cluster.tables import TransportName
 from ares.net.libzmq import ZmqConnections, ZmqListener
 from ares.net.native import ZmtpConnections, ZmtpListener
-from ares.server.process import Life, guard_of
+from ares.server.process import ProcessLifecycle, guard_of
 
 KINDS: dict[TransportName, tuple[type, type]] = {
     "native": (ZmtpConnections, ZmtpListener),
@@ -24,10 +24,10 @@ async def test_every_process_and_every_client_has_the_transport_of_the_file(
     tmp_path: Path, transport: TransportName, security: str
 ) -> None:
     settings = structs.replace(
-        create(tmp_path / "c", Plan(base_port=0, security=security)), transport=transport
+        create(tmp_path / "c", InitPlan(base_port=0, security=security)), transport=transport
     )
     client, listener = KINDS[transport]
     assert type(connections_of(settings)) is client
     for process in settings.processes():
         guard = guard_of(settings, process.id, process.public_key)
-        assert type(Life(settings, process, guard.lock).listener) is listener
+        assert type(ProcessLifecycle(settings, process, guard.lock).listener) is listener

@@ -43,11 +43,11 @@ from ares.net.batching import (
     TURN_S,
     TURN_WORK,
     BatchListener,
-    Pending,
+    UnansweredRequests,
     batches,
 )
 from ares.net.port import Sender
-from ares.replica.hosting import PAGE_CHARACTERS_MAX
+from ares.replica.configuration_state import PAGE_CHARACTERS_MAX
 from ares.replica.replica import Replica
 from ares.server.storage_server import StorageServer
 
@@ -336,9 +336,11 @@ def test_of_too_many_clients_that_left_the_oldest_are_forgotten(
 class Overtaking(Recording):
     """A control: batches that come later are answered before those in line."""
 
-    def _join(self, sender: Sender, line: Pending, came: Sequence[Sequence[Frame]]) -> None:
+    def _join(
+        self, sender: Sender, line: UnansweredRequests, came: Sequence[Sequence[Frame]]
+    ) -> None:
         waiting = self._lines.pop(sender)
-        self._take_turn(sender, Pending(came))
+        self._take_turn(sender, UnansweredRequests(came))
         self._lines[sender] = waiting
 
 
@@ -352,7 +354,7 @@ class Forgetful(Recording):
 class Repeating(Recording):
     """A control: the rest of a turn begins with a request that was answered."""
 
-    def _line_up(self, sender: Sender, line: Pending) -> None:
+    def _line_up(self, sender: Sender, line: UnansweredRequests) -> None:
         rest = list(line.messages)
         if rest:
             line.messages = iter([get_tag(rest[0].call - 1), *rest])

@@ -26,9 +26,9 @@ from ares.net.zmtp.frames import (
     LARGE_FRAME_BYTES_MIN,
     ROUTER,
     SCRATCH_BYTES,
-    Incoming,
+    FrameParser,
     NotZmtp,
-    Null,
+    NullHandshake,
     TurnedAway,
     framed,
     greeting,
@@ -45,14 +45,14 @@ GREETING_BYTES = 64
 
 
 def opening(kind: bytes) -> bytes:
-    return Null(kind).opening()
+    return NullHandshake(kind).opening()
 
 
-def incoming(kind: bytes = ROUTER) -> Incoming:
-    return Incoming(kind, memoryview(bytearray(SCRATCH_BYTES)), Null(kind))
+def incoming(kind: bytes = ROUTER) -> FrameParser:
+    return FrameParser(kind, memoryview(bytearray(SCRATCH_BYTES)), NullHandshake(kind))
 
 
-def feed(side: Incoming, data: bytes, sizes: Sequence[int] = ()) -> list[list[bytes]]:
+def feed(side: FrameParser, data: bytes, sizes: Sequence[int] = ()) -> list[list[bytes]]:
     """Feed ``data`` in pieces of these sizes, then in the largest possible pieces.
 
     Return every completed batch.
@@ -69,7 +69,7 @@ def feed(side: Incoming, data: bytes, sizes: Sequence[int] = ()) -> list[list[by
     return [[bytes(frame) for frame in message] for message in messages]
 
 
-def met(kind: bytes = ROUTER) -> Incoming:
+def met(kind: bytes = ROUTER) -> FrameParser:
     side = incoming(kind)
     feed(side, opening(DEALER if kind == ROUTER else ROUTER))
     assert side.ready

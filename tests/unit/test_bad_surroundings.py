@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ares.cluster.cluster_file import Plan, create
+from ares.cluster.cluster_file import InitPlan, create
 from ares.model.errors import BadInput
 from ares.platform.interpreter import python
 from ares.platform.named_files import NotToml, parse_toml
@@ -25,7 +25,7 @@ def said_by(script: str, *words: str) -> str:
 
 
 def test_too_few_descriptors_for_an_event_loop(tmp_path: Path) -> None:
-    file = create(tmp_path, Plan(servers=3, consensus=1)).path
+    file = create(tmp_path, InitPlan(servers=3, consensus=1)).path
     for limit in (8, 10, 14):
         said = said_by(f'ulimit -n {limit}; exec "$@"', "-c", str(file), "ls")
         assert (
@@ -63,4 +63,4 @@ def test_an_empty_host(tmp_path: Path, host: str) -> None:
     with pytest.raises(
         BadInput, match="--host: expected the address that all processes listen on, and it is empty"
     ):
-        create(tmp_path, Plan(servers=3, consensus=1, host=host))
+        create(tmp_path, InitPlan(servers=3, consensus=1, host=host))

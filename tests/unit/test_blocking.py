@@ -15,7 +15,7 @@ import ares
 from ares.cli.local.supervisor import Supervisor, members_of
 from ares.client.manager import Manager
 from ares.client.store import ObjectStore
-from ares.cluster.cluster_file import Plan, create
+from ares.cluster.cluster_file import InitPlan, create
 from ares.cluster.settings import Settings
 from ares.model.errors import ConnectionClosed
 from ares.platform.interpreter import python
@@ -24,7 +24,9 @@ from ares.reconfig.mover import Progress
 
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
-    settings = create(tmp_path_factory.mktemp("cluster"), Plan(servers=3, consensus=1, base_port=0))
+    settings = create(
+        tmp_path_factory.mktemp("cluster"), InitPlan(servers=3, consensus=1, base_port=0)
+    )
     supervisor = Supervisor(settings.path)
     with supervisor.alone():
         supervisor.start(members_of(settings), 30.0, lambda: False)
@@ -236,7 +238,7 @@ def test_a_loop_that_cannot_begin_is_an_error_and_no_wait_for_ever(
         raise OSError("no more descriptors")
 
     monkeypatch.setattr("ares.client.blocking.run", run)
-    settings = create(tmp_path / "cluster", Plan(servers=3, consensus=1, base_port=0))
+    settings = create(tmp_path / "cluster", InitPlan(servers=3, consensus=1, base_port=0))
     with pytest.raises(OSError, match="no more descriptors"):
         ares.connect_blocking(str(settings.path))
 

@@ -30,13 +30,13 @@ from ares.model.messages import (
     LEFT_NAMED_MAX,
     PAGE_OBJECTS_MAX,
     Ack,
+    ConfigurationReport,
     DataReply,
     Describe,
     Description,
     Element,
-    Hosted,
     Introduce,
-    Listed,
+    ListedObject,
     ObjectsReply,
     PutData,
     SetLogLevel,
@@ -148,17 +148,26 @@ def tags(count: int) -> DataReply:
 
 
 def page(count: int) -> ObjectsReply:
-    return ObjectsReply(1, (Listed("k", TAG, False),) * count, False, None)
+    return ObjectsReply(1, (ListedObject("k", TAG, False),) * count, False, None)
 
 
 def left(count: int) -> Description:
     return Description(
-        1, "s0", "", b"", "1", 0.0, 0, (Hosted(ABD, 0, 0, False, None, count, ("k",) * count),)
+        1,
+        "s0",
+        "",
+        b"",
+        "1",
+        0.0,
+        0,
+        (ConfigurationReport(ABD, 0, 0, False, None, count, ("k",) * count),),
     )
 
 
 def described(count: int) -> Description:
-    return Description(1, "s0", "", b"", "1", 0.0, 0, (Hosted(ABD, 0, 0, False, None),) * count)
+    return Description(
+        1, "s0", "", b"", "1", 0.0, 0, (ConfigurationReport(ABD, 0, 0, False, None),) * count
+    )
 
 
 def most_memory_to_refuse(decoding, frames, why):

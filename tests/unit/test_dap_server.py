@@ -1,9 +1,9 @@
-"""The List of an object at a server, case by case (ares/dap/list.py).
+"""The List of an object at a server, case by case (ares/dap/version_list.py).
 
 The model check is a property.
 """
 
-from ares.dap.list import Versions
+from ares.dap.version_list import VersionList
 from ares.model.messages import DELETED, Element
 from ares.model.tag import TAG_ZERO, Tag
 
@@ -16,7 +16,7 @@ TOMB = Element(0, DELETED, 0, ())
 
 
 def test_nothing_was_written():
-    versions = Versions()
+    versions = VersionList()
     assert (versions.newest, versions.tags(), versions.trimmed, versions.deleted) == (
         TAG_ZERO,
         (),
@@ -27,7 +27,7 @@ def test_nothing_was_written():
 
 
 def test_what_is_not_kept_is_returned():
-    versions = Versions()
+    versions = VersionList()
     lost = [
         versions.put(Tag(number, 1), element(size), 2)
         for number, size in [(1, 10), (2, 20), (3, 5), (3, 5), (1, 10)]
@@ -44,7 +44,7 @@ def test_what_is_not_kept_is_returned():
 
 
 def test_an_older_tag_takes_its_place():
-    versions = Versions()
+    versions = VersionList()
     for number in (4, 1, 3, 2):
         versions.put(Tag(number, 1), element(number), 5)
     versions.put(Tag(3, 2), element(9), 5)
@@ -53,7 +53,7 @@ def test_an_older_tag_takes_its_place():
 
 
 def test_the_first_element_of_a_tag_stands():
-    versions = Versions()
+    versions = VersionList()
     first = element(1)
     versions.put(Tag(1, 1), first, 2)
     assert versions.put(Tag(1, 1), element(2), 2) == (Tag(1, 1), element(2), 0)
@@ -61,7 +61,7 @@ def test_the_first_element_of_a_tag_stands():
 
 
 def test_a_tombstone_is_a_version():
-    versions = Versions()
+    versions = VersionList()
     versions.put(Tag(1, 1), element(3), 1)
     assert not versions.deleted
     assert versions.put(Tag(2, 1), TOMB, 1) == (Tag(1, 1), element(3), 0)

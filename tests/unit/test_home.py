@@ -16,7 +16,7 @@ from ares.cluster import home
 from ares.cluster.home import (
     CLAIM_NAME,
     NEW_NAME,
-    Claim,
+    IdentityClaim,
     claim_identity,
     held,
     is_bare,
@@ -94,7 +94,7 @@ class Disk:
         return watched
 
 
-Start = Callable[[Path, str, bool], Claim]
+Start = Callable[[Path, str, bool], IdentityClaim]
 KINDS = pytest.mark.parametrize("start", [claim_identity, store_identity])
 
 
@@ -197,7 +197,7 @@ def kill_first_starts(tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPa
             except Killed:
                 claimed = None
         if claimed is not None:
-            assert claimed == Claim(IDENTITY, False)
+            assert claimed == IdentityClaim(IDENTITY, False)
             assert not is_new(directory)
             break
         again = start(directory, IDENTITY, False)

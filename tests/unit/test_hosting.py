@@ -1,4 +1,4 @@
-"""A server's state for a configuration (ares/replica/hosting.py; Alg. 4)."""
+"""A server's state for a configuration (ares/replica/configuration_state.py; Alg. 4)."""
 
 import msgspec
 import pytest
@@ -13,12 +13,12 @@ from ares.model.messages import (
     CollectConfig,
     GetData,
     GetTag,
-    Listed,
+    ListedObject,
     ListObjects,
     PutData,
 )
 from ares.model.tag import TAG_ZERO, Tag
-from ares.replica.hosting import INLINE_BYTES_MAX, BadElement, Hosting
+from ares.replica.configuration_state import INLINE_BYTES_MAX, BadElement, ConfigurationState
 
 EC = Configuration.ec([f"s{number}" for number in range(5)], 3, 2).at("d", 1)
 ABD = Configuration.abd(["s0", "s1", "s2"]).at("d", 1)
@@ -26,12 +26,12 @@ NEXT = ABD.at("d", 2, EC.cluster_id)
 ME = 2
 
 
-def hosting(configuration: Configuration = EC) -> Hosting:
-    return Hosting(configuration, ME)
+def hosting(configuration: Configuration = EC) -> ConfigurationState:
+    return ConfigurationState(configuration, ME)
 
 
 def put(
-    host: Hosting,
+    host: ConfigurationState,
     name: str,
     number: int,
     data: bytes = b"data",
@@ -46,7 +46,9 @@ def put(
     return PutData(1, host.configuration.id, name, tag, element)
 
 
-def get(host: Hosting, name: str = "k", element: bool = False, wanted: Tag | None = None):
+def get(
+    host: ConfigurationState, name: str = "k", element: bool = False, wanted: Tag | None = None
+):
     return host.get_data(GetData(7, host.configuration.id, name, element, wanted))
 
 
@@ -191,8 +193,8 @@ def test_tombstones_are_listed_as_such():
     host.put_data(put(host, "gone", 1))
     host.put_data(put(host, "gone", 2, b"", length=DELETED))
     assert host.list_objects(ListObjects(1, EC.id, "", 9)).objects == (
-        Listed("gone", Tag(2, 1), True),
-        Listed("here", Tag(1, 1), False),
+        ListedObject("gone", Tag(2, 1), True),
+        ListedObject("here", Tag(1, 1), False),
     )
 
 
@@ -245,7 +247,7 @@ def test_an_element_in_smaller_parts_than_a_coding_makes_is_refused(configuratio
 
 
 def test_objects_left_behind_are_counted_exactly_up_to_a_bound_and_soon_beyond(monkeypatch):
-    monkeypatch.setattr("ares.replica.hosting.LEFT_SEEN_MAX", 50)
+    monkeypatch.setattr("ares.replica.configuration_state.LEFT_SEEN_MAX", 50)
     host = hosting(ABD)
     names = [f"object {number:03}" for number in range(200)]
     for name in names:

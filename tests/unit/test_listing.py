@@ -1,19 +1,19 @@
 """Pages of object names from a quorum, united (ares/reconfig/listing.py)."""
 
 from ares.model.configuration import Configuration, Status, Successor
-from ares.model.messages import Listed, ListObjects, ObjectsReply
+from ares.model.messages import ListedObject, ListObjects, ObjectsReply
 from ares.model.tag import Tag
-from ares.reconfig.listing import PAGE_OBJECTS, Page, list_page
+from ares.reconfig.listing import PAGE_OBJECTS, ListingPage, list_page
 
 C = Configuration.abd(["s0", "s1", "s2"]).at("d", 1)
 NEXT = Successor(C.at("d", 2), Status.FINALIZED)
 
 
-def listed(name: str, number: int = 1) -> Listed:
-    return Listed(name, Tag(number, 1), False)
+def listed(name: str, number: int = 1) -> ListedObject:
+    return ListedObject(name, Tag(number, 1), False)
 
 
-def page(*replies: ObjectsReply) -> Page:
+def page(*replies: ObjectsReply) -> ListingPage:
     """Return the page that ``list_page`` makes of these answers."""
     listing = list_page(C, "", carry=None)
     next(listing)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ares.dap.cache import Memory
+from ares.dap.cache import ClientCache
 from ares.model.tag import TAG_ZERO, Tag
 from ares.model.value import TOMBSTONE
 
@@ -11,7 +11,7 @@ ONE, TWO = Tag(1, 1), Tag(2, 1)
 
 
 def test_a_version_at_a_quorum_is_that_version_in_that_configuration():
-    memory = Memory()
+    memory = ClientCache()
     assert not memory.at_quorum("k", C, ONE)
     memory.settle("k", C, TWO)
     assert memory.at_quorum("k", C, TWO)
@@ -22,7 +22,7 @@ def test_a_version_at_a_quorum_is_that_version_in_that_configuration():
 
 
 def test_only_the_latest_is_remembered():
-    memory = Memory()
+    memory = ClientCache()
     memory.settle("k", C, TWO)
     memory.settle("k", C, ONE)
     assert memory.at_quorum("k", C, TWO), "an older version does not take its place"
@@ -32,7 +32,7 @@ def test_only_the_latest_is_remembered():
 
 
 def test_values():
-    memory = Memory()
+    memory = ClientCache()
     assert memory.value("k") is None
     memory.keep("k", ONE, b"one")
     memory.keep("k", TWO, b"")
@@ -45,7 +45,7 @@ def test_values():
 
 
 def test_values_are_bounded_by_bytes_and_the_ones_not_used_go_first():
-    memory = Memory(value_bytes_max=100)
+    memory = ClientCache(value_bytes_max=100)
     for name in ("a", "b", "c"):
         memory.keep(name, ONE, b"x" * 33)
     assert memory.value("a") == (ONE, b"x" * 33)
@@ -57,7 +57,7 @@ def test_values_are_bounded_by_bytes_and_the_ones_not_used_go_first():
 
 
 def test_a_value_that_is_too_large_displaces_nothing():
-    memory = Memory(value_bytes_max=100)
+    memory = ClientCache(value_bytes_max=100)
     memory.keep("a", ONE, b"small")
     memory.keep("b", ONE, b"x" * 101)
     memory.keep("a", TWO, b"x" * 101)
@@ -65,7 +65,7 @@ def test_a_value_that_is_too_large_displaces_nothing():
 
 
 def test_replaced_values_do_not_count():
-    memory = Memory(value_bytes_max=100)
+    memory = ClientCache(value_bytes_max=100)
     memory.keep("other", ONE, b"x" * 20)
     for number in range(1, 50):
         memory.keep("k", Tag(number, 1), b"x" * (number % 80))
@@ -76,7 +76,7 @@ def test_replaced_values_do_not_count():
 @pytest.mark.parametrize("used", [False, True])
 def test_tags_are_bounded_and_the_ones_not_used_go_first(monkeypatch, used):
     monkeypatch.setattr("ares.dap.cache.TAGS_MAX", 3)
-    memory = Memory()
+    memory = ClientCache()
     for name in ("a", "b", "c"):
         memory.settle(name, C, ONE)
         memory.keep(name, ONE, TOMBSTONE)

@@ -15,19 +15,19 @@ from ares.model.messages import (
     REPLY_OF,
     REQUESTS,
     AnyMessage,
-    Bring,
     Carrier,
     ConsensusRequest,
     Element,
     GetTag,
     Keyed,
     Message,
+    PullElement,
     Question,
     Reply,
     Request,
     Upkeep,
 )
-from ares.replica.hosting import Hosting
+from ares.replica.configuration_state import ConfigurationState
 
 KINDS = get_args(AnyMessage)
 
@@ -48,10 +48,12 @@ def test_numbers_are_unique():
 
 
 def test_servers_and_members_speak_different_numbers():
-    assert {kind.__struct_config__.tag < 64 for kind in get_args(Request | Bring | Reply)} == {True}
+    assert {
+        kind.__struct_config__.tag < 64 for kind in get_args(Request | PullElement | Reply)
+    } == {True}
     assert {
         kind.__struct_config__.tag >= 64
-        for kind in set(KINDS) - set(get_args(Request | Bring | Upkeep | Reply))
+        for kind in set(KINDS) - set(get_args(Request | PullElement | Upkeep | Reply))
     } == {True}
     assert {
         96 <= kind.__struct_config__.tag < 128 for kind in get_args(ChainRequest | ChainReply)
@@ -65,7 +67,7 @@ def test_every_question_has_a_reply():
 
 def test_every_request_is_in_the_table_and_its_reply_is_none():
     assert set(REQUESTS) == set(
-        get_args(Request | Bring | ChainRequest | Upkeep | ConsensusRequest)
+        get_args(Request | PullElement | ChainRequest | Upkeep | ConsensusRequest)
     )
     replies = {row.reply for row in REQUESTS.values()}
     assert replies.isdisjoint(REQUESTS)
@@ -82,7 +84,7 @@ def test_every_request_about_a_configuration_is_answered():
     configuration = Configuration.abd(
         [Server(ServerId("s0"), "127.0.0.1:1", "0" * 32)], allow_no_faults=True
     )
-    assert set(Hosting(configuration, 0).answers) == set(get_args(Keyed))
+    assert set(ConfigurationState(configuration, 0).answers) == set(get_args(Keyed))
 
 
 def test_requests_about_a_configuration_name_it():

@@ -41,12 +41,12 @@ from ares.model.messages import (
     ConsensusDescription,
     Describe,
     Description,
-    Followed,
+    FollowReport,
     GetData,
     GetHint,
     GetTag,
     Introduce,
-    Listed,
+    ListedObject,
     ListObjects,
     ObjectsReply,
     Propose,
@@ -60,7 +60,7 @@ from ares.model.messages import (
 )
 from ares.model.tag import Tag
 from ares.reconfig.listing import _united
-from ares.replica.hosting import PAGE_CHARACTERS_MAX
+from ares.replica.configuration_state import PAGE_CHARACTERS_MAX
 from ares.replica.replica import Replica
 from tests.inproc.network import InprocListener, InprocNetwork
 
@@ -140,7 +140,7 @@ def test_servers_beyond_the_bound_are_not_looked_at():
             1,
             1,
             "",
-            (Followed("d", "a", "here", "why"),) * (USAGES_MAX + more),
+            (FollowReport("d", "a", "here", "why"),) * (USAGES_MAX + more),
         ),
     ],
 )
@@ -336,7 +336,7 @@ def test_names_from_before_stop_neither_a_start_nor_a_listing():
 def test_who_lists_passes_over_names_that_servers_of_an_earlier_release_list():
     reply = ObjectsReply(
         1,
-        tuple(Listed(name, TAG, False) for name in ["", "a", "n" * (KEY_BYTES_MAX + 1), "z"]),
+        tuple(ListedObject(name, TAG, False) for name in ["", "a", "n" * (KEY_BYTES_MAX + 1), "z"]),
         False,
         None,
     )

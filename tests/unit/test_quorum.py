@@ -1,6 +1,6 @@
 """A tally's examples (ares/model/quorum.py). The model check is a property."""
 
-from ares.model.quorum import Outcome, Tally
+from ares.model.quorum import QuorumState, Tally
 
 
 def tally(needed: int = 2) -> Tally[str]:
@@ -12,11 +12,11 @@ def test_reached_by_distinct_servers_only():
     assert not counted.answer("s0", "first")
     assert not counted.answer("s0", "second")
     assert not counted.answer("stranger", "hello")
-    assert counted.outcome is Outcome.PENDING
+    assert counted.outcome is QuorumState.PENDING
     assert counted.answers == {"s0": "first"}
     assert counted.answer("s2", "third")
     assert not counted.answer("s2", "fourth"), "it adds nothing to the quorum"
-    assert counted.outcome is Outcome.REACHED
+    assert counted.outcome is QuorumState.REACHED
     assert not counted.complete
 
 
@@ -24,9 +24,9 @@ def test_unreachable_as_soon_as_too_many_refuse():
     counted = tally()
     counted.refuse("s0", "no")
     counted.refuse("stranger", "no")
-    assert counted.outcome is Outcome.PENDING
+    assert counted.outcome is QuorumState.PENDING
     counted.refuse("s1", "never")
-    assert counted.outcome is Outcome.UNREACHABLE
+    assert counted.outcome is QuorumState.UNREACHABLE
     assert counted.missing() == {"s0": "no", "s1": "never", "s2": "no answer"}
 
 
@@ -35,9 +35,9 @@ def test_who_refused_may_answer_later_and_not_the_other_way_round():
     counted.refuse("s0", "introduce it")
     counted.refuse("s1", "no")
     counted.answer("s0", "yes")
-    assert counted.outcome is Outcome.PENDING
+    assert counted.outcome is QuorumState.PENDING
     counted.refuse("s0", "changed my mind")
     assert counted.missing() == {"s1": "no", "s2": "no answer"}
     counted.answer("s2", "yes")
-    assert counted.outcome is Outcome.REACHED
+    assert counted.outcome is QuorumState.REACHED
     assert counted.complete

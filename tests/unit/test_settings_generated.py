@@ -9,7 +9,7 @@ import pytest
 
 from ares.cluster import cluster_file
 from ares.cluster.cluster_file import (
-    Plan,
+    InitPlan,
     check_free,
     create,
     free_base_port,
@@ -22,7 +22,7 @@ from ares.model.errors import BadInput
 
 
 def test_the_default_cluster(tmp_path: Path) -> None:
-    settings = create(tmp_path / "new/cluster", Plan())
+    settings = create(tmp_path / "new/cluster", InitPlan())
     assert settings == Settings.load(tmp_path / "new/cluster/cluster.toml")
     assert [server.address for server in settings.servers.values()] == [
         f"127.0.0.1:{port}" for port in range(7400, 7405)
@@ -37,7 +37,7 @@ def test_the_default_cluster(tmp_path: Path) -> None:
     assert settings.transport == "native"
     assert "transport" not in settings.path.read_text()
     assert "on stable storage" in settings.path.read_text()
-    forgetful = create(tmp_path / "memory", Plan(durability="memory"))
+    forgetful = create(tmp_path / "memory", InitPlan(durability="memory"))
     assert not forgetful.durable
     assert "is lost when they all stop" in forgetful.path.read_text()
     assert settings.password_path is not None
@@ -46,14 +46,14 @@ def test_the_default_cluster(tmp_path: Path) -> None:
 
 
 def test_every_cluster_has_a_name_identities_and_a_password_of_its_own(tmp_path: Path) -> None:
-    one, two = create(tmp_path / "one", Plan()), create(tmp_path / "two", Plan())
+    one, two = create(tmp_path / "one", InitPlan()), create(tmp_path / "two", InitPlan())
     assert one.name != two.name
     assert one.initial.id != two.initial.id
     assert one.password() != two.password()
 
 
 def test_every_process_has_a_directory_ready_for_its_first_start(tmp_path: Path) -> None:
-    settings = create(tmp_path, Plan(spares=1))
+    settings = create(tmp_path, InitPlan(spares=1))
     assert sorted(path.name for path in (tmp_path / "data").iterdir()) == [
         "r0",
         "r1",
@@ -74,18 +74,18 @@ def test_every_process_has_a_directory_ready_for_its_first_start(tmp_path: Path)
     (tmp_path / "cluster.toml").unlink()
     shutil.rmtree(tmp_path / "secrets")
     with pytest.raises(BadInput, match="data/s0/identity is left of an earlier cluster"):
-        create(tmp_path, Plan())
+        create(tmp_path, InitPlan())
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data"]
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
-    settings = create(tmp_path, Plan())
+    settings = create(tmp_path, InitPlan())
     before = settings.path.read_bytes(), settings.password()
     with pytest.raises(BadInput, match=r"cluster.toml exists"):
-        create(tmp_path, Plan(servers=3))
+        create(tmp_path, InitPlan(servers=3))
     settings.path.unlink()
     with pytest.raises(BadInput, match=r"consensus.password exists"):
-        create(tmp_path, Plan(servers=3))
+        create(tmp_path, InitPlan(servers=3))
     assert not settings.path.exists()
     settings.path.write_bytes(before[0])
     assert Settings.load(settings.path).password() == before[1]
@@ -95,7 +95,7 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
 def test_the_chosen_k_survives_one_crash_and_the_next_does_not(
     tmp_path: Path, servers: int
 ) -> None:
-    initial = create(tmp_path, Plan(servers, dap="ec")).initial
+    initial = create(tmp_path, InitPlan(servers, dap="ec")).initial
     assert initial.k == largest_k(servers)
     assert servers - -(-(servers + initial.k) // 2) >= 1
     assert servers - -(-(servers + initial.k + 1) // 2) < 1
@@ -104,26 +104,29 @@ def test_the_chosen_k_survives_one_crash_and_the_next_does_not(
 @pytest.mark.parametrize(
     ("plan", "expected"),
     [
-        (Plan(servers=2), "one crash stops it"),
-        (Plan(servers=2, dap="ec"), "survives no crash whatever k is"),
-        (Plan(servers=4, dap="ec", k=3), "one crash stops it"),
-        (Plan(servers=4, dap="ec", k=4), "1 <= k < 4"),
-        (Plan(servers=33), "1 to 32 servers"),
-        (Plan(k=2), "--k and --delta belong to --dap ec"),
-        (Plan(delta=2), "--k and --delta belong to --dap ec"),
-        (Plan(host="10.0.0.1"), "--security none"),
-        (Plan(base_port=65530), "expected a port from 1 to 65535"),
-        (Plan(host="a b", security="none"), "expected host:port"),
-        (Plan(etcd=("127.0.0.1:2379",)), "say --etcd or --consensus, not both"),
+        (InitPlan(servers=2), "one crash stops it"),
+        (InitPlan(servers=2, dap="ec"), "survives no crash whatever k is"),
+        (InitPlan(servers=4, dap="ec", k=3), "one crash stops it"),
+        (InitPlan(servers=4, dap="ec", k=4), "1 <= k < 4"),
+        (InitPlan(servers=33), "1 to 32 servers"),
+        (InitPlan(k=2), "--k and --delta belong to --dap ec"),
+        (InitPlan(delta=2), "--k and --delta belong to --dap ec"),
+        (InitPlan(host="10.0.0.1"), "--security none"),
+        (InitPlan(base_port=65530), "expected a port from 1 to 65535"),
+        (InitPlan(host="a b", security="none"), "expected host:port"),
+        (InitPlan(etcd=("127.0.0.1:2379",)), "say --etcd or --consensus, not both"),
         (
-            Plan(consensus=0, etcd=("127.0.0.1:2379",), security="curve"),
+            InitPlan(consensus=0, etcd=("127.0.0.1:2379",), security="curve"),
             "--etcd and --security curve do not go together",
         ),
-        (Plan(consensus=0, etcd=("10.0.0.1:2379",)), "For an etcd elsewhere use TLS: name its ca"),
-        (Plan(consensus=0, etcd=("nowhere",)), r"etcd.endpoints\[0\]: expected host:port"),
+        (
+            InitPlan(consensus=0, etcd=("10.0.0.1:2379",)),
+            "For an etcd elsewhere use TLS: name its ca",
+        ),
+        (InitPlan(consensus=0, etcd=("nowhere",)), r"etcd.endpoints\[0\]: expected host:port"),
     ],
 )
-def test_an_impossible_plan_writes_nothing(tmp_path: Path, plan: Plan, expected: str) -> None:
+def test_an_impossible_plan_writes_nothing(tmp_path: Path, plan: InitPlan, expected: str) -> None:
     with pytest.raises(BadInput, match=expected):
         create(tmp_path / "cluster", plan)
     assert not (tmp_path / "cluster").exists()
@@ -132,28 +135,30 @@ def test_an_impossible_plan_writes_nothing(tmp_path: Path, plan: Plan, expected:
 def test_plans_that_say_what_they_accept(tmp_path: Path) -> None:
     assert (
         create(
-            tmp_path / "fragile", Plan(servers=1, consensus=0, allow_no_faults=True)
+            tmp_path / "fragile", InitPlan(servers=1, consensus=0, allow_no_faults=True)
         ).initial.crashes_survived
         == 0
     )
-    assert create(tmp_path / "open", Plan(host="10.0.0.1", security="none")).servers
+    assert create(tmp_path / "open", InitPlan(host="10.0.0.1", security="none")).servers
 
 
 def test_an_etcd_decides_in_place_of_consensus_members(tmp_path: Path) -> None:
     endpoints = ("127.0.0.1:2379", "127.0.0.1:22379")
-    settings = create(tmp_path, Plan(consensus=0, etcd=endpoints))
+    settings = create(tmp_path, InitPlan(consensus=0, etcd=endpoints))
     assert settings.etcd is not None
     assert settings.etcd.endpoints == endpoints
     assert (settings.members, settings.password_path) == ({}, None)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cluster.toml", "data"]
     assert (
-        create(tmp_path / "open", Plan(consensus=0, etcd=("10.0.0.1:2379",), security="none")).etcd
+        create(
+            tmp_path / "open", InitPlan(consensus=0, etcd=("10.0.0.1:2379",), security="none")
+        ).etcd
         is not None
     )
 
 
 def test_port_0_chooses_ports_for_all(tmp_path: Path) -> None:
-    settings = create(tmp_path, Plan(base_port=0))
+    settings = create(tmp_path, InitPlan(base_port=0))
     addresses = [server.address for server in settings.servers.values()]
     addresses += [
         address for member in settings.members.values() for address in (member.address, member.raft)
@@ -165,19 +170,19 @@ def test_without_a_wish_the_first_block_of_ports_that_is_free_is_chosen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert (
-        free_base_port(Plan(host="192.0.2.1")) == 7400
+        free_base_port(InitPlan(host="192.0.2.1")) == 7400
     )  # another machine's address: its free ports are not known here
     monkeypatch.setattr(cluster_file, "is_free", lambda host, port: port not in (7403, 7518))
-    assert Plan().ports == 19
-    assert free_base_port(Plan()) == 7600
-    assert free_base_port(Plan(servers=1, consensus=0)) == 7400
+    assert InitPlan().ports == 19
+    assert free_base_port(InitPlan()) == 7600
+    assert free_base_port(InitPlan(servers=1, consensus=0)) == 7400
     monkeypatch.setattr(cluster_file, "is_free", lambda host, port: port == 0)
-    assert free_base_port(Plan()) == 0  # by chance in this case
+    assert free_base_port(InitPlan()) == 0  # by chance in this case
 
 
 def test_a_port_that_is_taken_is_named_and_a_free_base_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ports of a server, a member (two) and their pages, which are on loopback."""
-    plan = Plan(1, 1, host="127.0.0.9", base_port=7400, allow_no_faults=True)
+    plan = InitPlan(1, 1, host="127.0.0.9", base_port=7400, allow_no_faults=True)
     assert plan.ports == 5
     taken: set[tuple[str, int]] = set()
     said = "another process listens there"
@@ -206,7 +211,7 @@ def test_why_an_address_cannot_be_listened_on() -> None:
 
 
 def test_renewing_changes_the_identities_and_nothing_else(tmp_path: Path) -> None:
-    settings = create(tmp_path, Plan())
+    settings = create(tmp_path, InitPlan())
     before = settings.path.read_text() + "# a remark by hand\n"
     settings.path.write_text(before)
     renewed = renew_identities(settings)

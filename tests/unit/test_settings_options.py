@@ -14,21 +14,21 @@ import pytest
 import typer
 
 from ares.cli import main
-from ares.cli.options import ALL_OPTIONS, Common, command, taking_options
+from ares.cli.options import ALL_OPTIONS, SharedOptions, command, taking_options
 from ares.client.connect import connect
-from ares.cluster.cluster_file import Plan, create
+from ares.cluster.cluster_file import InitPlan, create
 from ares.model.errors import BadInput, ObjectNotFound, Unavailable
 from ares.reconfig.view import Switches
 
 
 @pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> list[Common]:
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[SharedOptions]:
     """Make an app with the recorded command `probe`, and failing commands.
 
     `probe` takes the shared options.
     """
     app = typer.Typer(rich_markup_mode=None)
-    recorded: list[Common] = []
+    recorded: list[SharedOptions] = []
     unavailable = Unavailable(3, 2, {"s1": "silent"})
     unavailable.may_have_taken_effect = True
     failures = {
@@ -37,14 +37,14 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[Common]:
         "bad": BadInput("the key is empty"),
     }
 
-    def shared(common: Common) -> None:
+    def shared(common: SharedOptions) -> None:
         pass
 
-    def probe(common: Common, key: Annotated[str, typer.Argument()] = "none") -> None:
+    def probe(common: SharedOptions, key: Annotated[str, typer.Argument()] = "none") -> None:
         recorded.append(common)
         common.report({"key": key}, f"key {key}")
 
-    def fail(common: Common, how: str) -> None:
+    def fail(common: SharedOptions, how: str) -> None:
         raise failures[how]
 
     app.callback()(taking_options(shared, ALL_OPTIONS))
@@ -62,23 +62,27 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[Common]:
         "-c a --no-gc probe --timeout 2 --json key",
     ],
 )
-def test_shared_options_stand_before_or_after_the_command(calls: list[Common], line: str) -> None:
+def test_shared_options_stand_before_or_after_the_command(
+    calls: list[SharedOptions], line: str
+) -> None:
     assert main.run(line.split()) == 0
-    assert calls == [Common(cluster=Path("a"), timeout_s=2.0, json=True, gc=False)]
+    assert calls == [SharedOptions(cluster=Path("a"), timeout_s=2.0, json=True, gc=False)]
 
 
-def test_what_stands_after_the_command_wins(calls: list[Common]) -> None:
+def test_what_stands_after_the_command_wins(calls: list[SharedOptions]) -> None:
     assert main.run(["--no-gc", "--batch", "-c", "a", "probe", "--gc", "-c", "b"]) == 0
-    assert calls == [Common(cluster=Path("b"), gc=True, batch=True)]
+    assert calls == [SharedOptions(cluster=Path("b"), gc=True, batch=True)]
 
 
 def test_options_are_laid_over_the_cluster_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, two = create(tmp_path / "one", Plan()), create(tmp_path / "two", Plan())
+    one, two = create(tmp_path / "one", InitPlan()), create(tmp_path / "two", InitPlan())
     monkeypatch.setenv("ARES_CLUSTER", str(one.path))
-    assert Common().settings() == one
-    settings = Common(cluster=two.path, timeout_s=1.5, fast_read=False, optimised=False).settings()
+    assert SharedOptions().settings() == one
+    settings = SharedOptions(
+        cluster=two.path, timeout_s=1.5, fast_read=False, optimised=False
+    ).settings()
     assert settings.name == two.name
     assert (
         settings.client.timeout_s,
@@ -89,7 +93,7 @@ def test_options_are_laid_over_the_cluster_file(
 
 
 async def test_every_switch_of_the_cluster_file_reaches_the_manager(tmp_path: Path) -> None:
-    settings = create(tmp_path / "one", Plan(servers=3, consensus=0))
+    settings = create(tmp_path / "one", InitPlan(servers=3, consensus=0))
     for switch in Switches.__struct_fields__:
         client = msgspec.structs.replace(settings.client, **{switch: False})
         async with connect(msgspec.structs.replace(settings, client=client)) as manager:
@@ -99,7 +103,7 @@ async def test_every_switch_of_the_cluster_file_reaches_the_manager(tmp_path: Pa
 def test_no_cluster_is_an_error_that_says_how_to_name_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ARES_CLUSTER", raising=False)
     with pytest.raises(BadInput, match="-c FILE or set ARES_CLUSTER"):
-        Common().settings()
+        SharedOptions().settings()
 
 
 @pytest.mark.parametrize(
@@ -116,7 +120,11 @@ def test_no_cluster_is_an_error_that_says_how_to_name_one(monkeypatch: pytest.Mo
     ],
 )
 def test_an_error_is_one_paragraph_and_a_status(
-    calls: list[Common], capsys: pytest.CaptureFixture[str], line: str, status: int, message: str
+    calls: list[SharedOptions],
+    capsys: pytest.CaptureFixture[str],
+    line: str,
+    status: int,
+    message: str,
 ) -> None:
     assert main.run(line.split()) == status
     out, err = capsys.readouterr()
@@ -160,7 +168,7 @@ def test_an_error_is_one_paragraph_and_a_status(
 def test_numbers_that_make_no_sense(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], line: str, option: str, limit: str
 ) -> None:
-    file = create(tmp_path / "one", Plan(base_port=0)).path
+    file = create(tmp_path / "one", InitPlan(base_port=0)).path
     words = [
         {"DIR": str(tmp_path / "none"), "FILE": str(file)}.get(word, word) for word in line.split()
     ]
@@ -193,7 +201,7 @@ def test_numbers_that_make_no_sense_to_the_programs_beside_it(
 
 
 def test_errors_are_json_when_asked_for(
-    calls: list[Common], capsys: pytest.CaptureFixture[str]
+    calls: list[SharedOptions], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main.run(["--json", "fail", "unavailable"]) == 1
     error = json.loads(capsys.readouterr().err)
@@ -207,7 +215,7 @@ def test_errors_are_json_when_asked_for(
 
 
 def test_answers_are_json_when_asked_for(
-    calls: list[Common], capsys: pytest.CaptureFixture[str]
+    calls: list[SharedOptions], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main.run(["probe", "a"]) == main.run(["probe", "a", "--json"]) == 0
     assert capsys.readouterr().out == 'key a\n{"key": "a"}\n'

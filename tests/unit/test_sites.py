@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from ares.autopilot.judge import Replace, Roster, Stuck, judge
 from ares.cli.domain_commands import followed
-from ares.cluster.cluster_file import Plan, _text
+from ares.cluster.cluster_file import InitPlan, _text
 from ares.cluster.settings import Settings
 from ares.cluster.sites import CodeChoice, at_site, labels_of, remote_servers, site_of, sites_of
 from ares.cluster.tables import AutopilotSettings
@@ -28,7 +28,7 @@ SITES = (("nantes", 5), ("rennes", 3), ("lyon", 2))
 @pytest.fixture
 def settings() -> Settings:
     return Settings.parse(
-        _text(Plan(5, 3, spares=5, sites=SITES, base_port=7000, durability="memory"), {}),
+        _text(InitPlan(5, 3, spares=5, sites=SITES, base_port=7000, durability="memory"), {}),
         Path("cluster.toml"),
     )
 
@@ -161,7 +161,7 @@ def test_what_cannot_be_is_refused(settings, site, dap, k, error, why):
 
 
 def test_the_cluster_file_names_no_site_of_clients_where_no_server_is():
-    text = _text(Plan(5, 3, spares=5, sites=SITES, base_port=7000, durability="memory"), {})
+    text = _text(InitPlan(5, 3, spares=5, sites=SITES, base_port=7000, durability="memory"), {})
     clients = '\n[client]\nsite = "{}"\n'
     assert Settings.parse(text + clients.format("lyon"), Path("cluster.toml")).client.site == "lyon"
     with pytest.raises(BadInput, match=r"client.site.*known: nantes, rennes, lyon"):
@@ -170,7 +170,7 @@ def test_the_cluster_file_names_no_site_of_clients_where_no_server_is():
 
 @pytest.mark.parametrize("bad", ["", "a b", "ä", "x" * 65])
 def test_a_site_is_a_name(settings, bad):
-    text = _text(Plan(3, 0, sites=((bad or " ", 3),), base_port=7000, durability="memory"), {})
+    text = _text(InitPlan(3, 0, sites=((bad or " ", 3),), base_port=7000, durability="memory"), {})
     with pytest.raises(BadInput, match="site"):
         Settings.parse(text, Path("cluster.toml"))
 

@@ -13,7 +13,7 @@ import pytest
 
 from ares.cluster import home
 from ares.cluster.home import (
-    Claim,
+    IdentityClaim,
     claim_identity,
     forget_starts,
     is_bare,
@@ -29,7 +29,7 @@ from ares.model.identity import ServerId
 
 IDENTITY, OTHER = "0123456789abcdef" * 2, "f" * 32
 
-Start = Callable[[Path, str, bool], Claim]
+Start = Callable[[Path, str, bool], IdentityClaim]
 KINDS = pytest.mark.parametrize("start", [claim_identity, store_identity])
 
 
@@ -66,7 +66,7 @@ def test_control_where_nothing_is_remembered_the_mark_is_believed(
     prepare(tmp_path / "s0")
     start(tmp_path / "s0", IDENTITY, False)
     lose(tmp_path / "s0")
-    assert start(tmp_path / "s0", IDENTITY, False) == Claim(IDENTITY, False)
+    assert start(tmp_path / "s0", IDENTITY, False) == IdentityClaim(IDENTITY, False)
 
 
 @KINDS
@@ -93,7 +93,7 @@ def test_a_server_of_an_earlier_release_is_remembered_at_its_next_start(tmp_path
     prepare(tmp_path / "s0")
     store_identity(tmp_path / "s0", IDENTITY, False)
     record_of(tmp_path / "s0").unlink()
-    assert store_identity(tmp_path / "s0", IDENTITY, False) == Claim(IDENTITY, False)
+    assert store_identity(tmp_path / "s0", IDENTITY, False) == IdentityClaim(IDENTITY, False)
     assert was_started(tmp_path / "s0", IDENTITY)
 
 
@@ -105,7 +105,7 @@ def test_another_identity_is_new_in_the_same_place_and_both_are_remembered(tmp_p
     prepare(tmp_path / "s0")
     store_identity(tmp_path / "s0", IDENTITY, False)
     lose(tmp_path / "s0")
-    assert store_identity(tmp_path / "s0", OTHER, False) == Claim(OTHER, False)
+    assert store_identity(tmp_path / "s0", OTHER, False) == IdentityClaim(OTHER, False)
     lose(tmp_path / "s0")
     for identity in (IDENTITY, OTHER):
         with pytest.raises(DirectoryLost):
@@ -117,7 +117,7 @@ def test_a_directory_that_moved_is_remembered_where_it_is(tmp_path: Path) -> Non
     store_identity(tmp_path / "old/s0", IDENTITY, False)
     (tmp_path / "new").mkdir()
     (tmp_path / "old/s0").rename(tmp_path / "new/s0")
-    assert store_identity(tmp_path / "new/s0", IDENTITY, False) == Claim(IDENTITY, False)
+    assert store_identity(tmp_path / "new/s0", IDENTITY, False) == IdentityClaim(IDENTITY, False)
     assert was_started(tmp_path / "new/s0", IDENTITY)
 
 
@@ -127,7 +127,7 @@ def test_what_is_forgotten_may_be_new_again(tmp_path: Path) -> None:
     store_identity(tmp_path / "s0", IDENTITY, False)
     lose(tmp_path / "s0")
     forget_starts(tmp_path / "s0")
-    assert store_identity(tmp_path / "s0", IDENTITY, False) == Claim(IDENTITY, False)
+    assert store_identity(tmp_path / "s0", IDENTITY, False) == IdentityClaim(IDENTITY, False)
 
 
 def test_where_the_parent_cannot_be_written_a_server_starts_and_says_so(
@@ -143,7 +143,7 @@ def test_where_the_parent_cannot_be_written_a_server_starts_and_says_so(
 
     monkeypatch.setattr(os, "replace", refusing)
     with caplog.at_level(logging.WARNING):
-        assert store_identity(tmp_path / "s0", IDENTITY, False) == Claim(IDENTITY, False)
+        assert store_identity(tmp_path / "s0", IDENTITY, False) == IdentityClaim(IDENTITY, False)
     [said] = [record.getMessage() for record in caplog.records]
     assert (
         f"this start cannot be remembered in {tmp_path / 's0.started'} (Permission denied): "
@@ -165,7 +165,7 @@ def test_a_record_that_cannot_be_read_stops_a_first_start_only(tmp_path: Path) -
     store_identity(tmp_path / "s0", IDENTITY, False)
     record_of(tmp_path / "s0").unlink()
     record_of(tmp_path / "s0").mkdir()
-    assert store_identity(tmp_path / "s0", IDENTITY, False) == Claim(IDENTITY, False)
+    assert store_identity(tmp_path / "s0", IDENTITY, False) == IdentityClaim(IDENTITY, False)
 
 
 def member(path: Path) -> MemberDirectory:

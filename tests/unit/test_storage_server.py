@@ -20,7 +20,7 @@ from ares.model.messages import (
     Reason,
     Refused,
 )
-from ares.platform.metrics import Traffic
+from ares.platform.metrics import ListenerTraffic
 from ares.replica.replica import Replica
 from ares.server.serving import run_server
 from ares.server.storage_server import StorageServer, memory_bytes
@@ -58,7 +58,7 @@ async def test_what_is_no_request_to_a_storage_server_is_refused_alone():
 
 
 async def test_a_listing_tells_what_users_asked_for_and_not_what_movers_do():
-    traffic = Traffic()
+    traffic = ListenerTraffic()
     there = StorageServer(Replica("s0", MEMBERS[0].identity, INITIAL), traffic=traffic)
     carried = Successor(INITIAL.at(DEFAULT_DOMAIN, 1, INITIAL.id), Status.PENDING)
     asked = [

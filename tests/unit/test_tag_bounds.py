@@ -15,8 +15,8 @@ from ares.model.messages import DELETED, LEFT, PutData, TagReply
 from ares.model.tag import NUMBER_FLOOR, NUMBER_LAST, NUMBERS_PER_S, Tag, number_max
 from ares.model.value import TOMBSTONE
 from ares.registers.operations import delete, read, write
-from ares.replica.facts import Pointed
-from ares.replica.hosting import BadElement, Hosting
+from ares.replica.configuration_state import BadElement, ConfigurationState
+from ares.replica.facts import ConfigurationRecord
 from ares.replica.replica import Replica
 from tests.protocol.world import World, servers
 
@@ -61,7 +61,7 @@ def put_by_hand(configuration: Configuration, number: int, to: tuple[str, ...] |
 @pytest.mark.parametrize("number", [2**53, FROZEN - 1, FROZEN, FROZEN + 1, NUMBER_LAST])
 @pytest.mark.parametrize("now_s", [0.0, NOW_S])
 def test_a_number_that_nobody_reaches_is_refused(number, now_s):
-    host = Hosting(ABD, 0, lambda: now_s)
+    host = ConfigurationState(ABD, 0, lambda: now_s)
     with pytest.raises(BadElement, match=f"the tag {number}.* is beyond {number_max(now_s)}"):
         host.put_data(put_of(ABD, Tag(number, 1)))
     assert host.describe().objects == 0
@@ -69,11 +69,11 @@ def test_a_number_that_nobody_reaches_is_refused(number, now_s):
 
 def test_who_puts_the_highest_number_is_exceeded_a_microsecond_later():
     clock = [NOW_S]
-    host = Hosting(ABD, 0, lambda: clock[0])
+    host = ConfigurationState(ABD, 0, lambda: clock[0])
     highest = number_max(NOW_S)
     assert highest > NUMBER_FLOOR
     host.put_data(put_of(ABD, Tag(highest, 2**64 - 1)))
-    other = Hosting(ABD, 0, lambda: clock[0])
+    other = ConfigurationState(ABD, 0, lambda: clock[0])
     with pytest.raises(BadElement):
         other.put_data(put_of(ABD, Tag(highest + 1, 1)))
     clock[0] += 1e-6
@@ -87,7 +87,7 @@ def test_a_million_writes_a_second_never_come_near():
 
 
 def test_without_a_clock_the_floor_is_taken():
-    host = Hosting(ABD, 0)
+    host = ConfigurationState(ABD, 0)
     host.put_data(put_of(ABD, Tag(NUMBER_FLOOR, 1)))
     host.put_data(put_of(ABD, Tag(NUMBER_FLOOR + 1, 1)))
 
@@ -98,7 +98,7 @@ def test_without_a_clock_the_floor_is_taken():
 )
 def test_a_length_that_the_data_cannot_have_is_refused(length, data):
     """A slow mover would wait for as many bytes."""
-    host = Hosting(EC, 2)
+    host = ConfigurationState(EC, 2)
     with pytest.raises(BadElement):
         host.put_data(put_of(EC, Tag(1, 1), 2, data, length))
     assert host.describe().objects == 0
@@ -106,7 +106,7 @@ def test_a_length_that_the_data_cannot_have_is_refused(length, data):
 
 @pytest.mark.parametrize(("length", "data"), [(DELETED, b""), (LEFT, b""), (0, b""), (12, b"four")])
 def test_a_length_that_the_data_can_have_is_taken(length, data):
-    host = Hosting(EC, 2)
+    host = ConfigurationState(EC, 2)
     host.put_data(put_of(EC, Tag(1, 1), 2, data, length))
     assert host.describe().objects == 1
 
@@ -121,7 +121,7 @@ def frozen():
     for server in MEMBERS:
         replica = Replica(server.id, server.identity, ABD, lambda: NOW_S, journaled=True)
         replica.begin_restoring()
-        replica.restore(Pointed(ABD, None, False), 1)
+        replica.restore(ConfigurationRecord(ABD, None, False), 1)
         replica.restore(put_of(ABD, Tag(FROZEN, 99)), 1)
         replica.restored()
         world.replicas[server.id] = replica

@@ -22,7 +22,7 @@ from ares.model.tag import Tag
 from ares.replica.replica import Replica
 from ares.server import users
 from ares.server.serving import run_server
-from ares.server.users import HALF_LIFE_S, Users
+from ares.server.users import HALF_LIFE_S, UsageCounts
 from tests.inproc.network import InprocConnections, InprocListener, InprocNetwork
 
 MEMBERS = [Server(f"s{number}", f"host:{number}", f"{number:032x}") for number in range(3)]
@@ -40,7 +40,9 @@ class World:
         self.replica = Replica("s0", MEMBERS[0].identity, INITIAL)
         self.replica.introduce(PHOTOS)
         self.now = 1000.0
-        self.users = Users(sites, self.replica.hosted, lambda: self.now, random.Random(1).random)
+        self.users = UsageCounts(
+            sites, self.replica.hosted, lambda: self.now, random.Random(1).random
+        )
 
     def ask(self, site, *messages):
         """Ask with each message alone; a batch would count as a whole."""

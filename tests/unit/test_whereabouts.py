@@ -11,15 +11,15 @@ import msgspec
 import pytest
 
 from ares.client.connect import USER_SERVICE, connections_of, manager_of
-from ares.client.whereabouts import DOMAINS_MAX, KnownDomains, Whereabouts, known_domains_path
-from ares.cluster.cluster_file import Plan, create
+from ares.client.domain_locator import DOMAINS_MAX, DomainLocator, KnownDomains, known_domains_path
+from ares.cluster.cluster_file import InitPlan, create
 from ares.consensus.local import LocalConsensus
 from ares.engine.session import Session
 from ares.model.configuration import SERVERS_MAX, Configuration, Server, Status, Successor
 from ares.model.identity import DEFAULT_DOMAIN, CallId, DomainName, ServerId
 from ares.model.messages import Ack, Finalize, Introduce, Located, Where, WriteConfig
 from ares.reconfig.locating import LOCATE_S, OTHERS_S, locate
-from ares.replica.facts import Pointed
+from ares.replica.facts import ConfigurationRecord
 from ares.replica.replica import Replica
 
 CALL = CallId(1)
@@ -80,7 +80,7 @@ def test_what_a_server_was_told_outlasts_it() -> None:
     request = Finalize(CALL, at(1).id)
     assert replica.room(request) > 0
     _, fact = replica.change(request, 1)
-    assert fact == Pointed(at(1), None, False, True)
+    assert fact == ConfigurationRecord(at(1), None, False, True)
     assert replica.room(request) == 0
     again = server(0, journaled=True)
     again.begin_restoring()
@@ -150,27 +150,29 @@ def ids(asked: list[Server]) -> list[str]:
 
 def test_servers_of_the_own_site_are_asked_then_those_that_had_it() -> None:
     known = KnownDomains()
-    whereabouts = Whereabouts(BOOK, [ServerId("s0"), ServerId("s5")], known)
+    whereabouts = DomainLocator(BOOK, [ServerId("s0"), ServerId("s5")], known)
     assert [ids(asked) for asked in whereabouts.of(PHOTOS)] == [["s0", "s5"]]
     whereabouts.remember([at(3, 5), C0])
     assert [ids(asked) for asked in whereabouts.of(PHOTOS)] == [["s0", "s5"], ["s6", "s7"]]
-    assert [ids(asked) for asked in Whereabouts(BOOK, list(BOOK)).of(PHOTOS)] == [
+    assert [ids(asked) for asked in DomainLocator(BOOK, list(BOOK)).of(PHOTOS)] == [
         list(BOOK)[:SERVERS_MAX],
         list(BOOK)[SERVERS_MAX:],
     ]
-    assert list(Whereabouts().of(PHOTOS)) == []
+    assert list(DomainLocator().of(PHOTOS)) == []
 
 
 def test_what_one_client_remembers_the_next_one_knows(tmp_path: Path) -> None:
     path = tmp_path / "new" / "domains.json"
-    Whereabouts(BOOK, (), KnownDomains(path)).remember([at(1)])
-    Whereabouts(BOOK, (), KnownDomains(path)).remember([at(0, 4).at(DomainName("films"), 0, C0.id)])
+    DomainLocator(BOOK, (), KnownDomains(path)).remember([at(1)])
+    DomainLocator(BOOK, (), KnownDomains(path)).remember(
+        [at(0, 4).at(DomainName("films"), 0, C0.id)]
+    )
     assert json.loads(path.read_bytes()) == {
         "photos": ["s0", "s1", "s2"],
         "films": ["s4", "s5", "s6"],
     }
     assert path.stat().st_mode & 0o777 == 0o600
-    assert [ids(asked) for asked in Whereabouts(BOOK, (), KnownDomains(path)).of(PHOTOS)] == [
+    assert [ids(asked) for asked in DomainLocator(BOOK, (), KnownDomains(path)).of(PHOTOS)] == [
         ["s0", "s1", "s2"]
     ]
     assert [entry.name for entry in path.parent.iterdir()] == ["domains.json"], (
@@ -212,8 +214,8 @@ def test_a_file_that_is_damaged_counts_as_empty_and_is_replaced(
 ) -> None:
     path = tmp_path / "domains.json"
     path.write_bytes(content)
-    assert list(Whereabouts(BOOK, (), KnownDomains(path)).of(PHOTOS)) == []
-    Whereabouts(BOOK, (), KnownDomains(path)).remember([at(0)])
+    assert list(DomainLocator(BOOK, (), KnownDomains(path)).of(PHOTOS)) == []
+    DomainLocator(BOOK, (), KnownDomains(path)).remember([at(0)])
     assert json.loads(path.read_bytes()) == {"photos": ["s0", "s1", "s2"]}
 
 
@@ -222,7 +224,7 @@ def test_a_forged_memory_makes_nobody_ask_servers_that_the_cluster_file_does_not
 ) -> None:
     path = tmp_path / "domains.json"
     path.write_text(json.dumps({"photos": ["s1", "evil:7000", "s1", ""]}))
-    assert [ids(asked) for asked in Whereabouts(BOOK, (), KnownDomains(path)).of(PHOTOS)] == [
+    assert [ids(asked) for asked in DomainLocator(BOOK, (), KnownDomains(path)).of(PHOTOS)] == [
         ["s1"]
     ]
 
@@ -231,11 +233,11 @@ def test_where_nothing_can_be_written_nothing_fails(tmp_path: Path) -> None:
     (tmp_path / "ares").write_text("a file where the directory should be")
     path = known_domains_path(C0.id, {"XDG_CACHE_HOME": str(tmp_path)})
     assert path == tmp_path / "ares" / f"domains-{C0.id.hex()}.json"
-    Whereabouts(BOOK, (), KnownDomains(path)).remember([at(0)])
+    DomainLocator(BOOK, (), KnownDomains(path)).remember([at(0)])
     os.mkfifo(tmp_path / "pipe")
-    assert list(Whereabouts(BOOK, (), KnownDomains(tmp_path / "pipe")).of(PHOTOS)) == []
+    assert list(DomainLocator(BOOK, (), KnownDomains(tmp_path / "pipe")).of(PHOTOS)) == []
     assert known_domains_path(C0.id, {"ARES_CACHE": "off"}) is None
-    assert list(Whereabouts(BOOK, (), KnownDomains(None)).of(PHOTOS)) == []
+    assert list(DomainLocator(BOOK, (), KnownDomains(None)).of(PHOTOS)) == []
 
 
 async def test_a_process_of_the_cluster_remembers_nothing_and_a_user_does(
@@ -245,7 +247,7 @@ async def test_a_process_of_the_cluster_remembers_nothing_and_a_user_does(
     monkeypatch.setenv("ARES_CACHE", str(tmp_path / "cache"))
     settings = create(
         tmp_path / "cluster",
-        Plan(servers=3, spares=3, sites=(("near", 3), ("far", 3)), base_port=0),
+        InitPlan(servers=3, spares=3, sites=(("near", 3), ("far", 3)), base_port=0),
     )
     placed = msgspec.structs.replace(
         settings.initial, domain=PHOTOS, index=1, cluster=settings.initial.id

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from ares.testing.verify.history import Event
 from ares.testing.verify.linearizability import check
-from ares.testing.verify.register import Register
+from ares.testing.verify.register import RegisterHistory
 from tests.verify.reference import is_linearizable
 
 from .histories import KINDS, atomic
@@ -143,14 +143,14 @@ def altered(change):
 
 
 def skipping_repeated_values(events):
-    repeated = Register(events).repeated
+    repeated = RegisterHistory(events).repeated
     return accepts(
         [event for event in events if event.operation != "read" or event.value not in repeated]
     )
 
 
 def distrusting_repeated_values(events):
-    return accepts(events) and not Register(events).repeated
+    return accepts(events) and not RegisterHistory(events).repeated
 
 
 @pytest.mark.parametrize(

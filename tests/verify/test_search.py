@@ -2,7 +2,7 @@
 
 from random import Random
 
-from ares.testing.verify.register import Register, zones_of
+from ares.testing.verify.register import RegisterHistory, zones_of
 from ares.testing.verify.search import Search
 
 from .large import large
@@ -10,7 +10,7 @@ from .making import d, r, w
 
 
 def states(events):
-    register = Register(events)
+    register = RegisterHistory(events)
     search = Search(register, zones_of(register))
     assert search.run(100_000)
     return search.states

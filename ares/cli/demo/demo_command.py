@@ -12,14 +12,14 @@ import typer
 from msgspec import structs
 
 from ares.cli.local.cluster_commands import START_TIMEOUT_S
-from ares.cli.options import Common
+from ares.cli.options import SharedOptions
 from ares.model.errors import AresError, BadInput
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
 
-    from ares.cli.demo.demo_story import Narrator, Story
+    from ares.cli.demo.demo_story import DemoStory, Narrator
     from ares.cli.local.supervisor import Supervisor
     from ares.cluster.settings import Settings
 
@@ -28,7 +28,7 @@ DEMO_MEMBERS = 3
 
 
 def demo(
-    common: Common,
+    common: SharedOptions,
     directory: Annotated[
         Path | None,
         typer.Option(
@@ -53,13 +53,13 @@ def demo(
     """
     from rich.console import Console
 
-    from ares.cli.demo.demo_story import Narrator, Story
+    from ares.cli.demo.demo_story import DemoStory, Narrator
     from ares.platform.loop import run
 
     if directory is not None and not directory.is_dir():
         raise BadInput(f"there is no directory {directory} to work in; nothing was started")
     narrator = Narrator(Console(quiet=bool(common.json), highlight=False))
-    story = Story(narrator, mib)
+    story = DemoStory(narrator, mib)
     begin = time.perf_counter()
     try:
         with (
@@ -85,10 +85,10 @@ def _cluster(
 ) -> "Iterator[tuple[Settings, Supervisor]]":
     """Make a cluster in a temporary directory and run the processes; remove both at the end."""
     from ares.cli.local.supervisor import Supervisor, members_of
-    from ares.cluster.cluster_file import Plan, create
+    from ares.cluster.cluster_file import InitPlan, create
 
     home = tempfile.TemporaryDirectory(prefix="ares-demo-", dir=directory)
-    settings = create(Path(home.name), Plan(DEMO_SERVERS, DEMO_MEMBERS, base_port=0))
+    settings = create(Path(home.name), InitPlan(DEMO_SERVERS, DEMO_MEMBERS, base_port=0))
     supervisor = Supervisor(settings.path)
     try:
         with narrator.step(
@@ -109,7 +109,7 @@ def _cluster(
             home.cleanup()
 
 
-def _summary(narrator: "Narrator", story: "Story", begin: float) -> dict[str, Any]:
+def _summary(narrator: "Narrator", story: "DemoStory", begin: float) -> dict[str, Any]:
     return {
         "seconds": round(time.perf_counter() - begin, 2),
         "operations": len(story.traffic.samples),

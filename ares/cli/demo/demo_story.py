@@ -24,7 +24,7 @@ from rich.table import Table
 from ares.cli.local.cluster_commands import START_TIMEOUT_S
 from ares.cli.local.supervisor import Supervisor, members_of
 from ares.cli.terminal import size
-from ares.client.connect import Connecting, connect
+from ares.client.connect import PendingConnection, connect
 from ares.client.local_copy import cache_directory
 from ares.client.manager import Manager
 from ares.client.store import ObjectStore
@@ -36,7 +36,7 @@ from ares.model.configuration import Configuration
 from ares.model.errors import AresError
 from ares.model.identity import ServerId
 from ares.reconfig.mover import Progress
-from ares.reconfig.reconfigure import Reconfigured
+from ares.reconfig.reconfigure import ReconfigurationResult
 from ares.tracing.export import to_file
 from ares.tracing.spans import Span
 from ares.tracing.tracer import Tracer
@@ -47,7 +47,7 @@ from ares.tracing.tree import Tree
 DEMO_REFRESH_S = 0.1
 
 
-class Step(Struct):
+class DemoStep(Struct):
     """A step under way. ``note``: text for a person. ``data``: the same for programs."""
 
     note: str = ""
@@ -68,9 +68,9 @@ class Narrator:
         self._live: Status | None = None
 
     @contextmanager
-    def step(self, title: str) -> Iterator[Step]:
+    def step(self, title: str) -> Iterator[DemoStep]:
         """Tell of a step and its end."""
-        step, begin = Step(), time.perf_counter()
+        step, begin = DemoStep(), time.perf_counter()
         number = len(self.steps) + 1
         ok = False
         self._title = title
@@ -146,7 +146,7 @@ DEMO_KEYS = 8
 DEMO_VALUE_BYTES = 1024
 
 
-class Sample(Struct, frozen=True, gc=False):
+class DemoOperation(Struct, frozen=True, gc=False):
     """An operation: ``kind`` is read or write."""
 
     phase: str
@@ -179,7 +179,7 @@ class DemoTraffic:
 
     def __init__(self) -> None:
         self.phase = "before"
-        self.samples: list[Sample] = []
+        self.samples: list[DemoOperation] = []
         self.failures: list[str] = []
         self.bytes = 0
         self._keys = [f"traffic/{number}" for number in range(DEMO_KEYS)]
@@ -264,7 +264,7 @@ class DemoTraffic:
         except AresError as error:
             self.failures.append(f"a {kind} failed: {error}")
             return None
-        self.samples.append(Sample(phase, kind, time.perf_counter() - begin))
+        self.samples.append(DemoOperation(phase, kind, time.perf_counter() - begin))
         return result
 
 
@@ -300,7 +300,7 @@ class DemoFailed(AresError):
     """A step of the demo did not have the required result."""
 
 
-class Story:
+class DemoStory:
     """The story, while the processes run. ``mib``: the size of the generated file."""
 
     def __init__(self, narrator: Narrator, mib: int) -> None:
@@ -417,7 +417,7 @@ class Story:
         """Read the largest object, and keep the trace of the read for `ares-cli trace`."""
         with self._step(f"read the {self._mib} MiB once more, with a trace") as step:
             spans: list[Span] = []
-            async with Connecting(
+            async with PendingConnection(
                 settings, Tracer(TracingSettings(exporter="console", parent=False), spans.extend)
             ) as manager:
                 value = await (await manager.domain(DEMO_DOMAIN)).read("files/random")
@@ -599,7 +599,7 @@ class Story:
             step.data = {"killed": everybody}
 
     @contextmanager
-    def _step(self, title: str, phase: str = "") -> Iterator[Step]:
+    def _step(self, title: str, phase: str = "") -> Iterator[DemoStep]:
         """Run a step, which fails if the traffic has failed at the step's end.
 
         ``phase``: the phase of the traffic that begins with the step.
@@ -680,7 +680,7 @@ def _digest(value: bytes) -> str:
     return hashlib.sha256(value).hexdigest()
 
 
-def _moved(result: Reconfigured) -> tuple[str, dict[str, Any]]:
+def _moved(result: ReconfigurationResult) -> tuple[str, dict[str, Any]]:
     """Return the result of a reconfiguration, for people and for programs.
 
     Raises :class:`DemoFailed` if another client's configuration won.

@@ -20,16 +20,16 @@ import typer
 from msgspec import structs
 
 from ares.cli.local_files import resolved
-from ares.cli.options import Common, say_which_core
+from ares.cli.options import SharedOptions, say_which_core
 from ares.cluster import home
 from ares.model.configuration import SERVERS_MAX
 from ares.model.errors import AresError, BadInput, DirectoryLost, NotAuthorized, Uncertain
 from ares.platform import loop
 
 if TYPE_CHECKING:
-    from ares.cli.local.supervisor import Member, Supervisor
+    from ares.cli.local.supervisor import SupervisedProcess, Supervisor
     from ares.client.manager import Manager
-    from ares.cluster.cluster_file import Plan
+    from ares.cluster.cluster_file import InitPlan
     from ares.cluster.settings import MemberSettings, ServerSettings, Settings
 
 SERVERS_DEFAULT = 5
@@ -80,7 +80,7 @@ Id = Annotated[
 
 
 def init(
-    common: Common,
+    common: SharedOptions,
     directory: Directory,
     servers: Annotated[
         int | None,
@@ -162,7 +162,7 @@ def init(
 
     DIR is made if needed; existing files are never overwritten.
     """
-    from ares.cluster.cluster_file import Plan, check_free, check_unused, create, free_base_port
+    from ares.cluster.cluster_file import InitPlan, check_free, check_unused, create, free_base_port
 
     endpoints = tuple(part.strip() for part in (etcd or "").split(",") if part.strip())
     members = (0 if endpoints else 3) if consensus is None else consensus
@@ -170,7 +170,7 @@ def init(
         raise BadInput(
             "--sites says how many servers there are: give no --servers; nothing was written"
         )
-    plan = Plan(
+    plan = InitPlan(
         servers or SERVERS_DEFAULT,
         members,
         dap,
@@ -208,7 +208,7 @@ def init(
 
 
 def _written(
-    settings: "Settings", plan: "Plan", directory: Path, base_port: int | None
+    settings: "Settings", plan: "InitPlan", directory: Path, base_port: int | None
 ) -> list[str]:
     """Return the new files and the next steps as text for a person."""
     from ares.cluster.cluster_file import BASE_PORT
@@ -259,7 +259,7 @@ def _written(
     return lines
 
 
-def _at_sites(plan: "Plan", sites: str) -> "Plan":
+def _at_sites(plan: "InitPlan", sites: str) -> "InitPlan":
     """Return the plan with the servers of ``NAME:N,...``. Raises :class:`BadInput`."""
     from ares.security.clients_file import CLIENT_NAME, CLIENT_NAME_EXPECTED
 
@@ -292,7 +292,7 @@ def _at_sites(plan: "Plan", sites: str) -> "Plan":
 
 
 def up(
-    common: Common,
+    common: SharedOptions,
     directory: Directory,
     detach: Annotated[
         bool,
@@ -380,14 +380,14 @@ def up(
 
 def _other_ports(directory: Path, settings: "Settings") -> str:
     """Return the advice for a cluster that never ran and finds used ports."""
-    from ares.cluster.cluster_file import Plan, is_free, other_ports
+    from ares.cluster.cluster_file import InitPlan, is_free, other_ports
     from ares.cluster.settings import split_address
 
     [first, *_] = settings.processes()
     host, _ = split_address(first.address)
     if not is_free(host, 0):  # another machine's: its free ports are not known here
         return ""
-    plan = Plan(len(settings.servers), len(settings.members), host=host)
+    plan = InitPlan(len(settings.servers), len(settings.members), host=host)
     return (
         ". No process of this cluster ever ran: end the process that listens there, or remove "
         f"{directory} and repeat `ares-cli init` with other ports. {other_ports(plan)}"
@@ -396,7 +396,7 @@ def _other_ports(directory: Path, settings: "Settings") -> str:
 
 def _ready_to_start(
     directory: Path, settings: "Settings", supervisor: "Supervisor", fresh: bool
-) -> "tuple[Settings, list[Member]]":
+) -> "tuple[Settings, list[SupervisedProcess]]":
     """Return the settings to start with, and the processes to start.
 
     A cluster that begins afresh gets renewed settings; otherwise ``settings`` are returned.
@@ -430,7 +430,7 @@ def _ready_to_start(
 
 
 def _show(
-    common: Common,
+    common: SharedOptions,
     settings: "Settings",
     pids: dict[str, int],
     started: list[str],
@@ -580,7 +580,7 @@ def _stay(supervisor: "Supervisor", stop: threading.Event, then: str) -> int:
     return 0
 
 
-def down(common: Common, directory: Directory) -> None:
+def down(common: SharedOptions, directory: Directory) -> None:
     """Stop the processes that `up` started; a later `up` goes on.
 
     Data kept in memory only (durability = "memory") is lost.
@@ -606,7 +606,7 @@ def down(common: Common, directory: Directory) -> None:
 
 
 def prepare(
-    common: Common,
+    common: SharedOptions,
     file: File,
     ids: Annotated[
         list[str],
@@ -754,7 +754,7 @@ def _rejoin(settings: "Settings", member: "MemberSettings") -> str:
 
 
 def server(
-    common: Common,
+    common: SharedOptions,
     file: File,
     id: Id,
     forget: Annotated[
@@ -774,7 +774,7 @@ def server(
     run_storage_server(file, id, forget)
 
 
-def consensus(common: Common, file: File, id: Id) -> None:
+def consensus(common: SharedOptions, file: File, id: Id) -> None:
     """Run one consensus member. Prints READY, the id and the address at the begin of service.
 
     Logs go to stderr; SIGTERM stops the process.

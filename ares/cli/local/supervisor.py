@@ -46,7 +46,7 @@ class NotStarted(AresError):
     """Processes could not be started; already started processes are stopped again."""
 
 
-class Member(Struct, frozen=True):
+class SupervisedProcess(Struct, frozen=True):
     """A process to run.
 
     ``kind``: the command of `ares-cli` to run; ``addresses``: the addresses to listen on.
@@ -83,7 +83,7 @@ class Supervisor:
         return pids
 
     def start(
-        self, members: list[Member], timeout_s: float, interrupted: Callable[[], bool]
+        self, members: list[SupervisedProcess], timeout_s: float, interrupted: Callable[[], bool]
     ) -> dict[str, int]:
         """Start ``members``, none of which runs; wait until all serve, and return their pids by id.
 
@@ -102,7 +102,7 @@ class Supervisor:
         return pids
 
     def start_what_can(
-        self, members: list[Member], timeout_s: float, interrupted: Callable[[], bool]
+        self, members: list[SupervisedProcess], timeout_s: float, interrupted: Callable[[], bool]
     ) -> tuple[dict[str, int], dict[str, str]]:
         """Start ``members``, none of which runs, and wait until each serves or is left out.
 
@@ -127,7 +127,7 @@ class Supervisor:
             raise
         return {id: self._children[id].pid for id in begun if id not in left_out}, left_out
 
-    def check_ports(self, members: list[Member], advice: str = "") -> None:
+    def check_ports(self, members: list[SupervisedProcess], advice: str = "") -> None:
         """Raise :class:`NotStarted`, with ``advice``, if a port of ``members`` is unusable."""
         if deaf := [f"{member.id}: {why}" for member in members if (why := _deaf(member))]:
             raise NotStarted(f"nothing was started: {'; '.join(deaf)}{advice}")
@@ -238,7 +238,7 @@ class Supervisor:
     def _command(self, kind: str, id: str) -> list[str]:
         return python("-m", "ares", kind, self._file, "--id", id)
 
-    def _spawn(self, member: Member) -> int:
+    def _spawn(self, member: SupervisedProcess) -> int:
         """Start a process; return the position in its log at which this run begins."""
         named = self._run / f"{member.id}.pid"
         named.unlink(missing_ok=True)  # of whatever type
@@ -300,22 +300,22 @@ class Supervisor:
         return f"{what}. The end of {self.log_path(id)}:\n{said}"
 
 
-def members_of(settings: Settings) -> list[Member]:
+def members_of(settings: Settings) -> list[SupervisedProcess]:
     """Return every process of a cluster, consensus members first."""
     consensus = [
-        Member(it.id, "consensus", tuple(filter(None, (it.address, it.raft, it.http))))
+        SupervisedProcess(it.id, "consensus", tuple(filter(None, (it.address, it.raft, it.http))))
         for it in settings.members.values()
     ]
     return [
         *consensus,
         *(
-            Member(it.id, "server", tuple(filter(None, (it.address, it.http))))
+            SupervisedProcess(it.id, "server", tuple(filter(None, (it.address, it.http))))
             for it in settings.servers.values()
         ),
     ]
 
 
-def _deaf(member: Member) -> str:
+def _deaf(member: SupervisedProcess) -> str:
     """Return the address where the process could not listen, and why; empty without an obstacle.
 
     The check comes before the start: without a disk, a failed start may cost the identity.

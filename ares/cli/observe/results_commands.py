@@ -9,7 +9,7 @@ import typer
 from msgspec import to_builtins
 
 from ares.cli.local_files import check_output, naming, telling_interruption, write_output
-from ares.cli.options import Common, say
+from ares.cli.options import SharedOptions, say
 from ares.cli.terminal import printable, progress_bar, size
 from ares.model.errors import BadInput
 
@@ -39,7 +39,7 @@ _RATE_COLUMN = "throughput_ops_s_per_client"
 
 
 def import_(
-    common: Common,
+    common: SharedOptions,
     directories: Directories,
     into: Annotated[
         Path,
@@ -154,7 +154,7 @@ def _flawed(what: str, flaws: "Flaws") -> list[str]:
 
 
 def summary(
-    common: Common,
+    common: SharedOptions,
     file: File,
     as_csv: Annotated[
         bool, typer.Option("--csv", help="All columns, as lines of comma-separated values.")
@@ -209,7 +209,7 @@ def _table(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def report(
-    common: Common,
+    common: SharedOptions,
     file: File,
     output: Annotated[
         Path,

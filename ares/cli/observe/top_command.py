@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ares.cli.local_files import telling_interruption
-from ares.cli.options import Common, say, with_manager
+from ares.cli.options import SharedOptions, say, with_manager
 from ares.model.errors import BadInput
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ SIGNALLED = 128
 
 
 def top(
-    common: Common,
+    common: SharedOptions,
     once: Annotated[
         bool,
         typer.Option(
@@ -70,7 +70,7 @@ def top(
         raise typer.Exit(status)
 
 
-async def _once(common: Common, watch: "TopWatch") -> int:
+async def _once(common: SharedOptions, watch: "TopWatch") -> int:
     from ares.cli.observe.top_view import COLUMNS_MIN, ROWS_MIN, lines
 
     looks = watch.looks()

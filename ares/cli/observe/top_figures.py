@@ -14,12 +14,18 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from ares.cli.observe.chains_seen import chains_seen
-from ares.cli.status_command import Known, Standing, is_of_file, outlook_of_files, standing_of
+from ares.cli.observe.observed_chains import chains_seen
+from ares.cli.status_command import (
+    DomainState,
+    KnownConfigurations,
+    is_of_file,
+    outlook_of_files,
+    standing_of,
+)
 from ares.cluster.sites import site_of
 from ares.model.configuration import Configuration
 from ares.model.identity import ConfigurationId, ServerId
-from ares.model.messages import Description, Durations, Hosted, ServerWork
+from ares.model.messages import ConfigurationReport, Description, Durations, ServerWork
 from ares.model.quorum import NO_ANSWER
 
 SLOW_SERVER_S = 0.02
@@ -48,7 +54,7 @@ class DatedAnswer(Struct, frozen=True):
     said: Description
 
 
-class HeardOf(Struct):
+class ObservedServer(Struct):
     """The last answers of one server, and the last report of the configurations held.
 
     ``silent_s``: seconds without an answer; 0 while the server answers.
@@ -56,7 +62,7 @@ class HeardOf(Struct):
 
     address: str
     answers: deque[DatedAnswer]
-    hosted: tuple[Hosted, ...] = ()
+    hosted: tuple[ConfigurationReport, ...] = ()
     silent_s: float = 0.0
     why: str = ""
 
@@ -86,21 +92,21 @@ class HeardOf(Struct):
         return last.uptime_s - first.uptime_s, first.work, last.work
 
 
-class ClusterSeen(Struct):
+class ObservedCluster(Struct):
     """The answers of all servers.
 
     ``begun``: for each target of a move, earlier moments with the number of objects at the target.
     ``sites``: the sites of the servers, where known.
     """
 
-    servers: dict[ServerId, HeardOf]
-    known: Known
+    servers: dict[ServerId, ObservedServer]
+    known: KnownConfigurations
     begun: dict[ConfigurationId, deque[tuple[float, int]]]
     now_s: float = 0.0
     sites: Mapping[ServerId, str] = {}
 
 
-def figures(seen: ClusterSeen) -> dict[str, Any]:
+def figures(seen: ObservedCluster) -> dict[str, Any]:
     """Return the parts of the tree from servers: operations, servers, domains, files, moves."""
     heard = seen.servers
     standings = standings_of(seen)
@@ -210,7 +216,7 @@ def _follows(later: Description, earlier: Description) -> bool:
     return later.uptime_s >= earlier.uptime_s and grown
 
 
-def standings_of(seen: ClusterSeen) -> list[Standing]:
+def standings_of(seen: ObservedCluster) -> list[DomainState]:
     """Return the standing of each known domain, `default` first."""
     described = {id: server.last for id, server in seen.servers.items()}
     identities = {id: said.identity for id, said in described.items() if said is not None}
@@ -277,7 +283,7 @@ def _latencies(
     return told
 
 
-def _reply_s(server: HeardOf) -> float | None:
+def _reply_s(server: ObservedServer) -> float | None:
     """Return the median reply time of a server.
 
     The first of several answers is left out: a connection was made for it.
@@ -287,7 +293,7 @@ def _reply_s(server: HeardOf) -> float | None:
     return median([answer.took_s for answer in server.answers][1:] or [server.answers[0].took_s])
 
 
-def _state(id: ServerId, server: HeardOf, waits: Mapping[ServerId, float | None]) -> str:
+def _state(id: ServerId, server: ObservedServer, waits: Mapping[ServerId, float | None]) -> str:
     said, own = server.last, waits[id]
     if said is None or own is None:
         return "silent"
@@ -301,7 +307,7 @@ def _state(id: ServerId, server: HeardOf, waits: Mapping[ServerId, float | None]
 
 def _server(
     id: ServerId,
-    server: HeardOf,
+    server: ObservedServer,
     found: "tuple[float, ServerWork, ServerWork] | None",
     waits: Mapping[ServerId, float | None],
 ) -> dict[str, Any]:
@@ -336,7 +342,9 @@ def _server(
     }
 
 
-def _held(configuration: Configuration, servers: Iterable[HeardOf]) -> list[Hosted]:
+def _held(
+    configuration: Configuration, servers: Iterable[ObservedServer]
+) -> list[ConfigurationReport]:
     """Return the reports of the servers that hold ``configuration``, the most objects first."""
     held = [
         hosted
@@ -347,7 +355,7 @@ def _held(configuration: Configuration, servers: Iterable[HeardOf]) -> list[Host
     return sorted(held, key=lambda hosted: -hosted.objects)
 
 
-def _domain(standing: Standing, servers: Iterable[HeardOf]) -> dict[str, Any]:
+def _domain(standing: DomainState, servers: Iterable[ObservedServer]) -> dict[str, Any]:
     """Return the figures of a domain.
 
     ``objects``: the largest number on any server, or the entries of a log; ``bytes``: the sum over
@@ -374,7 +382,7 @@ def _domain(standing: Standing, servers: Iterable[HeardOf]) -> dict[str, Any]:
     }
 
 
-def _move(standing: Standing, seen: ClusterSeen) -> dict[str, Any]:
+def _move(standing: DomainState, seen: ObservedCluster) -> dict[str, Any]:
     """Return the progress of a move. ``remaining_s`` is None if no objects arrive."""
     source, target = standing.active[0], standing.active[-1]
     total, moved = (
@@ -397,7 +405,7 @@ def _move(standing: Standing, seen: ClusterSeen) -> dict[str, Any]:
     }
 
 
-def moved_of(standing: Standing, seen: ClusterSeen) -> int:
+def moved_of(standing: DomainState, seen: ObservedCluster) -> int:
     """Return the number of objects that a quorum of the target has.
 
     For a log: the number of older entries that all servers of the last chain have.
@@ -408,7 +416,7 @@ def moved_of(standing: Standing, seen: ClusterSeen) -> int:
     )
 
 
-def objects_of(configuration: Configuration, servers: int, seen: ClusterSeen) -> int:
+def objects_of(configuration: Configuration, servers: int, seen: ObservedCluster) -> int:
     """Return the largest number of objects that at least ``servers`` servers hold."""
     held = _held(configuration, seen.servers.values())
     return held[servers - 1].objects if len(held) >= servers else 0

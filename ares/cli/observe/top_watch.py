@@ -13,15 +13,20 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from ares.cli.observe.top_figures import (
-    ClusterSeen,
     DatedAnswer,
-    HeardOf,
+    ObservedCluster,
+    ObservedServer,
     figures,
     is_credible,
     moved_of,
     standings_of,
 )
-from ares.cli.status_command import Known, autopilot_sentence, consensus_outlook, members_of
+from ares.cli.status_command import (
+    KnownConfigurations,
+    autopilot_sentence,
+    consensus_outlook,
+    members_of,
+)
 from ares.cluster.sites import labels_of
 from ares.model.configuration import Server
 from ares.model.errors import AresError, NotAuthorized
@@ -57,7 +62,7 @@ class TopWatch:
         self._settings = settings
         self._interval_s = interval_s
         self._window_s = max(WINDOW_S, 2 * interval_s) + interval_s / 2
-        self._seen = ClusterSeen({}, Known(), {}, sites=labels_of(settings))
+        self._seen = ObservedCluster({}, KnownConfigurations(), {}, sites=labels_of(settings))
         self._seen.known.note(manager.configuration, manager.configuration.index == 0)
         self._servers = settings.book()
         self._members: list[ConsensusDescription] = []
@@ -104,7 +109,7 @@ class TopWatch:
 
     async def _ask(self, server: Server) -> None:
         begun_s = monotonic()
-        heard = self._seen.servers.setdefault(server.id, HeardOf(server.address, deque()))
+        heard = self._seen.servers.setdefault(server.id, ObservedServer(server.address, deque()))
         self._asked_s.setdefault(server.id, begun_s)
         brief = begun_s < self._holding_due_s.get(server.id, 0.0)
         try:

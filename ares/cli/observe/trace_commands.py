@@ -8,7 +8,7 @@ import typer
 
 from ares.cli.local_files import STANDARD_STREAM
 from ares.cli.object_commands import Domain, Input, Key, read_input
-from ares.cli.options import Common
+from ares.cli.options import SharedOptions
 from ares.model.errors import AresError, BadInput
 from ares.model.identity import DEFAULT_DOMAIN
 from ares.platform import loop
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 TRACES_SHOWN = 20
 
 
-def read(common: Common, key: Key, domain: Domain = DEFAULT_DOMAIN) -> None:
+def read(common: SharedOptions, key: Key, domain: Domain = DEFAULT_DOMAIN) -> None:
     """Read the object KEY, and show where the time went. Its value is not printed."""
     _traced(common, domain, lambda store: store.read(key))
 
 
 def write(
-    common: Common,
+    common: SharedOptions,
     key: Key,
     file: Input = STANDARD_STREAM,
     domain: Domain = DEFAULT_DOMAIN,
@@ -37,7 +37,7 @@ def write(
 
 
 def show(
-    common: Common,
+    common: SharedOptions,
     files: Annotated[
         list[Path],
         typer.Argument(
@@ -84,9 +84,11 @@ def show(
         )
 
 
-def _traced(common: Common, domain: str, use: "Callable[[ObjectStore], Awaitable[object]]") -> None:
+def _traced(
+    common: SharedOptions, domain: str, use: "Callable[[ObjectStore], Awaitable[object]]"
+) -> None:
     """Run the operation and show its time by phase, also after a failure."""
-    from ares.client.connect import Connecting
+    from ares.client.connect import PendingConnection
     from ares.cluster.tables import TracingSettings
     from ares.tracing.tracer import Tracer
 
@@ -96,7 +98,7 @@ def _traced(common: Common, domain: str, use: "Callable[[ObjectStore], Awaitable
     tracer = Tracer(TracingSettings(exporter="console", parent=False), spans.extend)
 
     async def work() -> None:
-        async with Connecting(settings, tracer) as manager:
+        async with PendingConnection(settings, tracer) as manager:
             try:
                 await use(await manager.domain(domain))
             except AresError as error:
@@ -112,7 +114,7 @@ def _traced(common: Common, domain: str, use: "Callable[[ObjectStore], Awaitable
         raise failed[0]
 
 
-def _print(common: Common, traces: "list[list[Span]]") -> None:
+def _print(common: SharedOptions, traces: "list[list[Span]]") -> None:
     """Print the traces; with --json, a list of spans for each trace."""
     from ares.tracing.export import as_otlp
     from ares.tracing.tree import TREE_LEGEND, Tree

@@ -41,7 +41,7 @@ from pysyncobj.monotonic import monotonic
 
 from ares.cluster.tables import BEAT_S_DEFAULT
 from ares.consensus.raft.directory import Dump, Entry, MemberDirectory
-from ares.consensus.raft.transport import Transport
+from ares.consensus.raft.transport import RaftTransport
 from ares.model.decision import Decision, DecisionTable
 from ares.model.errors import BadInput
 
@@ -144,7 +144,7 @@ class ReplicatedTable(SyncObj):  # type: ignore[misc]
         self._voted_in: dict[str, int] = {}
         self._dumped = SERIALIZER_STATE.NOT_SERIALIZING
         super().__init__(
-            address, others, self._settings(address, password, beat_s), transportClass=Transport
+            address, others, self._settings(address, password, beat_s), transportClass=RaftTransport
         )
         self.addOnTickCallback(self._make_own_entries_durable)
         self.addOnTickCallback(self._elect_soon)

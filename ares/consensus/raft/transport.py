@@ -42,7 +42,7 @@ _RANDOM_KEY_BYTES = 32
 _log = logging.getLogger(__name__)
 
 
-class Transport(TCPTransport):  # type: ignore[misc]
+class RaftTransport(TCPTransport):  # type: ignore[misc]
     """A transport made by PySyncObj, with the SyncObj, a ReplicatedTable.
 
     All methods run in PySyncObj's thread.

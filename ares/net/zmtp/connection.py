@@ -12,11 +12,11 @@ from ares.model.codec import Frame
 from ares.net.zmtp.frames import (
     MECHANISM_AT,
     SCRATCH_BYTES,
+    FrameParser,
     Handshake,
-    Incoming,
     NotAdmitted,
     NotZmtp,
-    Null,
+    NullHandshake,
     head,
     wire,
 )
@@ -31,7 +31,7 @@ UNSENT_BYTES = 1024 * 1024
 """Unsent bytes above which the peer counts as slow."""
 
 _NOWHERE = memoryview(bytearray())
-_NOTHING = Null(b"")
+_NOTHING = NullHandshake(b"")
 
 
 def scratch() -> memoryview:
@@ -91,7 +91,7 @@ class ZmtpConnection(asyncio.BufferedProtocol):
         self.shaken = False
         self.ready = False
         self.trouble: NotZmtp | None = None
-        self._incoming = Incoming(kind, scratch, handshake)
+        self._incoming = FrameParser(kind, scratch, handshake)
         self._made, self._met, self._receive, self._lost = events[:4]
         self._taken, self._holds, self._quick = events[4:]
         self._careful = careful
@@ -198,7 +198,7 @@ class ZmtpConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport, self.ready = None, False
-        self._incoming = Incoming(
+        self._incoming = FrameParser(
             b"", _NOWHERE, _NOTHING
         )  # the bytes that came must not stay as long as the connection is referenced
         self._account(0)
@@ -208,7 +208,7 @@ class ZmtpConnection(asyncio.BufferedProtocol):
 
     @property
     def progress(self) -> int:
-        """Return :attr:`ares.net.zmtp.frames.Incoming.progress`."""
+        """Return :attr:`ares.net.zmtp.frames.FrameParser.progress`."""
         return self._incoming.progress
 
     @property

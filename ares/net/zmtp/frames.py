@@ -135,7 +135,7 @@ class Handshake(ABC):
         """
 
 
-class Null(Handshake):
+class NullHandshake(Handshake):
     """The handshake of a socket of this ``kind``, at ``site``, in a cluster without keys."""
 
     mechanism = b"NULL"
@@ -255,7 +255,7 @@ def wire(frames: Sequence[Frame]) -> Iterator[bytes]:
         yield frame
 
 
-class Blank:
+class BlankMemory:
     """Memory for ``size`` bytes, more than 1, undefined until filled through ``view``.
 
     Afterwards :meth:`bytes` returns the fixed bytes. A bytearray begins with a pass over memory for
@@ -278,7 +278,7 @@ class Blank:
         return self._bytes
 
 
-class Incoming:
+class FrameParser:
     """The parser of a connection's bytes.
 
     First :meth:`room` to read into, and at once :meth:`filled`, which returns the complete
@@ -308,7 +308,7 @@ class Incoming:
         self._greeted = False
         self._rest: bytes | memoryview = b""
         self.plain = False
-        self.large: Blank | None = None
+        self.large: BlankMemory | None = None
         self._large_at = 0
         self._more = False
         self._frames: list[Frame] = []
@@ -422,7 +422,7 @@ class Incoming:
                 if size <= LARGE_FRAME_BYTES_MIN or flags & COMMAND_FLAG:
                     break
                 large, self._large_at, self._more = (
-                    Blank(size),
+                    BlankMemory(size),
                     have - body,
                     bool(flags & MORE_FLAG),
                 )
@@ -452,7 +452,7 @@ class Incoming:
                 f"a frame of {size} bytes in a message that has {self._message_bytes} already"
             )
 
-    def _end_large(self, large: Blank, messages: list[list[Frame]]) -> None:
+    def _end_large(self, large: BlankMemory, messages: list[list[Frame]]) -> None:
         self.large = None
         if self.cipher is None:
             frame = large.bytes()

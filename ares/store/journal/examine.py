@@ -32,7 +32,7 @@ from ares.store.journal.format import (
     metadata_bytes,
     parse_frame,
 )
-from ares.store.port import Key, Verdict
+from ares.store.port import ExaminationResult, Key
 
 EXAMINE_WINDOW_BYTES = 1024 * 1024
 """Bytes read at a time."""
@@ -129,18 +129,18 @@ class SegmentExamination:
         self._damaged: dict[Key, None] = {}
         self._readable: set[Key] = set()
 
-    def run(self, pace: Pace) -> Verdict:
+    def run(self, pace: Pace) -> ExaminationResult:
         try:
             descriptor = self._disk.open_past_cache(self._path)
         except FileNotFoundError:
-            return Verdict(False)
+            return ExaminationResult(False)
         try:
             self._windows = _Windows(self._disk, descriptor, self._end, pace)
             return self._verdict()
         finally:
             self._disk.close(descriptor)
 
-    def _verdict(self) -> Verdict:
+    def _verdict(self) -> ExaminationResult:
         head = b"".join(encode_head(self._head))
         at, sequence = len(head), self._head.first
         with contextlib.suppress(OSError):
@@ -155,7 +155,7 @@ class SegmentExamination:
             self._look(frame, at)
             at, sequence = at + frame.end, frame.sequence + 1
         readable = frozenset(self._readable) if self._windows.failed else None
-        return Verdict(self._whole and not self._damaged, tuple(self._damaged), readable)
+        return ExaminationResult(self._whole and not self._damaged, tuple(self._damaged), readable)
 
     def _frame(self, at: int) -> Frame | None:
         """Return the frame at ``at``, as if the segment began with it."""

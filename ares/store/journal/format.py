@@ -33,7 +33,7 @@ from ares.model.errors import AresError
 from ares.model.identity import ConfigurationId, ObjectName
 from ares.model.messages import ELEMENT_PARTS_MAX, Element, Message, PutData
 from ares.model.tag import Tag
-from ares.replica.facts import Pointed, TagsTrimmed
+from ares.replica.facts import ConfigurationRecord, TagsTrimmed
 from ares.store.port import Stored
 
 JOURNAL_FORMAT = 1
@@ -126,7 +126,7 @@ class _EarlierPut(Message, frozen=True, tag=3):
 
 
 class _EarlierBatch(Struct, frozen=True, array_like=True):
-    facts: list[_EarlierPut | Pointed | TagsTrimmed]
+    facts: list[_EarlierPut | ConfigurationRecord | TagsTrimmed]
     discarded: tuple[int, ...] = ()
 
 

@@ -151,7 +151,7 @@ def create_segment(
 ) -> tuple[Segment, list[Buffer]]:
     """Create an unwritten segment with ``room`` bytes for batches, and its first frame, ``head``.
 
-    The frame must be written first. The segment gets its name from :class:`Work`. Raises OSError;
+    The frame must be written first. The segment gets its name from :class:`CommitWork`. Raises OSError;
     no file is left in this case.
     """
     frame = encode_head(head)
@@ -175,7 +175,7 @@ def create_segment(
     ), frame
 
 
-class Anchored(NamedTuple):
+class AnchorRecord(NamedTuple):
     """The last segment's number and length; 0 and 0 before the first segment."""
 
     number: int
@@ -202,7 +202,7 @@ class Anchor:
         self._note = directory / f"{NOTE_PREFIX}{self._owner.hex()}"
         self._noted = False
 
-    def read(self) -> Anchored | None:
+    def read(self) -> AnchorRecord | None:
         """Return the anchor's content.
 
         None if no anchor ever existed, or the anchor is of an earlier life under another identity.
@@ -233,7 +233,7 @@ class Anchor:
             return None
         self._turn, _, number, size = newest
         self._descriptor = descriptor
-        return Anchored(number, size)
+        return AnchorRecord(number, size)
 
     def hold(self) -> bool:
         """Make the anchor and its note if missing; return False when the disk has no room for them.
@@ -317,7 +317,7 @@ class BegunSegment(NamedTuple):
     head: list[Buffer]
 
 
-class Work:
+class CommitWork:
     """The work of a commit: ``steps``, in order; :meth:`run` it where waiting is allowed.
 
     ``discarded``: files to remove once the commit is durable. ``ahead``: take room up to this end

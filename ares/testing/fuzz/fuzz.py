@@ -23,7 +23,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from ares.cluster.cluster_file import Plan, create
+from ares.cluster.cluster_file import InitPlan, create
 from ares.cluster.settings import Settings
 from ares.model.configuration import Configuration, Server
 from ares.model.identity import CallId, ServerId
@@ -38,8 +38,8 @@ from ares.model.messages import (
 from ares.net.libzmq import ZmqConnections
 from ares.platform.loop import run
 from ares.security.keys import SecretKey, keyed
-from ares.testing.fuzz.fuzz_attacks import FUZZED_LOG, Attacker, Mint
-from ares.testing.torture.cluster import Cluster
+from ares.testing.fuzz.fuzz_attacks import FUZZED_LOG, Attacker, BatchMaker
+from ares.testing.torture.cluster import TortureCluster
 
 ATTACKS_AT_ONCE = 8
 WARM_UP_SHARE = 0.05
@@ -218,7 +218,7 @@ async def _throw(
     for number in range(ATTACKS_AT_ONCE):
         chance = random.Random(f"{seed} {number}")
         attackers.append(
-            Attacker(target.address, chance, Mint(chance, known, log), bool(target.key))
+            Attacker(target.address, chance, BatchMaker(chance, known, log), bool(target.key))
         )
     results = await asyncio.gather(
         *(attacker.attack(frames // ATTACKS_AT_ONCE + 1) for attacker in attackers),
@@ -252,7 +252,7 @@ def _settled(target: FuzzTarget, descriptors_max: int) -> ProcessSize:
     return now
 
 
-def targets(settings: Settings, cluster: Cluster) -> list[FuzzTarget]:
+def targets(settings: Settings, cluster: TortureCluster) -> list[FuzzTarget]:
     """Return the servers and consensus members of the running cluster."""
     security = settings.security
     client = None if security is None else security.client_key(settings.client.key)
@@ -277,7 +277,7 @@ def fuzz_processes(
 async def _fuzz_processes(
     settings: Settings, frames: int, seed: int, strangers: int
 ) -> list[PortReport]:
-    cluster = Cluster(settings, None)
+    cluster = TortureCluster(settings, None)
     try:
         await cluster.start()
         outcomes = []
@@ -296,7 +296,9 @@ def fuzz_clusters(directory: Path, frames: int, seed: int) -> list[PortReport]:
     """Attack a server and a consensus member with half the frames each; few frames with keys."""
     outcomes: list[PortReport] = []
     for security, share in (("none", 0.5), ("curve", SECURED_SHARE)):
-        plan = Plan(1, 1, base_port=0, security=security, allow_no_faults=True, durability="memory")
+        plan = InitPlan(
+            1, 1, base_port=0, security=security, allow_no_faults=True, durability="memory"
+        )
         outcomes += fuzz_processes(create(directory / security, plan), round(frames * share), seed)
     return outcomes
 

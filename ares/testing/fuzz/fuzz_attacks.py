@@ -124,7 +124,7 @@ _MESSAGE_KINDS = [
 ]
 
 
-class Mint:
+class BatchMaker:
     """A maker of random batches; a batch is a list of frames.
 
     ``known``: the id of a served configuration, to pass the server's first check. ``log``: a chain
@@ -339,7 +339,9 @@ class Attacker:
     counts the frames thrown, by attack.
     """
 
-    def __init__(self, address: str, chance: random.Random, mint: Mint, secured: bool) -> None:
+    def __init__(
+        self, address: str, chance: random.Random, mint: BatchMaker, secured: bool
+    ) -> None:
         self._host, _, port = address.rpartition(":")
         self._port = int(port)
         self._chance = chance

@@ -17,7 +17,7 @@ from ares.consensus.remote import RemoteConsensus
 from ares.model.configuration import Configuration
 from ares.model.errors import ConsensusUnavailable
 from ares.model.identity import ClientId, DomainName, ServerId
-from ares.testing.kills.storm import ForkedProcesses, Storm, StormLimits, Toll, end
+from ares.testing.kills.storm import ForkedProcesses, Storm, StormCounts, StormLimits, end
 
 PROPOSERS = 4
 DOMAINS = 3
@@ -45,7 +45,7 @@ class MembersReport(Struct, frozen=True):
     """
 
     seconds: float
-    toll: Toll
+    toll: StormCounts
     proposals: int
     unanswered: int
     decisions: int
@@ -53,7 +53,7 @@ class MembersReport(Struct, frozen=True):
     findings: list[str]
 
 
-class Decisions:
+class ProposerDecisions:
     """The decisions in proposers' answers; ``findings``: contradictions among them."""
 
     def __init__(self) -> None:
@@ -96,7 +96,7 @@ class MembersRun:
         self._limits = limits
         self._chance = Random(f"{seed} kills of members")
         self._processes = ForkedProcesses(settings, compact_after)
-        self._decisions = Decisions()
+        self._decisions = ProposerDecisions()
         self._unanswered = 0
         self._checked = 0
 

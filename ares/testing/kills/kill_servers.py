@@ -21,8 +21,8 @@ from ares.model.errors import AresError, ConfigurationRefused
 from ares.model.identity import CallId, ServerId
 from ares.model.messages import AnyMessage, Describe, Description, GetData
 from ares.reconfig.view import Switches
-from ares.testing.kills.storm import ForkedProcesses, Storm, StormLimits, Toll, end
-from ares.testing.promises import Promises, Witness
+from ares.testing.kills.storm import ForkedProcesses, Storm, StormCounts, StormLimits, end
+from ares.testing.promises import Promises, PromiseWitness
 from ares.testing.torture.clients import RecordedClient
 from ares.testing.torture.nemesis import random_wish
 from ares.testing.torture.records import Record
@@ -67,7 +67,7 @@ class ServersReport(Struct, frozen=True):
     """
 
     seconds: float
-    toll: Toll
+    toll: StormCounts
     operations: KeeperTally
     replies: int
     checked: int
@@ -183,8 +183,8 @@ class ServersRun:
         )
 
     def _client(self) -> Manager:
-        def connect() -> Witness:
-            return Witness(connections_of(self._settings), self._promises)
+        def connect() -> PromiseWitness:
+            return PromiseWitness(connections_of(self._settings), self._promises)
 
         return manager_of(self._settings, connect, consensus_of(self._settings), Switches())
 

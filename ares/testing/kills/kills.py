@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from ares.cluster.cluster_file import Durability, Plan, create
+from ares.cluster.cluster_file import Durability, InitPlan, create
 from ares.platform.loop import run
 from ares.testing.kills.kill_members import MembersReport, MembersRun
 from ares.testing.kills.kill_servers import ServersReport, ServersRun
@@ -27,13 +27,13 @@ def kill_servers(
     directory: Path, limits: StormLimits, servers: int, seed: int, durability: Durability = "fsync"
 ) -> ServersReport:
     """Make a cluster in ``directory`` and kill its servers under load."""
-    settings = create(directory, Plan(servers, consensus=1, base_port=0, durability=durability))
+    settings = create(directory, InitPlan(servers, consensus=1, base_port=0, durability=durability))
     return run(ServersRun(settings, limits, seed).perform())
 
 
 def kill_members(directory: Path, limits: StormLimits, members: int, seed: int) -> MembersReport:
     """Make a cluster in ``directory`` and kill its consensus members while clients propose."""
-    settings = create(directory, Plan(servers=3, consensus=members, base_port=0))
+    settings = create(directory, InitPlan(servers=3, consensus=members, base_port=0))
     return run(MembersRun(settings, limits, seed, DUMP_AFTER_ENTRIES).perform())
 
 

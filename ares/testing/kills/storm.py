@@ -37,7 +37,7 @@ _PRELOADED = [
     "ares.server.process",
     "ares.autopilot.pilot",
     "ares.consensus.member_host",
-    "ares.store.journal.log",
+    "ares.store.journal.segment_journal",
     "ares.server.serving",
     "ares.server.storage_server",
     "ares.testing.kills.kill_members",
@@ -53,7 +53,7 @@ class StormLimits(Struct, frozen=True):
     seconds: float = math.inf
 
 
-class Toll(Struct):
+class StormCounts(Struct):
     """Counts of a storm.
 
     ``starting``: kills of a starting process. ``all_at_once``: rounds that killed all processes.
@@ -179,7 +179,7 @@ class Storm:
         rest: Callable[[], Awaitable[None]],
         audit: Callable[[ServerId], Awaitable[list[str]]],
     ) -> None:
-        self.toll = Toll()
+        self.toll = StormCounts()
         self.findings: list[str] = []
         self._processes = processes
         self._ids = list(ids)

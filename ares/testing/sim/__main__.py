@@ -11,9 +11,9 @@ import multiprocessing
 import sys
 import time
 
-from ares.testing.sim.of_logs.log_plan import LogPlan
 from ares.testing.sim.plan import SimPlan
 from ares.testing.sim.run import ALL_SCENARIOS, Named, drawn, quiet, run_many, run_plan, shrink
+from ares.testing.sim.shared_log.log_plan import LogPlan
 
 STORY_LINES = 120
 FAILING_SEEDS_MAX = 20

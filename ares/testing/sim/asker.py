@@ -9,10 +9,10 @@ from ares.model.codec import decode_replies, encode
 from ares.model.configuration import Configuration
 from ares.model.errors import AresError
 from ares.model.identity import ServerId
-from ares.model.messages import Bring, Element
+from ares.model.messages import Element, PullElement
 from ares.registers.repair import bring_element
 from ares.testing.sim.simulated_server import SimServer
-from ares.testing.sim.world import World
+from ares.testing.sim.world import SimWorld
 
 ASKER_TICK_S = 0.1
 ASKER_PATIENCE_S = 30.0
@@ -32,7 +32,7 @@ Post = Callable[[str, str, list[bytes]], None]
 class Asker:
     """The client side of ``server``. ``name``: the name of this client."""
 
-    def __init__(self, world: World, post: Post, server: SimServer, what: str = "asker") -> None:
+    def __init__(self, world: SimWorld, post: Post, server: SimServer, what: str = "asker") -> None:
         self.name = f"{server.name}'s {what}"
         self._world = world
         self._post = post
@@ -41,9 +41,12 @@ class Asker:
         self._ticking = False
 
     def fetch(
-        self, request: Bring, target: Configuration, done: Callable[[Element | None, str], None]
+        self,
+        request: PullElement,
+        target: Configuration,
+        done: Callable[[Element | None, str], None],
     ) -> None:
-        """Fetch an element, as :data:`ares.server.bringing.Fetch` says."""
+        """Fetch an element, as :data:`ares.server.element_puller.Fetch` says."""
         own = self._server.replica.server
         self.ask(
             bring_element(request, target, own),

@@ -15,14 +15,14 @@ from typing import Literal
 import msgspec
 from msgspec import Struct, field
 
-from ares.dap.primitives import Found
+from ares.dap.primitives import DataResult
 from ares.engine.effects import Operation
 from ares.fragment.block import (
     BLOCK_NAMES,
     GENESIS_NAMES,
     BlockIds,
     Genesis,
-    Part,
+    KnownBlock,
     block_name,
     decode_block,
     decode_genesis,
@@ -39,10 +39,10 @@ from ares.model.identity import ObjectName
 from ares.model.tag import TAG_ZERO, Tag
 from ares.model.value import TOMBSTONE, WITHHELD, Answered, Value
 from ares.reconfig.view import View
-from ares.registers.coverable import Covered
+from ares.registers.coverable import CoverableResult
 from ares.testing.sim.invariants import PromiseBroken
-from ares.testing.sim.plan import ATOMIC_FILE, Change, SimStep
-from ares.testing.sim.world import World
+from ares.testing.sim.plan import ATOMIC_FILE, ContentChange, SimStep
+from ares.testing.sim.world import SimWorld
 from ares.testing.verify.history import Event, Pair
 
 FILE_SIZES = Sizes(64, 256, 1024)
@@ -239,14 +239,14 @@ class Recorder(Blocks):
     """The blocks of a domain; every operation on them is recorded in ``operation``."""
 
     def __init__(
-        self, view: View, operation: FileOperation, chronicle: FileChronicle, world: World
+        self, view: View, operation: FileOperation, chronicle: FileChronicle, world: SimWorld
     ) -> None:
         super().__init__(view)
         self._operation = operation
         self._chronicle = chronicle
         self._world = world
 
-    def read(self, name: ObjectName, held: Tag | None = None) -> Operation[Found]:
+    def read(self, name: ObjectName, held: Tag | None = None) -> Operation[DataResult]:
         begun = self._begin(name, False, None, None)
         found = yield from super().read(name, held)
         self._end(begun, found.tag, found.value)
@@ -266,7 +266,7 @@ class Recorder(Blocks):
         *,
         number: int = 0,
         beside: ObjectName | None = None,
-    ) -> Operation[Covered]:
+    ) -> Operation[CoverableResult]:
         begun = self._begin(name, True, value, version)
         covered = yield from super().write(name, value, version, number=number, beside=beside)
         if covered.changed:
@@ -307,23 +307,23 @@ class FileCopy(Struct, frozen=True):
 
     state: FileState
     content: bytes
-    blocks: dict[Part, bytes]
+    blocks: dict[KnownBlock, bytes]
 
 
 class BlockSink(Sink):
     """A sink that keeps the blocks, and wants the blocks not known ``before``."""
 
-    def __init__(self, before: dict[Part, bytes]) -> None:
-        self.blocks: list[tuple[Part, bytes]] = []
+    def __init__(self, before: dict[KnownBlock, bytes]) -> None:
+        self.blocks: list[tuple[KnownBlock, bytes]] = []
         self._before = before
 
     def begin(self, expected_bytes: int) -> None:
         self.blocks.clear()
 
-    def wanted(self, part: Part) -> bool:
+    def wanted(self, part: KnownBlock) -> bool:
         return part not in self._before
 
-    def take(self, part: Part, data: memoryview | None) -> None:
+    def take(self, part: KnownBlock, data: memoryview | None) -> None:
         self.blocks.append((part, self._before[part] if data is None else bytes(data)))
 
 
@@ -331,7 +331,7 @@ class Files:
     """The files of the client ``name``; ``number`` makes the client's blocks and tokens unique."""
 
     def __init__(
-        self, name: str, number: int, view: View, world: World, chronicle: FileChronicle
+        self, name: str, number: int, view: View, world: SimWorld, chronicle: FileChronicle
     ) -> None:
         self._name = name
         self._number = number
@@ -449,7 +449,7 @@ def _seconds(now: float) -> int:
     return EPOCH_S + int(now * SECONDS_PER_S)
 
 
-def apply(change: Change, content: bytes, new: Callable[[int], bytes]) -> bytes:
+def apply(change: ContentChange, content: bytes, new: Callable[[int], bytes]) -> bytes:
     """Return the changed content; ``new(count)`` gives tokens never written before."""
     start = int(change.at * (len(content) // TOKEN_BYTES)) * TOKEN_BYTES
     stop = start + change.tokens * TOKEN_BYTES

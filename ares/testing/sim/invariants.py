@@ -6,7 +6,7 @@ See docs/protocol.md, Invariants.
 from collections.abc import Sequence
 
 from ares.dap.coding import Parts, coding_for
-from ares.dap.list import capacity
+from ares.dap.version_list import capacity
 from ares.model.configuration import Configuration, Status, Successor
 from ares.model.element import intact, is_hollow
 from ares.model.errors import AresError
@@ -15,20 +15,20 @@ from ares.model.messages import (
     DELETED,
     Ack,
     AnyMessage,
-    Bring,
     DataReply,
     Describe,
     Element,
     GetData,
     Introduce,
     ObjectsReply,
+    PullElement,
     PutData,
     Request,
     TagReply,
 )
 from ares.model.tag import TAG_ZERO, Tag
 from ares.model.value import TOMBSTONE, Value
-from ares.replica.hosting import Hosting
+from ares.replica.configuration_state import ConfigurationState
 from ares.replica.replica import Replica
 from ares.testing.promises import Promises, rank
 
@@ -37,7 +37,7 @@ class PromiseBroken(AresError):
     """A promise was broken."""
 
 
-class Places:
+class SinglePlaces:
     """The invariant: each (domain, index) has a single configuration, everywhere."""
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class Places:
             )
 
 
-class Values:
+class SingleValues:
     """The invariant: each tag has a single value.
 
     The invariant holds over all servers and configurations, for ever, even for failed writes. Coded
@@ -101,7 +101,7 @@ class ServerWatch:
     ``values``: of all servers.
     """
 
-    def __init__(self, places: Places, values: Values) -> None:
+    def __init__(self, places: SinglePlaces, values: SingleValues) -> None:
         self._places = places
         self._values = values
         self._newest: dict[tuple[ConfigurationId, ObjectName], Tag] = {}
@@ -142,7 +142,7 @@ class ServerWatch:
             if hosting.successor is not None
         }
 
-    def _look_at_pointer(self, hosting: Hosting) -> None:
+    def _look_at_pointer(self, hosting: ConfigurationState) -> None:
         new, old = hosting.successor, self._pointers.get(hosting.configuration.id)
         if new is old:
             return
@@ -159,7 +159,7 @@ class ServerWatch:
                 "was finalized"
             )
 
-    def _look_at_object(self, hosting: Hosting, object: ObjectName) -> None:
+    def _look_at_object(self, hosting: ConfigurationState, object: ObjectName) -> None:
         versions = hosting.objects.get(object)
         if versions is None:
             return
@@ -184,10 +184,10 @@ class SimPromises:
         self.rotten = False
         self._server = server
         self._book = Promises()
-        self._asked: dict[tuple[str, int], Request | Bring] = {}
+        self._asked: dict[tuple[str, int], Request | PullElement] = {}
         self._given: set[tuple[ConfigurationId, ObjectName, Tag, int]] = set()
 
-    def asked(self, client: str, requests: Sequence[Request | Bring]) -> None:
+    def asked(self, client: str, requests: Sequence[Request | PullElement]) -> None:
         """Note requests before they are handled."""
         for request in requests:
             if not isinstance(

@@ -19,21 +19,21 @@ from ares.model.configuration import Configuration
 from ares.model.element import intact
 from ares.model.errors import BadInput, StoreDamaged
 from ares.model.identity import NO_CALL
-from ares.model.messages import Bring, Element, PutData, Request
+from ares.model.messages import Element, PullElement, PutData, Request
 from ares.net.port import Sender
 from ares.registers.repair import rebuild_element
 from ares.replica.compaction import CompactionLimits
 from ares.replica.facts import Key
 from ares.server.serving import recovered
 from ares.server.storage_server import StorageServer
-from ares.store.journal.log import LogJournal
+from ares.store.journal.segment_journal import SegmentJournal
 from ares.store.journal.segments import SEGMENT_SUFFIX, Owner
 from ares.testing.sim.asker import Asker, Post
 from ares.testing.sim.invariants import PromiseBroken, ServerWatch, SimPromises
 from ares.testing.sim.model_disk import ModelDisk, PowerLost
 from ares.testing.sim.plan import member
 from ares.testing.sim.simulated_server import Respond, SimServer, answered, changes, decoded
-from ares.testing.sim.world import World
+from ares.testing.sim.world import SimWorld
 
 STORE_DIRECTORY = Path("store")
 
@@ -68,13 +68,13 @@ def _is_broken(error: BaseException | None) -> bool:
     return isinstance(error, OSError) and error.errno == errno.EIO
 
 
-class Process:
+class SimProcess:
     """The surroundings of a server's process: an event loop, and a thread for the journal.
 
     After the process died, no callback runs any more.
     """
 
-    def __init__(self, world: World, disk: ModelDisk) -> None:
+    def __init__(self, world: SimWorld, disk: ModelDisk) -> None:
         self.alive = True
         self._world = world
         self._disk = disk
@@ -151,7 +151,7 @@ class JournalServer(SimServer):
 
     def __init__(
         self,
-        world: World,
+        world: SimWorld,
         number: int,
         c0: Configuration,
         watch: ServerWatch,
@@ -222,9 +222,11 @@ class JournalServer(SimServer):
     def _began(self) -> bool:
         """Start, and return whether the server runs; the power or the disk may fail meanwhile."""
         server = member(self.number, self.life)
-        self._process = Process(self._world, self._disk)
+        self._process = SimProcess(self._world, self._disk)
         owner = Owner(self._c0.id, server.id, server.identity)
-        journal = LogJournal(STORE_DIRECTORY, owner, self._process, self._disk, self._segment_bytes)
+        journal = SegmentJournal(
+            STORE_DIRECTORY, owner, self._process, self._disk, self._segment_bytes
+        )
         if self._world.rng.random() < CRASHES_AGAIN_SHARE:
             self._disk.patience = disk_changes(self._world.rng)
         try:
@@ -251,7 +253,7 @@ class JournalServer(SimServer):
         return True
 
     def _take(
-        self, client: str, requests: list[Request | Bring], frames: Sequence[Frame] = ()
+        self, client: str, requests: list[Request | PullElement], frames: Sequence[Frame] = ()
     ) -> None:
         self._promises.asked(client, requests)
         served = self.host.serve(client, [frames]) if frames else None
@@ -259,7 +261,7 @@ class JournalServer(SimServer):
             self.host.handle(client, requests) if served is None else answered(served)
         )
         for request in requests:
-            if not isinstance(request, Bring) and changes(request):
+            if not isinstance(request, PullElement) and changes(request):
                 self._watch.look(self.replica, request)
         if replies:
             self._tell(client, replies)
@@ -287,12 +289,12 @@ class JournalServer(SimServer):
         self._promises = SimPromises(self.name)
 
 
-class Scrubber(Asker):
+class SimScrubber(Asker):
     """The scrubber of ``server``."""
 
     _server: JournalServer
 
-    def __init__(self, world: World, post: Post, server: JournalServer) -> None:
+    def __init__(self, world: SimWorld, post: Post, server: JournalServer) -> None:
         super().__init__(world, post, server, "scrub")
         self._pulling: set[Key] = set()
         self._world.after(SCRUB_EVERY_S * self._world.rng.random(), self._look)

@@ -27,12 +27,12 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Literal
 
-from ares.fragment.block import BlockId, Genesis, Part, block_name, decode_block, genesis_name
+from ares.fragment.block import BlockId, Genesis, KnownBlock, block_name, decode_block, genesis_name
 from ares.fragment.divide import digest
 from ares.fragment.read import FileState, builds_on
 from ares.model.identity import ObjectName
 from ares.model.tag import TAG_ZERO, Tag
-from ares.model.value import TOMBSTONE, Mark
+from ares.model.value import TOMBSTONE, NoBytes
 from ares.testing.sim.files import (
     TOKEN_BYTES,
     BlockOperation,
@@ -97,7 +97,7 @@ def _judge_list(chronicle: FileChronicle, state: FileState, what: str) -> None:
     for part in state.parts:
         name = block_name(state.genesis.file, part.id)
         value = chronicle.values.get((name, part.tag))
-        if isinstance(value, Mark):
+        if isinstance(value, NoBytes):
             raise PromiseBroken(
                 f"{what} names block {part.id} at version {part.tag}, which deleted it"
             )
@@ -383,7 +383,7 @@ def _versions(operation: FileOperation) -> set[tuple[ObjectName, Tag]]:
     if operation.state is None:
         return set()
     genesis: Genesis = operation.state.genesis
-    parts: tuple[Part, ...] = operation.state.parts
+    parts: tuple[KnownBlock, ...] = operation.state.parts
     return {
         (genesis_name(operation.file), operation.state.tag),
         *((block_name(genesis.file, part.id), part.tag) for part in parts),

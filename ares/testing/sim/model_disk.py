@@ -25,7 +25,7 @@ class PowerLost(BaseException):
     """The end of the process in the middle of disk work; no Exception, to pass every handler."""
 
 
-class _File:
+class _ModelFile:
     """A file.
 
     ``content`` is read, ``durable`` is certainly on the disk; both may be longer than ``size``,
@@ -126,10 +126,10 @@ class ModelDisk(Disk):
         self.failing = False
         self.patience: int | None = None
         self._rng = rng
-        self._names: dict[str, _File] = {}
-        self._durable_names: dict[str, _File] = {}
-        self._entries: list[dict[str, _File]] = []
-        self._open: dict[int, _File] = {}
+        self._names: dict[str, _ModelFile] = {}
+        self._durable_names: dict[str, _ModelFile] = {}
+        self._entries: list[dict[str, _ModelFile]] = []
+        self._open: dict[int, _ModelFile] = {}
         self._last = 2
 
     # -- faults ------------------------------------------------------------------------------------
@@ -159,7 +159,7 @@ class ModelDisk(Disk):
         states = [self._durable_names, *self._entries]
         names = states[_chosen(self._rng, 0, len(states) - 1, loss)]
         promised = {name: file.allocated for name, file in names.items()}
-        self._names = {name: _File(file.torn(self._rng, loss)) for name, file in names.items()}
+        self._names = {name: _ModelFile(file.torn(self._rng, loss)) for name, file in names.items()}
         for name, file in self._names.items():
             file.allocated = min(promised[name], file.size)
         self._durable_names, self._entries = dict(self._names), []
@@ -194,7 +194,7 @@ class ModelDisk(Disk):
 
     def create(self, path: Path, size: int) -> int:
         self._change()
-        file = self._names[path.name] = _File(b"")
+        file = self._names[path.name] = _ModelFile(b"")
         self._entries.append(dict(self._names))
         file.resize(size)
         return self._opened(file)
@@ -204,7 +204,7 @@ class ModelDisk(Disk):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
         return self._opened(self._names[path.name])
 
-    def _opened(self, file: _File) -> int:
+    def _opened(self, file: _ModelFile) -> int:
         self._last += 1
         self._open[self._last] = file
         return self._last
@@ -229,7 +229,7 @@ class ModelDisk(Disk):
         self._take(file, end)
         file.allocated = max(file.allocated, end)
 
-    def _take(self, file: _File, end: int) -> None:
+    def _take(self, file: _ModelFile, end: int) -> None:
         if self.room is not None and self.used + max(0, end - file.allocated) > self.room:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

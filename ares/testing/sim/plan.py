@@ -34,7 +34,7 @@ def member(number: int, life: int = 0) -> Server:
 TOKENS_MAX = 24
 
 
-class Change(Struct, frozen=True):
+class ContentChange(Struct, frozen=True):
     """The change of a put to the client's content: ``tokens`` tokens from the fraction ``at`` on.
 
     A truncation drops all later tokens.
@@ -45,7 +45,7 @@ class Change(Struct, frozen=True):
     tokens: int
 
 
-def draw_change(rng: Random) -> Change:
+def draw_change(rng: Random) -> ContentChange:
     """Draw a change; edits in the middle are the most common."""
     kind = rng.choice(
         [
@@ -62,7 +62,8 @@ def draw_change(rng: Random) -> Change:
         ]
     )
     return msgspec.convert(
-        {"kind": kind, "at": round(rng.random(), 3), "tokens": rng.randint(1, TOKENS_MAX)}, Change
+        {"kind": kind, "at": round(rng.random(), 3), "tokens": rng.randint(1, TOKENS_MAX)},
+        ContentChange,
     )
 
 
@@ -100,7 +101,7 @@ class SimStep(Struct, frozen=True):
     ]  # fmt: skip
     key: str = ""
     wish: SimWish | None = None
-    change: Change | None = None
+    change: ContentChange | None = None
     mine: bool = False
     value_bytes: int = 0
     asked: tuple[int, ...] = ()
@@ -119,7 +120,7 @@ class SimClientPlan(Struct, frozen=True):
     lanes: int = 1
 
 
-class Fault(Struct, frozen=True):
+class PlannedFault(Struct, frozen=True):
     """A fault: ``kind`` strikes ``servers`` (or the consensus service) at ``at`` for ``lasts_s``.
 
     crash: all unsynced data is lost, the rest is back after the restart. kill: the process dies,
@@ -179,7 +180,7 @@ class SimPlan(Struct, frozen=True):
     initial: SimWish
     chances: Chances
     clients: tuple[SimClientPlan, ...]
-    faults: tuple[Fault, ...]
+    faults: tuple[PlannedFault, ...]
     chaos_s: float
     live: bool = True
     segment_bytes: int = 0
@@ -198,7 +199,7 @@ SHARED_FILE, ATOMIC_FILE = "f", "a"
 """The prefix of keys that are names of files."""
 
 
-class Shape(Struct, frozen=True):
+class PlanBounds(Struct, frozen=True):
     """A scenario: bounds for drawing plans.
 
     ``frail``: the number of servers that faults strike; ``None``: all. ``listings``,
@@ -251,72 +252,72 @@ class Shape(Struct, frozen=True):
     lookups: float = 0.0
 
 
-_FILES = Shape(
+_FILES = PlanBounds(
     files=(SHARED_FILE,), keys=(0, 0), writers=(2, 3), readers=(1, 1), reconfigurers=(0, 1), reconfigurations=(1, 1), steps=(2, 4), deaths=0.3,
     faults=(0, 3), lanes=(1, 1, 1, 2), pause_s=0.05, collectors=(1, 2), collections=0.1,
 )  # fmt: skip
-_ROT = Shape(
+_ROT = PlanBounds(
     segment_bytes=(4096, 16_384), value_bytes=(100, 2000, 30_000), sync_s=(0.001, 0.01), frail=1, faults=(4, 9),
     kinds=("rot", "rot", "rot", "crash", "kill"), deaths=0.0, writers=(2, 3), reconfigurers=(0, 1), steps=(4, 8), keys=(2, 5), delta=6,
     by_servers=0.5,
 )  # fmt: skip
 
-SCENARIOS: dict[str, Shape] = {
-    "general": Shape(),
-    "calm": Shape(faults=(0, 0), deaths=0.0, loss=(0.0,), bad_links=(0.0,)),
-    "crash": Shape(faults=(2, 6), kinds=("crash", "kill", "disk")),
-    "partition": Shape(faults=(2, 5), kinds=("cut", "cut-in", "cut-out", "slow")),
-    "reconfigure": Shape(reconfigurers=(2, 3), reconfigurations=(1, 3), faults=(0, 2)),
-    "consensus": Shape(reconfigurers=(2, 3), kinds=("consensus", "crash"), faults=(1, 4)),
-    "wide": Shape(servers=(7, 9), k=(2, 5), faults=(1, 5), writers=(2, 4)),
-    "moving": Shape(
+SCENARIOS: dict[str, PlanBounds] = {
+    "general": PlanBounds(),
+    "calm": PlanBounds(faults=(0, 0), deaths=0.0, loss=(0.0,), bad_links=(0.0,)),
+    "crash": PlanBounds(faults=(2, 6), kinds=("crash", "kill", "disk")),
+    "partition": PlanBounds(faults=(2, 5), kinds=("cut", "cut-in", "cut-out", "slow")),
+    "reconfigure": PlanBounds(reconfigurers=(2, 3), reconfigurations=(1, 3), faults=(0, 2)),
+    "consensus": PlanBounds(reconfigurers=(2, 3), kinds=("consensus", "crash"), faults=(1, 4)),
+    "wide": PlanBounds(servers=(7, 9), k=(2, 5), faults=(1, 5), writers=(2, 4)),
+    "moving": PlanBounds(
         writers=(2, 3), readers=(2, 3), steps=(6, 10), reconfigurations=(2, 4), keys=(1, 3), lanes=(1, 2, 3), plain=0.1,
         faults=(0, 2), kinds=("slow", "slow", "cut", "cut-in", "cut-out", "crash"), deaths=0.1, tail=(1.05, 1.6), loss=(0.0, 0.0, 0.025),
         pause_s=0.01, chaos_s=3.0,
     ),
-    "listing": Shape(
+    "listing": PlanBounds(
         servers=(3, 5), writers=(2, 4), readers=(2, 3), steps=(3, 6), reconfigurations=(1, 3), listings=0.6,
         daps=("abd",), deaths=0.5, dies_s=(0.0, 0.1), faults=(0, 1), kinds=("slow", "cut-in", "cut-out"), loss=(0.0, 0.1), tail=(1.05, 1.6),
         bad_links=(0.0, 0.25), plain=0.1, pause_s=0.01,
     ),
-    "duel": Shape(
+    "duel": PlanBounds(
         servers=(3, 3), writers=(2, 2), readers=(0, 0), reconfigurers=(1, 1), steps=(3, 3), reconfigurations=(1, 1), keys=(12, 12), daps=("abd",),
         faults=(0, 0), deaths=0.0, loss=(0.05,), bad_links=(0.25,), plain=0.0, tail=(1.2, 3.0), pause_s=0.01, lanes=(1,),
     ),
-    "deaths": Shape(writers=(3, 5), readers=(2, 3), reconfigurers=(2, 3), deaths=0.6, dies_s=(0.0, 0.1), keys=(1, 1), loss=(0.1, 0.3), faults=(0, 2)),
-    "graves": Shape(
+    "deaths": PlanBounds(writers=(3, 5), readers=(2, 3), reconfigurers=(2, 3), deaths=0.6, dies_s=(0.0, 0.1), keys=(1, 1), loss=(0.1, 0.3), faults=(0, 2)),
+    "graves": PlanBounds(
         daps=("ec",), k=(3, 3), writers=(4, 6), readers=(1, 1), reconfigurers=(0, 0), steps=(1, 2), keys=(1, 1), faults=(0, 1),
         deaths=0.9, dies_s=(0.02, 0.12), loss=(0.1,), pause_s=0.005, lanes=(1,),
     ),
-    "coverable": Shape(
+    "coverable": PlanBounds(
         versioned_keys=(1, 2), keys=(0, 1), writers=(2, 4), readers=(1, 2), steps=(4, 7), deaths=0.3, dies_s=(0.0, 0.3), loss=(0.0, 0.1, 0.3),
         faults=(0, 3), lanes=(1, 1, 2, 3),
     ),
     "files": _FILES,
     "atomic": replace(_FILES, files=(ATOMIC_FILE,), readers=(1, 2), steps=(2, 5)),
     "removals": replace(_FILES, files=(SHARED_FILE, ATOMIC_FILE), removals=0.2, deaths=0.2, faults=(0, 2), lanes=(1, 1, 2)),
-    "fences": Shape(
+    "fences": PlanBounds(
         files=(ATOMIC_FILE,), removals=0.05, keys=(0, 0), servers=(3, 3), daps=("abd",), writers=(2, 3), readers=(0, 1), reconfigurers=(0, 0),
         collectors=(2, 3), steps=(3, 6), deaths=0.7, dies_s=(0.02, 0.3), faults=(0, 0), loss=(0.0, 0.1), tail=(1.05, 1.3), bad_links=(0.0, 0.25),
         pause_s=0.01,
     ),
-    "journal": Shape(
+    "journal": PlanBounds(
         segment_bytes=(4096, 16_384, 131_072), value_bytes=(0, 100, 2000, 30_000), faults=(4, 10), frail=2,
         kinds=("crash", "crash", "crash", "kill", "kill", "full", "broken", "disk"), sync_s=(0.001, 0.01, 0.05),
         writers=(2, 3), readers=(1, 2), reconfigurers=(0, 1), steps=(4, 8), keys=(1, 3), delta=6, by_servers=0.5,
     ),
-    "transfer": Shape(
+    "transfer": PlanBounds(
         value_bytes=(100, 30_000), by_servers=1.0, writers=(2, 3), reconfigurers=(1, 3), reconfigurations=(1, 3), keys=(1, 3), steps=(4, 8),
         faults=(0, 4), delta=6,
     ),
-    "sites": Shape(
+    "sites": PlanBounds(
         lookups=0.4, writers=(2, 3), readers=(2, 3), reconfigurers=(2, 3), reconfigurations=(2, 4), steps=(5, 9), keys=(1, 2), servers=(6, 7),
         kinds=("cut", "cut-in", "cut-out", "slow", "crash", "consensus"), faults=(0, 3), deaths=0.3, loss=(0.0, 0.1), pause_s=0.01, chaos_s=3.0,
         lanes=(1,),
     ),
     "rot": _ROT,
     "gone": replace(_ROT, faults=(3, 7), kinds=("gone", "gone", "crash", "kill")),
-    "overload": Shape(daps=("ec",), writers=(4, 5), delta=1, reconfigurers=(0, 1), keys=(1, 1)),
+    "overload": PlanBounds(daps=("ec",), writers=(4, 5), delta=1, reconfigurers=(0, 1), keys=(1, 1)),
 }  # fmt: skip
 
 
@@ -384,7 +385,12 @@ def draw(seed: int, scenario: str) -> SimPlan:
 
 
 def _client(
-    rng: Random, shape: Shape, name: str, operations: tuple[str, ...], keys: list[str], servers: int
+    rng: Random,
+    shape: PlanBounds,
+    name: str,
+    operations: tuple[str, ...],
+    keys: list[str],
+    servers: int,
 ) -> SimClientPlan:
     switches = Switches(
         rng.random() >= shape.plain, rng.random() < 0.7, rng.random() < 0.7, rng.random() < 0.7
@@ -399,7 +405,7 @@ def _client(
     return SimClientPlan(name, switches, steps, dies, rng.choice(shape.lanes))
 
 
-def _collector(rng: Random, shape: Shape, name: str) -> SimClientPlan:
+def _collector(rng: Random, shape: PlanBounds, name: str) -> SimClientPlan:
     """Draw a client that only collects; its id is above all further ids."""
     pauses_s = [rng.expovariate(1 / (4 * shape.pause_s)) for _ in range(rng.randint(*shape.steps))]
     return SimClientPlan(
@@ -407,7 +413,7 @@ def _collector(rng: Random, shape: Shape, name: str) -> SimClientPlan:
     )
 
 
-def _step(rng: Random, shape: Shape, operation: str, keys: list[str], servers: int) -> SimStep:
+def _step(rng: Random, shape: PlanBounds, operation: str, keys: list[str], servers: int) -> SimStep:
     pause_s = rng.expovariate(1 / shape.pause_s)
     if shape.lookups and rng.random() < shape.lookups:
         return SimStep(
@@ -430,7 +436,7 @@ def _step(rng: Random, shape: Shape, operation: str, keys: list[str], servers: i
     )
 
 
-def _file_step(rng: Random, shape: Shape, pause_s: float, operation: str, key: str) -> SimStep:
+def _file_step(rng: Random, shape: PlanBounds, pause_s: float, operation: str, key: str) -> SimStep:
     if operation == "read" or rng.random() < 0.25:
         return SimStep(pause_s, "get-file", key)
     if shape.collections and rng.random() < shape.collections:
@@ -440,7 +446,7 @@ def _file_step(rng: Random, shape: Shape, pause_s: float, operation: str, key: s
     return SimStep(pause_s, "put-file", key, change=draw_change(rng), mine=rng.random() < 0.15)
 
 
-def _wish(rng: Random, shape: Shape, servers: int) -> SimWish:
+def _wish(rng: Random, shape: PlanBounds, servers: int) -> SimWish:
     while True:
         chosen = tuple(sorted(rng.sample(range(servers), rng.randint(3, servers))))
         if rng.choice(shape.daps) == "abd":
@@ -450,7 +456,7 @@ def _wish(rng: Random, shape: Shape, servers: int) -> SimWish:
             return SimWish("ec", chosen, k, shape.delta)
 
 
-def _fault(rng: Random, shape: Shape, servers: int) -> Fault:
+def _fault(rng: Random, shape: PlanBounds, servers: int) -> PlannedFault:
     kind = rng.choice(shape.kinds)
     at, lasts_s = rng.uniform(0, shape.chaos_s / 3), rng.expovariate(1 / 0.3)
     struck = (
@@ -464,4 +470,6 @@ def _fault(rng: Random, shape: Shape, servers: int) -> Fault:
     )
     if kind == "disk":
         struck = struck[:1]
-    return msgspec.convert({"kind": kind, "at": at, "lasts_s": lasts_s, "servers": struck}, Fault)
+    return msgspec.convert(
+        {"kind": kind, "at": at, "lasts_s": lasts_s, "servers": struck}, PlannedFault
+    )

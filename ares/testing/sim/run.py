@@ -20,15 +20,15 @@ from ares.model.errors import StoreDamaged
 from ares.reconfig.view import Switches
 from ares.testing.sim.asker import Asker
 from ares.testing.sim.files import FileChronicle
-from ares.testing.sim.invariants import Places, PromiseBroken, ServerWatch, Values
-from ares.testing.sim.journal_server import JournalServer, Scrubber
+from ares.testing.sim.invariants import PromiseBroken, ServerWatch, SinglePlaces, SingleValues
+from ares.testing.sim.journal_server import JournalServer, SimScrubber
 from ares.testing.sim.judgement import judge_files, judge_history
-from ares.testing.sim.of_logs.log_plan import LogPlan, draw_log
-from ares.testing.sim.of_logs.log_run import LogRun
-from ares.testing.sim.plan import SCENARIOS, Fault, SimClientPlan, SimPlan, SimStep, draw
+from ares.testing.sim.plan import SCENARIOS, PlannedFault, SimClientPlan, SimPlan, SimStep, draw
+from ares.testing.sim.shared_log.log_plan import LogPlan, draw_log
+from ares.testing.sim.shared_log.log_run import SimLogRun
 from ares.testing.sim.simulated_client import SimClient
 from ares.testing.sim.simulated_server import LateServer, SimServer
-from ares.testing.sim.world import SimConsensus, World, name_configuration
+from ares.testing.sim.world import SimConsensus, SimWorld, name_configuration
 from ares.testing.verify.coverability import check_coverability
 from ares.testing.verify.history import Event
 
@@ -63,7 +63,7 @@ def drawn(seed: int, scenario: str) -> SimPlan | LogPlan:
 
 
 def run_plan(plan: SimPlan | LogPlan, keep_story: bool = False) -> SimVerdict:
-    run = LogRun(plan, keep_story) if isinstance(plan, LogPlan) else SimRun(plan, keep_story)
+    run = SimLogRun(plan, keep_story) if isinstance(plan, LogPlan) else SimRun(plan, keep_story)
     violation = None
     try:
         run.chaos()
@@ -88,19 +88,19 @@ class SimRun:
 
     def __init__(self, plan: SimPlan, keep_story: bool) -> None:
         self.plan = plan
-        self.world = World(plan, keep_story)
+        self.world = SimWorld(plan, keep_story)
         self.events: list[Event] = []
         self.chronicle = FileChronicle()
-        places = Places()
+        places = SinglePlaces()
         self.consensus = SimConsensus(self.world, places)
         self._c0 = plan.c0
         places.see(self._c0)
         self.world.tell(f"c0 IS {name_configuration(self._c0)}")
-        self.values = Values()
+        self.values = SingleValues()
         watches = [ServerWatch(places, self.values) for _ in range(plan.servers)]
         self.servers = [self._server(number, watch) for number, watch in enumerate(watches)]
         scrubbers = [
-            Scrubber(self.world, self.post, server)
+            SimScrubber(self.world, self.post, server)
             for server in self.servers
             if isinstance(server, JournalServer) and plan.scrubs
         ]
@@ -157,7 +157,7 @@ class SimRun:
 
     # -- faults ------------------------------------------------------------------------------------
 
-    def _strike(self, fault: Fault) -> None:
+    def _strike(self, fault: PlannedFault) -> None:
         if self.consensus.healed:
             return
         world = self.world

@@ -7,7 +7,7 @@ Versioned writes are over the version that the client last saw of the key: t0 in
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from ares.dap.primitives import Found
+from ares.dap.primitives import DataResult
 from ares.engine.effects import Agree, Announce, Operation
 from ares.engine.session import Session
 from ares.fragment.block import genesis_name
@@ -19,18 +19,18 @@ from ares.model.tag import TAG_ZERO, Tag
 from ares.model.value import TOMBSTONE, Answered, Value
 from ares.platform.compiled import client_core
 from ares.reconfig.locating import locate
-from ares.reconfig.mover import Manner
-from ares.reconfig.reconfigure import Reconfigured, reconfigure
+from ares.reconfig.mover import MoveOptions
+from ares.reconfig.reconfigure import ReconfigurationResult, reconfigure
 from ares.reconfig.view import View
-from ares.registers.coverable import Covered, read_versioned, write_versioned
+from ares.registers.coverable import CoverableResult, read_versioned, write_versioned
 from ares.registers.operations import delete, read, write
 from ares.registers.small_objects import small_objects
-from ares.registers.survey import Names, list_mentioned
+from ares.registers.survey import NamesPage, list_mentioned
 from ares.testing.sim.files import FileChronicle, FileOperation, Files, pair
-from ares.testing.sim.invariants import PromiseBroken, Values
+from ares.testing.sim.invariants import PromiseBroken, SingleValues
 from ares.testing.sim.plan import SimClientPlan, SimPlan, SimStep, member
 from ares.testing.sim.simulated_server import SimServer
-from ares.testing.sim.world import SimConsensus, World, name_configuration
+from ares.testing.sim.world import SimConsensus, SimWorld, name_configuration
 from ares.testing.verify.history import Event
 
 CLIENT_PATIENCE_S = 100_000.0
@@ -49,7 +49,7 @@ PADDING = b"."
 class CallerRun(Protocol):
     """The parts of a run that every client uses."""
 
-    world: World
+    world: SimWorld
     consensus: SimConsensus
 
     def consult(
@@ -67,7 +67,7 @@ class ClientRun(CallerRun, Protocol):
     plan: SimPlan
     events: list[Event]
     chronicle: FileChronicle
-    values: Values
+    values: SingleValues
     servers: list[SimServer]
 
     def post(self, client: str, server: str, frames: list[bytes]) -> None: ...
@@ -241,7 +241,7 @@ class SimClient(SimCaller):
             case "reconfigure":
                 assert step.wish is not None
                 wished = step.wish.configuration(lambda number: self._run.servers[number].life)
-                return reconfigure(self.view, wished, Manner(transfer=self._run.plan.transfer))
+                return reconfigure(self.view, wished, MoveOptions(transfer=self._run.plan.transfer))
             case "locate":
                 return locate(self.view.domain, [member(number) for number in step.asked])
             case "get-file" | "put-file" | "remove-file" | "collect-files":
@@ -276,9 +276,9 @@ class SimClient(SimCaller):
             self.failures.append(error)
         elif isinstance(result, Configuration):
             self._begin_at(result)
-        elif isinstance(result, Names):
+        elif isinstance(result, NamesPage):
             self._judge_listing(event, result)
-        elif isinstance(result, Tag | Found | Covered):
+        elif isinstance(result, Tag | DataResult | CoverableResult):
             self._run.events.append(_event(event, result, now))
             self._see(step.key, result)
         self._next(lane)
@@ -294,7 +294,7 @@ class SimClient(SimCaller):
             )
         )
 
-    def _judge_listing(self, event: Event, names: Names) -> None:
+    def _judge_listing(self, event: Event, names: NamesPage) -> None:
         """Count a listing's statement about a key as a read of the key, an absent key included."""
         name = ObjectName(event.key)
         settled = names.newest.get(name)
@@ -317,11 +317,11 @@ class SimClient(SimCaller):
 
     def _see(self, key: str, result: Any) -> None:
         """Keep the version for the next write; for users an absent value has no version."""
-        if isinstance(result, Found):
+        if isinstance(result, DataResult):
             self._versions[key] = (
                 None if result.value is TOMBSTONE and result.tag != TAG_ZERO else result.tag
             )
-        elif isinstance(result, Covered):
+        elif isinstance(result, CoverableResult):
             self._versions[key] = result.tag
 
     def extend(self, steps: list[SimStep]) -> None:
@@ -356,7 +356,7 @@ def _data(step: SimStep, value: str) -> bytes:
     return value.encode().ljust(step.value_bytes, PADDING)
 
 
-def _event(event: Event, result: Tag | Found | Covered, now: float) -> Event:
+def _event(event: Event, result: Tag | DataResult | CoverableResult, now: float) -> Event:
     if isinstance(result, Tag):
         return Event(
             event.client,
@@ -368,7 +368,7 @@ def _event(event: Event, result: Tag | Found | Covered, now: float) -> Event:
             tag=pair(result),
         )
     tag = pair(result.tag)
-    if isinstance(result, Covered) and result.changed:
+    if isinstance(result, CoverableResult) and result.changed:
         assert result.base is not None, "a changed write has a base"
         base = event.base or pair(result.base)
         return Event(
@@ -403,14 +403,14 @@ def _shown(value: Answered) -> str:
 
 
 def _told(result: Any) -> str:
-    if isinstance(result, Found):
+    if isinstance(result, DataResult):
         return f"{_shown(result.value)} {result.tag.number}.{result.tag.writer}"
-    if isinstance(result, Covered):
+    if isinstance(result, CoverableResult):
         return (
             f"{'changed' if result.changed else 'unchanged'}: {_shown(result.value)} "
             f"{result.tag.number}.{result.tag.writer}"
         )
-    if isinstance(result, Reconfigured):
+    if isinstance(result, ReconfigurationResult):
         return (
             f"{name_configuration(result.configuration)}, "
             f"{'its own' if result.ours else 'decided by another'}"

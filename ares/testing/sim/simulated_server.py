@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 from ares.model.codec import Encoded, Frame, Outgoing, decode_replies, decode_requests, encode
 from ares.model.configuration import Configuration
-from ares.model.messages import REQUESTS, AnyMessage, Bring, Carrier, PutData, Request
+from ares.model.messages import REQUESTS, AnyMessage, Carrier, PullElement, PutData, Request
 from ares.net.port import Sender
 from ares.platform.compiled import CORE
 from ares.replica.replica import Replica
-from ares.server.bringing import Bringing, Fetch
+from ares.server.element_puller import ElementPuller, Fetch
 from ares.testing.sim.invariants import PromiseBroken, ServerWatch
 from ares.testing.sim.plan import member
-from ares.testing.sim.world import World
+from ares.testing.sim.world import SimWorld
 
 if TYPE_CHECKING:
     from ares._core import Served, Server
@@ -39,7 +39,7 @@ class SimServer(ABC):
     fetch: Fetch
 
     def __init__(
-        self, world: World, number: int, c0: Configuration, watch: ServerWatch, respond: Respond
+        self, world: SimWorld, number: int, c0: Configuration, watch: ServerWatch, respond: Respond
     ) -> None:
         self.number = number
         self.name = f"s{number}"
@@ -57,7 +57,7 @@ class SimServer(ABC):
                 [
                     request
                     for request in decode_requests(frames)
-                    if isinstance(request, Request | Bring)
+                    if isinstance(request, Request | PullElement)
                 ],
                 frames,
             )
@@ -92,12 +92,12 @@ class SimServer(ABC):
 
     @abstractmethod
     def _take(
-        self, client: str, requests: list[Request | Bring], frames: Sequence[Frame] = ()
+        self, client: str, requests: list[Request | PullElement], frames: Sequence[Frame] = ()
     ) -> None:
         """Handle the requests of a batch. ``frames``: as received; empty without a network."""
 
-    def _bringing(self) -> Bringing:
-        """Return the Bringing of the new process; elements are lost after the process ends."""
+    def _bringing(self) -> ElementPuller:
+        """Return the ElementPuller of the new process; elements are lost after the process ends."""
         process = self.replica
 
         def put(sender: Sender, put: PutData) -> None:
@@ -108,7 +108,7 @@ class SimServer(ABC):
             if self.up and self.replica is process:
                 self._respond(self.name, str(sender), replies)
 
-        return Bringing(process, put, respond, lambda *errand: self.fetch(*errand))
+        return ElementPuller(process, put, respond, lambda *errand: self.fetch(*errand))
 
     @abstractmethod
     def _die(self, lose_unsynced: bool) -> None:
@@ -123,7 +123,7 @@ class LateServer(SimServer):
     """A server with late syncs, a prefix of the requests at a time."""
 
     def __init__(
-        self, world: World, number: int, c0: Configuration, watch: ServerWatch, respond: Respond
+        self, world: SimWorld, number: int, c0: Configuration, watch: ServerWatch, respond: Respond
     ) -> None:
         super().__init__(world, number, c0, watch, respond)
         self._log: list[Request] = []
@@ -142,7 +142,7 @@ class LateServer(SimServer):
         self._brings = self._bringing()
 
     def _take(
-        self, client: str, requests: list[Request | Bring], frames: Sequence[Frame] = ()
+        self, client: str, requests: list[Request | PullElement], frames: Sequence[Frame] = ()
     ) -> None:
         served = self._core.serve([frames], True) if frames and self._core is not None else None
         replies: list[Outgoing] = [] if served is None else answered(served)
@@ -151,12 +151,12 @@ class LateServer(SimServer):
             if served is None:
                 reply = (
                     self._brings.answer(client, request)
-                    if isinstance(request, Bring)
+                    if isinstance(request, PullElement)
                     else self.replica.handle(request)
                 )
             if reply is not None:
                 replies.append(reply)
-            if not isinstance(request, Bring) and changes(request):
+            if not isinstance(request, PullElement) and changes(request):
                 self._log.append(request)
                 self._watch.look(self.replica, request)
         if replies:

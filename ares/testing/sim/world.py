@@ -11,17 +11,17 @@ from ares.model.configuration import Configuration, Successor
 from ares.model.decision import DecisionTable
 from ares.model.errors import ConsensusUnavailable
 from ares.model.identity import CallId, ClientId, DomainName
-from ares.model.messages import AnyMessage, Decided, Element, Listed
+from ares.model.messages import AnyMessage, Decided, Element, ListedObject
 from ares.model.tag import Tag
-from ares.testing.sim.invariants import Places
-from ares.testing.sim.plan import Chances, Fault
+from ares.testing.sim.invariants import SinglePlaces
+from ares.testing.sim.plan import Chances, PlannedFault
 
 DELAY_S_MAX = 3.0
 SLOW_MESSAGE_FACTOR = 50
 BAD_LINK_LOSS = 0.8
 
 
-class Course(Protocol):
+class WorldPlan(Protocol):
     """The parts of a plan that the world needs."""
 
     @property
@@ -34,7 +34,7 @@ class Course(Protocol):
     def chances(self) -> Chances: ...
 
 
-class World:
+class SimWorld:
     """An event heap over virtual seconds.
 
     ``story`` is kept only when asked for; ``digest`` covers every arrived message, with the time.
@@ -43,7 +43,10 @@ class World:
     """
 
     def __init__(
-        self, plan: Course, keep_story: bool, read: Callable[[list[bytes]], Sequence[Any]] = decode
+        self,
+        plan: WorldPlan,
+        keep_story: bool,
+        read: Callable[[list[bytes]], Sequence[Any]] = decode,
     ) -> None:
         self._read = read
         self.now = 0.0
@@ -54,7 +57,7 @@ class World:
         self._heap: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
         self._count = 0
         self._hash = hashlib.blake2b(digest_size=16)
-        self.cuts: list[Fault] = []
+        self.cuts: list[PlannedFault] = []
         self.slow: set[str] = set()
         self._links: dict[tuple[str, str], float] = {}
 
@@ -142,7 +145,7 @@ class World:
                 return True
         return False
 
-    def mend(self, fault: Fault) -> None:
+    def mend(self, fault: PlannedFault) -> None:
         if fault in self.cuts:
             self.cuts.remove(fault)
 
@@ -189,7 +192,7 @@ def _described(value: object) -> str:
             return f"element {value.index} of {value.length} bytes"
         case Tag():
             return f"{value.number}.{value.writer}"
-        case Listed():
+        case ListedObject():
             return f"{value.name} {_described(value.tag)}"
         case tuple():
             return "[" + " ".join(map(_described, value)) + "]"
@@ -207,7 +210,7 @@ class SimConsensus:
     ``down_until``: no leader before this time; proposals wait.
     """
 
-    def __init__(self, world: World, places: Places) -> None:
+    def __init__(self, world: SimWorld, places: SinglePlaces) -> None:
         self.down_until = 0.0
         self.table: DecisionTable[Configuration] = DecisionTable()
         self._world = world

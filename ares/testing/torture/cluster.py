@@ -20,7 +20,7 @@ from ares.cluster.home import CLAIM_NAME
 from ares.cluster.settings import Settings
 from ares.model.identity import ServerId
 from ares.platform.interpreter import python
-from ares.testing.torture.partition import Direction, Network
+from ares.testing.torture.partition import Direction, TortureNetwork
 from ares.testing.torture.records import TortureFailed
 
 CLIENT_SITES = ("a", "b")
@@ -53,7 +53,7 @@ def die_with_parent() -> None:
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-class Cluster:
+class TortureCluster:
     """The servers and consensus members of a cluster file, each by id.
 
     ``network``: the network with a host for each process, if any. ``etcd``: the commands of the
@@ -63,7 +63,7 @@ class Cluster:
     def __init__(
         self,
         settings: Settings,
-        network: Network | None,
+        network: TortureNetwork | None,
         etcd: Mapping[ServerId, Sequence[str]] | None = None,
     ) -> None:
         self.settings = settings
@@ -239,7 +239,7 @@ def etcd_ids(count: int) -> list[ServerId]:
 
 
 def etcd_members(
-    directory: Path, count: int, network: Network | None
+    directory: Path, count: int, network: TortureNetwork | None
 ) -> tuple[tuple[str, ...], dict[ServerId, list[str]]]:
     """Return the client addresses of ``count`` members of an etcd, and the commands by id.
 

@@ -24,18 +24,18 @@ from msgspec.structs import replace
 from ares.model.configuration import Configuration, Server
 from ares.model.identity import ServerId
 from ares.reconfig.mover import Transfer
-from ares.testing.torture.cluster import Cluster
+from ares.testing.torture.cluster import TortureCluster
 from ares.testing.torture.partition import Direction
 from ares.testing.torture.records import (
-    Declined,
-    Failed,
-    Installed,
-    Killed,
     Outcome,
     Stage,
     Timeline,
     TortureFailed,
     Wish,
+    WishDeclined,
+    WishFailed,
+    WishInstalled,
+    WishKilled,
 )
 
 BETWEEN_FAULTS_S = (0.1, 1.2)
@@ -163,7 +163,7 @@ class NemesisLedger:
         """
         self._pending[number].ended = self._tick()
 
-    def done(self, number: int, result: Installed) -> None:
+    def done(self, number: int, result: WishInstalled) -> None:
         """Note an attempt that ended with ``result``.
 
         If the result was announced, all earlier configurations are out of use: a client left behind
@@ -225,7 +225,7 @@ class Nemesis:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: TortureCluster,
         reconfigure: Reconfigure,
         ledger: NemesisLedger,
         timeline: Timeline,
@@ -276,10 +276,10 @@ class Nemesis:
         outcome: Outcome | None = None
         for _ in range(FINISH_ATTEMPTS):
             outcome = await self._reconfigure()
-            if not isinstance(outcome, Declined | Failed if self._log else Declined):
+            if not isinstance(outcome, WishDeclined | WishFailed if self._log else WishDeclined):
                 break
             await asyncio.sleep(FINISH_PAUSE_S)
-        if not isinstance(outcome, Installed):
+        if not isinstance(outcome, WishInstalled):
             self.problems.append(
                 f"when everything was healed, a reconfiguration did not succeed: {outcome}"
             )
@@ -462,7 +462,7 @@ class Nemesis:
     def _settle(self, wish: Wish, outcome: Outcome, begin: float) -> None:
         text = wish.configuration().describe()
         match outcome:
-            case Installed(configuration, ours):
+            case WishInstalled(configuration, ours):
                 self._count(
                     "done",
                     text
@@ -471,16 +471,16 @@ class Nemesis:
                 )
                 self._timeline.reigns_now(configuration, begin)
                 self._ledger.done(wish.number, outcome)
-            case Declined(error):
+            case WishDeclined(error):
                 self._count("refused", f"{text}: {error}")
                 self._ledger.refused(wish.number)
-            case Killed(begun):
+            case WishKilled(begun):
                 self._count("killed", text, fault=True)
                 if begun:
                     self._ledger.left(wish.number)
                 else:
                     self._ledger.refused(wish.number)
-            case Failed(error):
+            case WishFailed(error):
                 self._count("failed", f"{text}: {error}")
                 if not self._log:  # a chain needs all its servers to be finalized, and a server may have died for good
                     self.problems.append(f"a reconfiguration to {text} failed: {error}")

@@ -27,7 +27,7 @@ def obstacle() -> str | None:
     return f"no partitions: {why}" if why else None
 
 
-class Network:
+class TortureNetwork:
     """The network of a run. ``hosts``: their names, at most NETWORK_HOSTS_MAX.
 
     Use it as a context manager: at the end all parts are removed, also after a failure.
@@ -44,7 +44,7 @@ class Network:
         self._hub = self._namespace("hub")
         self._made: list[str] = []
 
-    def __enter__(self) -> "Network":
+    def __enter__(self) -> "TortureNetwork":
         try:
             self._make(self._hub)
             bridge = f"br{self._pid}"

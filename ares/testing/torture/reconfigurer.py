@@ -20,17 +20,17 @@ from ares.cluster.settings import Settings
 from ares.consensus.port import Consensus
 from ares.model.errors import AresError, ConfigurationRefused, ConsensusUnavailable
 from ares.reconfig.mover import Progress
-from ares.reconfig.reconfigure import Reconfigured
-from ares.testing.torture.cluster import RECONFIGURERS, Cluster, Helper
+from ares.reconfig.reconfigure import ReconfigurationResult
+from ares.testing.torture.cluster import RECONFIGURERS, Helper, TortureCluster
 from ares.testing.torture.records import (
-    Begun,
-    Declined,
-    Failed,
-    Installed,
-    Killed,
     Outcome,
     Reply,
     Wish,
+    WishBegun,
+    WishDeclined,
+    WishFailed,
+    WishInstalled,
+    WishKilled,
     encoder,
     tell,
 )
@@ -75,7 +75,7 @@ async def _fulfil(wish: Wish, store: Manager, consensus: Consensus, timeout_s: f
         nonlocal begun
         if not begun and not (wish.dap == "chain" and progress.stage in BEFORE_SEAL):
             begun = True
-            tell(Begun())
+            tell(WishBegun())
         reports[progress.stage] += 1
         if progress.stage == wish.dies_in and reports[progress.stage] == wish.dies_after:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -89,15 +89,15 @@ async def _fulfil(wish: Wish, store: Manager, consensus: Consensus, timeout_s: f
             transfer=wish.transfer,
         )
     except ConfigurationRefused as error:
-        return Failed(f"ConfigurationRefused: {error}") if begun else Declined(str(error))
+        return WishFailed(f"ConfigurationRefused: {error}") if begun else WishDeclined(str(error))
     except AresError as error:
-        return Failed(f"{type(error).__name__}: {error}")
-    return Installed(
+        return WishFailed(f"{type(error).__name__}: {error}")
+    return WishInstalled(
         result.configuration, result.ours, result.moved, await _is_announced(result, consensus)
     )
 
 
-async def _is_announced(result: Reconfigured, consensus: Consensus) -> bool:
+async def _is_announced(result: ReconfigurationResult, consensus: Consensus) -> bool:
     """Return whether consensus announces the result.
 
     A reconfiguration succeeds even when no consensus member heard of the end.
@@ -120,7 +120,7 @@ class Reconfigurers:
     Live processes are kept for later wishes.
     """
 
-    def __init__(self, cluster: Cluster, timeout_s: float) -> None:
+    def __init__(self, cluster: TortureCluster, timeout_s: float) -> None:
         self._cluster = cluster
         self._plan = encoder.encode(ReconfigurerPlan(str(cluster.settings.path), timeout_s))
         self._log = cluster.settings.path.parent / "logs" / "reconfigurer.log"
@@ -154,13 +154,13 @@ class Reconfigurers:
         if helper.alive:
             self._idle.append(helper)
         match heard:
-            case [*_, Installed() | Declined() | Failed() as outcome]:
+            case [*_, WishInstalled() | WishDeclined() | WishFailed() as outcome]:
                 return outcome
         if stuck:
-            return Failed(f"it was still at it after {STUCK_S:g} s")
+            return WishFailed(f"it was still at it after {STUCK_S:g} s")
         if kill_after_s is None and wish.dies_in is None:
-            return Failed(f"the reconfigurer ended by itself: {helper.last_words()}")
-        return Killed(begun=bool(heard))
+            return WishFailed(f"the reconfigurer ended by itself: {helper.last_words()}")
+        return WishKilled(begun=bool(heard))
 
     async def close(self) -> None:
         for helper in (*self._idle, *self._busy):
@@ -171,6 +171,6 @@ class Reconfigurers:
         while line := await helper.hear():
             reply = _reply_decoder.decode(line)
             heard.append(reply)
-            if not isinstance(reply, Begun):
+            if not isinstance(reply, WishBegun):
                 return
         await helper.end()

@@ -30,7 +30,7 @@ class TortureFailed(AresError):
     """The run itself could not be carried out; the cluster's correctness is not in question."""
 
 
-class Recorded(Struct, Generic[Seen], frozen=True, omit_defaults=True):
+class RecordedOperation(Struct, Generic[Seen], frozen=True, omit_defaults=True):
     """An operation on an object or on a log.
 
     The record has the event of the history, the time when the client stopped waiting, and the
@@ -44,8 +44,8 @@ class Recorded(Struct, Generic[Seen], frozen=True, omit_defaults=True):
     abandoned: bool = False
 
 
-Record = Recorded[Event]
-LogRecorded = Recorded[LogEvent]
+Record = RecordedOperation[Event]
+LogRecorded = RecordedOperation[LogEvent]
 
 
 class Counts(Struct, frozen=True):
@@ -86,11 +86,11 @@ class Wish(Struct, frozen=True):
         )
 
 
-class Begun(Struct, frozen=True, tag="begun"):
+class WishBegun(Struct, frozen=True, tag="begun"):
     """The wish's servers answered and a place is sought: from now on the wish may be decided."""
 
 
-class Installed(Struct, frozen=True, tag="done"):
+class WishInstalled(Struct, frozen=True, tag="done"):
     """``configuration`` is finalized.
 
     ``announced``: the consensus service names this configuration, or a later one, to lost clients.
@@ -102,26 +102,26 @@ class Installed(Struct, frozen=True, tag="done"):
     announced: bool
 
 
-class Declined(Struct, frozen=True, tag="refused"):
+class WishDeclined(Struct, frozen=True, tag="refused"):
     """A server of the wish did not answer: no proposal was made."""
 
     error: str
 
 
-class Failed(Struct, frozen=True, tag="failed"):
+class WishFailed(Struct, frozen=True, tag="failed"):
     """The wish may be decided nevertheless, now or later."""
 
     error: str
 
 
-class Killed(Struct, frozen=True, tag="killed"):
+class WishKilled(Struct, frozen=True, tag="killed"):
     """The reconfigurer was killed, by itself or the nemesis; ``begun``: the wish may be decided."""
 
     begun: bool
 
 
-Reply = Begun | Installed | Declined | Failed
-Outcome = Installed | Declined | Failed | Killed
+Reply = WishBegun | WishInstalled | WishDeclined | WishFailed
+Outcome = WishInstalled | WishDeclined | WishFailed | WishKilled
 
 encoder = msgspec.json.Encoder()
 _record_decoder = msgspec.json.Decoder(Record)
@@ -159,13 +159,15 @@ def _lines(paths: Iterable[Path]) -> Iterator[bytes]:
     )
 
 
-def _in_order(records: Iterable[Recorded[Seen]], origin: float) -> list[Recorded[Seen]]:
+def _in_order(
+    records: Iterable[RecordedOperation[Seen]], origin: float
+) -> list[RecordedOperation[Seen]]:
     return sorted(
         (_since(origin, record) for record in records), key=lambda record: record.event.invoked
     )
 
 
-def _since(origin: float, record: Recorded[Seen]) -> Recorded[Seen]:
+def _since(origin: float, record: RecordedOperation[Seen]) -> RecordedOperation[Seen]:
     event = record.event
     responded = None if event.responded is None else event.responded - origin
     return replace(

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from ares.testing.torture.records import Recorded, Seen, Timeline
+from ares.testing.torture.records import RecordedOperation, Seen, Timeline
 from ares.testing.torture.verdict import Summary, place_of
 from ares.testing.verify.history import Event
 
@@ -21,7 +21,7 @@ FINDINGS_MAX = 50
 SHOWN_ENTRIES_MAX = 3
 
 
-def render(records: Sequence[Recorded[Seen]], timeline: Timeline, summary: Summary) -> str:
+def render(records: Sequence[RecordedOperation[Seen]], timeline: Timeline, summary: Summary) -> str:
     """Return the page: complete, with no loads from elsewhere."""
     end = max([timeline.end, *(record.ended for record in records)])
     data = {
@@ -50,7 +50,7 @@ def render(records: Sequence[Recorded[Seen]], timeline: Timeline, summary: Summa
     return page.replace("/*DATA*/", msgspec.json.encode(data).decode().replace("<", "\\u003c"))
 
 
-def _clients(records: Sequence[Recorded[Seen]]) -> dict[str, Any]:
+def _clients(records: Sequence[RecordedOperation[Seen]]) -> dict[str, Any]:
     """Return ``operations``: for each client, a list of operations in order.
 
     An operation is ``[begin, length, kind, outcome, key, value, error]``; the last two are left out

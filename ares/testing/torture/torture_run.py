@@ -18,7 +18,7 @@ from typing import Literal, NoReturn
 import msgspec
 from msgspec import Struct
 
-from ares.cluster.cluster_file import Durability, Plan, create
+from ares.cluster.cluster_file import Durability, InitPlan, create
 from ares.cluster.settings import Settings
 from ares.model.configuration import Configuration, Server
 from ares.model.identity import DomainName
@@ -27,18 +27,18 @@ from ares.testing.torture.clients import TrafficPlan
 from ares.testing.torture.cluster import (
     CLIENT_SITES,
     RECONFIGURERS,
-    Cluster,
     Helper,
+    TortureCluster,
     etcd_ids,
     etcd_members,
 )
 from ares.testing.torture.log_clients import TORTURED_LOG, first_chain
 from ares.testing.torture.nemesis import Nemesis, NemesisLedger, TorturedLog
-from ares.testing.torture.partition import Network, obstacle
+from ares.testing.torture.partition import TortureNetwork, obstacle
 from ares.testing.torture.reconfigurer import Reconfigurers
 from ares.testing.torture.records import (
     Counts,
-    Recorded,
+    RecordedOperation,
     Seen,
     Timeline,
     encoder,
@@ -114,7 +114,7 @@ class TortureRun:
     def __init__(
         self,
         options: Options,
-        cluster: Cluster,
+        cluster: TortureCluster,
         notes: list[str],
         show: Callable[[TortureProgress], None],
     ) -> None:
@@ -292,7 +292,7 @@ class TortureRun:
         return self._written(records, judge(records), nemesis)
 
     def _written(
-        self, records: list[Recorded[Seen]], findings: Findings, nemesis: Nemesis
+        self, records: list[RecordedOperation[Seen]], findings: Findings, nemesis: Nemesis
     ) -> Summary:
         summary = self._summary(records, findings, nemesis)
         (self._options.out / "timeline.html").write_text(
@@ -301,7 +301,7 @@ class TortureRun:
         return summary
 
     def _summary(
-        self, records: list[Recorded[Seen]], findings: Findings, nemesis: Nemesis
+        self, records: list[RecordedOperation[Seen]], findings: Findings, nemesis: Nemesis
     ) -> Summary:
         options, timeline = self._options, self._timeline
         overall, during_faults = latencies(records, timeline)
@@ -345,7 +345,7 @@ def torture(
             notes.append(why)
             say(why)
         elif options.partitions:
-            network = stack.enter_context(Network(_hosts(options)))
+            network = stack.enter_context(TortureNetwork(_hosts(options)))
         cluster = _cluster(home, options, network)
         try:
             summary = run(TortureRun(options, cluster, notes, show).perform())
@@ -384,7 +384,7 @@ def _hosts(options: Options) -> list[str]:
     return [*CLIENT_SITES, RECONFIGURERS, *(f"s{index}" for index in range(servers)), *deciders]
 
 
-def _cluster(home: Path, options: Options, network: Network | None) -> Cluster:
+def _cluster(home: Path, options: Options, network: TortureNetwork | None) -> TortureCluster:
     """Return the cluster, not yet started."""
     endpoints, etcd = (
         etcd_members(home / "etcd", options.consensus, network) if options.etcd else ((), {})
@@ -395,7 +395,7 @@ def _cluster(home: Path, options: Options, network: Network | None) -> Cluster:
     )
     settings = create(
         home,
-        Plan(
+        InitPlan(
             first,
             members,
             base_port=0,
@@ -407,10 +407,10 @@ def _cluster(home: Path, options: Options, network: Network | None) -> Cluster:
     )
     if network is not None:
         settings = _moved(settings, network)
-    return Cluster(settings, network, etcd)
+    return TortureCluster(settings, network, etcd)
 
 
-def _moved(settings: Settings, network: Network) -> Settings:
+def _moved(settings: Settings, network: TortureNetwork) -> Settings:
     """Return the same cluster with every process at the address of its host."""
     text = settings.path.read_text(encoding="utf-8")
     for server in settings.servers.values():

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from msgspec import Struct
 
-from ares.testing.torture.records import LogRecorded, Record, Recorded, Seen, Timeline
+from ares.testing.torture.records import LogRecorded, Record, RecordedOperation, Seen, Timeline
 from ares.testing.verify.history import Event
 from ares.testing.verify.linearizability import check
 from ares.testing.verify.log_history import LogEvent
@@ -15,7 +15,7 @@ from ares.testing.verify.log_order import check_log
 from ares.testing.verify.tag_order import check_tags
 
 
-class Latency(Struct, frozen=True):
+class LatencySummary(Struct, frozen=True):
     """Milliseconds of successful operations; ``None`` without operations."""
 
     count: int
@@ -42,8 +42,8 @@ class Summary(Struct, frozen=True):
     faults: dict[str, int]
     reconfigurations: dict[str, int]
     configurations: int
-    latency: Latency
-    latency_during_faults: Latency
+    latency: LatencySummary
+    latency_during_faults: LatencySummary
     longest_pause_s: float
     violations: list[str]
     undecided: list[str]
@@ -117,7 +117,7 @@ def place_of(event: Event | LogEvent) -> str:
     return "" if place is None else f"{event.log}/{place}"
 
 
-def _failures(records: Sequence[Recorded[Seen]]) -> list[str]:
+def _failures(records: Sequence[RecordedOperation[Seen]]) -> list[str]:
     return [
         f"[{record.event.invoked:.1f} s, after {record.ended - record.event.invoked:.1f} s] "
         f"{record.event.client} {record.event.operation} {place_of(record.event)!r}: {record.error}"
@@ -126,7 +126,7 @@ def _failures(records: Sequence[Recorded[Seen]]) -> list[str]:
     ]
 
 
-def count_operations(records: Sequence[Recorded[Seen]]) -> dict[str, dict[str, int]]:
+def count_operations(records: Sequence[RecordedOperation[Seen]]) -> dict[str, dict[str, int]]:
     """Count by kind and outcome; ``abandoned``: unknown because the client left by itself."""
     counts: dict[str, Counter[str]] = {}
     for record in records:
@@ -136,7 +136,9 @@ def count_operations(records: Sequence[Recorded[Seen]]) -> dict[str, dict[str, i
     return {kind: dict(counts[kind]) for kind in sorted(counts)}
 
 
-def latencies(records: Sequence[Recorded[Seen]], timeline: Timeline) -> tuple[Latency, Latency]:
+def latencies(
+    records: Sequence[RecordedOperation[Seen]], timeline: Timeline
+) -> tuple[LatencySummary, LatencySummary]:
     """Return latencies of all successful operations, and of those during trouble of any process."""
     troubled = timeline.troubled()
     ends = [end for _, end in troubled]
@@ -151,15 +153,15 @@ def latencies(records: Sequence[Recorded[Seen]], timeline: Timeline) -> tuple[La
     return _latency(everything), _latency(during)
 
 
-def longest_pause_s(records: Sequence[Recorded[Seen]]) -> float:
+def longest_pause_s(records: Sequence[RecordedOperation[Seen]]) -> float:
     """Return the longest time between two successive successes of any clients."""
     ends = sorted(record.ended for record in records if record.event.outcome == "ok")
     return max((later - earlier for earlier, later in pairwise(ends)), default=0.0)
 
 
-def _latency(seconds: list[float]) -> Latency:
+def _latency(seconds: list[float]) -> LatencySummary:
     if not seconds:
-        return Latency(0, None, None, None)
+        return LatencySummary(0, None, None, None)
     ordered = sorted(seconds)
     p50, p99 = (round(1000 * ordered[len(ordered) * percent // 100], 2) for percent in (50, 99))
-    return Latency(len(ordered), p50, p99, round(1000 * ordered[-1], 2))
+    return LatencySummary(len(ordered), p50, p99, round(1000 * ordered[-1], 2))

@@ -23,7 +23,7 @@ from operator import attrgetter
 from ares.testing.verify.history import Event, HistoryReport, UndecidedKey, Violation
 from ares.testing.verify.register import (
     Contradiction,
-    Register,
+    RegisterHistory,
     by_key,
     conflicts,
     contradiction,
@@ -64,12 +64,12 @@ def check(events: Iterable[Event], states_max: int = STATES_MAX) -> HistoryRepor
 
 def _judge(events: Sequence[Event], states_max: int) -> Iterator[Contradiction | str]:
     """Yield the contradictions on a key, or the reason why the key is undecided."""
-    register = Register(events)
+    register = RegisterHistory(events)
     unexplained = list(register.unexplained())
     if unexplained:
         yield from unexplained
         wrong = {read for found in unexplained for read in found.events if read.operation == "read"}
-        register = Register(event for event in events if event not in wrong)
+        register = RegisterHistory(event for event in events if event not in wrong)
     zones = zones_of(register)
     overlapping = list(conflicts(zones))
     for one, other in overlapping:
@@ -90,7 +90,7 @@ def _judge(events: Sequence[Event], states_max: int) -> Iterator[Contradiction |
             )
 
 
-def _polynomial(register: Register) -> Iterator[Contradiction]:
+def _polynomial(register: RegisterHistory) -> Iterator[Contradiction]:
     yield from register.unexplained()
     for one, other in conflicts(zones_of(register)):
         yield contradiction(one, other)
@@ -98,7 +98,7 @@ def _polynomial(register: Register) -> Iterator[Contradiction]:
 
 def _contradictory(events: Sequence[Event]) -> bool:
     """Return whether the events certainly have no linearization."""
-    register = Register(events)
+    register = RegisterHistory(events)
     if any(_polynomial(register)):
         return True
     return (
@@ -110,7 +110,7 @@ def _contradictory(events: Sequence[Event]) -> bool:
 def _explained(events: Sequence[Event]) -> Contradiction:
     """Return the contradiction of few events, in words."""
     why = next(
-        (found.why for found in _polynomial(Register(events))),
+        (found.why for found in _polynomial(RegisterHistory(events))),
         "no order of these operations explains every read",
     )
     return Contradiction(why, tuple(events))

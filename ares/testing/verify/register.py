@@ -24,7 +24,7 @@ A(i+1).begun, and A(i+1).begun <= A(i+2).ended since A(i+2) need not precede A(i
 A(i).ended < A(i+2).ended all the way round, which is absurd.
 
 Within a cluster, the write can come first unless a read ended before the write was invoked
-(:meth:`Register.unexplained` reports the case).
+(:meth:`RegisterHistory.unexplained` reports the case).
 
 A write of unknown outcome ends when the first of the reads ends, since the write has taken effect
 by this time; an unread write is left out. The initial value was written before every operation:
@@ -83,7 +83,7 @@ def named(value: str | None) -> str:
     return "absent" if value is None else repr(value) if len(value) <= 40 else f"{value[:40]!r}..."
 
 
-class Register:
+class RegisterHistory:
     """The operations on a key, arranged by value.
 
     ``writes``: writes with a certain or possible effect. ``reads``: returned reads. Raises
@@ -167,7 +167,7 @@ class Zone(NamedTuple):
         return {event for event in (self.write, self.first, self.last) if event is not None}
 
 
-def zones_of(register: Register) -> list[Zone]:
+def zones_of(register: RegisterHistory) -> list[Zone]:
     """Return the zones of all unrepeated values, and of the writes of values never read."""
     zones = []
     for value, writes in register.writes.items():

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from math import inf
 from typing import NamedTuple
 
-from ares.testing.verify.register import Register, Zone, is_write, response
+from ares.testing.verify.register import RegisterHistory, Zone, is_write, response
 
 OTHER = 0
 """The number of all values without a remaining read; repeated values count from 1."""
@@ -66,7 +66,7 @@ class Search:
     ``reached``: the latest time seen by the search; operations invoked later played no part.
     """
 
-    def __init__(self, register: Register, zones: Sequence[Zone]) -> None:
+    def __init__(self, register: RegisterHistory, zones: Sequence[Zone]) -> None:
         numbers = {value: number for number, value in enumerate(register.repeated, 1)}
         items = [_Item(zone.begun, zone.ended, True, OTHER) for zone in zones]
         self._unknown: list[list[float]] = [[] for _ in range(len(numbers) + 1)]

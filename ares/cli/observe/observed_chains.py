@@ -10,10 +10,10 @@ from msgspec import Struct
 
 from ares.model.configuration import Configuration
 from ares.model.identity import ServerId
-from ares.model.messages import Hosted, HostedChain
+from ares.model.messages import ChainReport, ConfigurationReport
 
 
-class ChainsSeen(Struct, frozen=True):
+class ObservedChains(Struct, frozen=True):
     """The state of a log's chains.
 
     ``chain``: the last chain. ``first``: the first position with an entry; ``upcoming``: entries
@@ -95,8 +95,8 @@ class ChainsSeen(Struct, frozen=True):
 
 
 def chains_seen(
-    active: Sequence[Configuration], said: Mapping[ServerId, Iterable[Hosted]]
-) -> ChainsSeen | None:
+    active: Sequence[Configuration], said: Mapping[ServerId, Iterable[ConfigurationReport]]
+) -> ObservedChains | None:
     """Return the state of the log with the chains ``active``, the last finalized chain first.
 
     Returns None if the last configuration is no chain. ``said``: the configurations that each
@@ -105,7 +105,7 @@ def chains_seen(
     last = active[-1]
     if last.dap != "chain":
         return None
-    parts: dict[ServerId, HostedChain] = {}
+    parts: dict[ServerId, ChainReport] = {}
     trimmed = 0
     sealed = []
     for id, hosted in said.items():
@@ -124,4 +124,4 @@ def chains_seen(
         id for chain in active[:-1] for id in chain.server_ids if id not in last.server_ids
     )
     upcoming = max([last.start, *(part.committed for part in parts.values())])
-    return ChainsSeen(last, trimmed, upcoming, tuple(sealed), fetched, tuple(needed))
+    return ObservedChains(last, trimmed, upcoming, tuple(sealed), fetched, tuple(needed))

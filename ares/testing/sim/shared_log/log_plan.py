@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from ares.model.configuration import Configuration
 from ares.model.identity import DomainName
-from ares.testing.sim.plan import Chances, Fault, member
+from ares.testing.sim.plan import Chances, PlannedFault, member
 
 SIMULATED_LOG = DomainName("events")
 STRANGE_EVERY, THEFTS_FIRST, UPGRADES_FIRST = 11, 5, 6
@@ -68,7 +68,7 @@ class LogPlan(Struct, frozen=True):
     initial: tuple[int, ...]
     chances: Chances
     clients: tuple[LogClientPlan, ...]
-    faults: tuple[Fault, ...]
+    faults: tuple[PlannedFault, ...]
     dead: tuple[int, float] | None
     timeout_s: float
     fetch_pause_s: float = 0.0
@@ -95,7 +95,7 @@ def chain_of(servers: tuple[int, ...]) -> Configuration:
     return Configuration.chain([member(number) for number in servers], allow_no_faults=True)
 
 
-class Flavour(Struct, frozen=True):
+class LogPlanBounds(Struct, frozen=True):
     """Bounds for drawing plans.
 
     ``steps``: of writers, and of readers. ``loss``, ``bad_links``: of the network; ``deaths``: of
@@ -152,30 +152,30 @@ class Flavour(Struct, frozen=True):
 
 
 FLAVOURS = (
-    Flavour(),
-    Flavour(
+    LogPlanBounds(),
+    LogPlanBounds(
         writing=("append", "append", "append", "append-at"), reading=("tail", "tail", "read", "follow"), reconfigurers=(2, 3), moves=(1, 3),
         loss=(0.05, 0.1, 0.2), bad_links=(0.0, 0.2, 0.3), deaths=0.3, pause_s=(0.005, 0.02), faults=(0, 0, 1, 2), servers=(4, 6),
     ),
-    Flavour(
+    LogPlanBounds(
         writing=("append", "append", "append", "trim", "tail"), reading=("append", "tail", "trim"), loss=(0.05, 0.1, 0.2), bad_links=(0.0, 0.2),
         pause_s=(0.02, 0.06), faults=(0, 1), servers=(3, 5),
     ),
-    Flavour(
+    LogPlanBounds(
         writing=("append", "append-at", "append-at", "tail"), reading=("append-at", "tail", "read"), loss=(0.05, 0.15), bad_links=(0.0, 0.2),
         deaths=0.2, pause_s=(0.005, 0.02), faults=(0, 1, 2), servers=(3, 5),
     ),
-    Flavour(
+    LogPlanBounds(
         writing=("append", "append", "append", "tail"), reading=("tail", "tail", "tail", "read", "follow"), reconfigurers=(1, 2), loss=(0.05, 0.2),
         bad_links=(0.3, 0.5), deaths=0.3, pause_s=(0.02, 0.06), faults=(0, 0, 0, 2), servers=(3, 4), lasts_s=0.6, steps=((5, 12), (10, 25)),
         kinds=("consensus", "consensus", "slow", "cut-in"),
     ),
-    Flavour(
+    LogPlanBounds(
         writing=("append", "append", "append", "tail"), reading=("tail", "follow", "append"), reconfigurers=(2, 3), moves=(1, 2), loss=(0.0, 0.1),
         bad_links=(0.0, 0.2), deaths=0.1, pause_s=(0.01, 0.03), faults=(1, 2), servers=(4, 6), kinds=("cut", "cut", "cut-out", "crash", "crash"),
         lasts_s=2.0,
     ),
-    Flavour(
+    LogPlanBounds(
         writing=("append", "append", "append", "append", "tail"), reading=("append", "tail", "tail", "trim"), reconfigurers=(2, 3), moves=(1, 3),
         loss=(0.05, 0.15), bad_links=(0.15, 0.3), deaths=0.2, pause_s=(0.005, 0.02), faults=(0, 1, 2), servers=(6, 6), lasts_s=1.0,
         kinds=("crash", "cut", "cut-out", "slow"), steps=((6, 14), (4, 10)), apart=True, ahead=0.9,
@@ -280,7 +280,7 @@ def _with_strangers(plan: LogPlan) -> LogPlan:
 def _with_disks(plan: LogPlan) -> LogPlan:
     """Give the servers journals in small places; some disks fill for a while, with more crashes."""
     rng = Random(f"disks of plan log {plan.seed}")
-    flavour = Flavour(kinds=("crash", "crash", "kill", "full"))
+    flavour = LogPlanBounds(kinds=("crash", "crash", "kill", "full"))
     faults = tuple(_fault(rng, flavour, plan.servers) for _ in range(rng.choice([0, 1, 2, 4])))
     return msgspec.structs.replace(
         plan, faults=plan.faults + faults, place_bytes=rng.choice([4096, 8192])
@@ -290,7 +290,7 @@ def _with_disks(plan: LogPlan) -> LogPlan:
 class _Chains:
     """A source of chains, of at least ``smallest`` of ``servers``."""
 
-    def __init__(self, rng: Random, flavour: Flavour, servers: int, smallest: int) -> None:
+    def __init__(self, rng: Random, flavour: LogPlanBounds, servers: int, smallest: int) -> None:
         self._rng = rng
         self._apart = flavour.apart
         self._servers = servers
@@ -311,7 +311,7 @@ class _Chains:
 
 def _client(
     rng: Random,
-    flavour: Flavour,
+    flavour: LogPlanBounds,
     name: str,
     kinds: tuple[LogKind, ...],
     counts: tuple[int, int],
@@ -329,7 +329,7 @@ def _client(
     return LogClientPlan(name, tuple(steps), dies, rng.random() < 0.3)
 
 
-def _fault(rng: Random, flavour: Flavour, servers: int) -> Fault:
+def _fault(rng: Random, flavour: LogPlanBounds, servers: int) -> PlannedFault:
     kind = rng.choice(flavour.kinds)
     struck = (
         () if kind == "consensus" else tuple(rng.sample(range(servers), rng.choice([1, 1, 1, 2])))
@@ -341,5 +341,5 @@ def _fault(rng: Random, flavour: Flavour, servers: int) -> Fault:
             "lasts_s": rng.expovariate(1 / flavour.lasts_s),
             "servers": struck,
         },
-        Fault,
+        PlannedFault,
     )

@@ -11,13 +11,13 @@ from ares.model.identity import ConfigurationId
 from ares.model.log_messages import Append, Appended, AppendOutcome, LogRecord, SealDone
 from ares.model.messages import AnyMessage, Describe, Description
 from ares.sharedlog.bound_ids import BoundAppend, bound_append
-from ares.sharedlog.facts_of_log import LogFact
+from ares.sharedlog.chain_segment import ChainSegment
+from ares.sharedlog.log_facts import LogFact
 from ares.sharedlog.node import LogNode
-from ares.sharedlog.stretch import Stretch
 from ares.testing.sim.invariants import PromiseBroken
-from ares.testing.sim.of_logs.log_plan import LogPlan
 from ares.testing.sim.plan import member
-from ares.testing.sim.world import World
+from ares.testing.sim.shared_log.log_plan import LogPlan
+from ares.testing.sim.world import SimWorld
 
 LOG_SERVER_TICK_S = 0.05
 
@@ -39,7 +39,7 @@ class LogServerRun(Protocol):
     """The parts of a run that a server of a log uses."""
 
     plan: LogPlan
-    world: World
+    world: SimWorld
     watch: "LogWatch"
 
     def post(self, sender: str, receiver: str, messages: list[AnyMessage]) -> None: ...
@@ -205,7 +205,7 @@ class LogWatch:
                     f"what is below {state.base_upto}"
                 )
 
-    def _look_at_prefix(self, server: LogServer, stretch: Stretch, since: int) -> None:
+    def _look_at_prefix(self, server: LogServer, stretch: ChainSegment, since: int) -> None:
         if stretch.is_head or stretch.length <= since:
             return
         before = self._server_of(stretch.before).node.state.stretches.get(stretch.configuration.id)
@@ -228,7 +228,7 @@ class LogWatch:
                 f"{since} on"
             )
 
-    def _look_at_commit(self, server: LogServer, stretch: Stretch, since: int) -> None:
+    def _look_at_commit(self, server: LogServer, stretch: ChainSegment, since: int) -> None:
         if stretch.committed <= since:
             return
         for id in stretch.servers:

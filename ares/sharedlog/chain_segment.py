@@ -14,7 +14,7 @@ from ares.model.errors import StoreDamaged
 from ares.model.identity import CallId, ServerId
 from ares.model.log_messages import LOG_PIECE_BYTES, Appended, LogRecord, ReadLog, Trim
 from ares.sharedlog.bound_ids import BoundAppend
-from ares.sharedlog.entries import Entries, Rows
+from ares.sharedlog.entries import ClientRows, Entries
 
 SEND_AGAIN_S = 0.2
 """Seconds until a node repeats records that the next node has not confirmed."""
@@ -46,7 +46,7 @@ def waiting_bytes(append: BoundAppend) -> int:
     return WAITING_BYTES_MORE + append.bulk
 
 
-class Held(Struct, frozen=True):
+class WaitingRead(Struct, frozen=True):
     """A read that waits for entries, or for the tail's answer."""
 
     sender: Sender
@@ -54,7 +54,7 @@ class Held(Struct, frozen=True):
     until: float
 
 
-class Stretch:
+class ChainSegment:
     """The state of a node in a chain.
 
     ``length``: the end of the records; the first is at ``start``. ``durable``: the end of the
@@ -75,7 +75,7 @@ class Stretch:
         self.place = self.servers.index(server)
         self.start = configuration.start
         self.entries = entries
-        self.rows = Rows()
+        self.rows = ClientRows()
         self.length = self.durable = self.committed = self.start
         self.sealed = False
         self.successor: Successor | None = None
@@ -92,7 +92,7 @@ class Stretch:
         self.conditional: list[tuple[Sender, BoundAppend]] = []
         self.conditional_bytes = 0
         self.trims: list[tuple[Sender, Trim]] = []
-        self.asking: list[Held] = []
+        self.asking: list[WaitingRead] = []
         self._answers: dict[int, dict[Sender, Appended]] = {}
         self._ends: list[int] = []
 

@@ -28,7 +28,7 @@ def _descending(entry: Entry) -> tuple[int, int]:
     return (-entry[0].number, -entry[0].writer)
 
 
-class Versions:
+class VersionList:
     """The versions of an object at a server, newest first, at most the ``capacity`` of put.
 
     ``trimmed_place``: the place of the record of ``trimmed`` in the server's journal.

@@ -15,18 +15,18 @@ from ares.model.messages import AnyMessage, Describe, Refused
 from ares.net.port import Sender
 from ares.server.hosted_logs import HostedLogs
 from ares.sharedlog.node import LogNode
-from ares.store.journal.log import LogJournal
+from ares.store.journal.segment_journal import SegmentJournal
 from ares.store.journal.segments import Owner
 from ares.testing.sim.invariants import PromiseBroken
-from ares.testing.sim.journal_server import CRASHES_AGAIN_SHARE, Process, disk_changes
+from ares.testing.sim.journal_server import CRASHES_AGAIN_SHARE, SimProcess, disk_changes
 from ares.testing.sim.model_disk import ModelDisk, PowerLost
-from ares.testing.sim.of_logs.log_server import (
+from ares.testing.sim.plan import member
+from ares.testing.sim.shared_log.log_server import (
     LOG_SERVER_TICK_S,
     LogServer,
     LogServerRun,
     SimSender,
 )
-from ares.testing.sim.plan import member
 
 LOG_DIRECTORY = Path("log")
 LOG_LEFT_BYTES_MAX = 4096
@@ -88,7 +88,7 @@ class DiskLogServer(LogServer):
     def _began(self) -> bool:
         """Start, and return whether the server runs; the power may fail."""
         own, world = member(self.number), self._world
-        self._process, self._links = Process(world, self._files), SimLinks(self._post)
+        self._process, self._links = SimProcess(world, self._files), SimLinks(self._post)
         plan = self._run.plan
         self._logs = HostedLogs(
             own.id,
@@ -118,17 +118,17 @@ class DiskLogServer(LogServer):
     def _know(self) -> None:
         self.node = next(iter(self._logs.nodes), self.node)
 
-    # -- the journals, as :class:`ares.store.port.LogJournals` -------------------------------------
+    # -- the journals, as :class:`ares.store.port.SharedLogJournals` -------------------------------------
 
-    def there(self) -> Iterable[Callable[[], LogJournal]]:
+    def there(self) -> Iterable[Callable[[], SegmentJournal]]:
         return [self._journal] if self._files.files else []
 
-    def open(self, name: DomainName) -> LogJournal:
+    def open(self, name: DomainName) -> SegmentJournal:
         return self._journal()
 
-    def _journal(self) -> LogJournal:
+    def _journal(self) -> SegmentJournal:
         own = member(self.number)
-        return LogJournal(
+        return SegmentJournal(
             LOG_DIRECTORY,
             Owner(b"cluster", own.id, own.identity),
             self._process,

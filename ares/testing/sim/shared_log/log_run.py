@@ -11,13 +11,13 @@ from ares.model.identity import CallId
 from ares.model.log_messages import Append
 from ares.model.messages import AnyMessage
 from ares.sharedlog.bound_ids import bound_id
-from ares.testing.sim.invariants import Places, PromiseBroken
-from ares.testing.sim.of_logs.log_client import LogClient
-from ares.testing.sim.of_logs.log_disk_server import DiskLogServer
-from ares.testing.sim.of_logs.log_plan import SIMULATED_LOG, LogClientPlan, LogPlan, LogStep
-from ares.testing.sim.of_logs.log_server import LogServer, LogWatch
-from ares.testing.sim.plan import Fault
-from ares.testing.sim.world import SimConsensus, World, name_configuration
+from ares.testing.sim.invariants import PromiseBroken, SinglePlaces
+from ares.testing.sim.plan import PlannedFault
+from ares.testing.sim.shared_log.log_client import LogClient
+from ares.testing.sim.shared_log.log_disk_server import DiskLogServer
+from ares.testing.sim.shared_log.log_plan import SIMULATED_LOG, LogClientPlan, LogPlan, LogStep
+from ares.testing.sim.shared_log.log_server import LogServer, LogWatch
+from ares.testing.sim.world import SimConsensus, SimWorld, name_configuration
 from ares.testing.verify.log_history import LogEvent
 from ares.testing.verify.log_order import check_log
 
@@ -26,17 +26,17 @@ STEPS_MAX = 400_000
 THIEF = "thief"
 
 
-class LogRun:
+class SimLogRun:
     """A run. ``events``: the history. ``uncommitted``: entries read before a known commit."""
 
     def __init__(self, plan: LogPlan, keep_story: bool) -> None:
         self.plan = plan
-        self.world = World(plan, keep_story, decode)
+        self.world = SimWorld(plan, keep_story, decode)
         self.events: list[LogEvent] = []
         self.uncommitted: list[str] = []
         self._seen: tuple[str, Append] | None = None
         self.watch = LogWatch(lambda name: self.servers[name])
-        self.consensus = SimConsensus(self.world, Places())
+        self.consensus = SimConsensus(self.world, SinglePlaces())
         self.watch.decided[0] = plan.first_chain
         self.world.tell(f"THE FIRST CHAIN IS {name_configuration(plan.first_chain)}")
         self.servers: dict[str, LogServer] = {}
@@ -128,7 +128,7 @@ class LogRun:
 
     # -- faults ------------------------------------------------------------------------------------
 
-    def _strike(self, fault: Fault) -> None:
+    def _strike(self, fault: PlannedFault) -> None:
         world = self.world
         if self.consensus.healed:
             return

@@ -17,9 +17,9 @@ from ares.model.log_messages import SECRET_BYTES
 from ares.model.messages import AnyMessage
 from ares.sharedlog.log_operations import Follower
 from ares.sharedlog.log_session import LogSession
-from ares.sharedlog.quick_reads import ReadManner
+from ares.sharedlog.quick_reads import ReadOptions
 from ares.testing.sim.invariants import PromiseBroken
-from ares.testing.sim.of_logs.log_plan import (
+from ares.testing.sim.shared_log.log_plan import (
     SIMULATED_LOG,
     LogClientPlan,
     LogPlan,
@@ -148,7 +148,7 @@ class LogClient(SimCaller):
             )
         elif step.operation in LOG_READS:
             upto = position + 10 if step.operation == "read-range" else None
-            manner = ReadManner(
+            manner = ReadOptions(
                 self.session.operations.reads_from_tail, step.operation == "read-uncommitted"
             )
             self.session.reads.ask(done, now, position, upto, LOG_CLIENT_PATIENCE_S, manner)

@@ -10,7 +10,7 @@ segment began, hence any missing or broken part of them is damage. The last segm
 unfinished batches break (ares/store/journal/format.py, kept_of_torn), and the kept part is durable
 before any reader uses it. The anchor names the last segment (ares/store/journal/segments.py).
 
-Room is promised before a server changes its state (:meth:`LogJournal.reserve`): the room is
+Room is promised before a server changes its state (:meth:`SegmentJournal.reserve`): the room is
 allocated on the disk at this point, hence the following write cannot meet a full disk. Giving space
 back takes some space first: a part of each segment is reserved for facts that free space, and a
 spare file, which compaction may replace by facts, is large enough for the live facts of any segment
@@ -31,7 +31,7 @@ from ares.model.codec import DETACHED_BYTES_MIN, Encoded
 from ares.model.errors import BadInput, StoreDamaged
 from ares.model.messages import PutData
 from ares.platform.processor_waits import ProcessorWaits
-from ares.sharedlog.facts_of_log import BatchPlace
+from ares.sharedlog.log_facts import BatchPlace
 from ares.store.journal.disk import Disk, UnlessFull, share_of_file_system
 from ares.store.journal.examine import SegmentExamination
 from ares.store.journal.format import (
@@ -52,9 +52,9 @@ from ares.store.journal.segments import (
     SEGMENT_SUFFIX,
     Anchor,
     BegunSegment,
+    CommitWork,
     Owner,
     Segment,
-    Work,
     WrittenBatch,
     create_segment,
     open_segment,
@@ -94,7 +94,7 @@ _SEGMENT_NAME = re.compile(r"[0-9]{8,}" + re.escape(SEGMENT_SUFFIX))
 Done = Callable[[OSError | None, Sequence[PutData]], None]
 
 
-class LogJournal:
+class SegmentJournal:
     """:class:`ares.store.port.Journal` in ``directory``. A place is a segment's number."""
 
     keeps = True
@@ -128,7 +128,7 @@ class LogJournal:
         self._discards: list[int] = []
         self._moved: list[PutData] = []
         self._anchor = Anchor(self._disk, directory, owner.identity)
-        self._work = Work(self._disk, self._anchor)
+        self._work = CommitWork(self._disk, self._anchor)
         self._stretch_end = self._stretch_batches = 0
         self._stretch_bytes = (
             segment_bytes  # as if batches had been large: the first commit waits for no zeros
@@ -364,7 +364,7 @@ class LogJournal:
 
     def commit(self, done: Done) -> None:
         self._encode()
-        work, self._work = self._work, Work(self._disk, self._anchor)
+        work, self._work = self._work, CommitWork(self._disk, self._anchor)
         moved, self._moved = self._moved, []
         settling, self._settling = self._settling, []
         head, step = self._head, self._segment_bytes // AHEAD_SHARE
@@ -513,7 +513,7 @@ class LogJournal:
 
 def open_journal(
     directory: Path, owner: Owner, segment_bytes: int | None = None, disk: Disk | None = None
-) -> LogJournal:
+) -> SegmentJournal:
     """Return the journal of a server, to be recovered.
 
     Call this on the server's event loop, with the directory held (ares/cluster/home.py).
@@ -537,4 +537,4 @@ def open_journal(
         ProcessorWaits(),
         ProcessorWaits(),
     )
-    return LogJournal(directory, owner, background, disk, segment_bytes or fitting)
+    return SegmentJournal(directory, owner, background, disk, segment_bytes or fitting)

@@ -19,10 +19,10 @@ from msgspec import Struct
 from ares.model.configuration import Configuration
 from ares.model.errors import BadInput
 from ares.model.identity import CallId
-from ares.model.messages import Ack, Bring, Element, PutData, Reason, Refused, Reply
+from ares.model.messages import Ack, Element, PullElement, PutData, Reason, Refused, Reply
 from ares.net.port import Sender
+from ares.replica.configuration_state import ConfigurationState
 from ares.replica.facts import Key
-from ares.replica.hosting import Hosting
 from ares.replica.replica import Replica
 
 PULLS_AT_ONCE = 4
@@ -32,20 +32,20 @@ PULLED_BYTES_AT_ONCE = 64 * 1024 * 1024
 PULLS_WAITING_MAX, PULL_SENDERS_MAX = 256, 16
 """Limits of waiting versions, and of movers that wait for a version; beyond, a server refuses."""
 
-Fetch = Callable[[Bring, Configuration, Callable[[Element | None, str], None]], None]
+Fetch = Callable[[PullElement, Configuration, Callable[[Element | None, str], None]], None]
 """A function which begins to get this server's element of a version, for a configuration.
 
 The last argument is called with the element, or with the reason why the element is missing.
 """
 
 
-class _Errand(Struct, eq=False):
-    request: Bring
-    hosting: Hosting
+class _Pull(Struct, eq=False):
+    request: PullElement
+    hosting: ConfigurationState
     waiting: dict[Sender, CallId]
 
 
-class Bringing:
+class ElementPuller:
     """The bringing of versions for a server.
 
     ``put``: handles and answers a PutData of a sender. ``respond``: sends a reply. ``fetch``: asks
@@ -66,13 +66,13 @@ class Bringing:
         self._respond = respond
         self._fetch = fetch
         self._is_crowded = is_crowded
-        self._errands: dict[Key, _Errand] = {}
-        self._queue: deque[_Errand] = deque()
+        self._errands: dict[Key, _Pull] = {}
+        self._queue: deque[_Pull] = deque()
         self._under_way = 0
         self._bytes = 0
         self._beginning = False
 
-    def answer(self, sender: Sender, request: Bring) -> Reply | None:
+    def answer(self, sender: Sender, request: PullElement) -> Reply | None:
         """Return the reply, or None if the reply follows.
 
         An acknowledgement of a present version waits until the version is durable.
@@ -97,7 +97,7 @@ class Bringing:
                 "it has too much to get from other servers already",
             )
         if errand is None:
-            errand = self._errands[key] = _Errand(request, hosting, {})
+            errand = self._errands[key] = _Pull(request, hosting, {})
             self._queue.append(errand)
         errand.waiting[sender] = request.call
         self.begin()
@@ -114,11 +114,11 @@ class Bringing:
         finally:
             self._beginning = False
 
-    def _may_begin(self, request: Bring) -> bool:
+    def _may_begin(self, request: PullElement) -> bool:
         fits = not self._under_way or self._bytes + request.length <= PULLED_BYTES_AT_ONCE
         return fits and self._under_way < PULLS_AT_ONCE and not self._is_crowded()
 
-    def _fetch_for(self, errand: _Errand) -> None:
+    def _fetch_for(self, errand: _Pull) -> None:
         request, done = errand.request, partial(self._fetched, errand)
         self._under_way += 1
         self._bytes += request.length
@@ -129,7 +129,7 @@ class Bringing:
         else:
             self._fetch(request, errand.hosting.configuration, done)
 
-    def _fetched(self, errand: _Errand, element: Element | None, why: str) -> None:
+    def _fetched(self, errand: _Pull, element: Element | None, why: str) -> None:
         request = errand.request
         del self._errands[request.configuration, request.object, request.tag]
         self._under_way -= 1
@@ -147,7 +147,7 @@ class Bringing:
             self.begin()
 
 
-def _unfit(request: Bring, target: Configuration) -> str:
+def _unfit(request: PullElement, target: Configuration) -> str:
     """Return why the request is not a mover's; empty if it may be."""
     source = request.source
     if (

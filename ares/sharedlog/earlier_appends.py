@@ -11,7 +11,7 @@ from ares.model.configuration import Configuration, Status, Successor
 from ares.model.identity import NO_CALL, CallId, ClientId, ConfigurationId, ServerId
 from ares.model.log_messages import LookRow, RowFound
 from ares.sharedlog.bound_ids import BoundAppend
-from ares.sharedlog.stretch import Sender, Stretch, waiting_bytes
+from ares.sharedlog.chain_segment import ChainSegment, Sender, waiting_bytes
 
 EARLIER_LOOK_S = 0.2
 EARLIER_LOOKS_MAX = 1000
@@ -22,7 +22,7 @@ WAITING_APPENDS_BYTES_MAX = 64 * 1024 * 1024
 """Total bytes of waiting appends; more are dropped, and sent again by their clients."""
 
 
-class RowBelow(Struct, frozen=True):
+class EarlierRow(Struct, frozen=True):
     """The part of a client's row found so far, newest chain first.
 
     ``last``: 0 without a row. ``places``: (first, end) of each number. ``exhausted``: no earlier
@@ -37,11 +37,11 @@ class RowBelow(Struct, frozen=True):
     trimmed: int
     below: int
 
-    def joined(self, reply: RowFound, exhausted: bool) -> "RowBelow":
+    def joined(self, reply: RowFound, exhausted: bool) -> "EarlierRow":
         """Return the row with the answer of the next chain added."""
         places = {place.number: (place.first, place.end) for place in reply.places} | self.places
         trimmed, uncertain = max(self.trimmed, reply.trimmed), reply.uncertain
-        return RowBelow(
+        return EarlierRow(
             self.last or reply.last,
             places,
             exhausted or reply.whole or uncertain,
@@ -51,11 +51,11 @@ class RowBelow(Struct, frozen=True):
         )
 
 
-class RowLook(Struct):
+class EarlierLook(Struct):
     """A look at ``chain``, for waiting appends. ``turn`` selects the server asked last."""
 
-    stretch: Stretch
-    found: RowBelow
+    stretch: ChainSegment
+    found: EarlierRow
     chain: Configuration
     successor: Successor
     names: tuple[ClientId, ...]
@@ -74,7 +74,7 @@ class RowLook(Struct):
         """The names without a known row."""
         return [name for name in self.names if name not in self.rows]
 
-    def done(self) -> RowBelow:
+    def done(self) -> EarlierRow:
         """Return the row found so far.
 
         The row is complete from ``since`` on if this chain starts at ``since`` or before.
@@ -102,7 +102,7 @@ def joined_rows(rows: Collection[RowFound]) -> RowFound:
 LookKey = tuple[ConfigurationId, ClientId, int, int]
 
 
-class RowLooks:
+class EarlierLooks:
     """The looks of a head. ``send(server, request)`` asks a server.
 
     ``here(chain, client, since)`` asks this server, and returns None if this server cannot answer.
@@ -114,22 +114,22 @@ class RowLooks:
         self,
         send: Callable[[ServerId, LookRow], None],
         here: Callable[[Configuration, ClientId, int], RowFound | None],
-        done: Callable[[Stretch, Sender, BoundAppend, RowBelow], None],
+        done: Callable[[ChainSegment, Sender, BoundAppend, EarlierRow], None],
         next_call: Callable[[], CallId],
     ) -> None:
         self._send = send
         self._here = here
         self._done = done
         self._next_call = next_call
-        self._looks: dict[LookKey, RowLook] = {}
+        self._looks: dict[LookKey, EarlierLook] = {}
         self.bytes = 0
 
     def wait(
         self,
-        stretch: Stretch,
+        stretch: ChainSegment,
         sender: Sender,
         append: BoundAppend,
-        found: RowBelow,
+        found: EarlierRow,
         chains: Sequence[Configuration],
         now: float,
     ) -> None:
@@ -150,7 +150,7 @@ class RowLooks:
             following = next(
                 (each for each in chains if each.index == chain.index + 1), stretch.configuration
             )
-            look = RowLook(
+            look = EarlierLook(
                 stretch,
                 found,
                 chain,
@@ -166,7 +166,7 @@ class RowLooks:
         elif len(look.waiting) < WAITING_APPENDS_MAX:
             self._add(look, sender, append)
 
-    def _add(self, look: RowLook, sender: Sender, append: BoundAppend) -> None:
+    def _add(self, look: EarlierLook, sender: Sender, append: BoundAppend) -> None:
         earlier = look.waiting.get((sender, append.number))
         self.bytes += waiting_bytes(append) - (0 if earlier is None else waiting_bytes(earlier))
         look.waiting[sender, append.number] = append
@@ -174,7 +174,7 @@ class RowLooks:
     def _forget(self, key: LookKey) -> None:
         self.bytes -= sum(map(waiting_bytes, self._looks.pop(key).waiting.values()))
 
-    def _ask(self, key: LookKey, look: RowLook, now: float) -> None:
+    def _ask(self, key: LookKey, look: EarlierLook, now: float) -> None:
         for name in look.lacking:
             here = self._here(look.stretch.configuration, name, look.since) or self._here(
                 look.chain, name, look.since
@@ -192,7 +192,7 @@ class RowLooks:
         for call, name in look.calls.items():
             self._send(server, LookRow(call, look.chain.id, name, look.since, look.successor))
 
-    def _conclude(self, key: LookKey, look: RowLook) -> None:
+    def _conclude(self, key: LookKey, look: EarlierLook) -> None:
         self._forget(key)
         found = look.done()
         for (sender, _), append in sorted(look.waiting.items(), key=lambda item: item[0][1]):

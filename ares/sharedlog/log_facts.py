@@ -59,7 +59,7 @@ class PieceFetched(Struct, frozen=True, array_like=True, tag=149):
     records: Records
 
 
-class StretchStanding(Struct, frozen=True, array_like=True):
+class ChainSegmentState(Struct, frozen=True, array_like=True):
     """The known facts of a stretch without the records.
 
     ``length``: the end of the records. ``merged``: the records belong to the old part now. ``end``:
@@ -77,7 +77,7 @@ class StretchStanding(Struct, frozen=True, array_like=True):
     committed: int
 
 
-class LogStanding(Struct, frozen=True, array_like=True, tag=150):
+class LogSnapshot(Struct, frozen=True, array_like=True, tag=150):
     """The result of all earlier facts, without the records.
 
     With a standing, a server can forget the facts without readable records. ``finalized``: the
@@ -85,7 +85,7 @@ class LogStanding(Struct, frozen=True, array_like=True, tag=150):
     """
 
     chains: tuple[Configuration, ...]
-    stretches: tuple[StretchStanding, ...]
+    stretches: tuple[ChainSegmentState, ...]
     trimmed: int
     old_upto: int
     finalized: int = 0

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from sortedcontainers import SortedDict
 
-from ares.dap.list import Versions, capacity
+from ares.dap.version_list import VersionList, capacity
 from ares.model.codec import DETACHED_BYTES_MIN
 from ares.model.configuration import Configuration, Successor, advance
 from ares.model.element import hollow, intact, is_hollow, is_in_crumbs
@@ -25,14 +25,14 @@ from ares.model.messages import (
     PAGE_OBJECTS_MAX,
     Ack,
     CollectConfig,
+    ConfigurationReport,
     DataReply,
     Element,
     Finalize,
     GetData,
     GetTag,
-    Hosted,
     Keyed,
-    Listed,
+    ListedObject,
     ListObjects,
     ObjectsReply,
     PutData,
@@ -43,11 +43,11 @@ from ares.model.messages import (
 )
 from ares.model.tag import NUMBER_FLOOR, TAG_ZERO, Tag, number_max
 from ares.replica.facts import (
-    Account,
+    ConfigurationRecord,
+    ConfigurationUsage,
     Fact,
+    JournalUsage,
     Key,
-    Pointed,
-    Share,
     TagsTrimmed,
     pointed_bytes,
     put_bytes,
@@ -78,7 +78,7 @@ class BadElement(AresError):
     """An element of another server, with a wrong seal, or with a tag unreachable by writing."""
 
 
-class Hosting:
+class ConfigurationState:
     """State and answers for a configuration.
 
     ``clock`` bounds the numbers of tags (:func:`ares.model.tag.number_max`), and has no other
@@ -101,7 +101,7 @@ class Hosting:
         configuration: Configuration,
         position: int,
         clock: Clock = no_clock,
-        share: Share | None = None,
+        share: ConfigurationUsage | None = None,
         note_final: Callable[[Configuration], None] = lambda configuration: None,
     ) -> None:
         self.configuration = configuration
@@ -115,10 +115,10 @@ class Hosting:
         self.pointed_place: int | None = None
         self._pointed_bytes = 0
         self._journaled = share is not None
-        self._share = share or Share(Account())
+        self._share = share or ConfigurationUsage(JournalUsage())
         self._element_index = position if configuration.dap == "ec" else 0
         self._capacity = capacity(configuration)
-        self._objects: SortedDict[ObjectName, Versions] = SortedDict()
+        self._objects: SortedDict[ObjectName, VersionList] = SortedDict()
         self._following: set[ObjectName] = set()
         self._clock = clock
         self._left: SortedDict[ObjectName, None] = SortedDict()
@@ -136,7 +136,7 @@ class Hosting:
         }
 
     @property
-    def objects(self) -> Mapping[ObjectName, Versions]:
+    def objects(self) -> Mapping[ObjectName, VersionList]:
         """Return the versions held, by object, for reading only."""
         return self._objects
 
@@ -283,7 +283,7 @@ class Hosting:
             self._following.add(object)
         versions = self._objects.get(object)
         if versions is None:
-            versions = self._objects[object] = Versions()
+            versions = self._objects[object] = VersionList()
         trimmed = versions.trimmed
         lost = versions.put(tag, element, self._capacity, place)
         if element.length == LEFT:
@@ -322,7 +322,9 @@ class Hosting:
                 "clock wrong?"
             )
 
-    def _not_kept(self, put: PutData, versions: Versions, place: int, trimmed: Tag) -> Fact | None:
+    def _not_kept(
+        self, put: PutData, versions: VersionList, place: int, trimmed: Tag
+    ) -> Fact | None:
         """Return the fact of a version which is held already, or is older than all held versions.
 
         A put of a held version repairs a hollow element.
@@ -372,7 +374,7 @@ class Hosting:
             self.learn(request.successor)
         limit = min(max(request.limit, 1), PAGE_OBJECTS_MAX)
         after = max(request.after, request.prefix)
-        page: list[Listed] = []
+        page: list[ListedObject] = []
         characters = 0
         for name in self._objects.irange(
             ObjectName(after), inclusive=(after != request.after, True)
@@ -385,12 +387,12 @@ class Hosting:
             if len(page) == limit or characters > PAGE_CHARACTERS_MAX:
                 return ObjectsReply(request.call, tuple(page), True, self.successor)
             versions = self._objects[name]
-            page.append(Listed(name, versions.newest, versions.deleted))
+            page.append(ListedObject(name, versions.newest, versions.deleted))
         return ObjectsReply(request.call, tuple(page), False, self.successor)
 
-    def describe(self) -> Hosted:
+    def describe(self) -> ConfigurationReport:
         left, named = self.left_behind()
-        return Hosted(
+        return ConfigurationReport(
             self.configuration,
             len(self._objects),
             self.bytes,
@@ -425,11 +427,13 @@ class Hosting:
 
     # -- the journal -------------------------------------------------------------------------------
 
-    def pointed(self) -> Pointed:
+    def pointed(self) -> ConfigurationRecord:
         """Return the fact with all state of this configuration except the objects."""
-        return Pointed(self.configuration, self.successor, self.collected, self.finalized)
+        return ConfigurationRecord(
+            self.configuration, self.successor, self.collected, self.finalized
+        )
 
-    def is_told_by(self, fact: Pointed) -> bool:
+    def is_told_by(self, fact: ConfigurationRecord) -> bool:
         """Return whether ``fact`` is the latest.
 
         An earlier release leaves out that the configuration is finalized, which stays true.
@@ -514,7 +518,7 @@ class Hosting:
                 self._note(fact)
         elif not self.collected:
             if versions is None:
-                versions = self._objects[object] = Versions()
+                versions = self._objects[object] = VersionList()
             before = versions.trimmed
             if tag >= before:
                 versions.trimmed = tag
@@ -529,7 +533,7 @@ class Hosting:
 
         Ordering a million names at once is much faster than one by one.
         """
-        self._objects = cast("SortedDict[ObjectName, Versions]", dict(self._objects))
+        self._objects = cast("SortedDict[ObjectName, VersionList]", dict(self._objects))
 
     def restored(self) -> None:
         """End the restoring: every fact was given, serve from now on.

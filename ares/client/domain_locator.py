@@ -90,7 +90,7 @@ class KnownDomains:
             log.debug("domains are not remembered: %s", error)
 
 
-class Whereabouts:
+class DomainLocator:
     """The places where a client looks for domains.
 
     ``book``: the servers of the cluster file. ``near``: the servers at the client's site. Without

@@ -16,7 +16,7 @@ from ares.model.errors import BadInput, StoreDamaged
 from ares.model.identity import DomainName
 from ares.platform.trusted_files import replace_durably
 from ares.store.journal.disk import Disk, UnlessFull
-from ares.store.journal.log import LogJournal, open_journal
+from ares.store.journal.segment_journal import SegmentJournal, open_journal
 from ares.store.journal.segments import (
     ANCHOR_SUFFIX,
     NOTE_PREFIX,
@@ -31,8 +31,8 @@ BEGUN_NAME = "logs.begun"
 """Name of the list of logs that began: a line for each directory."""
 
 
-class DirectoryOfLogs:
-    """:class:`ares.store.port.LogJournals` in ``journal``, the directory of the server's journal.
+class LogDirectories:
+    """:class:`ares.store.port.SharedLogJournals` in ``journal``, the directory of the server's journal.
 
     Places have ``place_bytes``.
     """
@@ -45,7 +45,7 @@ class DirectoryOfLogs:
         self._disk = disk
         self._place_bytes = place_bytes
 
-    def there(self) -> Iterable[Callable[[], LogJournal]]:
+    def there(self) -> Iterable[Callable[[], SegmentJournal]]:
         try:
             names = {
                 path.name.removesuffix(ANCHOR_SUFFIX)
@@ -65,7 +65,7 @@ class DirectoryOfLogs:
             raise BadInput(f"the logs in {self._directory} cannot be opened: {why}") from error
         return [partial(self._open, self._directory / name) for name in sorted(names)]
 
-    def open(self, name: DomainName) -> LogJournal:
+    def open(self, name: DomainName) -> SegmentJournal:
         directory = self._directory / hashlib.sha256(name.encode()).hexdigest()[:32]
         self._disk.make_directory(directory)
         self._make_anchor(directory)
@@ -97,5 +97,5 @@ class DirectoryOfLogs:
             replace_durably(self._list, "".join(f"{each}\n" for each in sorted(listed)))
             self._listed = listed
 
-    def _open(self, directory: Path) -> LogJournal:
+    def _open(self, directory: Path) -> SegmentJournal:
         return open_journal(directory, self._owner, self._place_bytes, self._disk)
