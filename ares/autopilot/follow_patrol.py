@@ -239,7 +239,7 @@ class FollowPatrol:
             whose = (
                 "it moves there now"
                 if domain == self._moving
-                else "a move is under way, or was left: the autopilot completes those"
+                else "a move is under way or was left: the autopilot completes it"
             )
             self._decisions[domain] = site, FollowDecision(MOVING, whose)
             return
@@ -302,7 +302,7 @@ class FollowPatrol:
             )
             return
         if result is None:
-            self._policy.failed(domain, "somebody else changed it meanwhile")
+            self._policy.failed(domain, "another client changed the configuration meanwhile")
             return
         self._policy.moved(domain, size, result.bytes)
         self._counted.follows += result.ours

@@ -211,7 +211,9 @@ class FollowPolicy:
 def _leader(seen: ObservedUsage) -> tuple[str, FollowDecision | None]:
     """Return the site which asks enough for a move, or empty with the reason to stay."""
     if not seen.answering:
-        return "", FollowDecision(SILENT, "too few of its servers say who asks for it")
+        return "", FollowDecision(
+            SILENT, "too few of its servers report the sites of their clients"
+        )
     ranked = sorted(seen.per_s.items(), key=lambda pair: (-pair[1], pair[0]))
     first, most = ranked[0] if ranked else ("", 0.0)
     if most < RATE_MIN:

@@ -323,7 +323,7 @@ class Reform(Struct, frozen=True):
         chains = [" ".join(chain.server_ids) for chain in (self.last, self.wished)]
         return (
             f"chain {chains[0]} becomes {chains[1]}: "
-            f"{', '.join(told) or 'it was sealed, and nobody decided what comes next'}"
+            f"{', '.join(told) or 'the chain was sealed, and the next chain is not decided'}"
         )
 
 
@@ -360,7 +360,7 @@ def judge_log(
     if stopped and last.n - len(silent) < last.quorum_size:
         why = (
             f"only {last.n - len(silent)} of {last.n} servers of the chain answer, and "
-            f"{last.quorum_size} must, to go on without the others"
+            f"{last.quorum_size} must, for the chain to go on without the silent servers"
         )
         return Stuck(f"{why}: {one_of(silent)} must come back")
     if not stopped and len(seen.active) > 1:

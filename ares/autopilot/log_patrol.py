@@ -382,7 +382,7 @@ class LogPatrol:
         length = each.length
         self._note(each, False)
         if chain is None or chain.servers != verdict.wished.servers:
-            log.info("log %s: somebody else's chain was decided first", name)
+            log.info("log %s: another client's chain was decided first", name)
             return
         each.chain, each.length = chain.id, length
         each.pending_at = (

@@ -131,7 +131,7 @@ class Bulletin:
                     f", without a spare for {', '.join(unfilled)}," if unfilled else ""
                 )
             case Finish(wished):
-                action = "completing what was left half done"
+                action = "completing a move that was left half done"
             case _:
                 return
         self._doing[domain] = f"{_now()}: {action} in {domain}"
@@ -168,9 +168,9 @@ class Bulletin:
         own = (
             f"replaced {verdict.describe()}"
             if isinstance(verdict, Replace)
-            else "completed what was left half done"
+            else "completed a move that was left half done"
         )
-        action = own if result.ours else "completed what somebody else decided"
+        action = own if result.ours else "completed a move that another client decided"
         self.counted.done += 1
         self._deeds.setdefault(action, []).append(domain)
         self._did = (
@@ -203,7 +203,7 @@ class Bulletin:
                     extra={"domains": len(domains)},
                 )
         for why in self._standing.keys() - self._troubles.keys():
-            log.info("no longer so: %s", why)
+            log.info("no longer true: %s", why)
         self._standing, self._troubles, self._deeds = self._troubles, {}, {}
         self._doing, self._progress = {}, {}
         self._count_progress()

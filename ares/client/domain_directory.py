@@ -217,7 +217,7 @@ class DomainDirectory(ObjectStore):
         refuse_mirror(name)
         if isinstance(name, str) and name.startswith(FILE_DOMAINS):
             raise BadInput(
-                f"names that begin with {FILE_DOMAINS} are those of files, and no log is called "
+                f"names that begin with {FILE_DOMAINS} are names of files, and no log is called "
                 f"{name!r}; nothing was changed"
             )
         first, created = await self._created(name, configuration, timeout_s)
@@ -249,8 +249,8 @@ class DomainDirectory(ObjectStore):
         except Uncertain as error:
             error.may_have_taken_effect = True
             error.advice = (
-                f"what domain {name!r} begins with is decided ({first.describe()}), and creating "
-                "it again completes it"
+                f"the first configuration of domain {name!r} is decided ({first.describe()}), "
+                "and creating it again completes it"
             )
             raise
         return first, first.same_content(wished)
@@ -391,8 +391,8 @@ class DomainDirectory(ObjectStore):
             (first.domain, first.index) == (domain, 0) and self._decided(first)
         ):
             raise ConfigurationRefused(
-                f"the directory entry of domain {domain!r} is not what was decided; its objects "
-                "are untouched"
+                f"the directory entry of domain {domain!r} differs from the decision; its "
+                "objects are untouched"
             )
         return first
 
@@ -477,7 +477,7 @@ def refuse_mirror(name: object) -> None:
     """Refuse a mirror's name with :class:`BadInput`: only mirror functions use mirrors."""
     if isinstance(name, str) and name.startswith(MIRROR_DOMAINS):
         raise BadInput(
-            f"names that begin with {MIRROR_DOMAINS} are those of mirrors, and {name!r} is not "
+            f"names that begin with {MIRROR_DOMAINS} are names of mirrors, and {name!r} is not "
             "opened: `ares-cli domain mirror` makes mirrors, and `ares-cli read --stale-ok`, or "
             "read_stale, reads them; nothing was changed"
         )

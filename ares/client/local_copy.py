@@ -47,7 +47,7 @@ def content_of_file(file: int, name: str, sizes: Sizes) -> Content:
         data = _read_at(file, chunk.offset, chunk.length)
         if len(data) != chunk.length or digest(data) != chunk.digest:
             raise BadInput(
-                f"{name} changed while it was being put; put it again when nobody writes to it"
+                f"{name} changed while it was being put; put it again when no program writes to it"
             )
         return data
 
@@ -98,7 +98,7 @@ class AssemblySink(Sink):
             self._start()
         if self._new is not None:
             if data is None:
-                assert old is not None, "only what is there is not wanted"
+                assert old is not None, "only a part that is there can be unwanted"
                 data = memoryview(old.data)[old._places[part] :][: part.length]
             self._new.write(data)
         self._parts.append(part)
@@ -209,8 +209,8 @@ class LocalCopy(Sink):
             # file that was looked at.
             if _identity(_status(self._path)) != _identity(self._found):
                 raise BadInput(
-                    f"{self._path} was changed by somebody else while it was being brought up to "
-                    "date, and was left so; try again"
+                    f"{self._path} was changed by another program while it was being brought up "
+                    "to date, and keeps that change; try again"
                 )
             if self._new is None and (
                 self._old is None or self._offset < sum(chunk.length for chunk in self._chunks)
@@ -254,12 +254,12 @@ class LocalCopy(Sink):
 
     def _copy(self, new: int, offset: int, count: int) -> None:
         while count:
-            assert self._old is not None, "what is not wanted is there"
+            assert self._old is not None, "the unwanted part is there"
             copied = os.sendfile(new, self._old, offset, min(count, COPY_BYTES))
             if not copied:
                 raise BadInput(
                     f"{self._path} became shorter while it was being brought up to date; try "
-                    "again when nobody writes to it"
+                    "again when no program writes to it"
                 )
             offset, count = offset + copied, count - copied
 
@@ -379,7 +379,7 @@ class RememberedBases:
             return None
         except OSError as error:
             log.warning(
-                "what %s is based on cannot be read, and is taken as unknown: %s",
+                "the base of %s cannot be read, and counts as unknown: %s",
                 os.fsdecode(copy.path),
                 error,
             )
@@ -394,8 +394,8 @@ class RememberedBases:
             entry = None
         if entry is None or entry.copy != copy:
             log.warning(
-                "%s is not an entry of this release and is ignored: what %s is based on is taken "
-                "as unknown",
+                "%s is not an entry of this release and is ignored: the base of %s counts as "
+                "unknown",
                 path,
                 os.fsdecode(copy.path),
             )
@@ -427,7 +427,7 @@ class RememberedBases:
                 for path in sorted(paths, key=_changed_ns)[:-REMEMBERED_COPIES_MAX]:
                     path.unlink(missing_ok=True)
         except OSError as error:
-            log.warning("what %s is based on was not kept: %s", os.fsdecode(copy.path), error)
+            log.warning("the base of %s was not kept: %s", os.fsdecode(copy.path), error)
 
     def forget(self, cluster: bytes, domain: str, file: str) -> None:
         """Forget the bases of every copy of a file: a deleted file begins again."""
@@ -439,7 +439,7 @@ class RememberedBases:
             ):
                 path.unlink(missing_ok=True)
         except OSError as error:
-            log.warning("what copies of %r are based on was not forgotten: %s", file, error)
+            log.warning("the bases of copies of %r were not forgotten: %s", file, error)
 
 
 def _entry_path(directory: Path, copy: LocalName) -> Path:

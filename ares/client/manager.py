@@ -163,13 +163,13 @@ class Manager(DomainDirectory):
         domain = checked_domain(name)
         if domain == DEFAULT_DOMAIN:
             raise BadInput(
-                "the domain 'default' follows nobody: it says where the others are; `ares-cli "
-                "domain move` moves it. Nothing was changed"
+                "the domain 'default' follows no users: it holds the directory of the other "
+                "domains; `ares-cli domain move` moves it. Nothing was changed"
             )
         if isinstance(await self.domain_or_log(name, timeout_s=timeout_s), Log):
             raise BadInput(
-                f"{name!r} is a log, and logs follow nobody: moves stop their appends; `ares-cli "
-                "domain move` moves it. Nothing was changed"
+                f"{name!r} is a log, and logs follow no users: a move stops appends for a while; "
+                "`ares-cli domain move` moves it. Nothing was changed"
             )
         flag = _flag(domain)
         if follow:

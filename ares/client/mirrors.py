@@ -119,7 +119,7 @@ def fit_for_mirrors(domain: str, found: object) -> ObjectStore:
     if domain.startswith(MIRROR_DOMAINS):
         why = "is a mirror itself"
     elif domain.startswith(FILE_DOMAINS):
-        why = "is a file, and its blocks say something together only"
+        why = "is a file, and its blocks have a meaning only together"
     elif not is_domain_name(MirrorName(domain, "x" * 64, 10**8).name):
         why = "has too long a name"
     if isinstance(found, ObjectStore) and not why:

@@ -347,8 +347,8 @@ def checked_entry(entry: Bytes) -> bytes:
         raise BadInput(f"an entry is bytes, not {type(entry).__name__}; nothing was sent")
     if size > ENTRY_BYTES_MAX:
         raise BadInput(
-            f"an entry has at most {ENTRY_BYTES_MAX} bytes, not {size}; nothing was sent. Larger "
-            "ones go into a file that an entry names"
+            f"an entry has at most {ENTRY_BYTES_MAX} bytes, not {size}; nothing was sent. Put "
+            "larger data into a file, and append the file's name"
         )
     return entry
 

@@ -374,8 +374,8 @@ def checked_value(value: bytes | bytearray | memoryview) -> bytes:
         raise BadInput(f"a value is bytes, not {type(value).__name__}; nothing was sent")
     if size > VALUE_BYTES_MAX:
         raise BadInput(
-            f"a value may have at most {VALUE_BYTES_MAX} bytes; nothing was sent. Larger ones go "
-            "through files"
+            f"a value may have at most {VALUE_BYTES_MAX} bytes; nothing was sent. Store larger "
+            "data as a file"
         )
     return bytes(value)
 

@@ -71,49 +71,57 @@ _HTTP_HOST = "127.0.0.1"
 
 _DURABILITY = {
     "memory": """\
-# The servers keep all data in memory. It survives the crash of a few servers at a time (see [initial]), and is lost when they all stop.
+# The servers keep all data in memory. The data survives the crash of a few servers at a time (see
+# [initial]), and is lost when all servers stop.
 """,
     "fsync": """\
-# The servers acknowledge what is on stable storage, in their data directories, and start again with what they had.
+# The servers acknowledge data that is on stable storage, in their data directories, and start again
+# with all of it.
 """,
 }
 _SECURITY = {
     None: "",
     "none": """\
-# No keys: whoever reaches the addresses below can read and write everything.
+# No keys: every program that reaches the addresses below can read and write all data.
 """,
     "curve": """\
-# Everybody has a key, and is known by it. This file holds no secret: hand it out. The secrets are in the directory of keys, and so is clients.toml,
-# which says what each client may do; `ares-cli keys` writes that.
+# Every process and client has a key, and is known by the key. This file holds no secret: hand it
+# out. The secrets are in the directory of keys. The file clients.toml there says what each client
+# may do; `ares-cli keys` writes it.
 """,
 }
 _REMARKS = {
     "format": """\
-# A cluster of ares: its servers, its consensus members, and the configuration that it began with. Clients and servers read the same file.
-# At http a process says how it is: GET /health, and GET /metrics for Prometheus.
+# A cluster of ares: its servers, its consensus members, and its first configuration. Clients and
+# servers read the same file. At the address http a process tells its state: GET /health, and
+# GET /metrics for Prometheus.
 """,
     "decision_key": """\
-# What consensus members sign decisions with; servers take no others.
+# The key that consensus members sign decisions with; servers accept no other decisions.
 """,
     "consensus_password": """\
 # The consensus members' shared secret; the file must be readable by its owner only.
 """,
 }
 _ETCD = """
-# This etcd keeps the decisions; its endpoints are members of one etcd cluster. Clients need this table, servers do not talk to etcd. May follow it:
-# prefix = "/ares", what all keys in there begin with; ca = "pem/ca.pem" for TLS, certificate and key for an etcd that asks clients for one;
-# user = "ares" and password = "secrets/etcd.password", a file of mode 600.
+# This etcd keeps the decisions; its endpoints are members of one etcd cluster. Clients need this
+# table, servers do not talk to etcd. Further keys: prefix = "/ares", the begin of all keys in the
+# etcd; ca = "pem/ca.pem" for TLS; certificate and key for an etcd that asks clients for a
+# certificate; user = "ares" and password = "secrets/etcd.password", a file of mode 600.
 """
 _AUTOPILOT = """
-# With this table, a server that was silent for after_s seconds is replaced by a spare: one that is up and in fewer configurations. every_s: how often
-# servers are looked at. bytes_per_s: how fast data moves for that. log_after_s: how long a server of a log's chain must be silent to be left out.
-# transfer: "servers" lets large values travel from server to server and not through the autopilot. A domain that follows its users rests
-# follow_rest_s seconds after it moved, and all that follow move no more than follow_bytes_per_hour. mirror_every_s: how often mirrors are brought
-# up to date.
+# With this table, a server that was silent for after_s seconds is replaced by a spare: a server that
+# is up and in fewer configurations. every_s: seconds between two checks of the servers.
+# bytes_per_s: how fast data moves to a spare. log_after_s: seconds of silence after which a server
+# is left out of a log's chain. transfer: "servers" lets large values travel from server to server
+# and not through the autopilot. A domain that follows its users rests follow_rest_s seconds after a
+# move, and all following domains together move at most follow_bytes_per_hour. mirror_every_s:
+# seconds between two updates of a mirror.
 """
 _INITIAL = """
 # {description}.
-# Every client starts from this table: never edit it while the cluster holds data, use `ares-cli reconfig`.
+# Every client starts from this table: never edit it while the cluster holds data, use
+# `ares-cli reconfig`.
 """
 
 
@@ -257,8 +265,8 @@ def largest_k(servers: int) -> int:
     """
     if servers < 3:
         raise BadInput(
-            f"erasure coding over {servers} servers survives no crash whatever k is: use 3 "
-            "servers or more, or give --k yourself"
+            f"erasure coding over {servers} servers survives no crash, whatever the value of k: "
+            "use 3 servers or more, or give --k yourself"
         )
     return servers - 2
 
@@ -286,12 +294,12 @@ def _text(plan: InitPlan, keys: Mapping[str, str]) -> str:
         raise BadInput("--host: expected the address that all processes listen on, and it is empty")
     if plan.security is None and not is_loopback(plan.host):
         why = (
-            f"{plan.host} is not a loopback address: without keys anyone who reaches it can read "
-            "and write"
+            f"{plan.host} is not a loopback address: without keys every client that reaches it "
+            "can read and write"
         )
         raise BadInput(
-            f"{why}. Say --security curve, and everybody gets a key; or, if its network is "
-            "trusted, say --security none"
+            f"{why}. Use --security curve, which gives every process and client a key; or, if "
+            "the network is trusted, --security none"
         )
     file = _file(plan, keys, configuration)
     remarks = _REMARKS | {

@@ -101,8 +101,8 @@ class SecuritySettings(Struct, frozen=True):
             path
         ):  # a slip; the error must not repeat the secret
             why = (
-                "expected the path of a file that holds it, and was given what looks like the key "
-                "itself: write it into a file of mode 600"
+                "expected the path of a file with the key, and found the key itself: write the "
+                "key into a file of mode 600"
             )
             refuse(self.file, "the client's key (--key, ARES_KEY or client.key)", why)
         return SecretKey(
@@ -130,7 +130,7 @@ def security_settings(path: Path, file: FileTable) -> SecuritySettings | None:
             refuse(
                 path,
                 given[0],
-                'expected only with security = "curve": keys that nobody asks for secure nothing',
+                'expected only with security = "curve": keys that no process checks secure nothing',
             )
         return None
     if file.etcd is not None:
@@ -157,8 +157,8 @@ def security_settings(path: Path, file: FileTable) -> SecuritySettings | None:
             refuse(
                 path,
                 f"{key}.id",
-                f"expected another name: {DECISIONS_ID} is what the key is called that decisions "
-                "are signed with",
+                f"expected another name: {DECISIONS_ID} is the name of the key that signs "
+                "decisions",
             )
         seen[table.public_key] = key
     if file.consensus and (file.decision_key is None or not is_key(file.decision_key)):
@@ -254,8 +254,8 @@ def revoke(security: SecuritySettings, name: str, allow_no_admin: bool = False) 
         admins = [client.name for client in clients if client.role is Role.ADMIN]
         if admins == [name] and not allow_no_admin:
             why = (
-                f"{name} is the last client with the role admin: nobody could have servers scrub "
-                "or log more any longer"
+                f"{name} is the last client with the role admin: no client could make servers "
+                "scrub or change their log level any longer"
             )
             raise BadInput(
                 f"{why}. `ares-cli keys new NAME --role admin` makes another first; or say "

@@ -58,8 +58,8 @@ _CLAIM_BYTES_MAX = 64
 _RECORD_BYTES_MAX = 1 << 20
 _log = logging.getLogger(__name__)
 _NEW_TEXT = (
-    "Nothing has started in this directory yet. The first start removes this file; without it an "
-    "empty directory is taken for a lost one.\n"
+    "No process has started in this directory yet. The first start removes this file; without "
+    "this file an empty directory counts as lost.\n"
 )
 
 
@@ -87,8 +87,8 @@ def prepare(directory: Path) -> bool:
     with _refusing_unusable(directory):
         if (kept := kept_in(directory)) is not None:
             raise BadInput(
-                f"{directory} is not that of a process that never ran: {kept} is there; nothing "
-                "was changed in it"
+                f"{directory} is not the directory of a process that never ran: {kept} is there; "
+                "nothing was changed in it"
             )
         if (directory / NEW_NAME).exists():
             return False
@@ -169,10 +169,7 @@ def remember_start(directory: Path, name: str) -> None:
         if name not in names:
             replace_durably(record, "".join(f"{line}\n" for line in (*names, name)))
     except OSError as error:
-        then = (
-            "nothing but the directory itself will tell whether anything ran there, should its "
-            "disk be missing one day"
-        )
+        then = "if its disk is missing one day, no record will tell that a process ran there"
         _log.warning("this start cannot be remembered in %s (%s): %s", record, error.strerror, then)
 
 
@@ -265,8 +262,8 @@ def held(directory: Path) -> Iterator[None]:
         except BlockingIOError:
             holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
             raise BadInput(
-                f"{directory} is in use by the process with pid {holder}: stop that one first, "
-                "or give this one another directory"
+                f"{directory} is in use by the process with pid {holder}: stop that process "
+                "first, or give this process another directory"
             ) from None
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)

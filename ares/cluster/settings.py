@@ -285,8 +285,8 @@ class _Checks:
                 refuse(self._path, key, str(error))
             if needed and file.security is None and not is_loopback(host):
                 why = (
-                    f"expected a loopback address, found {address!r}: without keys anyone who "
-                    "reaches it can read and write"
+                    f"expected a loopback address, found {address!r}: without keys every client "
+                    "that reaches it can read and write"
                 )
                 refuse(
                     self._path,

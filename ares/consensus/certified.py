@@ -56,8 +56,8 @@ class CertifiedConsensus:
         """
         if not self._verifier(configuration):
             raise ConfigurationRefused(
-                "only what was decided here, with the certificate of that, can be finalized; "
-                "nothing was kept"
+                "only a configuration decided here, with the certificate of its decision, can be "
+                "finalized; nothing was kept"
             )
         await self._consensus.tell_finalized(configuration, timeout_s)
 

@@ -413,8 +413,8 @@ def _read(key: str, value: bytes, kind: type[Kept]) -> Kept:
 def _check_place(key: str, content: Configuration, domain: DomainName, index: int) -> None:
     if (content.domain, content.index) != (domain, index):
         raise UnreadableDecision(
-            f"it is for index {content.index} of domain {content.domain!r}: somebody copied or "
-            "moved it",
+            f"it is for index {content.index} of domain {content.domain!r}: the entry was copied "
+            "or moved",
             key,
         )
 

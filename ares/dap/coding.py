@@ -147,7 +147,7 @@ class ReedSolomon:
                 raise DecodeFailed(
                     "an object",
                     f"element {index} has a part of {len(part)} bytes, which does not fit the "
-                    "others",
+                    "other elements",
                 )
             header_index, header_size, _, whole = _unpack_header(part)
             if (

@@ -309,7 +309,9 @@ def proves(configuration: Configuration, finding: AttemptResult) -> bool:
 def describe(configuration: Configuration, finding: AttemptResult) -> str:
     """Describe for a person the elements each server has."""
     silent = [server for server in configuration.server_ids if server not in finding.lists]
-    said_nothing = f"; {', '.join(silent)} said nothing, and may have what lacks" if silent else ""
+    said_nothing = (
+        f"; {', '.join(silent)} did not answer, and may have the missing elements" if silent else ""
+    )
     where = f"configuration {configuration.index}"
     if finding.tag is not None:
         having = [

@@ -406,7 +406,7 @@ def stale(path: str, report: WriteReport) -> OSError:
     """Return the error for an unpublished put."""
     return OSError(
         errno.ESTALE,
-        f"{report.conflicts[0].why}; nothing of what was written is there, write it again",
+        f"{report.conflicts[0].why}; none of the written bytes are stored, write them again",
         path,
     )
 

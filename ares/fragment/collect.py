@@ -386,7 +386,7 @@ def fm_remove(blocks: Blocks, file: str, ids: BlockIds, now_s: int) -> Operation
         removed = True
         with effect(
             True,
-            "the file is deleted; what is left of its blocks takes space until it is collected",
+            "the file is deleted; the rest of its blocks takes space until a collection",
         ):
             gone = yield from _remove_rest(blocks, file, state, now_s)
         if gone:

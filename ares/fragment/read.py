@@ -127,8 +127,8 @@ def fm_read(blocks: Blocks, file: str, known: FileState | None, sink: Sink) -> O
             if now == tag:
                 raise BadBlock(
                     gone.name,
-                    "it is gone, although the file still lists it; delete the file and put it "
-                    "again",
+                    "the block is gone, although the file still lists it; delete the file and put "
+                    "it again",
                 ) from gone
             known = None
         else:

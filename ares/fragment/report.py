@@ -6,8 +6,8 @@ from ares.fragment.block import BlockId, KnownBlock
 
 DELETED_MEANWHILE = "the file was deleted meanwhile"
 REPLACED_MEANWHILE = "the whole file was replaced by another put meanwhile"
-MADE_MEANWHILE = "somebody else made a file of this name meanwhile"
-CHANGED_MEANWHILE = "somebody else changed it since it was last read here"
+MADE_MEANWHILE = "another client made a file of this name meanwhile"
+CHANGED_MEANWHILE = "another client changed it since the last read here"
 OVERTAKEN = "a write that ran at the same time over the same version stands instead"
 
 
@@ -56,5 +56,5 @@ class WriteReport(Struct, frozen=True):
             f"{self.deleted} deleted"
         )
         if self.merged:
-            told += f"; {self.merged} changed by others, kept as they are"
+            told += f"; {self.merged} changed by other clients, kept unchanged"
         return told + (f"; {len(self.conflicts)} in conflict" if self.conflicts else "")

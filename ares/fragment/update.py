@@ -271,7 +271,9 @@ class Update:
     def publish(self) -> Operation[None]:
         """Write every block that changes, or gets a new successor."""
         with effect(
-            True, "some blocks of the file may have their new content, others not: put it again"
+            True,
+            "some blocks of the file may have their new content, and the rest the old "
+            "content: put it again",
         ):
             yield Together(
                 (self._publish(draft) for draft in self.drafts.values()), self._pace.window
@@ -294,7 +296,7 @@ class Update:
                 return
             if draft.ids:
                 yield from self._relink(draft)
-        draft.refuse(f"others changed it {RETRIES_MAX} times meanwhile")
+        draft.refuse(f"other clients changed it {RETRIES_MAX} times meanwhile")
 
     def _publish_over(self, draft: Draft, newer: CoverableResult) -> Operation[None]:
         """Write over a concurrent write which replaced ours, with a new run.
@@ -435,8 +437,8 @@ class Update:
     def look_again(self) -> Operation[None]:
         """Read every written block, every other known block, and the genesis block."""
         unseen = (
-            "the file was written, but whether that stands could not be seen: read it, or put it "
-            "again"
+            "the file was written, but whether it is the current version could not be read: read "
+            "it, or put it again"
         )
         with effect(True, unseen) if self.drafts else nullcontext():
             yield Together(self._looks(), Pace(0, self.genesis.sizes.max).window)

@@ -146,8 +146,8 @@ class Configuration(Struct, frozen=True, array_like=True, dict=True):
         if self.dap == "ec" and self.backend not in BACKENDS:
             named = self.backend[:BACKEND_CHARACTERS_MAX]
             raise BadInput(
-                f"backend {named!r} is not one of {', '.join(BACKENDS)}: others cannot rebuild a "
-                "value from any k elements"
+                f"backend {named!r} is not one of {', '.join(BACKENDS)}: with other codes k "
+                "elements may not rebuild the value"
             )
 
     @staticmethod

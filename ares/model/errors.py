@@ -102,10 +102,9 @@ class MirrorTooOld(_Detailed):
     age_s: float
     max_age_s: float
     text = (
-        "the mirror of domain {domain!r} at {site} is {age_s:.1f} s old, and no more than "
+        "the mirror of domain {domain!r} at {site} is {age_s:.1f} s old, and at most "
         "{max_age_s:g} s were asked for. Nothing was lost: accept an older copy, or read "
-        "{object!r} without asking for a stale one; `ares-cli status` says what the autopilot "
-        "cannot copy"
+        "{object!r} without a mirror; `ares-cli status` says what the autopilot cannot copy"
     )
 
 
@@ -189,7 +188,7 @@ class DomainNotFound(_Detailed, KeyError):
             file = self.domain.removeprefix(FILE_DOMAINS)
             return (
                 f"there is no file {file!r}; `ares-cli put` makes files, and `ares-cli files` "
-                "lists those that are domains of their own"
+                "lists the files that are domains of their own"
             )
         return (
             f"no domain {self.domain!r} in this cluster; `ares-cli domain create "
@@ -231,7 +230,7 @@ class ConnectionClosed(_Detailed, Uncertain):
 
     def __str__(self) -> str:
         if not self.begun:
-            return "the client, or this log of it, is closed, and nothing was sent: open it again"
+            return "the client, or its log, is closed, and nothing was sent: open it again"
         return f"the connection was closed while this operation was under way{self.outcome()}"
 
 
@@ -261,8 +260,8 @@ class Trimmed(_Detailed):
 
     upto: int
     text = (
-        "the log is trimmed up to position {upto}: what was below is gone, as somebody asked for; "
-        "read from {upto} on"
+        "the log is trimmed up to position {upto}: the entries below were removed by a trim; read "
+        "from {upto} on"
     )
 
 
@@ -285,7 +284,7 @@ class PositionTaken(_Detailed):
         why = (
             f"the append did not get position {self.position}: the log goes at least to {self.tail}"
         )
-        return f"{why}. Nothing was appended; read what is there and decide again"
+        return f"{why}. Nothing was appended; read the log and decide again"
 
 
 class AppendUncertain(_Detailed, Uncertain):
@@ -313,9 +312,9 @@ class LogSealed(_Detailed, Uncertain):
     domain: str
     index: int
     text = (
-        "chain {index} of log {domain!r} is sealed, and nobody has decided yet which chain comes "
-        "next. Nothing was lost and entries can be read; reconfigure the log, to the same servers "
-        "if need be, and try again"
+        "chain {index} of log {domain!r} is sealed, and the next chain is not decided yet. "
+        "Nothing was lost and entries can be read; reconfigure the log, to the same servers if "
+        "need be, and try again"
     )
 
 
@@ -349,8 +348,8 @@ class UnreadableDecision(ConsensusUnavailable):
 
     def __str__(self) -> str:
         return (
-            f"the consensus service keeps under {self.key!r} what cannot be used: {self.why}. It "
-            "was left as it is. Reads and writes go on"
+            f"the consensus service keeps under {self.key!r} an entry that cannot be used: "
+            f"{self.why}. The entry was not changed. Reads and writes go on"
         )
 
 
@@ -376,8 +375,9 @@ class StoreDamaged(_Detailed):
         "the store {path} is damaged: {why}. The server was not started, for it may have "
         "forgotten what it acknowledged; nothing was changed. If files of it are elsewhere, bring "
         "all of them back as they were when it stopped, and no older copy; then start it again. "
-        "Else `ares-cli prepare FILE ID --forget` sets it aside, then start the server: it begins "
-        "empty, under a new identity, and reconfig takes it in again; the others have what it had"
+        "Else `ares-cli prepare FILE ID --forget` sets it aside, then start the server: the "
+        "server begins empty, under a new identity, and reconfig takes it in again; the other "
+        "servers have its data"
     )
 
 
@@ -386,8 +386,8 @@ class StoreLost(_Detailed):
 
     path: object
     text = (
-        "the store {path} is gone, although this server ran here before: it may not answer as the "
-        "one that it was. Bring the store back; or `ares-cli prepare FILE ID --forget`, then "
+        "the store {path} is gone, although this server ran here before: it may not answer under "
+        "its old identity. Bring the store back; or `ares-cli prepare FILE ID --forget`, then "
         "start it: it begins empty, under a new identity, configurations that name the old one "
         "count it as crashed, and reconfig takes it in again. Nothing was changed"
     )
@@ -410,13 +410,13 @@ class DirectoryLost(_Detailed):
         who, what = ", ".join(self.ids), "server"
         fear, others = (
             "answer as if it had never acknowledged anything",
-            "the other servers have what it had",
+            "the other servers have its data",
         )
         if self.votes:
             what, fear, others = (
                 "member",
                 "vote a second time",
-                "the other members have what was decided",
+                "the other members have all decisions",
             )
         lost = f"the disk is lost or not mounted, or {who} never ran"
         if self.record is not None:
@@ -434,11 +434,14 @@ class DirectoryLost(_Detailed):
             "start `ares-cli reconfig` takes it in again"
         )
         if self.votes:
-            lost = f"{prepare} --forget`, while all other members run, lets it copy that from them"
+            lost = (
+                f"{prepare} --forget`, while all other members run, lets it copy the decisions "
+                "from them"
+            )
         never = f"If {who} never ran on any machine, {prepare}` says so. "
         if self.record is not None:
             never = (
-                f"If what ran there was of another cluster, remove {self.record}. "
+                f"If the process that ran there belonged to another cluster, remove {self.record}. "
                 if self.votes
                 else ""
             )
@@ -451,8 +454,8 @@ class ForeignStore(_Detailed):
     path: object
     why: str
     text = (
-        "the store {path} is none that this server may use: {why}. The server was not started, "
-        "and nothing was changed"
+        "the store {path} is not a store that this server may use: {why}. The server was not "
+        "started, and nothing was changed"
     )
 
 
@@ -466,8 +469,8 @@ class StoreFailed(_Detailed):
     path: object
     why: str
     text = (
-        "the store {path} failed: {why}. The server ends, because nobody can know what its disk "
-        "holds of the last requests; none of them was acknowledged, and nothing that was is lost. "
+        "the store {path} failed: {why}. The server ends, because its disk may hold any part of "
+        "the last requests; none of these was acknowledged, and no acknowledged data is lost. "
         "Check the disk, then start the server again"
     )
 
@@ -496,8 +499,8 @@ class LeftBehind(DecodeFailed):
     def __str__(self) -> str:
         return (
             f"{shown(self.object)} could not be decoded when its domain was moved, and was left "
-            "behind, since --skip-undecodable was given. Its value is gone; writing or deleting "
-            f"it replaces what is left (version {self.tag})"
+            "behind, since --skip-undecodable was given. Its value is gone; a write or a delete "
+            f"replaces the rest of the object (version {self.tag})"
         )
 
 
@@ -519,8 +522,8 @@ class ObjectsStuck(_Detailed, Uncertain):
             [f"and {len(self.objects) - len(named)} more"] if len(self.objects) > len(named) else []
         )
         return (
-            f"{len(self.objects)} objects of domain {self.domain!r} cannot be moved, and "
-            f"everything else was; nothing was lost. {'; '.join(named + more)}. Write or delete "
+            f"{len(self.objects)} objects of domain {self.domain!r} cannot be moved, and all "
+            f"other objects were; nothing was lost. {'; '.join(named + more)}. Write or delete "
             f"them{self._raw()} and reconfigure again, or reconfigure with --skip-undecodable, "
             f"which leaves them behind{self.outcome()}"
         )
@@ -540,7 +543,7 @@ class NoTagLeft(_Detailed):
     object: str
     number: int
     text = (
-        "a server holds {name} under a tag with the number {number}, and none can be above it. No "
-        "client gets there by writing: that server, or its store, is not what it should be. "
-        "Nothing was sent and nothing was lost; reconfigure without it"
+        "a server holds {name} under a tag with the number {number}, and no number can be above "
+        "it. No client reaches it by writing: that server or its store is faulty. Nothing was "
+        "sent and nothing was lost; reconfigure without it"
     )

@@ -231,8 +231,7 @@ class Introduce(Message, frozen=True, tag=8):
     def __post_init__(self) -> None:
         if any(configuration.index < 0 for configuration in (self.configuration, *self.earlier)):
             raise BadInput(
-                "a configuration without a place in its sequence is none that a server could keep "
-                "state for"
+                "a configuration without a place in its sequence cannot have state on a server"
             )
 
 

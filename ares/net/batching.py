@@ -89,7 +89,7 @@ LINE_BATCHES_MAX = 256
 """Batches of a client that stands in line and sends more."""
 
 NO_MESSAGES: Sequence[AnyMessage] = ()
-BATCH_FAILED = "a batch, or what of it was answered at a stretch, failed and gets no reply"
+BATCH_FAILED = "a batch, or the part of it that is answered at once, failed and gets no reply"
 
 _log = logging.getLogger(__name__)
 

@@ -52,16 +52,13 @@ BARRED_S = 1.0
 """Seconds for which a server that refused the key is left alone."""
 
 UNKNOWN_KEY = (
-    "what answers there says that it does not know this client's key (any more), and nothing "
-    "proves that it is the server; `ares-cli keys list`, where keys are managed, tells whose the "
-    "cluster knows"
+    "the process that answers there says that it does not know this client's key (any more), and "
+    "does not prove to be the server; `ares-cli keys list`, where keys are managed, lists the "
+    "keys that the cluster knows"
 )
 REFUSED = "connection refused: is it running?"
 FAR = "no route to its machine"
-DEAF = (
-    "nothing answers at its address: is the machine up, and nothing in between that drops "
-    "connections?"
-)
+DEAF = "nothing answers at its address: is the machine up, and does no firewall drop connections?"
 MUTE = "it takes connections and says nothing: does it hang?"
 HUNG_UP = (
     "it hung up during the handshake: it is ending, or has too many connections: its log tells"
@@ -70,10 +67,10 @@ WRONG_KEY = (
     "it hung up during the handshake: it is ending, has too many connections, or another key than "
     "the cluster file says: its log tells"
 )
-NO_SERVER = "what answers there does not speak CURVE, or not this version of it"
+NO_SERVER = "the process that answers there does not speak CURVE, or speaks another version of it"
 NEEDS_KEYS = (
-    "what answers there knows clients by their keys, and there are none in this cluster file: use "
-    "the one that the server has"
+    "the process that answers there asks clients for keys, and this cluster file has no keys: use "
+    "the server's cluster file"
 )
 _ABOUT_THE_CLIENT = (UNKNOWN_KEY, NEEDS_KEYS)
 """Reasons why the peer refuses this client; all other reasons concern the peer."""
@@ -175,8 +172,8 @@ class LinkedConnections(BatchConnections):
                 raise BadInput("it wants to know clients by their keys, and none was given")
             if self._secret is not None and not is_key(key):
                 raise BadInput(
-                    "its public key is not known, and without it nobody can tell whether it is "
-                    "the right server"
+                    "its public key is not known, and without the key the client cannot tell "
+                    "whether it is the right server"
                 )
             return self._linked(server, host, port, key)
         except BadInput as error:

@@ -321,7 +321,10 @@ class _ZmtpLink(Link):
             case TurnedAway() as refused:
                 self._trouble(str(refused))
             case trouble:
-                self._trouble(f"what answers there is no server that can be understood: {trouble}")
+                self._trouble(
+                    "the process that answers there is not a server that this release "
+                    f"understands: {trouble}"
+                )
 
     def close(self) -> None:
         self._closed = True
@@ -386,7 +389,7 @@ class ZmtpListener(BatchListener):
 
     def _accept(self) -> ZmtpConnection:
         def admits(key: str) -> bool:
-            assert self._lock is not None, "only who has keys is asked about them"
+            assert self._lock is not None, "only a cluster with keys has users"
             return self._lock.clients.admits(key, connection.host)
 
         handshake: Handshake = (
@@ -454,7 +457,7 @@ class ZmtpListener(BatchListener):
             if served.reply is not None and self._serving:
                 self._send_batch(sender, [served.reply])
         except Exception:
-            _log.exception("what a client sent failed and gets no reply")
+            _log.exception("a client's message failed and gets no reply")
         return True
 
     def _stands(self, sender: Sender, more_bytes: int) -> None:

@@ -99,7 +99,7 @@ def _read(descriptor: int, bytes_max: int, wait_s: float) -> bytes:
             why = (
                 f"its end did not come within {wait_s:g} s"
                 if written
-                else "it is a pipe, and nobody writes to it"
+                else "it is a pipe, and no process writes to it"
             )
             raise TimeoutError(why)
         if written:

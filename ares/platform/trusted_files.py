@@ -50,7 +50,7 @@ def require_own(
     for place in dict.fromkeys((path.absolute(), path.resolve())):
         nearest, *above = place.parents
         if is_foreign(found := nearest.stat()) and not anybodys:
-            why = f"it belongs to another user ({found.st_uid}), who can put another {what} there"
+            why = f"it belongs to another user ({found.st_uid}), who can replace the {what} there"
             raise BadInput(f"{nearest}: {why}: chown {os.geteuid()} {nearest}")
         require_unshared(nearest, what, stat.S_IWOTH if group else stat.S_IWOTH | stat.S_IWGRP)
         for directory in above:

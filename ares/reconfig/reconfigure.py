@@ -153,7 +153,8 @@ def agree(
     except Uncertain as error:
         error.may_have_taken_effect = True
         error.advice = (
-            "the proposal may still be decided: see what is in force before you try again"
+            "the proposal may still be decided: look at the present configuration before you try "
+            "again"
         )
         raise
     made = decided.configuration

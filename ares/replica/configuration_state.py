@@ -317,8 +317,8 @@ class ConfigurationState:
         highest = number_max(self._clock())
         if tag.number > highest and (held is None or tag.number > held.newest.number + 1):
             raise BadElement(
-                f"the tag {tag} is beyond {highest}, to which no object gets by being written; "
-                "it was not stored, and what is held stays. Was the tag made by hand, or is a "
+                f"the tag {tag} is beyond {highest}, which no sequence of writes reaches; it was "
+                "not stored, and the stored version stays. Was the tag made by hand, or is a "
                 "clock wrong?"
             )
 

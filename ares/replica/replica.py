@@ -332,7 +332,7 @@ class Replica:
         if self._homeless:
             raise StoreDamaged(
                 f"of {self.server}",
-                f"it has objects of {len(self._homeless)} configurations that it knows nothing of",
+                f"it has objects of {len(self._homeless)} configurations that it does not know",
             )
         for hosting in self._hosted.values():
             hosting.restored()

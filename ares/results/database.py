@@ -153,7 +153,7 @@ def _telling(path: Path) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        kept = "what was imported before is kept; the same command goes on from there"
+        kept = "the part imported before is kept; the same command continues after it"
         if code == sqlite3.SQLITE_NOTADB:
             raise BadInput(
                 f"{path} is no database of results; it was not changed. Name another file"

@@ -166,15 +166,15 @@ def with_logs(directories: Sequence[Path]) -> list[Path]:
     """
     if other := next((directory for directory in directories if not directory.is_dir()), None):
         raise BadInput(
-            f"{shown_path(other)} is no directory: name one that holds operation logs, at "
-            "whatever depth; nothing was imported"
+            f"{shown_path(other)} is not a directory: name a directory with operation logs, at "
+            "any depth; nothing was imported"
         )
     tops = [directory.resolve() for directory in directories]
     if next(find_runs(tops, Flaws()), None) is None:
         raise BadInput(
             f"no operation logs in {', '.join(map(shown_path, tops))}: looked for files *.log, "
-            "*.jsonl or *.log.1, as --log-operations writes them, for load.json, and for those "
-            "that the authors of ARES published; nothing was imported"
+            "*.jsonl or *.log.1, as --log-operations writes them, for load.json, and for the "
+            "logs that the authors of ARES published; nothing was imported"
         )
     return tops
 

@@ -87,9 +87,9 @@ def parse_target(url: str) -> InfluxTarget:
         right = False
     if not right or parts.username is not None or not about.keys() <= {"org", "bucket"}:
         raise BadInput(
-            "--influx: expected http://HOST:PORT, or https, and nothing else but "
-            "?org=ORG&bucket=BUCKET behind it; a token, or USER:PASSWORD for InfluxDB 1.8, is "
-            "taken from the variable INFLUXDB_V2_TOKEN. Nothing was imported"
+            "--influx: expected http://HOST:PORT, or https, followed by nothing or by "
+            "?org=ORG&bucket=BUCKET; a token, or USER:PASSWORD for InfluxDB 1.8, is taken from "
+            "the variable INFLUXDB_V2_TOKEN. Nothing was imported"
         )
     org, bucket = (
         about.get(name, [default])[0]

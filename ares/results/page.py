@@ -386,15 +386,15 @@ def _notes(
         *(
             [
                 (
-                    f"Of {count} runs the first {len(runs)} by their names are here. Import fewer "
-                    "into a file of its own to see others."
+                    f"Of {count} runs the first {len(runs)} by their names are here. Import "
+                    "fewer runs into another file to see the rest."
                 )
             ]
             if count > len(runs)
             else []
         ),
         *(
-            [f"Reads under load returned what nobody wrote, for example in {wrong[0]}."]
+            [(f"Reads under load returned values that no write stored, for example in {wrong[0]}.")]
             if wrong
             else []
         ),

@@ -38,8 +38,9 @@ CLIENT_NAME_EXPECTED = (
 )
 
 _CLIENTS_HEAD = """\
-# Who may connect to this cluster, and what they may do: read, write, reconfigure, admin, each including the ones before.
-# `ares-cli keys` writes this file; servers look at it again within a second. Every machine of the cluster needs the same.
+# Clients that may connect to this cluster, and their roles: read, write, reconfigure, admin. Each
+# role includes the roles before it. `ares-cli keys` writes this file; servers read a changed file
+# within a second. Every machine of the cluster needs the same file.
 format = 1
 """
 _CLIENT_TABLE = """

@@ -111,18 +111,18 @@ def read_secret(
     other users, another user's or of another shape.
     """
     if "\0" in str(path):
-        refuse(cluster_file, key, "expected the path of a file, and found what is none")
+        refuse(cluster_file, key, "expected the path of a file, and found another value")
     try:
         content, status = read_named(
             path, SECRET_BYTES_MAX
         )  # the status of this very file, whatever file has the name a moment later
         if is_foreign(status) and not anybodys:
             why = (
-                f"belongs to another user ({status.st_uid}), who knows it: make another secret, "
-                "in a file of your own"
+                f"belongs to another user ({status.st_uid}), who knows the secret: make another "
+                "one, in a file of your own"
             )
             refuse(
-                cluster_file, key, f"expected a file of the user who runs this, and {path} {why}"
+                cluster_file, key, f"expected a file of the user of this process, and {path} {why}"
             )
         if (mode := status.st_mode & 0o777) & 0o077:
             refuse(

@@ -156,7 +156,7 @@ def _unfit(request: PullElement, target: Configuration) -> str:
         or source.dap == "chain"
     ):
         return (
-            "what moves comes from a configuration of objects before, of the same domain and "
+            "data moves only from an earlier configuration of objects, of the same domain and "
             "cluster"
         )
     try:

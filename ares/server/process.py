@@ -68,9 +68,9 @@ if TYPE_CHECKING:
 REPAIR_TIMEOUT_S = 60.0
 _STOPPING = (signal.SIGTERM, signal.SIGINT)
 
-_STORE_LOST = "what an earlier run of this server held is set aside: serving under a new identity"
+_STORE_LOST = "the data of an earlier run of this server is set aside: serving under a new identity"
 _MEMORY_LOST = (
-    "an earlier run of this server ended and its memory with it: serving under a new identity; "
+    "the memory of an earlier run of this server is lost: serving under a new identity; "
     "configurations that name the earlier one count this server as crashed until a reconfiguration"
 )
 
@@ -348,7 +348,9 @@ class ProcessLifecycle:
             signal.signal(other, signal.SIG_DFL)
         if self._monitor is not None:
             self._monitor.ending()
-        service_manager.tell(service_manager.NOTIFY_STOPPING, f"{self._id} finishes what it took")
+        service_manager.tell(
+            service_manager.NOTIFY_STOPPING, f"{self._id} finishes the requests that it has accepted"
+        )
         self.stop.set()
 
 

@@ -78,7 +78,7 @@ def of_traffic(traffic: ListenerTraffic, bad_batches: int, connections: int) -> 
     )
     replies = HistogramMetricFamily(
         "ares_reply_seconds",
-        "Time from a request's arrival until its reply left, by what was asked.",
+        "Time from a request's arrival until its reply left, by kind of request.",
         labels=["kind"],
     )
     for kind, histogram in (("read", traffic.reading), ("write", traffic.writing)):
@@ -103,16 +103,18 @@ def of_server(vitals: Vitals, fsyncs: Histogram) -> Iterator[Metric]:
         holding.configurations,
     )
     yield Gauge(
-        "ares_collected_configurations", "Those of them whose data is dropped.", holding.collected
+        "ares_collected_configurations",
+        "Configurations of the server whose data is dropped.",
+        holding.collected,
     )
     yield Gauge(
         "ares_objects",
-        "Objects held, deleted ones included; one that two configurations have counts twice.",
+        "Objects held, deleted objects included; an object of two configurations counts twice.",
         holding.objects,
     )
     yield Gauge(
         "ares_withheld_objects",
-        "Those of them that a finalized configuration has, and that await collection here.",
+        "Objects held that a finalized configuration has, and that await collection here.",
         holding.withheld,
     )
     yield Gauge(
@@ -124,11 +126,15 @@ def of_server(vitals: Vitals, fsyncs: Histogram) -> Iterator[Metric]:
         "Configurations that are being moved from: their successor is decided and pending.",
         holding.moving,
     )
-    yield Gauge("ares_moving_objects", "Objects that those hold.", holding.moving_objects)
+    yield Gauge(
+        "ares_moving_objects",
+        "Objects in configurations that are being moved from.",
+        holding.moving_objects,
+    )
     if holding.spare_servers >= 0:
         yield Gauge(
             "ares_spare_servers",
-            "Servers that the configuration here with the fewest can lose when all are up.",
+            "Smallest number of servers that a configuration here can lose when all are up.",
             holding.spare_servers,
         )
     if vitals.logs is not None:
@@ -159,15 +165,15 @@ def _of_logs(logs: LogTotals) -> Iterator[Metric]:
     )
     yield Gauge(
         "ares_fetching_logs",
-        "Logs whose older entries the server fetches from others.",
+        "Logs whose older entries the server fetches from other servers.",
         logs.fetching,
     )
     yield Gauge(
         "ares_log_fetch_entries",
-        "Entries that those have, from where they are trimmed to the start of their chain.",
+        "Entries of fetched logs, from the end of the trim to the start of the last chain.",
         logs.to_fetch,
     )
-    yield Gauge("ares_log_fetched_entries", "Those of them that are here.", logs.fetched)
+    yield Gauge("ares_log_fetched_entries", "Entries of fetched logs that are here.", logs.fetched)
 
 
 def _of_store(stored: DiskUsage) -> Iterator[Metric]:
@@ -175,8 +181,12 @@ def _of_store(stored: DiskUsage) -> Iterator[Metric]:
         yield Gauge(
             "ares_disk_free_bytes", "Room on the file system of the store.", stored.free_bytes
         )
-    yield Gauge("ares_disk_bytes", "What the store takes on the disk.", stored.disk_bytes)
-    yield Gauge("ares_disk_live_bytes", "What of that is still needed, about.", stored.live_bytes)
+    yield Gauge("ares_disk_bytes", "Bytes of the store on the disk.", stored.disk_bytes)
+    yield Gauge(
+        "ares_disk_live_bytes",
+        "Bytes of the store that are still needed, about.",
+        stored.live_bytes,
+    )
     yield Gauge(
         "ares_quarantined_elements",
         "Elements that were found damaged and await repair.",
@@ -214,10 +224,12 @@ def of_member(
     )
     yield Gauge(
         "ares_consensus_members_reachable",
-        "Members that this one is connected with, itself included.",
+        "Members that this member is connected with, itself included.",
         description.members_reachable,
     )
-    yield Gauge("ares_consensus_members", "Members that there are.", description.members_total)
+    yield Gauge(
+        "ares_consensus_members", "Members of the consensus service.", description.members_total
+    )
     yield Gauge("ares_consensus_under_way", "Requests that wait for a decision.", under_way)
     if autopilot is not None:
         yield Gauge(
@@ -227,26 +239,30 @@ def of_member(
         )
         yield Gauge(
             "ares_autopilot_troubled_domains",
-            "Domains for which something should be done, and cannot be.",
+            "Domains that need a change which the autopilot cannot make.",
             autopilot.troubled,
         )
         yield Gauge(
             "ares_autopilot_troubled_logs",
-            "Logs for which something should be done, and cannot be.",
+            "Logs that need a change which the autopilot cannot make.",
             autopilot.troubled_logs,
         )
         yield Gauge(
             "ares_autopilot_move_objects",
-            "Objects of the domain that it moves now, as far as known; 0: it moves none.",
+            "Objects of the domain that the autopilot moves now, as far as known; 0: no move.",
             autopilot.total,
         )
         yield Gauge(
-            "ares_autopilot_moved_objects", "Those of them that are seen to.", autopilot.seen
+            "ares_autopilot_moved_objects",
+            "Objects of that domain that are moved, or need no move.",
+            autopilot.seen,
         )
-        yield Counter("ares_autopilot_moves", "Moves that it has completed.", autopilot.done)
+        yield Counter(
+            "ares_autopilot_moves", "Moves that the autopilot has completed.", autopilot.done
+        )
         yield Counter(
             "ares_autopilot_follows",
-            "Domains that it has moved to the site of their users.",
+            "Domains that the autopilot has moved to the site of their users.",
             autopilot.follows,
         )
 

@@ -71,7 +71,7 @@ class SpaceReclaimer:
         """Note that ``place`` is damaged. ``readable``: see :class:`ares.store.port.ExaminationResult`."""
         if place not in self._damaged:
             log.error(
-                "place %d of the store is damaged; what is alive there is journaled again from "
+                "place %d of the store is damaged; its live records are journaled again from "
                 "memory",
                 place,
             )

@@ -82,8 +82,8 @@ Respond = Callable[[Sender, Sequence[Outgoing]], None]
 
 log = logging.getLogger(__name__)
 
-_ASKS_NOBODY = "this server asks no others"
-_ALL_IN_MEMORY = "this server keeps everything in memory: there is no disk holds data to verify"
+_ASKS_NOBODY = "this server asks no other servers"
+_ALL_IN_MEMORY = "this server keeps all data in memory: no disk holds data to verify"
 
 _REQUESTS: frozenset[type[AnyMessage]] = frozenset(get_args(Request))
 _KEYED: frozenset[type[AnyMessage]] = frozenset(get_args(Keyed)) - OF_EITHER - {ListObjects}

@@ -44,8 +44,8 @@ APPEND_CALLS = 1 << 48
 """Lower bound of the calls of appends; the calls of other requests stay below."""
 
 SEALED = (
-    "its chain is sealed and nobody has decided which one comes next (reconfigure the log, to the "
-    "same servers if need be)"
+    "its chain is sealed and the next chain is not decided yet (reconfigure the log, to the same "
+    "servers if need be)"
 )
 AFTER_CLOSING = "the append may be in the log: read it before you send it again"
 
@@ -373,7 +373,7 @@ class Appender:
         an earlier copy may be in the log.
         """
         if flight.copies > 1:
-            self._give_up("what would tell whether it was taken is trimmed", now)
+            self._give_up("the entries that would tell whether it was appended are trimmed", now)
             return
         flight.declined = committed
         self._raise_since()
@@ -442,9 +442,9 @@ class Appender:
         self._unwanted = 0
         for flight in late:
             why = (
-                "nobody said in time where the log ends"
+                "no server told the end of the log in time"
                 if self._stale
-                else "earlier ones were not answered in time"
+                else "earlier appends were not answered in time"
             )
             flight.fail(partial(Unavailable, 0, 0, {}, f"the append was not sent: {why}"))
         if any(flight.deadline <= now for flight in self._flights.values()):

@@ -223,7 +223,8 @@ class LogState:
         stretch = self.stretches.get(id)
         if stretch is None:
             raise StoreDamaged(
-                "of a log", f"it tells of the chain {id.hex()}, and nothing before introduces that"
+                "of a log",
+                f"it tells of the chain {id.hex()}, and no earlier record introduces this chain",
             )
         return stretch
 

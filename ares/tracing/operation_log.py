@@ -51,7 +51,7 @@ class OperationLog:
         except (OSError, ValueError) as error:  # ValueError: a name impossible for a file
             why = getattr(error, "strerror", None) or error
             if getattr(error, "errno", 0) == errno.ENXIO:
-                why = "nobody reads this pipe"
+                why = "no process reads this pipe"
             raise BadInput(
                 f"operations cannot be logged to {str(self.path)!r}: {why}; nothing was sent"
             ) from error

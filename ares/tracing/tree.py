@@ -19,7 +19,7 @@ STAGE = "stage"
 """Kind of a span made to show a part of a round's time."""
 
 GAP_NAME = "not accounted for"
-GAP_REASON = "this process did something else, or waited for a processor"
+GAP_REASON = "this process did other work, or waited for a processor"
 GAP_SHARE = 0.01
 """Share of the operation above which a gap has a line."""
 

@@ -31,7 +31,7 @@ def judge_load(directory: Path, parameters: Parameters) -> str | None:
         except msgspec.MsgspecError as error:
             return f"{path.name} is none: {error}"
         if file.wrong:
-            return f"a read returned what nobody wrote: {file.wrong[0]}"
+            return f"a read returned a value that no write stored: {file.wrong[0]}"
         if not any(point.per_s for point in file.points):
             return "no operation succeeded"
         if parameters.bad == "nobody":

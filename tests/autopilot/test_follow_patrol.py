@@ -244,7 +244,7 @@ async def test_a_change_of_somebody_else_is_not_undone(cluster: Cluster) -> None
 
 async def test_what_cannot_follow(cluster: Cluster) -> None:
     manager = cluster.manager()
-    with pytest.raises(BadInput, match="'default' follows nobody"):
+    with pytest.raises(BadInput, match="'default' follows no users"):
         await manager.follow_users("default")
     with pytest.raises(DomainNotFound):
         await manager.follow_users("nowhere")

@@ -93,7 +93,7 @@ def test_what_was_left_is_finished_after_a_while():
     assert judged(one, watch=watched(), sealed_s=AFTER_S - 1) == NoAction()
     again = judged(one, watch=watched(), sealed_s=AFTER_S)
     assert ids(again) == "s0 s1 s2"
-    assert "nobody decided" in again.describe()
+    assert "the next chain is not decided" in again.describe()
     assert judged(one, two, watch=watched(), pending_s=AFTER_S - 1) == NoAction()
     assert judged(one, two, watch=watched(), pending_s=AFTER_S) == FinishMove(two)
     watch = watched(identities(0, 1, 2, 3, 5))

@@ -192,7 +192,7 @@ async def test_the_next_leader_finishes_what_the_last_one_began(cluster: Cluster
         await until(lambda: leaders.pilots[0].sentence().startswith("ready"))
         assert (await user.current()).index == 0
         await becomes(user, "s0 s1 s3")
-        await until(lambda: "completed what was left half done" in leaders.sentence())
+        await until(lambda: "completed a move that was left half done" in leaders.sentence())
     reader = cluster.manager()
     assert [await reader.read(f"key{number}") for number in range(10)] == [bytes(100_000)] * 10
 

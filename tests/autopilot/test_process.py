@@ -112,7 +112,7 @@ def test_a_spare_takes_over_though_the_leader_dies_in_the_middle(cli: Cli) -> No
         cli,
         lambda told: (
             told["domains"][0]["index"] == 1
-            and "completed what was left" in (told["autopilot"] or "")
+            and "completed a move that was left" in (told["autopilot"] or "")
             and leader(told) not in ("", killed)
         ),
     )

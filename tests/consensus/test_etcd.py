@@ -211,7 +211,7 @@ async def test_what_cannot_be_read_is_a_named_error_and_left_as_it_is(
     with pytest.raises(UnreadableDecision, match=why) as caught:
         await propose(client, ALICE, 7)
     assert caught.value.key == DECISION.decode()
-    assert "left as it is" in str(caught.value)
+    assert "was not changed" in str(caught.value)
     with pytest.raises(UnreadableDecision):
         await client.hint(DEFAULT, PATIENCE_S)
     with pytest.raises(UnreadableDecision):

@@ -205,7 +205,7 @@ def test_a_round_with_a_fault_is_completed_by_its_events(tmp_path):
     write_load(below, LoadFile([bad_run(per_s=0.0)], "ETCD"))
     assert judge_load(tmp_path, bad) == "no operation succeeded"
     write_load(below, LoadFile([bad_run()], "ETCD", wrong=["made up"]))
-    assert judge_load(tmp_path, bad) == "a read returned what nobody wrote: made up"
+    assert judge_load(tmp_path, bad) == "a read returned a value that no write stored: made up"
 
 
 def test_points_become_rows_and_are_shown(tmp_path):

@@ -135,7 +135,7 @@ def log_records():
     ("number", "changes", "finding"),
     [
         (2, {"entries": ("a",), "position": 1}, "position 0 and at 1"),
-        (2, {"entries": ("a", "b", "x")}, "nobody appended it"),
+        (2, {"entries": ("a", "b", "x")}, "no append stored it"),
         (3, {"position": 1}, "at most 1 entries"),
         (0, {"position": 1}, "position 1 belongs to two appends"),
     ],

@@ -185,7 +185,7 @@ def test_what_was_appended_meanwhile_is_not_lost(make: Make, here: str) -> None:
     with make().open(path, "ab") as theirs:
         theirs.write(b"theirs\n")
     with pytest.raises(
-        OSError, match="replaced by another put meanwhile; nothing of what was written is there"
+        OSError, match="replaced by another put meanwhile; none of the written bytes are stored"
     ) as stale:
         ours.close()
     assert stale.value.errno == errno.ESTALE
@@ -211,7 +211,8 @@ def test_a_deletion_meanwhile_does_not_stop_a_put_that_can_begin_again(
         file.write(content(1))
         make().rm_file(path)
         with pytest.raises(
-            OSError, match="deleted meanwhile; nothing of what was written is there, write it again"
+            OSError,
+            match="deleted meanwhile; none of the written bytes are stored, write them again",
         ):
             file.close()
     assert not fs.exists(path)

@@ -188,7 +188,7 @@ def test_a_removal_that_fails_says_how_far_it_came():
         assert isinstance(running.error, Unavailable)
         gone = world.genesis() is None
         assert running.error.may_have_taken_effect or not gone
-        outcomes.append("the file is deleted; what is left of its blocks" in str(running.error))
+        outcomes.append("the file is deleted; the rest of its blocks" in str(running.error))
         collected(client)
         assert len(full(world)) == (0 if gone else len(world.chain()) + 1)
     assert outcomes == sorted(outcomes)

@@ -222,7 +222,7 @@ def test_a_copy_that_somebody_changes_meanwhile_is_left_to_them(world, tmp_path,
         os.replace(tmp_path / "other", path)
     else:
         path.write_bytes(b"theirs")
-    with pytest.raises(BadInput, match="was changed by somebody else"):
+    with pytest.raises(BadInput, match="was changed by another program"):
         copy.finish()
     copy.close()
     copy.close()

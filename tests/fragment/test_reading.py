@@ -175,7 +175,8 @@ def test_a_hole_and_a_cycle_are_named():
     rewritten(world, name, TOMBSTONE)
     with pytest.raises(
         BadBlock,
-        match="it is gone, although the file still lists it; delete the file and put it again",
+        match="the block is gone, although the file still lists it; delete the file and put it "
+        "again",
     ) as caught:
         reader.read()
     assert caught.value.object == name

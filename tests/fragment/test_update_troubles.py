@@ -113,11 +113,15 @@ def test_what_failed_is_said_truly():
         )
     assert outcomes == {
         (False, "nothing was changed"),
-        (True, "some blocks of the file may have their new content, others not: put it again"),
         (
             True,
-            "the file was written, but whether that stands could not be seen: read it, or put it "
-            "again",
+            "some blocks of the file may have their new content, and the rest the old content: "
+            "put it again",
+        ),
+        (
+            True,
+            "the file was written, but whether it is the current version could not be read: read "
+            "it, or put it again",
         ),
     }
 

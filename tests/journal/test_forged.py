@@ -73,7 +73,7 @@ def test_a_torn_tail(work):
 
 def test_a_mark_is_found_among_them():
     mark = b"".join(encode_mark(FIRST, SALT))
-    with pytest.raises(Damage, match=f"those up to {FIRST} were durable"):
+    with pytest.raises(Damage, match=f"the batches up to {FIRST} were durable"):
         kept_of_torn(
             memoryview(bytes(BATCH_PREFIX_BYTES) + forged(64 * KIB) + mark + forged(64 * KIB)),
             0,

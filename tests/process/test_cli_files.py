@@ -132,8 +132,9 @@ def test_get_does_not_overwrite_what_was_edited(cli: Cli, tmp_path: Path) -> Non
     told = cli.fails(1, "get", "mine to lose", bob.path)
     assert told == (
         f"error: {bob.path} was edited since its last put or get on this machine, and differs "
-        f"from mine to lose: the file was not changed. `ares-cli put {bob.path} 'mine to lose'` puts "
-        f"the edited content, `ares-cli get 'mine to lose' {bob.path} --force` overwrites it\n"
+        f"from mine to lose: the file was not changed. `ares-cli put {bob.path} 'mine to lose'` "
+        f"puts the edited content, `ares-cli get 'mine to lose' {bob.path} --force` overwrites "
+        "it\n"
     )
     assert bob.path.read_bytes() == mine
     ann.edit(150_000, b"bob alone")
@@ -213,7 +214,7 @@ def test_a_conflict_names_the_range_and_what_to_do(cli: Cli, tmp_path: Path) -> 
     assert done.returncode == 1
     assert b"1 modified" in done.stdout
     assert f"conflict: 1 range of {bob.path} did not get into dir/conflict" in told
-    assert "somebody else changed it since" in told
+    assert "another client changed it since" in told
     assert "Nothing of theirs was overwritten" in told
     assert [
         f"put {bob.path} dir/conflict {option}" in told
@@ -629,4 +630,4 @@ def test_a_file_that_was_deleted_and_made_again_is_told_as_replaced(cli, tmp_pat
     assert told.returncode == 1
     assert b"replaced by another put" in told.stderr
     assert b"--mine" in told.stderr
-    assert b"changed by others" not in told.stdout
+    assert b"changed by other clients" not in told.stdout

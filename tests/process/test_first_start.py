@@ -100,7 +100,7 @@ def test_an_emptied_server_is_refused_until_it_is_told_to_forget(cluster: Path) 
     assert once(cluster, "server", "s1") == known
     empty(cluster, "s1")
     for _ in range(2):  # the remains of a refused start are not taken for a server's
-        assert "the other servers have what it had" in refused(cluster, "server", "s1", ran=True)
+        assert "the other servers have its data" in refused(cluster, "server", "s1", ran=True)
     assert once(cluster, "server", "s1", "--forget") != known
     assert once(cluster, "server", "s1") != known
 
@@ -147,7 +147,7 @@ def test_what_ran_cannot_be_prepared(durable: Path, words: tuple[str, ...]) -> N
     expected = (
         "no process with id s9; known: s0"
         if "s9" in words
-        else "is not that of a process that never ran"
+        else "is not the directory of a process that never ran"
     )
     assert expected in done.stderr
 
@@ -246,7 +246,9 @@ def test_who_ran_is_not_prepared_again_where_everything_was_removed(durable: Pat
             in done.stderr
         )
         assert not (durable / "data" / id).exists()
-    assert ("If what ran there was of another cluster, remove " in done.stderr) == (id == "r0")
+    assert (
+        "If the process that ran there belonged to another cluster, remove " in done.stderr
+    ) == (id == "r0")
     known = Settings.load(durable / "cluster.toml").servers[ServerId("s0")].identity
     assert ares("prepare", durable / "cluster.toml", "s0", "--forget").returncode == 0
     assert once(durable, "server", "s0") != known

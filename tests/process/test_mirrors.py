@@ -109,7 +109,7 @@ def test_what_cannot_be_is_refused_before_anything_is_decided(cli: Cli) -> None:
     assert "one crash stops it" in cli.fails(1, "domain", "mirror", "default", "--site", "lyon")
     assert "no domain 'nothing'" in cli.fails(1, "domain", "mirror", "nothing", "--site", "rennes")
     for words in (("write", "k", "--domain"), ("domain", "create")):
-        assert "are those of mirrors" in cli.fails(2, *words, "mirror/rennes/1/default")
+        assert "are names of mirrors" in cli.fails(2, *words, "mirror/rennes/1/default")
     assert "stays at its site" in cli.fails(
         2, "domain", "move", "mirror/rennes/1/default", "--site", "nantes"
     )

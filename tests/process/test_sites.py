@@ -378,9 +378,9 @@ def test_a_domain_follows_its_users_and_says_why(piloted: Cli) -> None:
 
 @pytest.mark.slow
 def test_what_follows_nobody_is_refused(piloted: Cli, cli: Cli) -> None:
-    assert "'default' follows nobody" in piloted.fails(2, "domain", "follow", "default")
+    assert "'default' follows no users" in piloted.fails(2, "domain", "follow", "default")
     piloted.ok("log", "create", "events", "--servers", "s0,s1,s2")
-    assert "logs follow nobody" in piloted.fails(2, "domain", "follow", "events")
+    assert "logs follow no users" in piloted.fails(2, "domain", "follow", "events")
     assert "domain 'nowhere'" in piloted.fails(1, "domain", "follow", "nowhere")
     cli.ok("domain", "create", "still", "--site", "nantes")
     assert (

@@ -90,7 +90,7 @@ def test_a_reconfiguration_moves_the_others_and_names_it(world, batch, skip):
     ) as caught:
         client.run(moving, timeout_s=TIMEOUT_S, idle=True, progress=told.append)
     assert caught.value.objects.keys() == {"bad"}
-    assert "s3 said nothing, and may have what lacks" in caught.value.objects["bad"]
+    assert "s3 did not answer, and may have the missing elements" in caught.value.objects["bad"]
     assert "--skip-undecodable" in str(caught.value)
     assert caught.value.may_have_taken_effect
     assert "the next reconfig finishes it" in caught.value.advice

@@ -275,7 +275,9 @@ def test_what_a_silent_server_may_complete_is_not_left_behind(world, silent):
             ]
             next(iter(replica.hosted.values())).objects["bad"].trimmed = newest
     world.down = {silent}
-    with pytest.raises(ObjectsStuck, match=f"{silent} said nothing, and may have what lacks"):
+    with pytest.raises(
+        ObjectsStuck, match=f"{silent} did not answer, and may have the missing elements"
+    ):
         client.run(
             reconfigure(client.view, ABD1, MoveOptions(skip_undecodable=True)),
             timeout_s=5.0,

@@ -70,8 +70,8 @@ async def test_without_a_quorum_the_client_is_told_what_is_known_and_not_that_it
         admin = await cluster.manager("admin", timeout_s=2.0)
         with pytest.raises(
             Unavailable,
-            match=r"before it has shown to own the server's key|what answers there does not speak "
-            r"CURVE",
+            match=r"before it has shown to own the server's key|"
+            r"the process that answers there does not speak CURVE",
         ) as failed:
             await within(admin.read("key"))
         assert fakes.refused

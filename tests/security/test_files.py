@@ -442,7 +442,7 @@ async def test_a_key_in_place_of_its_file_is_refused_without_showing_it(
 ) -> None:
     secret = SecretKey.generate().secret.hex()
     monkeypatch.setenv("ARES_KEY", secret if way == "variable" else "")
-    with pytest.raises(BadInput, match="what looks like the key itself") as refused:
+    with pytest.raises(BadInput, match="found the key itself") as refused:
         await connect(settings.path, key=secret if way == "argument" else None)
     assert secret not in str(refused.value)
 

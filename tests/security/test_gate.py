@@ -207,7 +207,9 @@ async def test_a_client_of_another_mechanism_is_told(
         assert answer.reason is (Reason.BAD_REQUEST if has_key else Reason.NOT_AUTHORIZED), (
             "nobody said anything of this client's key"
         )
-        assert ("does not speak CURVE" if has_key else "none in this cluster file") in answer.detail
+        assert (
+            "does not speak CURVE" if has_key else "this cluster file has no keys"
+        ) in answer.detail
     assert "hung up on a server" not in caplog.text
     await client.connections.close()
     await listener.close()

@@ -63,7 +63,7 @@ def test_facts_about_a_chain_that_nothing_introduced_are_damage(told, chains):
     log.hosted._put(log.journal, told)
     log.commit()
     log.sync()
-    with pytest.raises(StoreDamaged, match="nothing before introduces that"):
+    with pytest.raises(StoreDamaged, match="no earlier record introduces this chain"):
         log.start()
 
 
@@ -72,7 +72,7 @@ def test_a_control_with_standings_before_what_they_tell_ends_in_a_violation():
     with standings_before_what_they_tell():
         violation = run_plan(drawn(10, "log")).violation
     assert violation is not None
-    assert "nothing before introduces that" in violation
+    assert "no earlier record introduces this chain" in violation
 
 
 def of(count, bytes):

@@ -156,8 +156,8 @@ def test_the_parts_of_a_rounds_time_come_before_the_work_of_servers():
 def test_a_gap_that_is_longer_than_all_else_is_what_the_sentence_says():
     tree = Tree([span("read", "", 0, 10), span("DecodeLatency", "read", 9, 10)])
     assert tree.sentence() == (
-        "9.0 of 10.0 ms are not accounted for, in read: this process did something else, "
-        "or waited for a processor."
+        "9.0 of 10.0 ms are not accounted for, in read: this process did other work, or waited "
+        "for a processor."
     )
 
 

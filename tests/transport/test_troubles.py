@@ -94,7 +94,7 @@ async def test_a_host_that_nobody_knows_is_named() -> None:
         (OSError(errno.ENETUNREACH, "Connect call failed"), "no route to its machine"),
         (
             TimeoutError(),
-            "nothing answers at its address: is the machine up, and nothing in between that drops "
+            "nothing answers at its address: is the machine up, and does no firewall drop "
             "connections?",
         ),
         (TimeoutError(errno.ETIMEDOUT, "Connect call failed"), "nothing answers at its address"),
@@ -150,7 +150,8 @@ async def test_what_is_no_server_is_told(caplog: pytest.LogCaptureFixture) -> No
     async with answering(web) as address, client_of(address) as client:
         assert (
             await trouble_of(client)
-            == "what answers there is no server that can be understood: it does not speak ZMTP"
+            == "the process that answers there is not a server that this release understands: it "
+            "does not speak ZMTP"
         )
     assert caplog.text == ""
 

@@ -58,7 +58,7 @@ def test_examples_of_the_papers(configuration, quorum, crashes):
         ),
         (
             lambda: Configuration.ec(FIVE, 3, backend="flat_xor_hd_3"),
-            "others cannot rebuild a value from any k elements",
+            "with other codes k elements may not rebuild the value",
         ),
         (
             lambda: Configuration("ec", (Server("s0"), Server("s1")), delta=1),

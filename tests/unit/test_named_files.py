@@ -61,7 +61,7 @@ def test_a_pipe_that_nobody_writes_to_is_not_waited_for(
 ) -> None:
     monkeypatch.setattr(named_files, "_WRITER_S", 0.1)
     os.mkfifo(tmp_path / "pipe")
-    refused(tmp_path / "pipe", "nobody writes to it")
+    refused(tmp_path / "pipe", "no process writes to it")
     refused(tmp_path / "pipe", "it is a pipe", streams=False)
 
 

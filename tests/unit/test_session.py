@@ -221,7 +221,9 @@ def test_servers_of_another_cluster_end_the_round_once_a_quorum_cannot_come(rig)
 
 
 AT_THE_DOOR = Refused(
-    0, Reason.NOT_AUTHORIZED, "what answers there says that it does not know this client's key"
+    0,
+    Reason.NOT_AUTHORIZED,
+    "the process that answers there says that it does not know this client's key",
 )
 FULL = Refused(1, Reason.STORAGE, "its disk is full")
 

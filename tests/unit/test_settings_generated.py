@@ -69,7 +69,7 @@ def test_every_process_has_a_directory_ready_for_its_first_start(tmp_path: Path)
     shutil.rmtree(tmp_path / "data")
     assert all(is_new(process.data) for process in renew_identities(settings).processes())
     claim_identity(settings.processes()[0].data, "f" * 32)
-    with pytest.raises(BadInput, match="is not that of a process that never ran"):
+    with pytest.raises(BadInput, match="is not the directory of a process that never ran"):
         renew_identities(settings)
     (tmp_path / "cluster.toml").unlink()
     shutil.rmtree(tmp_path / "secrets")

@@ -147,7 +147,7 @@ def test_where_the_parent_cannot_be_written_a_server_starts_and_says_so(
     [said] = [record.getMessage() for record in caplog.records]
     assert (
         f"this start cannot be remembered in {tmp_path / 's0.started'} (Permission denied): "
-        "nothing but the directory itself will tell" in said
+        "if its disk is missing one day, no record will tell" in said
     )
     assert not is_new(tmp_path / "s0")
 
@@ -186,7 +186,8 @@ def test_a_member_is_remembered_when_it_has_its_journal(tmp_path: Path) -> None:
     lose(tmp_path / "r0")
     directory = member(tmp_path / "r0")
     with pytest.raises(
-        DirectoryLost, match=r"If what ran there was of another cluster, remove .*r0\.started"
+        DirectoryLost,
+        match=r"If the process that ran there belonged to another cluster, remove .*r0\.started",
     ) as refused:
         directory.require_new()
     assert "might vote a second time" in str(refused.value)

@@ -186,7 +186,7 @@ def test_nothing_is_sent_over_a_tag_that_none_can_follow(operation):
     world.watch = lambda source, target, message: (
         puts.append(message) if isinstance(message, PutData) else None
     )
-    with pytest.raises(NoTagLeft, match=r"none can be above it.*nothing was lost"):
+    with pytest.raises(NoTagLeft, match=r"no number can be above it.*nothing was lost"):
         client.run(operation(client.view))
     assert puts == []
     assert client.view.tags._taken == {}

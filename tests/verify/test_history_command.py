@@ -66,7 +66,7 @@ def test_only_so_many_contradictions_are_shown_to_a_person(history, capsys):
     path = history([r(n, n + 1, f"v{n}") for n in range(25)])
     assert run(["check-history", path]) == 1
     shown = capsys.readouterr().out
-    assert shown.count("nobody wrote it") == 10
+    assert shown.count("no write stored it") == 10
     assert "... and 15 more; --json shows all" in shown
     assert run(["check-history", path, "--json"]) == 1
     assert len(json.loads(capsys.readouterr().out)["violations"]) == 25

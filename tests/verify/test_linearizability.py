@@ -59,7 +59,7 @@ WRONG = {
         4,
         "'a' must come before 'b'",
     ),
-    "never written": ([w(0, 1, "a"), r(2, 3, "b")], 1, "'b' was read, and nobody wrote it"),
+    "never written": ([w(0, 1, "a"), r(2, 3, "b")], 1, "'b' was read, and no write stored it"),
     "written without effect": (
         [w(0, 1, "a", outcome="failed"), r(2, 3, "a")],
         2,

@@ -74,7 +74,7 @@ A, B = append("a", 0, ["x"], 0, 1), append("b", 1, ["y"], 2, 3)
             [A, B, LogEvent("r", "read", "l", 0, 4, 5, ("y",))],
             "an append is at position 1 and at 0",
         ),
-        ([A, LogEvent("r", "read", "l", 1, 4, 5, ("z",))], "nobody appended it"),
+        ([A, LogEvent("r", "read", "l", 1, 4, 5, ("z",))], "no append stored it"),
         (
             [
                 structs.replace(A, outcome="failed", position=None),
@@ -100,7 +100,7 @@ A, B = append("a", 0, ["x"], 0, 1), append("b", 1, ["y"], 2, 3)
             ],
             "skipped entries, or went back",
         ),
-        ([A, LogEvent("r", "read", "l", 0, 4, 5, trimmed=1)], "nobody had asked for"),
+        ([A, LogEvent("r", "read", "l", 0, 4, 5, trimmed=1)], "no trim had asked for"),
         ([B], "nothing was appended in time that can be at position 0"),
         ([A, B, LogEvent("r", "tail", "l", 1, 4, 5)], "had at most 1 entries"),
         ([A, LogEvent("r", "read", "l", 0, 4, 5)], "had at most 0 entries"),

@@ -207,7 +207,7 @@ class MemberDirectory:
         return BadInput(
             f"{file} is damaged ({why}), so the member may not vote. The other members keep "
             "every decision: while all of them run, `ares-cli prepare FILE ID --forget`, then "
-            "start this member again; it copies what they have"
+            "start this member again; it copies their decisions"
         )
 
 

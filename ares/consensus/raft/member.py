@@ -151,8 +151,8 @@ class RaftMember:
     ) -> None:
         if not password:
             raise BadInput(
-                "consensus members need a password: without one anybody who reaches their port "
-                "could run code there; nothing was started"
+                "consensus members need a password: without a password every program that reaches "
+                "their port could run code there; nothing was started"
             )
         if member not in raft_addresses:
             raise BadInput(

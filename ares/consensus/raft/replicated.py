@@ -282,8 +282,8 @@ class ReplicatedTable(SyncObj):  # type: ignore[misc]
             sync()
         except OSError:
             _log.critical(
-                "the disk failed, this consensus member stops: what it promised is on disk, what "
-                "it was about to promise may not be"
+                "the disk failed, this consensus member stops: its promises are on disk, but the "
+                "promise it was about to make may not be"
             )
             self.destroy()
             raise

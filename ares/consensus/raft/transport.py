@@ -85,8 +85,8 @@ class RaftTransport(TCPTransport):  # type: ignore[misc]
         elif expected is not None:
             self._heard[node] = None
             what = (
-                "consensus member %s is of an earlier release: somebody on the way may repeat "
-                "what it says. Bring it to this one"
+                "consensus member %s is of an earlier release: a machine on the network path may "
+                "repeat its messages. Upgrade it to this release"
             )
             _log.warning(what, node.address)
         admitted = self._syncObj.admitted(node.address, message)
@@ -109,8 +109,8 @@ class RaftTransport(TCPTransport):  # type: ignore[misc]
         self._misfits += 1
         if is_worth_a_line(self._misfits):
             what = (
-                "a message of consensus member %s was repeated, left out or led astray on the "
-                "way: the connection is ended (%d so far)"
+                "a message of consensus member %s was repeated, dropped or misdirected on the "
+                "network: the connection is ended (%d so far)"
             )
             _log.warning(what, node.address, self._misfits)
         connection.disconnect()

@@ -397,7 +397,7 @@ class CurveCipher:
         """
         head = bytes(memory[start : start + _BOX_AT])
         if end - start < _CONTENT_AT or not head.startswith(_MESSAGE_COMMAND):
-            raise NotZmtp("what is no MESSAGE after the handshake")
+            raise NotZmtp("a command other than MESSAGE after the handshake")
         if not 0 <= start < end <= len(memory):
             raise IndexError("a box that does not lie in its memory")
         count = head[len(_MESSAGE_COMMAND) :]

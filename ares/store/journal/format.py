@@ -408,8 +408,8 @@ def kept_of_torn(
     )
     if durable >= sequence + len(frames):
         raise Damage(
-            f"batch {sequence + len(frames)} is not readable, and those up to {durable} were "
-            "durable"
+            f"batch {sequence + len(frames)} is not readable, and the batches up to {durable} "
+            "were durable"
         )
     sure = max((frame.end for frame in frames if frame.sequence <= durable), default=start)
     for position, frame in enumerate(frames):

@@ -56,7 +56,7 @@ class LogDirectories:
                 self._listed = frozenset(self._list.read_text("ascii", "replace").split())
             begun = {name for name in names if self._has_files(name)}
             if gone := self._listed - begun:
-                why = f"that log had begun, says {self._list}, and nothing of it is there"
+                why = f"the log had begun, says {self._list}, and nothing of it is there"
                 raise StoreDamaged(self._directory / min(gone), why)
             with UnlessFull():  # lists logs of an earlier release
                 self._begin(begun)

@@ -313,22 +313,23 @@ def main() -> None:
         "--frames", type=int, default=1_000_000, help="how many to throw (default 1000000)"
     )
     parser.add_argument(
-        "--address", help="HOST:PORT of what to attack: a process without keys that nobody needs"
+        "--address",
+        help="HOST:PORT of the process to attack: a process without keys and without valuable data",
     )
     parser.add_argument(
         "--kind",
         choices=("server", "consensus"),
         default="server",
-        help="what listens at --address",
+        help="the kind of process that listens at --address",
     )
     parser.add_argument(
         "--pid",
         type=int,
         default=0,
-        help="its process, if it is on this machine: then its memory is looked at",
+        help="the pid of the process, if it runs on this machine: its memory is watched",
     )
     parser.add_argument(
-        "--seed", type=int, default=None, help="of what is thrown (default: one by chance)"
+        "--seed", type=int, default=None, help="seed of the thrown messages (default: random)"
     )
     words = parser.parse_args()
     if words.frames < 1 or words.pid < 0:

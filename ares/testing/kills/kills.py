@@ -44,11 +44,14 @@ def main() -> None:
         formatter_class=argparse.RawTextHelpFormatter,
     )
     parser.add_argument(
-        "--of", choices=("servers", "consensus"), default="servers", help="whom to kill"
+        "--of",
+        choices=("servers", "consensus"),
+        default="servers",
+        help="the kind of process to kill",
     )
     parser.add_argument("--kills", type=int, default=3000, help="how often (default 3000)")
     parser.add_argument(
-        "--minutes", type=float, default=math.inf, help="end after so long, too (default: never)"
+        "--minutes", type=float, default=math.inf, help="end after this time, too (default: never)"
     )
     parser.add_argument(
         "--processes",
@@ -90,4 +93,4 @@ def main() -> None:
         msgspec.json.format(msgspec.json.encode({"seed": seed} | msgspec.to_builtins(report)))
         + b"\n"
     )
-    sys.exit(f"{len(report.findings)} losses; everything is in {home}" if report.findings else 0)
+    sys.exit(f"{len(report.findings)} losses; all results are in {home}" if report.findings else 0)

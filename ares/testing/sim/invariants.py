@@ -245,5 +245,5 @@ class SimPromises:
             id, object, tag, element
         ):
             raise PromiseBroken(
-                f"{self._server} has data of {object!r} at {tag} that nobody gave it"
+                f"{self._server} has data of {object!r} at {tag} that no writer sent it"
             )

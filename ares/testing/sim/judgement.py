@@ -134,7 +134,7 @@ def _judge_get(chronicle: FileChronicle, operation: FileOperation, state: FileSt
         for part in state.parts:
             if (block_name(state.genesis.file, part.id), part.tag) not in told:
                 raise PromiseBroken(
-                    f"{what}: nobody told it that block {part.id} is at version {part.tag}"
+                    f"{what}: no server told it that block {part.id} is at version {part.tag}"
                 )
         _judge_links(state, what)
     content = chronicle.content(state)
@@ -291,7 +291,7 @@ def _register_events(chronicle: FileChronicle) -> Iterator[Event]:
             value = (
                 None
                 if content is None
-                else names.get(content, f"what nobody put: {content[:40]!r}")
+                else names.get(content, f"content that no put stored: {content[:40]!r}")
             )
             yield Event(
                 operation.client,
@@ -375,7 +375,7 @@ def _judge_collections(chronicle: FileChronicle) -> None:
     left = sorted(there - named - uncertain)
     if left:
         raise PromiseBroken(
-            f"no file names {left[0]!r} (and {len(left) - 1} others), and a collection left it"
+            f"no file names {left[0]!r} (and {len(left) - 1} more), and a collection left it"
         )
 
 

@@ -222,7 +222,7 @@ class SimRun:
         ]
         if stuck and self.plan.live:
             raise PromiseBroken(
-                f"{', '.join(stuck)} did not finish in {HEALING_S:g} s after everything was healed"
+                f"{', '.join(stuck)} did not finish in {HEALING_S:g} s after all faults were healed"
             )
         for client in self.clients.values():
             client.die()
@@ -260,7 +260,7 @@ class SimRun:
         )
         if self.world.now > end:
             raise PromiseBroken(
-                f"not everything was repaired in {HEALING_S:g} s after everything was healed"
+                f"not everything was repaired in {HEALING_S:g} s after all faults were healed"
             )
 
     def _crash_for_good(self, client: SimClient) -> None:

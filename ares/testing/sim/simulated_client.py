@@ -307,7 +307,7 @@ class SimClient(SimCaller):
             if value is TOMBSTONE
             else _text(value)
             if isinstance(value, bytes)
-            else "what nobody wrote"
+            else "a value that no write stored"
         )
         self._run.events.append(
             Event(

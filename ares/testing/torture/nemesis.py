@@ -281,7 +281,7 @@ class Nemesis:
             await asyncio.sleep(FINISH_PAUSE_S)
         if not isinstance(outcome, WishInstalled):
             self.problems.append(
-                f"when everything was healed, a reconfiguration did not succeed: {outcome}"
+                f"after all faults were healed, a reconfiguration did not succeed: {outcome}"
             )
 
     def _now(self) -> float:
@@ -467,7 +467,7 @@ class Nemesis:
                     "done",
                     text
                     if ours
-                    else f"{text}; somebody else's was decided: {configuration.describe()}",
+                    else f"{text}; another client's was decided: {configuration.describe()}",
                 )
                 self._timeline.reigns_now(configuration, begin)
                 self._ledger.done(wish.number, outcome)

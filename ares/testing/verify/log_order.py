@@ -118,7 +118,7 @@ class _Log:
             append, offset = self._brought.get(entry, (None, 0))
             position = (read.position or 0) + index
             if append is None:
-                self._say(f"{entry[:80]!r} was read, and nobody appended it", read)
+                self._say(f"{entry[:80]!r} was read, and no append stored it", read)
             elif append.outcome == "failed":
                 self._say(f"{entry[:80]!r} was read, although its append failed", append, read)
             else:
@@ -265,7 +265,7 @@ def _untrimmed(events: Sequence[LogEvent]) -> Iterator[_Contradiction]:
             index = bisect_left(trims, event.responded, key=lambda trim: trim.invoked) - 1
             if event.trimmed > (highest[index] if index >= 0 else 0):
                 yield _Contradiction(
-                    f"trimmed up to {event.trimmed}, which nobody had asked for", (event,)
+                    f"trimmed up to {event.trimmed}, which no trim had asked for", (event,)
                 )
 
 

@@ -129,7 +129,7 @@ class RegisterHistory:
             if value not in self.writes:
                 failed = self._failed.get(value)
                 why = (
-                    "and nobody wrote it"
+                    "and no write stored it"
                     if failed is None
                     else "although the only writes of it failed without effect"
                 )

@@ -218,7 +218,7 @@ class SimLogRun:
             entry for event in self.events if event.operation == "append" for entry in event.entries
         }
         if strange := [entry for entry in self.uncommitted if entry not in appended]:
-            raise PromiseBroken(f"{strange[0]!r} was read, and nobody appended it")
+            raise PromiseBroken(f"{strange[0]!r} was read, and no append stored it")
 
     def _finalized(self) -> bool:
         """Return whether the last decided chain is finalized."""
@@ -235,7 +235,7 @@ class SimLogRun:
                 for client in self.clients.values()
                 if not client.dead and not client.done
             }
-            raise PromiseBroken(f"{what} in {HEALING_S:g} s after everything was healed: {late}")
+            raise PromiseBroken(f"{what} in {HEALING_S:g} s after all faults were healed: {late}")
 
     def _all_done(self) -> bool:
         return all(client.dead or client.done for client in self.clients.values())
